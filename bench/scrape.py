@@ -171,6 +171,7 @@ async def _scraping(ports: tuple[int, int, int], load: Load) -> list[Figure]:
         on_kv_cache=lambda _: None,
         on_readable=lambda _: None,
         on_scaling=lambda _: None,
+        on_adapters=lambda _: None,
     )
     engines = {key: engines_of(pod for pod in each if pod.component == ENGINE) for key, each in pods.items()}
     targets = Targets(pods.keys, pods.__getitem__, engines.__getitem__, lambda _key, _component: Vllm())

@@ -98,6 +98,7 @@ def _callbacks(told: asyncio.Queue[Key]) -> Callbacks:
         on_kv_cache=lambda _: None,
         on_readable=lambda _: None,
         on_scaling=told.put_nowait,
+        on_adapters=told.put_nowait,
     )
 
 

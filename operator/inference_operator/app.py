@@ -106,6 +106,7 @@ class Operator:
                 on_kv_cache=self._queue.add,
                 on_readable=self._queue.add,
                 on_scaling=self._queue.add,
+                on_adapters=self._queue.add,
             ),
             settings,
             scaling=self._cache.scaling,

@@ -164,6 +164,7 @@ async def test_the_scraper_reads_the_metrics_of_the_second_engine() -> None:
             on_kv_cache=lambda _: None,
             on_readable=lambda _: None,
             on_scaling=lambda _: None,
+            on_adapters=lambda _: None,
         )
         scraper = Scraper(
             Targets(lambda: [KEY], lambda _: [view], lambda _: [EngineView(view)], cache.engine),

@@ -89,6 +89,7 @@ class Hands:
             on_kv_cache=lambda _: None,
             on_readable=lambda _: None,
             on_scaling=self.told.put_nowait,
+            on_adapters=self.told.put_nowait,
         )
         targets = Targets(lambda: [KEY], lambda _: self.pods, lambda _: engines_among(self.pods), engine_of)
         return Scraper(targets, SampleStore(), callbacks, Settings(), scaling=self.store)

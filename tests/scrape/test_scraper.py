@@ -68,6 +68,8 @@ class Hands:
     scaling: list[Key] = field(default_factory=list)
     scraper: Scraper = field(init=False)
 
+    adapters: list[Key] = field(default_factory=list)
+
     def __post_init__(self) -> None:
         self.scraper = Scraper(self.targets, self.store, self.callbacks, SETTINGS, now=lambda: self.now)
 
@@ -88,6 +90,7 @@ class Hands:
             on_kv_cache=self.caches.append,
             on_readable=self.readable.append,
             on_scaling=self.scaling.append,
+            on_adapters=self.adapters.append,
         )
 
     def on_scrape(self, component: str, *, answered: bool) -> None:

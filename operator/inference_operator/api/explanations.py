@@ -232,6 +232,26 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
         "The HorizontalPodAutoscaler or KEDA cannot act. The message has its own words. The number of engines stays.",
         "Check the metrics adapter, the rule of its metric, and that Prometheus scrapes routers and engines.",
     ),
+    Reason.ADAPTERS_READY: Explanation(
+        ConditionType.ADAPTERS_AVAILABLE, "Every ready engine has loaded all adapters.", _NO_ACTION
+    ),
+    Reason.ADAPTER_PENDING: Explanation(
+        ConditionType.ADAPTERS_AVAILABLE,
+        "An adapter is copied to the claim, or engines load it. The model and the other adapters are served.",
+        "Wait. If it lasts, look at `status.adapters` and at the Job of the copy.",
+    ),
+    Reason.ADAPTER_REFUSED: Explanation(
+        ConditionType.ADAPTERS_AVAILABLE,
+        "The files of an adapter cannot be used: the message says why. Its former files, the model and the other"
+        " adapters are served on.",
+        "Correct the adapter's section of `spec.model.adapters`, or its files.",
+    ),
+    Reason.ADAPTER_NOT_LOADED: Explanation(
+        ConditionType.ADAPTERS_AVAILABLE,
+        "An engine could not load an adapter, so routers do not advertise it. The model and the other adapters are"
+        " served on.",
+        "Read the engine's answer in the log of the container `adapters` of the pod in the message.",
+    ),
     Reason.ADDRESS_PENDING: Explanation(
         ConditionType.EXPOSED,
         "The Service, Ingress or HTTPRoute has no address yet. A controller of the cluster assigns it.",

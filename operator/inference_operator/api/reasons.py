@@ -15,6 +15,7 @@ class ConditionType(StrEnum):
     ROUTER_AVAILABLE = "RouterAvailable"
     EXPOSED = "Exposed"
     SCALING_ACTIVE = "ScalingActive"
+    ADAPTERS_AVAILABLE = "AdaptersAvailable"
 
 
 class Reason(StrEnum):
@@ -35,6 +36,10 @@ class Reason(StrEnum):
     AUTOSCALER_MISSING = "AutoscalerMissing"
     AUTOSCALER_CONFLICT = "AutoscalerConflict"
     AUTOSCALER_FAILED = "AutoscalerFailed"
+    ADAPTERS_READY = "AdaptersReady"
+    ADAPTER_PENDING = "AdapterPending"
+    ADAPTER_REFUSED = "AdapterRefused"
+    ADAPTER_NOT_LOADED = "AdapterNotLoaded"
     ROUTER_OUTDATED = "RouterOutdated"
     ROUTER_VULNERABLE = "RouterVulnerable"
     EXTERNAL_ROUTING = "ExternalRouting"

@@ -6,21 +6,28 @@
 import re
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, ClassVar, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, StringConstraints
 
+from inference_operator.api.adapters import (
+    CLAIM_SCHEME,
+    REVISION,
+    SERVED_NAME,
+    SOURCE,
+    Adapters,
+    AdapterSpec,
+    TokenSecretRef,
+)
 from inference_operator.api.autoscaling import AutoscalingSpec
 from inference_operator.api.autoscaling_schedule import MAX_REPLICAS
 from inference_operator.api.cache import CacheSpec
 from inference_operator.api.container import (
     BY_NAME,
     Argument,
-    DataKey,
     Environment,
     Image,
     ResourcesSpec,
-    SecretKeySelector,
 )
 from inference_operator.api.duration import Within
 from inference_operator.api.generation import GenerationSpec
@@ -30,7 +37,7 @@ from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.api.router_exposure import HOST_LABEL
 from inference_operator.api.s3 import S3Spec
 from inference_operator.api.scheduling import SchedulingSpec
-from inference_operator.api.validation import CelRules, Former, NameOf, Rule, SpecModel, cel, matches
+from inference_operator.api.validation import CelRules, Former, NameOf, Rule, SpecModel, cel
 from inference_operator.api.verify import PINNED_IMAGE, VerifySpec
 from inference_operator.manifest import CLAIM
 
@@ -50,10 +57,6 @@ HUB_TOKEN = "HF_TOKEN"  # noqa: S105 - a name
 """Variable from which the hub's client takes its token (huggingface_hub 2.4.0, `constants.py`)."""
 
 
-CLAIM_SCHEME = "pvc://"
-"""Scheme of a model in a PersistentVolumeClaim."""
-
-
 class Device(StrEnum):
     """Type of device that engines run on."""
 
@@ -61,27 +64,8 @@ class Device(StrEnum):
     CPU = "CPU"
 
 
-_SOURCE = matches(
-    r"(hf|s3|pvc|oci)://\S+",
-    "must start with `hf://`, `s3://`, `pvc://` or `oci://` and contain no spaces, for example `hf://Qwen/Qwen3-8B`",
-)
-_REVISION = matches(
-    "[A-Za-z0-9][-A-Za-z0-9._/]*", "must be a branch, tag or commit of the hub, for example `main` or `v1.0`"
-)
-_SERVED_NAME = matches(
-    "[A-Za-z0-9][-A-Za-z0-9._/:]*",
-    "must start with a letter or digit and contain only letters, digits and `-._/:`, for example `qwen3-8b`",
-)
-
-
 LISTING_DIGEST = re.compile("[0-9a-f]{40}")
 """The revision of a model in a bucket."""
-
-
-class TokenSecretRef(SecretKeySelector):
-    """The Secret with a token of the hub."""
-
-    key: DataKey = Field("token", description="Key in its `data`. Default: `token`.")
 
 
 class ModelSpec(SpecModel):
@@ -90,20 +74,20 @@ class ModelSpec(SpecModel):
     source: Annotated[str, NameOf(CLAIM, scheme=CLAIM_SCHEME)] = Field(
         min_length=1,
         max_length=1024,
-        json_schema_extra=cel(_SOURCE),  # for resources that come from a file, `models` checks this and more
+        json_schema_extra=cel(SOURCE),  # for resources that come from a file, `models` checks this and more
         description=(
             "Model to serve: `hf://org/name` (Hugging Face Hub), `s3://bucket/path` (needs `cache`), `pvc://claim/path`"
             " (directory in a PersistentVolumeClaim in the same namespace) or `oci://image-reference` (OCI image"
             " mounted as a volume, with the model files at its root). Required. Change: rolling restart."
         ),
     )
-    served_name: Annotated[str, StringConstraints(min_length=1, max_length=253), CelRules(_SERVED_NAME)] | None = Field(
+    served_name: Annotated[str, StringConstraints(min_length=1, max_length=253), CelRules(SERVED_NAME)] | None = Field(
         None,
         description=(
             "Name of the model in the OpenAI API. Default: the name of this resource. Change: rolling restart."
         ),
     )
-    revision: Annotated[str, StringConstraints(min_length=1, max_length=253), CelRules(_REVISION)] | None = Field(
+    revision: Annotated[str, StringConstraints(min_length=1, max_length=253), CelRules(REVISION)] | None = Field(
         None,
         description=(
             "Branch, tag or commit on the hub, or digest of the listing of an `s3://` model. Default: `main`, or the"
@@ -120,6 +104,13 @@ class ModelSpec(SpecModel):
         False,  # noqa: FBT003 - a field's default
         description="Whether weights may be pickle files, which can run code. Default: false."
         " Change: rolling restart with new sizing.",
+    )
+    adapters: Adapters = Field(
+        (),
+        description="LoRA adapters that engines serve under names of their own beside the model. They need `cache`."
+        " Default: none. Change: in place, within `engine.adapterSlots` and `engine.maxAdapterRank`; the first one"
+        " restarts the engines.",
+        json_schema_extra=BY_NAME,
     )
     verify: VerifySpec | None = Field(
         None, description="Key of cosign that must have signed an `oci://` model. Change: in place, verified anew."
@@ -143,9 +134,15 @@ class ModelSpec(SpecModel):
             "`revision` needs a source `hf://org/name`, or `s3://` and the 40 digits that `infd inspect` prints",
         ),
         Rule(
-            "!has(self.s3) || self.source.startsWith('s3://')",
-            lambda self: "s3" not in self.model_fields_set or self.source.startswith("s3://"),
+            "!has(self.s3) || self.source.startsWith('s3://')"
+            " || has(self.adapters) && self.adapters.exists(one, one.source.startsWith('s3://'))",
+            lambda self: "s3" not in self.model_fields_set or any(map(_is_in_bucket, (self, *self.adapters))),
             "`s3` needs a source `s3://bucket/path`",
+        ),
+        Rule(
+            "!has(self.adapters) || !has(self.servedName) || self.adapters.all(one, one.name != self.servedName)",
+            lambda self: all(one.name != self.served_name for one in self.adapters),
+            "an adapter needs another name than `servedName`, which is the model's",
         ),
         Rule(
             "!has(self.allowPickle) || !self.allowPickle || self.source.startsWith('pvc://') || self.source.matches('^oci://.*@sha256:[0-9a-f]+$')"
@@ -160,6 +157,10 @@ class ModelSpec(SpecModel):
             "`verify` needs an image by its digest: `oci://registry/name@sha256:...`",
         ),
     )
+
+
+def _is_in_bucket(part: ModelSpec | AdapterSpec) -> bool:
+    return part.source.startswith("s3://")
 
 
 def _cannot_change(source: str, revision: str) -> bool:
@@ -219,6 +220,10 @@ class MultimodalSpec(SpecModel):
         " name counts exactly, for all ports. Redirects are not followed. Default: none; requests then contain their"
         " media as `data:` URLs. Change: rolling restart.",
     )
+
+
+AdapterRank: TypeAlias = Literal[1, 8, 16, 32, 64, 128, 256, 320, 512]
+"""Ranks for which vLLM makes slots (0.32.0, `config/lora.py`, `MaxLoRARanks`)."""
 
 
 class EngineSpec(SpecModel):
@@ -304,6 +309,17 @@ class EngineSpec(SpecModel):
     )
     multimodal: MultimodalSpec = Field(
         default_factory=MultimodalSpec, description="Inputs that are not text, for models that read them."
+    )
+    adapter_slots: int | None = Field(
+        None,
+        ge=0,
+        le=128,
+        description="Adapters that an engine can use in one batch. More may be listed. Default: 4 with"
+        f" `model.adapters`, else 0. {_RESIZES}",
+    )
+    max_adapter_rank: AdapterRank | None = Field(
+        None,
+        description=f"Largest rank of an adapter. Default: that of the largest adapter, at least 16. {_RESIZES}",
     )
     cpu_offload_gib: int = Field(
         0,
@@ -440,9 +456,15 @@ class Spec(SpecModel):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            "!has(self.cache) || self.model.source.startsWith('hf://') || self.model.source.startsWith('s3://')",
-            lambda spec: spec.cache is None or spec.model.source.startswith(("hf://", "s3://")),
-            "`cache` needs an `hf://` or `s3://` model: files of a volume or an image are not downloaded",
+            "!has(self.model.adapters) || self.model.adapters.size() == 0 || has(self.cache)",
+            lambda spec: not spec.model.adapters or spec.cache is not None,
+            "`model.adapters` need `cache`: a claim that they are copied to, for example `cache: {}`",
+        ),
+        Rule(
+            "!has(self.model.adapters) || self.model.adapters.size() == 0 || !has(self.engine)"
+            " || !has(self.engine.adapterSlots) || self.engine.adapterSlots > 0",
+            lambda spec: not spec.model.adapters or spec.engine.adapter_slots != 0,
+            "`model.adapters` need `engine.adapterSlots` of 1 or more",
         ),
         Rule(
             "!self.model.source.startsWith('s3://') || has(self.cache)",

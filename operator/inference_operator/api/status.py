@@ -5,6 +5,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 from pydantic.alias_generators import to_camel
 
+from inference_operator.api.adapters import MAX_ADAPTERS, MAX_NAME
 from inference_operator.api.conditions import MAX_MESSAGE_LENGTH, Condition
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.spec import Device
@@ -114,6 +115,41 @@ class StartupStatus(_StatusModel):
     )
 
 
+class AdapterPhase(StrEnum):
+    """How far an adapter is."""
+
+    COPYING = "Copying"
+    """Its files are copied to the claim and checked."""
+    REFUSED = "Refused"
+    """Its files cannot be used. Former ones are served on."""
+    LOADING = "Loading"
+    """Not all engines have loaded it yet."""
+    READY = "Ready"
+    """All ready engines have it, and routers advertise it."""
+    FAILED = "Failed"
+    """An engine could not load it. Routers do not advertise it."""
+
+
+class AdapterStatus(_StatusModel):
+    """One adapter."""
+
+    name: str = Field(max_length=MAX_NAME, description="Name in the OpenAI API.")
+    phase: AdapterPhase = Field(
+        description="`Copying` to the claim, `Refused` for its files, `Loading` by engines, `Ready`, or `Failed` there."
+    )
+    engines: str = Field("", description="Ready engines that have loaded it, and all ready engines, for example `2/3`.")
+    message: str = Field("", max_length=1024, description="The cause, and what helps; absent if nothing is wrong.")
+    since: str | None = Field(
+        None, description="Since when it has this phase.", json_schema_extra={"format": "date-time"}
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_empty(self, dump: SerializerFunctionWrapHandler) -> Manifest:
+        """The fields that have a value."""
+        fields: Manifest = dump(self)
+        return {name: value for name, value in fields.items() if value != ""}
+
+
 class AutoscalingStatus(_StatusModel):
     """The last decision about the number of engines."""
 
@@ -164,6 +200,12 @@ class Status(_StatusModel):
     engine: EngineStatus | None = Field(None, description="Engine that runs.")
     startup: StartupStatus | None = Field(None, description="Progress of a start; absent while no engine starts.")
     autoscaling: AutoscalingStatus | None = Field(None, description="Last decision about the number of engines.")
+    adapters: tuple[AdapterStatus, ...] = Field(
+        (),
+        max_length=MAX_ADAPTERS,
+        description="Adapters of the model.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
 
     def condition(self, wanted: ConditionType) -> Condition | None:
         """The condition of this type; None if it was never written."""
@@ -177,4 +219,4 @@ class Status(_StatusModel):
             {'observedGeneration': 3, 'conditions': [], 'replicas': 0, 'readyReplicas': 0}
         """
         found = self.model_dump(mode="json", by_alias=True, exclude_none=True)
-        return {name: value for name, value in found.items() if value != "" and (name, value) != ("externalURLs", [])}
+        return {name: value for name, value in found.items() if value != "" and (value != [] or name == "conditions")}

@@ -4,14 +4,19 @@ import argparse
 import sys
 from pathlib import Path
 
+from inference_operator.api.refusal import Refusal
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.jobs.download_result import downloaded_text
+from inference_operator.jobs.adapter_result import StoredAdapter, adapter_text
+from inference_operator.jobs.download_result import Downloaded, downloaded_text
 from inference_operator.jobs.inspection_result import result_text
 from inference_operator.jobs.result import Failure
+from inference_operator.model_files.adapter import store_adapter
 from inference_operator.model_files.download import ModelOrigin, download
+from inference_operator.model_files.folder_copy import FolderOrigin
 from inference_operator.model_files.kernels import Kernels
-from inference_operator.models.source import DOWNLOADED, BucketModel, HubModel, model_source
+from inference_operator.models.adapter import FILES
+from inference_operator.models.source import DOWNLOADED, BucketModel, HubModel, model_source, stored_name
 
 
 def add_arguments(download: argparse.ArgumentParser) -> None:
@@ -20,9 +25,13 @@ def add_arguments(download: argparse.ArgumentParser) -> None:
         "Download a hub repository, or a folder of a bucket, to a folder with the layout of `spec.cache`."
         " It continues what an earlier command left, checks sizes and hashes, and marks the model as complete last."
         " HF_ENDPOINT and HF_TOKEN work as in engines; for a bucket AWS_ENDPOINT_URL, AWS_REGION,"
-        " AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+        " AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. With --adapter the source is a LoRA adapter, and is checked."
     )
-    download.add_argument("source", help="hf://org/name or s3://bucket/path")
+    download.add_argument("source", help="hf://org/name or s3://bucket/path; with --adapter also pvc:// and oci://")
+    download.add_argument("--adapter", action="store_true", help="copy a LoRA adapter, and tell what it is")
+    download.add_argument(
+        "--folder", type=Path, metavar="DIR", help="where the files of a pvc:// or oci:// adapter are"
+    )
     download.add_argument("--revision", help="branch, tag, commit or digest of a listing; default: the newest")
     download.add_argument("--allow-pickle", action="store_true", help="accept pickle files as weights")
     download.add_argument("--cache", type=Path, required=True, metavar="DIR", help="mount path of the claim")
@@ -33,6 +42,18 @@ def add_arguments(download: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
+    result, text = _adapter(options) if options.adapter else _model(options)
+    if options.to:
+        options.to.write_text(text, encoding="utf-8")
+    print(
+        result.message if isinstance(result, Failure) else text,
+        file=sys.stderr if isinstance(result, Failure) else sys.stdout,
+    )
+    return 1 if isinstance(result, Failure) else 0
+
+
+def _model(options: argparse.Namespace) -> tuple[Downloaded | Failure, str]:
+    """The result of the download of a model, and its line of JSON."""
     source = model_source(options.source)
     if not isinstance(source, DOWNLOADED):
         raise UsageError(f"{options.source}: only `hf://org/name` and `s3://bucket/path` can be downloaded.")
@@ -41,14 +62,22 @@ def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
     result = download(
         origin, options.revision, options.cache, kernels=kernels, say=_say, allow_pickle=options.allow_pickle
     )
-    text = result_text(result) if isinstance(result, Failure) else downloaded_text(result)
-    if options.to:
-        options.to.write_text(text, encoding="utf-8")
-    print(
-        result.message if isinstance(result, Failure) else text,
-        file=sys.stderr if isinstance(result, Failure) else sys.stdout,
-    )
-    return 1 if isinstance(result, Failure) else 0
+    return result, result_text(result) if isinstance(result, Failure) else downloaded_text(result)
+
+
+def _adapter(options: argparse.Namespace) -> tuple[StoredAdapter | Failure, str]:
+    """The result of the copy of an adapter, and its line of JSON."""
+    source = model_source(options.source)
+    if isinstance(source, Refusal):
+        raise UsageError(source.message)
+    if isinstance(source, DOWNLOADED):
+        origin = _origin(source, allow_pickle=options.allow_pickle)
+    elif options.folder:
+        origin = FolderOrigin(stored_name(source), options.folder, FILES)
+    else:
+        raise UsageError(f"{options.source}: name the folder of its files with `--folder`.")
+    result = store_adapter(origin, options.revision, options.cache, say=_say, allow_pickle=options.allow_pickle)
+    return result, result_text(result) if isinstance(result, Failure) else adapter_text(result)
 
 
 def _origin(source: HubModel | BucketModel, *, allow_pickle: bool) -> ModelOrigin:

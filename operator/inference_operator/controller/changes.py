@@ -9,8 +9,10 @@ from inference_operator.controller.drift import first_drift
 from inference_operator.jobs.placement import mounted_claims
 from inference_operator.manifest import CLAIM, CONFIG_MAP, Manifest, Owner, Ref
 from inference_operator.objects.child import RETAIN_ANNOTATION
+from inference_operator.objects.names import is_role
+from inference_operator.pipeline.adapter_lists import ListUpdate
 from inference_operator.status.write_results import Applied, WriteResult
-from inference_operator.views.pod import DELETION_COST_ANNOTATION, TRAFFIC_LABEL
+from inference_operator.views.pod import ADAPTERS_ANNOTATION, DELETION_COST_ANNOTATION, TRAFFIC_LABEL
 from inference_operator.views.raw import mapping, objects
 from inference_operator.workload.stall import Removal
 from inference_operator.workload.traffic import TrafficChange
@@ -63,6 +65,7 @@ def changes(
     *,
     deletion_costs: Iterable[DeletionCost] = (),
     traffic: Iterable[TrafficChange] = (),
+    list_updates: Iterable[ListUpdate] = (),
 ) -> list[Change]:
     """The changes from the live to the desired state, in order; empty if there is no drift.
 
@@ -78,6 +81,7 @@ def changes(
         owner: the owner of all of them.
         deletion_costs: engines that should go later than others when there are fewer.
         traffic: engines to take out of traffic, or back in; not those that are replaced.
+        list_updates: pods that have an earlier list of adapters; not those that are replaced.
     """
     result: list[Change] = [_deletion_cost(cost) for cost in deletion_costs]
     for ref, manifest in desired.items():
@@ -92,6 +96,7 @@ def changes(
     result.extend(Delete(pod.ref, pod.uid, grace_seconds=pod.grace_seconds, why=pod.why) for pod in removals)
     removed = {pod.uid for pod in removals}
     result.extend(_label(change) for change in traffic if change.uid not in removed)
+    result.extend(_told(update) for update in list_updates if update.uid not in removed)
     return result
 
 
@@ -122,6 +127,15 @@ def _deletion_cost(cost: DeletionCost) -> Label:
 def _label(change: TrafficChange) -> Label:
     labels = {TRAFFIC_LABEL: "true" if change.in_traffic else "false"}
     return Label(change.ref, change.uid, labels, change.why)
+
+
+def _told(update: ListUpdate) -> Label:
+    """The annotation with which the kubelet brings the list. What else of the pod is ours is sent again with it."""
+    pod, annotations = update.pod, {ADAPTERS_ANNOTATION: update.list_hash}
+    labels = {TRAFFIC_LABEL: "true" if pod.traffic else "false"} if is_role(pod.component) else {}
+    if pod.deletion_cost:
+        annotations[DELETION_COST_ANNOTATION] = str(pod.deletion_cost)
+    return Label(update.ref, update.uid, labels, "the list of adapters has changed", annotations)
 
 
 def _is_deleting(manifest: Manifest) -> bool:

@@ -45,6 +45,7 @@ class Reconciler:
             return None
         decided = outcome(inputs)
         self._cache.scaling.want(key, decided.scaling)
+        self._cache.samples.await_adapters(key, decided.awaits_adapters)
         results: list[WriteResult] = []
         for change in changes(
             inputs.children,
@@ -53,6 +54,7 @@ class Reconciler:
             inputs.resource.owner,
             deletion_costs=decided.deletion_costs,
             traffic=decided.traffic,
+            list_updates=decided.list_updates,
         ):
             if not is_held(change, results):
                 results.append(await execute(self._cluster, change))

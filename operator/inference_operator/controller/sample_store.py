@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
+from inference_operator.manifest import Key
 from inference_operator.views.pod import PodView
-from inference_operator.views.samples import EngineActivity, RouterSample, Samples
+from inference_operator.views.samples import AdapterReport, EngineActivity, RouterSample, Samples
 
 UNREAD_MISSES = 2
 """Scrapes in a row without an answer after which a pod counts as unread. One may fail while the pod is busy."""
@@ -15,6 +16,9 @@ class SampleStore:
     def __init__(self) -> None:
         self._engines: dict[str, EngineActivity] = {}
         self._routers: dict[str, RouterSample] = {}
+        self._adapters: dict[str, AdapterReport] = {}
+        self.awaits_adapters: set[Key] = set()
+        """Keys of which an engine is at work on its list of adapters, or has told nothing of it yet."""
         self._missing: dict[str, int] = {}
         """Scrapes in a row without an answer."""
 
@@ -36,6 +40,16 @@ class SampleStore:
         self._routers[uid] = sample
         self._missing.pop(uid, None)
 
+    def await_adapters(self, key: Key, awaited: bool) -> None:  # noqa: FBT001 - a value, not a mode
+        """Note whether engines of a key have yet to tell that they have carried out their list of adapters."""
+        (self.awaits_adapters.add if awaited else self.awaits_adapters.discard)(key)
+
+    def see_adapters(self, uid: str, report: AdapterReport) -> bool:
+        """Store the report of an engine about its adapters; returns whether it differs from the one before."""
+        before = self._adapters.get(uid)
+        self._adapters[uid] = report
+        return report != before
+
     def miss(self, uid: str) -> bool:
         """Mark a pod as not scraped; returns whether it counts as unreadable from now on."""
         self._missing[uid] = self._missing.get(uid, 0) + 1
@@ -48,6 +62,7 @@ class SampleStore:
         return Samples(
             {uid: self._engines[uid] for uid in uids if uid in self._engines},
             {uid: self._routers[uid] for uid in uids if uid in self._routers},
+            {uid: self._adapters[uid] for uid in every if uid in self._adapters},
             frozenset(uid for uid in every if self._missing.get(uid, 0) >= UNREAD_MISSES),
         )
 
@@ -56,4 +71,5 @@ class SampleStore:
         staying = set(uids)
         self._engines = {uid: sample for uid, sample in self._engines.items() if uid in staying}
         self._routers = {uid: sample for uid, sample in self._routers.items() if uid in staying}
+        self._adapters = {uid: report for uid, report in self._adapters.items() if uid in staying}
         self._missing = {uid: misses for uid, misses in self._missing.items() if uid in staying}

@@ -60,6 +60,18 @@ class Timeouts:
 
 
 @dataclass(frozen=True, slots=True)
+class AdapterLoader:
+    """The program that loads the listed adapters into the engine; it runs in a container beside it."""
+
+    command: Sequence[str]
+    """Of the engine's image; the file with the list follows."""
+    port: int
+    """TCP port of its state and of the probe."""
+    ready_path: str
+    """Path that answers 200 while the engine is healthy, and not before its adapters are loaded."""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineProcess:
     """The process of an engine: how it is started, probed and stopped."""
 
@@ -93,6 +105,8 @@ class EngineProcess:
     """Folder of all compiled kernels; empty if the engine keeps none."""
     programs: Mapping[str, str] = field(default_factory=dict)
     """Sources of the programs that `command` and `pre_stop` run (`engines/programs.py`), by name."""
+    adapter_loader: AdapterLoader | None = None
+    """Loads LoRA adapters; None for engines without slots for them."""
     pre_stop_seconds: int = 0
     """How long a preStop hook without a command waits (`Timeouts.before_sigterm`)."""
 

@@ -9,7 +9,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,6 +87,7 @@ def download(
     kernels: Kernels | None,
     say: Say,
     allow_pickle: bool = False,
+    only: Sequence[str] = (),
 ) -> Downloaded | Failure:
     """Make the model complete on the claim, and create the folder of its compiled kernels.
 
@@ -97,6 +98,7 @@ def download(
         kernels: the folder of compiled kernels; None for none.
         say: called with each step of the progress.
         allow_pickle: whether the weights may be pickle files.
+        only: the files to take, the first of which must be there; empty for all that engines load.
     """
     folder = ModelFolder(root, folder_of(origin.model))
     failures: tuple[type[Exception], ...] = (*origin.errors, *_INVALID_ANSWERS)
@@ -106,7 +108,7 @@ def download(
         for line in prepare_kernels(root, kernels) if kernels else ():
             say(line)
         with locked(folder.lock, say):
-            return _complete(folder, origin, revision, say, allow_pickle=allow_pickle)
+            return _complete(folder, origin, revision, say, allow_pickle=allow_pickle, only=only)
     except InspectionError as error:
         return error.failure
     except failures as error:
@@ -118,14 +120,20 @@ def download(
 
 
 def _complete(
-    folder: ModelFolder, origin: ModelOrigin, revision: str | None, say: Say, *, allow_pickle: bool
+    folder: ModelFolder,
+    origin: ModelOrigin,
+    revision: str | None,
+    say: Say,
+    *,
+    allow_pickle: bool,
+    only: Sequence[str],
 ) -> Downloaded | Failure:
     if revision and (done := recorded(folder, revision)):
         return done
     commit = origin.commit(revision)
     if done := recorded(folder, commit):
         return done
-    files = wanted_files(origin.source, origin.listed(commit), allow_pickle=allow_pickle)
+    files = wanted_files(origin.source, origin.listed(commit), allow_pickle=allow_pickle, only=only)
     if isinstance(files, Failure):
         return files
     folder.blobs.mkdir(parents=True, exist_ok=True)

@@ -55,9 +55,15 @@ class ListedFile:
 
 
 def wanted_files(
-    model: str, listed: Iterable[ListedFile], *, allow_pickle: bool = False
+    model: str, listed: Iterable[ListedFile], *, allow_pickle: bool = False, only: Sequence[str] = ()
 ) -> Sequence[ListedFile] | Failure:
     """The files to download, sorted by path; a failure if the listing cannot be trusted.
+
+    Args:
+        model: the source, for messages.
+        listed: all files.
+        allow_pickle: whether the weights may be pickle files.
+        only: the files to take, the first of which must be there; empty for all that engines load.
 
     Examples:
         >>> files = [ListedFile("model.safetensors", 5), ListedFile("pytorch_model.bin", 5), ListedFile("a.json", 1)]
@@ -74,9 +80,14 @@ def wanted_files(
             return _damaged(model, f"lists a wrong size of `{file.path}`.")
         if file.sha256 and not _SHA256.fullmatch(file.sha256):
             return _damaged(model, f"lists a wrong SHA-256 of `{file.path}`.")
+        if only and file.path not in only:
+            continue
         found[file.path] = file
         if len(found) > MAX_FILES:
             return _damaged(model, f"has more than {MAX_FILES:,} files.")
+    if only and only[0] not in found:
+        cure = f"Name a folder or repository with `{only[0]}` at its root."
+        return unusable(NotUnderstood(model, f"has no `{only[0]}`.", cure))
     if both := next((one for path in found for one in _folders(path) if one in found), ""):
         return _damaged(model, f"lists `{both}` as a file and as a folder.")
     dense = _dense_pickle(found)

@@ -1,7 +1,7 @@
 """Parses `spec.model.source`: `hf://org/name`, `s3://bucket/path`, `pvc://claim/path` or `oci://image-reference`."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from inference_operator.api.reasons import Reason
@@ -72,8 +72,40 @@ MAX_SHOWN = 200
 """Characters of a source that a message repeats: a condition must stay readable."""
 
 
-def model_source(text: str) -> ModelSource | Refusal:
+def is_downloaded(source: ModelSource) -> bool:
+    """Whether a model comes over the network; others are volumes."""
+    return isinstance(source, DOWNLOADED)
+
+
+def repository_of(source: ModelSource) -> str:
+    """The repository of a hub; empty for other sources."""
+    return source.repository if isinstance(source, HubModel) else ""
+
+
+def stored_name(source: ModelSource) -> str:
+    """The name by which folders of a claim are named: of a hub without its scheme.
+
+    Examples:
+        >>> stored_name(HubModel("org/name")), stored_name(ClaimModel("models", "a")), stored_name(ImageModel("a.b/c"))
+        ('org/name', 'pvc://models/a', 'oci://a.b/c')
+    """
+    match source:
+        case HubModel(repository):
+            return repository
+        case BucketModel():
+            return source.name
+        case ClaimModel(claim, path):
+            return f"pvc://{claim}/{path}".removesuffix("/")
+        case ImageModel(reference):
+            return f"oci://{reference}"
+
+
+def model_source(text: str, field: str = "spec.model.source") -> ModelSource | Refusal:
     """The parsed source, or the refusal of an invalid one.
+
+    Args:
+        text: the source.
+        field: the field that has it, for the refusal.
 
     Examples:
         >>> model_source("hf://Qwen/Qwen3-8B")
@@ -87,6 +119,11 @@ def model_source(text: str) -> ModelSource | Refusal:
         >>> model_source("gs://bucket").problem
         '`gs://bucket` has no scheme that this version knows.'
     """
+    found = _parsed(text)
+    return replace(found, field=field) if isinstance(found, Refusal) else found
+
+
+def _parsed(text: str) -> ModelSource | Refusal:
     scheme, _, rest = text.partition("://")
     match scheme:
         case "hf":

@@ -1,9 +1,11 @@
 """The volume of `spec.cache`: the model's files read-only, and a writable folder of compiled kernels.
 
 Folders of the claim: `hub` in the layout of the hub's cache, `compiled/KEY`, and `complete` with one record for each
-finished download.
+finished download. `adapters` has LoRA adapters with a `hub` and a `complete` of its own: of a repository it has the
+files of an adapter only, and `complete` of the model's must not count these.
 """
 
+import re
 from dataclasses import dataclass
 
 from inference_operator.api.cache import CacheSpec
@@ -15,6 +17,8 @@ COMPILED_GIB = 10
 """Most GiB of all compiled kernels on a claim; docs/how-to/caches.md reserves as much."""
 HUB_CACHE = "/model-cache"
 """Mount path of the model's files in engines."""
+ADAPTERS_FOLDER, ADAPTER_CACHE = "adapters", "/adapter-cache"
+"""Folder of the adapters on the claim, and mount path of their files in engines."""
 BUCKET_SCHEME = "s3://"
 ROOT = "/cache"
 """Mount path of the whole claim in the Job that fills it."""
@@ -22,19 +26,25 @@ _VOLUME = "model-cache"
 
 
 _HUB_REPOSITORY, _BUCKET = "models--", "s3--"
+_COPIED = re.compile("(pvc|oci)://(.+)")
+"""Adapters that a Job copies from a volume."""
+_LONGEST_FOLDER = 200
+"""Characters of a folder's name, of which one has at most 255."""
 
 
 def folder_of(model: str) -> str:
-    """The folder of a model in `hub`: that of the hub's cache, or one of the same form for a bucket.
+    """The folder of a model in `hub`: that of the hub's cache, or one of the same form for other sources.
 
-    Two paths of a bucket may have one folder. Their snapshots differ, since a listing's digest depends on the path.
+    Two sources may have one folder. Their snapshots differ, since a listing's digest depends on the source.
 
     Examples:
-        >>> folder_of("org/name"), folder_of("s3://bucket/a/b")
-        ('models--org--name', 's3--bucket--a--b')
+        >>> folder_of("org/name"), folder_of("s3://bucket/a/b"), folder_of("pvc://claim/a"), folder_of("oci://a.b/c:1")
+        ('models--org--name', 's3--bucket--a--b', 'pvc--claim--a', 'oci--a.b--c--1')
     """
     if model.startswith(BUCKET_SCHEME):
         return f"{_BUCKET}{model.removeprefix(BUCKET_SCHEME).replace('/', '--')}"
+    if copied := _COPIED.fullmatch(model):
+        return f"{copied[1]}--{re.sub('[/:@]', '--', copied[2])}"[:_LONGEST_FOLDER]
     return f"{_HUB_REPOSITORY}{model.replace('/', '--')}"
 
 
@@ -50,14 +60,14 @@ def model_of_folder(folder: str) -> str:
     return folder.removeprefix(_HUB_REPOSITORY).replace("--", "/", 1) if folder.startswith(_HUB_REPOSITORY) else ""
 
 
-def snapshot_path(model: str, commit: str) -> str:
-    """Path of a model's files in engines, where the hub's client does not look for them.
+def snapshot_path(model: str, commit: str, root: str = HUB_CACHE) -> str:
+    """Path of a model's or an adapter's files in engines, where the hub's client does not look for them.
 
     Examples:
-        >>> snapshot_path("s3://bucket/a", "0123")
-        '/model-cache/s3--bucket--a/snapshots/0123'
+        >>> snapshot_path("s3://bucket/a", "0123"), snapshot_path("org/name", "0123", ADAPTER_CACHE)
+        ('/model-cache/s3--bucket--a/snapshots/0123', '/adapter-cache/models--org--name/snapshots/0123')
     """
-    return f"{HUB_CACHE}/{folder_of(model)}/snapshots/{commit}"
+    return f"{root}/{folder_of(model)}/snapshots/{commit}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +77,9 @@ class CacheVolume:
     claim: str
     """Name of the PersistentVolumeClaim, in the namespace of the engines."""
     key: str
-    """Folder of the compiled kernels: one for each model, image and set of GPUs."""
+    """Folder of the compiled kernels: one for each model, image and set of GPUs. Empty: they are not kept."""
+    adapters: bool = False
+    """Whether engines mount the folder of adapters."""
 
 
 def claim_name(cache: CacheSpec | None, resource: str) -> str:
@@ -97,9 +109,17 @@ def cache_mounts(cache: CacheVolume | None, compiled: str) -> list[Manifest]:
     if cache is None:
         return []
     mounts: list[Manifest] = [{"name": _VOLUME, "mountPath": HUB_CACHE, "subPath": HUB_FOLDER, "readOnly": True}]
-    if compiled:
+    if compiled and cache.key:
         mounts.append({"name": _VOLUME, "mountPath": compiled, "subPath": f"{COMPILED_FOLDER}/{cache.key}"})
-    return mounts
+    return [*mounts, *adapter_mounts(cache)]
+
+
+def adapter_mounts(cache: CacheVolume | None) -> list[Manifest]:
+    """The mount of the adapters' files; none for engines without adapters."""
+    if cache is None or not cache.adapters:
+        return []
+    folder = f"{ADAPTERS_FOLDER}/{HUB_FOLDER}"
+    return [{"name": _VOLUME, "mountPath": ADAPTER_CACHE, "subPath": folder, "readOnly": True}]
 
 
 def whole_mount() -> Manifest:

@@ -11,11 +11,12 @@ INSPECTION = "inspection"
 DOWNLOAD = "download"
 CACHE = "cache"
 VERIFICATION = "verification"
+ADAPTER = "adapter"
 
 MANAGED_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGER}"
 """Selects every object that the operator created, and their pods."""
 
-_OTHER_COMPONENTS = frozenset({"", ROUTER, INSPECTION, DOWNLOAD, CACHE, VERIFICATION})
+_OTHER_COMPONENTS = frozenset({"", ROUTER, INSPECTION, DOWNLOAD, CACHE, VERIFICATION, ADAPTER})
 
 
 def is_role(component: str) -> bool:
@@ -67,7 +68,7 @@ def job_name(name: str, component: str, content: str, attempt: int) -> str:
     """Name of a Job, with the hash of its content and the number of the attempt.
 
     Examples:
-        >>> job_name("qwen", INSPECTION, "0123456789abcdef", 2), job_name("qwen", "adapter", "0123456789abcdef", 1)
+        >>> job_name("qwen", INSPECTION, "0123456789abcdef", 2), job_name("qwen", ADAPTER, "0123456789abcdef", 1)
         ('qwen-model-01234567-2', 'qwen-adapter-01234567-1')
     """
     return f"{name[:MAX_NAME_PART].rstrip('-')}-{_SHORT.get(component, component)}-{content[:_HASH_PART]}-{attempt}"
@@ -86,6 +87,11 @@ def record_name(name: str, component: str, content: str) -> str:
 def cache_claim_name(name: str) -> str:
     """Name of the claim that `spec.cache` creates."""
     return f"{name}-{CACHE}"
+
+
+def adapter_list_name(name: str) -> str:
+    """Name of the ConfigMap with the list of adapters."""
+    return f"{name}-adapters"
 
 
 def service_name(name: str) -> str:

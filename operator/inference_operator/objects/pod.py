@@ -68,8 +68,8 @@ def evictable(volumes: Sequence[Manifest]) -> dict[str, str]:
     return {EVICTABLE_ANNOTATION: ",".join(volume["name"] for volume in volumes if "emptyDir" in volume)}
 
 
-def http_probe(path: str, *, period: int, timeout: int, failures: int, port: str = "http") -> Manifest:
-    """A probe of a named port of the container; all times in seconds."""
+def http_probe(path: str, *, period: int, timeout: int, failures: int, port: str | int = "http") -> Manifest:
+    """A probe of a port of the pod, or of a named port of the container; all times in seconds."""
     return {
         "httpGet": {"path": path, "port": port},
         "periodSeconds": period,

@@ -8,6 +8,7 @@ from inference_operator.engines.base import Engine
 from inference_operator.manifest import Manifest
 from inference_operator.models.source import ModelSource
 from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, is_role
+from inference_operator.pipeline.adapter_slots import slotted_spec
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.roles.context import LiveRole, RoleContext
 from inference_operator.roles.pinned_plan import PinnedPlan, pinned_plan
@@ -18,9 +19,13 @@ from inference_operator.views.workload import WORKLOAD_KINDS, workload_view
 
 
 def role_specs(inputs: Inputs) -> Sequence[RoleSpec]:
-    """The roles that the specification requests; none if it is invalid."""
+    """The roles that the specification requests, with the slots for its adapters; none if it is invalid."""
     spec = inputs.resource.spec
-    return inputs.roles(spec, inputs.settings, inputs.engines) if isinstance(spec, Spec) else ()
+    if not isinstance(spec, Spec):
+        return ()
+    recorded = pinned_plan(inputs.workload())
+    with_slots = slotted_spec(spec, recorded.plan if recorded else None, inputs.owner, inputs.children)
+    return inputs.roles(with_slots, inputs.settings, inputs.engines)
 
 
 def live_roles(inputs: Inputs, specs: Sequence[RoleSpec]) -> Mapping[str, LiveRole]:

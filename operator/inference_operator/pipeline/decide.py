@@ -7,7 +7,8 @@ The reconciler, `infd plan` and `infd render` all call `outcome`, and nothing el
 2. What is known about the model, from its inspection or from the catalogue.
 3. Every engine must accept the specification.
 4. The plan of each role: pinned, corrected or sized now.
-5. The objects of all roles, of the router and of autoscaling. Engines wait until their model is downloaded or verified.
+5. The objects of all roles, of the router, of autoscaling and of adapters. Engines wait until their model is downloaded
+   or verified.
 6. Stalled engines to delete, and engines to take out of traffic or back in.
 """
 
@@ -31,6 +32,7 @@ from inference_operator.manifest import (
     Ref,
 )
 from inference_operator.models.source import model_source
+from inference_operator.pipeline.adapters import with_adapters
 from inference_operator.pipeline.contexts import live_roles, role_contexts, role_specs
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_download import with_download
@@ -117,7 +119,7 @@ def _planned(
         recheck_at=min(filter(None, times), default=None),
     )
     with_model = with_verification if spec.model.verify else with_download
-    return with_model(inputs, scaled(inputs, planned))
+    return with_adapters(inputs, with_model(inputs, scaled(inputs, planned)))
 
 
 def _role(inputs: Inputs, state: PlanState, model: ModelFindings, way: Routing) -> Role | Refusal:

@@ -1,6 +1,8 @@
 """The claim that keeps a model between starts, as engines and Jobs mount it."""
 
+from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
+from inference_operator.models.source import is_downloaded, model_source
 from inference_operator.objects.cache_volume import CacheVolume, claim_name
 from inference_operator.objects.child import content_hash
 from inference_operator.pipeline.inputs import Inputs
@@ -23,10 +25,19 @@ def one_node_claim(inputs: Inputs, spec: Spec) -> str:
 
 
 def cache_volume(inputs: Inputs, spec: Spec, plan: PinnedPlan) -> CacheVolume | None:
-    """The claim of engines of this plan; None without `spec.cache`. Kernels depend on model, image and GPUs."""
+    """The claim of engines of this plan; None without `spec.cache`. Kernels depend on model, image and GPUs.
+
+    The Job that downloads a model makes the folder of its kernels. Beside a model of a volume only adapters are kept.
+    """
     claim = claim_name(spec.cache, inputs.owner.key.name)
     if not claim:
         return None
     sizes = plan.plan
     key = content_hash([spec.model.source, plan.commit, plan.image, sizes.gpu, sizes.gpus_per_replica])
-    return CacheVolume(claim, key)
+    return CacheVolume(claim, key if keeps_model(spec) else "", adapters=bool(spec.engine.adapter_slots))
+
+
+def keeps_model(spec: Spec) -> bool:
+    """Whether the claim keeps the model itself: one from a hub or a bucket."""
+    source = model_source(spec.model.source)
+    return not isinstance(source, Refusal) and is_downloaded(source)

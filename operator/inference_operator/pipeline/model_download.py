@@ -15,7 +15,7 @@ from inference_operator.models.facts import ModelFacts
 from inference_operator.objects.cache_claim import cache_claim, claim_size
 from inference_operator.objects.names import DOWNLOAD, cache_claim_name
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.pipeline.model_claim import cache_volume, one_node_claim
+from inference_operator.pipeline.model_claim import cache_volume, keeps_model, one_node_claim
 from inference_operator.pipeline.model_wait import after_task, job_inputs, observed_jobs
 from inference_operator.pipeline.outcomes import Planned, Refused
 from inference_operator.pipeline.role import Role
@@ -29,22 +29,21 @@ def with_download(inputs: Inputs, planned: Planned) -> Planned | Refused:
     first = planned.roles[0]
     spec = first.context.spec.stated
     cache = cache_volume(inputs, spec, first.plan)
-    if cache is None or spec.cache is None:
+    if cache is None or spec.cache is None or not keeps_model(spec):
         return planned
-    claim = _own_claim(inputs, spec.cache, planned)
+    claim = own_claim(inputs, spec.cache, planned)
     if isinstance(claim, Refusal):
         return Refused(desired=inputs.children, refusal=claim, model=planned.model)
     planned = replace(planned, desired={**claim, **planned.desired})
     if not inputs.jobs:
         return planned
-    name = spec.cache.claim_name
-    foreign: tuple[Lookup, ...] = (ClaimLookup(inputs.owner.key.namespace, name),) if name else ()
+    foreign = claim_lookups(inputs, spec.cache)
     download = DownloadInputs(
         job_inputs(first.context),
         first.plan.commit,
         cache,
         empties_kernels=_broken_kernels(inputs, first),
-        placement=_placement(inputs, spec, first),
+        placement=job_placement(inputs, spec, first),
         claim_known=all(lookup in inputs.lookups for lookup in foreign),
     )
     state = download_state(download, observed_jobs(inputs))
@@ -54,10 +53,18 @@ def with_download(inputs: Inputs, planned: Planned) -> Planned | Refused:
     return replace(found, desired={**claim, **found.desired})  # pods that mount it wait until it is written
 
 
-def _own_claim(inputs: Inputs, cache: CacheSpec, planned: Planned) -> Mapping[Ref, Manifest] | Refusal:
+def claim_lookups(inputs: Inputs, cache: CacheSpec) -> tuple[Lookup, ...]:
+    """The lookup of a claim that the operator did not create, whose access modes decide where a Job may run."""
+    return (ClaimLookup(inputs.owner.key.namespace, cache.claim_name),) if cache.claim_name else ()
+
+
+def own_claim(inputs: Inputs, cache: CacheSpec, planned: Planned) -> Mapping[Ref, Manifest] | Refusal:
     """The claim that the cache creates, empty if it has another one; refused if its size does not fit the model."""
+    spec = planned.roles[0].context.spec.stated
     facts = planned.model.facts if planned.model else None
     model_bytes = max(facts.weight_bytes, facts.download_bytes) if isinstance(facts, ModelFacts) else None
+    if not keeps_model(spec):
+        model_bytes = 0
     live = inputs.child(Ref(CLAIM, inputs.owner.key.namespace, cache_claim_name(inputs.owner.key.name)))
     size = claim_size(cache, model_bytes, live["spec"]["resources"]["requests"]["storage"] if live else None)
     if cache.claim_name:
@@ -65,8 +72,8 @@ def _own_claim(inputs: Inputs, cache: CacheSpec, planned: Planned) -> Mapping[Re
     return size if isinstance(size, Refusal) else cache_claim(cache, inputs.owner, size)
 
 
-def _placement(inputs: Inputs, spec: Spec, role: Role) -> Manifest | None:
-    """Where the Job may run, if one node only can mount the claim at a time; None if any node will do."""
+def job_placement(inputs: Inputs, spec: Spec, role: Role) -> Manifest | None:
+    """Where a Job that writes to the claim may run, if one node only can mount it at a time; None if any node may."""
     claim = one_node_claim(inputs, spec)
     if not claim:
         return None

@@ -68,7 +68,7 @@ def after_task(
             lookups=lookups,
             recheck_at=recheck_at,
         )
-    desired = planned.desired if task.complete else _without_new_engines(inputs, planned)
+    desired = planned.desired if task.complete else without_new_engines(inputs, planned)
     return replace(
         planned,
         desired={**task.desired, **desired},
@@ -93,7 +93,7 @@ def _serves(inputs: Inputs, first: Role) -> bool:
     return first.replicas > 0 and (ready or any(engine.has_answered for engine in first.context.live.engines))
 
 
-def _without_new_engines(inputs: Inputs, planned: Planned) -> dict[Ref, Manifest]:
+def without_new_engines(inputs: Inputs, planned: Planned) -> dict[Ref, Manifest]:
     """The desired objects with the live workloads; without workloads that do not exist yet."""
     workloads = {Ref.of(role.workload) for role in planned.roles}
     others = {ref: one for ref, one in planned.desired.items() if ref not in workloads}

@@ -10,6 +10,7 @@ from inference_operator.autoscaling.inputs import ScalingInputs
 from inference_operator.autoscaling.removal_order import DeletionCost
 from inference_operator.autoscaling.target import Target
 from inference_operator.manifest import Manifest, Ref
+from inference_operator.pipeline.adapter_lists import Adapter, ListUpdate
 from inference_operator.pipeline.role import Role
 from inference_operator.planning.known_model import KnownModel
 from inference_operator.roles.pinned_plan import PinnedPlan
@@ -40,6 +41,10 @@ class Outcome:
     """Engines that should go later than others when there are fewer."""
     traffic: tuple[TrafficChange, ...] = ()
     """Engines to take out of traffic, or back in."""
+    list_updates: tuple[ListUpdate, ...] = ()
+    """Pods that have an earlier list of adapters."""
+    awaits_adapters: bool = False
+    """Whether an engine has yet to tell that it has carried out its list of adapters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,8 @@ class Planned(Outcome):
     """Why engines of this plan wait for their model; None if they do not."""
     one_node_claim: str = ""
     """Name of the engines' claim, if pods on one node only can mount it; empty if not, and without a claim."""
+    adapters: tuple[Adapter, ...] = ()
+    """The adapters of the specification."""
     latest_router_template: str = ""
     """Hash of the routers' pod template as this release builds it; empty without routers."""
 

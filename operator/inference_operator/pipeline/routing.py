@@ -85,6 +85,7 @@ def _upstream(inputs: Inputs, role: Role) -> Upstream:
         max_concurrency=role.process.max_concurrency,
         model_names=tuple(role.process.model_names),
         api_paths=tuple(role.process.api_paths),
+        has_adapters=role.process.adapter_loader is not None,
         weight=role.context.spec.weight,
     )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from inference_operator.api.gpu import GpuSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import Device, Spec
+from inference_operator.api.spec import Device, EngineSpec, Spec
 from inference_operator.api.validation import SpecModel
 from inference_operator.engines.base import Engine
 from inference_operator.engines.model_access import refusal_of_format
@@ -79,7 +79,14 @@ def _plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
       Refuse a spec that sets none.
     """
     sizes = _sizes(inputs, engine)
-    return sizes if isinstance(sizes, Refusal) else _with_parsers(sizes, inputs, engine)
+    return (
+        sizes if isinstance(sizes, Refusal) else _with_parsers(_with_slots(sizes, inputs.spec.engine), inputs, engine)
+    )
+
+
+def _with_slots(plan: Plan, spec: EngineSpec) -> Plan:
+    """The plan with the slots for adapters, which stay when the list of adapters changes."""
+    return replace(plan, adapter_slots=spec.adapter_slots or 0, adapter_rank=spec.max_adapter_rank or 0)
 
 
 def _with_parsers(plan: Plan, inputs: PlanInputs, engine: Engine) -> Plan:

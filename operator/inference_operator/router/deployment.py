@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from inference_operator.api.router_exposure import TlsSpec
 from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.manifest import DEPLOYMENT, Manifest
+from inference_operator.objects.adapter_list import list_mount, list_volume
 from inference_operator.objects.child import child, manifest_hash
 from inference_operator.objects.container import environment, pre_stop, process_fields
 from inference_operator.objects.names import ROUTER, labels, router_name, selector_labels
@@ -20,6 +21,7 @@ from inference_operator.objects.pod import (
 )
 from inference_operator.objects.pod_additions import ReservedPodParts, env_from, init_containers, mounts, volumes
 from inference_operator.objects.scheduling import scheduling
+from inference_operator.router.adapters import ADAPTERS_FOLDER
 from inference_operator.router.dns import DNS_SERVER_VARIABLE, asks_dns_over_tcp
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.keys import KEYS_FOLDER
@@ -111,7 +113,9 @@ def router_template(inputs: RouterInputs, config: Mapping[str, str]) -> Manifest
 def reserved_pod_parts(path: str) -> ReservedPodParts:
     """The operator's own parts of a router pod; `path` is that of the additions."""
     mounts_of_all = [mount for n, _ in _HAPROXIES for mount in _own_mounts(n)]
-    return ReservedPodParts(path, [_name(n) for n, _ in _HAPROXIES], [*mounts_of_all, _KEYS_MOUNT, _TLS_MOUNT])
+    return ReservedPodParts(
+        path, [_name(n) for n, _ in _HAPROXIES], [*mounts_of_all, _KEYS_MOUNT, _TLS_MOUNT, list_mount(ADAPTERS_FOLDER)]
+    )
 
 
 def _own_volumes(inputs: RouterInputs) -> list[Manifest]:
@@ -119,6 +123,7 @@ def _own_volumes(inputs: RouterInputs) -> list[Manifest]:
         {"name": "config", "configMap": {"name": router_name(inputs.name)}},
         *({"name": f"run-{number}", "emptyDir": {}} for number, _ in _HAPROXIES),
         *_keys_volume(inputs),
+        *([list_volume(inputs.owner)] if inputs.has_adapters else []),
         *([_tls_volume(inputs.spec.tls)] if inputs.spec.tls else []),
     ]
 
@@ -228,6 +233,7 @@ def _container(number: int, metrics_port: int, inputs: RouterInputs) -> Manifest
         "volumeMounts": [
             *_own_mounts(number),
             *([_KEYS_MOUNT] if inputs.spec.keys else []),
+            *([list_mount(ADAPTERS_FOLDER)] if inputs.has_adapters else []),
             *([_TLS_MOUNT] if inputs.spec.tls else []),
             *mounts(inputs.spec.pod_template.volume_mounts),
         ],

@@ -7,6 +7,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from inference_operator.api.router import RouterUsage
 from inference_operator.objects.quantity import value
 from inference_operator.router import (
+    adapters,
     affinity,
     clients,
     dns,
@@ -63,6 +64,8 @@ def config_files(inputs: RouterInputs) -> dict[str, str]:
     copied = {
         observe.METRICS_FILE: True,
         observe.USAGE_FILE: inputs.spec.usage is RouterUsage.ENABLED,
+        adapters.ADAPTERS_SCRIPT: parts["adapters"],
+        adapters.ADAPTERS_MAP: parts["adapters"],
         affinity.AFFINITY_FILE: parts["affinity"],
         keys.KEYS_SCRIPT: parts["keys"],
         keys.KEYS_MAP: parts["keys"],
@@ -82,6 +85,7 @@ def haproxy_cfg(inputs: RouterInputs) -> str:
 def _parts(inputs: RouterInputs) -> Mapping[str, Mapping[str, object] | None]:
     """The values of each part by its name; None for a part that is not used."""
     return {
+        "adapters": adapters.values(inputs),
         "affinity": affinity.values(inputs),
         "clients": clients.values(inputs),
         "dns": dns.values(inputs),

@@ -28,6 +28,8 @@ class Upstream:
     """Names of the base model in the OpenAI API; any other name is an adapter."""
     api_paths: tuple[str, ...]
     """Paths that the engines serve to clients, each with all paths below it."""
+    has_adapters: bool = False
+    """Whether its engines load adapters, which routers then advertise. Otherwise routers pass on any name."""
     weight: int = 1
     """Weight of each of its engines, relative to the engines of the other upstreams."""
 
@@ -67,6 +69,11 @@ class RouterInputs:
     def model_names(self) -> tuple[str, ...]:
         """Names of the base models of all upstreams, each once."""
         return tuple(dict.fromkeys(name for one in self.upstreams for name in one.model_names))
+
+    @property
+    def has_adapters(self) -> bool:
+        """Whether engines of all upstreams load adapters."""
+        return all(one.has_adapters for one in self.upstreams)
 
     @property
     def api_paths(self) -> tuple[str, ...]:

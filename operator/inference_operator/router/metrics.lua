@@ -30,7 +30,7 @@ local MORE = {
 
 local own, own_count = {}, 0
 -- Names of series, so that not every answer makes one.
-local answers = {}
+local answers = { requests_total = {}, adapter_requests_total = {} }
 local TOO_MANY = 429
 
 local function variable(thread, index)
@@ -57,17 +57,19 @@ local function count(holder, series, n)
   holder:set_var(entry.variable, series .. " " .. entry.value)
 end
 
--- The series of the answers to a user with a class of status: 2 for 2xx. Users come from a file of the owner.
-local function answer_series(user, class)
-  local of_user = answers[user]
-  if not of_user then
-    of_user = {}
-    answers[user] = of_user
+-- The series of the answers with a class of status, 2 for 2xx, by a label: the user, or the adapter. Both come from
+-- files of the owner.
+local function answer_series(metric, name, value, class)
+  local of_metric = answers[metric]
+  local of_value = of_metric[value]
+  if not of_value then
+    of_value = {}
+    of_metric[value] = of_value
   end
-  if not of_user[class] then
-    of_user[class] = ('requests_total{user="%s",code="%dxx"}'):format(label(user), class)
+  if not of_value[class] then
+    of_value[class] = ('%s{%s="%s",code="%dxx"}'):format(metric, name, label(value), class)
   end
-  return of_user[class]
+  return of_value[class]
 end
 
 -- The series of all threads, added up, as sorted lines. `get` returns a variable's value.
@@ -188,7 +190,11 @@ if core then
   core.register_action("count_answer", { "http-res", "http-after-res" }, function(txn)
     local user, status = txn:get_var("txn.user"), txn.f:status() or 0
     if user then
-      count(txn, answer_series(user, status // 100), 1)
+      count(txn, answer_series("requests_total", "user", user, status // 100), 1)
+    end
+    local adapter = txn:get_var("txn.adapter")
+    if adapter then
+      count(txn, answer_series("adapter_requests_total", "adapter", adapter, status // 100), 1)
     end
     -- HAProxy's own 502, not one of an engine, and that of a stream without its first byte.
     if status == 502 and (txn:get_var("txn.died") or txn.f:txn_sess_term_state():find("^S")) then

@@ -65,6 +65,9 @@ MAX_USER_SERIES = 10
 """Series of `ROUTER_METRICS_PATH` for one user of an API key: four classes of status, two limits, three kinds of
 tokens, and answers without usage."""
 
+MAX_ADAPTER_SERIES = 4
+"""Series of one adapter: four classes of status."""
+
 MAX_COMMON_SERIES = 17
 """Series of the same page that belong to no user, no engine and no role."""
 
@@ -112,6 +115,12 @@ METRICS = (
         "user",
         "code",
         meaning="Answers to requests with an API key, by class of status such as `2xx`",
+    ),
+    _metric(
+        "adapter_requests_total",
+        "adapter",
+        "code",
+        meaning="Answers to requests that name an adapter of `model.adapters`, by class of status such as `2xx`",
     ),
     _metric(
         "tokens_total",

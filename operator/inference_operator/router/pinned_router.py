@@ -100,6 +100,7 @@ def router_inputs(inputs: RouterInputs) -> Manifest:
         "engine_health_path": first.health_path,
         "engine_max_concurrency": first.max_concurrency,
         "model_names": list(inputs.model_names),
+        "has_adapters": inputs.has_adapters,
         "slots": inputs.slots,
         "cold_start_seconds": held if (held := cold_start_seconds(inputs)) != COLD_START_STEPS[0] else 0,
         "drain_seconds": inputs.drain_seconds,
@@ -113,4 +114,5 @@ def router_inputs(inputs: RouterInputs) -> Manifest:
 
 
 def _facts(upstream: Upstream) -> Manifest:
-    return {name: value for name, value in asdict(upstream).items() if name != "api_paths"}
+    fields = {name: value for name, value in asdict(upstream).items() if name != "api_paths"}
+    return fields if upstream.has_adapters else {n: value for n, value in fields.items() if n != "has_adapters"}

@@ -13,6 +13,7 @@ from typing import Protocol
 from inference_operator.autoscaling.loop import ScrapeRound
 from inference_operator.controller.sample_store import SampleStore
 from inference_operator.controller.scaling_store import ScalingStore
+from inference_operator.engines.adapter_report import REPORT_PATH, adapter_report
 from inference_operator.engines.base import Engine
 from inference_operator.engines.process import ProbeRequest
 from inference_operator.engines.telemetry import MetricsPage
@@ -24,7 +25,7 @@ from inference_operator.scrape.pod_client import KEEP_ALIVE_SECONDS, Address, Po
 from inference_operator.scrape.schedule import DEMAND_SECONDS, Intervals, Pace, Schedule
 from inference_operator.settings import Settings
 from inference_operator.views.engine import EngineView
-from inference_operator.views.pod import PodView
+from inference_operator.views.pod import ADAPTERS_PORT, PodView
 from inference_operator.views.samples import (
     EngineActivity,
     EngineSample,
@@ -97,6 +98,8 @@ class Callbacks:
     """An engine reports the size of its KV cache: called once for each start of an engine."""
     on_readable: Callable[[Key], None]
     """Whether the metrics of an engine can be read has changed."""
+    on_adapters: Callable[[Key], None]
+    """What an engine tells of its adapters has changed."""
     on_scaling: Callable[[Key], None]
     """Another number of engines is wanted, or whether metrics for it are missing has changed."""
 
@@ -175,6 +178,8 @@ class Scraper:
                     self._forget()
                 for due in self._schedule.due(self._targets.keys(), now=self._now()).items():
                     self._queue.put_nowait(due)
+                for key in self._store.awaits_adapters:
+                    self._schedule.hasten(key, now=self._now())
                 if tick % FOLLOW_TICKS == 0:
                     self._follow_scaling()  # after `due`, which plans new keys
                 self._wake.clear()
@@ -208,6 +213,7 @@ class Scraper:
     def _forget(self) -> None:
         keys = set(self._targets.keys())
         self._scaling.forget_all_but(keys)
+        self._store.awaits_adapters &= keys
         self._routers = {key: routers for key, routers in self._routers.items() if key in keys}
         self._paces = {key: pace for key, pace in self._paces.items() if key in keys}
         self._store.forget_all_but(pod.uid for key in keys for pod in self._targets.pods(key))
@@ -230,6 +236,7 @@ class Scraper:
         """Scrape all pods of a key that belong to these components; routers first."""
         routers = [pod for pod in self._routers_of(key) if pod.ready and not pod.terminating and pod.address]
         engines = [one for one in self._targets.engines(key) if one.is_serving and one.address]
+        await self._read_adapters(key, [engine.leader for engine in engines])
         failed = []
         if ROUTER in components and not await self._scrape_routers(key, routers):
             failed.append(ROUTER)
@@ -334,6 +341,16 @@ class Scraper:
             return False
         self._see(key, pod, engine, sample, sessions)
         return True
+
+    async def _read_adapters(self, key: Key, pods: Sequence[PodView]) -> None:
+        """Read what engines tell of their adapters."""
+        for pod in pods:
+            if (port := pod.ports.get(ADAPTERS_PORT)) is None:
+                continue
+            text = await self._client.get(Address(pod.address, port), REPORT_PATH, keep=False)
+            report = adapter_report(text) if text is not None else None
+            if report is not None and self._store.see_adapters(pod.uid, report):
+                self._callbacks.on_adapters(key)
 
     def _see(self, key: Key, pod: PodView, engine: Engine, sample: EngineSample, sessions: int) -> None:
         """Store an engine's new sample, and do what it calls for."""

@@ -86,6 +86,10 @@ class Plan:
     """The engine's parser for the tool calls of this model; empty if none is known."""
     reasoning_parser: str = ""
     """The engine's parser for the reasoning of this model; empty if none is known."""
+    adapter_slots: int = 0
+    """Adapters that an engine can use in one batch; 0 if `spec.model.adapters` and its fields ask for none."""
+    adapter_rank: int = 0
+    """Largest rank of an adapter; 0 without slots."""
     weight_bytes: int | None = None
     """Size of the whole checkpoint; None if unknown."""
     cpu_offload_gib: float = 0.0

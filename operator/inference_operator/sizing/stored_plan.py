@@ -18,7 +18,16 @@ _SUFFIX = "_parallel_size"
 
 
 _ONLY_IF_SET = frozenset(
-    {"labels_of_kind", "learned", "left_to_engine", "video_refused", "tool_call_parser", "reasoning_parser"}
+    {
+        "labels_of_kind",
+        "learned",
+        "left_to_engine",
+        "video_refused",
+        "tool_call_parser",
+        "reasoning_parser",
+        "adapter_slots",
+        "adapter_rank",
+    }
 )
 """Fields that are not stored while they have their default, so that a plan without them keeps its text."""
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from inference_operator.api.explanations import with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.status import KvCacheStatus, StartupStatus, Status
+from inference_operator.api.status import AdapterStatus, KvCacheStatus, StartupStatus, Status
 from inference_operator.diagnosis.component import Component
 from inference_operator.diagnosis.pending_causes import rejection_reason
 from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis, cure_of
@@ -116,6 +116,7 @@ class Observation:
     """Sentences for users about the decision; empty if there are none."""
     model: KnownModel | None
     scaling: ScalingObservation
+    adapters: Sequence[AdapterStatus]
     startup: StartupStatus | None
     """The start that status reports; None if none is to be reported."""
     lookups: tuple[Lookup, ...]

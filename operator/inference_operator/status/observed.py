@@ -17,6 +17,7 @@ from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Pause
 from inference_operator.pipeline.role import Role
 from inference_operator.roles.context import LiveRole
 from inference_operator.router.security_revision import open_attacks
+from inference_operator.status.adapters import adapters_of
 from inference_operator.status.autoscaling import ScalingObservation, scaling_observation
 from inference_operator.status.kv_cache import kv_cache
 from inference_operator.status.observation import Observation, RoleObservation
@@ -59,6 +60,7 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
         notice=planned.notice if planned else "",
         model=outcome.model,
         scaling=_scaling(inputs, outcome, live),
+        adapters=adapters_of(inputs, planned, [engine for one in live for engine in one.staying]),
         startup=found.startup.status,
         lookups=found.lookups(request),
         due=(*found.due, *([outcome.recheck_at] if outcome.recheck_at else [])),

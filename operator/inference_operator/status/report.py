@@ -12,6 +12,7 @@ from inference_operator.objects.names import ENGINE, selector_text
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome
 from inference_operator.router.service import url
+from inference_operator.status.adapters import adapters_available
 from inference_operator.status.columns import gpus, model_name, sizes
 from inference_operator.status.engines_available import engines_available
 from inference_operator.status.model_resolved import model_resolved
@@ -37,6 +38,7 @@ RULES: dict[ConditionType, Callable[[Observation], ConditionVerdict | None]] = {
     ConditionType.ROUTER_AVAILABLE: router_available,
     ConditionType.EXPOSED: exposed,
     ConditionType.SCALING_ACTIVE: scaling_active,
+    ConditionType.ADAPTERS_AVAILABLE: adapters_available,
 }
 """The rule of each condition. One that returns None says that the condition is not reported."""
 
@@ -101,6 +103,7 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
         else None,
         startup=current.startup,
         autoscaling=current.scaling.status,
+        adapters=tuple(current.adapters),
     )
     requeue = replace(_requeue(current, status), lookups=(*outcome.lookups, *current.lookups))
     return Report(status, requeue if requeue != Requeue() else None)

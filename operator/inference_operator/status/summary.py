@@ -18,6 +18,7 @@ DETAILS = (
     ConditionType.ROUTER_AVAILABLE,
     ConditionType.EXPOSED,
     ConditionType.SCALING_ACTIVE,
+    ConditionType.ADAPTERS_AVAILABLE,
 )
 NOTICES = frozenset({Reason.ROUTER_VULNERABLE, Reason.METRICS_MISSING, Reason.CAPACITY_LIMITED})
 """Reasons with which a condition is True, and somebody should act."""

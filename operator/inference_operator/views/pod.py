@@ -27,6 +27,12 @@ GROUP_LABEL = "inference-operator.dev/group"
 POD_INDEX_LABEL = "apps.kubernetes.io/pod-index"
 """Label with a pod's ordinal, which the StatefulSet controller sets (Kubernetes 1.36, `PodIndexLabel`)."""
 
+ADAPTERS_PORT = "adapters"
+"""Name of the port on which an engine's pod tells its adapters, and of the container that loads them."""
+
+ADAPTERS_ANNOTATION = "inference-operator.dev/adapters"
+"""Annotation with the hash of the list of adapters that the pod should have. Its change makes the kubelet bring it."""
+
 DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
 """Of several pods, a ReplicaSet deletes the one with the lowest value first (Kubernetes 1.36, `PodDeletionCost`)."""
 
@@ -91,6 +97,8 @@ class PodView:
     """Since when it is ready; None while it is not."""
     deletion_cost: int = 0
     """The value of its annotation by which a ReplicaSet chooses the pod to delete."""
+    adapters: str = ""
+    """Hash of the list of adapters that it was told to have; empty if it was told none."""
     exit_code: int | None = None
     """Exit code of its main container, once that has terminated; None before that, and if it is not known."""
     group: str = ""
@@ -161,6 +169,7 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         traffic=mapping(meta, "labels").get(TRAFFIC_LABEL) == "true",
         ready_since=timestamp(condition(status, "Ready").get("lastTransitionTime")) if ready else None,
         deletion_cost=_deletion_cost(meta),
+        adapters=str(mapping(meta, "annotations").get(ADAPTERS_ANNOTATION, "")),
         exit_code=code if isinstance(code := _terminated(status, component).get("exitCode"), int) else None,
         group=group,
         index=_index(meta) if group else 0,

@@ -178,10 +178,34 @@ def next_activity(
 
 
 @dataclass(frozen=True, slots=True)
+class AdapterFailure:
+    """An adapter that an engine could not load."""
+
+    since: int
+    """Since when it has failed, in seconds since 1970."""
+    status: int
+    """The engine's HTTP status; 0 if it did not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterReport:
+    """What an engine's pod tells of its adapters."""
+
+    list_hash: str
+    """Hash of the list that it has carried out; empty while it is at work."""
+    loaded: Mapping[str, str]
+    """Paths of the loaded adapters by name, as the engine itself names them."""
+    failed: Mapping[str, AdapterFailure] = field(default_factory=dict)
+    """Listed adapters that the engine could not load."""
+
+
+@dataclass(frozen=True, slots=True)
 class Samples:
     """The latest samples of one InferenceDeployment's pods, by pod uid. A missing sample does not mean zero."""
 
     engines: Mapping[str, EngineActivity] = field(default_factory=dict)
     routers: Mapping[str, RouterSample] = field(default_factory=dict)
+    adapters: Mapping[str, AdapterReport] = field(default_factory=dict)
+    """Reports of engines about their adapters."""
     unread: frozenset[str] = frozenset()
     """Pods whose metrics could not be read several times in a row."""

@@ -60,4 +60,6 @@ def _network_policy(inputs: WorkloadInputs, *, open_to_all: bool) -> Manifest:
     routers: Manifest = {"podSelector": {"matchLabels": selector_labels(inputs.name, ROUTER)}}
     sources = [] if open_to_all else [routers, *metrics_readers(inputs.settings)]
     rules = [rule(sources, inputs.process.port)]
+    if loader := inputs.process.adapter_loader:
+        rules.append(rule(metrics_readers(inputs.settings), loader.port))
     return network_policy(workload_name(inputs.name, inputs.role), inputs.role, rules, owner=inputs.owner)

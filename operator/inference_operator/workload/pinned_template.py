@@ -15,6 +15,7 @@ from inference_operator.sizing.stored_plan import stored_pod_sizes
 TEMPLATE_ANNOTATION = "inference-operator.dev/engine-template"
 _NOT_OF_ENGINES: dict[str, bool | set[str]] = {
     **dict.fromkeys(("replicas", "autoscaling", "rollout", "router", "paused"), True),
+    "model": {"adapters"},
     "cache": {"size", "storage_class_name", "access_mode", "when_deleted"},
 }
 """Fields of a specification that do not change an engine's pod. The plan's inputs tell whether there is a cache."""

@@ -7,6 +7,7 @@ from inference_operator.api.effective_spec import EffectiveSpec
 from inference_operator.engines.process import EngineProcess
 from inference_operator.engines.programs import PROGRAMS_ANNOTATION, programs_text, programs_variable
 from inference_operator.manifest import Manifest, Owner
+from inference_operator.objects.adapter_list import LIST_FOLDER, LOADED, list_mount, list_volume
 from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.compute_resources import requirements
 from inference_operator.objects.container import environment, pre_stop, pre_stop_wait, process_fields
@@ -27,7 +28,7 @@ from inference_operator.objects.volumes import engine_mounts, engine_volumes
 from inference_operator.roles.context import RoleContext
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.settings import Settings
-from inference_operator.views.pod import TRAFFIC_LABEL
+from inference_operator.views.pod import ADAPTERS_PORT, TRAFFIC_LABEL
 
 STARTUP_PERIOD_SECONDS, STARTUP_TIMEOUT_SECONDS = 2, 5
 ANSWER_TIMEOUT_SECONDS = 60
@@ -37,6 +38,13 @@ READY_PERIOD_SECONDS, READY_FAILURES = 5, 3
 ALIVE_PERIOD_SECONDS, ALIVE_FAILURES = 30, 5
 """Restarted after two and a half minutes of refused connections, or five without an answer. A restart costs a whole
 load, and an engine that answers but makes no progress is found by its metrics (`workload/stall.py`)."""
+
+
+ADAPTER_LOADER_RESOURCES: Manifest = {
+    "requests": {"cpu": "10m", "memory": "32Mi", "ephemeral-storage": "16Mi"},
+    "limits": {"memory": "128Mi", "ephemeral-storage": "64Mi"},
+}
+"""A Python process with a few threads, which mostly waits: 15 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +104,8 @@ def _programs(process: EngineProcess) -> dict[str, str]:
 def _own_volumes(inputs: WorkloadInputs) -> list[Manifest]:
     pull_policy = inputs.settings.image_pull_policy
     plan = inputs.plan.plan
-    return engine_volumes(inputs.context.source, inputs.process, plan, inputs.cache, pull_policy=pull_policy)
+    own = engine_volumes(inputs.context.source, inputs.process, plan, inputs.cache, pull_policy=pull_policy)
+    return [*own, list_volume(inputs.owner)] if inputs.process.adapter_loader else own
 
 
 def _pod(inputs: WorkloadInputs) -> Manifest:
@@ -111,7 +120,7 @@ def _pod(inputs: WorkloadInputs) -> Manifest:
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": process.stop_seconds + STOP_MARGIN_SECONDS,
         "securityContext": restricted_pod(settings.pod_users, user=process.user, group=process.group),
-        "containers": [_container(inputs)],
+        "containers": [_container(inputs), *_adapter_loader(inputs)],
         "volumes": [
             *_own_volumes(inputs),
             *volumes(spec.pod_template.volumes, pull_policy=pull_policy),
@@ -120,6 +129,37 @@ def _pod(inputs: WorkloadInputs) -> Manifest:
         **account(spec.pod_template),
         **bound_to_gpus(constraints, plan, added_labels=settings.gpu_node_labels),
     }
+
+
+def _readiness(process: EngineProcess) -> Manifest:
+    """The readiness probe: of the engine, or of the program that loads its adapters first."""
+    loader = process.adapter_loader
+    return http_probe(
+        loader.ready_path if loader else process.health_path,
+        port=loader.port if loader else "http",
+        period=READY_PERIOD_SECONDS,
+        timeout=ANSWER_TIMEOUT_SECONDS,
+        failures=READY_FAILURES,
+    )
+
+
+def _adapter_loader(inputs: WorkloadInputs) -> list[Manifest]:
+    """The container that loads adapters; none for engines without slots for them."""
+    loader = inputs.process.adapter_loader
+    if loader is None:
+        return []
+    return [
+        {
+            "name": ADAPTERS_PORT,
+            "image": inputs.plan.image,
+            "imagePullPolicy": inputs.settings.image_pull_policy,
+            **process_fields(command=[*loader.command, f"{LIST_FOLDER}/{LOADED}"], env=[programs_variable()]),
+            "ports": [{"name": ADAPTERS_PORT, "containerPort": loader.port, "protocol": "TCP"}],
+            "resources": ADAPTER_LOADER_RESOURCES,
+            "securityContext": RESTRICTED_CONTAINER,
+            "volumeMounts": [list_mount()],
+        }
+    ]
 
 
 def _container(inputs: WorkloadInputs) -> Manifest:
@@ -147,9 +187,7 @@ def _container(inputs: WorkloadInputs) -> Manifest:
                 failures=math.ceil(process.startup_seconds / STARTUP_PERIOD_SECONDS),
             )
         ),
-        "readinessProbe": http_probe(
-            path, period=READY_PERIOD_SECONDS, timeout=ANSWER_TIMEOUT_SECONDS, failures=READY_FAILURES
-        ),
+        "readinessProbe": _readiness(process),
         "livenessProbe": fatal(
             http_probe(path, period=ALIVE_PERIOD_SECONDS, timeout=ANSWER_TIMEOUT_SECONDS, failures=ALIVE_FAILURES)
         ),

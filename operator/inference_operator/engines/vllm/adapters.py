@@ -1,10 +1,14 @@
-"""LoRA adapters in the arguments of `vllm serve`, and the refusal of those that an engine without a hub cannot load."""
+"""LoRA adapters: the program that loads the listed ones, and those in the arguments of `vllm serve`."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
+from inference_operator.api.spec import EngineSpec
+from inference_operator.engines.process import AdapterLoader
+from inference_operator.engines.programs import program_command
 from inference_operator.engines.vllm.cli_args import given_options, values_of
 
 MODULES = "--lora-modules"
@@ -12,6 +16,35 @@ _PATH = "path"
 _LOCAL = "/"
 """Begins a path that vLLM takes as a folder. It looks for others on a hub (vLLM 0.32.0, lora/utils.py,
 `get_adapter_absolute_path`)."""
+
+
+LOADER = "adapters"
+"""Name of the program that loads adapters."""
+_SOURCE = files(__package__).joinpath("adapters_program.py").read_text(encoding="utf-8")
+LOADER_PORT = 8001
+"""Port of that program, next to vLLM's."""
+IN_USE = "vllm:lora_requests_info"
+"""Metric whose labels name the adapters of running and waiting requests (0.32.0, `v1/metrics/loggers.py`)."""
+RUNTIME_ADAPTERS = "VLLM_ALLOW_RUNTIME_LORA_UPDATING"
+"""Variable with which vLLM has the routes that load adapters. Routers forward none of them."""
+
+
+def adapter_programs(spec: EngineSpec) -> Mapping[str, str]:
+    """The source of the program that loads adapters; none without slots for them."""
+    return {LOADER: _SOURCE} if spec.adapter_slots else {}
+
+
+def adapter_variables(spec: EngineSpec) -> Mapping[str, str]:
+    """The variables with which vLLM loads adapters while it runs; none without slots for them."""
+    return {RUNTIME_ADAPTERS: "1"} if spec.adapter_slots else {}
+
+
+def adapter_loader(spec: EngineSpec, port: int) -> AdapterLoader | None:
+    """How the program runs that loads adapters into the vLLM of this port; None without slots for them."""
+    if not spec.adapter_slots:
+        return None
+    command = (*program_command(LOADER), str(port), str(LOADER_PORT), IN_USE)
+    return AdapterLoader(command, LOADER_PORT, "/ready")
 
 
 def refusal_of_hub_adapters(args: Sequence[str]) -> Refusal | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import DType, EngineSpec, KvCacheDType
+from inference_operator.engines.vllm.adapters import MODULES
 from inference_operator.engines.vllm.cli_args import given_options, int_value, is_on, value_of
 from inference_operator.engines.vllm.speculation import speculation_of
 from inference_operator.models.model import ELEMENT_BYTES
@@ -24,6 +25,14 @@ KV_CACHE_DTYPE = "--kv-cache-dtype"
 KV_CACHE_BYTES = "--kv-cache-memory-bytes"
 LIMITS = "--limit-mm-per-prompt"
 KV_OFFLOADING = "--kv-offloading-size"
+ENABLE_LORA, MAX_LORAS, MAX_LORA_RANK, MAX_CPU_LORAS = (
+    "--enable-lora",
+    "--max-loras",
+    "--max-lora-rank",
+    "--max-cpu-loras",
+)
+KEPT_PER_SLOT = 4
+"""Adapters in host memory for each slot. Those beyond them are read from the claim again when they are used."""
 DEFAULT_RANK, MAX_RANK = 16, 512
 """Of LoRA adapters (0.32.0, `config/lora.py`, `MaxLoRARanks`)."""
 MAX_ADAPTERS = 65_536
@@ -60,7 +69,8 @@ def shape_of(engine: EngineSpec) -> Shape:
         cpu_offload_gib=float(engine.cpu_offload_gib),
         video=engine.multimodal.video or given_limits(engine.args),
     )
-    return with_arguments(shape, engine.args)
+    found = with_arguments(shape, engine.args)
+    return replace(found, adapters=adapters_of(engine)) if engine.adapter_slots else found
 
 
 def with_arguments(shape: Shape, args: Sequence[str]) -> Shape:
@@ -82,15 +92,37 @@ def with_arguments(shape: Shape, args: Sequence[str]) -> Shape:
     )
 
 
+def adapters_of(engine: EngineSpec) -> Adapters:
+    """The slots for `model.adapters`.
+
+    Examples:
+        >>> found = adapters_of(EngineSpec(adapterSlots=4, maxAdapterRank=32))
+        >>> found.rank, found.active, found.kept
+        (32, 4, 16)
+    """
+    slots = engine.adapter_slots or 0
+    return _slots(engine.args, rank=engine.max_adapter_rank or DEFAULT_RANK, active=slots, kept=KEPT_PER_SLOT * slots)
+
+
 def _adapters(args: Sequence[str]) -> Adapters | None:
-    """LoRA adapters. Restrictions to some layers are not read: an engine then takes less memory than is counted."""
-    if not is_on(args, "--enable-lora"):
+    """LoRA adapters of the arguments."""
+    if not is_on(args, ENABLE_LORA):
         return None
-    active = min(MAX_ADAPTERS, max(1, int_value(args, "--max-loras") or 1))
-    return Adapters(
-        rank=min(MAX_RANK, int_value(args, "--max-lora-rank") or DEFAULT_RANK),
+    active = min(MAX_ADAPTERS, max(1, int_value(args, MAX_LORAS) or 1))
+    return _slots(
+        args,
+        rank=min(MAX_RANK, int_value(args, MAX_LORA_RANK) or DEFAULT_RANK),
         active=active,
-        kept=min(MAX_ADAPTERS, max(active, int_value(args, "--max-cpu-loras") or 0)),
+        kept=min(MAX_ADAPTERS, max(active, int_value(args, MAX_CPU_LORAS) or 0)),
+    )
+
+
+def _slots(args: Sequence[str], *, rank: int, active: int, kept: int) -> Adapters:
+    """Slots. Restrictions to some layers are not read: an engine then takes less memory than is counted."""
+    return Adapters(
+        rank=rank,
+        active=active,
+        kept=kept,
         divided=is_on(args, "--fully-sharded-loras"),
         element_bytes=ELEMENT_BYTES.get(value_of(args, "--lora-dtype") or ""),
         graph_sets=1 + (_captured_counts(active) if is_on(args, "--specialize-active-lora") else 1),
@@ -146,6 +178,23 @@ def refusal_of_cache_bytes(args: Sequence[str]) -> Refusal | None:
     return Refusal(Reason.INVALID_SPEC, f"spec.engine.args[{given[-1].index}]", problem, cure)
 
 
+def refusal_of_slots(engine: EngineSpec) -> Refusal | None:
+    """The refusal of arguments about adapters beside the fields, or None.
+
+    Examples:
+        >>> print(refusal_of_slots(EngineSpec(adapterSlots=4, args=["--enable-lora"])).message)
+        spec.engine.args: `--enable-lora` is managed by the operator with `spec.engine.adapterSlots`. \
+Remove it; list adapters in `spec.model.adapters`.
+    """
+    managed = (ENABLE_LORA, MAX_LORAS, MAX_LORA_RANK, MAX_CPU_LORAS, MODULES)
+    found = next((flag for flag in managed if any(given_options(engine.args, flag))), None)
+    if not engine.adapter_slots or found is None:
+        return None
+    problem = f"`{found}` is managed by the operator with `spec.engine.adapterSlots`."
+    cure = "Remove it; list adapters in `spec.model.adapters`."
+    return Refusal(Reason.MANAGED_ARGUMENT, "spec.engine.args", problem, cure)
+
+
 def given_limits(args: Sequence[str]) -> bool:
     """Whether the arguments limit the items of a prompt themselves; video then counts as allowed."""
     return any(True for _ in given_options(args, LIMITS))
@@ -187,6 +236,10 @@ def memory_arguments(engine: EngineSpec, plan: Plan) -> Iterator[str]:
         yield f"{QUANTIZATION}={engine.quantization}"
     if engine.kv_cache_dtype is not KvCacheDType.AUTO:
         yield f"{KV_CACHE_DTYPE}={engine.kv_cache_dtype}"
+    if engine.adapter_slots:
+        found = adapters_of(engine)
+        yield from (ENABLE_LORA, f"{MAX_LORAS}={found.active}", f"{MAX_LORA_RANK}={found.rank}")
+        yield f"{MAX_CPU_LORAS}={found.kept}"
     if plan.video_refused:
         yield f'{LIMITS}={{"video":0}}'
     if engine.cpu_offload_gib:

@@ -15,6 +15,7 @@ from inference_operator.engines.sizes import Parsers
 from inference_operator.engines.start_log import Diagnosis, LoadProgress, Phase
 from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage
 from inference_operator.engines.validation import OptionClasses
+from inference_operator.engines.vllm.adapters import adapter_loader, adapter_programs, adapter_variables
 from inference_operator.engines.vllm.arguments import (
     refusal_of_args,
     refusal_of_env,
@@ -41,6 +42,7 @@ from inference_operator.engines.vllm.memory_flags import (
     memory_arguments,
     refusal_of_batches,
     refusal_of_cache_bytes,
+    refusal_of_slots,
     shape_of,
 )
 from inference_operator.engines.vllm.metrics import (
@@ -175,6 +177,7 @@ class Vllm:
             or refusal_of_named_code(spec.args, allowed=settings.allowed_arguments)
             or refusal_of_cache_bytes(spec.args)
             or refusal_of_batches(spec)
+            or refusal_of_slots(spec)
             or refusal_of_parsers(spec, image=image)
             or refusal_of_traces(spec.args)
             or refusal_of_env(spec.env, allowed=settings.allowed_environment)
@@ -234,7 +237,7 @@ class Vllm:
             *_queue_arguments(spec, sequences),
             *traces_arguments(spec.args, traces),
         )
-        own = {**_limits(spec, timeouts), **offline_variables(served.hub_cache)}
+        own = {**_limits(spec, timeouts), **offline_variables(served.hub_cache), **adapter_variables(spec)}
         return EngineProcess(
             command=checked_start(("vllm", "serve"), plan),
             args=(
@@ -253,7 +256,8 @@ class Vllm:
             api_paths=API_PATHS,
             writable=WRITABLE,
             startup_seconds=timeouts.startup,
-            programs=PROGRAMS,
+            programs={**PROGRAMS, **adapter_programs(spec)},
+            adapter_loader=adapter_loader(spec, self.port),
             pre_stop=_pre_stop(timeouts, self.port),
             stop_seconds=timeouts.dns_staleness + timeouts.drain + SHUTDOWN_SECONDS,
             compiled=COMPILED,

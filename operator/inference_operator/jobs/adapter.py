@@ -1,0 +1,104 @@
+"""The copy of an adapter to the claim of `spec.cache`: a Job for each adapter, so that none waits for another."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from inference_operator.api.adapters import AdapterSpec
+from inference_operator.api.reasons import Reason
+from inference_operator.api.spec import ModelSpec
+from inference_operator.jobs.adapter_result import StoredAdapter, parsed_adapter, record_data, recorded_adapter
+from inference_operator.jobs.download import RESOURCES
+from inference_operator.jobs.record import Record
+from inference_operator.jobs.result import TERMINATION_MESSAGE, refusal_of
+from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
+from inference_operator.jobs.task import JobInputs, JobTask
+from inference_operator.manifest import JOB, Manifest, Owner
+from inference_operator.models.source import ModelSource, is_downloaded
+from inference_operator.objects.cache_volume import ROOT, CacheVolume, cache_volumes, whole_mount
+from inference_operator.objects.child import content_hash
+from inference_operator.objects.container import environment, process_fields, secret_variables
+from inference_operator.objects.model_volume import model_argument, model_mounts, model_volumes
+from inference_operator.objects.names import ADAPTER
+from inference_operator.objects.volumes import writable_mounts, writable_volumes
+
+DEADLINE_SECONDS = 3600
+"""Time limit of one attempt: an adapter has some GB at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterInputs:
+    """An adapter, and the claim for it."""
+
+    job: JobInputs
+    adapter: AdapterSpec
+    source: ModelSource
+    cache: CacheVolume
+    placement: Manifest | None = None
+    """Scheduling fields instead of the requested ones, for a claim that one node only can mount; None for others."""
+    claim_known: bool = True
+    """Whether the claim has been looked up, whose access modes decide where a Job may run. If not, none starts."""
+
+
+def access_of(adapter: AdapterSpec, model: ModelSpec) -> ModelSpec:
+    """The adapter as a model of its own: an engine's access to it is that to such a model.
+
+    It has the token of the model, unless it names another one, and the store of `model.s3`.
+    """
+    token = adapter.token_secret_ref or (model.token_secret_ref if adapter.source.startswith("hf://") else None)
+    update = {"source": adapter.source, "revision": adapter.revision, "token_secret_ref": token, "s3": model.s3}
+    return model.model_copy(update=update)
+
+
+def adapter_state(inputs: AdapterInputs, observed: ObservedJobs) -> JobState[StoredAdapter]:
+    """How far the copy is."""
+    record = adapter_record(inputs.job.owner, inputs.adapter, inputs.cache.claim)
+    if stored := record.stored(observed.live):
+        return recorded(record, stored)
+    state = job_state(adapter_task(inputs), observed)
+    desired = {r: m for r, m in state.desired.items() if r.kind != JOB or inputs.claim_known or r in observed.live}
+    return replace(state, desired=desired)
+
+
+def adapter_record(owner: Owner, adapter: AdapterSpec, claim: str) -> Record[StoredAdapter]:
+    """The ConfigMap for the result. A branch is resolved once: its commit stays."""
+    asked = content_hash(["adapter", adapter.source, adapter.revision or "", claim])
+    data = partial(record_data, claim=claim, source=adapter.source)
+    return Record(owner, ADAPTER, asked, data, recorded_adapter)
+
+
+def adapter_task(inputs: AdapterInputs) -> JobTask[StoredAdapter]:
+    """The copy as a task."""
+    adapter, access, settings = inputs.adapter, inputs.job.access, inputs.job.settings
+    revision = [f"--revision={adapter.revision}"] if adapter.revision else []
+    pickle = ["--allow-pickle"] if inputs.job.spec.model.allow_pickle else []
+    source, pull_policy = inputs.source, settings.image_pull_policy
+    folder = [] if is_downloaded(source) else [f"--folder={model_argument(source)}"]
+    return JobTask(
+        inputs=inputs.job,
+        component=ADAPTER,
+        purpose=f"copies the adapter `{adapter.name}` to the claim {inputs.cache.claim}",
+        image=settings.operator_image,
+        process=process_fields(
+            command=["infd", "download", adapter.source],
+            args=["--adapter", *folder, *revision, *pickle, f"--cache={ROOT}", f"--to={TERMINATION_MESSAGE}"],
+            env=[*environment(access.env), *secret_variables(access.keys)],
+        ),
+        resources=RESOURCES,
+        deadline_seconds=DEADLINE_SECONDS,
+        volumes=[
+            *cache_volumes(inputs.cache),
+            *model_volumes(source, pull_policy=pull_policy),
+            *writable_volumes(access.writable),
+        ],
+        mounts=[whole_mount(), *model_mounts(source), *writable_mounts(access.writable)],
+        where_engines_run=True,
+        placement=inputs.placement,
+        record=adapter_record(inputs.job.owner, adapter, inputs.cache.claim),
+        parse=parsed_adapter,
+        refuse=partial(refusal_of, timed_out=Reason.DOWNLOAD_FAILED, verb="tried", field=field_of(adapter)),
+    )
+
+
+def field_of(adapter: AdapterSpec) -> str:
+    """The field of an adapter's source, for messages."""
+    return f"spec.model.adapters[{adapter.name}].source"

@@ -1,0 +1,61 @@
+"""Copies an adapter to a claim and reads what it is: its config, and the header of its weights."""
+
+import json
+from pathlib import Path
+
+from inference_operator.jobs.adapter_result import StoredAdapter
+from inference_operator.jobs.result import Cause, Failure
+from inference_operator.manifest import Manifest
+from inference_operator.model_files.claim import ModelFolder, Say
+from inference_operator.model_files.download import ModelOrigin, download
+from inference_operator.model_files.folder import LENGTH_BYTES, MAX_HEADER_BYTES
+from inference_operator.models.adapter import CONFIG, FILES, WEIGHTS, Shapes, adapter_facts
+from inference_operator.models.config import NotUnderstood
+from inference_operator.objects.cache_volume import ADAPTERS_FOLDER, folder_of
+
+MAX_CONFIG_BYTES = 2**20
+"""Maximum size of `adapter_config.json`; usual ones have 1 KiB."""
+
+
+def store_adapter(
+    origin: ModelOrigin, revision: str | None, root: Path, *, say: Say, allow_pickle: bool = False
+) -> StoredAdapter | Failure:
+    """Make the adapter complete on the claim; the failure tells also what engines could not load.
+
+    Args:
+        origin: where the adapter comes from.
+        revision: branch, tag or commit; None is the newest.
+        root: mount path of the claim.
+        say: called with each step of the progress.
+        allow_pickle: whether the weights may be a pickle file.
+    """
+    adapters = root / ADAPTERS_FOLDER
+    stored = download(origin, revision, adapters, kernels=None, say=say, allow_pickle=allow_pickle, only=FILES)
+    if isinstance(stored, Failure):
+        return stored
+    folder = ModelFolder(adapters, folder_of(origin.model)).snapshot(stored.commit)
+    try:
+        facts = adapter_facts(_config(folder), _shapes(folder / WEIGHTS))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        facts = NotUnderstood(WEIGHTS, "is damaged.", "Copy the adapter again.")
+    if isinstance(facts, NotUnderstood):
+        return Failure(Cause.UNUSABLE, NotUnderstood(f"{origin.source}: `{facts.field}`", facts.problem, facts.cure))
+    return StoredAdapter(stored.commit, stored.size_bytes, facts)
+
+
+def _config(folder: Path) -> object:
+    path = folder / CONFIG
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return json.loads(file.read(MAX_CONFIG_BYTES))
+
+
+def _shapes(weights: Path) -> Shapes:
+    """The shapes in the header of a safetensors file; empty for an adapter in a pickle file, which is not read."""
+    if not weights.is_file():
+        return {}
+    with weights.open("rb") as file:
+        length = int.from_bytes(file.read(LENGTH_BYTES), "little")
+        header: Manifest = json.loads(file.read(length)) if length <= MAX_HEADER_BYTES else {"": {}}
+    return {str(name): [int(n) for n in one["shape"]] for name, one in header.items() if name != "__metadata__"}

@@ -1,0 +1,111 @@
+"""Which adapters engines load, which ones routers advertise, and which pods have an earlier list.
+
+Rules:
+
+1. Engines load each adapter whose files are on the claim and fit. While those of an edited adapter are copied, or if
+   they cannot be used, its former files stay.
+2. Routers advertise an adapter of the specification that every ready engine has loaded, from whichever files. An engine
+   that has told nothing yet changes nothing.
+3. While no engine is ready, routers advertise what engines would load, but nothing that failed when the last engines
+   ran.
+4. A list that is written reaches its pods a moment later. So pods are told one decision after the list.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from inference_operator.api.refusal import Refusal
+from inference_operator.manifest import POD, Ref
+from inference_operator.objects.adapter_list import AdapterList, text_hash
+from inference_operator.views.engine import EngineView
+from inference_operator.views.pod import ADAPTERS_PORT, PodView
+from inference_operator.views.samples import AdapterReport
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """An adapter of the specification."""
+
+    name: str
+    path: str = ""
+    """Path of its files in engines; empty while they are copied, or if they cannot be used."""
+    refusal: Refusal | None = None
+    """Why its files cannot be used; None if nothing is wrong."""
+    progress: str = ""
+    """How far the copy is, in a sentence; empty once it is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListUpdate:
+    """A pod that has to read the list of adapters again."""
+
+    ref: Ref
+    uid: str
+    pod: PodView
+    list_hash: str
+
+
+def decided_list(
+    adapters: Sequence[Adapter],
+    live: AdapterList,
+    engines: Sequence[EngineView],
+    reports: Mapping[str, AdapterReport],
+    failed: frozenset[str],
+) -> AdapterList:
+    """The list by rules 1 to 3.
+
+    Args:
+        adapters: those of the specification.
+        live: the list as it is.
+        engines: the engines.
+        reports: what each engine told of its adapters, by uid.
+        failed: names that failed when engines last ran.
+    """
+    paths = {one.name: one.path or live.loaded.get(one.name, "") for one in adapters}
+    loaded = {name: path for name, path in paths.items() if path}
+    serving = [engine for engine in engines if engine.is_serving]
+    if not serving:
+        return AdapterList(loaded, tuple(sorted(set(loaded) - failed)))
+    known = [reports[engine.uid] for engine in serving if engine.uid in reports]
+    advertised = set(loaded) if known else set(live.advertised) & set(loaded)
+    for report in known:
+        advertised &= set(report.loaded)
+    if len(known) < len(serving):
+        advertised &= set(live.advertised)
+    return AdapterList(loaded, tuple(sorted(advertised)))
+
+
+def is_awaited(found: AdapterList, engines: Sequence[EngineView], reports: Mapping[str, AdapterReport]) -> bool:
+    """Whether an engine that serves has yet to tell that it has carried out this list."""
+    serving = [engine.uid for engine in engines if engine.is_serving and ADAPTERS_PORT in engine.leader.ports]
+    carried_out = {uid for uid, one in reports.items() if one.list_hash == text_hash(found.loaded_text)}
+    return not carried_out.issuperset(serving)
+
+
+def list_updates(
+    found: AdapterList,
+    engines: Sequence[EngineView],
+    routers: Sequence[PodView],
+    reports: Mapping[str, AdapterReport],
+    *,
+    namespace: str,
+) -> tuple[ListUpdate, ...]:
+    """The pods to tell, by rule 4. An engine that was told, and still reports another list, is told once more."""
+    loaded, advertised = text_hash(found.loaded_text), text_hash(found.advertised_text)
+    told = [
+        (pod, _again(pod, loaded, reports.get(pod.uid)))
+        for engine in engines
+        for pod in engine.pods
+        if ADAPTERS_PORT in pod.ports and not pod.terminating
+    ]
+    told += [(pod, advertised) for pod in routers if not pod.terminating]
+    return tuple(
+        ListUpdate(Ref(POD, namespace, pod.name), pod.uid, pod, text) for pod, text in told if pod.adapters != text
+    )
+
+
+def _again(pod: PodView, loaded: str, report: AdapterReport | None) -> str:
+    """The annotation's value: the hash, and a mark if the pod was told and had not got the list a second later."""
+    first, second = loaded, f"{loaded}-2"
+    missed = report is not None and report.list_hash not in ("", loaded) and pod.adapters == first
+    return second if missed or pod.adapters == second else first

@@ -1,0 +1,154 @@
+"""The adapters of a specification: the Jobs that copy them, whether they fit, and the list for engines and routers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from inference_operator.api.adapters import AdapterSpec
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.spec import Spec
+from inference_operator.api.status import AdapterPhase
+from inference_operator.jobs.adapter import AdapterInputs, access_of, adapter_state, field_of
+from inference_operator.jobs.adapter_result import StoredAdapter
+from inference_operator.jobs.state import JobState, without_jobs
+from inference_operator.jobs.task import JobInputs
+from inference_operator.manifest import Manifest, Ref
+from inference_operator.models.adapter import base_problem
+from inference_operator.models.facts import ModelFacts
+from inference_operator.models.source import model_source, repository_of, stored_name
+from inference_operator.objects.adapter_list import adapter_list, adapter_list_ref, listed_adapters
+from inference_operator.objects.cache_volume import ADAPTER_CACHE, snapshot_path
+from inference_operator.objects.names import ADAPTER, ROUTER
+from inference_operator.pipeline.adapter_lists import Adapter, decided_list, is_awaited, list_updates
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.model_claim import cache_volume
+from inference_operator.pipeline.model_download import claim_lookups, job_placement, own_claim
+from inference_operator.pipeline.model_wait import job_inputs, observed_jobs, without_new_engines
+from inference_operator.pipeline.outcomes import ModelWait, Planned, Refused
+
+_TELL_AFTER = timedelta(milliseconds=300)
+"""From the write of a list until pods are told: the kubelet's watch of the list has it by then."""
+_TELL_AGAIN_AFTER = timedelta(seconds=2)
+"""When to look whether an engine has got the list that its pod was told to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """One adapter, and how far its copy is; no state where its source is invalid, or nothing is done."""
+
+    adapter: Adapter
+    state: JobState[StoredAdapter] | None = None
+
+
+def with_adapters(inputs: Inputs, outcome: Planned | Refused) -> Planned | Refused:
+    """The outcome with the objects of the adapters. A first engine waits until the slots for them are known."""
+    if isinstance(outcome, Refused):
+        return outcome
+    first = outcome.roles[0]
+    spec = first.context.spec.stated
+    if spec.cache is None or not spec.engine.adapter_slots:
+        return outcome
+    claim = own_claim(inputs, spec.cache, outcome)
+    if isinstance(claim, Refusal):
+        return Refused(desired=inputs.children, refusal=claim, model=outcome.model)
+    copies = [_copy(inputs, outcome, spec, one) for one in spec.model.adapters] if inputs.jobs else []
+    states = [copy.state for copy in copies if copy.state]
+    adapters = tuple(copy.adapter for copy in copies) or tuple(Adapter(one.name) for one in spec.model.adapters)
+    found = replace(
+        outcome,
+        desired={**claim, **_objects(states), **without_jobs(outcome.desired, ADAPTER)},
+        lookups=(
+            *outcome.lookups,
+            *(look for state in states for look in state.lookups),
+            *claim_lookups(inputs, spec.cache),
+        ),
+        recheck_at=_earliest(outcome.recheck_at, *(state.recheck_at(inputs.now) for state in states)),
+        adapters=adapters,
+    )
+    if _decides_slots(inputs, spec, copies):
+        wait = ModelWait(Reason.DOWNLOADING_MODEL, next(one.progress for one in adapters if one.progress))
+        return replace(found, desired=without_new_engines(inputs, found), model_wait=found.model_wait or wait)
+    return _with_list(inputs, found)
+
+
+def _objects(states: Sequence[JobState[StoredAdapter]]) -> Mapping[Ref, Manifest]:
+    return {ref: manifest for state in states for ref, manifest in state.desired.items()}
+
+
+def _copy(inputs: Inputs, planned: Planned, spec: Spec, adapter: AdapterSpec) -> _Copy:
+    """One adapter with its Job."""
+    first = planned.roles[0]
+    source = model_source(adapter.source, field_of(adapter))
+    cache = cache_volume(inputs, spec, first.plan)
+    if isinstance(source, Refusal) or cache is None or spec.cache is None:
+        return _Copy(Adapter(adapter.name, refusal=source if isinstance(source, Refusal) else None))
+    common = job_inputs(first.context)
+    access = first.context.engine.access(common.spec.engine, access_of(adapter, spec.model))
+    job = AdapterInputs(
+        JobInputs(common.spec, access, common.owner, common.settings),
+        adapter,
+        source,
+        cache,
+        placement=job_placement(inputs, spec, first),
+        claim_known=all(look in inputs.lookups for look in claim_lookups(inputs, spec.cache)),
+    )
+    state = adapter_state(job, observed_jobs(inputs))
+    stored = state.progress.result
+    if stored is None:
+        progress = "" if state.refusal else state.message or f"The adapter `{adapter.name}` is copied to the claim."
+        return _Copy(Adapter(adapter.name, refusal=state.refusal, progress=progress), state)
+    if refusal := _misfit(planned, spec, adapter, stored):
+        return _Copy(Adapter(adapter.name, refusal=refusal), state)
+    return _Copy(Adapter(adapter.name, snapshot_path(stored_name(source), stored.commit, ADAPTER_CACHE)), state)
+
+
+def _misfit(planned: Planned, spec: Spec, adapter: AdapterSpec, stored: StoredAdapter) -> Refusal | None:
+    """Why an adapter does not fit the model or the slots; None if it does."""
+    field, facts = field_of(adapter), planned.model.facts if planned.model else None
+    known = (facts.hidden_size, facts.layers) if isinstance(facts, ModelFacts) else (0, 0)
+    repository = repository_of(planned.roles[0].context.source)
+    if problem := base_problem(stored.facts, repository, hidden_size=known[0], layers=known[1]):
+        return Refusal(Reason.INVALID_MODEL, field, problem, "Use an adapter of this model.")
+    rank, most = stored.facts.rank, spec.engine.max_adapter_rank or 0
+    if rank > most:
+        cure = f"Set `spec.engine.maxAdapterRank` to {rank} or more, which restarts the engines, or remove it."
+        return Refusal(Reason.INVALID_SPEC, field, f"It has rank {rank}, and the slots have rank {most}.", cure)
+    return None
+
+
+def _decides_slots(inputs: Inputs, spec: Spec, copies: Sequence[_Copy]) -> bool:
+    """Whether a first engine waits for adapters whose rank decides its slots. One that failed does not count."""
+    stated = inputs.resource.spec
+    fixed = isinstance(stated, Spec) and stated.engine.max_adapter_rank is not None
+    return not fixed and inputs.workload() is None and any(one.adapter.progress for one in copies) and bool(spec.cache)
+
+
+def _with_list(inputs: Inputs, planned: Planned) -> Planned:
+    """The outcome with the list, and with the pods to tell once it is written."""
+    owner = inputs.owner
+    live = inputs.child(adapter_list_ref(owner))
+    engines = [engine for role in planned.roles for engine in role.context.live.engines]
+    reports = inputs.samples.adapters
+    found = decided_list(planned.adapters, listed_adapters(live), engines, reports, _failed(inputs))
+    desired = adapter_list(found, owner)
+    planned = replace(
+        planned,
+        desired={Ref.of(desired): desired, **planned.desired},
+        awaits_adapters=is_awaited(found, engines, reports),
+    )
+    if live is None or live.get("data") != desired["data"]:
+        return replace(planned, recheck_at=_earliest(planned.recheck_at, inputs.now + _TELL_AFTER))
+    routers = inputs.pods_of(ROUTER)
+    updates = list_updates(found, engines, routers, reports, namespace=owner.key.namespace)
+    again = inputs.now + _TELL_AGAIN_AFTER if updates else None
+    return replace(planned, list_updates=updates, recheck_at=_earliest(planned.recheck_at, again))
+
+
+def _failed(inputs: Inputs) -> frozenset[str]:
+    """The adapters that engines could not load when they last ran."""
+    return frozenset(one.name for one in inputs.resource.status.adapters if one.phase is AdapterPhase.FAILED)
+
+
+def _earliest(*moments: datetime | None) -> datetime | None:
+    return min(filter(None, moments), default=None)

@@ -1,0 +1,84 @@
+"""The status of each adapter, and condition AdaptersAvailable: whether all of them can be used."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.status import AdapterPhase, AdapterStatus
+from inference_operator.objects.adapter_list import AdapterList, adapter_list_ref, listed_adapters
+from inference_operator.pipeline.adapter_lists import Adapter
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import Planned
+from inference_operator.sentences import sentences
+from inference_operator.status.observation import ConditionVerdict, Observation
+from inference_operator.views.engine import EngineView
+from inference_operator.views.pod import ADAPTERS_PORT
+from inference_operator.views.samples import AdapterReport
+
+_REASONS = {
+    AdapterPhase.REFUSED: Reason.ADAPTER_REFUSED,
+    AdapterPhase.FAILED: Reason.ADAPTER_NOT_LOADED,
+    AdapterPhase.COPYING: Reason.ADAPTER_PENDING,
+    AdapterPhase.LOADING: Reason.ADAPTER_PENDING,
+}
+"""Reasons of the condition, the phase that matters most first."""
+
+
+def adapters_of(inputs: Inputs, planned: Planned | None, engines: Sequence[EngineView]) -> tuple[AdapterStatus, ...]:
+    """The status of each adapter; as before while nothing is decided.
+
+    Args:
+        inputs: what was observed after the writes of the round.
+        planned: the outcome, if the specification can be served.
+        engines: the engines that stay.
+    """
+    before = {one.name: one for one in inputs.resource.status.adapters}
+    if planned is None:
+        return tuple(before.values())
+    live = listed_adapters(inputs.child(adapter_list_ref(inputs.owner)))
+    serving = [one for one in engines if one.is_serving and ADAPTERS_PORT in one.leader.ports]
+    reports = {one.name: inputs.samples.adapters.get(one.uid) for one in serving}
+    found = (_status(one, live, reports) for one in planned.adapters)
+    return tuple(_since(one, before.get(one.name), inputs.now) for one in found)
+
+
+def _status(adapter: Adapter, live: AdapterList, reports: dict[str, AdapterReport | None]) -> AdapterStatus:
+    name, listed = adapter.name, live.loaded.get(adapter.name, "")
+    has = [one for one in reports.values() if one and name in one.loaded and one.loaded[name] == listed]
+    engines = f"{len(has)}/{len(reports)}"
+    if adapter.refusal:
+        former = "Its former files are served on." if listed else ""
+        message = sentences(adapter.refusal.message, former)
+        return AdapterStatus(name=name, phase=AdapterPhase.REFUSED, engines=engines, message=message[:1024])
+    if not adapter.path:
+        return AdapterStatus(name=name, phase=AdapterPhase.COPYING, engines=engines, message=adapter.progress[:1024])
+    failed = {pod: one.failed[name] for pod, one in reports.items() if one and name in one.failed}
+    if failed:
+        pod, failure = next(iter(failed.items()))
+        since = datetime.fromtimestamp(failure.since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        message = (
+            f"{len(failed)} of {len(reports)} engines cannot load it since {since}; it is tried again."
+            f" The engine's answer: `kubectl logs {pod} -c {ADAPTERS_PORT}`."
+        )
+        return AdapterStatus(name=name, phase=AdapterPhase.FAILED, engines=engines, message=message)
+    is_ready = name in live.advertised and len(has) == len(reports)
+    return AdapterStatus(name=name, phase=AdapterPhase.READY if is_ready else AdapterPhase.LOADING, engines=engines)
+
+
+def _since(found: AdapterStatus, before: AdapterStatus | None, now: datetime) -> AdapterStatus:
+    since = before.since if before and before.phase is found.phase else None
+    return found.model_copy(update={"since": since or now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")})
+
+
+def adapters_available(observation: Observation) -> ConditionVerdict | None:
+    """The condition; none without adapters. Its message is about the first adapter with the worst phase."""
+    adapters = observation.adapters
+    if not adapters:
+        return None
+    ready = sum(one.phase is AdapterPhase.READY for one in adapters)
+    count = f"{ready} of {len(adapters)} adapters {'is' if len(adapters) == 1 else 'are'} ready."
+    for phase, reason in _REASONS.items():
+        if found := next((one for one in adapters if one.phase is phase), None):
+            message = sentences(count, f"`{found.name}`: {found.message or 'engines load it.'}")
+            return ConditionVerdict("False", reason, message)
+    return ConditionVerdict("True", Reason.ADAPTERS_READY, count)
