@@ -417,6 +417,16 @@ ROUTER = Dashboard(
             nothing="router.keys is not set",
         ),
         Panel(
+            "Requests of adapters",
+            "Answers per second to requests that name an adapter of model.adapters",
+            "reqps",
+            {
+                "{{adapter}} {{code}}": "sum by (adapter, code) "
+                f"(rate(inference_operator_router_adapter_requests_total{ONE}{R}))"
+            },
+            nothing="model.adapters is not set",
+        ),
+        Panel(
             "Requests over a limit",
             "Requests per second that got 429 because their user has reached a limit of router.keys",
             "reqps",

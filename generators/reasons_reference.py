@@ -24,6 +24,7 @@ QUESTIONS = {
     ConditionType.ROUTER_AVAILABLE: "can routers take requests?",
     ConditionType.EXPOSED: "can clients outside the cluster reach the model?",
     ConditionType.SCALING_ACTIVE: "does the number of engines follow the requests?",
+    ConditionType.ADAPTERS_AVAILABLE: "have all ready engines loaded each adapter?",
 }
 """The question that a condition answers. A reason is listed at the condition where users see it first."""
 

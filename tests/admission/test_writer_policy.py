@@ -47,8 +47,9 @@ def test_each_field_whose_name_tells_of_a_secret_config_map_or_claim_is_marked_a
     assert marked == {leaf for leaf in named if not leaf.endswith((".key", ".path"))}
 
 
-def test_the_source_of_a_model_is_marked_as_the_name_of_a_claim() -> None:
-    assert {field.path: field.mark.scheme for field in name_fields() if field.mark.scheme} == {"model.source": "pvc://"}
+def test_sources_of_models_and_adapters_are_marked_as_names_of_claims() -> None:
+    found = {field.path: field.mark.scheme for field in name_fields() if field.mark.scheme}
+    assert found == {"model.source": "pvc://", "model.adapters[].source": "pvc://"}
 
 
 def test_each_marked_field_stands_in_a_policy() -> None:

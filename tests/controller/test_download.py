@@ -188,7 +188,7 @@ async def test_what_would_lead_engines_away_from_the_claim_is_refused(
     assert words in world.status().condition(ConditionType.STALLED).message  # type: ignore[union-attr]
 
 
-async def test_a_model_in_a_volume_is_refused_with_a_cache(world: World) -> None:
+async def test_a_cache_beside_a_model_in_a_volume_needs_adapters(world: World) -> None:
     world.ask(source="pvc://models/mine", cache=CACHE)
     await world.settle()
     assert world.conditions()["Stalled"] == ("True", "InvalidSpec")

@@ -10,6 +10,7 @@ from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.router import security_revision
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
+from tests.status.adapter_states import ADAPTER_STATES
 from tests.status.autoscaler_states import AUTOSCALER_STATES
 from tests.status.download_states import DOWNLOAD_STATES
 from tests.status.engine_states import ENGINE_STATES
@@ -52,6 +53,7 @@ from tests.testing.builders import (
 STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = {
     **PAUSED_STATES,
     **DOWNLOAD_STATES,
+    **ADAPTER_STATES,
     **VERIFICATION_STATES,
     **AUTOSCALER_STATES,
     **EXPOSURE_STATES,
@@ -252,7 +254,7 @@ def reasons() -> set[str]:
     return {c.reason for report in reports for c in report.status.conditions}
 
 
-SOMETIMES = {ConditionType.EXPOSED, ConditionType.SCALING_ACTIVE}
+SOMETIMES = {ConditionType.EXPOSED, ConditionType.SCALING_ACTIVE, ConditionType.ADAPTERS_AVAILABLE}
 """Conditions that only some specifications have."""
 
 EVERY_STATE = pytest.mark.parametrize(("situation", "results"), [state[:2] for state in STATES.values()], ids=STATES)

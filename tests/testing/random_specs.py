@@ -22,6 +22,8 @@ _BY_RULE: Mapping[str, tuple[object, ...]] = {
         *("hf://Qwen/Qwen3-8B",) * 7,
         *("pvc://models/a/b", "oci://example.com/model:1", "hf://nobody"),
     ),
+    "spec.model.adapters[].name": ("sql", "org/chat", "summary"),
+    "spec.model.adapters[].source": ("hf://org/sql", "pvc://adapters/a", "oci://example.com/adapter:1"),
     "spec.model.servedName": ("chat", "Qwen/Qwen3-8B:latest"),
     "spec.engine.image": ("example.com/vllm:1",),
     "spec.engine.args[]": ("--seed=8", "--enforce-eager", "--block-size=16", "--seed=1"),

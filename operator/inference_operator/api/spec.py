@@ -222,7 +222,9 @@ class MultimodalSpec(SpecModel):
     )
 
 
-AdapterRank: TypeAlias = Literal[1, 8, 16, 32, 64, 128, 256, 320, 512]
+AdapterRank: TypeAlias = Annotated[
+    Literal[1, 8, 16, 32, 64, 128, 256, 320, 512], Field(json_schema_extra={"minimum": 1, "maximum": 512})
+]
 """Ranks for which vLLM makes slots (0.32.0, `config/lora.py`, `MaxLoRARanks`)."""
 
 
@@ -456,6 +458,18 @@ class Spec(SpecModel):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
+            "!has(self.cache) || self.model.source.startsWith('hf://') || self.model.source.startsWith('s3://')"
+            " || has(self.model.adapters) && self.model.adapters.size() > 0"
+            " || has(self.engine) && has(self.engine.adapterSlots) && self.engine.adapterSlots > 0",
+            lambda spec: (
+                spec.cache is None
+                or spec.model.source.startswith(("hf://", "s3://"))
+                or bool(spec.model.adapters or spec.engine.adapter_slots)
+            ),
+            "`cache` beside a model of a volume or an image keeps adapters: it needs `model.adapters` or"
+            " `engine.adapterSlots`",
+        ),
+        Rule(
             "!has(self.model.adapters) || self.model.adapters.size() == 0 || has(self.cache)",
             lambda spec: not spec.model.adapters or spec.cache is not None,
             "`model.adapters` need `cache`: a claim that they are copied to, for example `cache: {}`",
@@ -465,6 +479,11 @@ class Spec(SpecModel):
             " || !has(self.engine.adapterSlots) || self.engine.adapterSlots > 0",
             lambda spec: not spec.model.adapters or spec.engine.adapter_slots != 0,
             "`model.adapters` need `engine.adapterSlots` of 1 or more",
+        ),
+        Rule(
+            "!has(self.engine) || !has(self.engine.adapterSlots) || self.engine.adapterSlots == 0 || has(self.cache)",
+            lambda spec: not spec.engine.adapter_slots or spec.cache is not None,
+            "`engine.adapterSlots` needs `cache`: a claim that adapters are copied to, for example `cache: {}`",
         ),
         Rule(
             "!self.model.source.startsWith('s3://') || has(self.cache)",

@@ -23,8 +23,7 @@ def role_specs(inputs: Inputs) -> Sequence[RoleSpec]:
     spec = inputs.resource.spec
     if not isinstance(spec, Spec):
         return ()
-    recorded = pinned_plan(inputs.workload())
-    with_slots = slotted_spec(spec, recorded.plan if recorded else None, inputs.owner, inputs.children)
+    with_slots = slotted_spec(spec, inputs.owner, inputs.children)
     return inputs.roles(with_slots, inputs.settings, inputs.engines)
 
 

@@ -39,7 +39,7 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-class Engine:
+class EngineApi:
     """The engine's API."""
 
     def __init__(self, port: int, metric: str) -> None:
@@ -71,7 +71,7 @@ class Engine:
         return status != HTTPStatus.OK or any(named.search(line) for line in lines)
 
 
-class Failure(NamedTuple):
+class LoadFailure(NamedTuple):
     """An adapter that the engine could not load."""
 
     path: str
@@ -84,12 +84,12 @@ class Failure(NamedTuple):
 class Loader:
     """The state, and one step towards the list."""
 
-    def __init__(self, engine: Engine, path: Path) -> None:
+    def __init__(self, engine: EngineApi, path: Path) -> None:
         self.engine, self.path = engine, path
         self.text = "{}"
         self.wanted: dict[str, str] = {}
         self.served: dict[str, str] = {}
-        self.failed: dict[str, Failure] = {}
+        self.failed: dict[str, LoadFailure] = {}
         self.unlisted: dict[str, float] = {}
         self.up = self.settled = self.ready = False
         self.looked = 0.0
@@ -156,7 +156,7 @@ class Loader:
         former = self.failed.get(name)
         wait = min(2 * former.wait, LONGEST_WAIT_SECONDS) if former else FIRST_WAIT_SECONDS
         since = former.since if former else int(time.time())
-        self.failed[name] = Failure(path, since, wait, time.monotonic() + wait, status)
+        self.failed[name] = LoadFailure(path, since, wait, time.monotonic() + wait, status)
         say(f"cannot load {name} from {path}: {status}: {text[:2000]}")
 
     def unload(self, name: str) -> None:
@@ -227,7 +227,7 @@ class Server(ThreadingHTTPServer):
 def main() -> None:
     """Serve and follow the list until the container ends."""
     port, own = map(int, sys.argv[1:3])
-    loader = Loader(Engine(port, sys.argv[3]), Path(sys.argv[4]))
+    loader = Loader(EngineApi(port, sys.argv[3]), Path(sys.argv[4]))
     server = Server(("::" if Server.address_family == AF_INET6 else "", own), handler_of(loader))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     while True:
