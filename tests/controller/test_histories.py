@@ -25,8 +25,8 @@ HISTORIES = 40
 def served(source: Specs) -> Manifest:
     """The next spec that the operator accepts; a refused spec changes no children.
 
-    It names no claim, and no adapters: engines that run stay, while first ones wait for the claim, and for the Jobs that
-    tell the adapters' ranks.
+    It names no claim, and no adapters: engines that run stay, while first ones wait for the claim, or for the Jobs
+    that tell the adapters' ranks.
     """
     drawn = ({**source.valid(), "paused": False} for _ in range(100))
     served = (one for one in drawn if "claimName" not in one.get("cache", {}) and not one["model"].get("adapters"))
