@@ -237,7 +237,6 @@ class Vllm:
             *_queue_arguments(spec, sequences),
             *traces_arguments(spec.args, traces),
         )
-        own = {**_limits(spec, timeouts), **offline_variables(served.hub_cache), **adapter_variables(spec)}
         return EngineProcess(
             command=checked_start(("vllm", "serve"), plan),
             args=(
@@ -246,7 +245,7 @@ class Vllm:
                 *spec.args,
                 *commit_arguments(spec.args, served.commit or served.revision or ""),
             ),
-            env=with_token(_environment(spec.env, own), served.token),
+            env=with_token(_environment(spec.env, _computed(spec, served, timeouts)), served.token),
             user=USER,
             group=GROUP,
             port=self.port,
@@ -331,9 +330,10 @@ class Vllm:
         return ProbeRequest("/v1/completions", {"model": model, "prompt": "1", "max_tokens": 1})
 
 
-def _limits(spec: EngineSpec, timeouts: Timeouts) -> Mapping[str, str]:
-    """The variables that limit a start, and the answers that one request may ask for."""
-    return {ENGINE_READY_TIMEOUT: str(timeouts.startup), MAX_N: str(spec.generation.max_n)}
+def _computed(spec: EngineSpec, served: ServedModel, timeouts: Timeouts) -> Mapping[str, str]:
+    """The variables that limit a start and the answers of one request, and those of the claim and of adapters."""
+    limits = {ENGINE_READY_TIMEOUT: str(timeouts.startup), MAX_N: str(spec.generation.max_n)}
+    return {**limits, **offline_variables(served.hub_cache), **adapter_variables(spec)}
 
 
 def _queue_arguments(spec: EngineSpec, sequences: int) -> Iterator[str]:
