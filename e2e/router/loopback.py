@@ -27,7 +27,9 @@ from inference_operator.api.router import RouterSpec
 from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.engines.vllm.vllm import API_PATHS
 from inference_operator.manifest import Key, Owner
+from inference_operator.objects.adapter_list import ADVERTISED
 from inference_operator.objects.names import ENGINE
+from inference_operator.router.adapters import ADAPTERS_FOLDER
 from inference_operator.router.deployment import stop_hook
 from inference_operator.router.haproxy import config_files
 from inference_operator.router.inputs import RouterInputs, Upstream
@@ -138,6 +140,8 @@ class Loopback:
     """Where the router sends requests beside `engines`."""
     model_names: tuple[str, ...] = ("chat",)
     """The served names."""
+    has_adapters: bool = False
+    """Whether the router knows the names of adapters, and refuses others."""
     pod_ips: str = "127.0.0.1"
     """Addresses of the router's pod."""
     change: Callable[[str], str] = str
@@ -156,6 +160,7 @@ class Loopback:
             max_concurrency=self.engine_max_concurrency,
             model_names=self.model_names,
             api_paths=API_PATHS,
+            has_adapters=self.has_adapters,
         )
         return (engines, *self.other_upstreams)
 
@@ -199,6 +204,17 @@ class Loopback:
         folder.mkdir(exist_ok=True)
         (folder / ".new").write_text(text)
         (folder / ".new").rename(folder / KEYS_FILE)
+
+    def write_adapters(self, text: str) -> None:
+        """Write the list of adapters as the kubelet does: as a whole, by renaming."""
+        folder = self.root / ADAPTERS_FOLDER.lstrip("/")
+        folder.mkdir(exist_ok=True)
+        (folder / ".new").write_text(text)
+        (folder / ".new").rename(folder / ADVERTISED)
+
+    def remove_adapters(self) -> None:
+        """Remove the list of adapters."""
+        (self.root / ADAPTERS_FOLDER.lstrip("/") / ADVERTISED).unlink()
 
     def renew_certificate(self, *, broken: bool = False) -> bytes:
         """Put a new certificate for localhost into the mounted Secret, as the kubelet does; returns it as DER."""

@@ -225,8 +225,13 @@ def with_router(spec: Manifest) -> Manifest:
 
 
 def without_cache(spec: Manifest) -> Manifest:
-    """Engines that exist stay until a Job has downloaded their model, which none does without a node."""
-    return {name: value for name, value in spec.items() if name != "cache"}
+    """Without adapters too. Engines that exist stay until a Job has downloaded their model: none does without a node."""
+    own = {"model": {"adapters"}, "engine": {"adapterSlots"}}
+    kept = {name: value for name, value in spec.items() if name != "cache"}
+    for part, gone in own.items():
+        if part in kept:
+            kept[part] = {name: value for name, value in kept[part].items() if name not in gone}
+    return kept
 
 
 def by_name(made: Sequence[Manifest]) -> dict[str, Manifest]:

@@ -8,6 +8,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.api.router import MAX_ROUTERS, RouterAccessLog, RouterSpec, RouterStrategy
 from inference_operator.manifest import Owner
+from inference_operator.router.adapters import ADAPTERS_MAP, ADAPTERS_SCRIPT
 from inference_operator.router.affinity import AFFINITY_FILE
 from inference_operator.router.deployment import haproxy_command
 from inference_operator.router.haproxy import CHECK_SECONDS, CONNECT_SECONDS, config_files, haproxy_cfg
@@ -41,7 +42,8 @@ CONFIG = haproxy_cfg(REQUEST)
 PREFIX_AFFINITY = replace(REQUEST, spec=RouterSpec(strategy=RouterStrategy.PREFIX_AFFINITY))
 USAGE = replace(REQUEST, spec=RouterSpec.model_validate({"usage": "Enabled", "accessLog": "Errors"}))
 WITH_TLS = replace(REQUEST, spec=RouterSpec.model_validate({"tls": {"secretRef": {"name": "llm-tls"}}}))
-CONFIGS = [CONFIG, haproxy_cfg(PREFIX_AFFINITY), haproxy_cfg(USAGE), haproxy_cfg(WITH_TLS)]
+WITH_ADAPTERS = replace(REQUEST, upstreams=(replace(ENGINES, has_adapters=True),))
+CONFIGS = [haproxy_cfg(one) for one in (REQUEST, PREFIX_AFFINITY, USAGE, WITH_TLS, WITH_ADAPTERS)]
 
 
 @pytest.fixture
@@ -65,11 +67,16 @@ def test_the_haproxy_configuration_with_tls_equals_the_golden_file(golden: Snaps
     assert golden(name="haproxy-tls") == haproxy_cfg(WITH_TLS)
 
 
+def test_the_haproxy_configuration_with_adapters_equals_the_golden_file(golden: SnapshotAssertion) -> None:
+    assert golden(name="haproxy-adapters") == haproxy_cfg(WITH_ADAPTERS)
+
+
 def test_a_script_is_a_file_of_the_configuration_only_where_it_is_used() -> None:
     always = [CONFIG_FILE, METRICS_FILE, HOLD_SCRIPT]
     assert list(config_files(REQUEST)) == always
     assert set(config_files(PREFIX_AFFINITY)) == {*always, AFFINITY_FILE}
     assert set(config_files(USAGE)) == {*always, USAGE_FILE}
+    assert set(config_files(WITH_ADAPTERS)) == {*always, ADAPTERS_SCRIPT, ADAPTERS_MAP}
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,7 @@ def built(section: Manifest, names: Sequence[str], chance: random.Random) -> Rou
                 max_concurrency=chance.choice((1, 4, 256, 1024)),
                 model_names=tuple(names),
                 api_paths=API_PATHS,
+                has_adapters=chance.random() < 1 / 2,
             ),
         ),
         slots=chance.choice(SLOTS),

@@ -135,9 +135,22 @@ def _lines(plannings: Sequence[Planning], *, verbose: bool) -> Iterator[str]:
         if not planning.refused:
             yield f"{planning.name}: {planning.message}"
             yield f"{planning.name}: {planning.model}"
+            yield from _slots(planning)
             yield from _rights(planning)
         if verbose and planning.plan:
             yield from _memory(planning.name, planning.plan)
+
+
+def _slots(planning: Planning) -> Iterator[str]:
+    """The slots for adapters and their price; nothing without them."""
+    plan = planning.plan
+    if plan is None or not plan.adapter_slots:
+        return
+    price = f", of {plan.adapter_slot_gib:g} GiB each on each GPU" if plan.adapter_slot_gib and plan.gpu else ""
+    yield (
+        f"{planning.name}: {plan.adapter_slots} slots for adapters of rank {plan.adapter_rank} or less{price}; a larger"
+        " adapter, another number of slots, and the first and the last adapter restart the engines"
+    )
 
 
 def _rights(planning: Planning) -> Iterator[str]:

@@ -57,5 +57,10 @@ def _shapes(weights: Path) -> Shapes:
         return {}
     with weights.open("rb") as file:
         length = int.from_bytes(file.read(LENGTH_BYTES), "little")
-        header: Manifest = json.loads(file.read(length)) if length <= MAX_HEADER_BYTES else {"": {}}
-    return {str(name): [int(n) for n in one["shape"]] for name, one in header.items() if name != "__metadata__"}
+        if length > MAX_HEADER_BYTES:
+            raise ValueError(f"a header of {length} bytes")
+        header: Manifest = json.loads(file.read(length))
+    tensors = {str(name): one for name, one in header.items() if name != "__metadata__"}
+    if LENGTH_BYTES + length + max(int(one["data_offsets"][1]) for one in tensors.values()) != weights.stat().st_size:
+        raise ValueError("a file that was cut off")
+    return {name: [int(n) for n in one["shape"]] for name, one in tensors.items()}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from inference_operator.api.gpu import GpuSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import Device, EngineSpec, Spec
+from inference_operator.api.spec import Device, Spec
 from inference_operator.api.validation import SpecModel
 from inference_operator.engines.base import Engine
 from inference_operator.engines.model_access import refusal_of_format
@@ -24,7 +24,8 @@ from inference_operator.sizing.fitting import least_context
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.infeasible import unknown_kinds
 from inference_operator.sizing.learned import Learned, on_the_same_gpus, shorter_context
-from inference_operator.sizing.plan import Plan, checked_plan, cpu_plan, unchecked_plan
+from inference_operator.sizing.lora_and_speculative import adapters_gib
+from inference_operator.sizing.plan import DIGITS, Plan, checked_plan, cpu_plan, unchecked_plan
 from inference_operator.sizing.shape import Shape, SizingInputs
 
 TENSOR, SOURCE = "spec.parallelism.tensor", "spec.model.source"
@@ -79,14 +80,22 @@ def _plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
       Refuse a spec that sets none.
     """
     sizes = _sizes(inputs, engine)
-    return (
-        sizes if isinstance(sizes, Refusal) else _with_parsers(_with_slots(sizes, inputs.spec.engine), inputs, engine)
-    )
+    return sizes if isinstance(sizes, Refusal) else _with_parsers(_with_slots(sizes, inputs, engine), inputs, engine)
 
 
-def _with_slots(plan: Plan, spec: EngineSpec) -> Plan:
+def _with_slots(plan: Plan, inputs: PlanInputs, engine: Engine) -> Plan:
     """The plan with the slots for adapters, which stay when the list of adapters changes."""
-    return replace(plan, adapter_slots=spec.adapter_slots or 0, adapter_rank=spec.max_adapter_rank or 0)
+    spec, facts = inputs.spec.engine, inputs.model.facts
+    if not spec.adapter_slots:
+        return plan
+    shape = replace(engine.shape(spec), parallel=plan.parallel)
+    slots_gib = adapters_gib(facts, shape) if isinstance(facts, ModelFacts) else 0.0
+    return replace(
+        plan,
+        adapter_slots=spec.adapter_slots,
+        adapter_rank=spec.max_adapter_rank or 0,
+        adapter_slot_gib=round(slots_gib / spec.adapter_slots, DIGITS + 1),
+    )
 
 
 def _with_parsers(plan: Plan, inputs: PlanInputs, engine: Engine) -> Plan:

@@ -90,6 +90,8 @@ class Plan:
     """Adapters that an engine can use in one batch; 0 if `spec.model.adapters` and its fields ask for none."""
     adapter_rank: int = 0
     """Largest rank of an adapter; 0 without slots."""
+    adapter_slot_gib: float = 0.0
+    """Memory of one slot on each GPU; 0 without slots, or if the model is unknown."""
     weight_bytes: int | None = None
     """Size of the whole checkpoint; None if unknown."""
     cpu_offload_gib: float = 0.0

@@ -27,6 +27,7 @@ _ONLY_IF_SET = frozenset(
         "reasoning_parser",
         "adapter_slots",
         "adapter_rank",
+        "adapter_slot_gib",
     }
 )
 """Fields that are not stored while they have their default, so that a plan without them keeps its text."""
@@ -42,7 +43,17 @@ _STORED_KEYS = {
 """Keys of fields that are stored under another name than they have, of `Plan` and of `PerGpu`."""
 _FIELDS = {key: field for field, key in _STORED_KEYS.items()}
 
-_EXPLAINING = frozenset({"per_gpu", "assumptions", "unaccounted", "unchecked_reason", "context_reduced", "learned"})
+_EXPLAINING = frozenset(
+    {
+        "per_gpu",
+        "assumptions",
+        "unaccounted",
+        "unchecked_reason",
+        "context_reduced",
+        "learned",
+        "adapter_slot_gib",
+    }
+)
 """Fields that explain a plan and do not change an engine's pod."""
 
 

@@ -106,13 +106,17 @@ class Loader:
         try:
             self.served = self.engine.served()
         except ConnectionRefusedError:
-            self.up = self.settled = self.ready = False
-            self.served, self.failed = {}, {}
+            self.forget()
             return
         except (OSError, HTTPException, ValueError, KeyError):
             return  # it is busy, or hangs: the kubelet's probes find out
         self.up = True
         self.act(now)
+
+    def forget(self) -> None:
+        """Begin anew: the engine has ended."""
+        self.up = self.settled = self.ready = False
+        self.served, self.failed = {}, {}
 
     def read(self) -> bool:
         """Take a new list; whether there is one. A file that cannot be read keeps the former one."""
@@ -195,6 +199,9 @@ def handler_of(loader: Loader) -> type[BaseHTTPRequestHandler]:
                 return 503, "adapters are loaded first"
             try:
                 status, _ = loader.engine.ask("GET", "/health")
+            except ConnectionRefusedError:
+                loader.forget()  # the next one that listens there has no adapters
+                return 503, "the engine does not listen"
             except (OSError, HTTPException) as error:
                 return 503, type(error).__name__
             return status, ""

@@ -1,0 +1,96 @@
+"""Adapters at a real HAProxy: which names it forwards, what it lists, and how it follows the list."""
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from e2e.router.loopback import START_SECONDS, Loopback
+from inference_operator.api.router import RouterSpec, RouterStrategy
+from inference_operator.router.observe import ROUTER_METRICS_PATH
+
+
+@pytest.fixture
+async def adapted(loopback: Loopback) -> Loopback:
+    """A router of a model with one adapter, and one engine."""
+    loopback.has_adapters = True
+    loopback.write_adapters("sql\n")
+    await loopback.start_router()
+    await loopback.start_engine()
+    await loopback.until_served(1)
+    return loopback
+
+
+async def post(router: Loopback, body: object, path: str = "/v1/completions") -> tuple[int, str]:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    async with router.session.post(f"{router.url}{path}", data=raw) as answer:
+        return answer.status, await answer.text()
+
+
+async def models(router: Loopback) -> list[str]:
+    async with router.session.get(f"{router.url}/v1/models") as answer:
+        assert answer.status == 200
+        return [one["id"] for one in (await answer.json())["data"]]
+
+
+async def until_listed(router: Loopback, names: list[str]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while await models(router) != names:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.1)
+
+
+async def test_haproxy_accepts_the_configuration_without_a_warning(loopback: Loopback) -> None:
+    loopback.has_adapters = True
+    for strategy in (RouterStrategy.LEAST_OUTSTANDING, RouterStrategy.PREFIX_AFFINITY):
+        loopback.spec = RouterSpec(strategy=strategy, usage="Enabled")
+        loopback.write_adapters("sql\n")
+        await loopback.start_router()
+        assert await loopback.checked_configuration() == ("", "")
+        assert loopback.router is not None
+        loopback.router.terminate()
+        await loopback.router.wait()
+
+
+async def test_the_model_and_its_adapters_are_forwarded_and_other_names_are_not(adapted: Loopback) -> None:
+    for name in (*adapted.model_names, "sql"):
+        assert (await post(adapted, {"model": name, "prompt": "x"}))[0] == 200
+    status, text = await post(adapted, {"model": "sqll", "prompt": "x"})
+    assert status == 404
+    assert json.loads(text)["error"]["message"] == "the model `sqll` does not exist. Did you mean `sql`?"
+    assert (await post(adapted, {"prompt": "x", "model": 'a"%[env(PATH)]'}))[1].count("PATH") == 0
+
+
+async def test_a_body_without_a_name_is_forwarded(adapted: Loopback) -> None:
+    for body in ({"prompt": "x"}, b"{", b"", b"[]", {"model": 7}):
+        assert (await post(adapted, body))[0] == 200, "the engine answers for it"
+
+
+async def test_the_list_follows_the_file_and_keeps_it_while_it_cannot_be_read(adapted: Loopback) -> None:
+    base = list(adapted.model_names)
+    await until_listed(adapted, [*base, "sql"])
+    adapted.write_adapters("chat\norg/sql\n")
+    await until_listed(adapted, [*base, "chat", "org/sql"])
+    assert (await post(adapted, {"model": "sql"}))[0] == 404
+    assert (await post(adapted, {"model": "org/sql"}))[0] == 200
+    async with adapted.session.get(f"{adapted.url}/v1/models/org/sql") as answer:
+        assert (await answer.json())["parent"] == base[0]
+    adapted.remove_adapters()
+    await asyncio.sleep(1.5)  # three times its period
+    assert await models(adapted) == [*base, "chat", "org/sql"]
+
+
+async def test_models_are_listed_while_no_engine_is_up(loopback: Loopback) -> None:
+    loopback.has_adapters = True
+    loopback.write_adapters("sql\n")
+    await loopback.start_router()
+    await until_listed(loopback, [*loopback.model_names, "sql"])
+
+
+async def test_requests_of_each_adapter_are_counted(adapted: Loopback) -> None:
+    for _ in range(3):
+        await post(adapted, {"model": "sql", "prompt": "x"})
+    async with adapted.session.get(f"http://127.0.0.1:{adapted.metrics_port}{ROUTER_METRICS_PATH}") as answer:
+        text = await answer.text()
+    assert 'inference_operator_router_adapter_requests_total{adapter="sql",code="2xx"} 3' in text

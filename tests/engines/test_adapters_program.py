@@ -1,0 +1,260 @@
+"""The program that loads adapters, run as the kubelet runs it, beside a server with the routes of an engine."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inference_operator.api.spec import EngineSpec
+from inference_operator.engines.adapter_report import adapter_report
+from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
+from inference_operator.engines.vllm.adapters import adapter_loader, adapter_programs
+from inference_operator.objects.adapter_list import text_hash
+from inference_operator.views.samples import AdapterReport
+from tests.testing.operator_process import free_port
+
+WAIT_SECONDS = 20.0
+TIMES, FASTER = "LINGER_SECONDS = 0.2, 5.0, 10.0", "LINGER_SECONDS = 0.05, 0.5, 0.5"
+A, B, BROKEN = "/adapter-cache/a", "/adapter-cache/b", "/adapter-cache/broken"
+
+
+class Engine(ThreadingHTTPServer):
+    """An engine with the routes and answers of vLLM 0.32."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Answers)
+        self.loaded: dict[str, str] = {}
+        self.loads: list[tuple[str, str, bool]] = []
+        self.unloads: list[str] = []
+        self.in_use = ""
+        self.healthy = 200
+
+
+class _Answers(BaseHTTPRequestHandler):
+    server: Engine
+
+    def do_GET(self) -> None:
+        if self.path == "/v1/models":
+            adapters = [{"id": name, "root": path, "parent": "qwen"} for name, path in self.server.loaded.items()]
+            self.answer(200, json.dumps({"data": [{"id": "qwen", "root": "/models"}, *adapters]}))
+        elif self.path == "/metrics":
+            labels = f'max_lora="4",running_lora_adapters="{self.server.in_use}",waiting_lora_adapters=""'
+            self.answer(200, f"vllm:lora_requests_info{{{labels}}} 1.0\n")
+        else:
+            self.answer(self.server.healthy, "")
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        name = body["lora_name"]
+        if self.path == "/v1/unload_lora_adapter":
+            self.server.unloads.append(name)
+            self.server.loaded.pop(name)
+        else:
+            self.server.loads.append((name, body["lora_path"], body["load_inplace"]))
+            if body["lora_path"] == BROKEN:
+                self.answer(500, '{"error": {"message": "no"}}')
+                return
+            self.server.loaded[name] = body["lora_path"]
+        self.answer(200, "done")
+
+    def answer(self, status: int, text: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Tests are quiet."""
+
+
+class Pod:
+    """An engine and the program beside it, with a list in a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.list = folder / "loaded.json"
+        self.engine_port, self.port = free_port(), free_port()
+        self.engine: Engine | None = None
+        self.program: subprocess.Popen[bytes] | None = None
+
+    def start_engine(self) -> Engine:
+        self.engine = Engine(self.engine_port)
+        threading.Thread(target=self.engine.serve_forever, args=(0.01,), daemon=True).start()
+        return self.engine
+
+    def stop_engine(self) -> None:
+        if self.engine:
+            self.engine.shutdown()
+            self.engine.server_close()
+            self.engine = None
+
+    def start_program(self) -> None:
+        spec = EngineSpec(adapterSlots=4)
+        loader = adapter_loader(spec, self.engine_port)
+        assert loader is not None
+        _, *rest = loader.command
+        rest[-2] = str(self.port)
+        programs = {name: text.replace(TIMES, FASTER) for name, text in adapter_programs(spec).items()}
+        environment = {**os.environ, PROGRAMS_VARIABLE: programs_text(programs)}
+        self.program = subprocess.Popen([sys.executable, *rest, str(self.list)], env=environment)
+
+    def write(self, **paths: str) -> str:
+        text = json.dumps(paths, sort_keys=True)
+        self.list.write_text(text)
+        return text_hash(text)
+
+    def get(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def report(self) -> AdapterReport | None:
+        return adapter_report(self.get("/adapters")[1])
+
+    def close(self) -> None:
+        if self.program:
+            self.program.terminate()
+            self.program.wait(WAIT_SECONDS)
+        self.stop_engine()
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Iterator[Pod]:
+    found = Pod(tmp_path)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def until(holds: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def carried_out(pod: Pod, list_hash: str) -> AdapterReport:
+    def found() -> bool:
+        report = pod.report()
+        return report is not None and report.list_hash == list_hash
+
+    until(found)
+    report = pod.report()
+    assert report is not None
+    return report
+
+
+def test_an_engine_is_ready_once_its_list_is_loaded(pod: Pod) -> None:
+    wanted = pod.write(a=A, b=B)
+    pod.start_program()
+    until(lambda: pod.get("/ready")[0] == 503)
+    engine = pod.start_engine()
+    until(lambda: pod.get("/ready")[0] == 200)
+    assert engine.loads == [("a", A, False), ("b", B, False)]
+    assert carried_out(pod, wanted).loaded == {"a": A, "b": B}
+
+
+def test_a_broken_adapter_keeps_neither_the_engine_nor_another_adapter_back(pod: Pod) -> None:
+    wanted = pod.write(a=A, broken=BROKEN)
+    pod.start_program()
+    pod.start_engine()
+    until(lambda: pod.get("/ready")[0] == 200)
+    report = carried_out(pod, wanted)
+    assert report.loaded == {"a": A}
+    assert report.failed["broken"].status == 500
+
+
+def test_a_change_of_the_list_loads_replaces_and_unloads_while_the_engine_stays_ready(pod: Pod) -> None:
+    pod.write(a=A)
+    pod.start_program()
+    engine = pod.start_engine()
+    until(lambda: pod.get("/ready")[0] == 200)
+    wanted = pod.write(a=B)
+    assert carried_out(pod, wanted).loaded == {"a": B}
+    assert engine.loads[-1] == ("a", B, True)
+    carried_out(pod, pod.write())
+    assert pod.get("/ready")[0] == 200
+    until(lambda: engine.unloads == ["a"])
+
+
+def test_an_adapter_in_use_is_unloaded_after_its_last_request(pod: Pod) -> None:
+    pod.write(a=A)
+    pod.start_program()
+    engine = pod.start_engine()
+    until(lambda: pod.get("/ready")[0] == 200)
+    engine.in_use = "other,a"
+    carried_out(pod, pod.write())
+    time.sleep(1.5)  # three times as long as an unlisted adapter stays
+    assert engine.unloads == []
+    engine.in_use = "other,ab"
+    until(lambda: engine.unloads == ["a"])
+
+
+def test_a_restarted_engine_gets_its_adapters_again_before_it_is_ready(pod: Pod) -> None:
+    wanted = pod.write(a=A)
+    pod.start_program()
+    pod.start_engine()
+    carried_out(pod, wanted)
+    pod.stop_engine()
+    until(lambda: pod.get("/ready")[0] == 503)
+    engine = pod.start_engine()
+    until(lambda: pod.get("/ready")[0] == 200)
+    assert engine.loads == [("a", A, False)]
+
+
+def test_a_restarted_program_loads_nothing_twice(pod: Pod) -> None:
+    wanted = pod.write(a=A)
+    pod.start_program()
+    engine = pod.start_engine()
+    carried_out(pod, wanted)
+    assert pod.program
+    pod.program.kill()
+    pod.program.wait()
+    pod.start_program()
+    carried_out(pod, wanted)
+    assert engine.loads == [("a", A, False)]
+
+
+def test_readiness_is_the_health_of_the_engine(pod: Pod) -> None:
+    pod.write()
+    pod.start_program()
+    engine = pod.start_engine()
+    until(lambda: pod.get("/ready")[0] == 200)
+    engine.healthy = 503
+    assert pod.get("/ready")[0] == 503
+
+
+@pytest.mark.parametrize("text", ["", "[", "[]", '{"a": 1'])
+def test_a_list_that_cannot_be_read_keeps_the_former_one(pod: Pod, text: str) -> None:
+    wanted = pod.write(a=A)
+    pod.start_program()
+    engine = pod.start_engine()
+    carried_out(pod, wanted)
+    pod.list.write_text(text)
+    time.sleep(1)  # looks at the engine twice
+    assert engine.loaded == {"a": A}
+    assert carried_out(pod, wanted).loaded == {"a": A}
+
+
+def test_no_list_is_no_adapters(pod: Pod) -> None:
+    pod.start_program()
+    pod.start_engine()
+    until(lambda: pod.get("/ready")[0] == 200)
+    assert carried_out(pod, text_hash("{}")).loaded == {}
