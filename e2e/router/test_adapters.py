@@ -63,8 +63,9 @@ async def test_the_model_and_its_adapters_are_forwarded_and_other_names_are_not(
 
 
 async def test_a_body_without_a_name_is_forwarded(adapted: Loopback) -> None:
-    for body in ({"prompt": "x"}, b"{", b"", b"[]", {"model": 7}):
-        assert (await post(adapted, body))[0] == 200, "the engine answers for it"
+    for body in ({"prompt": "x"}, b"", b'{"prompt": "x", "model": null}'):
+        assert (await post(adapted, body))[0] == 200
+    assert (await post(adapted, b"{"))[0] == 500, "the engine answers for it"
 
 
 async def test_the_list_follows_the_file_and_keeps_it_while_it_cannot_be_read(adapted: Loopback) -> None:

@@ -225,7 +225,7 @@ def with_router(spec: Manifest) -> Manifest:
 
 
 def without_cache(spec: Manifest) -> Manifest:
-    """Without adapters too. Engines that exist stay until a Job has downloaded their model: none does without a node."""
+    """Without adapters too. Engines that exist stay until a Job has ended, which none does without a node."""
     own = {"model": {"adapters"}, "engine": {"adapterSlots"}}
     kept = {name: value for name, value in spec.items() if name != "cache"}
     for part, gone in own.items():
