@@ -14,14 +14,15 @@ _START_FIELD = 19
 """Index of the start time in /proc/PID/stat after the name, in ticks since boot (proc_pid_stat(5), field 22)."""
 
 
-def container_processes(cluster: Cluster, pod: str, namespace: str = "default") -> list[Path]:
+def container_processes(cluster: Cluster, pod: str, namespace: str = "default", *, container: str = "") -> list[Path]:
     """Every process of a pod's container as a folder in /proc; process 1 of the container comes first.
 
-    Of several containers, it takes the first by name.
+    Of several containers, it takes the first by name, unless one is named.
     """
     status = json.loads(cluster.kubectl("--namespace", namespace, "get", "pod", pod, "--output=json"))["status"]
-    container = min(status["containerStatuses"], key=lambda status: str(status["name"]))
-    identity: str = container["containerID"].removeprefix(_RUNTIME)
+    named = [one for one in status["containerStatuses"] if container in ("", one["name"])]
+    found = min(named, key=lambda status: str(status["name"]))
+    identity: str = found["containerID"].removeprefix(_RUNTIME)
     processes = [process for process in Path("/proc").glob("[0-9]*") if _is_part_of(process, identity)]
     processes.sort(key=lambda process: not _is_first(process))
     if not processes or not _is_first(processes[0]):

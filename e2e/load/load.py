@@ -33,6 +33,7 @@ _WORDS = (
     "clover coast copper coral cotton creek crystal dawn delta dune eagle echo ember falcon feather fern"
 )
 PROMPTS = tuple(f"Tell me about {word}" for word in _WORDS.split())
+PROMPT = PROMPTS[0]
 
 
 @dataclass(slots=True)
@@ -97,6 +98,14 @@ class Load:
         self._expected = asyncio.run(self._answers())
         if len(set(self._expected.values())) < len(PROMPTS):
             raise LoadError("prompts share answers, so a mixed-up answer would not show: use the test model")
+
+    def right_answer(self, words: int = 8) -> str:
+        """The first words of the learned answer to `PROMPT`."""
+        return "".join(f" {word}" for word in self._expected[PROMPT].split()[:words])
+
+    def expect(self, other: "Load") -> None:
+        """Take the answers that another load has learned, of another server, for the correct ones."""
+        self._expected = other._expected  # noqa: SLF001 - the same class
 
     @contextmanager
     def phase(
