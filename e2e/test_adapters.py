@@ -105,7 +105,7 @@ class Adapted:
     def __init__(self, served: Served, right: Mapping[str, Load]) -> None:
         self.served, self.right = served, right
 
-    def list(self, *adapters: Mapping[str, str]) -> None:
+    def write(self, *adapters: Mapping[str, str]) -> None:
         """Write another list of adapters."""
         change = {"spec": {"model": {"adapters": list(adapters)}}}
         self.served.kubectl("patch", f"infd/{NAME}", "--type=merge", f"--patch={json.dumps(change)}")
@@ -184,12 +184,12 @@ def under_load(adapted: Adapted, say: Say, *names: str, broken: bool = False) ->
 def test_adapters_come_change_and_go_without_a_restart_or_a_lost_request(adapted: Adapted, say: Say) -> None:
     engines = adapted.engines()
     with under_load(adapted, say, "one"):
-        adapted.list(adapter("one"), adapter("two"), adapter("changing", "first"))
+        adapted.write(adapter("one"), adapter("two"), adapter("changing", "first"))
         adapted.await_phase({"one": "Ready", "two": "Ready", "changing": "Ready"})
         assert adapted.names() == sorted([NAME, "one", "two", "changing"])
         with adapted.load("changing", "first").phase("first", at_least=32, seconds=SECONDS) as first:
             pass
-        adapted.list(adapter("one"), adapter("two"), adapter("changing", "second"))
+        adapted.write(adapter("one"), adapter("two"), adapter("changing", "second"))
         eventually(
             lambda: adapted.answer("changing") == adapted.right["second"].right_answer(),
             seconds=SECONDS,
@@ -197,7 +197,7 @@ def test_adapters_come_change_and_go_without_a_restart_or_a_lost_request(adapted
         )
         with adapted.load("changing", "second").phase("second", at_least=32, seconds=SECONDS) as second:
             pass
-        adapted.list(adapter("one"), adapter("two"))
+        adapted.write(adapter("one"), adapter("two"))
         eventually(lambda: "changing" not in adapted.names(), seconds=SECONDS, what="the adapter is listed no more")
         status, text = adapted.served.post("/v1/completions", {"model": "changing", "prompt": "x"})
         assert status == 404
@@ -210,12 +210,12 @@ def test_adapters_come_change_and_go_without_a_restart_or_a_lost_request(adapted
 def test_broken_adapters_touch_neither_the_model_nor_another_adapter(adapted: Adapted, say: Say) -> None:
     engines = adapted.engines()
     with under_load(adapted, say, "one", "two"):
-        adapted.list(adapter("one"), adapter("two"), adapter("foreign"), adapter("nosuch"))
+        adapted.write(adapter("one"), adapter("two"), adapter("foreign"), adapter("nosuch"))
         adapted.await_phase({"one": "Ready", "two": "Ready", "foreign": "Failed", "nosuch": "Refused"})
         assert adapted.names() == sorted([NAME, "one", "two"])
         assert "kubectl logs" in adapted.status()["foreign"]["message"]
         assert "no such directory" in adapted.status()["nosuch"]["message"]
-        adapted.list(adapter("one"), adapter("two"))
+        adapted.write(adapter("one"), adapter("two"))
         adapted.await_phase({"one": "Ready", "two": "Ready"})
     assert adapted.engines() == engines
 
