@@ -20,7 +20,8 @@ _BLOCKED, _EGRESS = "blocked_by_test", "egress_closed_by_test"
 def kill_container(cluster: Cluster, pod: str, namespace: str = "default", *, container: str = "") -> None:
     """SIGKILL a container of a pod, as the kernel does when it is out of memory; returns once all processes are gone.
 
-    It is the first by name, unless one is named. The signal goes to process 1 of the container; the kernel then kills the others.
+    It is the first by name, unless one is named. The signal goes to process 1 of the container; the kernel then kills
+    the others.
     """
     running = container_processes(cluster, pod, namespace, container=container)
     os.kill(int(running[0].name), signal.SIGKILL)

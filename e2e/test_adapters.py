@@ -114,6 +114,11 @@ class Adapted:
         status, text = self.served.get("/v1/models")
         return sorted(one["id"] for one in json.loads(text)["data"]) if status == 200 else []
 
+    def await_names(self, *adapters: str) -> None:
+        """Wait until routers list the model and exactly these adapters."""
+        wanted = sorted([NAME, *adapters])
+        eventually(lambda: self.names() == wanted, seconds=SECONDS, what=lambda: f"{wanted}: {self.names()}")
+
     def status(self) -> dict[str, dict[str, Any]]:
         found = json.loads(self.served.kubectl("get", f"infd/{NAME}", "--output=json"))["status"]
         return {one["name"]: one for one in found.get("adapters", [])}
@@ -186,7 +191,7 @@ def test_adapters_come_change_and_go_without_a_restart_or_a_lost_request(adapted
     with under_load(adapted, say, "one"):
         adapted.write(adapter("one"), adapter("two"), adapter("changing", "first"))
         adapted.await_phase({"one": "Ready", "two": "Ready", "changing": "Ready"})
-        assert adapted.names() == sorted([NAME, "one", "two", "changing"])
+        adapted.await_names("one", "two", "changing")
         with adapted.load("changing", "first").phase("first", at_least=32, seconds=SECONDS) as first:
             pass
         adapted.write(adapter("one"), adapter("two"), adapter("changing", "second"))
@@ -198,7 +203,7 @@ def test_adapters_come_change_and_go_without_a_restart_or_a_lost_request(adapted
         with adapted.load("changing", "second").phase("second", at_least=32, seconds=SECONDS) as second:
             pass
         adapted.write(adapter("one"), adapter("two"))
-        eventually(lambda: "changing" not in adapted.names(), seconds=SECONDS, what="the adapter is listed no more")
+        adapted.await_names("one", "two")
         status, text = adapted.served.post("/v1/completions", {"model": "changing", "prompt": "x"})
         assert status == 404
         assert "does not exist" in text
@@ -212,7 +217,7 @@ def test_broken_adapters_touch_neither_the_model_nor_another_adapter(adapted: Ad
     with under_load(adapted, say, "one", "two"):
         adapted.write(adapter("one"), adapter("two"), adapter("foreign"), adapter("nosuch"))
         adapted.await_phase({"one": "Ready", "two": "Ready", "foreign": "Failed", "nosuch": "Refused"})
-        assert adapted.names() == sorted([NAME, "one", "two"])
+        adapted.await_names("one", "two")
         assert "kubectl logs" in adapted.status()["foreign"]["message"]
         assert "no such directory" in adapted.status()["nosuch"]["message"]
         adapted.write(adapter("one"), adapter("two"))
@@ -229,7 +234,7 @@ def test_engines_come_and_go_with_their_adapters(adapted: Adapted, say: Say) -> 
         adapted.served.scale(1)
     adapted.served.kubectl("scale", f"infd/{NAME}", "--replicas=0")
     eventually(lambda: not adapted.engines(), seconds=SECONDS, what="no engine is left")
-    assert adapted.names() == sorted([NAME, "one", "two"])
+    adapted.await_names("one", "two")
     adapted.served.scale(1)
     assert adapted.answer("two") == adapted.right["two"].right_answer()
 

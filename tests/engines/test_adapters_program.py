@@ -129,8 +129,9 @@ class Pod:
 
     def close(self) -> None:
         if self.program:
+            until(lambda: self.get("/adapters")[0] == 200)
             self.program.terminate()
-            self.program.wait(WAIT_SECONDS)
+            assert self.program.wait(WAIT_SECONDS) == 0, "it ends by itself, so that it does as process 1 too"
         self.stop_engine()
 
 

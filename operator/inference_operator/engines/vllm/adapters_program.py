@@ -14,7 +14,9 @@ adapters in use, and the file with the paths of the listed adapters by name.
 
 import hashlib
 import json
+import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -233,6 +235,7 @@ class Server(ThreadingHTTPServer):
 
 def main() -> None:
     """Serve and follow the list until the container ends."""
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # as process 1 it would not hear it
     port, own = map(int, sys.argv[1:3])
     loader = Loader(EngineApi(port, sys.argv[3]), Path(sys.argv[4]))
     server = Server(("::" if Server.address_family == AF_INET6 else "", own), handler_of(loader))
