@@ -33,6 +33,8 @@ SECONDS = 300
 WORKERS = {"": 12, "one": 10, "two": 10}
 """Requests in flight by adapter: 32 in all. The empty name is the model itself."""
 AT_LEAST = 60
+ASKED = 12
+"""New connections in a row that get the same list: both processes are among those that answer."""
 PHASE_SECONDS, AT_MOST = 900, 200_000
 
 
@@ -115,9 +117,13 @@ class Adapted:
         return sorted(one["id"] for one in json.loads(text)["data"]) if status == 200 else []
 
     def await_names(self, *adapters: str) -> None:
-        """Wait until routers list the model and exactly these adapters."""
+        """Wait until both processes of the router list the model and exactly these adapters."""
         wanted = sorted([NAME, *adapters])
-        eventually(lambda: self.names() == wanted, seconds=SECONDS, what=lambda: f"{wanted}: {self.names()}")
+        eventually(
+            lambda: all(self.names() == wanted for _ in range(ASKED)),
+            seconds=SECONDS,
+            what=lambda: f"{wanted}: {self.names()}",
+        )
 
     def status(self) -> dict[str, dict[str, Any]]:
         found = json.loads(self.served.kubectl("get", f"infd/{NAME}", "--output=json"))["status"]
