@@ -231,6 +231,7 @@ def test_broken_adapters_touch_neither_the_model_nor_another_adapter(adapted: Ad
     assert adapted.engines() == engines
 
 
+@pytest.mark.full  # two more engines take two minutes; tests/pipeline/test_adapters.py covers the decisions
 def test_engines_come_and_go_with_their_adapters(adapted: Adapted, say: Say) -> None:
     with under_load(adapted, say, "one", "two"):
         adapted.served.scale(3)
@@ -251,9 +252,9 @@ def test_an_engine_that_dies_comes_back_with_its_adapters_without_the_operator(a
     _scale_operator(served, 0)
     try:
         with under_load(adapted, say, "one", "two", broken=True) as phases:
+            kill_container(served.cluster, engine, container=ENGINE)
             for phase in phases:
                 phase.mark()
-            kill_container(served.cluster, engine, container=ENGINE)
             phases[-1].await_answers(AT_LEAST)
     finally:
         _scale_operator(served, 2)

@@ -208,6 +208,26 @@ def test_arguments_about_adapters_are_refused_beside_the_fields() -> None:
     assert found.refusal.reason is Reason.MANAGED_ARGUMENT
 
 
+@pytest.mark.parametrize(
+    "added",
+    [
+        {"sidecars": [{"name": "adapters", "image": "example.com/x:1"}]},
+        {"volumes": [{"name": "adapter-list", "emptyDir": {}}]},
+        {
+            "volumes": [{"name": "mine", "emptyDir": {}}],
+            "volumeMounts": [{"name": "mine", "mountPath": "/adapter-cache"}],
+        },
+    ],
+)
+def test_additions_that_take_the_place_of_adapters_are_refused_beside_them_only(added: Manifest) -> None:
+    raw = adapted("one", engine={"maxAdapterRank": 16})
+    found = outcome(inputs({**raw, "spec": {**raw["spec"], "podTemplate": added}}))
+    assert isinstance(found, Refused)
+    assert found.refusal.field.startswith("spec.podTemplate")
+    alone = inference_deployment(model={"source": "oci://a.b/c:1"}, hardware={"device": "CPU"}, podTemplate=added)
+    assert isinstance(outcome(inputs(alone)), Planned)
+
+
 def test_the_claim_of_another_resource_keeps_records_apart() -> None:
     raw = adapted("one")
     other = {**raw, "spec": {**raw["spec"], "cache": {"claimName": f"{CLAIM}-2"}}}

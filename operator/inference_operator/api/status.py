@@ -200,6 +200,7 @@ class Status(_StatusModel):
     engine: EngineStatus | None = Field(None, description="Engine that runs.")
     startup: StartupStatus | None = Field(None, description="Progress of a start; absent while no engine starts.")
     autoscaling: AutoscalingStatus | None = Field(None, description="Last decision about the number of engines.")
+    adapters_ready: str = Field("", description="Adapters that are ready, and all adapters, for example `2/3`.")
     adapters: tuple[AdapterStatus, ...] = Field(
         (),
         max_length=MAX_ADAPTERS,

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.validation import refusal_of_fields
+from inference_operator.objects.adapter_list import list_mount
 from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.compute_resources import refusal_of_resources
 from inference_operator.objects.pod_additions import ReservedPodParts, refusal_of_additions
@@ -13,6 +14,7 @@ from inference_operator.router.deployment import reserved_pod_parts as router_pa
 from inference_operator.router.exposure import refusal_of_exposure
 from inference_operator.router.resources import refusal_of_router_resources
 from inference_operator.router.waiting import refusal_of_queue
+from inference_operator.views.pod import ADAPTERS_PORT
 
 
 def refusal_of_role(state: PlanState) -> Refusal | None:
@@ -20,8 +22,11 @@ def refusal_of_role(state: PlanState) -> Refusal | None:
     context = state.context
     engine, stated, effective = context.engine, context.spec.stated, context.spec.effective
     access = engine.access(stated.engine, stated.model)
-    claim = CacheVolume("", "") if stated.cache else None
+    has_slots = bool(stated.engine.adapter_slots)
+    claim = CacheVolume("any", "any", adapters=has_slots) if stated.cache else None
     mounts = engine_mounts(context.source, access.writable, claim, access.compiled)
+    of_adapters = ({ADAPTERS_PORT}, [list_mount()]) if has_slots else (set[str](), [])
+    own = ReservedPodParts("spec.podTemplate", {context.spec.name, *of_adapters[0]}, [*mounts, *of_adapters[1]])
     return (
         refusal_of_fields(engine, stated.engine)
         or engine.check(stated.engine, image=state.image, settings=context.settings)
@@ -31,7 +36,7 @@ def refusal_of_role(state: PlanState) -> Refusal | None:
         or refusal_of_router_resources(effective.router.resources)
         or refusal_of_exposure(stated.router)
         or refusal_of_queue(effective.router)
-        or refusal_of_additions(stated.pod_template, ReservedPodParts("spec.podTemplate", {context.spec.name}, mounts))
+        or refusal_of_additions(stated.pod_template, own)
         or refusal_of_additions(stated.router.pod_template, router_parts("spec.router.podTemplate"))
     )
 

@@ -70,6 +70,17 @@ def _since(found: AdapterStatus, before: AdapterStatus | None, now: datetime) ->
     return found.model_copy(update={"since": since or now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")})
 
 
+def ready_adapters(adapters: Sequence[AdapterStatus]) -> str:
+    """Ready adapters and all of them; empty without adapters.
+
+    Examples:
+        >>> ready_adapters([AdapterStatus(name="a", phase=AdapterPhase.READY)]), ready_adapters([])
+        ('1/1', '')
+    """
+    ready = sum(one.phase is AdapterPhase.READY for one in adapters)
+    return f"{ready}/{len(adapters)}" if adapters else ""
+
+
 def adapters_available(observation: Observation) -> ConditionVerdict | None:
     """The condition; none without adapters. Its message is about the first adapter with the worst phase."""
     adapters = observation.adapters

@@ -12,7 +12,7 @@ from inference_operator.objects.names import ENGINE, selector_text
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome
 from inference_operator.router.service import url
-from inference_operator.status.adapters import adapters_available
+from inference_operator.status.adapters import adapters_available, ready_adapters
 from inference_operator.status.columns import gpus, model_name, sizes
 from inference_operator.status.engines_available import engines_available
 from inference_operator.status.model_resolved import model_resolved
@@ -103,6 +103,7 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
         else None,
         startup=current.startup,
         autoscaling=current.scaling.status,
+        adapters_ready=ready_adapters(current.adapters),
         adapters=tuple(current.adapters),
     )
     requeue = replace(_requeue(current, status), lookups=(*outcome.lookups, *current.lookups))
