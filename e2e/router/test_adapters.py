@@ -1,6 +1,7 @@
 """Adapters at a real HAProxy: which names it forwards, what it lists, and how it follows the list."""
 
 import asyncio
+import hashlib
 import json
 import time
 
@@ -8,6 +9,7 @@ import pytest
 
 from e2e.router.loopback import START_SECONDS, Loopback
 from inference_operator.api.router import RouterSpec, RouterStrategy
+from inference_operator.api.router_keys import KeysSecretRef, RouterKeysSpec
 from inference_operator.router.observe import ROUTER_METRICS_PATH
 
 
@@ -56,6 +58,8 @@ async def test_haproxy_accepts_the_configuration_without_a_warning(loopback: Loo
 async def test_the_model_and_its_adapters_are_forwarded_and_other_names_are_not(adapted: Loopback) -> None:
     for name in (*adapted.model_names, "sql"):
         assert (await post(adapted, {"model": name, "prompt": "x"}))[0] == 200
+    for path in ("/v1/load_lora_adapter", "/v1/unload_lora_adapter"):
+        assert (await post(adapted, {"lora_name": "x", "lora_path": "/x"}, path))[0] == 404
     status, text = await post(adapted, {"model": "sqll", "prompt": "x"})
     assert status == 404
     assert json.loads(text)["error"]["message"] == "the model `sqll` does not exist. Did you mean `sql`?"
@@ -87,6 +91,22 @@ async def test_models_are_listed_while_no_engine_is_up(loopback: Loopback) -> No
     loopback.write_adapters("sql\n")
     await loopback.start_router()
     await until_listed(loopback, [*loopback.model_names, "sql"])
+
+
+async def test_keys_and_affinity_hold_for_adapters(loopback: Loopback) -> None:
+    loopback.has_adapters = True
+    loopback.spec = RouterSpec(
+        keys=RouterKeysSpec(secretRef=KeysSecretRef(name="keys")), strategy=RouterStrategy.PREFIX_AFFINITY
+    )
+    loopback.write_keys(f"alice: {hashlib.sha256(b'sk-alice').hexdigest()}\n")
+    loopback.write_adapters("sql\n")
+    await loopback.start_router()
+    await loopback.start_engine()
+    await loopback.until_served(1)
+    url, body = f"{loopback.url}/v1/completions", {"model": "sql", "prompt": "x"}
+    for headers, status in (({}, 401), ({"Authorization": "Bearer sk-alice"}, 200)):
+        async with loopback.session.post(url, json=body, headers=headers) as answer:
+            assert answer.status == status
 
 
 async def test_requests_of_each_adapter_are_counted(adapted: Loopback) -> None:

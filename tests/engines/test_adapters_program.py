@@ -208,6 +208,16 @@ def test_an_adapter_in_use_is_unloaded_after_its_last_request(pod: Pod) -> None:
     until(lambda: engine.unloads == ["a"])
 
 
+def test_an_adapter_that_somebody_else_loaded_is_unloaded(pod: Pod) -> None:
+    pod.write(a=A)
+    pod.start_program()
+    engine = pod.start_engine()
+    until(lambda: pod.get("/ready")[0] == 200)
+    engine.loaded["foreign"] = "/tmp/foreign"  # noqa: S108 - a name
+    until(lambda: engine.unloads == ["foreign"])
+    assert engine.loaded == {"a": A}
+
+
 def test_a_restarted_engine_gets_its_adapters_again_before_it_is_ready(pod: Pod) -> None:
     wanted = pod.write(a=A)
     pod.start_program()
