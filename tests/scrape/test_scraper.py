@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from inference_operator.controller.sample_store import SampleStore
+from inference_operator.engines.adapter_report import REPORT_PATH
 from inference_operator.engines.base import Engine
 from inference_operator.engines.process import ProbeRequest
 from inference_operator.engines.telemetry import MetricsPage
@@ -18,8 +19,8 @@ from inference_operator.scrape.pod_client import MAX_BODY_BYTES
 from inference_operator.scrape.schedule import Intervals, Pace
 from inference_operator.scrape.scraper import WORKERS, Callbacks, Scraper, Targets
 from inference_operator.settings import Settings
-from inference_operator.views.pod import PodView
-from inference_operator.views.samples import ProbeState, RouterSample, Samples
+from inference_operator.views.pod import ADAPTERS_PORT, PodView
+from inference_operator.views.samples import AdapterReport, ProbeState, RouterSample, Samples
 from inference_operator.workload.stall import has_stalled
 from inference_operator.workload.traffic import has_responded
 from tests.scrape.pods import IDLE, LOADED, STATISTICS, answering, engine, engines_among, router
@@ -152,6 +153,20 @@ async def test_the_size_of_a_kv_cache_is_reported_once_for_each_start_of_the_eng
         served.text = LOADED.replace('kv_cache_size_tokens="2097152"', "")
         await hands.scrape(at=45)
     assert hands.caches == [KEY, KEY]
+
+
+async def test_what_an_engine_tells_of_its_adapters_is_stored_and_told_once(hands: Hands) -> None:
+    told = '{"list": "12", "loaded": {"sql": "/x"}, "failed": {}}'
+    async with answering() as served, answering(told, path=REPORT_PATH) as loader:
+        pod = engine(served)
+        hands.pods = [replace(pod, ports={**pod.ports, ADAPTERS_PORT: loader.port})]
+        seen = await hands.scrape()
+        await hands.scrape(at=15)
+        assert seen.adapters == {"uid-engine": AdapterReport("12", {"sql": "/x"})}
+        assert hands.adapters == [KEY]
+        loader.text = "no JSON"
+        assert (await hands.scrape(at=30)).adapters == seen.adapters, "one answer that is lost takes no adapter away"
+    assert hands.adapters == [KEY]
 
 
 async def test_a_routers_sample_sums_its_processes_and_is_missing_if_one_does_not_answer(hands: Hands) -> None:
