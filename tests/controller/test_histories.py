@@ -80,6 +80,7 @@ async def test_different_edit_histories_of_one_spec_end_in_the_same_children(see
 LEAST, MOST = 1, 4
 TOGETHER: Mapping[str, Manifest] = {
     "cache": {"cache": {"size": "200Gi"}},
+    "adapters": {"cache": {"size": "200Gi"}, "engine": {"adapterSlots": 2, "maxAdapterRank": 16}},
     "keys": {"router": {"keys": {"secretRef": {"name": "keys"}, "maxConcurrent": 8}}},
     "affinity": {"router": {"strategy": "PrefixAffinity"}},
     "external": {"router": {"strategy": "External"}},

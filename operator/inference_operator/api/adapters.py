@@ -39,6 +39,13 @@ class TokenSecretRef(SecretKeySelector):
     key: DataKey = Field(HUB_TOKEN_KEY, description="Key in its `data`. Default: `token`.")
 
 
+TOKEN_OF_HUB = Rule(
+    "!has(self.tokenSecretRef) || self.source.startsWith('hf://')",
+    lambda self: not self.token_secret_ref or self.source.startswith("hf://"),
+    "`tokenSecretRef` needs a source `hf://org/name`",
+)
+
+
 class AdapterSpec(SpecModel):
     """One LoRA adapter."""
 
@@ -61,11 +68,7 @@ class AdapterSpec(SpecModel):
     )
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "!has(self.tokenSecretRef) || self.source.startsWith('hf://')",
-            lambda self: not self.token_secret_ref or self.source.startswith("hf://"),
-            "`tokenSecretRef` needs a source `hf://org/name`",
-        ),
+        TOKEN_OF_HUB,
         Rule(
             "!has(self.revision) || self.source.startsWith('hf://')",
             lambda self: not self.revision or self.source.startswith("hf://"),

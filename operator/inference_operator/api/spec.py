@@ -15,6 +15,7 @@ from inference_operator.api.adapters import (
     REVISION,
     SERVED_NAME,
     SOURCE,
+    TOKEN_OF_HUB,
     Adapters,
     AdapterSpec,
     TokenSecretRef,
@@ -118,11 +119,7 @@ class ModelSpec(SpecModel):
 
     former: ClassVar[tuple[Former, ...]] = (Former("tokenSecret", "tokenSecretRef", "object"),)
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "!has(self.tokenSecretRef) || self.source.startsWith('hf://')",
-            lambda self: not self.token_secret_ref or self.source.startswith("hf://"),
-            "`tokenSecretRef` needs a source `hf://org/name`",
-        ),
+        TOKEN_OF_HUB,
         Rule(
             "!has(self.revision) || self.source.startsWith('hf://')"
             " || self.source.startsWith('s3://') && self.revision.matches('^[0-9a-f]{40}$')",
