@@ -59,9 +59,10 @@ async def _delete(cluster: Cluster, change: Delete) -> WriteResult:
 async def _set_labels(cluster: Cluster, change: Label) -> WriteResult:
     """Apply labels and annotations to the pod of that uid; a pod that is gone is never created."""
     ref = change.ref
-    meta: Manifest = {"name": ref.name, "namespace": ref.namespace, "uid": change.uid, "labels": dict(change.labels)}
-    if change.annotations:
-        meta["annotations"] = dict(change.annotations)
+    meta: Manifest = {"name": ref.name, "namespace": ref.namespace, "uid": change.uid}
+    for field, values in (("labels", change.labels), ("annotations", change.annotations)):
+        if values:
+            meta[field] = dict(values)
     body = {"apiVersion": ref.kind.api_version, "kind": ref.kind.name, "metadata": meta}
     try:
         return Applied(await cluster.apply(ref, body, force=True))
