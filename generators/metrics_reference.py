@@ -7,7 +7,13 @@ import yaml
 
 from generators.dashboards import DASHBOARDS
 from generators.engine_rules import RULES
-from inference_operator.router.observe import MAX_COMMON_SERIES, MAX_ROLE_SERIES, MAX_USER_SERIES, ROUTER_METRICS_PATH
+from inference_operator.router.observe import (
+    MAX_ADAPTER_SERIES,
+    MAX_COMMON_SERIES,
+    MAX_ROLE_SERIES,
+    MAX_USER_SERIES,
+    ROUTER_METRICS_PATH,
+)
 from inference_operator.router.observe import METRICS as METRICS_OF_ROUTERS
 from inference_operator.telemetry.metrics import DESCRIPTIONS
 from inference_operator.telemetry.resources import MAX_SERIES
@@ -92,8 +98,8 @@ queries.
 
 ROUTER_CARDINALITY = f"""
 One process has at most {MAX_COMMON_SERIES} series, {MAX_ROLE_SERIES} for each role of engines (`role`), one more for
-each engine (`engine`), and at most {MAX_USER_SERIES} more for each user of an API key (`user`): with 100 users and 8
-engines about 1,000.
+each engine (`engine`), {MAX_ADAPTER_SERIES} for each adapter (`adapter`), and at most {MAX_USER_SERIES} more for each
+user of an API key (`user`): with 100 users and 8 engines about 1,000.
 """
 
 EXPORTER_PART = """
