@@ -137,6 +137,25 @@ def test_a_refused_edit_leaves_the_former_files_to_the_engines() -> None:
     assert the_list(inputs(raw), found).loaded == {"one": "/adapter-cache/former"}
 
 
+def test_an_adapter_of_the_former_model_goes_with_it() -> None:
+    raw = adapted("one", source="hf://Qwen/Qwen3-8B")
+    kept = [*records(raw, {"one": AdapterFacts(8, "org/former")}), listed(raw, ONE, ["one"]), model_known(raw)]
+    found = decided(inputs(raw, children=kept))
+    assert found.adapters[0].refusal is not None
+    assert the_list(inputs(raw), found).loaded == {}
+
+
+@pytest.mark.parametrize("name", ["qwen", "Qwen/Qwen3-8B"])
+def test_an_adapter_cannot_have_a_name_of_the_model(name: str) -> None:
+    raw = adapted(name, "one", source="hf://Qwen/Qwen3-8B", engine={"maxAdapterRank": 16})
+    found = decided(inputs(raw, children=[*records(raw), model_known(raw)]))
+    refused, other = found.adapters
+    assert refused.refusal is not None
+    assert refused.refusal.field == f"spec.model.adapters[{name}].name"
+    assert other.refusal is None
+    assert set(the_list(inputs(raw), found).loaded) == {"one"}
+
+
 def test_routers_advertise_what_every_ready_engine_has_loaded() -> None:
     raw = adapted("one", "two")
     kept = [*records(raw), listed(raw, PATHS)]

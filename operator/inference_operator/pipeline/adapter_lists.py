@@ -3,7 +3,7 @@
 Rules:
 
 1. Engines load each adapter whose files are on the claim and fit. While those of an edited adapter are copied, or if
-   they cannot be used, its former files stay.
+   they cannot be used, its former files stay; but not beside another model than theirs.
 2. Routers advertise an adapter of the specification that every ready engine has loaded, from whichever files. An engine
    that has told nothing yet changes nothing.
 3. While no engine is ready, routers advertise what engines would load, but nothing that failed when the last engines
@@ -33,6 +33,8 @@ class Adapter:
     """Why its files cannot be used; None if nothing is wrong."""
     progress: str = ""
     """How far the copy is, in a sentence; empty once it is done."""
+    keeps_former: bool = True
+    """Whether former files of the same name stay meanwhile; not those of another model, or of a name that is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,8 @@ def decided_list(
         reports: what each engine told of its adapters, by uid.
         failed: names that failed when engines last ran.
     """
-    paths = {one.name: one.path or live.loaded.get(one.name, "") for one in adapters}
+    former = {one.name: live.loaded.get(one.name, "") for one in adapters if one.keeps_former}
+    paths = {one.name: one.path or former.get(one.name, "") for one in adapters}
     loaded = {name: path for name, path in paths.items() if path}
     serving = [engine for engine in engines if engine.is_serving]
     if not serving:

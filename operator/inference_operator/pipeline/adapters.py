@@ -79,6 +79,8 @@ def _objects(states: Sequence[JobState[StoredAdapter]]) -> Mapping[Ref, Manifest
 def _copy(inputs: Inputs, planned: Planned, spec: Spec, adapter: AdapterSpec) -> _Copy:
     """One adapter with its Job."""
     first = planned.roles[0]
+    if adapter.name in first.process.model_names:
+        return _Copy(Adapter(adapter.name, refusal=_taken(adapter), keeps_former=False))
     source = model_source(adapter.source, field_of(adapter))
     cache = cache_volume(inputs, spec, first.plan)
     if isinstance(source, Refusal) or cache is None or spec.cache is None:
@@ -98,22 +100,35 @@ def _copy(inputs: Inputs, planned: Planned, spec: Spec, adapter: AdapterSpec) ->
     if stored is None:
         progress = "" if state.refusal else state.message or f"The adapter `{adapter.name}` is copied to the claim."
         return _Copy(Adapter(adapter.name, refusal=state.refusal, progress=progress), state)
-    if refusal := _misfit(planned, spec, adapter, stored):
+    if refusal := _of_another_model(planned, adapter, stored):
+        return _Copy(Adapter(adapter.name, refusal=refusal, keeps_former=False), state)
+    if refusal := _too_large(spec, adapter, stored):
         return _Copy(Adapter(adapter.name, refusal=refusal), state)
     return _Copy(Adapter(adapter.name, snapshot_path(stored_name(source), stored.commit, ADAPTER_CACHE)), state)
 
 
-def _misfit(planned: Planned, spec: Spec, adapter: AdapterSpec, stored: StoredAdapter) -> Refusal | None:
-    """Why an adapter does not fit the model or the slots; None if it does."""
-    field, facts = field_of(adapter), planned.model.facts if planned.model else None
+def _taken(adapter: AdapterSpec) -> Refusal:
+    field = f"spec.model.adapters[{adapter.name}].name"
+    return Refusal(Reason.INVALID_SPEC, field, "It is a name of the model itself.", "Use another name.")
+
+
+def _of_another_model(planned: Planned, adapter: AdapterSpec, stored: StoredAdapter) -> Refusal | None:
+    """Why an adapter does not fit the model; None if it does."""
+    facts = planned.model.facts if planned.model else None
     known = (facts.hidden_size, facts.layers) if isinstance(facts, ModelFacts) else (0, 0)
     repository = repository_of(planned.roles[0].context.source)
-    if problem := base_problem(stored.facts, repository, hidden_size=known[0], layers=known[1]):
-        return Refusal(Reason.INVALID_MODEL, field, problem, "Use an adapter of this model.")
+    problem = base_problem(stored.facts, repository, hidden_size=known[0], layers=known[1])
+    cure = "Use an adapter of this model."
+    return Refusal(Reason.INVALID_MODEL, field_of(adapter), problem, cure) if problem else None
+
+
+def _too_large(spec: Spec, adapter: AdapterSpec, stored: StoredAdapter) -> Refusal | None:
+    """Why an adapter does not fit the slots; None if it does."""
     rank, most = stored.facts.rank, spec.engine.max_adapter_rank or 0
     if rank > most:
         cure = f"Set `spec.engine.maxAdapterRank` to {rank} or more, which restarts the engines, or remove it."
-        return Refusal(Reason.INVALID_SPEC, field, f"It has rank {rank}, and the slots have rank {most}.", cure)
+        problem = f"It has rank {rank}, and the slots have rank {most}."
+        return Refusal(Reason.INVALID_SPEC, field_of(adapter), problem, cure)
     return None
 
 

@@ -47,7 +47,7 @@ def _status(adapter: Adapter, live: AdapterList, reports: dict[str, AdapterRepor
     has = [one for one in reports.values() if one and name in one.loaded and one.loaded[name] == listed]
     engines = f"{len(has)}/{len(reports)}"
     if adapter.refusal:
-        former = "Its former files are served on." if listed else ""
+        former = "Its former files are served on." if listed and adapter.keeps_former else ""
         message = sentences(adapter.refusal.message, former)
         return AdapterStatus(name=name, phase=AdapterPhase.REFUSED, engines=engines, message=message[:1024])
     if not adapter.path:
