@@ -12,6 +12,7 @@ from typing import Any
 import obstore
 import pytest
 
+from e2e.adapter_files import write_adapter
 from e2e.s3_server import PART_BYTES, S3Server, s3_server
 from e2e.waiting import eventually
 from inference_operator.model_files.bucket import DIGEST_DIGITS
@@ -100,6 +101,19 @@ def test_a_downloaded_model_is_whole_recorded_and_not_downloaded_again(
     asked = bucket.requests()
     assert infd("download", f"--cache={tmp_path / 'claim'}", f"--revision={commit}")[0] == 0
     assert bucket.requests() == asked
+
+
+def test_an_adapter_of_a_bucket_is_copied_and_checked(infd: Infd, bucket: S3Server, tmp_path: Path) -> None:
+    write_adapter(tmp_path / "sql", 1)
+    for file in (tmp_path / "sql").iterdir():
+        bucket.put(f"org/sql/{file.name}", file.read_bytes())
+    claim = tmp_path / "claim"
+    status, document, _ = infd("download", "--adapter", f"--cache={claim}", source="s3://models/org/sql")
+    assert status == 0
+    assert document["adapter"]["facts"]["rank"] == 8
+    snapshot = claim / "adapters/hub/s3--models--org--sql/snapshots" / document["adapter"]["commit"]
+    for file in (tmp_path / "sql").iterdir():
+        assert (snapshot / file.name).read_bytes() == file.read_bytes()
 
 
 def test_a_download_that_is_killed_continues_and_ends_with_the_right_content(
