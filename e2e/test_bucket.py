@@ -12,6 +12,7 @@ from typing import Any
 import obstore
 import pytest
 
+from e2e import images
 from e2e.adapter_files import write_adapter
 from e2e.s3_server import PART_BYTES, S3Server, s3_server
 from e2e.waiting import eventually
@@ -104,6 +105,7 @@ def test_a_downloaded_model_is_whole_recorded_and_not_downloaded_again(
 
 
 def test_an_adapter_of_a_bucket_is_copied_and_checked(infd: Infd, bucket: S3Server, tmp_path: Path) -> None:
+    images.build(["tiny-llama"])  # whose sizes the adapter has
     write_adapter(tmp_path / "sql", 1)
     for file in (tmp_path / "sql").iterdir():
         bucket.put(f"org/sql/{file.name}", file.read_bytes())
