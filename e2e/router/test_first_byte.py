@@ -82,6 +82,17 @@ async def test_an_engine_that_dies_before_the_first_byte_is_an_error_with_an_id_
     assert (await _histogram(loopback))["count"] == 0
 
 
+async def test_an_engine_that_dies_between_the_headers_and_the_body_of_an_answer_is_an_error(
+    loopback: Loopback,
+) -> None:
+    await _served(loopback)
+    plain = {"type": "application/json", "headers": {"Content-Length": "2"}, "pieces": ["{}"], "prefill": 0.1}
+    assert (await _stream(loopback, **plain))[:2] == (200, b"{}")
+    assert (await _stream(loopback, **plain, dies=True))[0] == 502
+    empty = {"type": "application/json", "headers": {"Content-Length": "0"}, "pieces": []}
+    assert (await _stream(loopback, **empty))[:2] == (200, b"")
+
+
 async def test_an_engine_hears_that_a_client_left_before_the_first_byte(loopback: Loopback) -> None:
     engine = await _served(loopback)
     asked = asyncio.create_task(loopback.ask(chunks=1, gap=0, prefill=3600))
