@@ -7,7 +7,7 @@ import yaml
 
 from inference_operator.manifest import Manifest
 
-SCHEMA_WIDTH, SCHEMA_PART = 200, 400
+SCHEMA_WIDTH, SCHEMA_PART = 200, 800
 """Maximum characters of a line of the CRD, where YAML can break it, and of a part of its schema that stays together."""
 
 
