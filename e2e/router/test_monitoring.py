@@ -64,11 +64,12 @@ NOTHING_TO_SHOW = {
     "fleet: Use of GPUs",
     "fleet: Engines without a node",
     "fleet: Requests that wait",
+    "router: Requests of adapters",
     "router: Requests over a limit",
     "router: Answers whose tokens are not counted",
     "operator: Errors",
 }
-"""Panels about faults, or of another exporter: without them they are empty."""
+"""Panels about faults, adapters, or of another exporter: without them they are empty."""
 NEEDS_AN_API_SERVER = {"operator: Requests to the API server", "operator: Watches", "operator: Scrapes"}
 """Metrics with labels that an operator has once it has made its first request."""
 NEEDS_RECONCILES = {"operator: Times"}
