@@ -21,7 +21,7 @@ from tests.testing.builders import SETTINGS
 from tests.testing.memory_cluster import MemoryCluster
 
 SECONDS = 120.0
-"""Limit of a wait. With traced memory, in a process that has run thousands of tests before, events take half a minute."""
+"""Limit of a wait. With traced memory, in a process that has run thousands of tests, events take half a minute."""
 OPERATOR_VERSION = VERSION - 1
 """The resourceVersion of the operator's own listing, older than that of kopf's."""
 MANY = 1000
