@@ -6,7 +6,7 @@
 import re
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Field, StringConstraints
 
@@ -219,10 +219,14 @@ class MultimodalSpec(SpecModel):
     )
 
 
+_Rank: TypeAlias = Literal[1, 8, 16, 32, 64, 128, 256, 320, 512]
+ADAPTER_RANKS: tuple[int, ...] = get_args(_Rank)
+"""Ranks for which vLLM makes slots, ascending (0.32.0, `config/lora.py`, `MaxLoRARanks`)."""
+DEFAULT_ADAPTER_RANK = 16
+"""The engine's own default (vLLM 0.32.0, `config/lora.py`), and the rank of most adapters."""
 AdapterRank: TypeAlias = Annotated[
-    Literal[1, 8, 16, 32, 64, 128, 256, 320, 512], Field(json_schema_extra={"minimum": 1, "maximum": 512})
+    _Rank, Field(json_schema_extra={"minimum": ADAPTER_RANKS[0], "maximum": ADAPTER_RANKS[-1]})
 ]
-"""Ranks for which vLLM makes slots (0.32.0, `config/lora.py`, `MaxLoRARanks`)."""
 
 
 class EngineSpec(SpecModel):

@@ -96,7 +96,7 @@ def changes(
     result.extend(Delete(pod.ref, pod.uid, grace_seconds=pod.grace_seconds, why=pod.why) for pod in removals)
     removed = {pod.uid for pod in removals}
     result.extend(_label(change) for change in traffic if change.uid not in removed)
-    result.extend(_told(update) for update in list_updates if update.uid not in removed)
+    result.extend(_told(update) for update in list_updates if update.pod.uid not in removed)
     return result
 
 
@@ -135,7 +135,7 @@ def _told(update: ListUpdate) -> Label:
     labels = {TRAFFIC_LABEL: "true" if pod.traffic else "false"} if is_role(pod.component) else {}
     if pod.deletion_cost:
         annotations[DELETION_COST_ANNOTATION] = str(pod.deletion_cost)
-    return Label(update.ref, update.uid, labels, "the list of adapters has changed", annotations)
+    return Label(update.ref, pod.uid, labels, "the list of adapters has changed", annotations)
 
 
 def _is_deleting(manifest: Manifest) -> bool:

@@ -1,6 +1,6 @@
 """The copy of an adapter to the claim of `spec.cache`: a Job for each adapter, so that none waits for another."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from inference_operator.api.adapters import AdapterSpec
@@ -12,7 +12,7 @@ from inference_operator.jobs.record import Record
 from inference_operator.jobs.result import TERMINATION_MESSAGE, refusal_of
 from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
 from inference_operator.jobs.task import JobInputs, JobTask
-from inference_operator.manifest import JOB, Manifest, Owner
+from inference_operator.manifest import Manifest, Owner
 from inference_operator.models.source import ModelSource, is_downloaded
 from inference_operator.objects.cache_volume import ROOT, CacheVolume, cache_volumes, whole_mount
 from inference_operator.objects.child import content_hash
@@ -55,8 +55,7 @@ def adapter_state(inputs: AdapterInputs, observed: ObservedJobs) -> JobState[Sto
     if stored := record.stored(observed.live):
         return recorded(record, stored)
     state = job_state(adapter_task(inputs), observed)
-    desired = {r: m for r, m in state.desired.items() if r.kind != JOB or inputs.claim_known or r in observed.live}
-    return replace(state, desired=desired)
+    return state if inputs.claim_known else state.without_new_jobs(observed.live)
 
 
 def adapter_record(owner: Owner, adapter: AdapterSpec, claim: str) -> Record[StoredAdapter]:

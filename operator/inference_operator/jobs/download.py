@@ -10,7 +10,7 @@ from inference_operator.jobs.record import Record
 from inference_operator.jobs.result import TERMINATION_MESSAGE, refusal_of
 from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
 from inference_operator.jobs.task import JobInputs, JobTask
-from inference_operator.manifest import JOB, Manifest
+from inference_operator.manifest import Manifest
 from inference_operator.objects.cache_volume import ROOT, CacheVolume, cache_volumes, whole_mount
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.container import environment, process_fields, secret_variables
@@ -62,8 +62,8 @@ def download_state(inputs: DownloadInputs, observed: ObservedJobs) -> JobState[D
     state = job_state(download_task(inputs), observed, repeated=inputs.empties_kernels)
     logs = _logs(inputs, state, observed)
     step = next((step for log in logs if (step := _last_step(observed.results, log))), "")
-    desired = {r: m for r, m in state.desired.items() if r.kind != JOB or inputs.claim_known or r in observed.live}
-    state = replace(state, desired=desired, lookups=(*state.lookups, *logs))
+    state = state if inputs.claim_known else state.without_new_jobs(observed.live)
+    state = replace(state, lookups=(*state.lookups, *logs))
     # While a retry makes progress, the message alone has the failure before it.
     return replace(state, refusal=None if step else state.refusal, message=_message(inputs, state, step))
 

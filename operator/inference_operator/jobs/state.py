@@ -71,6 +71,11 @@ class JobState(Generic[Result]):
         """Names of its Jobs, the latest attempt last."""
         return tuple(ref.name for ref in self.desired if ref.kind == JOB)
 
+    def without_new_jobs(self, live: Mapping[Ref, Manifest]) -> "JobState[Result]":
+        """The same, but no Job starts that is not live: it is not known yet where one may run."""
+        desired = {ref: one for ref, one in self.desired.items() if ref.kind != JOB or ref in live}
+        return replace(self, desired=desired)
+
     def recheck_at(self, now: datetime) -> datetime | None:
         """When it changes without an event: the next attempt, a lookup, or a Job that is no longer needed."""
         if self.complete and self.jobs:

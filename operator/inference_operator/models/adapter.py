@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from inference_operator.api.spec import ADAPTER_RANKS
 from inference_operator.manifest import Manifest
 from inference_operator.models.config import NotUnderstood
 
@@ -15,8 +16,8 @@ CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "
 FILES = (CONFIG, WEIGHTS, PICKLED)
 """Files of an adapter that vLLM reads (0.32.0, `lora/lora_model.py`, `from_local_checkpoint`)."""
 
-MAX_RANK = 512
-"""Largest rank for which vLLM makes slots (0.32.0, `config/lora.py`, `MaxLoRARanks`)."""
+MAX_RANK = ADAPTER_RANKS[-1]
+"""Largest rank for which there are slots."""
 
 _A, _B = "lora_A", "lora_B"
 _TENSOR = re.compile(r"(?P<module>.+)\.(?P<side>lora_A|lora_B)\.weight", re.ASCII)

@@ -42,7 +42,6 @@ class ListUpdate:
     """A pod that has to read the list of adapters again."""
 
     ref: Ref
-    uid: str
     pod: PodView
     list_hash: str
 
@@ -102,9 +101,7 @@ def list_updates(
         if ADAPTERS_PORT in pod.ports and not pod.terminating
     ]
     told += [(pod, advertised) for pod in routers if not pod.terminating]
-    return tuple(
-        ListUpdate(Ref(POD, namespace, pod.name), pod.uid, pod, text) for pod, text in told if pod.adapters != text
-    )
+    return tuple(ListUpdate(Ref(POD, namespace, pod.name), pod, text) for pod, text in told if pod.adapters != text)
 
 
 def _again(pod: PodView, loaded: str, report: AdapterReport | None) -> str:

@@ -2,22 +2,18 @@
 
 1. A field of the specification counts as it is.
 2. Without it there are `DEFAULT_SLOTS` if the specification has adapters, and none otherwise.
-3. Without it the rank is that of the largest adapter whose files were read, and at least `DEFAULT_RANK`.
+3. Without it the rank is that of the largest adapter whose files were read, and at least `DEFAULT_ADAPTER_RANK`.
 """
 
 from collections.abc import Mapping
 
-from inference_operator.api.spec import Spec
+from inference_operator.api.spec import ADAPTER_RANKS, DEFAULT_ADAPTER_RANK, Spec
 from inference_operator.jobs.adapter import adapter_record
 from inference_operator.manifest import Manifest, Owner, Ref
 from inference_operator.objects.cache_volume import claim_name
 
 DEFAULT_SLOTS = 4
 """Adapters in one batch. More may be listed: requests of a fifth wait until one of the four has none in the batch."""
-DEFAULT_RANK = 16
-"""The engine's own default (vLLM 0.32.0, `config/lora.py`), and the rank of most adapters."""
-RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""Ranks of slots (vLLM 0.32.0, `config/lora.py`, `MaxLoRARanks`)."""
 
 
 def slotted_spec(spec: Spec, owner: Owner, live: Mapping[Ref, Manifest]) -> Spec:
@@ -46,5 +42,5 @@ def _rank(spec: Spec, owner: Owner, live: Mapping[Ref, Manifest]) -> int:
     """The largest known rank, as a rank of slots."""
     records = (adapter_record(owner, one, claim_name(spec.cache, owner.key.name)) for one in spec.model.adapters)
     known = [stored.facts.rank for record in records if (stored := record.stored(live))]
-    needed = max([DEFAULT_RANK, *known])
-    return next((rank for rank in RANKS if rank >= needed), RANKS[-1])
+    needed = max([DEFAULT_ADAPTER_RANK, *known])
+    return next((rank for rank in ADAPTER_RANKS if rank >= needed), ADAPTER_RANKS[-1])

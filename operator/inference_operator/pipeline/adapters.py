@@ -66,7 +66,7 @@ def with_adapters(inputs: Inputs, outcome: Planned | Refused) -> Planned | Refus
         recheck_at=_earliest(outcome.recheck_at, *(state.recheck_at(inputs.now) for state in states)),
         adapters=adapters,
     )
-    if _decides_slots(inputs, spec, copies):
+    if _decides_slots(inputs, copies):
         wait = ModelWait(Reason.DOWNLOADING_MODEL, next(one.progress for one in adapters if one.progress))
         return replace(found, desired=without_new_engines(inputs, found), model_wait=found.model_wait or wait)
     return _with_list(inputs, found)
@@ -132,11 +132,11 @@ def _too_large(spec: Spec, adapter: AdapterSpec, stored: StoredAdapter) -> Refus
     return None
 
 
-def _decides_slots(inputs: Inputs, spec: Spec, copies: Sequence[_Copy]) -> bool:
+def _decides_slots(inputs: Inputs, copies: Sequence[_Copy]) -> bool:
     """Whether a first engine waits for adapters whose rank decides its slots. One that failed does not count."""
     stated = inputs.resource.spec
     fixed = isinstance(stated, Spec) and stated.engine.max_adapter_rank is not None
-    return not fixed and inputs.workload() is None and any(one.adapter.progress for one in copies) and bool(spec.cache)
+    return not fixed and inputs.workload() is None and any(one.adapter.progress for one in copies)
 
 
 def _with_list(inputs: Inputs, planned: Planned) -> Planned:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import DType, EngineSpec, KvCacheDType
+from inference_operator.api.spec import ADAPTER_RANKS, DEFAULT_ADAPTER_RANK, DType, EngineSpec, KvCacheDType
 from inference_operator.engines.vllm.adapters import MODULES
 from inference_operator.engines.vllm.cli_args import given_options, int_value, is_on, value_of
 from inference_operator.engines.vllm.speculation import speculation_of
@@ -33,8 +33,6 @@ ENABLE_LORA, MAX_LORAS, MAX_LORA_RANK, MAX_CPU_LORAS = (
 )
 KEPT_PER_SLOT = 4
 """Adapters in host memory for each slot. Those beyond them are read from the claim again when they are used."""
-DEFAULT_RANK, MAX_RANK = 16, 512
-"""Of LoRA adapters (0.32.0, `config/lora.py`, `MaxLoRARanks`)."""
 MAX_ADAPTERS = 65_536
 """vLLM refuses more; they are a mistake."""
 _AMOUNT = re.compile(r"(\d{1,15}(?:\.\d{1,6}(?=[kmgt]))?)([kmgtKMGT]?)", re.ASCII)
@@ -101,7 +99,9 @@ def adapters_of(engine: EngineSpec) -> Adapters:
         (32, 4, 16)
     """
     slots = engine.adapter_slots or 0
-    return _slots(engine.args, rank=engine.max_adapter_rank or DEFAULT_RANK, active=slots, kept=KEPT_PER_SLOT * slots)
+    return _slots(
+        engine.args, rank=engine.max_adapter_rank or DEFAULT_ADAPTER_RANK, active=slots, kept=KEPT_PER_SLOT * slots
+    )
 
 
 def _adapters(args: Sequence[str]) -> Adapters | None:
@@ -111,7 +111,7 @@ def _adapters(args: Sequence[str]) -> Adapters | None:
     active = min(MAX_ADAPTERS, max(1, int_value(args, MAX_LORAS) or 1))
     return _slots(
         args,
-        rank=min(MAX_RANK, int_value(args, MAX_LORA_RANK) or DEFAULT_RANK),
+        rank=min(ADAPTER_RANKS[-1], int_value(args, MAX_LORA_RANK) or DEFAULT_ADAPTER_RANK),
         active=active,
         kept=min(MAX_ADAPTERS, max(active, int_value(args, MAX_CPU_LORAS) or 0)),
     )
