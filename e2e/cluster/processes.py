@@ -60,7 +60,10 @@ def _signal_until_gone(directory: Path, which: signal.Signals, within_s: float) 
 def first_inside(directory: Path) -> int | None:
     """The process of the cluster that is the first one of its own process namespace, by its number out here."""
     for number in processes(directory):
-        status = Path(f"/proc/{number}/status").read_text()
+        try:
+            status = Path(f"/proc/{number}/status").read_text()
+        except OSError:  # it ended since the list was made
+            continue
         namespaces = next(line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:"))
         if len(namespaces) > 1 and namespaces[-1] == "1":
             return number
