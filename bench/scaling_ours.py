@@ -9,7 +9,6 @@ import numpy as np
 from bench.engine_steps import Floats
 from bench.fleet_simulation import Fleet, Observed, Scaler
 from inference_operator.autoscaling.decision import ScalingSample, ScalingSettings, ScalingState, decide
-from inference_operator.autoscaling.target import Objective
 from inference_operator.autoscaling.target_correction import (
     STEP_REQUESTS,
     STEP_SECONDS,
@@ -18,6 +17,7 @@ from inference_operator.autoscaling.target_correction import (
     next_factor,
     part_within,
 )
+from inference_operator.sizing.shape import Objective
 
 NEVER_IDLE = 1e9
 OBJECTIVE = Objective()

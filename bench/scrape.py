@@ -36,7 +36,7 @@ from typing import Any
 from bench.figures import Figure, at_most, exactly, parser_of, shown
 from inference_operator.autoscaling.decision import ScalingSettings
 from inference_operator.autoscaling.inputs import ScalingInputs
-from inference_operator.autoscaling.target import Objective, Target, TargetBound
+from inference_operator.autoscaling.target import Target, TargetBound
 from inference_operator.controller.sample_store import SampleStore
 from inference_operator.controller.scaling_store import ScalingStore
 from inference_operator.engines.vllm.vllm import Vllm
@@ -46,6 +46,7 @@ from inference_operator.router.observe import HELD_PATH, HELD_SECONDS
 from inference_operator.scrape.schedule import Intervals
 from inference_operator.scrape.scraper import Callbacks, Scraped, Scraper, Targets, default_intervals
 from inference_operator.settings import Settings
+from inference_operator.sizing.shape import Objective
 from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodView
 

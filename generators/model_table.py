@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.cli.gpus import named_gpus
 from inference_operator.engines.registry import ENGINES
 from inference_operator.manifest import Manifest
@@ -16,7 +17,8 @@ from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
-from inference_operator.sizing.shape import SizingInputs
+from inference_operator.sizing.serving import Load, serving
+from inference_operator.sizing.shape import Objective, SizingInputs
 from inference_operator.units import GIB
 
 CONFIGS = Path(__file__).parents[1] / "e2e" / "vllm_parser" / "public_models.jsonl"
@@ -32,8 +34,11 @@ What the operator plans for public models on nodes with {PER_NODE} GPUs of one k
 `model.source`. `infd fit MODEL --gpu KIND:{PER_NODE}` shows the same with all terms of the memory. The figures are
 computed, not measured; [sizing](../explanation/sizing.md) says how exact they are.
 
-A cell: GPUs of an engine (tensor parallel size) · context in tokens (k = 1,024) · `max_num_seqs` · KV cache of
-one GPU in GiB. Encoders have no KV cache.
+A cell: GPUs of an engine (tensor x pipeline parallel size, if there is a pipeline) · context in tokens (k = 1,024) ·
+`max_num_seqs` · KV cache of one GPU in GiB · requests per second of one engine. Encoders have no KV cache.
+A request has 1,732 tokens of prompt and 316 of answer; its first token comes within 2 s and each further one within
+50 ms. *~* marks an estimate: nothing of that kind was measured on such a GPU. *too slow*: not even one request at a
+time keeps these latencies.
 - *{WITH_A_CHANGE}*: it does not fit, and an FP8 checkpoint of it would.
 - *{SEVERAL_NODES}*: {PER_NODE} GPUs are too few, and a pipeline over some nodes would hold it.
 - *{TOO_LARGE}*: neither.
@@ -61,7 +66,9 @@ def _facts(name: str, files: Manifest) -> ModelFacts | NotUnderstood:
 
 
 @cache
-def plans() -> dict[str, tuple[ModelFacts | NotUnderstood, dict[str, GpuPlan | Infeasible]]]:
+def plans(
+    profile: EngineProfile = EngineProfile.BALANCED,
+) -> dict[str, tuple[ModelFacts | NotUnderstood, dict[str, GpuPlan | Infeasible]]]:
     """The plan of each model on each kind of GPU."""
     engine = ENGINES[ENGINES.default]
     offers = {kind: named_gpus(f"{kind}:{PER_NODE}") for kind in KINDS}
@@ -70,7 +77,7 @@ def plans() -> dict[str, tuple[ModelFacts | NotUnderstood, dict[str, GpuPlan | I
         own = {}
         if isinstance(facts, ModelFacts):
             own = {
-                k: choose(facts, [o], lambda offer: engine.on_gpus("", offer), SizingInputs())
+                k: choose(facts, [o], lambda offer: engine.on_gpus("", offer), SizingInputs(profile=profile))
                 for k, o in offers.items()
             }
         found[name] = facts, own
@@ -97,7 +104,19 @@ def cell(plan: GpuPlan | Infeasible) -> str:
         return WITH_A_CHANGE if "FP8" in plan.cure else TOO_LARGE
     shape, found = plan.shape, plan.budget
     cache_gib = f"{found.kv_cache:.1f}" if found.kv_needed else "-"
-    return f"{plan.gpus_per_replica} · {_context(found.context)} · {shape.max_num_seqs} · {cache_gib}"
+    stages = f" ({shape.parallel.tensor} x {shape.parallel.pipeline})" if shape.parallel.pipeline > 1 else ""
+    sizes = f"{plan.gpus_per_replica}{stages} · {_context(found.context)} · {shape.max_num_seqs} · {cache_gib}"
+    return f"{sizes} · {_rate(plan)}"
+
+
+def _rate(plan: GpuPlan) -> str:
+    """Requests per second of one engine."""
+    if plan.step is None:
+        return "-"
+    served, _, keeps = serving(plan.step, plan.budget).best(Load(), Objective())
+    if not keeps:
+        return "too slow"
+    return f"{'~' if plan.step.estimated else ''}{served.requests:.2g}/s"
 
 
 def _context(tokens: int) -> str:

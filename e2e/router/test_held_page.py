@@ -8,7 +8,7 @@ from e2e.router.loopback import Loopback
 from e2e.said import Say
 from inference_operator.autoscaling.decision import ScalingSettings
 from inference_operator.autoscaling.inputs import ScalingInputs
-from inference_operator.autoscaling.target import Objective, Target, TargetBound
+from inference_operator.autoscaling.target import Target, TargetBound
 from inference_operator.controller.sample_store import SampleStore
 from inference_operator.controller.scaling_store import ScalingStore
 from inference_operator.manifest import Key
@@ -17,6 +17,7 @@ from inference_operator.router.observe import HELD_PATH
 from inference_operator.router.stats import SAMPLE_PATH, router_sample
 from inference_operator.scrape.scraper import Callbacks, Scraper, Targets
 from inference_operator.settings import Settings
+from inference_operator.sizing.shape import Objective
 from inference_operator.views.pod import PodView
 
 SOON = 30.0

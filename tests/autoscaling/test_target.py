@@ -12,7 +12,6 @@ from inference_operator.autoscaling.decision import ScalingSample, ScalingSettin
 from inference_operator.autoscaling.target import (
     LEAST_TARGET,
     UNKNOWN_TARGET,
-    Objective,
     TargetBound,
     target_concurrency,
 )
@@ -25,7 +24,7 @@ from inference_operator.autoscaling.target_correction import (
     next_factor,
 )
 from inference_operator.sizing.plan import PerGpu, Plan
-from inference_operator.sizing.shape import ParallelSizes
+from inference_operator.sizing.shape import Objective, ParallelSizes
 
 # An 8B model in 16 bits with grouped-query attention (Llama 3.1 8B) on an H100.
 PER_GPU = PerGpu(

@@ -25,7 +25,8 @@ QUICKSTART = SAMPLES / "quickstart.yaml"
 def test_the_plan_table_has_the_sizes_and_a_summary(infd: Infd) -> None:
     status, output, complaints = infd("plan", "-f", str(QUICKSTART), "--gpu", "L4:4")
     assert (status, complaints) == (0, "")
-    head, row, sentence, model = output.splitlines()
+    head, row, sentence, model, runner_up = output.splitlines()
+    assert runner_up.startswith("qwen: runner-up: tensor parallel ")
     assert model.startswith("qwen: Qwen3ForCausalLM: 15.3 GiB of weights")
     assert head.split()[:3] == ["NAME", "GPU", "TENSOR"]
     assert row.split() == ["qwen", "L4", "2", "1", "2", "38,912", "256", "0.92", "159,056"]

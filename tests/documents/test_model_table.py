@@ -6,22 +6,23 @@ from itertools import pairwise
 import pytest
 
 from generators.model_table import KINDS, PER_NODE, plans
+from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.fitting import LEAST_CONTEXT, TYPICAL_REQUESTS, USUAL_CONTEXT
 from inference_operator.sizing.gpu_plan import GpuPlan
 
 LEAST_MODELS = 60
 EXPECTED_CARDS = {
-    ("Qwen/Qwen2.5-7B-Instruct", "L4"): 1,
-    ("meta-llama/Meta-Llama-3.1-8B", "RTX-4090"): 1,
-    ("meta-llama/Meta-Llama-3.1-70B", "A100-80GB"): 4,
+    ("Qwen/Qwen2.5-7B-Instruct", "L4"): 2,
+    ("meta-llama/Meta-Llama-3.1-8B", "RTX-4090"): 2,
+    ("meta-llama/Meta-Llama-3.1-70B", "A100-80GB"): 8,
     ("nvidia/Llama-3.1-70B-Instruct-FP8", "H100"): 2,
     ("Qwen/Qwen3-235B-A22B-FP8", "H100"): 4,
-    ("Qwen/Qwen3-30B-A3B", "H100"): 1,
-    ("openai/gpt-oss-120b", "H100"): 1,
+    ("Qwen/Qwen3-30B-A3B", "H100"): 2,
+    ("openai/gpt-oss-120b", "H100"): 2,
     ("deepseek-ai/DeepSeek-V3", "H200"): 8,
 }
-"""Numbers of GPUs on which these models are served in practice (their model cards and vLLM's recipes)."""
+"""Numbers of GPUs on which these models are served under load (their model cards, vLLM's recipes and guides)."""
 STORED_GIB = {
     "Qwen/Qwen2-VL-7B-Instruct": 15.45,
     "deepseek-ai/DeepSeek-V4-Flash": 149,
@@ -33,10 +34,10 @@ SIZE_ERROR = 0.07
 BILLIONS = re.compile(r"-(\d+(?:\.\d+)?)[bB]\b")
 
 
-def fitting() -> list[tuple[str, str, ModelFacts, GpuPlan]]:
+def fitting(profile: EngineProfile = EngineProfile.BALANCED) -> list[tuple[str, str, ModelFacts, GpuPlan]]:
     return [
         (name, kind, facts, plan)
-        for name, (facts, own) in plans().items()
+        for name, (facts, own) in plans(profile).items()
         for kind, plan in own.items()
         if isinstance(facts, ModelFacts) and isinstance(plan, GpuPlan)
     ]
@@ -71,8 +72,9 @@ def test_every_context_is_the_models_or_one_with_room_for_other_requests() -> No
 
 def test_more_memory_never_needs_more_gpus() -> None:
     """Of kinds with the same link between GPUs, one with more memory holds a model in as few or fewer."""
+    smallest = fitting(EngineProfile.SMALLEST)
     orders = (("A100-40GB", "A100-80GB"), ("H100", "H200", "B200"), ("A10G", "L40S"))
-    needed = {(name, kind): plan.gpus_per_replica for name, kind, _, plan in fitting() if not plan.context_reduced}
+    needed = {(name, kind): plan.gpus_per_replica for name, kind, _, plan in smallest if not plan.context_reduced}
     wrong = [
         (name, small, large)
         for name in plans()
@@ -86,7 +88,7 @@ def test_more_memory_never_needs_more_gpus() -> None:
 def test_a_model_of_seven_to_nine_billion_parameters_fits_on_two_cards_of_24_gb() -> None:
     cards = {
         (name, kind): plan.gpus_per_replica
-        for name, kind, _, plan in fitting()
+        for name, kind, _, plan in fitting(EngineProfile.SMALLEST)
         if kind in ("L4", "A10G", "RTX-4090")
         and (size := BILLIONS.search(name.partition(" ")[0] + "-"))
         and 7 <= float(size[1]) <= 9

@@ -168,7 +168,7 @@ def test_unschedulable_engines_are_sized_again_for_the_existing_nodes() -> None:
 
 def test_the_gpu_kind_of_existing_engines_is_kept_when_they_are_sized_again() -> None:
     made = planned(inference_deployment()).desired
-    raw = inference_deployment(engine={"maxNumSeqs": 64})
+    raw = inference_deployment(engine={"maxNumSeqs": 64, "profile": "Smallest"})
     found = outcome(inputs(raw, children=made.values(), pods=[view(ready_pod())], nodes=[FOUR_L4, *NODES]))
     assert isinstance(found, Planned)
     assert found.plan.plan.gpu == "H100-80GB"

@@ -133,14 +133,14 @@ def test_a_requested_context_is_never_reduced() -> None:
 
 
 def test_a_requested_context_gets_more_gpus_if_the_engine_used_more_memory_than_estimated() -> None:
-    cluster = Cluster(inference_deployment(engine={"maxModelLen": 9000}), TWO_L4)
+    cluster = Cluster(inference_deployment(engine={"maxModelLen": 9000, "profile": "Smallest"}), TWO_L4)
     assert cluster.decide().plan.plan.parallel.tensor == 1
     after = cluster.settle(cluster.pod(crashed(too_small(9000, 1.3, 0.2, 1400))))
     assert (after.max_model_len, after.parallel.tensor) == (9000, 2)
 
 
 def test_a_reported_context_that_is_too_short_leads_to_more_gpus() -> None:
-    cluster = Cluster(inference_deployment(engine={"kvCacheDtype": "fp8"}), TWO_L4)
+    cluster = Cluster(inference_deployment(engine={"kvCacheDtype": "fp8", "profile": "Smallest"}), TWO_L4)
     assert cluster.decide().plan.plan.parallel.tensor == 1
     after = cluster.settle(cluster.pod(crashed(too_small(40960, 2.8, 0.3, 4000))))
     assert after.parallel.tensor == 2

@@ -39,7 +39,16 @@ def decision(raw: Manifest) -> tuple[Spec, PinnedPlan]:
     decided = planned(raw).plan
     return spec, replace(
         decided,
-        plan=replace(decided.plan, labels_of_kind=False, left_to_engine=(), tool_call_parser="", reasoning_parser=""),
+        plan=replace(
+            decided.plan,
+            labels_of_kind=False,
+            left_to_engine=(),
+            tool_call_parser="",
+            reasoning_parser="",
+            step=None,
+            runner_up="",
+        ),
+        rules=2,
     )
 
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from inference_operator.autoscaling.decision import ScalingSettings
 from inference_operator.autoscaling.inputs import ScalingInputs
-from inference_operator.autoscaling.target import Objective, Target, TargetBound
+from inference_operator.autoscaling.target import Target, TargetBound
 from inference_operator.controller.sample_store import SampleStore
 from inference_operator.controller.scaling_store import ScalingStore
 from inference_operator.engines.vllm.vllm import Vllm
@@ -19,6 +19,7 @@ from inference_operator.objects.names import ENGINE
 from inference_operator.scrape.schedule import Pace
 from inference_operator.scrape.scraper import Callbacks, Scraper, Targets
 from inference_operator.settings import Settings
+from inference_operator.sizing.shape import Objective
 from inference_operator.views.pod import PodView
 from tests.scrape.pods import LOADED, answering, engine, engines_among, router
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.hardware.kinds import GPU_KINDS
 from inference_operator.hardware.offers import GpuOffer, offer_of_kind, offers_of_node
 from inference_operator.sizing.choice import choose
@@ -35,6 +36,8 @@ WISHES = st.builds(
     concurrency=st.none() | st.integers(1, 64),
 )
 
+SMALLEST = SizingInputs(profile=EngineProfile.SMALLEST)
+
 
 def plan(name: str, gpus: str, request: SizingInputs | None = None) -> GpuPlan:
     found = choose(model(name), pool(gpus), on_gpus, request or SizingInputs())
@@ -51,13 +54,13 @@ def misfit(name: str, gpus: str, request: SizingInputs | None = None) -> Infeasi
 @given(MODELS, OFFERS, st.floats(1.0, 2.0))
 def test_more_gpu_memory_never_needs_more_gpus_or_a_shorter_context(name: str, offer: GpuOffer, factor: float) -> None:
     more = replace(offer, memory_gib=offer.memory_gib * factor)
-    less, found = (choose(model(name), [one], on_gpus, SizingInputs()) for one in (offer, more))
+    less, found = (choose(model(name), [one], on_gpus, SMALLEST) for one in (offer, more))
     if isinstance(less, Infeasible):
         return
     assert isinstance(found, GpuPlan)
-    assert found.shape.parallel.tensor <= less.shape.parallel.tensor
-    if found.shape.parallel.tensor == less.shape.parallel.tensor:
-        assert found.budget.context >= less.budget.context
+    assert found.gpus_per_replica <= less.gpus_per_replica
+    if (found.shape.parallel, found.shape.max_num_seqs) == (less.shape.parallel, less.shape.max_num_seqs):
+        assert found.budget.max_num_seqs > less.budget.max_num_seqs or found.budget.context >= less.budget.context
 
 
 @given(MODELS, st.lists(OFFERS, max_size=3), WISHES)
@@ -118,7 +121,7 @@ def test_a_requested_context_above_the_models_maximum_is_refused() -> None:
 
 def test_a_higher_requested_concurrency_needs_more_gpus() -> None:
     few, many = (plan("Qwen/Qwen3-8B", "L4:8", SizingInputs(concurrency=number)) for number in (8, 256))
-    assert few.shape.parallel.tensor < many.shape.parallel.tensor
+    assert few.gpus_per_replica < many.gpus_per_replica
     assert many.budget.typical(256)
 
 
@@ -184,8 +187,8 @@ def test_a_shared_gpu_is_used_if_the_request_says_how_much_of_it() -> None:
 def test_without_prices_the_least_memory_is_chosen_and_of_nearly_equal_memory_the_highest_bandwidth(
     name: str, gpus: str, kind: str
 ) -> None:
-    assert plan(name, gpus).offer.kind == kind
-    assert plan(name, " ".join(reversed(gpus.split()))).offer.kind == kind
+    assert plan(name, gpus, SMALLEST).offer.kind == kind
+    assert plan(name, " ".join(reversed(gpus.split())), SMALLEST).offer.kind == kind
 
 
 def test_a_cluster_without_gpus_is_named_in_the_refusal() -> None:

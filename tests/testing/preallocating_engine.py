@@ -17,6 +17,7 @@ from inference_operator.sizing.budget import Budget, Origin, Term, TermName
 from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape, SizingInputs
+from inference_operator.sizing.steptime import StepCosts
 from inference_operator.units import GIB
 from tests.testing.second_engine import Echo
 
@@ -78,6 +79,9 @@ class PreallocatingOnGpus:
                 Term(TermName.KV_CACHE, left, Origin("what is left")),
             ),
         )
+
+    def step_costs(self, facts: ModelFacts, shape: Shape) -> StepCosts | None:  # noqa: ARG002 - protocol
+        return None
 
     def left_to_engine(
         self,

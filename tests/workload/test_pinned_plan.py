@@ -149,7 +149,7 @@ def test_the_inputs_hash_of_an_unchanged_spec_equals_the_recorded_hash(name: str
 
 
 def test_a_new_plan_records_the_current_sizing_rules() -> None:
-    assert planned(inference_deployment()).plan.rules == SIZING_RULES == 2
+    assert planned(inference_deployment()).plan.rules == SIZING_RULES == 3
 
 
 def test_a_plan_annotation_of_an_older_release_is_kept() -> None:
@@ -164,6 +164,7 @@ def test_a_plan_annotation_of_an_older_release_is_kept() -> None:
     assert isinstance(result, Planned)
     written = json.loads(result.plan.text)
     assert written.pop("hash")
+    assert written["plan"].pop("step")["dense"] > 0, "the costs of a step are added, and nothing else changes"
     assert written == {**STORED, "engine": "VLLM", "plan": {**STORED["plan"], "uncounted": []}}
     pod = result.desired[ENGINES]["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == STORED["plan"]["node_selector"]

@@ -31,6 +31,7 @@ from inference_operator.api.container import (
     ResourcesSpec,
 )
 from inference_operator.api.duration import Within
+from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.api.generation import GenerationSpec
 from inference_operator.api.gpu import GpuSpec
 from inference_operator.api.pod_template import PodTemplateSpec
@@ -252,6 +253,12 @@ class EngineSpec(SpecModel):
         description="Additional environment variables of the engine container. `$(NAME)` is not expanded."
         " Default: none. Change: rolling restart.",
         json_schema_extra=BY_NAME,
+    )
+    profile: EngineProfile = Field(
+        EngineProfile.BALANCED,
+        description="What sizing prefers among the GPUs and sizes that fit: the most requests per second for the cost"
+        " within `autoscaling.objective` (`Balanced`), without an objective (`Throughput`), the least time per token"
+        f" (`Latency`), or the fewest GPUs (`Smallest`). Default: `Balanced`. {_RESIZES}",
     )
     max_model_len: int | None = Field(
         None,

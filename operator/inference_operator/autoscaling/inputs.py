@@ -10,8 +10,9 @@ from inference_operator.api.status import AutoscalingStatus
 from inference_operator.autoscaling.decision import Decision, ScalingSettings
 from inference_operator.autoscaling.external_state import ExternalState, followed_replicas
 from inference_operator.autoscaling.schedule import Floor
-from inference_operator.autoscaling.target import Objective, Target
+from inference_operator.autoscaling.target import Target
 from inference_operator.objects.names import ENGINE
+from inference_operator.sizing.shape import Objective
 from inference_operator.views.engine import EngineView
 
 UNKNOWN_START_SECONDS = 300.0
@@ -91,15 +92,7 @@ def scaling_inputs(
         scale_down_seconds=autoscaling.scale_down_delay.total_seconds(),
     )
     bypasses_routers = spec.router.strategy is RouterStrategy.EXTERNAL
-    return ScalingInputs(settings, replicas, bypasses_routers, target, objective(spec), plan, role)
-
-
-def objective(spec: Spec) -> Objective:
-    """The latencies that requests shall have."""
-    if spec.autoscaling is None:
-        return Objective()
-    requested = spec.autoscaling.objective
-    return Objective(requested.ttft.total_seconds(), requested.tpot.total_seconds())
+    return ScalingInputs(settings, replicas, bypasses_routers, target, Objective.requested(autoscaling), plan, role)
 
 
 def target_factor(

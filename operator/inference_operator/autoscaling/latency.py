@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from inference_operator.autoscaling.decision import GAP_SECONDS
-from inference_operator.autoscaling.target import Objective, Target, TargetBound
+from inference_operator.autoscaling.target import Target, TargetBound
 from inference_operator.autoscaling.target_correction import LatencySample, is_enough, next_factor, part_within
+from inference_operator.sizing.shape import Objective
 from inference_operator.views.samples import EngineSample, Histogram
 
 

@@ -22,6 +22,7 @@ from inference_operator.api.autoscaling import TIME_PER_OUTPUT_TOKEN, TIME_TO_FI
 from inference_operator.hardware.kinds import kind_named
 from inference_operator.sizing.budget import TYPICAL_TOKENS
 from inference_operator.sizing.plan import PerGpu, Plan
+from inference_operator.sizing.shape import Objective
 from inference_operator.units import GIB
 
 TTFT_SECONDS = TIME_TO_FIRST_TOKEN.total_seconds()
@@ -43,12 +44,7 @@ PREFILL_SHARE = 0.5
 BYTES_OF_GB = 1e9
 
 
-@dataclass(frozen=True, slots=True)
-class Objective:
-    """The latencies that requests shall have, in seconds."""
-
-    ttft: float = TTFT_SECONDS
-    tpot: float = TPOT_SECONDS
+DEFAULT_OBJECTIVE = Objective()
 
 
 class TargetBound(StrEnum):
@@ -104,7 +100,7 @@ def target_concurrency(
     *,
     max_num_seqs: int,
     requested: float | None = None,
-    objective: Objective = Objective(),
+    objective: Objective = DEFAULT_OBJECTIVE,
     typical_tokens: float = TYPICAL_TOKENS,
     factor: float = 1.0,
 ) -> Target:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
-from inference_operator.autoscaling.target import Objective
+from inference_operator.sizing.shape import Objective
 
 STEP = 1.1
 STEP_REQUESTS = 200

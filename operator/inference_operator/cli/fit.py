@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.api.spec import EngineSpec
 from inference_operator.cli.fit_answer import Answer, answer_of_infeasible, answer_of_plan, answer_of_shape, report
 from inference_operator.cli.gpus import add_gpus, named_gpus
@@ -61,6 +62,8 @@ def add_arguments(fit: argparse.ArgumentParser) -> None:
     add_gpus(fit)
     fit.add_argument("--context", _flag("max_model_len"), type=_positive, help="maximum context length in tokens")
     fit.add_argument("--concurrency", type=_positive, help="concurrent requests of 2,048 tokens to plan for")
+    profiles = [str(profile) for profile in EngineProfile]
+    fit.add_argument("--profile", choices=profiles, default=profiles[0], help="as in spec.engine.profile")
     fit.add_argument("--config", help="config.json of a model, or output of `infd inspect -o json`")
     fit.add_argument("--weights-gib", type=_amount, help="size of the checkpoint in GiB")
     fit.add_argument("--gpu-memory-gib", type=_amount, help="memory of one GPU in GiB, as CUDA reports it")
@@ -117,7 +120,8 @@ def _answers(options: argparse.Namespace, engine: Engine) -> Iterator[Answer]:
         offer = _exact_offer(options)
         yield answer_of_shape(facts, offer.kind, on_gpus(offer), shape)
         return
-    wishes = SizingInputs(tensor=options.tensor, concurrency=options.concurrency, shape=shape)
+    profile = EngineProfile(options.profile)
+    wishes = SizingInputs(tensor=options.tensor, concurrency=options.concurrency, profile=profile, shape=shape)
     for text in options.gpu or [f"{kind}:{LINKED_PER_NODE}" for kind in USUAL_KINDS]:
         offer = named_gpus(text)
         plan = choose(facts, [offer], on_gpus, wishes)

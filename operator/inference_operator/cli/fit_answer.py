@@ -74,6 +74,7 @@ class Answer:
             "max_num_seqs": shape.max_num_seqs,
             "max_num_batched_tokens": shape.max_num_batched_tokens,
             "gpu_memory_utilization": shape.utilization,
+            "runner_up": self.plan.runner_up,
             "host": {
                 "cpu": host.cpu,
                 "memory_gib": host.memory_gib,
@@ -138,6 +139,8 @@ def report(answers: Sequence[Answer], *, verbose: bool) -> Iterator[str]:
     for one in answers:
         if len(answers) == 1 or not one.fits or one.unaccounted:
             yield f"{one.gpu}: {one.reason}"
+        if one.plan and one.plan.runner_up and (len(answers) == 1 or verbose):
+            yield f"{one.gpu}: runner-up: {one.plan.runner_up}"
     if verbose:
         for one in answers:
             yield from _memory_lines(one)

@@ -135,10 +135,17 @@ def _lines(plannings: Sequence[Planning], *, verbose: bool) -> Iterator[str]:
         if not planning.refused:
             yield f"{planning.name}: {planning.message}"
             yield f"{planning.name}: {planning.model}"
+            yield from _runner_up(planning)
             yield from _slots(planning)
             yield from _rights(planning)
         if verbose and planning.plan:
             yield from _memory(planning.name, planning.plan)
+
+
+def _runner_up(planning: Planning) -> Iterator[str]:
+    """The best other choice of GPUs and sizes, and why it lost; nothing without one."""
+    if planning.plan and planning.plan.runner_up:
+        yield f"{planning.name}: runner-up: {planning.plan.runner_up}"
 
 
 def _slots(planning: Planning) -> Iterator[str]:

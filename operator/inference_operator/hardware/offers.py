@@ -58,6 +58,10 @@ class GpuOffer:
     resource: str
     capability: tuple[int, int]
     bandwidth_gb_per_s: float = 0.0
+    tflops: float = 0.0
+    """Dense 16-bit tensor operations per second, in 10^12; 0 if unknown."""
+    link_gb_per_s: float = 0.0
+    """Bandwidth of one direction to another GPU of the node."""
     linked: bool = False
     slice: bool = False
     """Whether this is a MIG slice. Slices cannot communicate, so an engine has exactly one."""
@@ -98,6 +102,8 @@ def offer_of_kind(kind: GpuKind, *, per_node: int = 1, nodes: int = 1, price: fl
         resource=GPU_RESOURCE,
         capability=kind.capability,
         bandwidth_gb_per_s=kind.bandwidth_gb_per_s,
+        tflops=kind.tflops,
+        link_gb_per_s=kind.link_gb_per_s,
         linked=kind.linked,
         price=price,
     )
@@ -238,6 +244,8 @@ def _whole(labels: Mapping[str, str], product: str, kind: GpuKind | None, resour
         resource=resource,
         capability=_capability(labels, kind),
         bandwidth_gb_per_s=kind.bandwidth_gb_per_s if kind else 0.0,
+        tflops=kind.tflops if kind else 0.0,
+        link_gb_per_s=kind.link_gb_per_s if kind else 0.0,
         linked=bool(kind and kind.linked),
         shared=shared,
     )
@@ -253,12 +261,15 @@ def _slice(labels: Mapping[str, str], kind: GpuKind | None, resource: str, count
         resource=resource,
         capability=_capability(labels, kind),
         bandwidth_gb_per_s=kind.bandwidth_gb_per_s * int(mig["parts"]) / MIG_PARTS if kind else 0.0,
+        tflops=kind.tflops * int(mig["parts"]) / MIG_COMPUTE_PARTS if kind else 0.0,
         slice=True,
     )
 
 
 MIG_PARTS = 8
 """Memory slices of a GPU (NVIDIA MIG user guide); profile 7g has all of them."""
+MIG_COMPUTE_PARTS = 7
+"""Compute slices of a GPU that MIG divides (NVIDIA MIG user guide)."""
 
 
 def _capability(labels: Mapping[str, str], kind: GpuKind | None) -> tuple[int, int]:

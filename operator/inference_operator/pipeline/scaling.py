@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from inference_operator.api.router import RouterStrategy
 from inference_operator.autoscaling.external import ExternalInputs, external_autoscaler
-from inference_operator.autoscaling.inputs import objective, scaling_inputs, target_factor
+from inference_operator.autoscaling.inputs import scaling_inputs, target_factor
 from inference_operator.autoscaling.query import QueryInputs, engines_query
 from inference_operator.autoscaling.removal_order import DeletionCost, deletion_costs
 from inference_operator.autoscaling.target import Target, target_concurrency
@@ -14,6 +14,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.pipeline.role import Role
 from inference_operator.roles.pinned_plan import PinnedPlan
+from inference_operator.sizing.shape import Objective
 from inference_operator.views.workload import workload_view
 
 
@@ -54,7 +55,7 @@ def _target(first: Role) -> Target:
         first.plan.plan,
         max_num_seqs=first.process.max_concurrency,
         requested=stated.autoscaling.target_concurrency if stated.autoscaling else None,
-        objective=objective(stated),
+        objective=Objective.requested(stated.autoscaling),
         factor=factor,
     )
 

@@ -26,7 +26,7 @@ from inference_operator.sizing.infeasible import unknown_kinds
 from inference_operator.sizing.learned import Learned, on_the_same_gpus, shorter_context
 from inference_operator.sizing.lora_and_speculative import adapters_gib
 from inference_operator.sizing.plan import DIGITS, Plan, checked_plan, cpu_plan, unchecked_plan
-from inference_operator.sizing.shape import Shape, SizingInputs
+from inference_operator.sizing.shape import Objective, Shape, SizingInputs
 
 TENSOR, SOURCE = "spec.parallelism.tensor", "spec.model.source"
 REFUSED_BY_HUB = frozenset({Reason.MODEL_GATED, Reason.MODEL_NOT_FOUND})
@@ -138,6 +138,8 @@ def sizing_inputs(spec: Spec, engine: Engine) -> SizingInputs:
         kinds=gpu.products,
         least_memory_gib=float(gpu.memory.removesuffix("Gi")) if gpu.memory else 0.0,
         resource=gpu.resource_name or GPU_RESOURCE,
+        profile=spec.engine.profile,
+        objective=Objective.requested(spec.autoscaling),
         shape=replace(shape, parallel=replace(shape.parallel, pipeline=spec.parallelism.pipeline)),
     )
 

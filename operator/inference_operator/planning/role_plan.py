@@ -17,6 +17,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.scheduling import PodScheduling
 from inference_operator.api.spec import Spec
 from inference_operator.engines.base import Engine
+from inference_operator.hardware.offers import offer_named
 from inference_operator.models.facts import ModelFacts
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.scheduling import scheduling
@@ -25,6 +26,7 @@ from inference_operator.planning.engine_plan import (
     PlanInputs,
     engine_plan,
     requested_of_sizes,
+    sizing_inputs,
     wanted_image,
 )
 from inference_operator.planning.gpu_offers import GpuOffers, usable_offers
@@ -88,12 +90,23 @@ def _all_unschedulable(engines: Sequence[EngineView]) -> bool:
 def role_plan(state: PlanState, model: ModelFindings) -> RolePlan | Refusal:
     """The plan of the role, by the rules at the top of this module; or why it has none."""
     if state.kept:
-        return RolePlan(_healed(state, model, state.kept), is_kept=True)
+        return RolePlan(_with_step(state, model, _healed(state, model, state.kept)), is_kept=True)
     inputs = _plan_inputs(state, model)
     plan = _sized(state, inputs)
     if isinstance(plan, Refusal):
         return _with_defaults_named(plan, state.context.settings.engine_defaults.scheduling)
     return RolePlan(plan, is_kept=False, missing_gpu_kind=inputs.offers.missing_gpu_kind(plan.plan.gpu))
+
+
+def _with_step(state: PlanState, model: ModelFindings, kept: PinnedPlan) -> PinnedPlan:
+    """The plan that stays, with the costs of a step if an earlier release has left them out. No engine changes."""
+    plan, context = kept.plan, state.context
+    kind = offer_named(plan.gpu, per_node=plan.gpus_per_replica) if plan.gpu else None
+    if plan.step or plan.per_gpu is None or kind is None or not isinstance(model.facts, ModelFacts):
+        return kept
+    shape = replace(sizing_inputs(context.spec.stated, context.engine).shape, parallel=plan.parallel)
+    step = context.engine.on_gpus(state.image, kind).step_costs(model.facts, shape)
+    return replace(kept, plan=replace(plan, step=step.rounded)) if step else kept
 
 
 def _plan_inputs(state: PlanState, model: ModelFindings) -> PlanInputs:

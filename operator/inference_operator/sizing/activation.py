@@ -6,6 +6,7 @@ tokens the sampler is larger; the peak then does not depend on the tensor parall
 """
 
 import math
+from dataclasses import replace
 
 from inference_operator.models.facts import Kernel, ModelFacts
 from inference_operator.sizing.engine_memory import EngineMemory
@@ -38,14 +39,20 @@ def default_batched_tokens(facts: ModelFacts, engine: EngineMemory, shape: Shape
     if engine.max_num_batched_tokens is None:
         return context if context <= engine.longest_unchunked else engine.chunk_tokens
     least = context if facts.is_encoder else 0
-    return min(max(least, engine.max_num_batched_tokens), (shape.max_num_seqs or engine.max_num_seqs) * context)
+    default = engine.max_num_batched_tokens * _batch_factor(shape)
+    return min(max(least, default), sequences(engine, replace(shape, max_num_batched_tokens=None)) * context)
 
 
 def sequences(engine: EngineMemory, shape: Shape) -> int:
     """Maximum sequences of a scheduler iteration (`max_num_seqs`); by default not more than requested tokens."""
+    default = engine.max_num_seqs * _batch_factor(shape)
     if shape.max_num_seqs or shape.max_num_batched_tokens is None:
-        return shape.max_num_seqs or engine.max_num_seqs
-    return min(engine.max_num_seqs, shape.max_num_batched_tokens)
+        return shape.max_num_seqs or default
+    return min(default, shape.max_num_batched_tokens)
+
+
+def _batch_factor(shape: Shape) -> int:
+    return 2 if shape.doubled_batches else 1
 
 
 def activation_gib(facts: ModelFacts, engine: EngineMemory, shape: Shape, context: int, *, ends: bool) -> float:
@@ -92,7 +99,7 @@ def _workspace(facts: ModelFacts, shape: Shape, tokens: int, element: int) -> fl
     experts = facts.experts
     if experts is None or facts.quantization.kernel is Kernel.MXFP4:
         return 0.0
-    width = experts.intermediate_size / shape.parallel.tensor
+    width = experts.intermediate_size / (1 if shape.expert_parallel else shape.parallel.tensor)
     return tokens * experts.top_k * (max(2 * width, facts.hidden_size) + max(width, facts.hidden_size)) * element
 
 

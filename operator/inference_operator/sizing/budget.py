@@ -9,6 +9,7 @@ from typing import Protocol
 
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.shape import Shape, SizingInputs
+from inference_operator.sizing.steptime import StepCosts
 
 TYPICAL_TOKENS = 2048
 """Tokens of a typical request, prompt and answer together (docs/explanation/sizing.md)."""
@@ -22,6 +23,14 @@ class Gpu:
     memory_gib: float
     """Total memory as CUDA reports it."""
     linked: bool = True
+    bandwidth_gb_per_s: float = 0.0
+    """0: unknown, as all speeds of this GPU then are."""
+    tflops: float = 0.0
+    """Dense 16-bit tensor operations per second, in 10^12."""
+    link_gb_per_s: float = 0.0
+    """Bandwidth of one direction to another GPU of the node."""
+    capability: tuple[int, int] = (0, 0)
+    """CUDA's compute capability."""
 
 
 class TermName(StrEnum):
@@ -146,6 +155,9 @@ class EngineOnGpus(Protocol):
 
     def budget(self, facts: ModelFacts, shape: Shape) -> Budget:
         """The budget of one GPU; in a pipeline, of the stage with the least free memory."""
+
+    def step_costs(self, facts: ModelFacts, shape: Shape) -> StepCosts | None:
+        """The seconds of the parts of a step; None if the GPU's speed is unknown."""
 
     def left_to_engine(self, facts: ModelFacts, shape: Shape, found: Budget, inputs: SizingInputs) -> tuple[str, ...]:
         """The sizes that are not requested and that the engine derives itself, by their names in `spec.engine`.

@@ -1,21 +1,18 @@
 """Chooses the kind of GPU, the tensor parallel size and the context of an engine (docs/explanation/sizing.md)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.hardware.offers import GpuOffer, merged, offer_named
 from inference_operator.models.facts import ModelFacts
-from inference_operator.sizing.fitting import Candidate, OnGpus, Pool, aimed_context, enough, least_context
+from inference_operator.sizing.fitting import Candidate, OnGpus, Pool, enough, least_context
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.host import host_needs
 from inference_operator.sizing.infeasible import does_not_fit, no_gpu, wrong_size
 from inference_operator.sizing.lora_and_speculative import unaccounted
+from inference_operator.sizing.ranking import Ranked, option, ranked
 from inference_operator.sizing.shape import SizingInputs
-
-NEARLY_EQUAL_MEMORY = 1.1
-"""Groups of GPUs whose memory differs by less than this factor are of one class, such as L4, A10G and RTX 4090. Their
-bandwidth then decides, because it limits the tokens per second. Across classes memory stands for the price, and a model
-does not occupy large GPUs that another one needs."""
 
 
 def choose(
@@ -29,14 +26,13 @@ def choose(
 
     - Drop the offers that the request excludes and those that cannot compute the model.
     - Refuse a requested tensor parallel size or context that no GPU can satisfy. Never change a requested one.
-    - On each offer, find the smallest tensor parallel size that holds the target context and the typical requests.
-    - Of these, prefer the GPU kind of the pinned plan, then the lowest price. Without prices for all, prefer the least
-      memory; of kinds with nearly the same memory, the one with the highest bandwidth.
+    - On each offer, find the parallel sizes that hold the target context and the typical requests.
+    - Of these, prefer the GPU kind of the pinned plan, then the one that serves best for its cost (`ranking.py`).
     - If no offer holds the target: use the largest tensor parallel size with the longest context that fits, but at
       least 8,192 tokens or the model's own context. Prefer the longest context. Mark the plan as reduced.
     - If nothing fits: return the memory needed and offered, the shortfall, and a cure.
 
-    Free memory is used for a longer context, never for a larger tensor parallel size.
+    Free memory is used for larger batches, then for a longer context.
 
     Args:
         facts: the model.
@@ -65,10 +61,12 @@ def choose(
         return no_gpu(offered, inputs)
     if misfit := wrong_size(pools, inputs):
         return misfit
-    if at_target := [(pool, candidate) for pool in pools if (candidate := _smallest(pool, inputs)) is not None]:
-        return _plan(*_cheapest(at_target, previous_kind), inputs, reduced=False)
+    if options := [option(*one, inputs) for one in _at_target(pools, inputs)]:
+        found = ranked(options, inputs.profile, previous_kind)
+        return _plan(found.option.pool, found.option.candidate, inputs, found, reduced=False)
     if reduced := [(pool, candidate) for pool in pools if (candidate := _largest(pool, inputs)) is not None]:
-        return _plan(*max(reduced, key=_context_and_cache), inputs, reduced=True)
+        pool, candidate = max(reduced, key=_context_and_cache)
+        return _plan(pool, candidate, inputs, Ranked(option(pool, candidate, inputs)), reduced=True)
     return does_not_fit(pools, inputs)
 
 
@@ -80,42 +78,22 @@ def may_be_used(offer: GpuOffer, inputs: SizingInputs) -> bool:
     return allowed and divided and offer.memory_gib >= inputs.least_memory_gib
 
 
-def _smallest(pool: Pool, inputs: SizingInputs) -> Candidate | None:
-    least = aimed_context(pool.facts, inputs)
-    for tensor in pool.sizes(inputs):
-        candidate = pool.longest(inputs, tensor, least)
-        if candidate is not None and enough(candidate, inputs):
-            return candidate
-    return None
+def _at_target(pools: Sequence[Pool], inputs: SizingInputs) -> Iterator[tuple[Pool, Candidate]]:
+    """The candidates that hold the target; with the profile `Smallest` only the first of each kind."""
+    for pool in pools:
+        for parallel in pool.parallels(inputs):
+            if (candidate := pool.at_target(inputs, parallel)) is not None:
+                yield pool, candidate
+                if inputs.profile is EngineProfile.SMALLEST:
+                    break
 
 
 def _largest(pool: Pool, inputs: SizingInputs) -> Candidate | None:
     least = least_context(pool.facts, inputs)
-    for tensor in reversed(pool.sizes(inputs)):
-        if (candidate := pool.longest(inputs, tensor, least)) is not None:
+    for parallel in reversed(pool.parallels(inputs)):
+        if (candidate := pool.longest(inputs, parallel, least)) is not None:
             return candidate if inputs.concurrency is None or enough(candidate, inputs) else None
     return None
-
-
-def _cheapest(found: list[tuple[Pool, Candidate]], previous_kind: str) -> tuple[Pool, Candidate]:
-    """The kind of the pinned plan first; then by price if every kind has one, otherwise by memory and bandwidth."""
-    of_plan = [one for one in found if one[0].offer.kind == previous_kind]
-    left = of_plan or found
-    priced = all(pool.offer.price is not None for pool, _ in left)
-    least = min(_total_memory(one) for one in left)
-
-    def cost(one: tuple[Pool, Candidate]) -> tuple[float, bool, float, float, str, str]:
-        offer, gpus = one[0].offer, one[1].shape.parallel.world_size
-        price = (offer.price or 0.0) * gpus if priced else 0.0
-        memory = _total_memory(one)
-        larger = memory > NEARLY_EQUAL_MEMORY * least
-        return price, larger, -offer.bandwidth_gb_per_s * gpus, memory, offer.kind, offer.product
-
-    return min(left, key=cost)
-
-
-def _total_memory(one: tuple[Pool, Candidate]) -> float:
-    return one[0].offer.memory_gib * one[1].shape.parallel.world_size
 
 
 def _context_and_cache(one: tuple[Pool, Candidate]) -> tuple[int, float, str, str]:
@@ -123,7 +101,7 @@ def _context_and_cache(one: tuple[Pool, Candidate]) -> tuple[int, float, str, st
     return candidate.budget.context, candidate.budget.kv_cache, pool.offer.kind, pool.offer.product
 
 
-def _plan(pool: Pool, candidate: Candidate, inputs: SizingInputs, *, reduced: bool) -> GpuPlan:
+def _plan(pool: Pool, candidate: Candidate, inputs: SizingInputs, chosen: Ranked, *, reduced: bool) -> GpuPlan:
     found = candidate.budget
     return GpuPlan(
         offer=pool.offer,
@@ -140,4 +118,6 @@ def _plan(pool: Pool, candidate: Candidate, inputs: SizingInputs, *, reduced: bo
         left_to_engine=pool.engine.left_to_engine(pool.facts, candidate.shape, found, inputs),
         assumptions=pool.facts.assumptions,
         unaccounted=unaccounted(pool.facts, candidate.shape),
+        step=chosen.option.costs,
+        runner_up=chosen.runner_up,
     )

@@ -5,8 +5,8 @@
 - The context is between a least and a longest number of tokens. If the longest fits, it is used; otherwise a binary
   search in steps of `CONTEXT_STEP` finds the longest that fits.
 - A context above `USUAL_CONTEXT` that nobody requested must fit `FULL_LENGTH_REQUESTS` times.
-- If neither `max_num_seqs` nor `max_num_batched_tokens` is requested, small batches are candidate too: they leave more
-  memory for the KV cache. The longer context wins, then the larger batch.
+- If neither `max_num_seqs` nor `max_num_batched_tokens` is requested, small batches are tried too, where the engine's
+  own leave too little memory for the target: they leave more of it for the KV cache.
 - A plan must hold the requested number of typical requests at once; by default `TYPICAL_REQUESTS`.
 """
 
@@ -17,7 +17,8 @@ from typing import TypeAlias
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.budget import Budget, EngineOnGpus
-from inference_operator.sizing.shape import Shape, SizingInputs
+from inference_operator.sizing.rules import SIZES
+from inference_operator.sizing.shape import ParallelSizes, Shape, SizingInputs
 
 USUAL_CONTEXT = 32768
 """Target context in tokens, for models that support it, if the user requests none (docs/explanation/sizing.md)."""
@@ -31,6 +32,10 @@ TYPICAL_REQUESTS = 8
 SPARE = 0.02
 """Fraction of the GPU that stays free where sizing chooses a size. It covers what vLLM's profiling run does not measure
 (fragmentation, prompts' log probabilities; vllm-project/vllm#10637, #55169) and the error of the arithmetic."""
+MOST_UNLINKED = 2
+"""Largest tensor parallel size without NVLink, unless it is requested: each further GPU exchanges activations over the
+same bus. NVIDIA's table for the RTX PRO 6000 has a pipeline ahead of larger sizes (NVIDIA/TensorRT-LLM,
+`docs/source/developer-guide/perf-overview.md`)."""
 CONTEXT_STEP = 1024
 """A context that sizing chooses is a multiple of it, unless it is the model's own."""
 SMALL_SEQUENCES, SMALL_BATCH = 256, 2048
@@ -81,10 +86,42 @@ class Pool:
         allowed = self.engine.broken_rule(self.facts, inputs.shape.with_tensor(inputs.tensor)) is None
         return (inputs.tensor,) if allowed and inputs.tensor <= most else ()
 
-    def longest(self, inputs: SizingInputs, tensor: int, least: int) -> Candidate | None:
-        """The candidate of this tensor parallel size with the longest context, at least `least`; None if none fits."""
+    def parallels(self, inputs: SizingInputs) -> tuple[ParallelSizes, ...]:
+        """Parallel sizes to try, by their number of ranks.
+
+        Without NVLink, a pipeline exchanges less than tensor parallelism: from `MOST_UNLINKED` ranks on, the layers are
+        divided, unless the user requests a size or speculative decoding needs all layers on each rank.
+        """
+        stages = inputs.shape.parallel.pipeline
+        free = inputs.tensor is None and stages == 1 and not self.offer.linked
+        if not free or self.facts.is_pooling or inputs.shape.speculation:
+            return tuple(ParallelSizes(tensor, stages) for tensor in self.sizes(inputs))
+        most = self.offer.most_in_a_group
+        found = [
+            ParallelSizes(tensor, pipeline)
+            for tensor in self.sizes(inputs)
+            for pipeline in SIZES
+            if tensor <= MOST_UNLINKED and tensor * pipeline <= most and pipeline <= self.facts.layers
+        ]
+        return tuple(sorted(found, key=lambda one: (one.world_size, one.pipeline)))
+
+    def at_target(self, inputs: SizingInputs, parallel: ParallelSizes) -> Candidate | None:
+        """The candidate of these sizes that holds the target, with the engine's batches if they fit; None if none does.
+
+        A longer context than the target, which nobody requested, is not worth smaller batches.
+        """
+        least = aimed_context(self.facts, inputs)
         most = inputs.context or max(least, self.facts.context)
-        found = [self._longest(shape, inputs, least, most) for shape in _shapes(self.facts, inputs, tensor)]
+        for shape in _shapes(self.facts, inputs, parallel):
+            candidate = self._longest(shape, inputs, least, most)
+            if candidate is not None and enough(candidate, inputs):
+                return candidate
+        return None
+
+    def longest(self, inputs: SizingInputs, parallel: ParallelSizes, least: int) -> Candidate | None:
+        """The candidate of these sizes with the longest context, at least `least`; None if none fits."""
+        most = inputs.context or max(least, self.facts.context)
+        found = [self._longest(shape, inputs, least, most) for shape in _shapes(self.facts, inputs, parallel)]
         fitting = [one for one in found if one is not None]
         return max(fitting, key=lambda one: (one.budget.context, one.budget.max_num_seqs), default=None)
 
@@ -118,12 +155,12 @@ def enough(candidate: Candidate, inputs: SizingInputs) -> bool:
     return given or candidate.budget.typical(inputs.concurrency or TYPICAL_REQUESTS)
 
 
-def _shapes(facts: ModelFacts, inputs: SizingInputs, tensor: int) -> Iterator[Shape]:
+def _shapes(facts: ModelFacts, inputs: SizingInputs, parallel: ParallelSizes) -> Iterator[Shape]:
     """The requested shape; if it does not set the batch sizes, also the shape with small batches.
 
     Batches of pooling models are always the engine's: a prompt that is not divided must fit into one.
     """
-    shape = inputs.shape.with_tensor(tensor)
+    shape = replace(inputs.shape, parallel=parallel)
     yield shape
     if shape.max_num_seqs is None and shape.max_num_batched_tokens is None and not facts.is_pooling:
         yield replace(shape, max_num_seqs=SMALL_SEQUENCES, max_num_batched_tokens=SMALL_BATCH)

@@ -6,6 +6,7 @@ from enum import StrEnum
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.sizing.budget import Budget
 from inference_operator.sizing.shape import Shape
+from inference_operator.sizing.steptime import StepCosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,10 @@ class GpuPlan:
     assumptions: tuple[str, ...] = ()
     unaccounted: tuple[str, ...] = ()
     """Parts that need an unknown amount of memory; each as a phrase."""
+    step: StepCosts | None = None
+    """The seconds of the parts of a step; None if they are unknown."""
+    runner_up: str = ""
+    """The best other choice and why it lost; empty if there is none."""
 
     @property
     def gpus_per_replica(self) -> int:

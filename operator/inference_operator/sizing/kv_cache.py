@@ -12,7 +12,7 @@
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from inference_operator.models.facts import Attention, LayerGroup, ModelFacts
@@ -225,3 +225,41 @@ def _group_size(layers: list[int], nearly_equal: float) -> int:
     """Examples: 52 and 10 layers form groups of 10, 13 and 13 of 13, 9 and 10 of 10."""
     smallest, largest = min(layers), max(layers)
     return largest if largest < nearly_equal * smallest else smallest
+
+
+@dataclass(frozen=True, slots=True)
+class CacheReads:
+    """Bytes of the KV cache on one GPU that a step reads for one sequence, in one pipeline stage."""
+
+    token: float
+    """For each token, in layers that keep all tokens."""
+    windows: Mapping[int, float]
+    """For each token within a window, by the window's tokens."""
+    state: float
+    """In layers with a state of fixed size, which a step also writes."""
+
+
+def cache_reads(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> CacheReads:
+    """The bytes that a step reads for one sequence.
+
+    Examples:
+        >>> from inference_operator.engines.vllm.memory import vllm_memory
+        >>> from inference_operator.models.catalogue import entry
+        >>> from inference_operator.models.model import model_facts
+        >>> facts = model_facts(entry("openai/gpt-oss-20b").config)
+        >>> cache_reads(facts, vllm_memory("0.32.0", memory_gib=79.18), Shape())
+        CacheReads(token=24576.0, windows={128: 24576.0}, state=0.0)
+    """
+    element, tensor = kv_element_bytes(facts, engine, shape), shape.parallel.tensor
+    token, state = 0.0, 0.0
+    windows: dict[int, float] = {}
+    for group in facts.groups:
+        one = _of_stage(group, shape)
+        match one.attention:
+            case Attention.STATE:
+                state += 2 * one.layers * _state_bytes(one, shape, facts.element_bytes, engine.state_bytes)
+            case Attention.SLIDING | Attention.CHUNKED:
+                windows[one.window] = windows.get(one.window, 0.0) + one.layers * _token_bytes(one, tensor, element)
+            case _:
+                token += one.layers * _token_bytes(one, tensor, element)
+    return CacheReads(token, windows, state)

@@ -22,6 +22,8 @@ from inference_operator.sizing.kv_cache import allocated_cache, cache_layout
 from inference_operator.sizing.lora_and_speculative import adapters_gib, draft_gib
 from inference_operator.sizing.rules import allowed_sizes, broken_rule, unable
 from inference_operator.sizing.shape import Shape, SizingInputs
+from inference_operator.sizing.step_costs import step_costs
+from inference_operator.sizing.steptime import Overhead, StepCosts
 from inference_operator.sizing.weights import rank_weights
 from inference_operator.units import GIB
 
@@ -32,12 +34,12 @@ class PagedEngine:
 
     gpu: Gpu
     engine: EngineMemory
-    capability: tuple[int, int]
-    """Compute capability of the GPU."""
+    overhead: Overhead
+    """The engine's own time in each step."""
 
     def unable(self, facts: ModelFacts, shape: Shape) -> str | None:
         """Why the GPU cannot compute the model; None if it can."""
-        return unable(facts, shape, self.capability)
+        return unable(facts, shape, self.gpu.capability)
 
     def broken_rule(self, facts: ModelFacts, shape: Shape) -> str | None:
         """Why the model does not allow the parallel sizes of a shape; None if it does."""
@@ -50,6 +52,10 @@ class PagedEngine:
     def budget(self, facts: ModelFacts, shape: Shape) -> Budget:
         """The budget of one GPU; in a pipeline, of the stage with the least free memory."""
         return paged_budget(facts, self.gpu, self.engine, shape)
+
+    def step_costs(self, facts: ModelFacts, shape: Shape) -> StepCosts | None:
+        """The seconds of the parts of a step; None if the GPU's speed is unknown."""
+        return step_costs(facts, self.gpu, self.engine, self.overhead, shape)
 
     def left_to_engine(self, facts: ModelFacts, shape: Shape, found: Budget, inputs: SizingInputs) -> tuple[str, ...]:
         """The sizes that equal what the engine derives; it refuses some numbers above its own."""

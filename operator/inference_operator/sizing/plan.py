@@ -15,9 +15,10 @@ from inference_operator.sizing.host import LOGS_GIB, shared_memory_gib
 from inference_operator.sizing.learned import Learned
 from inference_operator.sizing.lora_and_speculative import draft_files_gib, unaccounted
 from inference_operator.sizing.shape import ParallelSizes, Shape, SizingInputs
+from inference_operator.sizing.steptime import StepCosts
 from inference_operator.units import GIB
 
-SIZING_RULES = 2
+SIZING_RULES = 3
 """Version of the sizing rules; it is stored with each plan."""
 
 DIGITS = 2
@@ -110,6 +111,10 @@ class Plan:
     highest number is current."""
     learned: Learned | None = None
     """The report of an engine of an earlier revision for the same specification; None without one."""
+    step: StepCosts | None = None
+    """The seconds of the parts of a step; None if the speed of the GPUs is unknown."""
+    runner_up: str = ""
+    """The best other choice of GPUs and parallel sizes, and why it lost; empty if there is none."""
 
 
 GPU_CPU, GPU_MEMORY_GIB, GPU_EPHEMERAL_STORAGE_GIB = 4, 16, 2
@@ -187,6 +192,8 @@ def checked_plan(chosen: GpuPlan, facts: ModelFacts, *, downloads: bool, avoided
         context_reduced=chosen.context_reduced,
         left_to_engine=chosen.left_to_engine,
         per_gpu=_per_gpu(chosen.budget),
+        step=chosen.step.rounded if chosen.step else None,
+        runner_up=chosen.runner_up,
     )
 
 

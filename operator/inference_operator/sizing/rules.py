@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from inference_operator.models.facts import Kernel, ModelFacts, Part, Split
 from inference_operator.sizing.shape import ParallelSizes, Shape
+from inference_operator.sizing.weights import expert_ranks
 
 VOCABULARY_PADDING = 64
 BFLOAT16_SINCE, FP8_SINCE, AWQ_SINCE = (8, 0), (7, 5), (7, 5)
@@ -95,13 +96,14 @@ def _groups(facts: ModelFacts, shape: Shape) -> Iterator[str]:
     for matrix in facts.matrices:
         if matrix.part not in (Part.MLP, Part.EXPERTS):
             continue
+        ranks, _ = expert_ranks(matrix, shape)
         wide = matrix.columns if matrix.split is Split.COLUMNS else matrix.rows // 2
         if matrix.split is not Split.COLUMNS and stored.kernel is not Kernel.FP8_BLOCK:
             continue
-        if wide % (shape.parallel.tensor * stored.group):
+        if wide % (ranks * stored.group):
             part = "Experts" if matrix.part is Part.EXPERTS else "MLPs"
             yield (
-                f"{part} {wide} wide make {wide / shape.parallel.tensor:g} for each of {shape.parallel.tensor},"
+                f"{part} {wide} wide make {wide / ranks:g} for each of {ranks},"
                 f" no multiple of the {stored.group} that share a scale ({stored.kernel.value})."
             )
             return

@@ -1,9 +1,30 @@
 """The parameters of an engine's start that determine its memory, and the sizes that a user requests."""
 
 from dataclasses import dataclass, field, replace
+from typing import Self
 
+from inference_operator.api.autoscaling import TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN, AutoscalingSpec
+from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.manifest import GPU_RESOURCE
 from inference_operator.models.facts import ModelFacts, Quantization
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """The latencies that requests shall have, in seconds."""
+
+    ttft: float = TIME_TO_FIRST_TOKEN.total_seconds()
+    """Of 95 % of the requests, to the first token."""
+    tpot: float = TIME_PER_OUTPUT_TOKEN.total_seconds()
+    """Mean of each further token."""
+
+    @classmethod
+    def requested(cls, autoscaling: AutoscalingSpec | None) -> Self:
+        """The objective of `spec.autoscaling`, or the default."""
+        if autoscaling is None:
+            return cls()
+        return cls(autoscaling.objective.ttft.total_seconds(), autoscaling.objective.tpot.total_seconds())
+
 
 KV_BYTES = {
     **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "int8"), 1),
@@ -61,11 +82,14 @@ class ParallelSizes:
 
     tensor: int
     pipeline: int = 1
+    data: int = 1
+    """Groups of ranks with whole attention and their own batches. No field asks for more than one; the model of a
+    step's time knows them."""
 
     @property
     def world_size(self) -> int:
         """Ranks of one engine; on GPUs each rank has one."""
-        return self.tensor * self.pipeline
+        return self.tensor * self.pipeline * self.data
 
 
 ONE_RANK = ParallelSizes(tensor=1)
@@ -88,6 +112,10 @@ class Shape:
     """Quantization that the engine applies while it loads weights; None: as in the checkpoint."""
     eager: bool = False
     """No CUDA graphs."""
+    doubled_batches: bool = False
+    """Whether the engine doubles its default batches."""
+    expert_parallel: bool = False
+    """Whether each rank has whole routed experts; otherwise its part of every expert."""
     kv_cache_bytes: int | None = None
     """Size of the KV cache of each rank; None: on GPUs the remaining memory, on CPUs what sizing computes."""
     cpu_offload_gib: float = 0.0
@@ -123,6 +151,10 @@ class SizingInputs:
     """Memory that a GPU must have."""
     resource: str = GPU_RESOURCE
     """The extended resource that GPUs are requested by, if sizing knows no GPU."""
+    profile: EngineProfile = EngineProfile.BALANCED
+    """What sizing prefers among the sizes that fit."""
+    objective: Objective = Objective()
+    """The latencies that requests shall have."""
     shape: Shape = field(default_factory=Shape)
     """Everything else. Its tensor parallel size is not read; its context is never reduced."""
 

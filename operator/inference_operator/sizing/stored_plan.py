@@ -28,6 +28,9 @@ _ONLY_IF_SET = frozenset(
         "adapter_slots",
         "adapter_rank",
         "adapter_slot_gib",
+        "step",
+        "runner_up",
+        "data_parallel_size",
     }
 )
 """Fields that are not stored while they have their default, so that a plan without them keeps its text."""
@@ -52,6 +55,8 @@ _EXPLAINING = frozenset(
         "context_reduced",
         "learned",
         "adapter_slot_gib",
+        "step",
+        "runner_up",
     }
 )
 """Fields that explain a plan and do not change an engine's pod."""
@@ -65,8 +70,8 @@ def to_json(plan: Plan) -> Manifest:
 def flat_fields(plan: Plan) -> Manifest:
     """The fields of a plan, with one field per parallel size."""
     fields = {name: value for name, value in field_values(plan).items() if value or name not in _ONLY_IF_SET}
-    sizes = fields.pop("parallel")
-    return {**fields, **_flat(sizes)}
+    sizes = _flat(fields.pop("parallel"))
+    return {**fields, **{name: size for name, size in sizes.items() if size > 1 or name not in _ONLY_IF_SET}}
 
 
 def stored_pod_sizes(plan: Plan) -> Manifest:

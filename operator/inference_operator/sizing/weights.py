@@ -34,6 +34,10 @@ class RankWeights:
 
     bytes: float
     origin: str
+    experts: float = 0.0
+    """The part of them that routed experts take."""
+    always_read: float = 0.0
+    """The part of them that every step reads: neither routed experts, nor an embedding that is only looked up."""
 
 
 def rank_weights(facts: ModelFacts, shape: Shape) -> tuple[RankWeights, ...]:
@@ -69,13 +73,38 @@ def _stage(facts: ModelFacts, shape: Shape, part: float, ends: tuple[Part, ...])
     total = tower if Part.EMBEDDING in ends else 0.0
     total += _beside_mla(facts, stored, shape.parallel.tensor) * part
     total += _rotary_bytes(facts, stored.element)
-    tensor = shape.parallel.tensor
+    tied = not any(matrix.part is Part.HEAD for matrix in facts.matrices)
+    experts = always_read = 0.0
     for matrix in facts.matrices:
         share = float(matrix.part in ends) if matrix.part in ENDS else part
-        elements = _rows(matrix, facts, tensor) * _columns(matrix, tensor) * matrix.stacked
+        tensor, stacked = expert_ranks(matrix, shape)
+        elements = _rows(matrix, facts, tensor) * _columns(matrix, tensor) * stacked
         padded = elements * _padding(matrix, facts, stored.kernel, tensor)
-        total += _allocated(padded * stored.size(matrix)) * matrix.layers * share
-    return RankWeights(total, facts.weights_from)
+        size = _allocated(padded * stored.size(matrix)) * matrix.layers * share
+        total += size
+        experts += size if matrix.part is Part.EXPERTS else 0.0
+        always_read += size if matrix.part is not Part.EXPERTS and (matrix.part is not Part.EMBEDDING or tied) else 0.0
+    return RankWeights(total, facts.weights_from, experts, always_read)
+
+
+def expert_ranks(matrix: Matrix, shape: Shape) -> tuple[int, int]:
+    """Ranks that divide a matrix, and how many of its stacked copies each rank has.
+
+    With expert parallelism a rank has whole experts of its own, rounded up (vLLM 0.32.0,
+    `layers/fused_moe/layer.py`, `determine_expert_map`).
+
+    Examples:
+        >>> experts = Matrix(Part.EXPERTS, 3072, 4096, 94, Split.ROWS, stacked=128)
+        >>> from inference_operator.sizing.shape import ParallelSizes
+        >>> expert_ranks(experts, Shape(ParallelSizes(8))), expert_ranks(
+        ...     experts, Shape(ParallelSizes(8), expert_parallel=True)
+        ... )
+        ((8, 128), (1, 16))
+    """
+    parallel = shape.parallel
+    if matrix.part is not Part.EXPERTS or not shape.expert_parallel:
+        return parallel.tensor, matrix.stacked
+    return 1, math.ceil(matrix.stacked / (parallel.tensor * parallel.data))
 
 
 ENDS = (Part.EMBEDDING, Part.HEAD)

@@ -57,6 +57,8 @@ class RoleObservation:
     """Whether its engines wait to be replaced until a lookup shows which GPUs are free."""
     missing_gpu_kind: str = ""
     """The kind of GPU that its plan needs and no node has; empty if a node has it."""
+    capacity: str = ""
+    """Sentence about the requests that one engine carries; empty if the speed of its GPUs is unknown."""
     disk_shortfall: str = ""
     """Sentence about the nodes, which lack the disk that an engine requests; empty if one has it."""
 

@@ -17,8 +17,11 @@ from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Pause
 from inference_operator.pipeline.role import Role
 from inference_operator.roles.context import LiveRole
 from inference_operator.router.security_revision import open_attacks
+from inference_operator.sentences import sentences
+from inference_operator.sizing.shape import Objective
 from inference_operator.status.adapters import adapters_of
 from inference_operator.status.autoscaling import ScalingObservation, scaling_observation
+from inference_operator.status.capacity import capacity
 from inference_operator.status.kv_cache import kv_cache
 from inference_operator.status.observation import Observation, RoleObservation
 from inference_operator.status.request_path import request_path
@@ -123,8 +126,15 @@ def _role(inputs: Inputs, live: _Live) -> RoleObservation:
         rollout=decided.rollout if decided else None,
         rollout_undecided=decided is not None and decided.rollout is None,
         missing_gpu_kind=decided.missing_gpu_kind if decided else "",
+        capacity=sentences(*capacity(plan, _objective(inputs))) if plan else "",
         disk_shortfall=decided.disk_shortfall if decided else "",
     )
+
+
+def _objective(inputs: Inputs) -> Objective:
+    """The latencies that requests shall have."""
+    spec = inputs.resource.spec
+    return Objective.requested(spec.autoscaling) if isinstance(spec, Spec) else Objective()
 
 
 def _desired(inputs: Inputs, planned: Planned | None, workload: WorkloadView, *, roles: int) -> int:

@@ -26,6 +26,7 @@ MANAGED_FLAGS: dict[str, str] = {
     "--quantization": "Use `spec.engine.quantization`.",
     "--kv-cache-dtype": "Use `spec.engine.kvCacheDtype`.",
     "--cpu-offload-gb": "Use `spec.engine.cpuOffloadGiB`.",
+    "--performance-mode": "Use `spec.engine.profile`.",
     "--override-generation-config": "Use `spec.engine.generation`.",
     "--allowed-media-domains": "Use `spec.engine.multimodal.allowedDomains`.",
     **dict.fromkeys(

@@ -4,11 +4,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import ADAPTER_RANKS, DEFAULT_ADAPTER_RANK, DType, EngineSpec, KvCacheDType
 from inference_operator.engines.vllm.adapters import MODULES
+from inference_operator.engines.vllm.arguments import version_of_image
 from inference_operator.engines.vllm.cli_args import given_options, int_value, is_on, value_of
+from inference_operator.engines.vllm.memory import LATEST, version_of
 from inference_operator.engines.vllm.speculation import speculation_of
 from inference_operator.models.model import ELEMENT_BYTES
 from inference_operator.models.quantization import named_quantization
@@ -25,6 +28,12 @@ KV_CACHE_DTYPE = "--kv-cache-dtype"
 KV_CACHE_BYTES = "--kv-cache-memory-bytes"
 LIMITS = "--limit-mm-per-prompt"
 KV_OFFLOADING = "--kv-offloading-size"
+EXPERT_PARALLEL = "--enable-expert-parallel"
+PERFORMANCE_MODE, THROUGHPUT_MODE = "--performance-mode", "throughput"
+PERFORMANCE_MODE_SINCE = (0, 32)
+"""The first version that is known to have it. `throughput` doubles the default batches that no argument sets (0.32.0,
+`config/vllm.py`, `engine/arg_utils.py`)."""
+_MODES = {EngineProfile.THROUGHPUT: THROUGHPUT_MODE, EngineProfile.LATENCY: "interactivity"}
 ENABLE_LORA, MAX_LORAS, MAX_LORA_RANK, MAX_CPU_LORAS = (
     "--enable-lora",
     "--max-loras",
@@ -66,9 +75,23 @@ def shape_of(engine: EngineSpec) -> Shape:
         quantization=quantization,
         cpu_offload_gib=float(engine.cpu_offload_gib),
         video=engine.multimodal.video or given_limits(engine.args),
+        doubled_batches=performance_mode(engine) == THROUGHPUT_MODE,
     )
     found = with_arguments(shape, engine.args)
     return replace(found, adapters=adapters_of(engine)) if engine.adapter_slots else found
+
+
+def performance_mode(engine: EngineSpec) -> str:
+    """The value of `--performance-mode` for the profile; empty for vLLM's own, and for images that do not have it.
+
+    Of an image without a version in its tag nothing is known; the operator's default has it.
+
+    Examples:
+        >>> performance_mode(EngineSpec(profile="Latency")), performance_mode(EngineSpec())
+        ('interactivity', '')
+    """
+    version = version_of(version_of_image(engine.image)) if engine.image else LATEST
+    return _MODES.get(engine.profile, "") if version and version >= PERFORMANCE_MODE_SINCE else ""
 
 
 def with_arguments(shape: Shape, args: Sequence[str]) -> Shape:
@@ -83,6 +106,7 @@ def with_arguments(shape: Shape, args: Sequence[str]) -> Shape:
     """
     return replace(
         shape,
+        expert_parallel=is_on(args, EXPERT_PARALLEL),
         kv_cache_bytes=given_cache_bytes(args),
         kv_offload_gib=_offloaded_gib(args),
         adapters=_adapters(args),
@@ -230,12 +254,9 @@ def memory_arguments(engine: EngineSpec, plan: Plan) -> Iterator[str]:
         yield f"{UTILIZATION}={plan.gpu_memory_utilization:g}"
     if plan.kv_cache_bytes and given_cache_bytes(engine.args) is None:
         yield f"{KV_CACHE_BYTES}={plan.kv_cache_bytes}"
-    if engine.dtype is not DType.AUTO:
-        yield f"--dtype={engine.dtype}"
-    if engine.quantization:
-        yield f"{QUANTIZATION}={engine.quantization}"
-    if engine.kv_cache_dtype is not KvCacheDType.AUTO:
-        yield f"{KV_CACHE_DTYPE}={engine.kv_cache_dtype}"
+    yield from _type_arguments(engine)
+    if mode := performance_mode(engine):
+        yield f"{PERFORMANCE_MODE}={mode}"
     if engine.adapter_slots:
         found = adapters_of(engine)
         yield from (ENABLE_LORA, f"{MAX_LORAS}={found.active}", f"{MAX_LORA_RANK}={found.rank}")
@@ -244,3 +265,13 @@ def memory_arguments(engine: EngineSpec, plan: Plan) -> Iterator[str]:
         yield f'{LIMITS}={{"video":0}}'
     if engine.cpu_offload_gib:
         yield f"--cpu-offload-gb={engine.cpu_offload_gib}"
+
+
+def _type_arguments(engine: EngineSpec) -> Iterator[str]:
+    """Arguments for the data types that the spec sets."""
+    if engine.dtype is not DType.AUTO:
+        yield f"--dtype={engine.dtype}"
+    if engine.quantization:
+        yield f"{QUANTIZATION}={engine.quantization}"
+    if engine.kv_cache_dtype is not KvCacheDType.AUTO:
+        yield f"{KV_CACHE_DTYPE}={engine.kv_cache_dtype}"

@@ -54,6 +54,7 @@ from inference_operator.engines.vllm.metrics import (
 )
 from inference_operator.engines.vllm.named_code import refusal_of_named_code
 from inference_operator.engines.vllm.option_classes import CLASSES
+from inference_operator.engines.vllm.overhead import step_overhead
 from inference_operator.engines.vllm.parsers import parser_arguments, parsers_of, refusal_of_parsers
 from inference_operator.engines.vllm.phase import HINTS, load_progress, phase
 from inference_operator.engines.vllm.shortage import shortage
@@ -200,8 +201,16 @@ class Vllm:
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> PagedEngine:
         """The version in the image's tag, or the latest known version, on these GPUs."""
         engine = vllm_memory(version_of_image(image), memory_gib=offer.memory_gib, product=offer.kind)
-        gpu = Gpu(offer.kind, offer.memory_gib, offer.linked)
-        return PagedEngine(gpu, engine.with_reported(reported_gib), offer.capability)
+        gpu = Gpu(
+            offer.kind,
+            offer.memory_gib,
+            offer.linked,
+            bandwidth_gb_per_s=offer.bandwidth_gb_per_s,
+            tflops=offer.tflops,
+            link_gb_per_s=offer.link_gb_per_s,
+            capability=offer.capability,
+        )
+        return PagedEngine(gpu, engine.with_reported(reported_gib), step_overhead(version_of_image(image)))
 
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
         """Memory on CPUs, where the operator sets the size of the KV cache."""

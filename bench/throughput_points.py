@@ -1,0 +1,215 @@
+"""Published measurements of throughput and latency: rows of `bench/data/throughput.csv`, as inputs of the step's time.
+
+A row is left out if no config of its model is public here. Rows without lengths (benchmark_v0 of LambdaLabsML) count
+with `UNSTATED_PROMPT` and `UNSTATED_ANSWER`; rows of `max` concurrency with as many requests as the KV cache holds.
+"""
+
+import csv
+import math
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from generators.model_table import models
+from inference_operator.engines.vllm.memory import vllm_memory
+from inference_operator.engines.vllm.overhead import step_overhead
+from inference_operator.hardware.kinds import GpuKind, kind_named
+from inference_operator.models.catalogue import entry
+from inference_operator.models.facts import Kernel, ModelFacts, Quantization
+from inference_operator.models.model import model_facts
+from inference_operator.sizing.budget import TYPICAL_TOKENS, Gpu
+from inference_operator.sizing.efficiency import SPEEDUP, Cell, cell
+from inference_operator.sizing.paged import PagedEngine
+from inference_operator.sizing.serving import Load, Serving
+from inference_operator.sizing.shape import ParallelSizes, Shape
+from inference_operator.sizing.step_costs import TERA, costs_of_work
+from inference_operator.sizing.steptime import Overhead, StepCosts
+from inference_operator.sizing.work import step_work
+
+FILE = Path(__file__).parent / "data" / "throughput.csv"
+UNSTATED_PROMPT, UNSTATED_ANSWER = 220.0, 200.0
+"""Tokens of ShareGPT's requests in vLLM's own benchmark, as the other pages with that data set state them."""
+VARIED_BELOW = 300
+"""Prompts of fewer tokens are ShareGPT's, whose lengths vary; longer ones are random tokens of one length."""
+OTHER_OVERHEAD = Overhead(step=0.6e-3, sequence=10e-6)
+"""Of SGLang and TensorRT-LLM, fitted to their rows."""
+OTHER_SEQUENCES, OTHER_BATCH = 2048, 8192
+"""The largest batches of TensorRT-LLM's benchmark at maximum load (its documentation of `trtllm-bench`)."""
+EIGHT_BIT, FOUR_BIT = 8.0, 4.5
+"""Bits of an element of FP8 and NVFP4 weights, with scales."""
+DRAIN_PARTS = 24
+"""Parts of equal time in which the end of a burst is summed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Point:
+    """One measurement."""
+
+    source: str
+    """The page that published it."""
+    configuration: str
+    """What it measured there: engine, version, model, GPUs and options."""
+    engine: str
+    facts: ModelFacts
+    shape: Shape
+    kind: GpuKind
+    on_gpu: PagedEngine
+    load: Load
+    concurrency: float | None
+    """Requests that came at once; None: as many as the KV cache holds."""
+    metric: str
+    value: float
+
+    @property
+    def workload(self) -> tuple[str, str, float, float, float | None]:
+        """Points that are comparable have the same."""
+        return self.source, self.metric, self.load.prompt, self.load.answer, self.concurrency
+
+    @property
+    def is_time(self) -> bool:
+        """Whether less is better."""
+        return self.metric.endswith("_ms")
+
+    @property
+    def cell(self) -> Cell:
+        """The cell of the share that it measures."""
+        return cell(self.facts, self.shape, gpu=self.kind.name, capability=self.kind.capability)
+
+    def predicted(self, share: float) -> float:
+        """The metric, if tensor cores reach this share."""
+        return _predicted(self, self._costs(share))
+
+    def _costs(self, share: float) -> StepCosts:
+        gpu = self.on_gpu.gpu
+        return costs_of_work(
+            step_work(self.facts, self.on_gpu.engine, self.shape),
+            gpu,
+            self.on_gpu.overhead,
+            operations_per_second=gpu.tflops * TERA * SPEEDUP[self.cell.arithmetic] * share,
+            stages=self.shape.parallel.pipeline,
+            estimated=False,
+        )
+
+
+@cache
+def points() -> tuple[tuple[Point, ...], int]:
+    """The measurements, and how many rows were left out."""
+    with FILE.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    known = [row for row in rows if row["config"]]
+    return tuple(_point(row) for row in known), len(rows) - len(known)
+
+
+@cache
+def _facts(name: str) -> ModelFacts:
+    known = entry(name)
+    found = model_facts(known.config, known.weights) if known else dict(models())[name]
+    if not isinstance(found, ModelFacts):
+        raise TypeError(f"{name}: {found.message}")
+    return found
+
+
+def _point(row: dict[str, str]) -> Point:
+    facts, kind = _facts(row["config"]), kind_named(row["gpu"])
+    if kind is None:
+        raise ValueError(row["gpu"])
+    parallel = ParallelSizes(int(row["tensor"]), int(row["pipeline"]), int(row["data"]))
+    shape = Shape(
+        parallel,
+        quantization=_quantization(facts, row["precision"]),
+        expert_parallel=row["expert_parallel"] == "1",
+        max_num_batched_tokens=int(row["max_num_batched_tokens"]) if row["max_num_batched_tokens"] else None,
+    )
+    if row["engine"] == "TensorRT-LLM":
+        shape = replace(shape, max_num_seqs=OTHER_SEQUENCES, max_num_batched_tokens=OTHER_BATCH)
+    gpu = Gpu(
+        kind.name,
+        kind.memory_gib,
+        kind.linked,
+        bandwidth_gb_per_s=kind.bandwidth_gb_per_s,
+        tflops=kind.tflops,
+        link_gb_per_s=kind.link_gb_per_s,
+        capability=kind.capability,
+    )
+    overhead = step_overhead(row["version"]) if row["engine"] == "vLLM" else OTHER_OVERHEAD
+    engine = vllm_memory(memory_gib=kind.memory_gib, product=kind.name)
+    load = Load(float(row["prompt_tokens"] or UNSTATED_PROMPT), float(row["answer_tokens"] or UNSTATED_ANSWER))
+    return Point(
+        source=row["source"],
+        configuration=" ".join(row[name] for name in ("note", "model", "gpu", "tensor", "pipeline", "data")),
+        engine=row["engine"],
+        facts=facts,
+        shape=shape,
+        kind=kind,
+        on_gpu=PagedEngine(gpu, engine, overhead),
+        load=load,
+        concurrency=None if row["concurrency"] == "max" else float(row["concurrency"]),
+        metric=row["metric"],
+        value=float(row["value"]),
+    )
+
+
+def _quantization(facts: ModelFacts, precision: str) -> Quantization | None:
+    """The quantization of a checkpoint whose config here is of its unquantized sibling."""
+    if facts.quantization.kernel is not Kernel.NONE:
+        return None
+    return {"fp8": Quantization(Kernel.FP8, EIGHT_BIT), "nvfp4": Quantization(Kernel.NVFP4, FOUR_BIT)}.get(precision)
+
+
+def _predicted(point: Point, costs: StepCosts) -> float:
+    load, data = point.load, point.shape.parallel.data
+    serving = _serving(point, costs)
+    most = min(float(serving.max_num_seqs), max(1.0, serving.room(load)))
+    if point.concurrency is None:
+        served = serving.at(most, load)
+        seconds, tokens = served.tpot, served.requests * load.answer * data
+    else:
+        burst = point.concurrency / data
+        whole, seconds = _burst(serving, load, burst, min(burst, most, float(serving.max_num_batched_tokens)))
+        tokens = burst * load.answer / whole * data
+    match point.metric:
+        case "output_tok_s":
+            return tokens
+        case "total_tok_s":
+            return tokens * (1 + load.prompt / load.answer)
+        case "output_tok_s_per_gpu":
+            return tokens / point.shape.parallel.world_size
+        case _:
+            return seconds * 1000
+
+
+def _serving(point: Point, costs: StepCosts) -> Serving:
+    """The engine with the cache that is left beside small batches: the pages do not state what it was."""
+    longest = max(TYPICAL_TOKENS, math.ceil(point.load.prompt + point.load.answer))
+    few = replace(point.shape, context=longest, max_num_seqs=min(point.shape.max_num_seqs or 256, 256))
+    budget, cached = point.on_gpu.budget(point.facts, few), point.on_gpu.budget(point.facts, point.shape)
+    tokens = max(0.0, budget.typical_concurrency * TYPICAL_TOKENS)
+    return Serving(costs, cached.max_num_seqs, cached.max_num_batched_tokens, tokens)
+
+
+def _burst(serving: Serving, load: Load, burst: float, at_once: float) -> tuple[float, float]:
+    """Seconds from the first request of a burst to its last token, and the mean time of its output tokens.
+
+    The batch fills, has a steady load while requests wait, and ends. Lengths of ShareGPT's answers are about
+    exponential, so the last of many is long. Equal answers of a burst that fits at once end together.
+    """
+    costs, context = serving.costs, load.resident
+    waiting = max(0.0, burst - at_once)
+    steady = serving.at(at_once, load)
+    fill = at_once * load.prompt
+    steps = max(1.0, fill / serving.max_num_batched_tokens)
+    chunk = min(float(serving.max_num_batched_tokens), fill)
+    decoding = at_once / 2 if steps > 1 else 0.0
+    filled = steps * costs.seconds(decoding, prompt=chunk, context=context, before=load.prompt / 2)
+    middles = [(part + 0.5) / DRAIN_PARTS for part in range(DRAIN_PARTS)]
+    if load.prompt < VARIED_BELOW:
+        longest = load.answer * math.log(max(at_once, 2.0))
+        left = [at_once * math.exp(-middle * longest / load.answer) for middle in middles]
+    else:
+        longest = load.answer
+        left = [at_once * (1 - middle if waiting > at_once / 2 else 1.0) for middle in middles]
+    times = [costs.seconds(max(1.0, one), context=context) for one in left]
+    part = longest / DRAIN_PARTS
+    tokens = waiting * load.answer + sum(left) * part
+    each = waiting * load.answer * steady.tpot + sum(n * t for n, t in zip(left, times, strict=True)) * part
+    return filled + waiting / steady.requests + sum(times) * part, each / tokens

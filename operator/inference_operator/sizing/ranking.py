@@ -1,0 +1,190 @@
+"""Ranks the options of an engine: GPU kinds with their parallel sizes, all of which hold the target.
+
+The cost of an option is the price of its GPUs; without a price for each kind, their memory stands for it. Its gain is
+the requests that it ends in a second at the objective, with typical requests, divided by the cost.
+
+1. An option that keeps no objective is dropped, if another one keeps it.
+2. The floor: the KV cache has at least `LEAST_CACHE` of a card, or does not bind; and it holds `ENOUGH_REQUESTS`
+   typical requests, if any option does. Options below the floor are dropped, if another one keeps it.
+3. The option of the least cost stays, unless one of a higher cost gains at least `CLEAR_GAIN` times as much. That is
+   the error of the model (`python -m bench.throughput_model`): a smaller difference may be none.
+
+The profile changes the first and the last rule: `Throughput` has no objective, and `Latency` compares the time of a
+token in place of the gain. If nothing keeps the objective, the time of a token decides too. `Smallest` takes the least
+cost; it is also the rule for pooling models, for a KV cache of a requested size, and for GPUs whose speed is unknown.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from inference_operator.api.engine_profile import EngineProfile
+from inference_operator.sizing.fitting import Candidate, Pool
+from inference_operator.sizing.serving import Limit, Load, Served, serving
+from inference_operator.sizing.shape import Objective, SizingInputs
+from inference_operator.sizing.steptime import StepCosts
+
+LEAST_CACHE = 0.2
+"""Part of a GPU's memory that the KV cache shall have, where it limits the requests at once. Below it, weights that are
+divided over more GPUs make room for several times as many requests (docs/explanation/sizing.md)."""
+ENOUGH_REQUESTS = 32
+"""Typical requests that an engine shall hold, where any option does: about half of what a step's time allows most of
+them at 50 ms a token (docs/explanation/sizing.md)."""
+CLEAR_GAIN = 1.15
+"""Gain that more GPUs must bring. The model's median error is a little larger, but options of one model share it."""
+NEARLY_EQUAL_MEMORY = 1.1
+"""Groups of GPUs whose memory differs by less than this factor are of one class, such as L4, A10G and RTX 4090. Their
+bandwidth then decides, because it limits the tokens per second. Across classes memory stands for the price, and a model
+does not occupy large GPUs that another one needs."""
+WITHOUT_OBJECTIVE = Objective(ttft=math.inf, tpot=math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A kind of GPU with parallel sizes that hold the target."""
+
+    pool: Pool
+    candidate: Candidate
+    costs: StepCosts | None
+    """None if the speed of the GPUs is unknown."""
+    served: Served | None
+    """The most requests at once that keep the objective."""
+    limit: Limit | None
+    keeps_objective: bool
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of one engine."""
+        return self.candidate.shape.parallel.world_size
+
+    @property
+    def memory(self) -> float:
+        """GiB of all its GPUs."""
+        return self.pool.offer.memory_gib * self.gpus
+
+    @property
+    def tpot(self) -> float:
+        """Seconds of a token at that load."""
+        return self.served.tpot if self.served else math.inf
+
+    @property
+    def above_floor(self) -> bool:
+        """Whether the KV cache is large enough, or does not bind."""
+        budget = self.candidate.budget
+        return self.limit is not Limit.KV_CACHE or budget.kv_cache >= LEAST_CACHE * self.pool.offer.memory_gib
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the user requests the size of the KV cache."""
+        return self.candidate.shape.kv_cache_bytes is not None
+
+    @property
+    def name(self) -> str:
+        """Its sizes and GPUs, in words."""
+        parallel = self.candidate.shape.parallel
+        stages = f", pipeline parallel {parallel.pipeline}" if parallel.pipeline > 1 else ""
+        return f"tensor parallel {parallel.tensor}{stages} on {self.pool.offer.kind}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The option that was chosen."""
+
+    option: Option
+    runner_up: str = ""
+    """The best other option and why it lost, in words; empty if there is none."""
+
+
+def option(pool: Pool, candidate: Candidate, inputs: SizingInputs) -> Option:
+    """An option with what it serves."""
+    costs = None if pool.facts.is_pooling else pool.engine.step_costs(pool.facts, candidate.shape)
+    if costs is None:
+        return Option(pool, candidate, None, None, None, keeps_objective=False)
+    objective = WITHOUT_OBJECTIVE if inputs.profile is EngineProfile.THROUGHPUT else inputs.objective
+    served, limit, keeps = serving(costs, candidate.budget).best(Load(), objective)
+    return Option(pool, candidate, costs, served, limit, keeps)
+
+
+def ranked(options: Sequence[Option], profile: EngineProfile, previous_kind: str) -> Ranked:
+    """The best of some options. The kind of the pinned plan stays, as long as there is an option of it."""
+    left = [one for one in options if one.pool.offer.kind == previous_kind] or list(options)
+    cost = _cost_of(left)
+    if profile is EngineProfile.SMALLEST or any(one.costs is None or one.is_given for one in left):
+        return Ranked(_smallest(left, cost))
+    serving_well = [one for one in left if one.keeps_objective]
+    roomy = _above_floor(serving_well or left)
+    by_time = profile is EngineProfile.LATENCY or not serving_well
+    gain = _speed if by_time else _gain_of(cost)
+    best = _climbed(roomy, cost, gain)
+    others = [one for one in left if one is not best]
+    if not others:
+        return Ranked(best)
+    second = _climbed(_above_floor([one for one in others if one.keeps_objective] or others), cost, gain)
+    return Ranked(best, f"{second.name}: {_why_lost(second, best, gain, roomy, by_time=by_time)}")
+
+
+def _above_floor(options: Sequence[Option]) -> list[Option]:
+    many = [one for one in options if one.candidate.budget.typical(ENOUGH_REQUESTS)] or list(options)
+    return [one for one in many if one.above_floor] or many
+
+
+def _climbed(options: Sequence[Option], cost: Callable[[Option], float], gain: Callable[[Option], float]) -> Option:
+    """The option of the least cost, or one of a higher cost whose gain is clearly higher."""
+    first = _smallest(options, cost)
+    found = first
+    for one in sorted(options, key=lambda each: (cost(each), each.name)):
+        more = cost(one) > cost(found)
+        if more and gain(one) >= CLEAR_GAIN * gain(found):
+            found = one
+    return found
+
+
+def _smallest(options: Sequence[Option], cost: Callable[[Option], float]) -> Option:
+    """The option of the least cost; without prices and with nearly equal memory, the one with the most bandwidth."""
+    priced = _are_priced(options)
+    least = min(one.memory for one in options)
+
+    def order(one: Option) -> tuple[float, bool, float, float, int, str, str]:
+        offer = one.pool.offer
+        price = cost(one) if priced else 0.0
+        larger = one.memory > NEARLY_EQUAL_MEMORY * least
+        stages = one.candidate.shape.parallel.pipeline
+        return price, larger, -offer.bandwidth_gb_per_s * one.gpus, one.memory, stages, offer.kind, offer.product
+
+    return min(options, key=order)
+
+
+def _are_priced(options: Sequence[Option]) -> bool:
+    return all(one.pool.offer.price is not None for one in options)
+
+
+def _cost_of(options: Sequence[Option]) -> Callable[[Option], float]:
+    if _are_priced(options):
+        return lambda one: (one.pool.offer.price or 0.0) * one.gpus
+    return lambda one: one.memory
+
+
+def _gain_of(cost: Callable[[Option], float]) -> Callable[[Option], float]:
+    return lambda one: one.served.requests / max(cost(one), 1e-9) if one.served else 0.0
+
+
+def _speed(one: Option) -> float:
+    return 1 / one.tpot
+
+
+def _why_lost(
+    one: Option, best: Option, gain: Callable[[Option], float], roomy: Sequence[Option], *, by_time: bool
+) -> str:
+    if best.keeps_objective and not one.keeps_objective:
+        return f"keeps no objective ({one.limit})"
+    if one not in roomy:
+        budget = one.candidate.budget
+        return (
+            f"its KV cache of {budget.kv_cache:.1f} GiB holds {budget.typical_concurrency:.0f} requests of 2,048 tokens"
+        )
+    ratio = gain(one) / gain(best)
+    return (
+        f"{ratio:.2f} times the tokens per second of one sequence"
+        if by_time
+        else f"{ratio:.2f} times the requests/s for the cost"
+    )

@@ -1,0 +1,158 @@
+"""An engine under a steady load: its latencies, and the most requests at once that keep an objective.
+
+- Requests have a mean prompt, of which the prefix cache has a part, and a mean answer. With b sequences that decode, a
+  step of t seconds ends b / answer requests, and as many prompts must be computed in it.
+- Prompts are computed in some of the steps only: as many tokens as a prompt has, or as one step must take if that is
+  more, but no more than `max_num_batched_tokens` leaves. The mean step is of both kinds (chunked prefill).
+- If prompts need more than every step has room for, fewer sequences decode.
+- TPOT is the mean step. TTFT is the rest of the present step, the prompts that came before, and the steps of the own
+  prompt. Prompts wait as in a queue with random arrivals and equal service (M/D/1, Pollaczek and Khinchine); with
+  `LATE` mean waits the first token is later than that for 5 % of the requests.
+- Sequences in the KV cache have their prompt and half of their answer in the mean.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget
+from inference_operator.sizing.plan import PerGpu, Plan
+from inference_operator.sizing.shape import Objective
+from inference_operator.sizing.steptime import StepCosts
+
+TYPICAL_PROMPT, TYPICAL_ANSWER = 1732.0, 316.0
+"""Tokens of a typical request where none is measured: `TYPICAL_TOKENS`, divided as in Azure's public trace of
+conversations of 2023, whose means are 1,155 and 211 (Azure/AzurePublicDataset, `AzureLLMInferenceTrace_conv.csv`)."""
+LATE = 3.0
+"""Mean waits that 5 % of the waits exceed, if they have an exponential tail: ln 20."""
+FULL = 0.95
+"""Part of the KV cache that a steady load may fill. The rest covers requests that are longer than the mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Means of the requests of a service."""
+
+    prompt: float = TYPICAL_PROMPT
+    answer: float = TYPICAL_ANSWER
+    cached: float = 0.0
+    """Part of the prompts' tokens that the prefix cache has: 0 to 1."""
+
+    @property
+    def new_prompt(self) -> float:
+        """Tokens of a prompt that are computed; at least one."""
+        return max(1.0, self.prompt * (1 - self.cached))
+
+    @property
+    def resident(self) -> float:
+        """Mean tokens of a running request in the KV cache."""
+        return self.prompt + self.answer / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """An engine with some requests at once."""
+
+    concurrency: float
+    """Sequences that decode."""
+    tpot: float
+    """Seconds."""
+    ttft: float
+    """Seconds, of 95 % of the requests."""
+    requests: float
+    """Requests that it ends in a second."""
+
+    def keeps(self, objective: Objective) -> bool:
+        """Whether the latencies keep an objective."""
+        return self.tpot <= objective.tpot and self.ttft <= objective.ttft
+
+
+class Limit(StrEnum):
+    """The limit of the requests that an engine serves at once, in words for users."""
+
+    SEQUENCES = "max_num_seqs"
+    KV_CACHE = "KV cache"
+    TPOT = "time of each output token"
+    TTFT = "time to first token"
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """An engine with its limits."""
+
+    costs: StepCosts
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    cached_tokens: float
+    """Tokens that the KV cache holds, in sequences of a typical length."""
+
+    def room(self, load: Load) -> float:
+        """Requests of a load that the KV cache holds."""
+        return FULL * self.cached_tokens / max(load.resident, 1.0)
+
+    def at(self, concurrency: float, load: Load) -> Served:
+        """The engine with this many requests at once.
+
+        Examples:
+            >>> costs = StepCosts(dense=0.006, cached_token=4e-8, token=3e-5, fixed=0.001)
+            >>> engine = Serving(costs, 256, 8192, 400_000)
+            >>> few, many = engine.at(8, Load()), engine.at(128, Load())
+            >>> few.tpot < many.tpot, few.requests < many.requests
+            (True, True)
+        """
+        work = load.new_prompt / load.answer
+        sequences = min(concurrency, self.max_num_batched_tokens / (1 + work))
+        needed = sequences * work
+        chunk = min(max(1.0, self.max_num_batched_tokens - sequences), max(load.new_prompt, needed))
+        part = min(1.0, needed / chunk)
+        context, before = load.resident, load.prompt - load.new_prompt / 2
+        mixed = self.costs.seconds(sequences, prompt=chunk, context=context, before=before)
+        plain = self.costs.seconds(sequences, context=context)
+        step = part * mixed + (1 - part) * plain
+        own = max(1.0, load.new_prompt / chunk) * mixed
+        wait = math.inf if part >= 1.0 else own * part / (2 * (1 - part))
+        ttft = step / 2 + own + LATE * wait
+        return Served(concurrency, step * concurrency / sequences, ttft, sequences / (load.answer * step))
+
+    def best(self, load: Load, objective: Objective) -> tuple[Served, Limit, bool]:
+        """The most requests at once that keep an objective, their limit, and whether any number keeps it.
+
+        If none does, one request at a time is the engine's best.
+        """
+        most, limit = float(self.max_num_seqs), Limit.SEQUENCES
+        if (room := self.room(load)) < most:
+            most, limit = max(1.0, room), Limit.KV_CACHE
+        if (full := self.at(most, load)).keeps(objective):
+            return full, limit, True
+        low, high = 1.0, most
+        if not (alone := self.at(low, load)).keeps(objective):
+            return alone, _missed(alone, objective), False
+        while high - low > HALVED_UNTIL:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.at(middle, load).keeps(objective) else (low, middle)
+        return self.at(low, load), _missed(self.at(high, load), objective), True
+
+
+HALVED_UNTIL = 0.5
+"""Requests: the search for the most of them ends here."""
+
+
+def _missed(served: Served, objective: Objective) -> Limit:
+    return Limit.TPOT if served.tpot > objective.tpot else Limit.TTFT
+
+
+def serving(costs: StepCosts, budget: Budget) -> Serving:
+    """The engine of a budget."""
+    tokens = budget.typical_concurrency * min(TYPICAL_TOKENS, budget.context)
+    return Serving(costs, budget.max_num_seqs, budget.max_num_batched_tokens, tokens)
+
+
+def serving_of_plan(plan: Plan) -> Serving | None:
+    """The engine of a plan; None if the speed of its GPUs or the sizes of its batches are unknown."""
+    known = plan.step, plan.per_gpu, plan.max_num_seqs, plan.max_num_batched_tokens, plan.max_model_len
+    match known:
+        case StepCosts() as costs, PerGpu() as per_gpu, int(sequences), int(batched), int(context):
+            tokens = per_gpu.max_concurrency_at_2048_tokens * min(TYPICAL_TOKENS, context)
+            return Serving(costs, sequences, batched, tokens)
+        case _:
+            return None

@@ -1,0 +1,71 @@
+"""The costs of a step (`steptime.py`) of a model on a kind of GPU: its work, divided by speeds that engines reach."""
+
+from inference_operator.models.facts import ModelFacts
+from inference_operator.sizing.budget import Gpu
+from inference_operator.sizing.efficiency import (
+    ATTENTION_SHARE,
+    EXCHANGE_SECONDS,
+    EXPERTS_MEMORY_SHARE,
+    HEAD_SHARE,
+    LINK_SHARE,
+    MEMORY_SHARE,
+    SPEEDUP,
+    UNLINKED_EXCHANGE_SECONDS,
+    UNLINKED_SHARE,
+    cell,
+    measured_share,
+)
+from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.sizing.shape import Shape
+from inference_operator.sizing.steptime import Overhead, StepCosts
+from inference_operator.sizing.work import StepWork, step_work
+
+GIGA, TERA = 1e9, 1e12
+
+
+def step_costs(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, overhead: Overhead, shape: Shape) -> StepCosts | None:
+    """The costs of a step; None if the GPU's speed is unknown, or if weights in host memory pass a bus in each step.
+
+    Args:
+        facts: the model.
+        gpu: one of the GPUs, with its speed.
+        engine: the engine's memory, which decides how the KV cache is kept.
+        overhead: the engine's own time.
+        shape: the parameters of the engine's start.
+    """
+    if not (gpu.bandwidth_gb_per_s and gpu.tflops) or shape.cpu_offload_gib:
+        return None
+    one = cell(facts, shape, gpu=gpu.name, capability=gpu.capability)
+    share = measured_share(one)
+    return costs_of_work(
+        step_work(facts, engine, shape),
+        gpu,
+        overhead,
+        operations_per_second=gpu.tflops * TERA * SPEEDUP[one.arithmetic] * share.value,
+        stages=shape.parallel.pipeline,
+        estimated=not share.measurements,
+    )
+
+
+def costs_of_work(
+    work: StepWork, gpu: Gpu, overhead: Overhead, *, operations_per_second: float, stages: int, estimated: bool
+) -> StepCosts:
+    """The costs of this work on a GPU that multiplies matrices at this speed."""
+    memory = MEMORY_SHARE * gpu.bandwidth_gb_per_s * GIGA
+    link = (LINK_SHARE if gpu.linked else UNLINKED_SHARE) * gpu.link_gb_per_s * GIGA
+    latency = EXCHANGE_SECONDS if gpu.linked else UNLINKED_EXCHANGE_SECONDS
+    plain = gpu.tflops * TERA
+    return StepCosts(
+        dense=work.dense_bytes / memory,
+        experts=work.expert_bytes / (EXPERTS_MEMORY_SHARE * gpu.bandwidth_gb_per_s * GIGA),
+        expert_share=work.expert_share,
+        cached_token=work.token_bytes / memory,
+        windows={str(window): size / memory for window, size in work.windows.items()},
+        sequence=work.state_bytes / memory + work.head_operations / (HEAD_SHARE * plain) + overhead.sequence,
+        token=work.token_operations / operations_per_second,
+        attention=work.attention_operations / (ATTENTION_SHARE * plain),
+        exchange=work.exchanged_bytes / link if work.exchanged_bytes and link else 0.0,
+        fixed=overhead.step + work.exchanges * latency,
+        stages=stages,
+        estimated=estimated,
+    )

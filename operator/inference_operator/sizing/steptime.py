@@ -1,0 +1,105 @@
+"""The time of one step of an engine: a forward pass over a batch of decoding sequences and some tokens of prompts.
+
+    step     = matrices + attention + exchange + fixed
+    matrices = max(bytes of weights / bandwidth, operations / tensor operations per second)
+    weights  = dense + experts x (1 - (1 - experts of a token / experts) ^ tokens)
+    attention = cached tokens of all sequences / bandwidth + operations between the tokens of prompts
+    exchange = layers x 2 x (latency + bytes of activations x 2 (ranks - 1) / ranks / link)
+
+- A rank reads its part of the weights once for each step. A matrix product is bound by memory or by arithmetic.
+- Of the routed experts, a batch of few tokens touches a part. The exponent assumes that routers choose evenly.
+- Attention is a kernel of its own: it reads the keys and values of every sequence in the batch.
+- Tensor parallelism sums activations over the ranks twice in each layer (ring all-reduce).
+- A pipeline of n stages works on n parts of the batch at a time: a token takes n stages of a batch of one n-th.
+
+The ratios of what is reached to what data sheets promise are measured (`sizing/efficiency.py`); everything else is
+arithmetic. The time is stored with a plan as `StepCosts`, seconds for each unit of work, so that a later decision
+about the same engines needs neither the model's files nor the nodes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from math import pow as power
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """The time of an engine's own program, beside the GPU's kernels, in seconds."""
+
+    step: float
+    """Of each step."""
+    sequence: float
+    """Of each sequence in it."""
+
+
+DIGITS = 4
+"""Significant digits of a stored time."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepCosts:
+    """Seconds of the parts of a step on each rank of one pipeline stage.
+
+    Examples:
+        >>> costs = StepCosts(dense=0.008, cached_token=1e-8, token=2e-5, fixed=0.001)
+        >>> round(costs.seconds(32, context=1000), 5), round(costs.seconds(32, prompt=2000, context=1000), 5)
+        (0.00932, 0.04196)
+    """
+
+    dense: float
+    """To read the weights that every step reads."""
+    cached_token: float
+    """To read what the KV cache keeps of one token, in layers that keep all tokens."""
+    token: float
+    """To multiply one token with the weights that it uses."""
+    fixed: float
+    """The engine's own time for a step, and the latency of exchanges between ranks."""
+    experts: float = 0.0
+    """To read all routed experts."""
+    expert_share: float = 0.0
+    """The part of the experts that one token uses."""
+    sequence: float = 0.0
+    """To read the state of one sequence in layers whose state has a fixed size, and the engine's time for it."""
+    windows: Mapping[str, float] = field(default_factory=dict)
+    """To read what layers with a window keep of one token, by the window's tokens."""
+    attention: float = 0.0
+    """To compute the attention between two tokens of a prompt."""
+    exchange: float = 0.0
+    """To sum the activations of one token over the ranks."""
+    stages: int = 1
+    """Stages of the pipeline."""
+    estimated: bool = False
+    """Whether no measurement of this class of model on this kind of GPU exists."""
+
+    def seconds(self, sequences: float, *, prompt: float = 0.0, context: float = 0.0, before: float = 0.0) -> float:
+        """Seconds of one step, which is also the time between two tokens of a sequence.
+
+        Args:
+            sequences: sequences in the batch that get a token each.
+            prompt: tokens of prompts in the batch.
+            context: mean number of tokens that a decoding sequence has in the cache.
+            before: mean number of tokens before a token of a prompt.
+        """
+        batch, prefill = sequences / self.stages, prompt / self.stages
+        tokens = batch + prefill
+        touched = 1 - power(1 - self.expert_share, tokens)
+        matrices = max(self.dense + self.experts * touched, self.token * tokens)
+        attention = batch * self._cached(context) + self.attention * prefill * before
+        return self.stages * (matrices + attention + self.exchange * tokens + self.fixed + self.sequence * batch)
+
+    @property
+    def rounded(self) -> "StepCosts":
+        """The same with `DIGITS` digits, as a plan stores it; the model is not more exact."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        times = {name: _rounded(value) for name, value in values.items() if isinstance(value, float)}
+        windows = {window: _rounded(each) for window, each in self.windows.items()}
+        return replace(self, windows=windows, **times)  # type: ignore[arg-type]
+
+    def _cached(self, context: float) -> float:
+        windows = sum(each * min(float(window), context) for window, each in self.windows.items())
+        return context * self.cached_token + windows
+
+
+def _rounded(seconds: float) -> float:
+    """Examples: 0.0123456 is 0.01235."""
+    return float(f"{seconds:.{DIGITS}g}")

@@ -1,0 +1,118 @@
+"""The work of a step on each rank: bytes that it reads, operations that it computes, bytes that it exchanges."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from inference_operator.models.facts import Attention, ModelFacts, Part, Split
+from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.sizing.kv_cache import cache_reads
+from inference_operator.sizing.shape import Shape
+from inference_operator.sizing.weights import rank_weights
+
+OPERATIONS = 2
+"""A multiplication and an addition for each element of a matrix."""
+SUMS_OF_LAYER = 2
+"""A layer sums its activations over tensor ranks twice: after attention and after the feed-forward part."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepWork:
+    """The work of a step on each rank of the slowest pipeline stage."""
+
+    dense_bytes: float
+    """Weights that every step reads."""
+    expert_bytes: float
+    """All routed experts of the rank."""
+    expert_share: float
+    """The part of the experts that one token uses; 0 without experts."""
+    token_bytes: float
+    """KV cache of one token, in layers that keep all tokens."""
+    windows: Mapping[int, float]
+    """KV cache of one token within a window, by the window's tokens."""
+    state_bytes: float
+    """State of one sequence."""
+    token_operations: float
+    """To multiply one token with the weights that it uses."""
+    head_operations: float
+    """To compute the logits of one sequence."""
+    attention_operations: float
+    """Between two tokens of a prompt."""
+    exchanged_bytes: float
+    """Activations of one token that a rank sends."""
+    exchanges: float
+    """Collective operations of a step."""
+
+
+def step_work(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> StepWork:
+    """The work of a step.
+
+    Examples:
+        >>> from inference_operator.engines.vllm.memory import vllm_memory
+        >>> from inference_operator.models.catalogue import entry
+        >>> from inference_operator.models.model import model_facts
+        >>> known = entry("Qwen/Qwen3-8B")
+        >>> found = step_work(model_facts(known.config, known.weights), vllm_memory(memory_gib=79.18), Shape())
+        >>> round(found.dense_bytes / 1e9, 1), round(found.token_operations / 1e9, 1), found.token_bytes
+        (15.1, 13.9, 147456.0)
+    """
+    parallel = shape.parallel
+    stages = rank_weights(facts, shape)
+    stage = max(stages, key=lambda one: one.always_read + one.experts)
+    reads = cache_reads(facts, engine, shape)
+    part = math.ceil(facts.layers / parallel.pipeline) / facts.layers
+    share = facts.experts.top_k / facts.experts.count if facts.experts else 0.0
+    exchanged, exchanges = _exchange(facts, shape, part)
+    return StepWork(
+        dense_bytes=stage.always_read,
+        expert_bytes=stage.experts,
+        expert_share=1 - (1 - share) ** parallel.data,
+        token_bytes=reads.token,
+        windows=reads.windows,
+        state_bytes=reads.state,
+        token_operations=OPERATIONS * part * _used_elements(facts, share) / parallel.tensor,
+        head_operations=OPERATIONS * facts.vocabulary * facts.hidden_size / parallel.tensor,
+        attention_operations=OPERATIONS * part * _attended_elements(facts) / parallel.tensor,
+        exchanged_bytes=exchanged,
+        exchanges=exchanges,
+    )
+
+
+def _used_elements(facts: ModelFacts, share: float) -> float:
+    """Elements of the layers' matrices that one token is multiplied with."""
+    layers = (one for one in facts.matrices if one.part not in (Part.EMBEDDING, Part.HEAD))
+    return sum(one.elements * (share if one.part is Part.EXPERTS else 1.0) for one in layers)
+
+
+def _attended_elements(facts: ModelFacts) -> float:
+    """Elements of queries and of attention's outputs for one token, in layers that attend to all tokens.
+
+    The output projection of a layer has as many columns as its heads have values, and keys are as wide or wider.
+    """
+    full = (Attention.FULL, Attention.LATENT)
+    layers = sum(one.layers for one in facts.groups if one.attention in full)
+    projections = [m for m in facts.matrices if m.part is Part.ATTENTION and m.split is Split.COLUMNS]
+    wide = max((one.columns for one in projections), default=facts.hidden_size)
+    return 2.0 * layers * wide
+
+
+def _exchange(facts: ModelFacts, shape: Shape, part: float) -> tuple[float, float]:
+    """Bytes that a rank sends for one token, and collective operations of a step.
+
+    A ring all-reduce sends every element nearly twice. Experts of data parallel ranks get each token once, and send
+    its result back. A stage sends its activations to the next one.
+    """
+    tensor, data, layers = shape.parallel.tensor, shape.parallel.data, facts.layers * part
+    activation = facts.hidden_size * facts.element_bytes
+    sent, operations = 0.0, 0.0
+    if tensor > 1:
+        sent += SUMS_OF_LAYER * layers * activation * 2 * (tensor - 1) / tensor
+        operations += SUMS_OF_LAYER * layers
+    if data > 1 and facts.experts:
+        copies = min(facts.experts.top_k, data - 1)
+        sent += 2 * layers * activation * copies
+        operations += 2 * layers
+    if shape.parallel.pipeline > 1:
+        sent += activation
+        operations += 1
+    return sent, operations
