@@ -17,7 +17,7 @@ from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
-from inference_operator.sizing.serving import Load, serving
+from inference_operator.sizing.serving import TYPICAL_LOAD, serving
 from inference_operator.sizing.shape import Objective, SizingInputs
 from inference_operator.units import GIB
 
@@ -113,7 +113,7 @@ def _rate(plan: GpuPlan) -> str:
     """Requests per second of one engine."""
     if plan.step is None:
         return "-"
-    served, _, keeps = serving(plan.step, plan.budget).best(Load(), Objective())
+    served, _, keeps = serving(plan.step, plan.budget).best(TYPICAL_LOAD, Objective())
     if not keeps:
         return "too slow"
     return f"{'~' if plan.step.estimated else ''}{served.requests:.2g}/s"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from inference_operator.api.spec import Device
 from inference_operator.autoscaling.decision import ScalingSample, ScalingSettings, ScalingState, decide
 from inference_operator.autoscaling.target import (
-    LEAST_TARGET,
+    KNEE,
     UNKNOWN_TARGET,
     TargetBound,
     target_concurrency,
@@ -24,7 +24,9 @@ from inference_operator.autoscaling.target_correction import (
     next_factor,
 )
 from inference_operator.sizing.plan import PerGpu, Plan
+from inference_operator.sizing.serving import Load, serving_of_plan
 from inference_operator.sizing.shape import Objective, ParallelSizes
+from inference_operator.sizing.steptime import StepCosts
 
 # An 8B model in 16 bits with grouped-query attention (Llama 3.1 8B) on an H100.
 PER_GPU = PerGpu(
@@ -42,15 +44,32 @@ PER_GPU = PerGpu(
     max_concurrency_at_2048_tokens=218.0,
     origins={},
 )
-PLAN = Plan(Device.GPU, ParallelSizes(1), 1, "4", "16Gi", "2Gi", "2Gi", gpu="H100-80GB", per_gpu=PER_GPU)
+STEP = StepCosts(dense=0.006, cached_token=5e-8, token=4e-5, fixed=0.001, sequence=1e-5, attention=2e-9)
+PLAN = Plan(
+    Device.GPU,
+    ParallelSizes(1),
+    1,
+    "4",
+    "16Gi",
+    "2Gi",
+    "2Gi",
+    gpu="H100-80GB",
+    per_gpu=PER_GPU,
+    max_model_len=131_072,
+    max_num_seqs=1024,
+    max_num_batched_tokens=8192,
+    step=STEP,
+)
 
 
-def test_on_a_known_gpu_the_time_of_output_tokens_decides() -> None:
+def test_on_a_known_gpu_the_latencies_decide() -> None:
     found = target_concurrency(PLAN, max_num_seqs=256)
     assert found.bound is TargetBound.TOKEN_TIME
-    # 25 ms x 60 % of 3,352 GB/s = 50.3 GB: 16.1 GB of weights, and 0.268 GB for each sequence of 2,048 tokens
-    assert found.concurrency == pytest.approx(127, abs=1)
     assert set(found.bounds) == {TargetBound.SEQUENCES, TargetBound.KV_CACHE, TargetBound.TOKEN_TIME}
+    engine = serving_of_plan(PLAN)
+    assert engine is not None
+    served = engine.at(found.concurrency, Load())
+    assert served.tpot == pytest.approx(Objective().tpot, rel=0.02)
 
 
 def test_few_sequences_decide_if_the_engine_computes_no_more() -> None:
@@ -59,28 +78,49 @@ def test_few_sequences_decide_if_the_engine_computes_no_more() -> None:
 
 
 def test_a_small_kv_cache_decides_and_longer_requests_make_it_smaller() -> None:
-    small = replace(PLAN, per_gpu=replace(PER_GPU, max_concurrency_at_2048_tokens=20.0))
-    assert target_concurrency(small, max_num_seqs=256).bound is TargetBound.KV_CACHE
-    assert target_concurrency(small, max_num_seqs=256, typical_tokens=8192).concurrency == 5
+    small = replace(PLAN, per_gpu=replace(PER_GPU, max_concurrency_at_2048_tokens=10.0))
+    found = target_concurrency(small, max_num_seqs=256)
+    assert found.bound is TargetBound.KV_CACHE
+    longer = target_concurrency(small, max_num_seqs=256, load=Load(4 * 1732, 4 * 316))
+    assert longer.concurrency == pytest.approx(found.concurrency / 4, rel=0.01)
 
 
-@pytest.mark.parametrize("plan", [replace(PLAN, gpu="abacus"), replace(PLAN, gpu=""), replace(PLAN, cpu_offload_gib=4)])
-def test_without_a_known_bandwidth_the_target_is_the_default(plan: Plan) -> None:
+def test_prompts_that_the_prefix_cache_has_leave_room_for_more_requests() -> None:
+    one, other = (target_concurrency(PLAN, max_num_seqs=256, load=Load(cached=part)) for part in (0.0, 0.8))
+    assert other.concurrency > 1.3 * one.concurrency
+
+
+def test_prompt_heavy_requests_are_bound_by_their_first_token() -> None:
+    found = target_concurrency(PLAN, max_num_seqs=256, load=Load(prompt=2048, answer=28))
+    assert found.concurrency < 0.6 * target_concurrency(PLAN, max_num_seqs=256).concurrency
+    relaxed = Objective(ttft=0.5, tpot=1.0)
+    assert target_concurrency(PLAN, max_num_seqs=256, objective=relaxed).bound is TargetBound.FIRST_TOKEN
+
+
+@pytest.mark.parametrize("plan", [replace(PLAN, step=None), replace(PLAN, per_gpu=None)])
+def test_without_a_known_speed_the_target_is_the_default(plan: Plan) -> None:
     found = target_concurrency(plan, max_num_seqs=256)
-    assert (found.bound, found.concurrency) == (TargetBound.UNKNOWN_BANDWIDTH, UNKNOWN_TARGET)
+    assert (found.bound, found.concurrency) == (TargetBound.UNKNOWN_SPEED, UNKNOWN_TARGET)
 
 
 def test_a_gpu_too_slow_for_the_objective_says_so_and_keeps_a_useful_target() -> None:
-    found = target_concurrency(replace(PLAN, gpu="L4", per_gpu=replace(PER_GPU, memory_gib=22.05)), max_num_seqs=256)
-    assert (found.bound, found.concurrency) == (TargetBound.TOO_SLOW, LEAST_TARGET)
+    roomy = replace(PER_GPU, max_concurrency_at_2048_tokens=2000.0)
+    slow = replace(PLAN, per_gpu=roomy, step=replace(STEP, dense=0.06))
+    found = target_concurrency(slow, max_num_seqs=1024)
+    assert found.bound is TargetBound.TOO_SLOW
     assert "too slow" in found.reason
+    engine = serving_of_plan(slow)
+    assert engine is not None
+    assert engine.at(found.concurrency, Load()).tpot == pytest.approx(KNEE * engine.at(1, Load()).tpot, rel=0.05)
 
 
-def test_a_slice_of_a_gpu_has_its_part_of_the_bandwidth() -> None:
-    half = replace(
-        PLAN, per_gpu=replace(PER_GPU, memory_gib=PER_GPU.memory_gib / 2, max_concurrency_at_2048_tokens=200.0)
+def test_a_pooling_model_is_scaled_by_tokens_in_flight() -> None:
+    pooling = replace(PLAN, step=replace(STEP, decodes=False))
+    short, long = (
+        target_concurrency(pooling, max_num_seqs=1024, load=Load(prompt=tokens, answer=1)) for tokens in (256, 2048)
     )
-    assert target_concurrency(half, max_num_seqs=256).concurrency == pytest.approx(34, abs=1)
+    assert (short.bound, long.bound) == (TargetBound.FIRST_TOKEN, TargetBound.FIRST_TOKEN)
+    assert short.concurrency * 256 == pytest.approx(long.concurrency * 2048, rel=0.3)
 
 
 def test_a_requested_target_replaces_the_computed_one() -> None:

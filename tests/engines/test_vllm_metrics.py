@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from inference_operator.engines.vllm.metrics import engine_sample
-from inference_operator.views.samples import EngineSample, Histogram
+from inference_operator.views.samples import EngineSample, Histogram, TokenCounts
 
 LOADED = Path(__file__).with_name("vllm-0.32.0-metrics.txt").read_text()
 SAMPLE = EngineSample(
@@ -32,6 +32,7 @@ SAMPLE = EngineSample(
         (2.0,) * 20,
         total=0.0028180237063401463,
     ),
+    tokens=TokenCounts(requests=2.0, prompt=4.0, answer=1800.0, looked_up=8.0),
 )
 
 

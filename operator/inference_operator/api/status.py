@@ -150,6 +150,14 @@ class AdapterStatus(_StatusModel):
         return {name: value for name, value in fields.items() if value != ""}
 
 
+class LoadStatus(_StatusModel):
+    """Mean lengths of the requests, as engines measure them."""
+
+    prompt_tokens: int = Field(description="Tokens of a prompt.")
+    answer_tokens: int = Field(description="Tokens of an answer.")
+    cached: float = Field(0.0, description="Part of the prompts' tokens that the prefix cache has, 0 to 1.")
+
+
 class AutoscalingStatus(_StatusModel):
     """The last decision about the number of engines."""
 
@@ -163,6 +171,9 @@ class AutoscalingStatus(_StatusModel):
     target_bound: str = Field("", description="What decides `targetConcurrency`.")
     target_factor: float | None = Field(
         None, description="Correction of the computed target by measured latencies; absent if none."
+    )
+    load: LoadStatus | None = Field(
+        None, description="Mean lengths of the requests, for which the target is computed; absent until measured."
     )
 
 

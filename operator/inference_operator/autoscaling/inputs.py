@@ -12,6 +12,7 @@ from inference_operator.autoscaling.external_state import ExternalState, followe
 from inference_operator.autoscaling.schedule import Floor
 from inference_operator.autoscaling.target import Target
 from inference_operator.objects.names import ENGINE
+from inference_operator.sizing.serving import TYPICAL_LOAD, Load
 from inference_operator.sizing.shape import Objective
 from inference_operator.views.engine import EngineView
 
@@ -55,6 +56,8 @@ class ScalingResult:
     """The factor by which latencies correct the target concurrency."""
     plan: str = ""
     """The plan of the engines that the factor belongs to."""
+    load: Load = TYPICAL_LOAD
+    """The mean lengths of the requests."""
 
 
 def scaling_inputs(
@@ -111,6 +114,20 @@ def target_factor(
     if recorded is not None and recorded.target_factor is not None and recorded_plan == plan:
         return recorded.target_factor
     return 1.0
+
+
+def measured_load(recorded: AutoscalingStatus | None, result: ScalingResult | None) -> Load:
+    """The mean lengths of the requests: as measured last, else as recorded, else those of typical requests.
+
+    Args:
+        recorded: the last decision that was written.
+        result: the latest decision of this process.
+    """
+    if result is not None:
+        return result.load
+    if recorded is None or recorded.load is None:
+        return TYPICAL_LOAD
+    return Load(float(recorded.load.prompt_tokens), float(recorded.load.answer_tokens), recorded.load.cached)
 
 
 def wanted_replicas(

@@ -5,14 +5,23 @@ between two samples. The first sample of an engine only says where it stands.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from math import inf
 
 from inference_operator.autoscaling.decision import GAP_SECONDS
 from inference_operator.autoscaling.target import Target, TargetBound
-from inference_operator.autoscaling.target_correction import LatencySample, is_enough, next_factor, part_within
+from inference_operator.autoscaling.target_correction import (
+    STEP_REQUESTS,
+    LatencySample,
+    is_enough,
+    next_factor,
+    part_within,
+)
+from inference_operator.sizing.serving import Load
 from inference_operator.sizing.shape import Objective
-from inference_operator.views.samples import EngineSample, Histogram
+from inference_operator.views.samples import EngineSample, Histogram, TokenCounts
+
+NO_TOKENS = TokenCounts(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +40,8 @@ class LatencyWindow:
     """Sum over all samples of the square of an engine's running requests."""
     running: float = 0.0
     """Sum over all samples of an engine's running requests."""
+    tokens: TokenCounts = NO_TOKENS
+    """Tokens of the requests that finished in it."""
     last: Mapping[str, EngineSample] = field(default_factory=dict)
     """The last sample of each engine, by the uid of its pod."""
     lowered_at: float | None = None
@@ -46,6 +57,7 @@ class LatencyWindow:
             at=at,
             ttft=_grown(self.ttft, ((a.ttft, b.ttft) for a, b in pairs)),
             tpot=_grown(self.tpot, ((a.tpot, b.tpot) for a, b in pairs)),
+            tokens=_counted(self.tokens, ((a.tokens, b.tokens) for a, b in pairs)),
             running_squared=self.running_squared + sum(one.running**2 for one in engines.values()),
             running=self.running + sum(one.running for one in engines.values()),
             last={**self.last, **engines},
@@ -84,22 +96,67 @@ class LatencyWindow:
             since_lowered=inf if self.lowered_at is None else self.at - self.lowered_at,
         )
 
+    def load(self, before: Load) -> Load:
+        """The mean lengths of the requests in the window; the former ones unless they differ clearly.
 
-def target_correction(window: LatencyWindow, target: Target, objective: Objective) -> tuple[float, LatencyWindow]:
-    """The factor of the computed target after a round, and the window for the next one.
+        Each change may change the number of engines, and is written into the status.
+        """
+        counts = self.tokens
+        if counts.requests < STEP_REQUESTS or counts.prompt <= 0:
+            return before
+        cached = counts.cached / counts.looked_up if counts.looked_up > 0 else 0.0
+        found = Load(
+            prompt=max(1.0, float(round(counts.prompt / counts.requests))),
+            answer=max(1.0, float(round(counts.answer / counts.requests))),
+            cached=round(min(max(cached, 0.0), 1.0), CACHED_DIGITS),
+        )
+        longer = max(_ratio(found.prompt, before.prompt), _ratio(found.answer, before.answer))
+        return found if longer >= LENGTH_STEP or abs(found.cached - before.cached) >= CACHED_STEP else before
 
-    A target that the user has set is not corrected.
+
+LENGTH_STEP, CACHED_STEP, CACHED_DIGITS = 1.25, 0.1, 2
+"""A measured length replaces the former one from this factor on, and a measured part of cached tokens from this
+difference on."""
+
+
+def target_correction(window: LatencyWindow, target: Target, objective: Objective) -> tuple[float, Load, LatencyWindow]:
+    """The factor of the computed target and the lengths of requests after a round, and the window for the next one.
+
+    A target that the user has set is not corrected. A window with other lengths than before only tells these: its
+    latencies are those of a target for the former lengths.
 
     Args:
         window: what was measured since the last step.
-        target: the present target, with its factor.
+        target: the present target, with its factor and the lengths that it was computed for.
         objective: the latencies that requests shall have.
     """
     measured = window.measured(objective)
     if target.bound is TargetBound.REQUESTED or measured is None or not is_enough(measured):
-        return target.factor, window
+        return target.factor, target.load, window
+    load = window.load(target.load)
+    if load != target.load:
+        return target.factor, load, window.restarted(lowered=False)
     factor = next_factor(target.factor, target.computed, measured, objective, most=target.most_factor)
-    return factor, window.restarted(lowered=factor < target.factor)
+    return factor, load, window.restarted(lowered=factor < target.factor)
+
+
+def _ratio(one: float, other: float) -> float:
+    return max(one, other) / min(one, other)
+
+
+def _counted(total: TokenCounts, pairs: Iterable[tuple[TokenCounts | None, TokenCounts | None]]) -> TokenCounts:
+    """The counts with the growth between each pair of samples; an engine that has started again begins at zero."""
+    for former, now in pairs:
+        if former is None or now is None:
+            continue
+        start = NO_TOKENS if now.requests < former.requests else former
+        total = TokenCounts(
+            *(
+                getattr(total, one.name) + getattr(now, one.name) - getattr(start, one.name)
+                for one in fields(TokenCounts)
+            )
+        )
+    return total
 
 
 def _grown(window: Histogram | None, pairs: Iterable[tuple[Histogram | None, Histogram | None]]) -> Histogram | None:

@@ -83,16 +83,19 @@ def observed(state: LoopState, scraped: ScrapeRound) -> tuple[LoopState, Scaling
     answered = scraped.samples.engines
     latencies = {engine.uid: answered[engine.uid].sample for engine in engines if engine.uid in answered}
     window = state.latency.staying(engine.uid for engine in engines).after(latencies, at=scraped.at)
-    factor, window = target_correction(window, inputs.target, inputs.objective)
+    factor, load, window = target_correction(window, inputs.target, inputs.objective)
     misses = state.misses + 1 if sample.missing else 0
     missing = sample.missing if misses >= MISSES_BEFORE_STATUS else ()
-    result = ScalingResult(decision, missing, factor, inputs.plan)
+    result = ScalingResult(decision, missing, factor, inputs.plan, load)
     return LoopState(inputs, decided, totals, window, sample, misses, result), result
 
 
 def needs_reconcile(before: LoopState, result: ScalingResult) -> bool:
     """Whether a round changes what the resource should have, or what its status should say."""
     inputs, former = before.inputs, before.result
-    if former is None or result.decision.replicas != inputs.replicas or result.factor != inputs.target.factor:
+    target = inputs.target
+    if former is None or result.decision.replicas != inputs.replicas:
+        return True
+    if (result.factor, result.load) != (target.factor, target.load):
         return True
     return former.missing != result.missing

@@ -1,50 +1,30 @@
 """The target concurrency C: how many requests one engine serves well at a time, computed from its pinned plan.
 
-C is the smallest of three bounds:
+C is the most requests at once that keep the objective, by the model of a step's time (`sizing/serving.py`), for
+requests as long as the service's own. It is never more than `max_num_seqs`, or than the KV cache holds of them.
 
-1. `max_num_seqs`: more requests than these wait in the engine.
-2. The KV cache: how many typical requests it holds.
-3. The time of each output token: one decode step reads the weights once and the KV cache of every sequence, so
+If not even one request keeps the objective, fewer requests would cost many engines and still miss it. C is then the
+number with which a token takes `KNEE` times as long as for one request alone.
 
-       seconds of a step = ranks in a row x (weight bytes + sequences / ranks in a row x KV bytes) / bandwidth
-
-   A step must leave `PREFILL_SHARE` of the objective for the prompts that are computed in between. A GPU that is too
-   slow for the objective serves `LEAST_TARGET` all the same: fewer would cost many engines, and still miss it.
-
-On an unknown GPU, `UNKNOWN_TARGET` stands for the third bound. `correction.py` corrects C by what engines measure.
+Where the speed of the engine is unknown, `UNKNOWN_TARGET` stands for the bound of time. `target_correction.py` corrects
+C by what engines measure.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from inference_operator.api.autoscaling import TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN
-from inference_operator.hardware.kinds import kind_named
 from inference_operator.sizing.budget import TYPICAL_TOKENS
-from inference_operator.sizing.plan import PerGpu, Plan
+from inference_operator.sizing.plan import Plan
+from inference_operator.sizing.serving import FULL, TYPICAL_LOAD, Limit, Load, Serving, serving_of_plan
 from inference_operator.sizing.shape import Objective
-from inference_operator.units import GIB
-
-TTFT_SECONDS = TIME_TO_FIRST_TOKEN.total_seconds()
-TPOT_SECONDS = TIME_PER_OUTPUT_TOKEN.total_seconds()
 
 UNKNOWN_TARGET = 32.0
-"""C on GPUs whose bandwidth is unknown, and on CPUs."""
+"""C on GPUs whose speed is unknown, and on CPUs."""
 
-LEAST_TARGET = 8.0
-"""Smallest C that the objective of output tokens leads to."""
-
-BANDWIDTH_USE = 0.6
-"""Part of the GPU's bandwidth that decoding reaches: about 60 % on H100 (Databricks, "LLM Inference Performance
-Engineering: Best Practices", 2023, section "Model Bandwidth Utilization")."""
-
-PREFILL_SHARE = 0.5
-"""Part of an engine's time that prompts take. An assumption: it depends on the lengths of prompts and answers."""
-
-BYTES_OF_GB = 1e9
-
-
-DEFAULT_OBJECTIVE = Objective()
+KNEE = 2.0
+"""Beyond this factor of the time of a lone token, more requests add little throughput: the weights are then read for as
+long as everything else takes."""
 
 
 class TargetBound(StrEnum):
@@ -54,8 +34,9 @@ class TargetBound(StrEnum):
     SEQUENCES = "max_num_seqs"
     KV_CACHE = "KV cache"
     TOKEN_TIME = "time of each output token"  # noqa: S105 - a token of a text
-    TOO_SLOW = "GPU that is too slow for the objective of output tokens"
-    UNKNOWN_BANDWIDTH = "unknown bandwidth"
+    FIRST_TOKEN = "time to first token"  # noqa: S105 - as above
+    TOO_SLOW = "GPU that is too slow for the objective"
+    UNKNOWN_SPEED = "unknown speed of the GPU"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +50,8 @@ class Target:
     """All bounds that were computed, in requests."""
     factor: float = 1.0
     """The correction by measured latencies, by which the computed target was multiplied."""
+    load: Load = TYPICAL_LOAD
+    """The requests that it was computed for."""
 
     @property
     def computed(self) -> float:
@@ -77,8 +60,9 @@ class Target:
 
     @property
     def most_factor(self) -> float:
-        """Largest factor that has an effect: an engine computes no more than `max_num_seqs` requests at once."""
-        return self.bounds.get(TargetBound.SEQUENCES, self.computed) / self.computed
+        """Largest factor that has an effect: neither `max_num_seqs` nor the KV cache allows more."""
+        walls = [self.bounds[one] for one in (TargetBound.SEQUENCES, TargetBound.KV_CACHE) if one in self.bounds]
+        return max(1.0, min(walls, default=self.computed) / self.computed)
 
     @property
     def reason(self) -> str:
@@ -95,13 +79,16 @@ class Target:
         return f"{self.concurrency:.0f} requests for each engine ({why})"
 
 
+_DEFAULT_OBJECTIVE = Objective()
+
+
 def target_concurrency(
     plan: Plan,
     *,
     max_num_seqs: int,
     requested: float | None = None,
-    objective: Objective = DEFAULT_OBJECTIVE,
-    typical_tokens: float = TYPICAL_TOKENS,
+    objective: Objective = _DEFAULT_OBJECTIVE,
+    load: Load = TYPICAL_LOAD,
     factor: float = 1.0,
 ) -> Target:
     """The target concurrency of one engine.
@@ -111,39 +98,51 @@ def target_concurrency(
         max_num_seqs: sequences that the engine computes at once, also where the plan leaves that to the engine.
         requested: `spec.autoscaling.targetConcurrency`, which replaces the computed value.
         objective: the latencies that requests shall have.
-        typical_tokens: tokens of a typical request, prompt and answer together.
+        load: the mean lengths of the requests.
         factor: the correction of the computed value by measured latencies.
     """
-    bounds = {TargetBound.SEQUENCES: float(max_num_seqs)}
-    if plan.per_gpu is not None:
-        bounds[TargetBound.KV_CACHE] = plan.per_gpu.max_concurrency_at_2048_tokens * TYPICAL_TOKENS / typical_tokens
-    batch = _largest_batch(plan, objective, typical_tokens)
-    if batch is None:
-        bounds[TargetBound.UNKNOWN_BANDWIDTH] = UNKNOWN_TARGET
-    elif batch < LEAST_TARGET:
-        bounds[TargetBound.TOO_SLOW] = LEAST_TARGET
-    else:
-        bounds[TargetBound.TOKEN_TIME] = batch
+    bounds = _bounds(plan, max_num_seqs, objective, load)
     if requested is not None:
-        return Target(requested, TargetBound.REQUESTED, bounds)
+        return Target(requested, TargetBound.REQUESTED, bounds, load=load)
     bound = min(bounds, key=lambda one: bounds[one])
-    target = Target(max(1.0, bounds[bound]), bound, bounds)
-    if factor >= target.most_factor:
-        bound, factor = TargetBound.SEQUENCES, target.most_factor
+    target = Target(max(1.0, bounds[bound]), bound, bounds, load=load)
+    if factor >= target.most_factor and factor > 1:
+        bound, factor = min(_WALLS & set(bounds), key=lambda one: bounds[one]), target.most_factor
     return replace(target, concurrency=max(1.0, target.computed * factor), bound=bound, factor=factor)
 
 
-def _largest_batch(plan: Plan, objective: Objective, typical_tokens: float) -> float | None:
-    """The largest batch whose tokens meet their objective; None if the bandwidth or the sizes are unknown."""
-    memory, kind = plan.per_gpu, kind_named(plan.gpu) if plan.gpu else None
-    if memory is None or kind is None or plan.cpu_offload_gib:  # offloaded weights pass a bus of unknown speed
-        return None
-    bandwidth = kind.bandwidth_gb_per_s * BYTES_OF_GB * BANDWIDTH_USE * _part_of_gpu(memory, kind.memory_gib)
-    readable = objective.tpot * (1 - PREFILL_SHARE) * bandwidth
-    weights = plan.parallel.pipeline * memory.weights_gib * GIB
-    return max(0.0, readable - weights) / max(memory.kv_token_bytes * typical_tokens, 1.0)
+_WALLS = frozenset({TargetBound.SEQUENCES, TargetBound.KV_CACHE})
+_BOUND_OF = {
+    Limit.SEQUENCES: TargetBound.SEQUENCES,
+    Limit.KV_CACHE: TargetBound.KV_CACHE,
+    Limit.TPOT: TargetBound.TOKEN_TIME,
+    Limit.TTFT: TargetBound.FIRST_TOKEN,
+}
 
 
-def _part_of_gpu(memory: PerGpu, whole_gib: float) -> float:
-    """The part of a GPU that the engine has. A MIG instance has its share of the memory's channels (NVIDIA's guide)."""
-    return min(1.0, memory.memory_gib / whole_gib)
+def _bounds(plan: Plan, max_num_seqs: int, objective: Objective, load: Load) -> dict[TargetBound, float]:
+    bounds = {TargetBound.SEQUENCES: float(max_num_seqs)}
+    engine = serving_of_plan(plan)
+    if engine is None:
+        if plan.per_gpu is not None:
+            held = plan.per_gpu.max_concurrency_at_2048_tokens * TYPICAL_TOKENS
+            bounds[TargetBound.KV_CACHE] = FULL * held / load.resident
+        return {**bounds, TargetBound.UNKNOWN_SPEED: UNKNOWN_TARGET}
+    engine = replace(engine, max_num_seqs=max_num_seqs)
+    if engine.costs.decodes:
+        bounds[TargetBound.KV_CACHE] = engine.room(load)
+    served, limit, keeps = engine.best(load, objective)
+    if not keeps:
+        bounds[TargetBound.TOO_SLOW] = _knee(engine, load)
+    elif limit not in (Limit.SEQUENCES, Limit.KV_CACHE):
+        bounds[_BOUND_OF[limit]] = served.concurrency
+    return bounds
+
+
+def _knee(engine: Serving, load: Load) -> float:
+    """The number of requests with which a token takes `KNEE` times as long as for one alone."""
+    alone = engine.at(1.0, load)
+    slow = (
+        Objective(ttft=float("inf"), tpot=KNEE * alone.tpot) if engine.costs.decodes else Objective(KNEE * alone.ttft)
+    )
+    return engine.best(load, slow)[0].concurrency

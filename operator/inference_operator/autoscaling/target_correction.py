@@ -11,7 +11,8 @@ Engines rarely have exactly C requests. Latencies grow with the requests, and at
 half of C are at most doubled, and those of twice C are at least halved. This holds for means. For parts of the requests
 nothing of the kind holds, so they are taken as they are. Engines that have less than `LEAST_LOAD` of C say too little.
 
-The factor stays between 1 / `MOST` and `MOST`. It belongs to one plan: another plan starts with 1.
+The factor is never below 1 / `MOST`. It grows until an objective breaks, or until `max_num_seqs` or the KV cache allow
+no more. It belongs to one plan: another plan starts with 1.
 """
 
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ STEP_REQUESTS = 200
 """With 200 requests, two may break an objective."""
 STEP_SECONDS = 60.0
 MOST = 4.0
+"""By this factor C may fall: a C that is wrong by more has another cause than the model of a step's time."""
 
 ROOM = 0.9
 """Less than 1 / `STEP`, so that a step up breaks no objective, as latencies grow at most as fast as C."""
@@ -67,7 +69,7 @@ class LatencySample:
 
 
 def next_factor(
-    factor: float, computed: float, measured: LatencySample, objective: Objective, *, most: float = MOST
+    factor: float, computed: float, measured: LatencySample, objective: Objective, *, most: float = inf
 ) -> float:
     """The new factor of the computed C; the former one if a step may not or need not be taken.
 
@@ -94,7 +96,7 @@ def next_factor(
         factor /= STEP
     elif _may_grow(measured, tpot / min(1.0, load), load):
         factor *= STEP
-    return min(max(factor, 1 / MOST), MOST, most)
+    return min(max(factor, 1 / MOST), most)
 
 
 def _may_grow(measured: LatencySample, tpot: float, load: float) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from inference_operator.api.router import RouterStrategy
 from inference_operator.autoscaling.external import ExternalInputs, external_autoscaler
-from inference_operator.autoscaling.inputs import scaling_inputs, target_factor
+from inference_operator.autoscaling.inputs import measured_load, scaling_inputs, target_factor
 from inference_operator.autoscaling.query import QueryInputs, engines_query
 from inference_operator.autoscaling.removal_order import DeletionCost, deletion_costs
 from inference_operator.autoscaling.target import Target, target_concurrency
@@ -56,6 +56,7 @@ def _target(first: Role) -> Target:
         max_num_seqs=first.process.max_concurrency,
         requested=stated.autoscaling.target_concurrency if stated.autoscaling else None,
         objective=Objective.requested(stated.autoscaling),
+        load=measured_load(scaling.recorded, scaling.result),
         factor=factor,
     )
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.sizing.fitting import Candidate, Pool
-from inference_operator.sizing.serving import Limit, Load, Served, serving
+from inference_operator.sizing.serving import TYPICAL_LOAD, Limit, Served, serving
 from inference_operator.sizing.shape import Objective, SizingInputs
 from inference_operator.sizing.steptime import StepCosts
 
@@ -97,11 +97,11 @@ class Ranked:
 
 def option(pool: Pool, candidate: Candidate, inputs: SizingInputs) -> Option:
     """An option with what it serves."""
-    costs = None if pool.facts.is_pooling else pool.engine.step_costs(pool.facts, candidate.shape)
-    if costs is None:
-        return Option(pool, candidate, None, None, None, keeps_objective=False)
+    costs = pool.engine.step_costs(pool.facts, candidate.shape)
+    if costs is None or not costs.decodes:
+        return Option(pool, candidate, costs, None, None, keeps_objective=False)
     objective = WITHOUT_OBJECTIVE if inputs.profile is EngineProfile.THROUGHPUT else inputs.objective
-    served, limit, keeps = serving(costs, candidate.budget).best(Load(), objective)
+    served, limit, keeps = serving(costs, candidate.budget).best(TYPICAL_LOAD, objective)
     return Option(pool, candidate, costs, served, limit, keeps)
 
 
@@ -109,7 +109,7 @@ def ranked(options: Sequence[Option], profile: EngineProfile, previous_kind: str
     """The best of some options. The kind of the pinned plan stays, as long as there is an option of it."""
     left = [one for one in options if one.pool.offer.kind == previous_kind] or list(options)
     cost = _cost_of(left)
-    if profile is EngineProfile.SMALLEST or any(one.costs is None or one.is_given for one in left):
+    if profile is EngineProfile.SMALLEST or any(one.served is None or one.is_given for one in left):
         return Ranked(_smallest(left, cost))
     serving_well = [one for one in left if one.keeps_objective]
     roomy = _above_floor(serving_well or left)

@@ -9,6 +9,8 @@
   prompt. Prompts wait as in a queue with random arrivals and equal service (M/D/1, Pollaczek and Khinchine); with
   `LATE` mean waits the first token is later than that for 5 % of the requests.
 - Sequences in the KV cache have their prompt and half of their answer in the mean.
+- Pooling models read prompts and answer with one vector: all requests at once share full batches, and the objective of
+  the first token is that of the whole answer.
 """
 
 import math
@@ -47,6 +49,9 @@ class Load:
     def resident(self) -> float:
         """Mean tokens of a running request in the KV cache."""
         return self.prompt + self.answer / 2
+
+
+TYPICAL_LOAD = Load()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,8 @@ class Serving:
             >>> few.tpot < many.tpot, few.requests < many.requests
             (True, True)
         """
+        if not self.costs.decodes:
+            return self._pooling(concurrency, load)
         work = load.new_prompt / load.answer
         sequences = min(concurrency, self.max_num_batched_tokens / (1 + work))
         needed = sequences * work
@@ -113,6 +120,13 @@ class Serving:
         wait = math.inf if part >= 1.0 else own * part / (2 * (1 - part))
         ttft = step / 2 + own + LATE * wait
         return Served(concurrency, step * concurrency / sequences, ttft, sequences / (load.answer * step))
+
+    def _pooling(self, concurrency: float, load: Load) -> Served:
+        """The engine that reads this many prompts at once, in steps of full batches."""
+        tokens = concurrency * load.new_prompt
+        chunk = min(tokens, float(self.max_num_batched_tokens))
+        seconds = tokens / chunk * self.costs.seconds(0, prompt=chunk, before=load.prompt - load.new_prompt / 2)
+        return Served(concurrency, 0.0, seconds, concurrency / seconds)
 
     def best(self, load: Load, objective: Objective) -> tuple[Served, Limit, bool]:
         """The most requests at once that keep an objective, their limit, and whether any number keeps it.

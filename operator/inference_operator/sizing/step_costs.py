@@ -1,5 +1,7 @@
 """The costs of a step (`steptime.py`) of a model on a kind of GPU: its work, divided by speeds that engines reach."""
 
+from dataclasses import replace
+
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.budget import Gpu
 from inference_operator.sizing.efficiency import (
@@ -37,7 +39,7 @@ def step_costs(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, overhead: Over
         return None
     one = cell(facts, shape, gpu=gpu.name, capability=gpu.capability)
     share = measured_share(one)
-    return costs_of_work(
+    costs = costs_of_work(
         step_work(facts, engine, shape),
         gpu,
         overhead,
@@ -45,6 +47,7 @@ def step_costs(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, overhead: Over
         stages=shape.parallel.pipeline,
         estimated=not share.measurements,
     )
+    return replace(costs, decodes=not facts.is_pooling)
 
 
 def costs_of_work(

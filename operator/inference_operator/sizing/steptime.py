@@ -68,6 +68,8 @@ class StepCosts:
     """To sum the activations of one token over the ranks."""
     stages: int = 1
     """Stages of the pipeline."""
+    decodes: bool = True
+    """Whether sequences get tokens; pooling models only read prompts."""
     estimated: bool = False
     """Whether no measurement of this class of model on this kind of GPU exists."""
 

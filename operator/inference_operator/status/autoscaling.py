@@ -6,13 +6,14 @@ from datetime import UTC
 
 from inference_operator.api.autoscaling import AutoscalingSpec
 from inference_operator.api.spec import Spec
-from inference_operator.api.status import AutoscalingStatus
+from inference_operator.api.status import AutoscalingStatus, LoadStatus
 from inference_operator.autoscaling.inputs import start_seconds
 from inference_operator.autoscaling.target import Target
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome, Planned
 from inference_operator.pipeline.replicas import ObservedScaling, observed_scaling
 from inference_operator.roles.context import LiveRole
+from inference_operator.sizing.serving import TYPICAL_LOAD, Load
 from inference_operator.views.engine import EngineView
 from inference_operator.views.workload import workload_view
 
@@ -109,7 +110,12 @@ def _target(target: Target | None) -> dict[str, object]:
         "target_concurrency": round(target.concurrency),
         "target_bound": str(target.bound),
         "target_factor": None if factor == 1 else factor,
+        "load": None if target.load == TYPICAL_LOAD else _load(target.load),
     }
+
+
+def _load(load: Load) -> LoadStatus:
+    return LoadStatus(prompt_tokens=round(load.prompt), answer_tokens=round(load.answer), cached=load.cached)
 
 
 def _reason(scaling: ObservedScaling, limits: AutoscalingSpec, replicas: int) -> str:

@@ -9,7 +9,7 @@ from inference_operator.sizing.shape import Objective
 MILLISECONDS = 1000
 
 
-def capacity(plan: Plan, objective: Objective, load: Load = Load()) -> Iterator[str]:  # noqa: B008 - it is frozen
+def capacity(plan: Plan, objective: Objective, load: Load) -> Iterator[str]:
     """What one engine carries, in sentences; none if the speed of its GPUs is unknown.
 
     Args:
@@ -21,10 +21,12 @@ def capacity(plan: Plan, objective: Objective, load: Load = Load()) -> Iterator[
     if engine is None:
         return
     served, limit, keeps = engine.best(load, objective)
-    goal = f"{objective.ttft:g} s to the first token and {objective.tpot * MILLISECONDS:g} ms for each further one"
+    each = f" and {objective.tpot * MILLISECONDS:g} ms for each further one" if engine.costs.decodes else ""
+    goal = f"{objective.ttft:g} s to the first token{each}"
     source = "; an estimate: no measurement of such a model on this GPU is known" if engine.costs.estimated else ""
     if keeps:
-        shape = f"requests/s of {load.prompt:,.0f} prompt and {load.answer:,.0f} answer tokens"
+        answer = f" and {load.answer:,.0f} answer" if engine.costs.decodes else ""
+        shape = f"requests/s of {load.prompt:,.0f} prompt{answer} tokens"
         yield f"One engine carries about {served.requests:.2g} {shape} within {goal} (bound by {limit}{source})."
         return
     yield (

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
+from inference_operator.autoscaling.inputs import measured_load
 from inference_operator.diagnosis.component import Component, in_engines, seen, stays
 from inference_operator.diagnosis.diagnoses import diagnoses
 from inference_operator.diagnosis.inputs import DiagnosisInputs
@@ -18,6 +19,7 @@ from inference_operator.pipeline.role import Role
 from inference_operator.roles.context import LiveRole
 from inference_operator.router.security_revision import open_attacks
 from inference_operator.sentences import sentences
+from inference_operator.sizing.serving import Load
 from inference_operator.sizing.shape import Objective
 from inference_operator.status.adapters import adapters_of
 from inference_operator.status.autoscaling import ScalingObservation, scaling_observation
@@ -126,7 +128,7 @@ def _role(inputs: Inputs, live: _Live) -> RoleObservation:
         rollout=decided.rollout if decided else None,
         rollout_undecided=decided is not None and decided.rollout is None,
         missing_gpu_kind=decided.missing_gpu_kind if decided else "",
-        capacity=sentences(*capacity(plan, _objective(inputs))) if plan else "",
+        capacity=sentences(*capacity(plan, _objective(inputs), _load(inputs))) if plan else "",
         disk_shortfall=decided.disk_shortfall if decided else "",
     )
 
@@ -135,6 +137,11 @@ def _objective(inputs: Inputs) -> Objective:
     """The latencies that requests shall have."""
     spec = inputs.resource.spec
     return Objective.requested(spec.autoscaling) if isinstance(spec, Spec) else Objective()
+
+
+def _load(inputs: Inputs) -> Load:
+    """The lengths of requests: as recorded, so that the condition changes when the record does."""
+    return measured_load(inputs.resource.status.autoscaling, None)
 
 
 def _desired(inputs: Inputs, planned: Planned | None, workload: WorkloadView, *, roles: int) -> int:

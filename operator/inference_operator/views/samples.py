@@ -19,6 +19,19 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenCounts:
+    """Tokens of the requests that an engine has finished since its start."""
+
+    requests: float
+    prompt: float
+    answer: float
+    looked_up: float = 0.0
+    """Tokens of prompts that it looked up in its prefix cache."""
+    cached: float = 0.0
+    """Those of them that the prefix cache had."""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineSample:
     """One scrape of an engine's metrics."""
 
@@ -39,6 +52,8 @@ class EngineSample:
     """Seconds to the first token of each request since its start; None if the engine does not measure it."""
     tpot: Histogram | None = None
     """Mean seconds of each further token, for each request since its start."""
+    tokens: TokenCounts | None = None
+    """None if the engine does not count them."""
 
     @property
     def unfinished(self) -> int:

@@ -7,7 +7,7 @@ from math import isfinite
 
 from inference_operator.engines.series import lines, series
 from inference_operator.engines.telemetry import EngineLoad, EngineSeries
-from inference_operator.views.samples import EngineSample, Histogram
+from inference_operator.views.samples import EngineSample, Histogram, TokenCounts
 
 REQUESTS_RUNNING = "vllm:num_requests_running"
 """Requests in the running batch."""
@@ -48,6 +48,11 @@ TPOT = "vllm:request_time_per_output_token_seconds"
 
 ITL = "vllm:inter_token_latency_seconds"
 """Histogram of the time between two tokens of an answer."""
+
+_PROMPT, _ANSWER = "vllm:request_prompt_tokens", "vllm:request_generation_tokens"
+"""Histograms of the tokens of finished requests."""
+_LOOKED_UP, _CACHED = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
+_TOKENS = (f"{_PROMPT}_count", f"{_PROMPT}_sum", f"{_ANSWER}_sum", _LOOKED_UP, _CACHED)
 
 SERIES = EngineSeries(
     running=REQUESTS_RUNNING,
@@ -99,7 +104,7 @@ def engine_sample(text: str) -> EngineSample | None:
     sums: dict[str, float] = defaultdict(float)
     model = ""
     try:
-        for one in series(text, (*_PROGRESS, _ANSWERED)):
+        for one in series(text, (*_PROGRESS, _ANSWERED, *_TOKENS)):
             sums[one.name] += one.value
             model = model or one.labels.get("model_name", "")
         ttft, tpot = _histogram(text, TTFT), _histogram(text, TPOT)
@@ -116,7 +121,14 @@ def engine_sample(text: str) -> EngineSample | None:
         finished=sums.get(_ANSWERED, 0.0),
         ttft=ttft,
         tpot=tpot,
+        tokens=_tokens(sums),
     )
+
+
+def _tokens(sums: Mapping[str, float]) -> TokenCounts | None:
+    counts = [sums.get(name, 0.0) for name in _TOKENS]
+    known = f"{_PROMPT}_count" in sums and all(map(isfinite, counts))
+    return TokenCounts(*counts) if known else None
 
 
 def _are_counts(sums: Mapping[str, float]) -> bool:
