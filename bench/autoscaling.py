@@ -38,7 +38,10 @@ from bench.scaling_rules import (
     waiting,
     workload_variant,
 )
+from bench.serving_model import serving_of
 from bench.traces import Format, TraceError, day, flash, read
+from inference_operator.sizing.serving import Load
+from inference_operator.sizing.shape import Objective
 
 OURS, CLAIRVOYANT, STATIC = "inference-operator", "clairvoyant", "static"
 LITE, HPA_QUERY, KEDA_QUERY = "LITE", "HPA rendered", "KEDA rendered"
@@ -106,6 +109,12 @@ def initial_replicas(scenario: Scenario, work: Workload) -> int:
     rate = float((work.arrivals < FIRST_SECONDS).sum()) / FIRST_SECONDS
     busy = rate * service_seconds(work, scenario.fleet, scenario.concurrency)
     return max(1, ceil(busy / scenario.concurrency))
+
+
+def computed_target(work: Workload, fleet: Fleet) -> float:
+    """The target that the operator computes for an engine with these constants and the mean lengths of the requests."""
+    load = Load(float(work.prompts.mean()), float(work.outputs.mean()))
+    return round(serving_of(fleet.engine).best(load, Objective(), late=True)[0].concurrency, 1)
 
 
 def service_seconds(work: Workload, fleet: Fleet, concurrency: float) -> float:
@@ -262,7 +271,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = parser_of("python -m bench.autoscaling", "The shipped decision against the rules of others, on traces.")
     parser.add_argument("--trace", type=Path, help="a trace file instead of the generated workloads")
     parser.add_argument("--format", type=Format, choices=list(Format), default=Format.AZURE)
-    parser.add_argument("--target", type=float, default=32.0, help="requests that one engine serves well")
+    parser.add_argument("--target", type=float, help="requests that one engine serves well; default: as computed")
     parser.add_argument("--divide", type=float, default=1.0, help="divides the rate of the trace")
     parser.add_argument("--from-hour", type=float, default=0.0, help="hours of the trace to leave out")
     parser.add_argument("--hours", type=float, default=24.0, help="hours of the trace to read")
@@ -303,10 +312,12 @@ def _scenarios(args: Namespace, start: float) -> Iterator[Scenario]:
     if args.trace:
         options = {"divide": args.divide, "start": 3600 * args.from_hour, "hours": args.hours}
         work = partial(_traced, args.trace, args.format, options)
-        yield Scenario(f"{args.trace.stem}{suffix}", work, args.target, fleet, bursts=args.bursts)
+        target = args.target or computed_target(work(0), fleet)
+        yield Scenario(f"{args.trace.stem}{suffix}, C = {target:g}", work, target, fleet, bursts=args.bursts)
         return
     for name in args.generated:
-        yield Scenario(f"{name}{suffix}", GENERATED[name], args.target, fleet, bursts=name == "flash")
+        target = args.target or computed_target(GENERATED[name](0), fleet)
+        yield Scenario(f"{name}{suffix}, C = {target:g}", GENERATED[name], target, fleet, bursts=name == "flash")
 
 
 def _traced(path: Path, form: Format, options: Mapping[str, float], seed: int) -> Workload:

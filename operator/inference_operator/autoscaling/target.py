@@ -1,7 +1,7 @@
 """The target concurrency C: how many requests one engine serves well at a time, computed from its pinned plan.
 
-C is the most requests at once that keep the objective, by the model of a step's time (`sizing/serving.py`), for
-requests as long as the service's own. It is never more than `max_num_seqs`, or than the KV cache holds of them.
+C is the most requests at once of which 99 % keep the objective, by the model of a step's time (`sizing/serving.py`),
+for requests as long as the service's own. It is never more than `max_num_seqs`, or than the KV cache holds of them.
 
 If not even one request keeps the objective, fewer requests would cost many engines and still miss it. C is then the
 number with which a token takes `KNEE` times as long as for one request alone.
@@ -131,8 +131,8 @@ def _bounds(plan: Plan, max_num_seqs: int, objective: Objective, load: Load) -> 
     engine = replace(engine, max_num_seqs=max_num_seqs)
     if engine.costs.decodes:
         bounds[TargetBound.KV_CACHE] = engine.room(load)
-    served, limit, keeps = engine.best(load, objective)
-    if not keeps:
+    served, limit, keeps = engine.best(load, objective, late=True)
+    if not keeps and not served.keeps(objective):
         bounds[TargetBound.TOO_SLOW] = _knee(engine, load)
     elif limit not in (Limit.SEQUENCES, Limit.KV_CACHE):
         bounds[_BOUND_OF[limit]] = served.concurrency

@@ -5,9 +5,13 @@
 - Prompts are computed in some of the steps only: as many tokens as a prompt has, or as one step must take if that is
   more, but no more than `max_num_batched_tokens` leaves. The mean step is of both kinds (chunked prefill).
 - If prompts need more than every step has room for, fewer sequences decode.
-- TPOT is the mean step. TTFT is the rest of the present step, the prompts that came before, and the steps of the own
-  prompt. Prompts wait as in a queue with random arrivals and equal service (M/D/1, Pollaczek and Khinchine); with
-  `LATE` mean waits the first token is later than that for 5 % of the requests.
+- The mean step is the mean TPOT. That of a single request differs: the number of sequences beside it varies (Poisson),
+  and so does the number of prompts that are computed during its answer, each of them with exponentially distributed
+  tokens. With `SIGMAS` standard deviations, 99 % of the requests have less. Answers vary too, and the shorter ones have
+  the more extreme means: `SHORT` of the mean answer stands for them.
+- TTFT is the rest of the present step, the prompts that came before, and the steps of the own prompt. Lengths of
+  prompts vary as much as they are long (Azure's traces of 2023), so prompts pass as through a queue with random
+  arrivals and exponential service (M/M/1): 95 % have passed after `LATE` times the mean.
 - Sequences in the KV cache have their prompt and half of their answer in the mean.
 - Pooling models read prompts and answer with one vector: all requests at once share full batches, and the objective of
   the first token is that of the whole answer.
@@ -25,8 +29,12 @@ from inference_operator.sizing.steptime import StepCosts
 TYPICAL_PROMPT, TYPICAL_ANSWER = 1732.0, 316.0
 """Tokens of a typical request where none is measured: `TYPICAL_TOKENS`, divided as in Azure's public trace of
 conversations of 2023, whose means are 1,155 and 211 (Azure/AzurePublicDataset, `AzureLLMInferenceTrace_conv.csv`)."""
-LATE = 3.0
-"""Mean waits that 5 % of the waits exceed, if they have an exponential tail: ln 20."""
+LATE = math.log(20)
+"""Means that 5 % of exponentially distributed times exceed; the objective is that of 95 % of the requests."""
+SIGMAS = 2.33
+"""Standard deviations above the mean that 1 % of normally distributed times exceed."""
+SHORT = 0.2
+"""Part of the mean answer whose TPOT decides, fitted to simulated engines (`python -m bench.serving_model`)."""
 FULL = 0.95
 """Part of the KV cache that a steady load may fill. The rest covers requests that are longer than the mean."""
 
@@ -61,15 +69,17 @@ class Served:
     concurrency: float
     """Sequences that decode."""
     tpot: float
-    """Seconds."""
+    """Mean, in seconds."""
+    late_tpot: float
+    """Of 99 % of the requests, in seconds."""
     ttft: float
-    """Seconds, of 95 % of the requests."""
+    """Of 95 % of the requests, in seconds."""
     requests: float
     """Requests that it ends in a second."""
 
-    def keeps(self, objective: Objective) -> bool:
-        """Whether the latencies keep an objective."""
-        return self.tpot <= objective.tpot and self.ttft <= objective.ttft
+    def keeps(self, objective: Objective, *, late: bool = False) -> bool:
+        """Whether the latencies keep an objective: the mean TPOT, or with `late` that of 99 % of the requests."""
+        return self.ttft <= objective.ttft and (self.late_tpot if late else self.tpot) <= objective.tpot
 
 
 class Limit(StrEnum):
@@ -117,33 +127,45 @@ class Serving:
         plain = self.costs.seconds(sequences, context=context)
         step = part * mixed + (1 - part) * plain
         own = max(1.0, load.new_prompt / chunk) * mixed
-        wait = math.inf if part >= 1.0 else own * part / (2 * (1 - part))
-        ttft = step / 2 + own + LATE * wait
-        return Served(concurrency, step * concurrency / sequences, ttft, sequences / (load.answer * step))
+        ttft = math.inf if part >= 1.0 else step / 2 + LATE * own / (1 - part)
+        beside = (step - self.costs.seconds(1, context=context)) / max(concurrency, 1.0)
+        deviation = math.sqrt(
+            concurrency * beside**2 + 2 * sequences / load.answer * (own - plain) ** 2 / (SHORT * load.answer)
+        )
+        stretched = concurrency / sequences
+        return Served(
+            concurrency,
+            tpot=step * stretched,
+            late_tpot=(step + SIGMAS * deviation) * stretched,
+            ttft=ttft,
+            requests=sequences / (load.answer * step),
+        )
 
     def _pooling(self, concurrency: float, load: Load) -> Served:
         """The engine that reads this many prompts at once, in steps of full batches."""
         tokens = concurrency * load.new_prompt
         chunk = min(tokens, float(self.max_num_batched_tokens))
         seconds = tokens / chunk * self.costs.seconds(0, prompt=chunk, before=load.prompt - load.new_prompt / 2)
-        return Served(concurrency, 0.0, seconds, concurrency / seconds)
+        return Served(concurrency, 0.0, 0.0, seconds, concurrency / seconds)
 
-    def best(self, load: Load, objective: Objective) -> tuple[Served, Limit, bool]:
+    def best(self, load: Load, objective: Objective, *, late: bool = False) -> tuple[Served, Limit, bool]:
         """The most requests at once that keep an objective, their limit, and whether any number keeps it.
+
+        With `late`, 99 % of the requests keep the objective of TPOT, and not only their mean.
 
         If none does, one request at a time is the engine's best.
         """
         most, limit = float(self.max_num_seqs), Limit.SEQUENCES
         if (room := self.room(load)) < most:
             most, limit = max(1.0, room), Limit.KV_CACHE
-        if (full := self.at(most, load)).keeps(objective):
+        if (full := self.at(most, load)).keeps(objective, late=late):
             return full, limit, True
         low, high = 1.0, most
-        if not (alone := self.at(low, load)).keeps(objective):
+        if not (alone := self.at(low, load)).keeps(objective, late=late):
             return alone, _missed(alone, objective), False
         while high - low > HALVED_UNTIL:
             middle = (low + high) / 2
-            low, high = (middle, high) if self.at(middle, load).keeps(objective) else (low, middle)
+            low, high = (middle, high) if self.at(middle, load).keeps(objective, late=late) else (low, middle)
         return self.at(low, load), _missed(self.at(high, load), objective), True
 
 
@@ -152,7 +174,7 @@ HALVED_UNTIL = 0.5
 
 
 def _missed(served: Served, objective: Objective) -> Limit:
-    return Limit.TPOT if served.tpot > objective.tpot else Limit.TTFT
+    return Limit.TTFT if served.ttft > objective.ttft else Limit.TPOT
 
 
 def serving(costs: StepCosts, budget: Budget) -> Serving:

@@ -14,9 +14,9 @@ class Objective:
     """The latencies that requests shall have, in seconds."""
 
     ttft: float = TIME_TO_FIRST_TOKEN.total_seconds()
-    """Of 95 % of the requests, to the first token."""
+    """To the first token."""
     tpot: float = TIME_PER_OUTPUT_TOKEN.total_seconds()
-    """Mean of each further token."""
+    """Mean of each further token of a request."""
 
     @classmethod
     def requested(cls, autoscaling: AutoscalingSpec | None) -> Self:

@@ -1,0 +1,80 @@
+"""The latencies of `sizing/serving.py` against simulated engines: `python -m bench.serving_model`.
+
+Some engines of the simulation of `bench/autoscaling.py` serve requests with Poisson arrivals, whose prompts and answers
+have exponentially distributed lengths. The rate is the one with which the model expects the computed target of
+requests in each engine.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from bench.figures import Figure, at_least, at_most, parser_of, shown
+from bench.fleet_simulation import EngineModel, Fleet, Workload, replay
+from bench.scaling_rules import static
+from inference_operator.sizing.serving import Load, Served, Serving
+from inference_operator.sizing.shape import Objective
+from inference_operator.sizing.steptime import StepCosts
+
+LOADS = {
+    "conversations": Load(1155, 211),
+    "code": Load(2048, 28),
+    "long answers": Load(200, 400),
+    "long prompts": Load(6000, 300),
+}
+"""The first two have the means of Azure's traces of 2023."""
+ENGINES = 4
+SECONDS = 1200
+MEAN_AIM, LATE_AIM, KEPT_AIM = at_most(0.1), at_most(0.15), at_least(97)
+
+
+def serving_of(engine: EngineModel) -> Serving:
+    """The model of a simulated engine."""
+    prompt_token = 1 / engine.prefill_tokens_per_second
+    costs = StepCosts(
+        dense=0.0,
+        cached_token=0.0,
+        token=0.0,
+        fixed=engine.token_seconds,
+        exchange=prompt_token,
+        sequence=engine.sequence_seconds - prompt_token,
+    )
+    return Serving(costs, engine.max_num_seqs, engine.max_batched_tokens, engine.kv_tokens)
+
+
+def workload(load: Load, rate: float, seed: int = 0) -> Workload:
+    """Requests of a load at a steady rate."""
+    chance = np.random.default_rng(seed)
+    number = int(rate * SECONDS)
+    arrivals = np.sort(chance.uniform(0, SECONDS, number))
+    prompts, answers = (np.ceil(chance.exponential(mean, number)) for mean in (load.prompt, load.answer))
+    return Workload("steady", arrivals, prompts, answers, float(SECONDS))
+
+
+def figures() -> Iterator[Figure]:
+    """The figures of all loads."""
+    fleet = Fleet(start_seconds=1.0)
+    for name, load in LOADS.items():
+        expected: Served = serving_of(fleet.engine).best(load, Objective(), late=True)[0]
+        found = replay(workload(load, ENGINES * expected.requests), static(ENGINES), fleet, initial=ENGINES)
+        mean = float(np.mean(found.time_per_token))
+        late = float(np.percentile(found.time_per_token, 99))
+        first = float(np.percentile(found.time_to_first_token, 95))
+        yield Figure(f"{name}: computed target", expected.concurrency, "requests")
+        yield Figure(f"{name}: mean TPOT, error", abs(expected.tpot / mean - 1), "", MEAN_AIM)
+        yield Figure(f"{name}: 99th percentile of TPOT, error", abs(expected.late_tpot / late - 1), "", LATE_AIM)
+        yield Figure(f"{name}: 95th percentile of TTFT, model", expected.ttft, "s")
+        yield Figure(f"{name}: 95th percentile of TTFT, simulated", first, "s")
+        yield Figure(f"{name}: requests within both objectives", found.attained(), "%", KEPT_AIM)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Simulate, and print the figures."""
+    parser = parser_of("python -m bench.serving_model", "The model of latencies against simulated engines.")
+    print(shown(list(figures()), parser.parse_args(arguments).output))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
