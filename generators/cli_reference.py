@@ -15,7 +15,7 @@ reads resources. Three write to it: `infd cache prefetch` and `infd cache prune`
 its result; `infd renew` an annotation in the specification of resources. In a clone of the repository, `uv run infd`
 runs it, and `uv tool install .` puts `infd` and `kubectl infd` on the PATH. It requires Python 3.11 or newer.
 
-{STATUSES} `infd fit` exits with 0 also if the model does not fit; `fits` has the result.
+{STATUSES} `infd fit` exits with 1 if the model fits on none of the GPUs, or if none of them carry the rate.
 
 With `-o json` or `-o yaml`, one resource (`infd plan`) or one kind of GPU (`infd fit`) is printed as an object, several
 as a list of objects. Files are as in kubectl: YAML or JSON, several documents, lists, directories, `-`. Other objects

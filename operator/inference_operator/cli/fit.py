@@ -1,49 +1,38 @@
 """`infd fit`: whether a model fits on GPUs, with which parallel sizes, and the memory of one GPU; needs no cluster."""
 
 import argparse
-import json
 import re
 import shlex
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from difflib import get_close_matches
-from pathlib import Path
 
 from pydantic import ValidationError
 
 from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.api.spec import EngineSpec
 from inference_operator.cli.fit_answer import Answer, answer_of_infeasible, answer_of_plan, answer_of_shape, report
+from inference_operator.cli.fit_model import asked_model
+from inference_operator.cli.fit_rate import Asked, add_rate, asked_rate, prices
+from inference_operator.cli.fit_rate import documents as rate_documents
+from inference_operator.cli.fit_rate import report as rate_report
 from inference_operator.cli.gpus import add_gpus, named_gpus
-from inference_operator.cli.hub_model import hub_model
-from inference_operator.cli.output import add_output, dumped
+from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.hardware.offers import GpuOffer
-from inference_operator.jobs.inspection_result import parsed_result
-from inference_operator.jobs.result import Failure
-from inference_operator.models.catalogue import entry, names
-from inference_operator.models.checkpoint import Weights
-from inference_operator.models.config import NotUnderstood
-from inference_operator.models.entry import Entry
-from inference_operator.models.facts import Kernel, ModelFacts, Quantization
-from inference_operator.models.model import ELEMENT_BYTES, model_facts
+from inference_operator.models.facts import Kernel, Quantization
+from inference_operator.models.model import ELEMENT_BYTES
 from inference_operator.models.quantization import named_quantization
-from inference_operator.models.side_files import NO_SIDE_FILES, SideFiles
-from inference_operator.models.source import HubModel
 from inference_operator.planning.gpu_offers import LINKED_PER_NODE
-from inference_operator.planning.known_model import known_model, with_draft
+from inference_operator.planning.known_model import with_draft
 from inference_operator.settings import Settings
-from inference_operator.sizing.budget import EngineOnGpus
-from inference_operator.sizing.choice import choose
+from inference_operator.sizing.choice import choose, options_for
+from inference_operator.sizing.fitting import CONTEXT_STEP, OnGpus, aimed_context
+from inference_operator.sizing.fleet import fleet_plan
 from inference_operator.sizing.gpu_plan import Infeasible
 from inference_operator.sizing.shape import KV_BYTES, ParallelSizes, Shape, SizingInputs
-from inference_operator.units import GIB
 
-MAX_CONFIG_BYTES = 4 * 2**20
-"""Maximum size of a `config.json`; none on the hub comes near."""
 USABLE_FRACTION = 0.98
 """CUDA reports this fraction of a nominal size, which is a whole number of GiB (RTX 4090: 23.5 of 24)."""
 USUAL_KINDS = ("T4", "L4", "A10G", "L40S", "RTX-4090", "A100-40GB", "A100-80GB", "H100-80GB", "H200", "B200")
@@ -85,7 +74,7 @@ def add_arguments(fit: argparse.ArgumentParser) -> None:
         help="more engine arguments, as in spec.engine.args, for example --engine-args='--enable-lora --max-loras 4'",
     )
     fit.add_argument("--enforce-eager", action="store_true", help="no CUDA graphs")
-    add_output(fit)
+    add_rate(fit)
     fit.add_argument("-v", "--verbose", action="store_true", help="show the memory of one GPU, with sources")
     fit.set_defaults(run=run_fit)
 
@@ -101,99 +90,66 @@ def _flag(field: str) -> str:
 
 
 def run_fit(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    """Print whether and how the model fits; always 0."""
-    answers = list(_answers(options, engines[engines.default]))
+    """Print whether and how the model fits; 1 if it fits nowhere, or if no GPUs carry the rate."""
+    engine = engines[engines.default]
+    if (asked := asked_rate(options)) is not None:
+        return _for_rate(options, asked, engine)
+    answers = list(_answers(options, engine))
     if options.output == "table":
         print("\n".join(report(answers, verbose=options.verbose)))
     else:
         print(dumped([answer.document() for answer in answers], options.output))
-    return 0
+    return int(not any(answer.fits for answer in answers))
+
+
+def _for_rate(options: argparse.Namespace, asked: Asked, engine: Engine) -> int:
+    """Print the engines that carry a rate."""
+    facts, on_gpus = asked_model(options), _on_gpus(options, engine)
+    shape = _shape(options, engine)
+    longer = asked.longest > aimed_context(facts, SizingInputs(shape=shape))
+    if longer and shape.context is None:
+        shape = replace(shape, context=-(-asked.longest // CONTEXT_STEP) * CONTEXT_STEP)
+    inputs = SizingInputs(tensor=options.tensor, objective=asked.objective, shape=shape)
+    plans, refused = [], []
+    for offer in _offers(options):
+        options_of_kind = options_for(facts, [offer], on_gpus, inputs)
+        found = [fleet_plan(one, asked.load, asked.objective, asked.rate) for one in options_of_kind]
+        plans += [one for one in found if one is not None]
+        if not options_of_kind:
+            refused.append(f"{offer.kind}: the model does not fit; `infd fit` without --rate tells why.")
+        elif not any(found):
+            refused.append(f"{offer.kind}: no size keeps the latencies, not even with one request at a time.")
+    if options.output == "table":
+        print("\n".join(rate_report(plans, asked, refused, plot=options.plot)))
+    else:
+        print(dumped(rate_documents(plans, asked), options.output))
+    return int(not plans)
+
+
+def _offers(options: argparse.Namespace) -> Iterator[GpuOffer]:
+    """The GPUs to try, with their prices."""
+    by_kind = {named_gpus(name).kind: price for name, price in prices(options.price).items()}
+    for text in options.gpu or [f"{kind}:{LINKED_PER_NODE}" for kind in USUAL_KINDS]:
+        offer = named_gpus(text)
+        yield replace(offer, price=by_kind.get(offer.kind, offer.price))
 
 
 def _answers(options: argparse.Namespace, engine: Engine) -> Iterator[Answer]:
-    facts, shape = _facts(options), _shape(options, engine)
-
-    def on_gpus(offer: GpuOffer) -> EngineOnGpus:
-        return engine.on_gpus(f"engine:{options.engine_version}" if options.engine_version else "", offer)
-
+    facts, shape, on_gpus = asked_model(options), _shape(options, engine), _on_gpus(options, engine)
     if options.gpu_memory_gib is not None:
         offer = _exact_offer(options)
         yield answer_of_shape(facts, offer.kind, on_gpus(offer), shape)
         return
     profile = EngineProfile(options.profile)
     wishes = SizingInputs(tensor=options.tensor, concurrency=options.concurrency, profile=profile, shape=shape)
-    for text in options.gpu or [f"{kind}:{LINKED_PER_NODE}" for kind in USUAL_KINDS]:
-        offer = named_gpus(text)
+    for offer in _offers(options):
         plan = choose(facts, [offer], on_gpus, wishes)
         yield answer_of_infeasible(offer, plan) if isinstance(plan, Infeasible) else answer_of_plan(plan)
 
 
-def _facts(options: argparse.Namespace) -> ModelFacts:
-    if bool(options.config) is bool(options.model):
-        raise UsageError("Give either the name of a model on the hub or --config FILE.")
-    size = None if options.weights_gib is None else Weights(round(options.weights_gib * GIB), "--weights-gib")
-    if options.config:
-        document, weights, side = _of_file(options.config)
-        weights = size or weights
-    else:
-        known = _named(options.model.removeprefix("hf://"))
-        document, weights, side = known.config, size or known.weights, known.side
-        if size is None and not options.quantization and not known.commit and (why := _not_sized(known.name)):
-            raise UsageError(f"{why} Or give --weights-gib.")
-    if weights and options.quantization:
-        weights = replace(weights, exact=False)  # of weights in the stated form, not in the config's
-    facts = model_facts(document, weights, side)
-    if isinstance(facts, NotUnderstood):
-        raise UsageError(facts.message)
-    return facts
-
-
-def _not_sized(name: str) -> str:
-    """Why the operator does not size this model from the catalogue; empty if it does."""
-    known = known_model(HubModel(name))
-    return known.facts.message if known and isinstance(known.facts, NotUnderstood) else ""
-
-
-def _named(name: str) -> Entry:
-    """A model by its name: its files on the hub, else its entry in the catalogue. Says which one on stderr."""
-    found, known = hub_model(f"hf://{name}", None, Settings()), entry(name)
-    if isinstance(found, Entry):
-        return found
-    if isinstance(found, Failure) and not found.was_unanswered:
-        raise UsageError(found.message)
-    if known is None:
-        near = get_close_matches(name, names(), n=1)
-        suggestion = f" Did you mean `{near[0]}`?" if near else ""
-        why = f" {found.message}" if found else ""
-        cure = "Give --config FILE; `infd inspect -o json` writes such a file."
-        raise UsageError(f"{name}: is not in the catalogue.{suggestion} {cure}{why}")
-    if found:
-        print(f"{found.message} The facts are those of the catalogue ({known.source}).", file=sys.stderr)
-    return known
-
-
-def _of_file(path: str) -> tuple[object, Weights | None, SideFiles]:
-    """A `config.json`, or the output of `infd inspect -o json`, which has the checkpoint size too."""
-    document = _document(path)
-    result = parsed_result(json.dumps(document))
-    if isinstance(result, Failure):
-        raise UsageError(result.message)
-    return (result.config, result.weights, result.side) if result else (document, None, NO_SIDE_FILES)
-
-
-def _document(path: str) -> object:
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(MAX_CONFIG_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}.") from error
-    if len(content) > MAX_CONFIG_BYTES:
-        raise UsageError(f"{path}: is larger than {MAX_CONFIG_BYTES // 2**20} MiB, so it is not a config.json.")
-    try:
-        document: object = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: is not valid JSON.") from error
-    return document
+def _on_gpus(options: argparse.Namespace, engine: Engine) -> OnGpus:
+    """The engine of the version that is asked for, on the GPUs of an offer."""
+    return lambda offer: engine.on_gpus(f"engine:{options.engine_version}" if options.engine_version else "", offer)
 
 
 def _shape(options: argparse.Namespace, engine: Engine) -> Shape:

@@ -6,6 +6,7 @@ second. `infd --help` needs names and one line for each.
 
 import argparse
 import gc
+import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
@@ -51,6 +52,9 @@ def main(arguments: Sequence[str] | None = None, engines: "EngineRegistry | None
         sys.exit(_run(options, engines))
     except UsageError as error:
         print(error, file=sys.stderr)
+    except BrokenPipeError:  # the reader, such as `head`, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
     sys.exit(EXIT_USAGE)
 
 

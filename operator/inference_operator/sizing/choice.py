@@ -11,7 +11,7 @@ from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.host import host_needs
 from inference_operator.sizing.infeasible import does_not_fit, no_gpu, wrong_size
 from inference_operator.sizing.lora_and_speculative import unaccounted
-from inference_operator.sizing.ranking import Ranked, option, ranked
+from inference_operator.sizing.ranking import Option, Ranked, option, ranked
 from inference_operator.sizing.shape import SizingInputs
 
 
@@ -54,20 +54,36 @@ def choose(
         (2, 40960, 1)
     """
     offered = [Pool(facts, offer, on_gpus(offer)) for offer in merged(offers)]
-    pools = [
-        pool for pool in offered if may_be_used(pool.offer, inputs) and pool.engine.unable(facts, inputs.shape) is None
-    ]
+    pools = _usable(offered, inputs)
     if not pools:
         return no_gpu(offered, inputs)
     if misfit := wrong_size(pools, inputs):
         return misfit
-    if options := [option(*one, inputs) for one in _at_target(pools, inputs)]:
+    if options := _options(pools, inputs):
         found = ranked(options, inputs.profile, previous_kind)
         return _plan(found.option.pool, found.option.candidate, inputs, found, reduced=False)
     if reduced := [(pool, candidate) for pool in pools if (candidate := _largest(pool, inputs)) is not None]:
         pool, candidate = max(reduced, key=_context_and_cache)
         return _plan(pool, candidate, inputs, Ranked(option(pool, candidate, inputs)), reduced=True)
     return does_not_fit(pools, inputs)
+
+
+def options_for(facts: ModelFacts, offers: Sequence[GpuOffer], on_gpus: OnGpus, inputs: SizingInputs) -> list[Option]:
+    """All sizes on the offers that hold the target; none for requested sizes that the model does not allow."""
+    pools = _usable([Pool(facts, offer, on_gpus(offer)) for offer in merged(offers)], inputs)
+    return [] if not pools or wrong_size(pools, inputs) else _options(pools, inputs)
+
+
+def _usable(offered: Sequence[Pool], inputs: SizingInputs) -> list[Pool]:
+    return [
+        pool
+        for pool in offered
+        if may_be_used(pool.offer, inputs) and pool.engine.unable(pool.facts, inputs.shape) is None
+    ]
+
+
+def _options(pools: Sequence[Pool], inputs: SizingInputs) -> list[Option]:
+    return [option(pool, candidate, inputs) for pool, candidate in _at_target(pools, inputs)]
 
 
 def may_be_used(offer: GpuOffer, inputs: SizingInputs) -> bool:

@@ -1,0 +1,92 @@
+"""How many engines, of which sizes, carry a rate of requests within an objective: the arithmetic of `infd fit --rate`.
+
+- Each option is a kind of GPU with parallel sizes that hold the target, as for one engine.
+- An option that keeps no objective is out. The others need rate / (requests/s of one engine) engines, rounded up.
+- The cost is the price of all GPUs; without a price for each kind, their memory stands for it. The lowest cost wins,
+  then the fewest GPUs, then the lower time of a token.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inference_operator.sizing.ranking import Option
+from inference_operator.sizing.serving import Limit, Load, Served, Serving, serving
+from inference_operator.sizing.shape import Objective
+
+SECONDS_OF_HOUR = 3600
+MILLION = 1e6
+HALVINGS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class FleetPlan:
+    """Engines of one kind and size that carry a rate."""
+
+    option: Option
+    replicas: int
+    capacity: Served
+    """One engine at the most that keeps the objective."""
+    limit: Limit
+    """What binds there."""
+    served: Served
+    """One engine at its part of the rate."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all engines."""
+        return self.replicas * self.option.gpus
+
+    @property
+    def price(self) -> float | None:
+        """Price of an hour; None if the kind has none."""
+        price = self.option.pool.offer.price
+        return None if price is None else price * self.gpus
+
+    @property
+    def memory_gib(self) -> float:
+        """Memory of all GPUs."""
+        return self.replicas * self.option.memory
+
+    def price_of_million(self, load: Load) -> float | None:
+        """Price of a million tokens of prompts and answers at this rate; None without a price."""
+        rate = self.replicas * self.served.requests * (load.prompt + load.answer)
+        return None if self.price is None or not rate else self.price / (rate * SECONDS_OF_HOUR) * MILLION
+
+
+def fleet_plan(option: Option, load: Load, objective: Objective, rate: float) -> FleetPlan | None:
+    """The engines of one option that carry a rate; None if it keeps no objective, or if its speed is unknown.
+
+    Args:
+        option: the kind of GPU with its parallel sizes.
+        load: the mean lengths of the requests.
+        objective: the latencies that they shall have.
+        rate: requests in a second.
+    """
+    if option.costs is None:
+        return None
+    engine = serving(option.costs, option.candidate.budget)
+    capacity, limit, keeps = engine.best(load, objective)
+    if not keeps:
+        return None
+    replicas = max(1, math.ceil(rate / capacity.requests))
+    return FleetPlan(option, replicas, capacity, limit, at_rate(engine, load, rate / replicas))
+
+
+def at_rate(engine: Serving, load: Load, rate: float) -> Served:
+    """The engine at a rate of requests below its capacity: with more requests at once it ends more in a second."""
+    low, high = 0.0, float(engine.max_num_seqs)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if engine.at(middle, load).requests < rate else (low, middle)
+    return engine.at(high, load)
+
+
+def by_cost(plans: Sequence[FleetPlan]) -> list[FleetPlan]:
+    """The plans, the cheapest first."""
+    priced = all(one.price is not None for one in plans)
+
+    def cost(one: FleetPlan) -> tuple[float, int, float, str]:
+        return (one.price or 0.0) if priced else one.memory_gib, one.gpus, one.served.tpot, one.option.name
+
+    return sorted(plans, key=cost)
