@@ -16,6 +16,7 @@ import pytest
 from e2e import vllm_options
 from inference_operator.cli.offline import offline_inputs
 from inference_operator.engines.registry import ENGINES
+from inference_operator.engines.vllm.methods import SUPPORT
 from inference_operator.engines.vllm.parsers import REASONING_PARSERS, TOOL_PARSERS
 from inference_operator.hardware.kinds import GpuKind, kind_named
 from inference_operator.manifest import Manifest
@@ -27,6 +28,7 @@ from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.settings import Settings
 from inference_operator.sizing.plan import Plan
+from inference_operator.sizing.shape import Shape
 from inference_operator.units import GIB
 
 MODELS = [json.loads(line) for line in vllm_options.SCRIPT.joinpath("public_models.jsonl").read_text().splitlines()]
@@ -34,7 +36,8 @@ REBUILT = "transformers 5.19.0"
 """The source of configs that are made from transformers' classes."""
 QUICK = ("L4", "H100")
 """One GPU for each of vLLM's usual defaults for batches."""
-ALL = ("L4", "A10G", "RTX-4090", "L40S", "A100-40GB", "A100-80GB", "H100", "H200", "B200")
+ALL = ("T4", "L4", "A10G", "RTX-4090", "L40S", "A100-40GB", "A100-80GB", "H100", "H200", "B200")
+T4_CAPABILITY = (7, 5)
 LEAST_MODELS = 60
 
 
@@ -159,6 +162,28 @@ def test_the_operators_names_of_parsers_are_those_of_vllm(quick: tuple[list[Case
         "tool": TOOL_PARSERS,
         "reasoning": REASONING_PARSERS,
     }
+
+
+def test_the_operators_table_of_methods_is_that_of_vllm(quick: tuple[list[Case], dict[str, Any]]) -> None:
+    _, results = quick
+    assert vllm_options.methods_text(results) == vllm_options.METHODS.read_text()
+
+
+def test_vllm_takes_float32_for_models_that_forbid_float16_on_a_gpu_without_bfloat16(tmp_path: Path) -> None:
+    found, results = compared(("T4",), tmp_path)
+    assert differences(found, results["derived"]) == []
+    named = {case.facts.model_type for case in found}
+    assert named & SUPPORT.without_float16, "the test says nothing without such a model"
+    for case, result in zip(found, results["derived"], strict=True):
+        wide = SUPPORT.as_run(case.facts, Shape(), T4_CAPABILITY).element_bytes or case.facts.element_bytes
+        assert result["element_bytes"] == wide, case.name
+
+
+@pytest.mark.full
+def test_vllm_accepts_every_command_line_with_a_profile(tmp_path: Path) -> None:
+    for profile in ("Throughput", "Latency", "Smallest"):
+        found, results = compared(QUICK, tmp_path / profile, {"profile": profile})
+        assert differences(found, results["derived"]) == [], profile
 
 
 @pytest.mark.full

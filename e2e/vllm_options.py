@@ -13,6 +13,7 @@ from inference_operator.engines.vllm import options
 SCRIPT = Path(__file__).parent / "vllm_parser"
 TABLE = Path(options.__file__).with_name(f"options-{options.VERSION}.txt")
 VARIABLES = Path(options.__file__).with_name(f"variables-{options.VERSION}.txt")
+METHODS = Path(options.__file__).with_name(f"methods-{options.VERSION}.txt")
 PARSERS = Path(options.__file__).with_name(f"parsers-{options.VERSION}.txt")
 
 
@@ -44,15 +45,25 @@ def _answer(script: str, question: object, folder: Path) -> Any:  # noqa: ANN401
     return json.loads((folder / "result.json").read_text())
 
 
+def methods_text(answer: Mapping[str, Any]) -> str:
+    """The table of quantization methods, from the answer of `derived`."""
+    lines = [
+        " ".join(("method", name, str(one["capability"]), *one["types"])) for name, one in answer["methods"].items()
+    ]
+    return "".join(f"{line}\n" for line in (*lines, *(f"no-float16 {name}" for name in answer["no_float16"])))
+
+
 def main() -> None:
     """Write the tables."""
     with tempfile.TemporaryDirectory() as folder:
         names = parsed([], Path(folder))
         TABLE.write_text("".join(f"{line}\n" for line in names["options"]))
         VARIABLES.write_text("".join(f"{name}\n" for name in names["variables"]))
-        found = derived([], Path(folder))["parsers"]
+        answer = derived([], Path(folder))
+        found = answer["parsers"]
         PARSERS.write_text("".join(f"{kind} {name}\n" for kind, names in found.items() for name in names))
-    print(TABLE, VARIABLES, PARSERS)
+        METHODS.write_text(methods_text(answer))
+    print(TABLE, VARIABLES, PARSERS, METHODS)
 
 
 if __name__ == "__main__":

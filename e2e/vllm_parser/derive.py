@@ -13,6 +13,7 @@ image's own platform, since the kernels for GPUs are not in the image.
 
 import importlib.abc
 import importlib.machinery
+import inspect
 import json
 import os
 import sys
@@ -84,8 +85,10 @@ PLATFORM = _Platform()
 sys.modules[KERNELS] = types.ModuleType(KERNELS)
 vllm.platforms._current_platform = PLATFORM  # noqa: SLF001 - no public way
 
-from vllm.engine.arg_utils import AsyncEngineArgs  # noqa: E402 - the platform must be there before
+from vllm.config.model import _FLOAT16_NOT_SUPPORTED_MODELS as WITHOUT_FLOAT16  # noqa: E402 - the platform before
+from vllm.engine.arg_utils import AsyncEngineArgs  # noqa: E402 - as above
 from vllm.entrypoints.cli.serve import ServeSubcommand  # noqa: E402
+from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS, get_quantization_config  # noqa: E402
 from vllm.model_executor.models import registry  # noqa: E402
 from vllm.platforms.cuda import NonNvmlCudaPlatform  # noqa: E402
 from vllm.reasoning import ReasoningParserManager  # noqa: E402
@@ -171,6 +174,20 @@ def _case(case: dict[str, Any], folder: Path, parser: Any) -> dict[str, Any]:  #
         return {"error": f"{type(error).__name__}: {error}"[:2000]}
 
 
+def methods() -> dict[str, dict[str, Any]]:
+    """Least compute capability and data types of activations of each quantization method."""
+    found = {}
+    for name in sorted(QUANTIZATION_METHODS):
+        config = get_quantization_config(name)
+        # An instance method in one class, and a class method in the others.
+        listed = inspect.unwrap(getattr(config, "get_supported_act_dtypes"))  # noqa: B009
+        types = sorted(
+            str(one).removeprefix("torch.") for one in (listed() if inspect.ismethod(listed) else listed(config))
+        )
+        found[name] = {"capability": config.get_min_capability(), "types": types}
+    return found
+
+
 def main() -> None:
     """Derive every case."""
     sys.meta_path.insert(0, _Finder())  # after transformers has looked for what it can use
@@ -186,7 +203,8 @@ def main() -> None:
         "tool": sorted(ToolParserManager.list_registered()),
         "reasoning": sorted(ReasoningParserManager.list_registered()),
     }
-    Path(sys.argv[2]).write_text(json.dumps({"derived": results, "parsers": parsers}))
+    answer = {"derived": results, "parsers": parsers, "methods": methods(), "no_float16": sorted(WITHOUT_FLOAT16)}
+    Path(sys.argv[2]).write_text(json.dumps(answer))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ CHOICES: list[tuple[str, str, tuple[str, int, int, int] | InfeasibleReason]] = [
     ("Qwen/Qwen3-14B", "T4:4", ("T4", 2, 32768, 4)),
     ("Qwen/Qwen3-14B", "A100-40GB:8", ("A100-40GB", 2, 40960, 2)),
     ("openai/gpt-oss-20b", "L4:1", ("L4", 1, 45056, 1)),
-    ("openai/gpt-oss-20b", "T4:1", InfeasibleReason.NEEDS_MULTI_NODE),
+    ("openai/gpt-oss-20b", "T4:1", InfeasibleReason.NO_SUITABLE_GPU),
     ("openai/gpt-oss-20b", "H100:1", ("H100-80GB", 1, 131072, 1)),
     ("openai/gpt-oss-120b", "H100:8", ("H100-80GB", 2, 131072, 2)),
     ("openai/gpt-oss-120b", "A100-40GB:8", ("A100-40GB", 4, 131072, 4)),

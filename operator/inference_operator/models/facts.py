@@ -124,6 +124,8 @@ class Quantization:
     """The parts that are quantized; others have the model's data type."""
     kv_cache_fp8: bool = False
     """Whether the checkpoint requests a KV cache in 8 bits."""
+    method: str = ""
+    """The engine's name of the method, as in a checkpoint's config; empty if it has none."""
     expert_bits: float = 0.0
     """Bits of an element of the experts, if they are stored in another way than the rest; 0: as `bits`."""
 
@@ -181,6 +183,8 @@ class ModelFacts:
     """Whether the engine serves embeddings, classes or scores, and not text."""
     is_encoder: bool = False
     """Whether each token attends to all tokens of its prompt: there is no KV cache, and prompts are not divided."""
+    model_type: str = ""
+    """The config's `model_type`."""
     side: SideFiles = NO_SIDE_FILES
     """Facts of the model's small files: tokenizer, sentence-transformers, chat template, generation."""
     commit: str = ""

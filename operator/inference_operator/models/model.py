@@ -145,6 +145,7 @@ def _facts(config: Config, *, has_vision: bool, weights: Weights | None, side: S
     used = _believable(config, weights, counted_bytes(found, element, stored) + tower, stored)
     return ModelFacts(
         architecture=config.architecture,
+        model_type=config.text("model_type"),
         hidden_size=shape.hidden,
         vocabulary=shape.vocabulary,
         heads=shape.heads,

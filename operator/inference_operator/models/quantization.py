@@ -81,7 +81,27 @@ def quantization(config: Config) -> Quantization:
     else:
         group = weights.positive("group_size") or _group_size(section)
         found = _of(kernel, bits, group, kv_cache_fp8=_has_fp8_kv_cache(section))
-    return replace(found, expert_bits=_expert_bits(config, section))
+    return replace(found, method=_method(section), expert_bits=_expert_bits(config, section))
+
+
+def _method(section: Config) -> str:
+    """The engine's name of the method. ModelOpt's checkpoints name their algorithm beside it, or only that.
+
+    Examples:
+        >>> _method(Config({"quant_method": "modelopt", "quant_algo": "NVFP4"})), _method(Config({"quant_algo": "FP8"}))
+        ('modelopt_fp4', 'modelopt')
+        >>> _method(Config({"quant_method": "awq"}))
+        'awq'
+    """
+    name, algorithm = section.text("quant_method").lower(), section.text("quant_algo").upper()
+    if algorithm and name in ("", "modelopt"):
+        return _OF_MODELOPT.get(algorithm, "modelopt")
+    return name
+
+
+_OF_MODELOPT = {"NVFP4": "modelopt_fp4", "MXFP8": "modelopt_mxfp8", "MIXED_PRECISION": "modelopt_mixed"}
+"""Methods by the algorithm of a ModelOpt checkpoint; FP8 is `modelopt` itself (vLLM 0.32.0, `quantization/modelopt.py`,
+`override_quantization_method`)."""
 
 
 def _expert_bits(config: Config, section: Config) -> float:
@@ -109,10 +129,10 @@ def named_quantization(name: str) -> Quantization | None:
     if words[0] in ("none", "auto", ""):
         return UNQUANTISED
     if words[0] in ("fp8_per_block", "deepseek_fp8"):
-        return _of(Kernel.FP8_BLOCK, EIGHT, BLOCK)
+        return replace(_of(Kernel.FP8_BLOCK, EIGHT, BLOCK), method=words[0])
     bits = EIGHT if "int8" in words[1:] else None
     kernel = next((_METHODS[word] for word in words if word in _METHODS), None)
-    return _of(kernel, bits, None) if kernel else None
+    return replace(_of(kernel, bits, None), method=words[0]) if kernel else None
 
 
 def _of(kernel: Kernel, bits: int | None, group: int | None, *, kv_cache_fp8: bool = False) -> Quantization:

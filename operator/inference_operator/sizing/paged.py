@@ -18,14 +18,17 @@ from inference_operator.sizing.activation import (
 from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget, Gpu, Origin, Term, TermName
 from inference_operator.sizing.engine_choices import BATCHED_TOKENS, CONTEXT, SEQUENCES, context_left
 from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.sizing.gpu_support import GpuSupport
 from inference_operator.sizing.kv_cache import allocated_cache, cache_layout
 from inference_operator.sizing.lora_and_speculative import adapters_gib, draft_gib
-from inference_operator.sizing.rules import allowed_sizes, broken_rule, unable
+from inference_operator.sizing.rules import allowed_sizes, broken_rule
 from inference_operator.sizing.shape import Shape, SizingInputs
 from inference_operator.sizing.step_costs import step_costs
 from inference_operator.sizing.steptime import Overhead, StepCosts
 from inference_operator.sizing.weights import rank_weights
 from inference_operator.units import GIB
+
+NO_TABLES = GpuSupport()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +39,12 @@ class PagedEngine:
     engine: EngineMemory
     overhead: Overhead
     """The engine's own time in each step."""
+    support: GpuSupport = NO_TABLES
+    """What the engine can compute on which GPUs."""
 
     def unable(self, facts: ModelFacts, shape: Shape) -> str | None:
         """Why the GPU cannot compute the model; None if it can."""
-        return unable(facts, shape, self.gpu.capability)
+        return self.support.unable(facts, shape, self.gpu.capability)
 
     def broken_rule(self, facts: ModelFacts, shape: Shape) -> str | None:
         """Why the model does not allow the parallel sizes of a shape; None if it does."""
@@ -51,11 +56,14 @@ class PagedEngine:
 
     def budget(self, facts: ModelFacts, shape: Shape) -> Budget:
         """The budget of one GPU; in a pipeline, of the stage with the least free memory."""
-        return paged_budget(facts, self.gpu, self.engine, shape)
+        return paged_budget(facts, self.gpu, self.engine, self._as_run(facts, shape))
 
     def step_costs(self, facts: ModelFacts, shape: Shape) -> StepCosts | None:
         """The seconds of the parts of a step; None if the GPU's speed is unknown."""
-        return step_costs(facts, self.gpu, self.engine, self.overhead, shape)
+        return step_costs(facts, self.gpu, self.engine, self.overhead, self._as_run(facts, shape))
+
+    def _as_run(self, facts: ModelFacts, shape: Shape) -> Shape:
+        return self.support.as_run(facts, shape, self.gpu.capability)
 
     def left_to_engine(self, facts: ModelFacts, shape: Shape, found: Budget, inputs: SizingInputs) -> tuple[str, ...]:
         """The sizes that equal what the engine derives; it refuses some numbers above its own."""

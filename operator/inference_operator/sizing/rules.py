@@ -1,4 +1,4 @@
-"""Parallel sizes and GPUs that a model allows, independent of memory.
+"""Parallel sizes that a model allows, independent of memory.
 
 Sources: vLLM 0.32.0, `config/model.py` (heads), `layers/linear.py` (heads of keys and values), `layers/quantization/`
 (blocks and groups), `layers/vocab_parallel_embedding.py` (vocabulary); the messages are its own.
@@ -12,19 +12,6 @@ from inference_operator.sizing.shape import ParallelSizes, Shape
 from inference_operator.sizing.weights import expert_ranks
 
 VOCABULARY_PADDING = 64
-BFLOAT16_SINCE, FP8_SINCE, AWQ_SINCE = (8, 0), (7, 5), (7, 5)
-"""Compute capabilities: bfloat16 from Ampere; FP8 weights and AWQ from Turing, by Marlin kernels (vLLM 0.32.0,
-`quantization/fp8.py`, `awq.py`, `get_min_capability`)."""
-GPTQ_SINCE, FOUR_BIT_FLOAT_SINCE = (6, 0), (7, 5)
-_SINCE = {
-    Kernel.FP8: FP8_SINCE,
-    Kernel.FP8_BLOCK: FP8_SINCE,
-    Kernel.AWQ: AWQ_SINCE,
-    Kernel.GPTQ: GPTQ_SINCE,
-    Kernel.INT8: FP8_SINCE,
-    Kernel.MXFP4: FOUR_BIT_FLOAT_SINCE,
-    Kernel.NVFP4: FOUR_BIT_FLOAT_SINCE,
-}
 SIZES = (1, 2, 4, 8, 16)
 """Tensor parallel sizes that sizing tries; a user may request others."""
 GROUPED = (Kernel.FP8_BLOCK, Kernel.AWQ, Kernel.GPTQ)
@@ -49,25 +36,6 @@ def allowed_sizes(facts: ModelFacts, shape: Shape, at_most: int) -> tuple[int, .
     """Tensor parallel sizes up to `at_most` that the model allows."""
     found = (size for size in SIZES if size <= at_most)
     return tuple(size for size in found if broken_rule(facts, shape.with_tensor(size)) is None)
-
-
-def unable(facts: ModelFacts, shape: Shape, capability: tuple[int, int]) -> str | None:
-    """Why a GPU of this compute capability cannot compute the model; None if it can.
-
-    GPUs without bfloat16 run a bfloat16 model in float16, so a missing bfloat16 is not a reason.
-    """
-    kernel = (shape.quantization or facts.quantization).kernel
-    kernel = facts.quantization.kernel if kernel is Kernel.NONE else kernel
-    least = _SINCE.get(kernel)
-    if least and capability < least:
-        return f"{kernel.value} weights need compute capability {_dotted(least)}; this GPU has {_dotted(capability)}."
-    if shape.kv_cache_dtype.startswith("fp8") and capability < BFLOAT16_SINCE:
-        return f"An FP8 KV cache needs compute capability 8.0; this GPU has {_dotted(capability)}."
-    return None
-
-
-def _dotted(capability: tuple[int, int]) -> str:
-    return f"{capability[0]}.{capability[1]}"
 
 
 def _broken(facts: ModelFacts, shape: Shape) -> Iterator[str]:

@@ -45,6 +45,7 @@ from inference_operator.engines.vllm.memory_flags import (
     refusal_of_slots,
     shape_of,
 )
+from inference_operator.engines.vllm.methods import SUPPORT
 from inference_operator.engines.vllm.metrics import (
     REQUESTS_RUNNING,
     REQUESTS_WAITING,
@@ -210,7 +211,8 @@ class Vllm:
             link_gb_per_s=offer.link_gb_per_s,
             capability=offer.capability,
         )
-        return PagedEngine(gpu, engine.with_reported(reported_gib), step_overhead(version_of_image(image)))
+        overhead = step_overhead(version_of_image(image))
+        return PagedEngine(gpu, engine.with_reported(reported_gib), overhead, SUPPORT)
 
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
         """Memory on CPUs, where the operator sets the size of the KV cache."""
