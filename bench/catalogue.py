@@ -8,6 +8,11 @@ exactly the repository in its name: it has the `transformers_version` that trans
 it saves. Configs of other origin (aliases, training scripts, the base model of an instruct model) have wrong contexts,
 and are not taken. `COLLECTED.json` adds the published size of checkpoints (`tests/testing/collected_models.json`).
 A file that is left out is named on stderr.
+
+    python -m bench.catalogue merge > NEW.json
+
+Adds to the catalogue the models of `e2e/vllm_parser/public_models.jsonl`, and the instruct models of
+`data/instruct_models.json`: each is `like` another model, with some fields `set`, and its source says `why`.
 """
 
 import json
@@ -16,11 +21,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from inference_operator.manifest import Manifest
-from inference_operator.model_files.files import with_quantization
+from inference_operator.model_files.files import QUANTIZATION_FILES, with_quantization
+from inference_operator.model_files.side_files import side_files
+from inference_operator.models.catalogue import entry, names
 from inference_operator.models.checkpoint import Weights
 from inference_operator.models.config import TEXT_CONFIGS, NotUnderstood
 from inference_operator.models.entry import Entry, entry_document, entry_of
+from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
+from inference_operator.models.side_files import NO_SIDE_FILES
 from inference_operator.models.slim import slim
 
 ENDING, QUANTIZATION = "_config.json", "_hf_quant_config.json"
@@ -65,6 +74,46 @@ def entries(folder: Path, source: str, sizes: Mapping[str, Weights]) -> Iterator
         yield Entry(name, f"{source}/{file.name}", slim(config, sizes.get(name)), sizes.get(name))
 
 
+def merged() -> list[Entry]:
+    """The catalogue with all public and instruct models, by name. Sizes of checkpoints stay."""
+    found = {name: one for name in names() if (one := entry(name))}
+    collected = {one["model"]: entry_of(one) for one in json.loads(COLLECTED.read_text(encoding="utf-8"))}
+    for line in PUBLIC.read_text(encoding="utf-8").splitlines():
+        model = json.loads(line)
+        name, config = model["model"], _config(model["files"])
+        more = len(model["files"]) > 1
+        side = side_files(dict.fromkeys(model["files"], 0), model["files"].__getitem__) if more else NO_SIDE_FILES
+        weights = found[name].weights if name in found else None
+        if VARIANT not in name and _is_complete(model_facts(config, weights, side)):
+            found[name] = Entry(name, model["source"], slim(config, weights, side), weights, side=side)
+    for row in json.loads(INSTRUCT.read_text(encoding="utf-8")):
+        like = found.get(row["like"]) or collected[row["like"]]
+        same = row["like"] == row["model"] and not row["set"]
+        source = like.source if same else f"{like.source} ({row['why']})"
+        config = slim({**like.config, **row["set"]}, None, like.side)
+        found.setdefault(row["model"], Entry(row["model"], source, config, None, side=like.side))
+    return [found[name] for name in sorted(found, key=str.lower)]
+
+
+def _is_complete(facts: ModelFacts | NotUnderstood) -> bool:
+    """Whether nothing about the language model is assumed."""
+    if isinstance(facts, NotUnderstood) or not facts.context_stated:
+        return False
+    return set(facts.assumptions) <= set(facts.tower.assumptions if facts.tower else ())
+
+
+VARIANT = " with "
+"""In the name of a public model: its config with a changed field, and no repository."""
+INSTRUCT = Path(__file__).parent / "data" / "instruct_models.json"
+PUBLIC = Path(__file__).parents[1] / "e2e" / "vllm_parser" / "public_models.jsonl"
+COLLECTED = Path(__file__).parents[1] / "tests" / "testing" / "collected_models.json"
+
+
+def _config(files: Manifest) -> Manifest:
+    stored = next((files[file] for file in QUANTIZATION_FILES if file in files), None)
+    return with_quantization(files["config.json"], stored)
+
+
 def published_sizes(collected: Path) -> dict[str, Weights]:
     """The published sizes of checkpoints, by repository."""
     found = [entry_of(one) for one in json.loads(collected.read_text(encoding="utf-8"))]
@@ -73,11 +122,12 @@ def published_sizes(collected: Path) -> dict[str, Weights]:
 
 def main(arguments: Sequence[str]) -> int:
     """Print the catalogue, one model a line."""
-    if len(arguments) not in (2, 3):
+    if len(arguments) not in (1, 2, 3):
         print(__doc__, file=sys.stderr)
         return 2
     sizes = published_sizes(Path(arguments[2])) if arguments[2:] else {}
-    found = entries(Path(arguments[0]), arguments[1].rstrip("/"), sizes)
+    merging = list(arguments) == ["merge"]
+    found = merged() if merging else entries(Path(arguments[0]), arguments[1].rstrip("/"), sizes)
     print("[\n" + ",\n".join(json.dumps(entry_document(one), separators=(",", ":")) for one in found) + "\n]")
     return 0
 

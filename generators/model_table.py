@@ -1,28 +1,21 @@
 """Generates docs/reference/models.md: public models on kinds of GPUs, sized as the operator sizes them."""
 
-import json
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.cli.gpus import named_gpus
 from inference_operator.engines.registry import ENGINES
-from inference_operator.manifest import Manifest
-from inference_operator.model_files.files import QUANTIZATION_FILES, with_quantization
-from inference_operator.model_files.side_files import side_files
-from inference_operator.models.catalogue import entry
+from inference_operator.models.catalogue import entry, names
 from inference_operator.models.config import NotUnderstood
+from inference_operator.models.entry import entry_facts
 from inference_operator.models.facts import ModelFacts
-from inference_operator.models.model import model_facts
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
 from inference_operator.sizing.serving import TYPICAL_LOAD, serving
 from inference_operator.sizing.shape import Objective, SizingInputs
 from inference_operator.units import GIB
 
-CONFIGS = Path(__file__).parents[1] / "e2e" / "vllm_parser" / "public_models.jsonl"
-"""Configs of public models, with their sources."""
 KINDS = ("L4", "A10G", "RTX-4090", "L40S", "A100-40GB", "A100-80GB", "H100", "H200", "B200")
 PER_NODE = 8
 THOUSAND = 1024
@@ -44,7 +37,8 @@ time keeps these latencies.
 - *{TOO_LARGE}*: neither.
 
 Weights are those of the checkpoint; *counted* means: computed from the config.
-The configs are those of `e2e/vllm_parser/public_models.jsonl`, each with its source. `make crd` generates this page.
+The models are those of the catalogue, which `infd fit` knows without a hub. `infd fit NAME -o json` and
+`operator/inference_operator/models/catalogue.json` name the source of each config. `make crd` generates this page.
 
 | model | weights | {" | ".join(KINDS)} |
 |---|---|{"---|" * len(KINDS)}
@@ -52,17 +46,10 @@ The configs are those of `e2e/vllm_parser/public_models.jsonl`, each with its so
 
 
 def models() -> Iterator[tuple[str, ModelFacts | NotUnderstood]]:
-    """Name and facts of each model."""
-    for line in CONFIGS.read_text(encoding="utf-8").splitlines():
-        model = json.loads(line)
-        yield model["model"], _facts(model["model"], model["files"])
-
-
-def _facts(name: str, files: Manifest) -> ModelFacts | NotUnderstood:
-    stored = next((files[file] for file in QUANTIZATION_FILES if file in files), None)
-    config = with_quantization(files["config.json"], stored)
-    known = entry(name)
-    return model_facts(config, known.weights if known else None, side_files(dict.fromkeys(files, 0), files.__getitem__))
+    """Name and facts of each model of the catalogue."""
+    for name in names():
+        if known := entry(name):
+            yield name, entry_facts(known)
 
 
 @cache

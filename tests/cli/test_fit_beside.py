@@ -33,9 +33,9 @@ def test_fit_of_a_name_says_whether_the_hub_or_the_catalogue_was_asked(
     assert status == 0
     assert said.startswith("hf://Qwen/Qwen3-8B: `HF_HUB_OFFLINE` is set, and the model is not in the cache.")
     assert "The facts are those of the catalogue (ai-dynamo/aiconfigurator@" in said
-    status, _, said = infd("fit", "Qwen/Qwen2.5-72B-Instruct", "--gpu", "H100:8")
+    status, _, said = infd("fit", "Qwen/Qwen2.5-99B-Instruct", "--gpu", "H100:8")
     assert status == 2
-    assert said.startswith("Qwen/Qwen2.5-72B-Instruct: is not in the catalogue.")
+    assert said.startswith("Qwen/Qwen2.5-99B-Instruct: is not in the catalogue. Did you mean `Qwen/Qwen2.5-")
     assert "`HF_HUB_OFFLINE` is set" in said
 
 

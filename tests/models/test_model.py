@@ -70,13 +70,13 @@ def test_every_collected_config_gives_model_facts(name: str) -> None:
     assert facts(name).weight_bytes > GIB / 10
 
 
-def test_each_entry_of_the_catalogue_is_the_config_that_is_filed_under_its_own_name() -> None:
+def test_each_entry_of_the_catalogue_has_a_source_and_assumes_nothing() -> None:
     text = (files("inference_operator.models") / catalogue.FILE).read_text(encoding="utf-8")
     assert len(text) < 2**18
     found = json.loads(text)
-    assert len(found) > 60
+    assert len(found) > 140
     for one in found:
-        assert one["source"].endswith(f"/{one['model'].replace('/', '--')}_config.json"), one["model"]
+        assert one["source"], one["model"]
         known = model_facts(one["config"])
         assert isinstance(known, ModelFacts), one["model"]
         assumed = set(known.assumptions) - set(known.tower.assumptions if known.tower else ())
@@ -258,3 +258,48 @@ def test_small_files_are_refused_as_quantized_unless_layers_share_weights() -> N
     assert refused.message.startswith(
         "config.json.quantization_config: is missing, although the files have only 13.7 GiB"
     )
+
+
+INSTRUCT = (
+    *(f"meta-llama/Llama-{name}-Instruct" for name in ("3.1-8B", "3.1-70B", "3.1-405B", "3.2-1B", "3.2-3B", "3.3-70B")),
+    *(f"Qwen/Qwen2.5-{size}B-Instruct" for size in (0.5, 1.5, 3, 7, 14, 32, 72)),
+    *(f"Qwen/Qwen2.5-{name}-Instruct" for name in ("Coder-7B", "Coder-32B", "VL-7B")),
+    *(f"Qwen/Qwen3-{name}" for name in ("0.6B", "1.7B", "4B", "8B", "14B", "32B", "30B-A3B", "235B-A22B")),
+    *(f"Qwen/Qwen3-{name}-Instruct-2507" for name in ("4B", "30B-A3B", "235B-A22B")),
+    *(f"mistralai/Mistral-Small-{name}" for name in ("24B-Instruct-2501", "3.2-24B-Instruct-2506")),
+    "mistralai/Mistral-7B-Instruct-v0.3",
+    "mistralai/Mixtral-8x7B-Instruct-v0.1",
+    *(f"google/gemma-3-{size}b-it" for size in (1, 4, 12, 27)),
+    "openai/gpt-oss-20b",
+    "openai/gpt-oss-120b",
+    "microsoft/phi-4",
+    "BAAI/bge-m3",
+    "Qwen/Qwen3-Embedding-0.6B",
+    "Qwen/Qwen3-Embedding-8B",
+    "intfloat/multilingual-e5-large",
+)
+
+
+@pytest.mark.parametrize("name", INSTRUCT)
+def test_the_catalogue_has_the_most_used_instruct_and_embedding_models(name: str) -> None:
+    assert catalogue.entry(name) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "gib", "context"),
+    [
+        ("meta-llama/Llama-3.2-1B-Instruct", 2.30, 131_072),
+        ("meta-llama/Llama-3.2-3B-Instruct", 5.98, 131_072),
+        ("Qwen/Qwen2.5-0.5B-Instruct", 0.92, 32_768),
+        ("Qwen/Qwen3-4B-Instruct-2507", 7.49, 262_144),
+        ("mistralai/Mistral-Small-24B-Instruct-2501", 43.9, 32_768),
+        ("Qwen/Qwen3-Embedding-8B", 14.1, 40_960),
+    ],
+)
+def test_a_model_made_from_its_card_has_the_size_of_its_repository(name: str, gib: float, context: int) -> None:
+    known = catalogue.entry(name)
+    assert known
+    found = model_facts(known.config, known.weights, known.side)
+    assert isinstance(found, ModelFacts)
+    assert found.weight_bytes / GIB == pytest.approx(gib, rel=0.01)
+    assert found.context == context

@@ -4,14 +4,13 @@ import argparse
 import json
 import sys
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 
 from inference_operator.cli.hub_model import hub_model
 from inference_operator.cli.parser import UsageError
 from inference_operator.jobs.inspection_result import parsed_result
 from inference_operator.jobs.result import Failure
-from inference_operator.models.catalogue import entry, names
+from inference_operator.models.catalogue import entry, similar_model
 from inference_operator.models.checkpoint import Weights
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.entry import Entry
@@ -62,8 +61,8 @@ def _named(name: str) -> Entry:
     if isinstance(found, Failure) and not found.was_unanswered:
         raise UsageError(found.message)
     if known is None:
-        near = get_close_matches(name, names(), n=1)
-        suggestion = f" Did you mean `{near[0]}`?" if near else ""
+        near = similar_model(name)
+        suggestion = f" Did you mean `{near}`?" if near else ""
         why = f" {found.message}" if found else ""
         cure = "Give --config FILE; `infd inspect -o json` writes such a file."
         raise UsageError(f"{name}: is not in the catalogue.{suggestion} {cure}{why}")

@@ -5,6 +5,8 @@ commit and path. An entry has the same form as an inspection result; the same co
 """
 
 import json
+import re
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 
@@ -28,6 +30,30 @@ def entry(name: str) -> Entry | None:
 def names() -> list[str]:
     """The names of all models in the catalogue."""
     return [one.name for one in _entries().values()]
+
+
+def similar_model(name: str) -> str | None:
+    """The most similar name of the same family; None if the catalogue has no model of it.
+
+    Examples:
+        >>> similar_model("Qwen/Qwen3-8b"), similar_model("meta-llama/Llama-3.1-8B-Instuct")
+        ('Qwen/Qwen3-8B', 'meta-llama/Llama-3.1-8B-Instruct')
+        >>> similar_model("nobody/abacus-8B") is None
+        True
+    """
+    family = _family(name)
+    found = get_close_matches(name, [one for one in names() if _family(one) == family], n=1, cutoff=LEAST_SIMILAR)
+    return found[0] if found else None
+
+
+LEAST_SIMILAR = 0.4
+"""Similarity of two names of one family, 0 to 1 (Python, `difflib`)."""
+
+
+def _family(name: str) -> str:
+    """The first word of a model's name, without numbers: `qwen`, `llama`, `mistral`."""
+    words = re.findall(r"[a-z]+", name.rpartition("/")[2].lower())
+    return next((word for word in words if word != "meta"), "")
 
 
 @cache
