@@ -1,14 +1,15 @@
 """`python -m bench.autoscaling`: the shipped decision against the rules of others, on traces.
 
 Each rule runs with several targets, each with the same arrivals and random numbers. Ours has its shipped constants; its
-target is the target concurrency, as that of the rivals. A request that is refused or times out misses its objectives
+target is the target concurrency, as that of the rivals. Without `--target` it is the one that the operator computes for
+the simulated engine and the mean lengths of the workload. A request that is refused or times out misses its objectives
 (first token within 2 s, 50 ms for each further token).
 
 Without arguments, it generates two workloads: `flash` (bursts) and `day` (a day in four hours). Traces are not part of
 this repository. Get them from Azure/AzurePublicDataset (`AzureLLMInferenceTrace_conv.csv`), alibaba/ServeGen (sum of
 the clients' rates in 10 minutes, with a file of token quantiles) or kvcache-ai/Mooncake, and name them:
 
-    python -m bench.autoscaling --trace AzureLLMInferenceTrace_conv.csv --format azure --divide 0.1667 --target 30
+    python -m bench.autoscaling --trace AzureLLMInferenceTrace_conv.csv --format azure --divide 0.1667
 """
 
 import sys

@@ -50,6 +50,8 @@ class Point:
     configuration: str
     """What it measured there: engine, version, model, GPUs and options."""
     engine: str
+    config: str
+    """The model whose config is public here."""
     facts: ModelFacts
     shape: Shape
     kind: GpuKind
@@ -77,9 +79,10 @@ class Point:
 
     def predicted(self, share: float) -> float:
         """The metric, if tensor cores reach this share."""
-        return _predicted(self, self._costs(share))
+        return _predicted(self, self.costs(share))
 
-    def _costs(self, share: float) -> StepCosts:
+    def costs(self, share: float) -> StepCosts:
+        """The costs of a step, if tensor cores reach this share."""
         gpu = self.on_gpu.gpu
         return costs_of_work(
             step_work(self.facts, self.on_gpu.engine, self.shape),
@@ -138,6 +141,7 @@ def _point(row: dict[str, str]) -> Point:
         source=row["source"],
         configuration=" ".join(row[name] for name in ("note", "model", "gpu", "tensor", "pipeline", "data")),
         engine=row["engine"],
+        config=row["config"],
         facts=facts,
         shape=shape,
         kind=kind,
@@ -154,6 +158,12 @@ def _quantization(facts: ModelFacts, precision: str) -> Quantization | None:
     if facts.quantization.kernel is not Kernel.NONE:
         return None
     return {"fp8": Quantization(Kernel.FP8, EIGHT_BIT), "nvfp4": Quantization(Kernel.NVFP4, FOUR_BIT)}.get(precision)
+
+
+def batch_of(point: Point) -> float:
+    """Requests that the engine of a point has at once, as far as its KV cache holds them."""
+    serving = _serving(point, point.costs(1.0))
+    return min(float(serving.max_num_seqs), max(1.0, serving.room(point.load)))
 
 
 def _predicted(point: Point, costs: StepCosts) -> float:
