@@ -1,6 +1,8 @@
 import json
 from dataclasses import replace
 
+import pytest
+
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.router import MAX_ROUTERS
 from inference_operator.api.spec import Device, EngineSpec
@@ -21,6 +23,7 @@ from inference_operator.engines.vllm.vllm import (
     Vllm,
 )
 from inference_operator.router.process import METRICS_PORTS
+from inference_operator.settings import Settings
 from inference_operator.sizing.plan import unchecked_plan
 from inference_operator.sizing.shape import SizingInputs
 
@@ -106,3 +109,30 @@ def test_an_image_that_may_not_know_the_limit_of_unfinished_requests_does_not_ge
 def test_the_limit_of_unfinished_requests_in_the_arguments_of_the_spec_is_the_only_one() -> None:
     asked = EngineSpec(image="docker.io/vllm/vllm-openai:v0.32.0", args=("--max-num-queued-reqs", "64"))
     assert [one for one in process(asked).args if one.startswith(MAX_NUM_QUEUED_REQS)] == [MAX_NUM_QUEUED_REQS]
+
+
+@pytest.mark.parametrize(
+    ("profile", "image", "argument"),
+    [
+        ("Balanced", None, ""),
+        ("Smallest", None, ""),
+        ("Throughput", None, "--performance-mode=throughput"),
+        ("Latency", "vllm/vllm-openai:v0.32.0", "--performance-mode=interactivity"),
+        ("Throughput", "vllm/vllm-openai:v0.19.0", ""),
+        ("Throughput", "registry/own:latest", ""),
+    ],
+)
+def test_a_profile_sets_the_performance_mode_of_versions_that_have_it(
+    profile: str, image: str | None, argument: str
+) -> None:
+    spec = EngineSpec.model_validate({"profile": profile, "image": image})
+    modes = [one for one in process(spec).args if one.startswith("--performance-mode")]
+    assert modes == ([argument] if argument else [])
+    assert Vllm().shape(spec).doubled_batches is (argument == "--performance-mode=throughput")
+
+
+def test_the_performance_mode_is_managed() -> None:
+    spec = EngineSpec(args=("--performance-mode=throughput",))
+    refused = Vllm().check(spec, image="vllm/vllm-openai:v0.32.0", settings=Settings())
+    assert refused is not None
+    assert "spec.engine.profile" in refused.cure

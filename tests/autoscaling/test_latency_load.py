@@ -1,0 +1,62 @@
+"""The lengths of requests that engines count: from samples to the load of the target."""
+
+from dataclasses import replace
+from math import inf
+
+from inference_operator.autoscaling.latency import LENGTH_STEP, LatencyWindow, target_correction
+from inference_operator.autoscaling.target import Target, TargetBound
+from inference_operator.sizing.serving import TYPICAL_LOAD, Load
+from inference_operator.sizing.shape import Objective
+from inference_operator.views.samples import EngineSample, Histogram, TokenCounts
+
+BOUNDS = (0.01, 0.05, 2.0, inf)
+TARGET = Target(40.0, TargetBound.TOKEN_TIME, {TargetBound.SEQUENCES: 256.0, TargetBound.TOKEN_TIME: 40.0})
+
+
+def sample(requests: float, *, prompt: float, answer: float, cached: float = 0.0) -> EngineSample:
+    """An engine after this many requests of these lengths, all of them in time."""
+    counts = (0.0, requests, requests, requests)
+    tokens = TokenCounts(requests, prompt * requests, answer * requests, prompt * requests, cached * prompt * requests)
+    latency = Histogram(BOUNDS, counts, 0.03 * requests)
+    return EngineSample("m", 30, 0, (requests,), finished=requests, ttft=latency, tpot=latency, tokens=tokens)
+
+
+def window(*samples: EngineSample) -> LatencyWindow:
+    found = LatencyWindow()
+    for number, one in enumerate(samples):
+        found = found.after({"a": one}, at=60.0 * (number + 1))
+    return found
+
+
+def corrected(found: LatencyWindow, target: Target = TARGET) -> tuple[float, Load]:
+    factor, load, _ = target_correction(found, target, Objective())
+    return factor, load
+
+
+def test_enough_requests_of_other_lengths_replace_the_typical_ones_and_correct_nothing() -> None:
+    first, last = sample(100, prompt=900, answer=50), sample(400, prompt=900, answer=50, cached=0.25)
+    factor, load = corrected(window(first, last))
+    assert (load.prompt, load.answer) == (900, 50)
+    assert 0.3 < load.cached <= 0.34, "of the 300 requests in the window"
+    assert factor == 1.0
+
+
+def test_few_requests_or_nearly_equal_lengths_change_nothing() -> None:
+    few = window(sample(0, prompt=1, answer=1), sample(150, prompt=900, answer=50))
+    assert corrected(few)[1] == TYPICAL_LOAD
+    near = TYPICAL_LOAD.prompt * LENGTH_STEP * 0.97
+    same = window(sample(0, prompt=1, answer=1), sample(300, prompt=near, answer=TYPICAL_LOAD.answer))
+    assert corrected(same)[1] == TYPICAL_LOAD
+    assert corrected(same)[0] > 1.0, "then the latencies correct the target"
+
+
+def test_an_engine_that_started_again_counts_from_zero_and_one_without_counts_says_nothing() -> None:
+    again = window(sample(5000, prompt=10, answer=10), sample(300, prompt=900, answer=50))
+    assert corrected(again)[1] == Load(900, 50)
+    silent = [replace(one, tokens=None) for one in (sample(0, prompt=1, answer=1), sample(300, prompt=900, answer=50))]
+    assert corrected(window(*silent))[1] == TYPICAL_LOAD
+
+
+def test_a_target_of_the_user_measures_nothing() -> None:
+    found = window(sample(0, prompt=1, answer=1), sample(300, prompt=900, answer=50))
+    assert corrected(found, replace(TARGET, bound=TargetBound.REQUESTED)) == (1.0, TYPICAL_LOAD)

@@ -1,0 +1,112 @@
+"""The choice among sizes that fit: the floor, the gain, the profiles, the prices, and the runner-up."""
+
+from dataclasses import replace
+
+import pytest
+
+from bench.choices import choices
+from inference_operator.api.engine_profile import EngineProfile
+from inference_operator.sizing.choice import choose, options_for
+from inference_operator.sizing.fleet import by_cost, fleet_plan
+from inference_operator.sizing.gpu_plan import GpuPlan
+from inference_operator.sizing.ranking import CLEAR_GAIN, ENOUGH_REQUESTS
+from inference_operator.sizing.serving import Load, serving
+from inference_operator.sizing.shape import Objective, ParallelSizes, Shape, SizingInputs
+from tests.sizing.pools import model, on_gpus, pool
+
+MOE, DENSE = "openai/gpt-oss-120b", "Qwen/Qwen3-8B"
+
+
+def plan(name: str, gpus: str, **inputs: object) -> GpuPlan:
+    found = choose(model(name), pool(gpus), on_gpus, SizingInputs(**inputs))  # type: ignore[arg-type]
+    assert isinstance(found, GpuPlan), found.message
+    return found
+
+
+def test_no_plan_is_below_the_floor_that_another_size_keeps() -> None:
+    found = list(choices())
+    assert [(one.model, one.gpu) for one in found if one.below_floor] == []
+    assert any(one.chosen.gpus_per_replica > one.smallest.gpus_per_replica for one in found)
+    assert not any(one.chosen.gpus_per_replica < one.smallest.gpus_per_replica for one in found)
+
+
+def test_the_smallest_size_that_starves_the_cache_loses_and_is_named() -> None:
+    smallest, chosen = plan(MOE, "H100:8", profile=EngineProfile.SMALLEST), plan(MOE, "H100:8")
+    assert (smallest.gpus_per_replica, chosen.gpus_per_replica) == (1, 2)
+    assert not smallest.budget.typical(ENOUGH_REQUESTS)
+    assert smallest.runner_up == ""
+    assert chosen.runner_up.startswith("tensor parallel ")
+    alone = plan(MOE, "H100:2")
+    assert alone.runner_up.startswith("tensor parallel 1 on H100-80GB: its KV cache of")
+
+
+def test_more_gpus_need_a_clear_gain() -> None:
+    options = options_for(model(DENSE), pool("H100:8"), on_gpus, SizingInputs())
+    rates = {one.gpus: one.served.requests / one.gpus for one in options if one.served}
+    assert plan(DENSE, "H100:8").gpus_per_replica == 1
+    assert all(rates[number] < CLEAR_GAIN * rates[1] for number in (2, 4, 8))
+
+
+def test_prices_decide_between_kinds() -> None:
+    dear, cheap = pool("H100:1 L40S:1")
+    for price, kind in ((2.0, "H100-80GB"), (20.0, "L40S")):
+        offers = [replace(dear, price=price), replace(cheap, price=1.0)]
+        found = choose(model(DENSE), offers, on_gpus, SizingInputs())
+        assert isinstance(found, GpuPlan)
+        assert found.offer.kind == kind
+
+
+def test_batches_come_before_a_context_that_nobody_requested() -> None:
+    chosen = plan("deepseek-ai/DeepSeek-R1", "H200:8")
+    assert (chosen.budget.max_num_seqs, chosen.budget.max_num_batched_tokens) == (1024, 8192)
+
+
+def test_without_nvlink_a_pipeline_takes_the_place_of_large_tensor_parallel_sizes() -> None:
+    assert plan("Qwen/Qwen3-32B", "L4:8").shape.parallel == ParallelSizes(2, 4)
+    assert plan("Qwen/Qwen3-32B", "L4:8", tensor=8).shape.parallel == ParallelSizes(8, 1)
+    asked = Shape(ParallelSizes(1, 2))
+    assert plan("Qwen/Qwen3-8B", "L4:8", shape=asked).shape.parallel.pipeline == 2
+    assert plan("Qwen/Qwen3-32B", "H100:8").shape.parallel.pipeline == 1
+
+
+def test_the_latency_profile_takes_more_gpus_and_the_throughput_profile_larger_batches() -> None:
+    balanced = plan(DENSE, "H100:8")
+    fast = plan(DENSE, "H100:8", profile=EngineProfile.LATENCY)
+    assert fast.gpus_per_replica > balanced.gpus_per_replica
+    many = plan(DENSE, "H100:8", profile=EngineProfile.THROUGHPUT, shape=Shape(doubled_batches=True))
+    assert many.budget.max_num_seqs == 2 * balanced.budget.max_num_seqs
+    assert many.budget.max_num_batched_tokens == 2 * balanced.budget.max_num_batched_tokens
+    assert many.budget.activation > 1.5 * balanced.budget.activation
+
+
+def test_if_nothing_keeps_the_objective_the_least_time_of_a_token_decides() -> None:
+    chosen = plan("meta-llama/Llama-3.3-70B-Instruct", "L40S:8", objective=Objective(tpot=0.001))
+    assert chosen.step is not None
+    served, _, keeps = serving(chosen.step, chosen.budget).best(Load(), Objective(tpot=0.001))
+    assert not keeps
+    others = options_for(model("meta-llama/Llama-3.3-70B-Instruct"), pool("L40S:8"), on_gpus, SizingInputs())
+    assert served.tpot <= CLEAR_GAIN * min(one.tpot for one in others)
+
+
+def test_a_requested_kv_cache_and_unknown_speeds_take_the_smallest_size() -> None:
+    given = Shape(context=8192, kv_cache_bytes=2**31)
+    assert plan(DENSE, "H100:8", shape=given).gpus_per_replica == 1
+    slow = [replace(one, bandwidth_gb_per_s=0.0) for one in pool("H100:8")]
+    found = choose(model(MOE), slow, on_gpus, SizingInputs())
+    assert isinstance(found, GpuPlan)
+    assert (found.gpus_per_replica, found.step) == (1, None)
+
+
+@pytest.mark.parametrize("rate", [1.0, 25.0, 400.0])
+def test_a_fleet_carries_its_rate_with_one_engine_less_it_does_not(rate: float) -> None:
+    load, objective = Load(2000, 300), Objective(0.5, 0.03)
+    options = options_for(model(DENSE), pool("H100:8 A100-80GB:8"), on_gpus, SizingInputs(objective=objective))
+    plans = [one for option in options if (one := fleet_plan(option, load, objective, rate))]
+    assert plans
+    for one in plans:
+        assert one.replicas * one.capacity.requests >= rate
+        assert (one.replicas - 1) * one.capacity.requests < rate
+        assert one.served.keeps(objective)
+        assert one.served.requests == pytest.approx(rate / one.replicas, rel=0.02)
+    ordered = by_cost(plans)
+    assert [one.memory_gib for one in ordered] == sorted(one.memory_gib for one in plans)
