@@ -1,10 +1,10 @@
 """aiconfigurator beside the model of a step's time: `python -m bench.throughput_peer --command aiconfigurator`.
 
 aiconfigurator (0.12 on PyPI) estimates throughput from times of kernels that were measured on GPUs. It is no
-dependency; `--command` names it, for example one that `uv tool install aiconfigurator==0.12.0` makes. Both get the points whose
-lengths are fixed, on GPUs and with parallel sizes that it knows, and the batch that the KV cache holds. Ours is
-predicted with shares of other pages. Its estimate is of a steady load, so points of bursts that fit at once are left
-out.
+dependency; `--command` names it, for example one that `uv tool install aiconfigurator==0.12.0` makes. Both get the
+points whose lengths are fixed, on GPUs and with parallel sizes that it knows, and the batch that the KV cache holds.
+Ours is predicted with shares of other pages. Its estimate is of a steady load, so points of bursts that fit at once
+are left out.
 """
 
 import re

@@ -10,12 +10,15 @@ import yaml
 from inference_operator.cli.offline import offline_inputs
 from inference_operator.engines.registry import ENGINES
 from inference_operator.jobs.inspection_result import result_text
+from inference_operator.manifest import Manifest
 from inference_operator.models.checkpoint import Weights
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned, Refused
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, recorded_engine
 from inference_operator.settings import Settings
+from inference_operator.sizing.shape import ParallelSizes
 from tests.cli.conftest import ApiServer, Infd, listing
-from tests.testing.builders import H100, inference_deployment, inputs, model_known
+from tests.testing.builders import H100, inference_deployment, inputs, model_known, planned
 from tests.testing.collected import entry
 
 SAMPLES = Path(__file__).parents[2] / "manifests" / "samples"
@@ -196,7 +199,7 @@ def test_plan_says_where_the_facts_of_the_model_come_from(infd: Infd, monkeypatc
     assert "The facts of the catalogue are used" in said
 
 
-NODES, CONFIG_MAPS = "/api/v1/nodes", "/api/v1/configmaps"
+NODES, CONFIG_MAPS, DEPLOYMENTS = "/api/v1/nodes", "/api/v1/configmaps", "/apis/apps/v1/deployments"
 
 
 def test_plan_for_a_cluster_uses_the_nodes_and_the_inspection_results_there(
@@ -205,6 +208,7 @@ def test_plan_for_a_cluster_uses_the_nodes_and_the_inspection_results_there(
     monkeypatch.setenv("INFERENCE_OPERATOR_MODEL_INSPECTION", "Always")
     quickstart = yaml.safe_load(QUICKSTART.read_text())
     server[NODES] = listing(H100)
+    server[DEPLOYMENTS] = listing()
     server[CONFIG_MAPS] = listing(model_known({**quickstart, "metadata": {"namespace": "default", "name": "qwen"}}))
     status, output, complaints = infd("plan", "-f", str(QUICKSTART), "--cluster", "-o", "json")
     assert (status, complaints) == (0, "")
@@ -213,8 +217,36 @@ def test_plan_for_a_cluster_uses_the_nodes_and_the_inspection_results_there(
     assert "From its files (" in planning["model"]
 
 
+def running(engine: Manifest) -> Manifest:
+    """The Deployment of the quickstart's engines, planned by earlier sizing rules."""
+    raw = {**yaml.safe_load(QUICKSTART.read_text()), "metadata": {"namespace": "default", "name": "qwen"}}
+    made = planned({**raw, "spec": {**raw["spec"], "engine": engine}})
+    found = next(one for one in made.desired.values() if recorded_engine(one))
+    text = replace(made.plan, rules=2, plan=replace(made.plan.plan, parallel=ParallelSizes(4), gpus_per_replica=4)).text
+    found["metadata"]["annotations"][PLAN_ANNOTATION] = text
+    return found
+
+
+def test_plan_for_a_cluster_shows_what_becomes_of_the_plan_that_runs(infd: Infd, server: dict[str, bytes]) -> None:
+    server[NODES], server[CONFIG_MAPS] = listing(H100), listing()
+    server[DEPLOYMENTS] = listing(running({}))
+    status, output, _ = infd("plan", "-f", str(QUICKSTART), "--cluster")
+    assert status == 0
+    stays = (
+        "qwen: runs with 4 x H100-80GB (tensor parallel 4), and stays so: its plan is pinned; a new resource would get"
+    )
+    assert f"{stays} 1 x H100-80GB (tensor parallel 1)" in output
+    server[DEPLOYMENTS] = listing(running({"maxNumSeqs": 64}))
+    status, output, _ = infd("plan", "-f", str(QUICKSTART), "--cluster", "-o", "json")
+    assert json.loads(output)["change"] == (
+        "runs with 4 x H100-80GB (tensor parallel 4); this edit plans anew: 1 x H100-80GB (tensor parallel 1)"
+        " (sizing rules 2, now 3)"
+    )
+
+
 def test_plan_for_a_cluster_needs_no_right_to_list_config_maps(infd: Infd, server: dict[str, bytes]) -> None:
     server[NODES] = listing(H100)
+    server[DEPLOYMENTS] = listing()
     ApiServer.forbidden.add(CONFIG_MAPS)
     status, output, complaints = infd("plan", "-f", str(QUICKSTART), "--cluster", "-o", "json")
     assert (status, json.loads(output)["plan"]["gpu"]) == (0, "H100-80GB")

@@ -14,7 +14,7 @@ from inference_operator.manifest import HORIZONTAL_POD_AUTOSCALER, POD, Manifest
 from inference_operator.objects.names import DOWNLOAD, ENGINE, INSPECTION, ROUTER, VERIFICATION
 from inference_operator.settings import Capacity
 from inference_operator.views.pod import DELETION_COST_ANNOTATION, GROUP_LABEL, POD_INDEX_LABEL, TRAFFIC_LABEL
-from inference_operator.views.samples import EngineActivity, EngineSample, Histogram, RouterSample, Samples
+from inference_operator.views.samples import EngineActivity, EngineSample, Histogram, RouterSample, Samples, TokenCounts
 from tests.controller.world import USER, World
 from tests.testing.builders import ENGINES, KEY, NOW, SETTINGS, pod, ready_pod, unschedulable, waiting
 from tests.testing.memory_cluster import SYSTEM_METADATA, Request
@@ -32,10 +32,23 @@ class Histograms:
 
     ttft: Histogram = field(default_factory=lambda: Histogram((0.1, 1.0, 2.5, inf), (0.0,) * 4, 0.0))
     tpot: Histogram = field(default_factory=lambda: Histogram((0.025, 0.05, 0.075, inf), (0.0,) * 4, 0.0))
+    tokens: TokenCounts = field(default_factory=lambda: TokenCounts(0.0, 0.0, 0.0))
 
     def finish(self, requests: int, *, ttft: float, tpot: float) -> None:
         self.ttft = _with(self.ttft, requests, ttft)
         self.tpot = _with(self.tpot, requests, tpot)
+
+    def count(self, requests: int, *, prompt: float, answer: float, cached: float) -> None:
+        """Requests of these lengths have finished."""
+        looked_up = requests * prompt
+        before = self.tokens
+        self.tokens = TokenCounts(
+            before.requests + requests,
+            before.prompt + looked_up,
+            before.answer + requests * answer,
+            before.looked_up + looked_up,
+            before.cached + cached * looked_up,
+        )
 
 
 def _with(before: Histogram, requests: int, seconds: float) -> Histogram:
@@ -88,8 +101,11 @@ class Fleet:
         return []
 
     def sample(self, running: int) -> EngineSample:
-        first, token = (self.latency.ttft, self.latency.tpot) if self.latency else (None, None)
-        return EngineSample("m", running, 0, (self.at,), ttft=first, tpot=token)
+        if self.latency is None:
+            return EngineSample("m", running, 0, (self.at,))
+        latency = self.latency
+        tokens = latency.tokens if latency.tokens.requests else None
+        return EngineSample("m", running, 0, (self.at,), ttft=latency.ttft, tpot=latency.tpot, tokens=tokens)
 
     async def rounds(self, seconds: float, *, running: Mapping[str, int] | None = None) -> list[Request]:
         writes: list[Request] = []
@@ -326,6 +342,30 @@ async def computed_target(world: World) -> tuple[Fleet, int]:
 
 
 HALF_AN_HOUR = int(1800 / ROUND)
+
+
+async def test_the_target_follows_the_lengths_that_engines_count_and_keeps_them_over_a_restart(world: World) -> None:
+    fleet, computed = await computed_target(world)
+    fleet.latency = Histograms()
+    fleet.latency.count(1, prompt=1, answer=1, cached=0.0)
+    writes: list[Request] = []
+    for _ in range(20):
+        fleet.latency.finish(20, ttft=0.3, tpot=0.049)
+        fleet.latency.count(20, prompt=6000, answer=100, cached=0.25)
+        writes += await fleet.round(running={"e0": computed})
+    recorded = world.status().autoscaling
+    assert recorded is not None
+    assert recorded.load is not None
+    assert (recorded.load.prompt_tokens, recorded.load.answer_tokens) == (6000, 100)
+    assert recorded.load.cached == pytest.approx(0.25, abs=0.01)
+    assert recorded.target_concurrency is not None
+    assert recorded.target_concurrency < computed / 2, "long prompts delay the tokens of others"
+    assert {one.verb for one in writes} == {"status"}
+    sized = next(one.message for one in world.status().conditions if one.type == "Sized")
+    assert "requests/s of 6,000 prompt and 100 answer tokens" in sized
+    await world.restart()
+    assert await world.settle() == []
+    assert world.status().autoscaling == recorded
 
 
 @pytest.mark.parametrize("wrong", [4, 1 / 4])

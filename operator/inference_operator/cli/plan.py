@@ -2,9 +2,8 @@
 
 import argparse
 import asyncio
-import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pydantic_core import to_jsonable_python
@@ -14,6 +13,7 @@ from inference_operator.api.reasons import ConditionType
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.status import json_name
 from inference_operator.cli.api_server_rules import stored
+from inference_operator.cli.cluster_state import Cluster, cluster_of_kubeconfig
 from inference_operator.cli.files import documents
 from inference_operator.cli.gpus import settings_with
 from inference_operator.cli.offline import (
@@ -24,21 +24,17 @@ from inference_operator.cli.offline import (
     why_nothing,
 )
 from inference_operator.cli.output import add_output, dumped, table
-from inference_operator.cli.parser import UsageError
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.engines.validation import OptionClasses
-from inference_operator.manifest import CONFIG_MAP, NODE, Manifest, Ref
-from inference_operator.objects.names import COMPONENT_LABEL, INSPECTION
+from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned, Refused
-from inference_operator.planning.gpu_offers import has_gpus
+from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.stored_plan import flat_fields
 from inference_operator.status.report import report
-from inference_operator.views.node import NodeView, node_view
 
-INSPECTION_RESULTS = f"{COMPONENT_LABEL}={INSPECTION}"
 HEAD = ("NAME", "GPU", "TENSOR", "PIPELINE", "GPUS", "CONTEXT", "SEQS", "USED", "KV TOKENS")
 
 
@@ -58,6 +54,8 @@ class Planning:
     """The rights that the resource requires of its writer."""
     mistakes: tuple[Refusal, ...] = ()
     """What is wrong with a rejected resource."""
+    change: str = ""
+    """What becomes of the plan that runs, in a sentence; empty without one."""
 
     def document(self) -> Manifest:
         """The result as an object, with the whole plan."""
@@ -67,7 +65,8 @@ class Planning:
         rights = [{"field": one.field, "anyOf": [str(right) for right in one.any_of]} for one in self.rights]
         planned = {"planned": not self.refused, "message": self.message, "model": self.model}
         wrong = [{"field": one.field, "problem": one.problem, "cure": one.cure} for one in self.mistakes]
-        return {**called, **planned, **({"errors": wrong} if wrong else {}), "rights": rights, "plan": shown}
+        changed = {"change": self.change} if self.change else {}
+        return {**called, **planned, **({"errors": wrong} if wrong else {}), **changed, "rights": rights, "plan": shown}
 
 
 def _shown(fields: Manifest) -> Manifest:
@@ -95,13 +94,16 @@ def add_arguments(plan: argparse.ArgumentParser) -> None:
 def run_plan(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Plan every resource of the files; returns 1 if one of them is rejected."""
     settings = settings_with(options.gpu)
-    nodes, stored = asyncio.run(_cluster()) if options.cluster else (None, None)
+    cluster = asyncio.run(cluster_of_kubeconfig()) if options.cluster else Cluster()
     model = model_of(options.model)
     plannings = [
         _planning(
             document,
-            offline_inputs(document, settings, engines, nodes=nodes, model=model, stored_models=stored),
+            offline_inputs(
+                document, settings, engines, nodes=cluster.nodes, model=model, stored_models=cluster.stored_models
+            ),
             engines[engines.default].option_classes,
+            cluster.plan_of(document),
         )
         for document in documents(options.filename)
     ]
@@ -115,7 +117,7 @@ def run_plan(options: argparse.Namespace, engines: EngineRegistry) -> int:
     return int(any(planning.refused for planning in plannings))
 
 
-def _planning(document: Manifest, inputs: Inputs, options: OptionClasses) -> Planning:
+def _planning(document: Manifest, inputs: Inputs, options: OptionClasses, live: PinnedPlan | None) -> Planning:
     name, result = name_of(document), outcome(inputs)
     if not isinstance(result, Planned):
         mistakes = result.refusal.mistakes if isinstance(result, Refused) else ()
@@ -126,7 +128,33 @@ def _planning(document: Manifest, inputs: Inputs, options: OptionClasses) -> Pla
     messages = [each.message if each else "" for each in (sized, model)]
     asked = stored(document["spec"])
     rights = required_rights(asked, options) if isinstance(asked, dict) else ()
-    return Planning(name, refused=False, message=messages[0], plan=result.plan.plan, model=messages[1], rights=rights)
+    return Planning(
+        name,
+        refused=False,
+        message=messages[0],
+        plan=result.plan.plan,
+        model=messages[1],
+        rights=rights,
+        change=_change(live, result.plan),
+    )
+
+
+def _change(live: PinnedPlan | None, new: PinnedPlan) -> str:
+    """What becomes of the plan that runs, in a sentence; empty without one."""
+    if live is None:
+        return ""
+    now, then = _sizes(live.plan), _sizes(new.plan)
+    if live.spec_hash == new.spec_hash and live.engine == new.engine:
+        stays = f"runs with {now}, and stays so: its plan is pinned"
+        return stays if now == then else f"{stays}; a new resource would get {then}"
+    why = f" (sizing rules {live.rules}, now {new.rules})" if live.rules != new.rules else ""
+    return f"runs with {now}; this edit plans anew: {then}{why}"
+
+
+def _sizes(plan: Plan) -> str:
+    """GPUs and parallel sizes of one engine, in words."""
+    stages = f", pipeline parallel {plan.parallel.pipeline}" if plan.parallel.pipeline > 1 else ""
+    return f"{plan.gpus_per_replica} x {plan.gpu or plan.device} (tensor parallel {plan.parallel.tensor}{stages})"
 
 
 def _lines(plannings: Sequence[Planning], *, verbose: bool) -> Iterator[str]:
@@ -135,6 +163,8 @@ def _lines(plannings: Sequence[Planning], *, verbose: bool) -> Iterator[str]:
         if not planning.refused:
             yield f"{planning.name}: {planning.message}"
             yield f"{planning.name}: {planning.model}"
+            if planning.change:
+                yield f"{planning.name}: {planning.change}"
             yield from _runner_up(planning)
             yield from _slots(planning)
             yield from _rights(planning)
@@ -207,31 +237,3 @@ def _memory(name: str, plan: Plan) -> Iterator[str]:
     for term, gib in terms.items():
         yield f"  {term:<12} {gib:>9.2f} GiB   {gpu.origins.get(term, '')}".rstrip()
     yield f"  KV cache per token: {gpu.kv_token_bytes:,} bytes; beyond one sequence: {gpu.headroom_gib:.2f} GiB"
-
-
-async def _cluster() -> tuple[Sequence[NodeView], Mapping[Ref, Manifest]]:
-    """The nodes with GPUs in the cluster of the current kubeconfig, and the results of its inspections.
-
-    The right to list nodes is sufficient: without that to list ConfigMaps, the hub is asked.
-    """
-    from inference_operator.controller.cluster import ClusterError, ForbiddenError  # noqa: PLC0415 - as below
-    from inference_operator.kube.client import Api, connect  # noqa: PLC0415 - a second of imports that only this needs
-    from inference_operator.kube.cluster import KubeCluster  # noqa: PLC0415 - as above
-
-    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # the error below says the same for users
-    try:
-        client = await connect()
-        try:
-            cluster = KubeCluster(Api(client))
-            views = [node_view(node) async for node in cluster.each(NODE)]
-            try:
-                results = [result async for result in cluster.each(CONFIG_MAP, labels=INSPECTION_RESULTS)]
-            except ForbiddenError as error:
-                print(f"--cluster: {error.cause}. So models are read from the hub.", file=sys.stderr)
-                results = []
-        finally:
-            await client.close()  # type: ignore[no-untyped-call]
-    except ClusterError as error:
-        cure = "Check that `kubectl get nodes` works with the same kubeconfig."
-        raise UsageError(f"--cluster: {error.cause}. {cure}") from error
-    return [view for view in views if has_gpus(view)], {Ref.of(result): result for result in results}

@@ -42,7 +42,7 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
     workload = combined([role.component.workload for role in live])
     return Observation(
         key=inputs.resource.key,
-        roles=[_role(inputs, role) for role in live],
+        roles=[_role(inputs, role, _load(inputs, planned)) for role in live],
         desired=_desired(inputs, planned, workload, roles=len(live)),
         engines=workload,
         routers=routers.workload,
@@ -116,7 +116,7 @@ def _routers(inputs: Inputs) -> Component:
     return Component(ROUTER, workload, [pod for pod in pods if stays(pod, workload)])
 
 
-def _role(inputs: Inputs, live: _Live) -> RoleObservation:
+def _role(inputs: Inputs, live: _Live, load: Load) -> RoleObservation:
     decided = live.decided
     pinned = decided.plan if decided else live.role.recorded
     plan = pinned.plan if pinned else None
@@ -128,7 +128,7 @@ def _role(inputs: Inputs, live: _Live) -> RoleObservation:
         rollout=decided.rollout if decided else None,
         rollout_undecided=decided is not None and decided.rollout is None,
         missing_gpu_kind=decided.missing_gpu_kind if decided else "",
-        capacity=sentences(*capacity(plan, _objective(inputs), _load(inputs))) if plan else "",
+        capacity=sentences(*capacity(plan, _objective(inputs), load)) if plan else "",
         disk_shortfall=decided.disk_shortfall if decided else "",
     )
 
@@ -139,8 +139,10 @@ def _objective(inputs: Inputs) -> Objective:
     return Objective.requested(spec.autoscaling) if isinstance(spec, Spec) else Objective()
 
 
-def _load(inputs: Inputs) -> Load:
-    """The lengths of requests: as recorded, so that the condition changes when the record does."""
+def _load(inputs: Inputs, planned: Planned | None) -> Load:
+    """The lengths of requests for which the target is computed; as recorded while nothing is decided."""
+    if planned and planned.target:
+        return planned.target.load
     return measured_load(inputs.resource.status.autoscaling, None)
 
 
