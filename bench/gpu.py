@@ -9,6 +9,7 @@ exit status is 0 all the same.
 - Each model starts with the arguments that the operator renders for this GPU. Weights, peak of activations and tokens
   of the KV cache are compared with what vLLM logs.
 - The last model then serves a fixed load, in turn directly and through HAProxy with the router's configuration.
+- It also serves `BATCHES` clients at a time, directly. The time of a step is compared with the model of a step's time.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -47,6 +48,7 @@ from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.settings import Settings
 from inference_operator.sizing.budget import Budget
+from inference_operator.sizing.serving import Load, Serving, serving_of_plan
 from inference_operator.sizing.shape import ParallelSizes, Shape
 
 CONFIGS = Path(__file__).parents[1] / "e2e" / "vllm_parser" / "public_models.jsonl"
@@ -63,6 +65,11 @@ MINUTES = 9.5
 START_SECONDS, LOAD_SECONDS, ROUNDS = 240.0, 20.0, 3
 """Limit of a start; time of one load; loads of each kind, in turn."""
 CONCURRENT, PROMPT_TOKENS, ANSWER_TOKENS, WORDS = 64, 256, 128, 1000
+BATCHES = (1, 16, 64)
+"""Clients at a time for the time of a step."""
+LOAD = Load(PROMPT_TOKENS, ANSWER_TOKENS)
+STEP_AIM = at_most(25)
+"""Per cent; the model's median error on published measurements is 18 (`python -m bench.throughput_model`)."""
 ENGINE = "127.0.54.1"
 RATIO_AIM = at_least(0.99)
 ERROR_AIMS = {"weights": at_most(3), "activation": None, "KV cache tokens": at_most(6)}
@@ -85,6 +92,16 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
+class Loads:
+    """Tokens per second of a loaded engine."""
+
+    direct: float
+    routed: float
+    of_batches: Mapping[int, float]
+    """By the number of clients."""
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """A model on this GPU: how it starts, and what the operator estimates."""
 
@@ -93,6 +110,8 @@ class Start:
     command: tuple[str, ...]
     """`MODEL` stands for its folder and `PORT` for its port."""
     estimate: Terms
+    serving: Serving | None
+    """The model of its latencies; None if the speed of the GPU is unknown."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -148,7 +167,8 @@ def start_of(name: str, offer: GpuOffer) -> Start | None:
     process = found.roles[0].process
     program, (_, *rendered) = process.command[process.command.index("--") + 1 :], process.args  # without the GPU check
     extra = ("--load-format=dummy", "--port=PORT")
-    return Start(name, config, (*program, "MODEL", *rendered, *extra), estimate_of(found, facts, offer))
+    command = (*program, "MODEL", *rendered, *extra)
+    return Start(name, config, command, estimate_of(found, facts, offer), serving_of_plan(found.plan.plan))
 
 
 def estimate_of(found: Planned, facts: ModelFacts, offer: GpuOffer) -> Terms:
@@ -184,7 +204,7 @@ def measured(starts: Sequence[Start], deadline: float) -> list[Figure]:
     """All figures; those of models that did not start before the deadline are not measured."""
     possible = {start.name: start for start in starts}
     figures: list[Figure] = []
-    rates: tuple[float, float] | None = None
+    rates: Loads | None = None
     for name in MODELS:
         found, start = Terms(), possible.get(name)
         if start and time.monotonic() < deadline:
@@ -192,7 +212,8 @@ def measured(starts: Sequence[Start], deadline: float) -> list[Figure]:
                 found, loads = run(start, Path(folder), deadline, loaded=name == MODELS[-1])
                 rates = loads or rates
         figures += compared(name, start.estimate if start else Terms(), found)
-    return figures + throughput(rates)
+    last = possible.get(MODELS[-1])
+    return figures + throughput(rates) + steps(rates, last.serving if last else None)
 
 
 def compared(name: str, estimate: Terms, found: Terms) -> list[Figure]:
@@ -219,9 +240,25 @@ def known(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def throughput(rates: tuple[float, float] | None) -> list[Figure]:
+def steps(rates: Loads | None, serving: Serving | None) -> list[Figure]:
+    """The time of a step for each batch: measured, by the model, and the error."""
+    figures = []
+    for batch in BATCHES:
+        served = serving.at(batch, LOAD) if serving else None
+        ours = 1000 * batch / (served.requests * ANSWER_TOKENS) if served else None
+        theirs = 1000 * batch / rates.of_batches[batch] if rates else None
+        error = abs(ours / theirs - 1) * 100 if ours and theirs else None
+        figures += [
+            Figure(f"{MODELS[-1]}: step of {batch} sequences, model", known(ours), "ms"),
+            Figure(f"{MODELS[-1]}: step of {batch} sequences, measured", known(theirs), "ms"),
+            Figure(f"{MODELS[-1]}: step of {batch} sequences, error", known(error), "%", STEP_AIM),
+        ]
+    return figures
+
+
+def throughput(rates: Loads | None) -> list[Figure]:
     """Tokens per second directly and behind the router, and their ratio."""
-    direct, routed = rates or (None, None)
+    direct, routed = (rates.direct, rates.routed) if rates else (None, None)
     ratio = routed / direct if direct and routed is not None else None
     return [
         Figure(f"{MODELS[-1]}: bare vLLM", known(direct), "tokens/s"),
@@ -230,8 +267,8 @@ def throughput(rates: tuple[float, float] | None) -> list[Figure]:
     ]
 
 
-def run(start: Start, folder: Path, deadline: float, *, loaded: bool) -> tuple[Terms, tuple[float, float] | None]:
-    """Start a model; returns what it logged, and tokens per second directly and routed if it is loaded."""
+def run(start: Start, folder: Path, deadline: float, *, loaded: bool) -> tuple[Terms, Loads | None]:
+    """Start a model; returns what it logged, and tokens per second if it is loaded."""
     model = folder / "model"
     write_model(model, start.config)
     if loaded:
@@ -279,7 +316,7 @@ def await_health(url: str, deadline: float) -> bool:
     return False
 
 
-async def behind_router(start: Start, folder: Path, deadline: float) -> tuple[Terms, tuple[float, float] | None]:
+async def behind_router(start: Start, folder: Path, deadline: float) -> tuple[Terms, Loads | None]:
     """Load the engine directly and through the router, in turn; None where there is no router's image."""
     try:
         command = unpacked(folder / "root")
@@ -299,14 +336,16 @@ async def behind_router(start: Start, folder: Path, deadline: float) -> tuple[Te
                 await loopback.until_served(1)
                 urls = (direct, f"http://127.0.0.1:{loopback.port}")
                 rounds = [[await rate(session, url) for url in urls] for _ in range(ROUNDS)] if up else []
+                batches = {batch: await rate(session, direct, batch) for batch in BATCHES} if up else {}
                 told = reported(log.read_text())
         finally:
             await loopback.close()
-    both = (median(one[0] for one in rounds), median(one[1] for one in rounds)) if rounds else None
-    return told, both
+    if not rounds:
+        return told, None
+    return told, Loads(median(one[0] for one in rounds), median(one[1] for one in rounds), batches)
 
 
-async def rate(session: aiohttp.ClientSession, url: str) -> float:
+async def rate(session: aiohttp.ClientSession, url: str, clients: int = CONCURRENT) -> float:
     """Tokens per second of a fixed number of clients."""
     began, tokens = time.monotonic(), 0
 
@@ -319,7 +358,7 @@ async def rate(session: aiohttp.ClientSession, url: str) -> float:
                 response.raise_for_status()
                 tokens += (await response.json())["usage"]["completion_tokens"]
 
-    await asyncio.gather(*(client(number) for number in range(CONCURRENT)))
+    await asyncio.gather(*(client(number) for number in range(clients)))
     return tokens / (time.monotonic() - began)
 
 

@@ -72,7 +72,7 @@ def test_the_error_of_each_term_is_relative_to_what_vllm_reported() -> None:
 
 
 def test_the_ratio_of_the_router_has_an_aim() -> None:
-    ratio = gpu.throughput((1000.0, 995.0))[-1]
+    ratio = gpu.throughput(gpu.Loads(1000.0, 995.0, {}))[-1]
     assert ratio.value == 0.995
     assert ratio.aim is not None
     assert ratio.aim.met_by(ratio.value)
@@ -84,7 +84,7 @@ def test_without_a_gpu_every_row_is_not_measured(
     monkeypatch.setenv("PATH", "")
     assert gpu.main(["-o", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert len(rows) == 9 * len(gpu.MODELS) + 3
+    assert len(rows) == 9 * len(gpu.MODELS) + 3 + 3 * len(gpu.BATCHES)
     assert {row["value"] for row in rows} == {None}
     assert gpu.main([]) == 0
     assert all("not measured" in line for line in capsys.readouterr().out.splitlines())
@@ -96,3 +96,14 @@ def test_a_model_after_the_deadline_is_not_measured(h100: GpuOffer) -> None:
     figures = {one.name: one.value for one in gpu.measured([start], time.monotonic() - 1)}
     assert figures[f"{start.name}: weights, estimated"] == start.estimate.weights
     assert math.isnan(figures[f"{start.name}: weights, reported"])
+
+
+def test_the_time_of_a_step_is_compared_with_the_model_for_each_batch(h100: GpuOffer) -> None:
+    start = gpu.start_of(gpu.MODELS[-1], h100)
+    assert start is not None
+    rates = gpu.Loads(1.0, 1.0, {batch: 100.0 * batch for batch in gpu.BATCHES})
+    found = {figure.name: figure.value for figure in gpu.steps(rates, start.serving)}
+    assert found[f"{start.name}: step of 16 sequences, measured"] == pytest.approx(10)
+    times = [found[f"{start.name}: step of {batch} sequences, model"] for batch in gpu.BATCHES]
+    assert times == sorted(times)
+    assert 4 < times[0] < 10, "Qwen3-8B on H100: 15 GB of weights at 3.35 TB/s and the prompt's part"
