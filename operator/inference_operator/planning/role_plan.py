@@ -153,7 +153,9 @@ def _sized(state: PlanState, inputs: PlanInputs) -> PinnedPlan | Refusal:
     plan = PinnedPlan(state.spec_hash, inputs.image, sizes, engine=context.spec.engine, commit=commit)
     if latest is None:
         return plan
-    unchanged = replace(plan, plan=replace(sizes, revision=latest.plan.revision)) == latest
+    before = latest.plan
+    alike = replace(sizes, revision=before.revision, step=before.step, runner_up=before.runner_up)
+    unchanged = replace(plan, plan=alike, rules=latest.rules) == latest
     return latest if unchanged else replace(plan, plan=replace(sizes, revision=latest.plan.revision + 1))
 
 

@@ -120,7 +120,9 @@ def ranked(options: Sequence[Option], profile: EngineProfile, previous_kind: str
     if not others:
         return Ranked(best)
     second = _climbed(_above_floor([one for one in others if one.keeps_objective] or others), cost, gain)
-    return Ranked(best, f"{second.name}: {_why_lost(second, best, gain, roomy, by_time=by_time)}")
+    estimated = any(one.costs and one.costs.estimated for one in (best, second))
+    why = _why_lost(second, best, gain, roomy, by_time=by_time)
+    return Ranked(best, f"{second.name}: {why}{' (estimated)' if estimated else ''}")
 
 
 def _above_floor(options: Sequence[Option]) -> list[Option]:
