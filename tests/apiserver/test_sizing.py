@@ -31,9 +31,9 @@ PLACED = {
     "h100": ("h100-a", {"nvidia.com/gpu": "1"}, "--tensor-parallel-size=1"),
     "a100": ("a100-a", {"nvidia.com/gpu": "1"}, "--tensor-parallel-size=1"),
     "l4": ("l4-a", {"nvidia.com/gpu": "2"}, "--tensor-parallel-size=2"),
-    "t4": ("t4-a", {"nvidia.com/gpu": "2"}, "--tensor-parallel-size=2"),
+    "t4": ("t4-a", {"nvidia.com/gpu": "4"}, "--tensor-parallel-size=2", "--pipeline-parallel-size=2"),
     "mig": ("mig-a", {"nvidia.com/mig-3g.40gb": "1"}, "--tensor-parallel-size=1"),
-    "mixed": ("mixed-b", {"nvidia.com/gpu": "2"}, "--tensor-parallel-size=2"),
+    "mixed": ("mixed-a", {"nvidia.com/gpu": "1"}, "--tensor-parallel-size=1"),
 }
 """The node, the GPUs and an argument of an engine of Qwen3-8B in each pool."""
 LLAMA = {"model": {"source": "hf://meta-llama/Meta-Llama-3.1-70B"}}

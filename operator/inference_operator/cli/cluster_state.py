@@ -21,7 +21,7 @@ DEFAULT_NAMESPACE = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class LiveState:
     """The part of a cluster that plans depend on."""
 
     nodes: Sequence[NodeView] | None = None
@@ -37,7 +37,7 @@ class Cluster:
         return self.plans.get((metadata.get("namespace") or DEFAULT_NAMESPACE, metadata.get("name") or ""))
 
 
-async def cluster_of_kubeconfig() -> Cluster:
+async def cluster_of_kubeconfig() -> LiveState:
     """The cluster of the current kubeconfig.
 
     The right to list nodes is sufficient: without that to list ConfigMaps, the hub is asked, and without that to list
@@ -61,7 +61,7 @@ async def cluster_of_kubeconfig() -> Cluster:
         cure = "Check that `kubectl get nodes` works with the same kubeconfig."
         raise UsageError(f"--cluster: {error.cause}. {cure}") from error
     plans = {_owner(one): plan for one in engines if (plan := pinned_plan(one))}
-    return Cluster([view for view in views if has_gpus(view)], {Ref.of(result): result for result in results}, plans)
+    return LiveState([view for view in views if has_gpus(view)], {Ref.of(result): result for result in results}, plans)
 
 
 async def _allowed(cluster: "KubeCluster", kind: Kind, component: str, otherwise: str) -> list[Manifest]:

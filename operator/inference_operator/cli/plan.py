@@ -13,7 +13,7 @@ from inference_operator.api.reasons import ConditionType
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.status import json_name
 from inference_operator.cli.api_server_rules import stored
-from inference_operator.cli.cluster_state import Cluster, cluster_of_kubeconfig
+from inference_operator.cli.cluster_state import LiveState, cluster_of_kubeconfig
 from inference_operator.cli.files import documents
 from inference_operator.cli.gpus import settings_with
 from inference_operator.cli.offline import (
@@ -94,7 +94,7 @@ def add_arguments(plan: argparse.ArgumentParser) -> None:
 def run_plan(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Plan every resource of the files; returns 1 if one of them is rejected."""
     settings = settings_with(options.gpu)
-    cluster = asyncio.run(cluster_of_kubeconfig()) if options.cluster else Cluster()
+    cluster = asyncio.run(cluster_of_kubeconfig()) if options.cluster else LiveState()
     model = model_of(options.model)
     plannings = [
         _planning(
