@@ -27,7 +27,7 @@ POOLS: dict[str, dict[str, tuple[str, dict[str, str]]]] = {
         "mixed-b": ("NVIDIA-L4", {"nvidia.com/gpu": "4"}),
     },
 }
-PLACED = {
+PLACED: dict[str, Any] = {
     "h100": ("h100-a", {"nvidia.com/gpu": "1"}, "--tensor-parallel-size=1"),
     "a100": ("a100-a", {"nvidia.com/gpu": "1"}, "--tensor-parallel-size=1"),
     "l4": ("l4-a", {"nvidia.com/gpu": "2"}, "--tensor-parallel-size=2"),

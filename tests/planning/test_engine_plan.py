@@ -15,6 +15,7 @@ from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.settings import Capacity, Settings
 from inference_operator.sizing.plan import Plan
 from inference_operator.status.report import report
+from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, NodeGpus, Unavailable
 from inference_operator.views.node import NodeView, node_view
 from tests.status.situations import NO_GPU, view
 from tests.testing.builders import ENGINES, NODES, inference_deployment, inputs, planned, ready_pod
@@ -164,6 +165,31 @@ def test_unschedulable_engines_are_sized_again_for_the_existing_nodes() -> None:
     found = outcome(inputs(raw, children=made.values(), pods=[view(NO_GPU)], nodes=[FOUR_L4]))
     assert isinstance(found, Planned)
     assert found.plan.plan.gpu == "L4"
+
+
+def test_unschedulable_engines_are_sized_again_for_the_gpus_that_are_free() -> None:
+    raw, nodes = inference_deployment(), [FOUR_L4, *NODES]
+    first = decided(raw, nodes)
+    assert first.plan.plan.gpu == "H100-80GB"
+    seen = inputs(raw, children=first.desired.values(), pods=[view(NO_GPU)], nodes=nodes)
+    waiting = outcome(seen)
+    assert isinstance(waiting, Planned)
+    look = FreeGpusLookup("nvidia.com/gpu")
+    assert look in waiting.lookups
+    assert waiting.plan.plan.gpu == "H100-80GB", "what is free is not known yet"
+
+    def sized(l4: int, h100: int) -> Planned:
+        gpus = [NodeGpus(FOUR_L4, 4, l4), *(NodeGpus(one, 8, h100) for one in NODES)]
+        found = outcome(replace(seen, lookups={look: ClusterGpus(tuple(gpus), pending=1)}))
+        assert isinstance(found, Planned)
+        return found
+
+    assert (sized(4, 0).plan.plan.gpu, sized(4, 0).plan.plan.gpus_per_replica) == ("L4", 2)
+    assert sized(0, 0).plan == first.plan, "nothing is free: the plan waits for a node"
+    assert sized(4, 8).plan == first.plan
+    forbidden = outcome(replace(seen, lookups={look: Unavailable("forbidden")}))
+    assert isinstance(forbidden, Planned)
+    assert forbidden.plan == first.plan
 
 
 def test_the_gpu_kind_of_existing_engines_is_kept_when_they_are_sized_again() -> None:

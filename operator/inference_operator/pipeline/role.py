@@ -117,7 +117,7 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         ),
         missing_gpu_kind=plan.missing_gpu_kind,
         disk_shortfall=disk_shortfall(context.nodes, pod_spec, pinned.plan.resource),
-        lookups=(decided.lookup,) if isinstance(decided, Undecided) else (),
+        lookups=(*plan.lookups, *((decided.lookup,) if isinstance(decided, Undecided) else ())),
         recheck_at=min(filter(None, due), default=None),
     )
 

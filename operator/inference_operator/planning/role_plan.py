@@ -4,8 +4,9 @@ These rules apply, in this order:
 
 1. A plan recorded for the same specification and engine stays, unless all pods of the role are unschedulable.
 2. A plan that stays is decided once more if its engines reported too little memory (`planning/healing.py`).
-3. Otherwise the role is sized. The kind of GPU of its earlier plan stays if the model still fits on it. A recorded
-   plan stays if no other one is possible, or if the new one is equal to it.
+3. Otherwise the role is sized; if its pods are unschedulable, for the GPUs that are free (`placeable.py`). The kind
+   of GPU of its earlier plan stays if the model still fits on it. A recorded plan stays if no other one is possible,
+   or if the new one is equal to it.
 """
 
 from collections.abc import Sequence
@@ -31,10 +32,12 @@ from inference_operator.planning.engine_plan import (
 )
 from inference_operator.planning.gpu_offers import GpuOffers, usable_offers
 from inference_operator.planning.healing import learned_from, same_sizes
+from inference_operator.planning.placeable import free_gpus_lookups, placeable
 from inference_operator.roles.context import RoleContext
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sizing.plan import SIZING_RULES
 from inference_operator.views.engine import EngineView
+from inference_operator.views.lookups import Lookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ class RolePlan:
     """Whether it was recorded before, so that engines of it may run."""
     missing_gpu_kind: str = ""
     """The kind of GPU that it needs and no node has; empty if a node has it, or if the plan is kept."""
+    lookups: tuple[Lookup, ...] = ()
+    """Lookups that tell more: which GPUs are free, if no engine can be scheduled."""
 
 
 def plan_state(context: RoleContext) -> PlanState:
@@ -92,10 +97,14 @@ def role_plan(state: PlanState, model: ModelFindings) -> RolePlan | Refusal:
     if state.kept:
         return RolePlan(_with_step(state, model, _healed(state, model, state.kept)), is_kept=True)
     inputs = _plan_inputs(state, model)
+    lookups = free_gpus_lookups(inputs.offers) if state.latest else ()
+    if lookups:
+        inputs = replace(inputs, offers=placeable(inputs.offers, state.context.lookups))
     plan = _sized(state, inputs)
     if isinstance(plan, Refusal):
         return _with_defaults_named(plan, state.context.settings.engine_defaults.scheduling)
-    return RolePlan(plan, is_kept=False, missing_gpu_kind=inputs.offers.missing_gpu_kind(plan.plan.gpu))
+    missing = inputs.offers.missing_gpu_kind(plan.plan.gpu)
+    return RolePlan(plan, is_kept=False, missing_gpu_kind=missing, lookups=lookups)
 
 
 def _with_step(state: PlanState, model: ModelFindings, kept: PinnedPlan) -> PinnedPlan:
