@@ -38,6 +38,13 @@ def test_a_target_without_correction_says_only_its_bound() -> None:
     assert "Target: 29 requests for each engine (bound by max_num_seqs)." in text
 
 
+def test_it_prints_the_lengths_of_the_requests_once_they_are_measured() -> None:
+    load = {"promptTokens": 1500, "answerTokens": 200, "cached": 0.25}
+    text = explained({"autoscaling": {**DECIDED, "load": load}})
+    assert "Requests: 1,500 prompt tokens, of which the prefix cache has 25%, and 200 answer tokens (mean)." in text
+    assert "Requests:" not in explained({"autoscaling": DECIDED})
+
+
 def test_with_a_schedule_it_prints_which_entry_holds() -> None:
     message = "3 engines are wanted: `autoscaling.schedule[0].minReplicas`. `autoscaling.schedule[0]` keeps at least 3."
     condition = {

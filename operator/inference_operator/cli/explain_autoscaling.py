@@ -83,7 +83,7 @@ def _target(recorded: AutoscalingStatus) -> Iterator[str]:
         why = bound if factor is None else f"{bound}; corrected by measured latencies, times {factor:g}"
         yield f"Target: {recorded.target_concurrency} requests for each engine ({why})."
     if load := recorded.load:
-        cached = f", of which the prefix cache has {load.cached:.0%}" if load.cached else ""
+        cached = f", of which the prefix cache has {load.cached:.0%}," if load.cached else ""
         yield f"Requests: {load.prompt_tokens:,} prompt tokens{cached} and {load.answer_tokens:,} answer tokens (mean)."
 
 
