@@ -44,8 +44,9 @@ NVLINK_FROM_GIB, NVLINK_40GB = 70, (38, 41)
 def add_arguments(fit: argparse.ArgumentParser) -> None:
     """Add the description and the arguments of `infd fit`."""
     fit.description = (
-        "Without --gpu-memory-gib: find the smallest group of GPUs that the model fits on. With it: check "
-        "whether the engine would start with exactly the given options."
+        "Without --gpu-memory-gib: find the sizes that serve best on each kind of GPU; with --rate: engines, GPUs and "
+        "cost for a rate of requests. With --gpu-memory-gib: check whether the engine would start with exactly the "
+        "given options."
     )
     fit.add_argument("model", nargs="?", help="name of a model on the hub or in the catalogue: Qwen/Qwen3-8B")
     add_gpus(fit)
