@@ -90,6 +90,18 @@ def engine(workspace: Workspace, name: str) -> dict[str, Any]:
     return eventually(alone, seconds=30, what="one engine is there")
 
 
+def tenant(namespace: str, node_name: str) -> dict[str, Any]:
+    """A pod of another program that takes all eight GPUs of a node."""
+    limits = {"limits": {"nvidia.com/gpu": "8"}}
+    container = {"name": "busy", "image": "registry.k8s.io/pause:3.10", "resources": limits}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "tenant", "namespace": namespace},
+        "spec": {"nodeName": node_name, "containers": [container], "terminationGracePeriodSeconds": 0},
+    }
+
+
 @pytest.mark.parametrize("pool", POOLS)
 def test_an_engine_runs_on_the_node_that_it_was_sized_for(
     workspace: Workspace, add: Callable[[str, str], None], pool: str
@@ -143,6 +155,20 @@ def test_an_added_node_restarts_no_engine(workspace: Workspace, add: Callable[[s
         what="two engines are ready",
     )
     assert workspace.get("deployment", "qwen-engine")["spec"]["template"] == before
+
+
+def test_an_engine_that_no_node_takes_is_sized_for_the_gpus_that_are_free(
+    kubernetes: LocalCluster, workspace: Workspace, add: Callable[[str, str], None]
+) -> None:
+    for name in POOLS["mixed"]:
+        add("mixed", name)
+    kubernetes.kubectl("apply", "--filename=-", input=json.dumps(tenant(workspace.namespace, "mixed-a")))
+    workspace.create("qwen", in_pool("mixed"))
+    workspace.settled("qwen")
+    (container,) = engine(workspace, "qwen")["spec"]["containers"]
+    assert engine(workspace, "qwen")["spec"]["nodeName"] == "mixed-b"
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    assert workspace.get("infd", "qwen")["status"]["plan"]["gpu"] == "L4"
 
 
 def test_an_engine_waits_for_a_node_with_the_requested_gpu_product(
