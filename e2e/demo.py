@@ -85,6 +85,7 @@ def _use(cluster: Cluster, address: str) -> None:
     with _part(f"4. Requests through the load balancer, http://{address}"):
         engine = next(iter(stack.pods(cluster, NAME)))  # routers forward inference paths only
         print(f"  vLLM {json.loads(_asked(cluster, engine, 'version'))['version']} answers:")
+        print("  (The model was made on this machine for tests: its answers are random words.)")
         _complete(address)
         _stream(address)
     with _part(f"5. kubectl scale infd/{NAME} --replicas=2"):

@@ -12,6 +12,7 @@ from generators import (
     metrics_reference,
     model_table,
     reasons_reference,
+    request_path,
 )
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
@@ -32,4 +33,5 @@ if __name__ == "__main__":
     for name, page in PAGES.items():
         (REFERENCE / name).write_text(page(), encoding="utf-8")
     (chart_values.CHART / "README.md").write_text(chart_values.page(), encoding="utf-8")
+    request_path.write()
     dashboards.write()

@@ -6,15 +6,19 @@ from pathlib import Path
 import pytest
 import yaml
 
-from generators import demo_output
+from generators import demo_output, request_path
 from inference_operator.controller.reconciler import Reconciler
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
+ANCHOR = re.compile(r"\]\((?!https?://)([^)#]*)#([^)]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 TARGET = re.compile(r"`make ([a-z0-9 -]+)`|^make ([a-z0-9-]+)", re.MULTILINE)
 FILE = re.compile(r"`((?:[\w.-]+/)+[\w.*-]+\.(?:py|j2|lua|json|yaml|tpl|txt|mod))`")
 PACKAGE = REPOSITORY / "operator" / "inference_operator"
+COMPARISON = REPOSITORY / "docs" / "explanation" / "comparison.md"
 QUICKSTART = REPOSITORY / "manifests" / "samples" / "quickstart.yaml"
 
 
@@ -26,6 +30,19 @@ def name(page: Path) -> str:
 def test_links_inside_the_repository_have_existing_targets(page: Path) -> None:
     broken = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
     assert not broken
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = HEADING.findall(BLOCK.sub("", page.read_text()))
+    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_to_headings_have_existing_targets(page: Path) -> None:
+    found = [(page.parent / file if file else page, anchor) for file, anchor in ANCHOR.findall(page.read_text())]
+    assert [(to.name, anchor) for to, anchor in found if to.suffix == ".md" and anchor not in anchors(to)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -56,12 +73,25 @@ def test_the_reconcile_function_on_the_architecture_page_equals_the_code() -> No
     assert shown == textwrap.dedent(inspect.getsource(Reconciler.reconcile))
 
 
-def test_the_readme_shows_lines_of_the_full_demo_output() -> None:
-    full = demo_output.block(demo_output.FULL.read_text(), "demo-output")
-    shown = demo_output.block(demo_output.README.read_text(), "demo-excerpt")
-    assert shown == demo_output.excerpt(full)
-    assert set(shown.splitlines()) <= set(full.splitlines())
-    assert len(shown.splitlines()) <= 35
+def test_the_readme_is_short() -> None:
+    assert len((REPOSITORY / "README.md").read_text().splitlines()) <= 100
+
+
+def test_the_readme_compares_as_the_page_with_the_sources_does() -> None:
+    rows = [line for line in (REPOSITORY / "README.md").read_text().splitlines() if line.count(" | ") == 8]
+    assert len(rows) > 8
+    assert set(rows) <= set(COMPARISON.read_text().splitlines())
+
+
+def test_each_compared_project_has_a_source() -> None:
+    text = COMPARISON.read_text()
+    projects = next(line for line in text.splitlines() if line.startswith("| | this")).strip("| ").split(" | ")[1:]
+    sources = re.findall(r"^\| ([\w ]+) \| [^|]*\d[^|]* \| .*`", text, re.MULTILINE)
+    assert {project.partition(" + ")[0] for project in projects} <= set(sources)
+
+
+def test_the_picture_of_a_request_is_that_of_its_generator() -> None:
+    assert request_path.PICTURE.read_text() == request_path.page(), "stale: run `make crd`"
 
 
 def test_a_new_demo_output_replaces_the_text_between_the_markers() -> None:
