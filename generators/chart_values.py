@@ -8,8 +8,9 @@ from pathlib import Path
 CHART = Path(__file__).parents[1] / "charts" / "inference-operator"
 INTRODUCTION = """\
 # The inference-operator chart
-[Install](../../docs/how-to/install.md), [operate](../../docs/how-to/operate.md) and [platforms](../../docs/how-to/platforms.md) say when to
-change which value. `values.schema.json` checks every value: an unknown value is an error.
+[Install](../../docs/how-to/install.md), [operate](../../docs/how-to/operate.md) and
+[platforms](../../docs/how-to/platforms.md) say when to change which value.
+`values.schema.json` checks every value: an unknown value is an error.
 
 This page is generated from `values.yaml`.
 
