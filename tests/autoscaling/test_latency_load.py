@@ -3,6 +3,8 @@
 from dataclasses import replace
 from math import inf
 
+from inference_operator.api.status import AutoscalingStatus, LoadStatus
+from inference_operator.autoscaling.inputs import measured_load
 from inference_operator.autoscaling.latency import LENGTH_STEP, LatencyWindow, target_correction
 from inference_operator.autoscaling.target import Target, TargetBound
 from inference_operator.sizing.serving import TYPICAL_LOAD, Load
@@ -60,3 +62,9 @@ def test_an_engine_that_started_again_counts_from_zero_and_one_without_counts_sa
 def test_a_target_of_the_user_measures_nothing() -> None:
     found = window(sample(0, prompt=1, answer=1), sample(300, prompt=900, answer=50))
     assert corrected(found, replace(TARGET, bound=TargetBound.REQUESTED)) == (1.0, TYPICAL_LOAD)
+
+
+def test_impossible_lengths_in_an_edited_status_become_possible_ones() -> None:
+    load = LoadStatus(prompt_tokens=-5, answer_tokens=0, cached=7.0)
+    recorded = AutoscalingStatus(desired_replicas=1, load=load)
+    assert measured_load(recorded, None) == Load(1.0, 1.0, 1.0)

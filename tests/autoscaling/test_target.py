@@ -103,6 +103,21 @@ def test_without_a_known_speed_the_target_is_the_default(plan: Plan) -> None:
     assert (found.bound, found.concurrency) == (TargetBound.UNKNOWN_SPEED, UNKNOWN_TARGET)
 
 
+@pytest.mark.parametrize(
+    "impossible",
+    [
+        StepCosts(0, 0, 0, 0),
+        replace(STEP, stages=0),
+        replace(STEP, dense=-1.0),
+        replace(STEP, expert_share=2.0),
+        replace(STEP, token=inf),
+    ],
+)
+def test_an_edited_plan_with_impossible_costs_has_an_unknown_speed(impossible: StepCosts) -> None:
+    found = target_concurrency(replace(PLAN, step=impossible), max_num_seqs=256)
+    assert found.bound is TargetBound.UNKNOWN_SPEED
+
+
 def test_a_gpu_too_slow_for_the_objective_says_so_and_keeps_a_useful_target() -> None:
     roomy = replace(PER_GPU, max_concurrency_at_2048_tokens=2000.0)
     slow = replace(PLAN, per_gpu=roomy, step=replace(STEP, dense=0.06))

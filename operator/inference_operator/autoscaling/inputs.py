@@ -119,6 +119,8 @@ def target_factor(
 def measured_load(recorded: AutoscalingStatus | None, result: ScalingResult | None) -> Load:
     """The mean lengths of the requests: as measured last, else as recorded, else those of typical requests.
 
+    Whoever may write the status may record impossible lengths; the nearest possible ones stand for them.
+
     Args:
         recorded: the last decision that was written.
         result: the latest decision of this process.
@@ -127,7 +129,8 @@ def measured_load(recorded: AutoscalingStatus | None, result: ScalingResult | No
         return result.load
     if recorded is None or recorded.load is None:
         return TYPICAL_LOAD
-    return Load(float(recorded.load.prompt_tokens), float(recorded.load.answer_tokens), recorded.load.cached)
+    prompt, answer = max(1, recorded.load.prompt_tokens), max(1, recorded.load.answer_tokens)
+    return Load(float(prompt), float(answer), min(max(recorded.load.cached, 0.0), 1.0))
 
 
 def wanted_replicas(

@@ -184,10 +184,10 @@ def serving(costs: StepCosts, budget: Budget) -> Serving:
 
 
 def serving_of_plan(plan: Plan) -> Serving | None:
-    """The engine of a plan; None if the speed of its GPUs or the sizes of its batches are unknown."""
+    """The engine of a plan; None if the speed of its GPUs or the sizes of its batches are unknown, or impossible."""
     known = plan.step, plan.per_gpu, plan.max_num_seqs, plan.max_num_batched_tokens, plan.max_model_len
     match known:
-        case StepCosts() as costs, PerGpu() as per_gpu, int(sequences), int(batched), int(context):
+        case StepCosts() as costs, PerGpu() as per_gpu, int(sequences), int(batched), int(context) if costs.possible:
             tokens = per_gpu.max_concurrency_at_2048_tokens * min(TYPICAL_TOKENS, context)
             return Serving(costs, sequences, batched, tokens)
         case _:

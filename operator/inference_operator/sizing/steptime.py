@@ -19,6 +19,7 @@ about the same engines needs neither the model's files nor the nodes.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from math import inf
 from math import pow as power
 
 
@@ -88,6 +89,11 @@ class StepCosts:
         matrices = max(self.dense + self.experts * touched, self.token * tokens)
         attention = batch * self._cached(context) + self.attention * prefill * before
         return self.stages * (matrices + attention + self.exchange * tokens + self.fixed + self.sequence * batch)
+
+    @property
+    def possible(self) -> bool:
+        """Whether a step takes time; somebody may have edited a stored plan."""
+        return self.stages >= 1 and 0 <= self.expert_share <= 1 and 0 < self.seconds(1, prompt=1) < inf
 
     @property
     def rounded(self) -> "StepCosts":
