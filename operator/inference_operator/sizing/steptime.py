@@ -93,7 +93,9 @@ class StepCosts:
     @property
     def possible(self) -> bool:
         """Whether a step takes time; somebody may have edited a stored plan."""
-        return self.stages >= 1 and 0 <= self.expert_share <= 1 and 0 < self.seconds(1, prompt=1) < inf
+        values = [getattr(self, one.name) for one in fields(self) if one.type is float]
+        in_range = all(0 <= value < inf for value in (*values, *self.windows.values()))
+        return in_range and self.stages >= 1 and self.expert_share <= 1 and self.seconds(1, prompt=1) > 0
 
     @property
     def rounded(self) -> "StepCosts":
