@@ -33,13 +33,15 @@ demo-down: $(UV) ## End the demo's cluster
 	@$(RUN) python -m e2e.demo down
 
 .PHONY: push
-push: $(UV) ## Build the operator's and the router's image, and push them and the chart to REGISTRY
-	@$(RUN) python -m e2e.push $(or $(REGISTRY),$(error name the registry: make push REGISTRY=registry.example))
+push: $(UV) ## Push the operator's and the router's image, for amd64 and arm64, and the charts to REGISTRY
+	@$(RUN) python -m e2e.push $(or $(REGISTRY),$(error name the registry: make push REGISTRY=registry.example)) \
+	  $(if $(BASES),--bases=$(BASES))
 
 .PHONY: release
-release: $(UV) ## Build for amd64 and arm64, push to REGISTRY with bills of materials and signatures of KEY (root)
+release: $(UV) ## Push to REGISTRY with bills of materials and signatures of KEY
 	@$(RUN) python -m e2e.release $(or $(REGISTRY),$(error name the registry: make release REGISTRY=registry.example KEY=cosign.key)) \
-	  --key $(or $(KEY),$(error name the key: make release REGISTRY=registry.example KEY=cosign.key))
+	  --key $(or $(KEY),$(error name the key: make release REGISTRY=registry.example KEY=cosign.key)) \
+	  $(if $(BASES),--bases=$(BASES))
 
 # Tests of these folders need commands that are built or fetched: an API server, Helm, an environment for the wheel.
 BUILT := apiserver chart cluster security wheel

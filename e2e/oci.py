@@ -62,7 +62,7 @@ def write_oci_archive(
         with out.open("wb") as stream:
             write_oci_archive(stream, name=name, root=root, command=command, environment=environment)
         return
-    with _layer(root) as (layer_file, layer):
+    with layer_of(root) as (layer_file, layer):
         configuration = _json(_configuration(layer, command, environment))
         manifest = _json(_manifest(_blob(_CONFIGURATION, configuration), layer))
         with tarfile.open(fileobj=out, mode="w|") as archive:
@@ -76,7 +76,7 @@ def write_oci_archive(
 
 
 @contextmanager
-def _layer(root: Path) -> Iterator[tuple[IO[bytes], _Blob]]:
+def layer_of(root: Path) -> Iterator[tuple[IO[bytes], _Blob]]:
     """The tar of `root`, open at its beginning, and its descriptor; a stream needs both before its bytes."""
     if not root.is_dir():
         raise NotADirectoryError(f"{root} is not a directory, and an image's layer is made from one")

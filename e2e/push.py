@@ -1,7 +1,7 @@
-"""Builds the operator's and the router's image, and pushes them and the charts: `python -m e2e.push REGISTRY`.
+"""Pushes the operator's and the router's image and the charts to a registry: `python -m e2e.push REGISTRY`.
 
-The images are of this machine's architecture. The pushed chart names them in this registry, and vLLM's images in vLLM's
-own. So an installation from the pushed chart sets no image.
+The images are for amd64 and arm64 (`images/assembly.py`). The pushed chart names them in this registry by their
+digests, and vLLM's images in vLLM's own. So an installation from the pushed chart sets no image.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -18,6 +18,7 @@ import yaml
 from e2e import images
 from e2e.cluster.binaries import ensure_command
 from e2e.cluster.errors import ClusterError
+from e2e.images.assembly import DOCKER_HUB, Assembled, assemble
 from e2e.images.builder import LOCAL_HOSTS, registry_host
 from e2e.stack import CHART
 
@@ -27,11 +28,13 @@ IMAGES = ("operator", "router")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build and push; an error is one message, and the status is 1."""
+    """Assemble and push; an error is one message, and the status is 1."""
     parser = argparse.ArgumentParser(prog="python -m e2e.push", description=__doc__)
     parser.add_argument("registry", help="host, with an optional port and path, such as registry.example/team")
+    add_bases(parser)
+    options = parser.parse_args(arguments)
     try:
-        for pushed in push(parser.parse_args(arguments).registry):
+        for pushed in push(options.registry, options.bases):
             print(pushed)
     except (images.ImageError, ClusterError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -39,14 +42,22 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def push(registry: str) -> list[str]:
+def add_bases(parser: argparse.ArgumentParser) -> None:
+    """Add the option for a mirror of the base images."""
+    told = f"registry, with an optional path, that has the base images (default: {DOCKER_HUB})"
+    parser.add_argument("--bases", default=DOCKER_HUB, help=told)
+
+
+def push(registry: str, bases: str = DOCKER_HUB) -> list[str]:
     """Push the images and the charts; returns their names."""
-    images.build(IMAGES)
-    names = [target(name, registry) for name in IMAGES]
-    for name, pushed in zip(IMAGES, names, strict=True):
-        images.push(name, pushed)
-    charts = (push_own_chart(registry), push_chart(registry, CRDS_CHART))
-    return [*names, *(f"oci://{name}" for name, _ in charts)]
+    pushed = push_images(registry, bases)
+    charts = (push_own_chart(registry, pushed), push_chart(registry, CRDS_CHART))
+    return [*(image.target for image in pushed.values()), *(f"oci://{name}" for name, _ in charts)]
+
+
+def push_images(registry: str, bases: str) -> dict[str, Assembled]:
+    """Push the images; returns them by their names in the chart."""
+    return {name: assemble(name, target(name, registry), bases) for name in IMAGES}
 
 
 def target(name: str, registry: str) -> str:
@@ -61,14 +72,22 @@ def repository(name: str) -> str:
     return found
 
 
-def push_own_chart(registry: str) -> tuple[str, str]:
-    """Push a copy of the chart that names the images of this registry; returns its name and its digest."""
+def push_own_chart(registry: str, pushed: Mapping[str, Assembled] | None = None) -> tuple[str, str]:
+    """Push a copy of the chart that names the images of this registry; returns its name and its digest.
+
+    Args:
+        registry: host, with an optional port and path.
+        pushed: the images in it, whose digests the chart then names.
+    """
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / CHART.name
         shutil.copytree(CHART, copy)
         text = (CHART / "values.yaml").read_text()
         for name in IMAGES:
-            text = text.replace(repository(name), target(name, registry).rpartition(":")[0])
+            own = target(name, registry).rpartition(":")[0]
+            digest = pushed[name].digest if pushed else ""
+            named = re.compile(rf'(repository: ){repository(name)}$(.*?digest: )""', re.MULTILINE | re.DOTALL)
+            text = named.sub(rf'\g<1>{own}\g<2>"{digest}"', text, count=1)
         (copy / "values.yaml").write_text(text)
         return push_chart(registry, copy)
 

@@ -1,7 +1,6 @@
 """Releases the operator to a registry: `python -m e2e.release REGISTRY --key KEY`.
 
-- Each image is built for amd64 and arm64, and has one name for both (an index). Programs of the architecture that this
-  machine does not have run in QEMU.
+- Each image has one name for amd64 and arm64 (an index). It is assembled as for `make push`.
 - Each image has its bill of materials as a signed attestation.
 - The chart names the images of this registry.
 - Images, indexes and the chart are signed with the key.
@@ -9,15 +8,15 @@
 
 import argparse
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from e2e import images, push
 from e2e.cluster.errors import ClusterError
-from e2e.images.buildah import Buildah
-from e2e.images.emulation import ARCHITECTURES
-from e2e.sbom import bill_of_materials
+from e2e.images.assembly import DOCKER_HUB, Assembled, environment, extracted
+from e2e.sbom import PACKAGE_FILES, bill_of_materials
 from e2e.signing import Signer
 
 
@@ -40,9 +39,10 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m e2e.release", description="Release the images and the chart.")
     parser.add_argument("registry", help="host, with an optional port and path, such as registry.example/team")
     parser.add_argument("--key", type=Path, required=True, help="private key of cosign; password in COSIGN_PASSWORD")
+    push.add_bases(parser)
     options = parser.parse_args(arguments)
     try:
-        for one in release(options.registry, Signer(options.key)):
+        for one in release(options.registry, Signer(options.key), options.bases):
             print(f"{one.name}@{one.digest}")
     except (images.ImageError, ClusterError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -50,31 +50,34 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def release(registry: str, signer: Signer) -> list[Released]:
-    """Build, push and sign everything; returns the indexes of the images, the chart, and the chart of the CRD."""
+def release(registry: str, signer: Signer, bases: str = DOCKER_HUB) -> list[Released]:
+    """Push and sign everything; returns the indexes of the images, the chart, and the chart of the CRD."""
     signer.check()
-    released = [_image(name, push.target(name, registry), signer) for name in push.IMAGES]
-    charts = [Released(*push.push_own_chart(registry)), Released(*push.push_chart(registry, push.CRDS_CHART))]
+    pushed = push.push_images(registry, bases)
+    released = [_signed(image, signer) for image in pushed.values()]
+    charts = [Released(*push.push_own_chart(registry, pushed)), Released(*push.push_chart(registry, push.CRDS_CHART))]
     for chart in charts:
         signer.sign(chart.pinned)
     return [*released, *charts]
 
 
-def _image(name: str, target: str, signer: Signer) -> Released:
-    """Build an image for every architecture, and push them with their index."""
-    image, parts = images.IMAGES[name], []
-    for architecture in ARCHITECTURES:
-        builder = Buildah(architecture)
-        image.ensure(builder)
-        tagged = f"{target}-{architecture}"
-        part = Released(tagged, builder.publish(name, image.reference, tagged))
-        with builder.mounted(image.reference) as root:
-            bill = bill_of_materials(root, name=target, version=part.digest)
-        signer.attest(part.pinned, bill)
-        parts.append(part)
-    index = Released(target, Buildah().push_index(name, [part.pinned for part in parts], target))
+def _signed(image: Assembled, signer: Signer) -> Released:
+    """Sign the index of an image, and the bill of materials of the image for each architecture."""
+    for digest in image.parts.values():
+        part = image.pinned(digest)
+        with tempfile.TemporaryDirectory() as folder:
+            extracted(part, Path(folder), PACKAGE_FILES)
+            bill = bill_of_materials(Path(folder), name=image.target, version=digest, programs=_programs(part))
+        signer.attest(part, bill)
+    index = Released(image.target, image.digest)
     signer.sign(index.pinned)
     return index
+
+
+def _programs(part: str) -> dict[str, str]:
+    """The versions of programs that official images have compiled, from the variables that these set."""
+    found = {name.removesuffix("_VERSION").lower(): value for name, value in environment(part).items()}
+    return {name: found[name] for name in ("haproxy", "python") if name in found}
 
 
 if __name__ == "__main__":

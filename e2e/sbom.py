@@ -1,7 +1,7 @@
 """The bill of materials of an image, in the form of CycloneDX: its Debian packages and its Python distributions."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from email.parser import HeaderParser
 from pathlib import Path
 
@@ -12,13 +12,23 @@ from packageurl import PackageURL
 
 _DPKG = Path("var/lib/dpkg/status")
 _INSTALLED = "install ok installed"
+PACKAGE_FILES = (re.compile(str(_DPKG)), re.compile(r".*\.dist-info/METADATA"))
+"""Patterns of the files that the bill is made from, below the root of an image."""
 
 
-def bill_of_materials(root: Path, *, name: str, version: str) -> str:
-    """The packages below `root`, the root folder of an image, as a CycloneDX 1.6 document in JSON."""
+def bill_of_materials(root: Path, *, name: str, version: str, programs: Mapping[str, str] | None = None) -> str:
+    """The packages of an image as a CycloneDX 1.6 document in JSON.
+
+    Args:
+        root: the root folder of the image.
+        name: the name of the image.
+        version: its digest.
+        programs: versions of programs that no package brought.
+    """
     bom = Bom()
     image = Component(name=name, version=version, type=ComponentType.CONTAINER)
-    packages = [*_debian(root), *_python(root)]
+    compiled = [_library("generic", None, program, found, {}) for program, found in (programs or {}).items()]
+    packages = [*compiled, *_debian(root), *_python(root)]
     bom.metadata.component = image
     bom.components.update(packages)
     bom.register_dependency(image, packages)

@@ -26,6 +26,8 @@ PREVIOUS_MODULE = Path(__file__).parent / "previous"
 """Of the Kubernetes before, for what an upgrade of the cluster is like."""
 REGISTRY_MODULE = Path(__file__).parents[1] / "registry"
 """Of an image registry, for the tests that push to one."""
+CRANE_MODULE = Path(__file__).parents[1] / "crane"
+"""Of the command that copies and assembles images between registries."""
 SIGNER_MODULE = Path(__file__).parents[1] / "signer"
 """Of the command that signs releases."""
 S3_MODULE = Path(__file__).parents[1] / "s3"
@@ -74,6 +76,7 @@ API_SERVER = Command("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver")
 KUSTOMIZE = Command("kustomize", "sigs.k8s.io/kustomize/kustomize/v5")
 REGISTRY = Command("registry", "github.com/distribution/distribution/v3/cmd/registry")
 COSIGN = Command("cosign", "github.com/sigstore/cosign/v3/cmd/cosign")
+CRANE = Command("crane", "github.com/google/go-containerregistry/cmd/crane")
 S3_SERVER = Command("versitygw", "github.com/versity/versitygw/cmd/versitygw")
 KARPENTER = Command("karpenter-kwok", "sigs.k8s.io/karpenter/kwok")
 KEDA_OPERATOR = Command("keda-operator", "github.com/kedacore/keda/v2/cmd/operator")
@@ -127,6 +130,11 @@ def ensure_previous_api_server() -> Path:
 def ensure_registry() -> Path:
     """A registry of images and charts, built if it is missing."""
     return _ensure((REGISTRY,), REGISTRY_MODULE) / REGISTRY.name
+
+
+def ensure_crane() -> Path:
+    """The command that copies and assembles images between registries, built if it is missing (half a minute)."""
+    return _ensure((CRANE,), CRANE_MODULE) / CRANE.name
 
 
 def ensure_cosign() -> Path:

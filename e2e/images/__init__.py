@@ -17,7 +17,7 @@ from e2e.images.errors import ImageError
 from e2e.images.image import Image
 from e2e.model.tiny_llama import TinyLlama
 
-__all__ = ["IMAGES", "STACK", "ImageError", "build", "identity", "push", "reference", "stream"]
+__all__ = ["IMAGES", "STACK", "ImageError", "build", "identity", "reference", "stream"]
 
 _ENGINE = Dockerfile("engine-cpu", inputs=("images/engine-cpu",))
 _OPERATOR_INPUTS = ("images/operator", "operator", "pyproject.toml", "uv.lock", "README.md", "LICENSE")
@@ -29,6 +29,7 @@ IMAGES: dict[str, Image] = {
     "engine-cpu": _ENGINE,
     "tiny-llama": TinyLlama(engine=_ENGINE),
     "simulator": Dockerfile("simulator", inputs=_SIMULATOR_INPUTS),
+    "stock-python": Dockerfile("stock-python", inputs=("images/stock-python",)),
 }
 STACK = ("operator", "router", "engine-cpu", "tiny-llama")
 """What the demo and the tests' cluster need; `stack.load` brings another image to a cluster."""
@@ -45,11 +46,6 @@ def build(names: Iterable[str]) -> None:
 def stream(name: str, into: BinaryIO) -> None:
     """Write a built image to a pipe or file, uncompressed."""
     _image(name).write(found_builder(), into)
-
-
-def push(name: str, target: str) -> None:
-    """Push a built image to a registry, under the name `target`."""
-    found_builder().push(name, _image(name).reference, target)
 
 
 def identity(name: str) -> str:

@@ -5,15 +5,14 @@ import json
 import os
 import re
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from e2e.cache import cache_root
-from e2e.images import debian, emulation, trust
-from e2e.images.builder import KEY_LABEL, LOCAL_HOSTS, registry_host
+from e2e.images import debian, trust
+from e2e.images.builder import KEY_LABEL
 from e2e.images.errors import ImageError
 from e2e.images.process import log_path, output, run_logged, succeeds
 from e2e.images.progress import timed
@@ -26,25 +25,18 @@ _SHOWN_COLUMNS = 100
 
 
 class Buildah:
-    """The `buildah` command with a store in the user's cache folder.
+    """The `buildah` command with a store in the user's cache folder."""
 
-    Each architecture has a store of its own, so that an image has the same name in all. Without an architecture, images
-    are for this machine.
-    """
-
-    def __init__(self, architecture: str = "") -> None:
+    def __init__(self) -> None:
         if os.geteuid() != 0:
             raise ImageError("building images with buildah needs root: use sudo, or start Docker")
-        self._architecture = "" if not architecture or emulation.is_native(architecture) else architecture
-        self._home = cache_root() / ("-".join(filter(None, ("images", self._architecture))))
+        self._home = cache_root() / "images"
         self._home.mkdir(parents=True, exist_ok=True)
 
     def ensure_base(self, reference: str) -> str:
         """Pull the base image, or make it from Debian packages; returns its ID."""
-        if self._architecture:
-            emulation.enable(self._architecture)
         with self._alone():
-            if not self._exists(reference) and not succeeds(self._buildah("pull", *self._arch, reference)):
+            if not self._exists(reference) and not succeeds(self._buildah("pull", reference)):
                 log_path("base").unlink(missing_ok=True)
                 with timed("base", f"no registry answers for {reference}, so it is made from Debian packages"):
                     self._make_base(reference)
@@ -61,11 +53,9 @@ class Buildah:
     def build(self, name: str, reference: str, dockerfile: Path, *, context: Path, key: str) -> None:
         """Build an image, with the key as a label."""
         log_path(name).unlink(missing_ok=True)
-        options = [*self._arch, "--isolation", "chroot", "--pull-never", "--layers", "--label", f"{KEY_LABEL}={key}"]
+        options = ["--isolation", "chroot", "--pull-never", "--layers", "--label", f"{KEY_LABEL}={key}"]
         for argument, value in trust.indexes().items():
             options += ["--build-arg", f"{argument}={value}"]
-        if self._architecture:
-            options.append("--build-arg=COMPILE_BYTECODE=0")
         if bundle := trust.certificates():
             options += ["--volume", f"{bundle}:{_CERTIFICATES}:ro"]
             options += ["--build-arg", f"SSL_CERT_FILE={_CERTIFICATES}", "--build-arg", f"PIP_CERT={_CERTIFICATES}"]
@@ -100,59 +90,16 @@ class Buildah:
         if process.returncode:
             raise ImageError(f"{reference} could not be written: {errors.decode().strip()}")
 
-    @contextmanager
-    def mounted(self, reference: str) -> Iterator[Path]:
-        """The root folder of an image, for reading."""
-        with self._alone(), self._container(reference) as container:
-            yield Path(output(self._buildah("mount", container)).strip())
-
-    def push_index(self, name: str, sources: Sequence[str], target: str) -> str:
-        """Push an index of images that a registry has, under the name `target`; returns its digest."""
-        secure = self._security(target)
-        index = f"index-{name}"
-        with self._alone(), timed(name, f"pushing the index {target}"), tempfile.TemporaryDirectory() as folder:
-            succeeds(self._buildah("manifest", "rm", index))
-            output(self._buildah("manifest", "create", index))
-            for source in sources:
-                output(self._buildah("manifest", "add", *secure, index, f"docker://{source}"))
-            digest = Path(folder) / "digest"
-            written = f"--digestfile={digest}"
-            output(self._buildah("manifest", "push", *secure, "--all", written, index, f"docker://{target}"))
-            return digest.read_text().strip()
-
-    def push(self, name: str, reference: str, target: str) -> None:
-        """Push an image to a registry, under the name `target`; without TLS if the registry is on this machine."""
-        self.publish(name, reference, target)
-
-    def publish(self, name: str, reference: str, target: str) -> str:
-        """Push an image as `push` does; returns its digest."""
-        with (
-            self._alone(),
-            timed(name, f"pushing {target}"),
-            tempfile.NamedTemporaryFile(mode="r") as digest,
-        ):
-            options = (*self._security(target), f"--digestfile={digest.name}")
-            run_logged(name, self._buildah("push", *options, reference, f"docker://{target}"))
-            return digest.read().strip()
-
-    @staticmethod
-    def _security(target: str) -> list[str]:
-        return [] if registry_host(target) not in LOCAL_HOSTS else ["--tls-verify=false"]
-
-    @property
-    def _arch(self) -> list[str]:
-        return [f"--arch={self._architecture}"] if self._architecture else []
-
     def _make_base(self, reference: str) -> None:
         with self._container("scratch") as container:
             root = Path(output(self._buildah("mount", container)).strip())
-            debian.install(debian.suite(reference), root, self._architecture)
+            debian.install(debian.suite(reference), root)
             output(self._buildah("umount", container))
             output(self._buildah("commit", "--quiet", "--disable-compression", container, reference))
 
     @contextmanager
     def _container(self, reference: str) -> Iterator[str]:
-        container = output(self._buildah("from", *self._arch, "--pull-never", reference)).strip()
+        container = output(self._buildah("from", "--pull-never", reference)).strip()
         try:
             yield container
         finally:

@@ -39,6 +39,3 @@ class Builder(Protocol):
 
     def write(self, reference: str, into: BinaryIO) -> None:
         """Write an image as an uncompressed archive."""
-
-    def push(self, name: str, reference: str, target: str) -> None:
-        """Push an image to a registry, under the name `target`; without TLS if the registry is on this machine."""

@@ -13,15 +13,14 @@ _LEFT_OVER = ("var/cache/apt", "var/lib/apt/lists", "var/log", "etc/resolv.conf"
 """Downloads, logs, and files that debootstrap copied from this host."""
 
 
-def install(suite: str, root: Path, architecture: str = "") -> None:
-    """Install the minimal Debian of a release into `root`; of this machine's architecture if none is given."""
+def install(suite: str, root: Path) -> None:
+    """Install the minimal Debian of a release into `root`."""
     if os.geteuid() != 0:
         raise ImageError("no registry answers, and making a base image from Debian packages needs root: use sudo")
     if not shutil.which("debootstrap"):
         raise ImageError("no registry answers and there is no debootstrap: `apt-get install debootstrap`")
-    chosen = [f"--arch={architecture}"] if architecture else []
     # In its own mount namespace, so that its mounts end with it, also if it is killed.
-    run_logged("base", ["unshare", "--mount", "debootstrap", *chosen, "--variant=minbase", suite, str(root), MIRROR])
+    run_logged("base", ["unshare", "--mount", "debootstrap", "--variant=minbase", suite, str(root), MIRROR])
     for name in _LEFT_OVER:
         path = root / name
         if path.is_dir():

@@ -54,12 +54,6 @@ class Docker:
         if answer.returncode:
             raise ImageError(f"{reference} could not be written: {answer.stderr.decode().strip()}")
 
-    def push(self, name: str, reference: str, target: str) -> None:
-        """Push an image to a registry, under the name `target`; without TLS if the registry is on this machine."""
-        output(["docker", "tag", reference, target])
-        with timed(name, f"pushing {target}"):
-            run_logged(name, ["docker", "push", target])
-
     def _import_base(self, reference: str) -> None:
         folder = cache_root() / "images"
         with tempfile.TemporaryDirectory(dir=folder) as root, tempfile.TemporaryFile(dir=folder) as archive:
