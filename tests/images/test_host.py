@@ -40,6 +40,7 @@ def test_image_references_have_no_latest_tag() -> None:
         "localhost/inference-operator/engine-cpu:dev",
         "localhost/inference-operator/tiny-llama:1",
         "localhost/inference-operator/simulator:dev",
+        "localhost/inference-operator/stock-python:dev",
     ]
 
 
