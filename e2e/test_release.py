@@ -143,7 +143,13 @@ def test_helm_install_of_the_pushed_chart_serves_with_images_of_its_registry(
     )
     operators = json.loads(cluster.kubectl("--namespace", stack.SYSTEM, "get", "pods", "--output=json"))["items"]
     assert {one["spec"]["containers"][0]["image"] for one in operators} == {_named(reachable.operator)}
-    _renew_routers(cluster, tiny.name)  # a release replaces no router that serves
+    outdated = '--output=jsonpath={.status.conditions[?(@.type=="RouterAvailable")].reason}'
+    eventually(
+        lambda: tiny.kubectl("get", "infd", tiny.name, outdated) == "RouterOutdated",
+        seconds=120,
+        what="the operator has the Lease, and keeps the routers that serve",
+    )
+    _renew_routers(cluster, tiny.name)
     eventually(
         lambda: _router_images(tiny) == {_named(reachable.router)},
         seconds=300,
