@@ -4,9 +4,13 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from e2e import push
+from e2e.cache import cache_root
 from e2e.cluster.binaries import ensure_command
 from e2e.images.assembly import ARCHITECTURES, crane, extracted
+from e2e.images.errors import ImageError
 from e2e.local_registry import configuration, local_registry, manifest
 from e2e.stock_images import put_stock_images
 
@@ -34,6 +38,28 @@ def test_images_of_both_architectures_and_the_chart_are_pushed_under_the_names_o
             assert {machine_of(library) for library in libraries} == {machine}
 
 
+USER, PASSWORD, HASH = "pusher", "of-this-test", "$2b$05$abcdefghijklmnopqrstuudhs.Xjv0oyAcMzJ3HXuv8bN5.FMqNhi"
+"""A user of a registry; the hash is bcrypt's."""
+
+
+def test_a_login_of_helm_is_enough_to_push_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_root().parent))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HELM_REGISTRY_CONFIG", str(tmp_path / "helm.json"))
+    passwords, layer = tmp_path / "passwords", tmp_path / "layer.tar"
+    passwords.write_text(f"{USER}:{HASH}\n")
+    layer.write_bytes(bytes(TAR_BLOCK))
+    with local_registry(tmp_path, more=f"auth: {{htpasswd: {{realm: team, path: {passwords}}}}}\n") as registry:
+        append = ("append", f"--new_layer={layer}", f"--new_tag={registry}/team/empty:1")
+        with pytest.raises(ImageError, match="helm registry login"):
+            crane(*append)
+        login = (ensure_command("helm"), "registry", "login", registry, "--plain-http")
+        subprocess.run([*login, f"--username={USER}", f"--password={PASSWORD}"], check=True)
+        assert crane(*append).startswith(f"{registry}/team/empty")
+
+
+TAR_BLOCK = 10240
+"""An empty tar archive: zeros of one record."""
 MACHINES = {"amd64": 62, "arm64": 183}
 """Numbers of the machines in ELF files (elf.h, `EM_X86_64` and `EM_AARCH64`)."""
 

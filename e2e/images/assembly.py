@@ -159,21 +159,31 @@ def _extract(stream: IO[bytes] | None, into: Path, names: Sequence[re.Pattern[st
 
 
 def crane(*arguments: str) -> str:
-    """What a command of crane prints. It signs in with the configuration of Docker, as `docker login` leaves it."""
-    return _output(str(ensure_crane()), *arguments)
+    """What a command of crane prints. It signs in as `docker login` has left it, or else `helm registry login`."""
+    answer = subprocess.run(
+        [ensure_crane(), *arguments], env=_signed_in(), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if answer.returncode:
+        refused = "unauthorized" in answer.stderr.lower()
+        cure = ". Log in: `helm registry login HOST`, or `docker login HOST`" if refused else ""
+        raise ImageError(f"`crane {arguments[0]} …` failed: {answer.stderr.strip()}{cure}")
+    return answer.stdout
+
+
+def _signed_in() -> dict[str, str]:
+    """The environment of crane; Helm keeps passwords in the form that Docker and Podman do."""
+    configuration = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    helm = os.environ.get("HELM_REGISTRY_CONFIG") or str(configuration / "helm" / "registry" / "config.json")
+    return {"REGISTRY_AUTH_FILE": helm, **os.environ}
 
 
 def _uv(*arguments: str) -> str:
     uv = os.environ.get("UV") or shutil.which("uv")
     if uv is None:
         raise ImageError("there is no uv: use `make push`, or `uv run`")
-    return _output(uv, *arguments, "--quiet")
-
-
-def _output(*command: str) -> str:
-    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    answer = subprocess.run([uv, *arguments, "--quiet"], cwd=ROOT, capture_output=True, text=True, check=False)
     if answer.returncode:
-        raise ImageError(f"`{' '.join(command[:3])} …` failed: {answer.stderr.strip()}")
+        raise ImageError(f"`uv {arguments[0]} …` failed: {answer.stderr.strip()}")
     return answer.stdout
 
 
