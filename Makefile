@@ -41,7 +41,7 @@ push: $(UV) ## Push the operator's and the router's image, for amd64 and arm64, 
 release: $(UV) ## Push to REGISTRY with bills of materials and signatures of KEY
 	@$(RUN) python -m e2e.release $(or $(REGISTRY),$(error name the registry: make release REGISTRY=registry.example KEY=cosign.key)) \
 	  --key $(or $(KEY),$(error name the key: make release REGISTRY=registry.example KEY=cosign.key)) \
-	  $(if $(BASES),--bases=$(BASES))
+	  $(if $(BASES),--bases=$(BASES)) $(if $(TAG),--tag=$(TAG)) $(if $(OUT),--out=$(OUT))
 
 # Tests of these folders need commands that are built or fetched: an API server, Helm, an environment for the wheel.
 BUILT := apiserver chart cluster security wheel

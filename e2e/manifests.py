@@ -50,15 +50,24 @@ def with_values(name: str) -> list[Object]:
     return rendered(f"--values={CHART / 'ci' / f'{name}-values.yaml'}")
 
 
+def operator_objects(*flags: str) -> str:
+    """The objects of the operator without the CRD, for these flags of `helm template`."""
+    return _text([one for one in rendered(*flags) if one["kind"] != "CustomResourceDefinition"])
+
+
+def install(*flags: str) -> str:
+    """One file that installs CRD, namespace and operator, for these flags of `helm template`."""
+    namespace = (FOLDER / "base" / "namespace.yaml").read_text()
+    return "---\n".join((GENERATED, CRD.read_text(), namespace, operator_objects(*flags)))
+
+
 def files() -> dict[Path, str]:
     """Every generated file with its content."""
-    operator = [one for one in rendered() if one["kind"] != "CustomResourceDefinition"]
-    namespace = (FOLDER / "base" / "namespace.yaml").read_text()
     return {
-        FOLDER / "base" / "operator.yaml": GENERATED + _text(operator),
+        FOLDER / "base" / "operator.yaml": GENERATED + operator_objects(),
         FOLDER / "overlays" / "namespaced" / "roles.yaml": GENERATED + _text(_added("namespaced")),
         FOLDER / "overlays" / "monitoring" / "monitoring.yaml": GENERATED + _text(_added("monitoring")),
-        FOLDER / "install.yaml": "---\n".join((GENERATED, CRD.read_text(), namespace, _text(operator))),
+        FOLDER / "install.yaml": install(),
         ARGO_CD_CONFIG_MAP: config_map(),
     }
 

@@ -19,7 +19,7 @@ from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.cluster.state import layout, read_record
 from e2e.local_registry import configuration, local_registry, manifest, put_manifest
-from e2e.release import Released, release
+from e2e.release import Released, main, release
 from e2e.served import Served
 from e2e.signing import Signer, cosign, plain
 from e2e.stock_images import HAPROXY_VERSION, put_stock_images
@@ -39,6 +39,8 @@ class Stock:
     chart: Released
     crds: Released
     public: Path
+    files: Path
+    """The folder with the files of the release."""
 
     def verify(self, reference: str) -> None:
         """Fail unless the key has signed it."""
@@ -53,8 +55,9 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stock]:
         patch.setenv(PASSWORD, "of this test")
         cosign("generate-key-pair", f"--output-key-prefix={folder / 'key'}")
         put_stock_images(registry)
-        operator, router, chart, crds = release(registry, Signer(folder / "key.key"), bases=registry)
-        yield Stock(registry, operator, router, chart, crds, folder / "key.pub")
+        signer, files = Signer(folder / "key.key"), folder / "files"
+        operator, router, chart, crds = release(registry, signer, bases=registry, out=files)
+        yield Stock(registry, operator, router, chart, crds, folder / "key.pub", files)
 
 
 def repository(released: Released) -> str:
@@ -113,6 +116,24 @@ def test_the_pushed_chart_names_the_images_of_its_registry(stock: Stock) -> None
     for released in (stock.operator, stock.router):
         assert f"{released.name}@{released.digest}" in rendered
     assert "ghcr.io/inference-operator" not in rendered
+
+
+def test_the_files_of_a_release_install_its_images_and_have_the_listed_hashes(stock: Stock) -> None:
+    manifest_file = (stock.files / "install.yaml").read_text()
+    for released in (stock.operator, stock.router):
+        assert f"{released.name}@{released.digest}" in manifest_file
+    assert "ghcr.io/inference-operator" not in manifest_file
+    names = {path.name for path in stock.files.iterdir()}
+    version = push.chart()["appVersion"]
+    assert names >= {f"inference_operator-{version}-py3-none-any.whl", "operator-arm64.cdx.json", "images.txt"}
+    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=stock.files, check=True)
+    listed = {line.split()[1] for line in (stock.files / "SHA256SUMS").read_text().splitlines()}
+    assert listed == names - {"SHA256SUMS"}
+
+
+def test_a_tag_of_another_version_is_refused(stock: Stock, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([stock.registry, f"--key={stock.public}", "--tag=v99.0.0"]) == 1
+    assert "the tag is v99.0.0" in capsys.readouterr().err
 
 
 @pytest.fixture

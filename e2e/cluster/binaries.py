@@ -28,6 +28,8 @@ REGISTRY_MODULE = Path(__file__).parents[1] / "registry"
 """Of an image registry, for the tests that push to one."""
 CRANE_MODULE = Path(__file__).parents[1] / "crane"
 """Of the command that copies and assembles images between registries."""
+ACTIONLINT_MODULE = Path(__file__).parents[1] / "actionlint"
+"""Of the checker of workflow files."""
 SIGNER_MODULE = Path(__file__).parents[1] / "signer"
 """Of the command that signs releases."""
 S3_MODULE = Path(__file__).parents[1] / "s3"
@@ -77,6 +79,7 @@ KUSTOMIZE = Command("kustomize", "sigs.k8s.io/kustomize/kustomize/v5")
 REGISTRY = Command("registry", "github.com/distribution/distribution/v3/cmd/registry")
 COSIGN = Command("cosign", "github.com/sigstore/cosign/v3/cmd/cosign")
 CRANE = Command("crane", "github.com/google/go-containerregistry/cmd/crane")
+ACTIONLINT = Command("actionlint", "github.com/rhysd/actionlint/cmd/actionlint")
 S3_SERVER = Command("versitygw", "github.com/versity/versitygw/cmd/versitygw")
 KARPENTER = Command("karpenter-kwok", "sigs.k8s.io/karpenter/kwok")
 KEDA_OPERATOR = Command("keda-operator", "github.com/kedacore/keda/v2/cmd/operator")
@@ -135,6 +138,11 @@ def ensure_registry() -> Path:
 def ensure_crane() -> Path:
     """The command that copies and assembles images between registries, built if it is missing (half a minute)."""
     return _ensure((CRANE,), CRANE_MODULE) / CRANE.name
+
+
+def ensure_actionlint() -> Path:
+    """The checker of workflow files, built if it is missing (half a minute)."""
+    return _ensure((ACTIONLINT,), ACTIONLINT_MODULE) / ACTIONLINT.name
 
 
 def ensure_cosign() -> Path:

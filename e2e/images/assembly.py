@@ -115,11 +115,17 @@ def _install(folder: Path, library: Path, platform: str) -> None:
     """Unpack the locked wheels for a platform, with their hashes checked, and this repository's own."""
     locked, own = folder / "locked.txt", folder / "wheel"
     locked.write_text(_uv("export", "--frozen", "--no-dev", "--no-emit-project"))
-    _uv("build", "--wheel", f"--out-dir={own}")
+    build_wheel(own)
     options = (f"--target={library}", f"--python-platform={platform}", f"--python-version={PYTHON_VERSION}")
     into = ("pip", "install", "--no-deps", "--only-binary=:all:", *options)
     _uv(*into, "--require-hashes", f"--requirement={locked}")
     _uv(*into, *map(str, own.glob("*.whl")))
+
+
+def build_wheel(folder: Path) -> None:
+    """Build the wheel of this repository, with `inference-operator` and `infd`, into a folder."""
+    _uv("build", "--wheel", f"--out-dir={folder}")
+    (folder / ".gitignore").unlink(missing_ok=True)  # uv's
 
 
 def _commands(library: Path) -> dict[str, tuple[str, str]]:
