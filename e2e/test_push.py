@@ -38,6 +38,16 @@ def test_images_of_both_architectures_and_the_chart_are_pushed_under_the_names_o
             assert {machine_of(library) for library in libraries} == {machine}
 
 
+def test_a_registry_without_the_base_images_is_refused_with_a_cure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with local_registry(tmp_path) as registry:
+        assert push.main([f"{registry}/team", f"--bases={registry}/nothing"]) == 1
+    said = capsys.readouterr().err
+    assert f"there is no base image {registry}/nothing/library/python" in said
+    assert "BASES=" in said
+
+
 USER, PASSWORD, HASH = "pusher", "of-this-test", "$2b$05$abcdefghijklmnopqrstuudhs.Xjv0oyAcMzJ3HXuv8bN5.FMqNhi"
 """A user of a registry; the hash is bcrypt's."""
 

@@ -70,12 +70,21 @@ def assemble(name: str, target: str, mirror: str = DOCKER_HUB) -> Assembled:
         target: the image's name in the registry.
         mirror: the registry that has the base images.
     """
+    base = f"{mirror}/{BASES[name]}"
+    _check_base(base)
     with timed(name, f"assembling {target}"):
-        base = f"{mirror}/{BASES[name]}"
         assembled = {architecture: _part(name, base, target, architecture) for architecture in ARCHITECTURES}
         manifests = [f"--manifest={target.rpartition(':')[0]}@{digest}" for digest in assembled.values()]
         digest = _digest(crane("index", "append", *manifests, f"--tag={target}"))
         return Assembled(target, digest, assembled)
+
+
+def _check_base(base: str) -> None:
+    try:
+        crane("digest", base)
+    except ImageError as error:
+        cure = "name a registry that has the official image, such as a mirror: BASES=registry.example/hub"
+        raise ImageError(f"there is no base image {base}: {cure}. {error}") from error
 
 
 def _part(name: str, base: str, target: str, architecture: str) -> str:
