@@ -187,6 +187,15 @@ def test_unschedulable_engines_are_sized_again_for_the_gpus_that_are_free() -> N
     assert (sized(4, 0).plan.plan.gpu, sized(4, 0).plan.plan.gpus_per_replica) == ("L4", 2)
     assert sized(0, 0).plan == first.plan, "nothing is free: the plan waits for a node"
     assert sized(4, 8).plan == first.plan
+    elsewhere = [replace(one, name=f"other-{one.name}", unschedulable=True) for one in NODES]
+    gpus = [
+        NodeGpus(FOUR_L4, 4, 4),
+        *(NodeGpus(one, 8, 0) for one in NODES),
+        *(NodeGpus(one, 8, 8) for one in elsewhere),
+    ]
+    found = outcome(replace(seen, lookups={look: ClusterGpus(tuple(gpus), pending=1)}))
+    assert isinstance(found, Planned)
+    assert found.plan.plan.gpu == "L4", "GPUs of nodes that the pod may not use are not free for it"
     forbidden = outcome(replace(seen, lookups={look: Unavailable("forbidden")}))
     assert isinstance(forbidden, Planned)
     assert forbidden.plan == first.plan

@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from inference_operator.hardware.offers import GpuOffer
+from inference_operator.manifest import Manifest
 from inference_operator.planning.gpu_offers import GpuOffers
 from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, LookupResults, NodeGpus
+from inference_operator.views.node_fit import schedulable_now
 
 
 def free_gpus_lookups(offers: GpuOffers) -> tuple[FreeGpusLookup, ...]:
@@ -19,15 +21,20 @@ def free_gpus_lookups(offers: GpuOffers) -> tuple[FreeGpusLookup, ...]:
     return tuple(FreeGpusLookup(resource) for resource in sorted({one.resource for one in offers.live}))
 
 
-def placeable(offers: GpuOffers, results: LookupResults) -> GpuOffers:
+def placeable(offers: GpuOffers, results: LookupResults, pod: Manifest) -> GpuOffers:
     """The offers with as many GPUs in a node as are free on one; all of them while that is not known, or if none is.
 
     Args:
         offers: what nodes have or may have.
         results: results of lookups.
+        pod: the scheduling fields of the engine's pod; nodes that it may not use have nothing for it.
     """
     known = {look.resource: results.get(look) for look in free_gpus_lookups(offers)}
-    gpus = {resource: found.nodes for resource, found in known.items() if isinstance(found, ClusterGpus)}
+    gpus = {
+        resource: [node for node in found.nodes if schedulable_now(node.node, pod)]
+        for resource, found in known.items()
+        if isinstance(found, ClusterGpus)
+    }
     left = tuple(one for offer in offers.possible if (one := _left(offer, offers, gpus.get(offer.resource))))
     return replace(offers, possible=left) if left and gpus else offers
 

@@ -19,6 +19,7 @@ from inference_operator.api.scheduling import PodScheduling
 from inference_operator.api.spec import Spec
 from inference_operator.engines.base import Engine
 from inference_operator.hardware.offers import offer_named
+from inference_operator.manifest import Manifest
 from inference_operator.models.facts import ModelFacts
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.scheduling import scheduling
@@ -99,7 +100,8 @@ def role_plan(state: PlanState, model: ModelFindings) -> RolePlan | Refusal:
     inputs = _plan_inputs(state, model)
     lookups = free_gpus_lookups(inputs.offers) if state.latest else ()
     if lookups:
-        inputs = replace(inputs, offers=placeable(inputs.offers, state.context.lookups))
+        free = placeable(inputs.offers, state.context.lookups, _pod(state.context))
+        inputs = replace(inputs, offers=free)
     plan = _sized(state, inputs)
     if isinstance(plan, Refusal):
         return _with_defaults_named(plan, state.context.settings.engine_defaults.scheduling)
@@ -126,9 +128,13 @@ def _plan_inputs(state: PlanState, model: ModelFindings) -> PlanInputs:
 def _offers(context: RoleContext, image: str) -> GpuOffers:
     """The GPUs on which the engines of the role may run."""
     effective = context.spec.effective
-    pod = scheduling(effective.scheduling, gpus=1, selector={})
     needs = context.engine.gpu_needs(effective.engine, image)
-    return usable_offers(context.nodes, pod, effective.stated, context.settings, needs)
+    return usable_offers(context.nodes, _pod(context), effective.stated, context.settings, needs)
+
+
+def _pod(context: RoleContext) -> Manifest:
+    """The scheduling fields of an engine's pod, before its GPUs are known."""
+    return scheduling(context.spec.effective.scheduling, gpus=1, selector={})
 
 
 def _healed(state: PlanState, model: ModelFindings, kept: PinnedPlan) -> PinnedPlan:
