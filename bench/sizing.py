@@ -28,7 +28,7 @@ OUTLIER = 6.0
 """Per cent: a row with a larger error of its KV tokens is explained, or listed as open."""
 LEAST_GIB = 0.1
 """Smaller logged values have no relative error; only their verdict counts."""
-KV_TOKENS_AIMS = (at_most(2), at_most(6))
+KV_TOKENS_AIMS = (at_most(1.5), at_most(5))
 """Per cent: the median error and its 90th percentile."""
 QUANTIZED = tuple(kernel for kernel in Kernel if kernel is not Kernel.NONE)
 SHAPES_OF_H100 = "H100"
