@@ -22,8 +22,18 @@ def shortfall_lookup(pod: PodView, inputs: DiagnosisInputs) -> FreeGpusLookup | 
     pod_spec = _pod_spec(pod, inputs)
     if pod.problem is None or pod_spec is None or not inputs.nodes_visible:
         return None
-    resources = (match["resource"] for match in _INSUFFICIENT.finditer(pod.problem.cause))
+    resources = lacked_resources(pod.problem.cause)
     return next((FreeGpusLookup(name) for name in resources if requested_amount(pod_spec, name)), None)
+
+
+def lacked_resources(cause: str) -> tuple[str, ...]:
+    """The extended resources of which nodes have too few, from the scheduler's words.
+
+    Examples:
+        >>> lacked_resources("0/9 nodes are available: 8 Insufficient nvidia.com/gpu, 1 Insufficient cpu.")
+        ('nvidia.com/gpu',)
+    """
+    return tuple(match["resource"] for match in _INSUFFICIENT.finditer(cause))
 
 
 def gpu_shortfall(pod: PodView, inputs: DiagnosisInputs) -> str:

@@ -17,6 +17,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.scheduling import PodScheduling
 from inference_operator.api.spec import Spec
+from inference_operator.diagnosis.gpu_shortfall import lacked_resources
 from inference_operator.engines.base import Engine
 from inference_operator.hardware.offers import offer_named
 from inference_operator.manifest import Manifest
@@ -98,7 +99,7 @@ def role_plan(state: PlanState, model: ModelFindings) -> RolePlan | Refusal:
     if state.kept:
         return RolePlan(_with_step(state, model, _healed(state, model, state.kept)), is_kept=True)
     inputs = _plan_inputs(state, model)
-    lookups = free_gpus_lookups(inputs.offers) if state.latest else ()
+    lookups = free_gpus_lookups(inputs.offers) if state.latest and _lack_gpus(state.context, inputs.offers) else ()
     if lookups:
         free = placeable(inputs.offers, state.context.lookups, _pod(state.context))
         inputs = replace(inputs, offers=free)
@@ -107,6 +108,13 @@ def role_plan(state: PlanState, model: ModelFindings) -> RolePlan | Refusal:
         return _with_defaults_named(plan, state.context.settings.engine_defaults.scheduling)
     missing = inputs.offers.missing_gpu_kind(plan.plan.gpu)
     return RolePlan(plan, is_kept=False, missing_gpu_kind=missing, lookups=lookups)
+
+
+def _lack_gpus(context: RoleContext, offers: GpuOffers) -> bool:
+    """Whether too few free GPUs are a cause of unschedulable pods, and nodes are visible."""
+    problems = (pod.problem for engine in context.live.engines for pod in engine.pods)
+    lacked = {name for problem in problems if problem for name in lacked_resources(problem.cause)}
+    return not context.settings.namespaces and not lacked.isdisjoint(one.resource for one in offers.live)
 
 
 def _with_step(state: PlanState, model: ModelFindings, kept: PinnedPlan) -> PinnedPlan:
