@@ -20,7 +20,7 @@ from pathlib import Path
 
 from e2e import images, manifests, push
 from e2e.cluster.errors import ClusterError
-from e2e.images.assembly import DOCKER_HUB, Assembled, build_wheel, environment, extracted
+from e2e.images.assembly import DOCKER_HUB, Assembled, build_wheel, environment, extracted, pinned
 from e2e.sbom import PACKAGE_FILES, bill_of_materials
 from e2e.signing import Signer
 
@@ -39,7 +39,7 @@ class Released:
     @property
     def pinned(self) -> str:
         """The name with the digest instead of the tag."""
-        return f"{self.name.rpartition(':')[0]}@{self.digest}"
+        return pinned(self.name, self.digest)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -59,7 +59,12 @@ class Assembled:
 
     def pinned(self, digest: str) -> str:
         """The name with a digest instead of the tag."""
-        return f"{self.target.rpartition(':')[0]}@{digest}"
+        return pinned(self.target, digest)
+
+
+def pinned(name: str, digest: str) -> str:
+    """The name of an image with a digest instead of its tag."""
+    return f"{name.rpartition(':')[0]}@{digest}"
 
 
 def assemble(name: str, target: str, mirror: str = DOCKER_HUB) -> Assembled:
@@ -74,7 +79,7 @@ def assemble(name: str, target: str, mirror: str = DOCKER_HUB) -> Assembled:
     _check_base(base)
     with timed(name, f"assembling {target}"):
         assembled = {architecture: _part(name, base, target, architecture) for architecture in ARCHITECTURES}
-        manifests = [f"--manifest={target.rpartition(':')[0]}@{digest}" for digest in assembled.values()]
+        manifests = [f"--manifest={pinned(target, digest)}" for digest in assembled.values()]
         digest = _digest(crane("index", "append", *manifests, f"--tag={target}"))
         return Assembled(target, digest, assembled)
 
@@ -95,7 +100,7 @@ def _part(name: str, base: str, target: str, architecture: str) -> str:
     with operator_layer(architecture) as layer:
         into = f"--new_tag={target}-{architecture}"
         pushed = crane("append", f"--base={base}", platform, f"--new_layer={layer}", into)
-    image = f"{target.rpartition(':')[0]}@{_digest(pushed)}"
+    image = pinned(target, _digest(pushed))
     path = f"{PREFIX}/bin:{DEFAULT_PATH.partition('=')[2]}"
     variables = (f"--env=PATH={path}", f"--env=PYTHONPATH={PREFIX}/lib", "--env=PYTHONUNBUFFERED=1")
     start = ("--entrypoint=inference-operator", "--cmd=", f"--user={OPERATOR_USER}")

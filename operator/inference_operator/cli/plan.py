@@ -153,8 +153,7 @@ def _change(live: PinnedPlan | None, new: PinnedPlan) -> str:
 
 def _sizes(plan: Plan) -> str:
     """GPUs and parallel sizes of one engine, in words."""
-    stages = f", pipeline parallel {plan.parallel.pipeline}" if plan.parallel.pipeline > 1 else ""
-    return f"{plan.gpus_per_replica} x {plan.gpu or plan.device} (tensor parallel {plan.parallel.tensor}{stages})"
+    return f"{plan.gpus_per_replica} x {plan.gpu or plan.device} ({plan.parallel.words})"
 
 
 def _lines(plannings: Sequence[Planning], *, verbose: bool) -> Iterator[str]:

@@ -81,9 +81,7 @@ class Option:
     @property
     def name(self) -> str:
         """Its sizes and GPUs, in words."""
-        parallel = self.candidate.shape.parallel
-        stages = f", pipeline parallel {parallel.pipeline}" if parallel.pipeline > 1 else ""
-        return f"tensor parallel {parallel.tensor}{stages} on {self.pool.offer.kind}"
+        return f"{self.candidate.shape.parallel.words} on {self.pool.offer.kind}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,16 @@ class ParallelSizes:
         """Ranks of one engine; on GPUs each rank has one."""
         return self.tensor * self.pipeline * self.data
 
+    @property
+    def words(self) -> str:
+        """Tensor and pipeline parallel sizes, in words for users.
+
+        Examples:
+            >>> ParallelSizes(tensor=4).words, ParallelSizes(tensor=4, pipeline=2).words
+            ('tensor parallel 4', 'tensor parallel 4, pipeline parallel 2')
+        """
+        return f"tensor parallel {self.tensor}" + (f", pipeline parallel {self.pipeline}" if self.pipeline > 1 else "")
+
 
 ONE_RANK = ParallelSizes(tensor=1)
 

@@ -143,13 +143,12 @@ def _figures(plan: Plan) -> Iterator[str]:
 
 
 def _memory(plan: Plan, per_gpu: PerGpu) -> Iterator[str]:
-    pipeline = f", pipeline parallel {plan.parallel.pipeline}" if plan.parallel.pipeline > 1 else ""
     terms = (
         f"weights {per_gpu.weights_gib:.1f}, activation {per_gpu.activation_gib:.1f},"
         f" non-torch {per_gpu.non_torch_gib:.1f}, CUDA graphs {per_gpu.cuda_graphs_gib:.1f}"
     )
     kv_cache = f"KV cache {per_gpu.kv_cache_gib:.1f} for {per_gpu.kv_cache_tokens:,} tokens"
-    size = f"Tensor parallel {plan.parallel.tensor}{pipeline} on {plan.gpu}"
+    size = f"{plan.parallel.words.capitalize()} on {plan.gpu}"
     yield f"{size}: of {per_gpu.requested_gib:.1f} GiB each, {terms}, {kv_cache}."
     longest = f"{per_gpu.max_concurrency_at_full_context:g} requests of {plan.max_model_len:,} tokens"
     yield f"That is {longest} at once, or {per_gpu.max_concurrency_at_2048_tokens:g} of 2,048."
