@@ -216,16 +216,19 @@ class Loopback:
         """Remove the list of adapters."""
         (self.root / ADAPTERS_FOLDER.lstrip("/") / ADVERTISED).unlink()
 
-    def renew_certificate(self, *, broken: bool = False) -> bytes:
+    def renew_certificate(self, *, truncated: bool = False, other_key: bool = False) -> bytes:
         """Put a new certificate for localhost into the mounted Secret, as the kubelet does; returns it as DER."""
         authority = self.root.with_name("authority")
-        Authority(authority).issue(Identity("router", "localhost", hosts=("localhost", "127.0.0.1")))
+        signing = Authority(authority)
+        signing.issue(Identity("router", "localhost", hosts=("localhost", "127.0.0.1")))
+        if other_key:
+            signing.issue_key("router")
         mounted = self.root / TLS_FOLDER.lstrip("/")
         version = mounted / f"..{time.time_ns()}"
         version.mkdir(parents=True)
         chain = (authority / "router.crt").read_text()
-        other = "-----BEGIN CERTIFICATE-----\n"  # the beginning of one
-        (version / TLS_CERTIFICATE_FILE).write_text(other if broken else chain)
+        beginning = "-----BEGIN CERTIFICATE-----\n"
+        (version / TLS_CERTIFICATE_FILE).write_text(beginning if truncated else chain)
         (version / TLS_KEY_FILE).write_text((authority / "router.key").read_text())
         for file in version.iterdir():
             file.chmod(0o644)

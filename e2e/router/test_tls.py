@@ -107,9 +107,10 @@ async def test_no_stream_ends_while_the_certificate_is_renewed_again_and_again(l
     assert loopback.log.read_text().count("the renewed TLS certificate is in use") == RENEWALS
 
 
-async def test_an_invalid_certificate_is_logged_once_and_the_former_one_stays(loopback: Loopback) -> None:
+@pytest.mark.parametrize("defect", ["truncated", "other_key"])
+async def test_an_invalid_certificate_is_logged_once_and_the_former_one_stays(loopback: Loopback, defect: str) -> None:
     former = await served(loopback)
-    loopback.renew_certificate(broken=True)
+    loopback.renew_certificate(**{defect: True})
     deadline = time.monotonic() + START_SECONDS
     while "the renewed TLS certificate is not valid, the former one stays" not in loopback.log.read_text():
         assert time.monotonic() < deadline, loopback.log.read_text()
