@@ -32,6 +32,11 @@ demo-env: $(UV) ## Print what a shell needs to look into the demo's cluster
 demo-down: $(UV) ## End the demo's cluster
 	@$(RUN) python -m e2e.demo down
 
+.PHONY: install
+install: $(UV) ## Install the operator on stock images, without a build: your kubeconfig, kubectl and helm (HELM_ARGS=...)
+	@UV=$(UV) PYTHONPATH=operator $(UV) run --no-project --python '>=3.11' python -m e2e.install \
+	  $(if $(NAMESPACE),--namespace=$(NAMESPACE)) $(HELM_ARGS)
+
 .PHONY: push
 push: $(UV) ## Push the operator's and the router's image, for amd64 and arm64, and the charts to REGISTRY
 	@$(RUN) python -m e2e.push $(or $(REGISTRY),$(error name the registry: make push REGISTRY=registry.example)) \
@@ -83,6 +88,7 @@ crd: $(UV) ## Generate the CRD, the admission policy, the reference pages and th
 	@$(RUN) infd crd --json-schema > crds/inferencedeployment.schema.json
 	@cp crds/inferencedeployments.yaml charts/inference-operator/files/crd.yaml
 	@cp crds/inferencedeployments.yaml charts/inference-operator-crds/files/crd.yaml
+	@cp operator/inference_operator/jobs/install_program.sh charts/inference-operator/files/install-program.sh
 	@$(RUN) infd policy > charts/inference-operator/files/policy.yaml
 	@$(RUN) infd policy --operator --namespace=OPERATOR_NAMESPACE --name=OPERATOR_NAME --account=OPERATOR_ACCOUNT \
 	  --pod-account=POD_ACCOUNTS > charts/inference-operator/files/operator-policy.yaml

@@ -84,7 +84,7 @@ class Balancers:
 
     Args:
         root: the unpacked image of the router.
-        command: the image's command.
+        command: the command of routers.
         before: the commit of `router before`.
     """
 

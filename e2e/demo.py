@@ -6,13 +6,17 @@ python -m e2e.demo up [--cluster local|kind] | down
 import argparse
 import http.client
 import json
+import os
 import re
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from e2e import stack
+import yaml
+
+from e2e import published, stack
 from e2e.cluster import kind, local
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import Cluster
@@ -20,9 +24,15 @@ from e2e.cluster.kind import KindCluster
 from e2e.cluster.providers import provider
 from e2e.cluster.state import Record, read_record
 from e2e.images import ImageError
+from e2e.published import Published
 
 CLUSTER = "demo"
-NAME = stack.SAMPLE_NAME
+HUB_SAMPLE, HUB_NAME = stack.SAMPLE.with_name("cpu-hub.yaml"), "smollm2"
+"""The resource where the hub can be reached; elsewhere `stack.SAMPLE`."""
+SMALL_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+"""A model of the hub that gives sensible answers on a laptop's CPU: 270 MB."""
+ENDPOINT = "HF_ENDPOINT"
+HUB, HUB_SECONDS = "https://huggingface.co", 5
 ENGINE_PORT = 8000
 ANSWER_SECONDS = 120
 REQUESTS_EACH, MOST_REQUESTS, PAUSE_SECONDS = 4, 200, 0.1
@@ -55,44 +65,78 @@ def up(provided_by: str = local.PROVIDER) -> None:
     """Run the demo: from the images to two engines, with the output that a user sees."""
     start = time.monotonic()
     with _part("1. Images and a Kubernetes cluster on this machine"):
-        cluster = stack.bring_up_kind(CLUSTER) if provided_by == kind.PROVIDER else stack.bring_up(CLUSTER)
+        found = published.pulled() if provided_by == kind.PROVIDER else published.Published()
+        cluster = _cluster(provided_by, found)
         print(cluster.kubectl("get", "nodes", "--output=wide"), end="")
     with _part("2. helm install inference-operator"):
-        stack.install_operator(cluster)
+        published.install(cluster, found)
         print(cluster.kubectl("--namespace", stack.SYSTEM, "get", "pods"), end="")
-    with _part(f"3. kubectl apply -f {stack.SAMPLE.relative_to(stack.ROOT)}"):
-        print(_indented(stack.SAMPLE.read_text()))
-        print(cluster.kubectl("apply", "--filename", str(stack.SAMPLE)), end="")
-        _check_unchanged(cluster)
-        stack.wait_ready(cluster, NAME, tell=lambda message: print(f"  {message}", flush=True))
+    from_hub = _hub_answers()
+    sample, name = (HUB_SAMPLE, HUB_NAME) if from_hub else (stack.SAMPLE, stack.SAMPLE_NAME)
+    with _part(f"3. kubectl apply -f {sample.relative_to(stack.ROOT)}"):
+        text = _with_endpoint(sample.read_text()) if from_hub else sample.read_text()
+        print(_indented(text))
+        print(cluster.kubectl("apply", "--filename=-", input=text), end="")
+        _check_unchanged(cluster, name)
+        stack.wait_ready(cluster, name, tell=lambda message: print(f"  {message}", flush=True))
         print(cluster.kubectl("get", "infd"), end="")
-    with stack.reached(cluster, NAME) as address:
-        _use(cluster, address)
-    print(f"\nAll of this took {time.monotonic() - start:.0f} s. Look around:\n{_hints(cluster)}")
+    with stack.reached(cluster, name) as address:
+        _use(cluster, address, name)
+    print(f"\nAll of this took {time.monotonic() - start:.0f} s. Look around:\n{_hints(cluster, name)}")
 
 
-def _check_unchanged(cluster: Cluster) -> None:
+def _cluster(provided_by: str, found: Published) -> Cluster:
+    """The cluster, with all images of the stack."""
+    if provided_by == local.PROVIDER:
+        return stack.bring_up(CLUSTER)
+    cluster = stack.bring_up_kind(CLUSTER, found.built)
+    for image in found.pulled:
+        published.load(cluster, image)
+    return cluster
+
+
+def _check_unchanged(cluster: Cluster, name: str) -> None:
     """Refuse a resource whose engines the demo cannot scale, because somebody has added autoscaling to it."""
-    if cluster.kubectl("get", "infd", NAME, "--output=jsonpath={.spec.autoscaling}"):
+    if cluster.kubectl("get", "infd", name, "--output=jsonpath={.spec.autoscaling}"):
         raise ClusterError(
-            f"{NAME} has spec.autoscaling, which the sample has not, so `kubectl scale` has no effect. Remove it:"
-            f' eval "$(make -s demo-env)"; kubectl delete infd {NAME}; then run `make demo` again.'
+            f"{name} has spec.autoscaling, which the sample has not, so `kubectl scale` has no effect. Remove it:"
+            f' eval "$(make -s demo-env)"; kubectl delete infd {name}; then run `make demo` again.'
         )
 
 
-def _use(cluster: Cluster, address: str) -> None:
+def _hub_answers() -> bool:
+    """Whether this machine reaches the small model on the hub, or on its mirror."""
+    url = f"{os.environ.get(ENDPOINT) or HUB}/api/models/{SMALL_MODEL}"
+    try:
+        with urllib.request.urlopen(url, timeout=HUB_SECONDS):  # noqa: S310 - the user's own mirror
+            return True
+    except OSError:
+        return False
+
+
+def _with_endpoint(sample: str) -> str:
+    """The resource, whose engine asks the same hub as this machine."""
+    if not os.environ.get(ENDPOINT):
+        return sample
+    resource = yaml.safe_load(sample)
+    resource["spec"]["engine"].setdefault("env", []).append({"name": ENDPOINT, "value": os.environ[ENDPOINT]})
+    return yaml.safe_dump(resource, sort_keys=False)
+
+
+def _use(cluster: Cluster, address: str, name: str) -> None:
     """Send requests to one engine, then to two."""
     with _part(f"4. Requests through the load balancer, http://{address}"):
-        engine = next(iter(stack.pods(cluster, NAME)))  # routers forward inference paths only
+        engine = next(iter(stack.pods(cluster, name)))  # routers forward inference paths only
         print(f"  vLLM {json.loads(_asked(cluster, engine, 'version'))['version']} answers:")
-        print("  (The model was made on this machine for tests: its answers are random words.)")
-        _complete(address)
-        _stream(address)
-    with _part(f"5. kubectl scale infd/{NAME} --replicas=2"):
-        cluster.kubectl("scale", f"infd/{NAME}", "--replicas=2")
-        stack.wait_engines(cluster, NAME, 2)
+        if name != HUB_NAME:
+            print("  (The hub is out of reach. The model was made on this machine: its answers are random words.)")
+        _complete(address, name)
+        _stream(address, name)
+    with _part(f"5. kubectl scale infd/{name} --replicas=2"):
+        cluster.kubectl("scale", f"infd/{name}", "--replicas=2")
+        stack.wait_engines(cluster, name, 2)
         print(cluster.kubectl("get", "infd"), end="")
-        _spread(cluster, address)
+        _spread(cluster, address, name)
 
 
 @contextmanager
@@ -108,8 +152,8 @@ def _indented(text: str) -> str:
     return "".join(f"    {line}\n" for line in text.splitlines() if not line.lstrip().startswith("#"))
 
 
-def _request(prompt: str, *, stream: bool) -> str:
-    return json.dumps({"model": NAME, "prompt": prompt, "max_tokens": 16, "temperature": 0, "stream": stream})
+def _request(name: str, prompt: str, *, stream: bool) -> str:
+    return json.dumps({"model": name, "prompt": prompt, "max_tokens": 16, "temperature": 0, "stream": stream})
 
 
 @contextmanager
@@ -134,16 +178,16 @@ def _asked(cluster: Cluster, engine: str, path: str) -> str:
     return cluster.kubectl("get", f"--raw=/api/v1/namespaces/default/pods/{engine}:{ENGINE_PORT}/proxy/{path}")
 
 
-def _complete(address: str) -> None:
-    with _answer(address, "/v1/completions", _request("hello world", stream=False)) as response:
+def _complete(address: str, name: str) -> None:
+    with _answer(address, "/v1/completions", _request(name, "hello world", stream=False)) as response:
         answer = json.loads(response.read())
     print(f"  completion  {answer['choices'][0]['text']!r} ({answer['usage']['completion_tokens']} tokens)")
 
 
-def _stream(address: str) -> None:
+def _stream(address: str, name: str) -> None:
     """Print each token with the time at which it came."""
     start = time.monotonic()
-    with _answer(address, "/v1/completions", _request("this is a", stream=True)) as response:
+    with _answer(address, "/v1/completions", _request(name, "this is a", stream=True)) as response:
         print("  stream      ", end="")
         for line in response:
             data = line.decode().removeprefix("data: ").strip()
@@ -155,14 +199,14 @@ def _stream(address: str) -> None:
     print()
 
 
-def _spread(cluster: Cluster, address: str) -> None:
+def _spread(cluster: Cluster, address: str, name: str) -> None:
     """Send requests until every engine has answered some, and ask each engine how many."""
-    engines = list(stack.pods(cluster, NAME))
+    engines = list(stack.pods(cluster, name))
     before = {pod: _served(cluster, pod) for pod in engines}
     answered = dict.fromkeys(engines, 0.0)
     sent = 0
     while sent < MOST_REQUESTS and min(answered.values()) < REQUESTS_EACH:
-        with _answer(address, "/v1/completions", _request(f"hello {sent}", stream=False)) as response:
+        with _answer(address, "/v1/completions", _request(name, f"hello {sent}", stream=False)) as response:
             response.read()
         sent += 1
         time.sleep(PAUSE_SECONDS)
@@ -177,14 +221,14 @@ def _served(cluster: Cluster, engine: str) -> float:
     return sum(float(count) for count in _SERVED.findall(_asked(cluster, engine, "metrics")))
 
 
-def _hints(cluster: Cluster) -> str:
-    request = json.dumps({"model": NAME, "prompt": "hello", "max_tokens": 16})
-    forward = f"kubectl port-forward service/{NAME} 8080:80 &\n    " if isinstance(cluster, KindCluster) else ""
-    address = "127.0.0.1:8080" if isinstance(cluster, KindCluster) else stack.address(cluster, NAME)
+def _hints(cluster: Cluster, name: str) -> str:
+    request = json.dumps({"model": name, "prompt": "hello", "max_tokens": 16})
+    forward = f"kubectl port-forward service/{name} 8080:80 &\n    " if isinstance(cluster, KindCluster) else ""
+    address = "127.0.0.1:8080" if isinstance(cluster, KindCluster) else stack.address(cluster, name)
     return f"""
     eval "$(make -s demo-env)"     # kubectl and helm for this cluster
     kubectl get infd,pods
-    kubectl describe infd {NAME}
+    kubectl describe infd {name}
     {forward}curl http://{address}/v1/completions --json '{request}'
 
     make demo-down                 # ends it and leaves nothing running

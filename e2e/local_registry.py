@@ -35,7 +35,7 @@ def local_registry(folder: Path, *, more: str = "") -> Iterator[str]:
         port: int = probe.getsockname()[1]
     configuration = folder / "registry.yaml"
     configuration.write_text(_CONFIGURATION.format(folder=folder / "content", port=port, more=more))
-    with subprocess.Popen([ensure_registry(), "serve", configuration]) as process:
+    with subprocess.Popen([ensure_registry(), "serve", configuration], stdout=subprocess.DEVNULL) as process:
         try:
             eventually(lambda: _answers(port), seconds=30, what="the registry answers")
             yield f"localhost:{port}"

@@ -4,16 +4,17 @@ The demo, the tests and the benchmarks start it with these functions.
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from e2e import images, kind_node
+from e2e import images, install, kind_node
 from e2e.cache import cache_root
 from e2e.cluster import kind, local
 from e2e.cluster.binaries import Level
@@ -45,24 +46,18 @@ def bring_up(name: str, *, ip_family: IpFamily = IpFamily.IPV4, owned: bool = Fa
     return cluster
 
 
-def bring_up_kind(name: str) -> KindCluster:
-    """Create a cluster of kind, and load the images of the stack; kind's node image is pulled, or built here."""
-    images.build(images.STACK)
+def bring_up_kind(name: str, built: Sequence[str] = images.STACK) -> KindCluster:
+    """Create a cluster of kind, and load images that are built here; kind's node image is pulled, or built here."""
+    images.build(built)
     runtime = kind.found_runtime()
-    image = "" if _has(runtime, kind.by_digest(kind.NODE_IMAGE)) else kind_node.ensure()
+    image = "" if kind.has_image(runtime, kind.by_digest(kind.NODE_IMAGE)) else kind_node.ensure()
     if image and not kind.is_running(name):
         with step(f"loading {image} into {runtime}"):
             kind_node.give(runtime)
     cluster = kind.up(name, node_image=image)
-    for stacked in images.STACK:
-        load(cluster, stacked)
+    for image in built:
+        load(cluster, image)
     return cluster
-
-
-def _has(runtime: str, image: str) -> bool:
-    """Whether a container runtime has an image, or can pull it."""
-    asked = ([runtime, "image", "inspect", image], [runtime, "pull", "--quiet", image])
-    return any(subprocess.run(command, capture_output=True, check=False).returncode == 0 for command in asked)
 
 
 @contextmanager
@@ -113,6 +108,13 @@ def install_operator(
     given += [f"--set={key}={value}" for key, value in {**LOCAL_DNS, **numbers}.items()]
     namespace = [f"--namespace={SYSTEM}", "--create-namespace"]
     cluster.helm("upgrade", "--install", RELEASE, str(CHART), *namespace, "--wait", "--timeout=120s", *given)
+
+
+def install_on_stock_images(cluster: Cluster, options: Sequence[str]) -> None:
+    """Do what `make install` does; `options` are Helm's."""
+    tools = (str(cluster.binary(name).parent) for name in ("kubectl", "helm"))
+    path = os.pathsep.join((*dict.fromkeys(tools), os.environ["PATH"]))
+    install.install(SYSTEM, options, {**os.environ, "PATH": path, "KUBECONFIG": str(cluster.kubeconfig)})
 
 
 def leader(cluster: Cluster) -> str:

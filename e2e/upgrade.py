@@ -69,7 +69,7 @@ def main(earlier: Path) -> int:
     """Run it; returns 1 where a pod restarted or a request was lost."""
     subprocess.run(["make", "-C", str(earlier), "demo"], check=True)
     cluster = stack.bring_up(demo.CLUSTER)
-    served = Served(cluster, demo.NAME)
+    served = Served(cluster, stack.SAMPLE_NAME)
     load = Load(served.address, served.name)
     load.learn()
     upgraded = kept(cluster, load, "operator upgrade", lambda: stack.install_operator(cluster))

@@ -125,6 +125,12 @@ def found_runtime() -> str:
     raise ClusterError("kind runs nodes as containers, and neither Docker nor Podman answers: start or install one")
 
 
+def has_image(runtime: str, image: str) -> bool:
+    """Whether a container runtime has an image, or can pull it."""
+    asked = ([runtime, "image", "inspect", image], [runtime, "pull", "--quiet", image])
+    return any(subprocess.run(command, capture_output=True, check=False).returncode == 0 for command in asked)
+
+
 def by_digest(image: str) -> str:
     """The form of an image of Docker Hub that Docker and Podman both pull: Podman takes no tag beside a digest.
 

@@ -21,18 +21,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import yaml
+
 from e2e.cluster.binaries import ensure_crane
 from e2e.images.errors import ImageError
 from e2e.images.progress import timed
 from e2e.oci import DEFAULT_PATH, layer_of
+from e2e.uv import uv
 
 ROOT = Path(__file__).parents[2]
 ARCHITECTURES = {"amd64": "x86_64-unknown-linux-gnu", "arm64": "aarch64-unknown-linux-gnu"}
 """Architectures of the images, with the platforms that uv chooses wheels for."""
 DOCKER_HUB = "docker.io"
-PYTHON_VERSION = "3.13"
-BASES = {"operator": f"library/python:{PYTHON_VERSION}-slim-trixie", "router": "library/haproxy:3.2-trixie"}
-"""Official images, Debian variants, below `DOCKER_HUB` or a mirror of it. Both architectures are in each."""
+_STOCK = yaml.safe_load((ROOT / "charts" / "inference-operator" / "values.yaml").read_text())["stock"]
+BASES = {
+    name: _STOCK[image].removeprefix(f"{DOCKER_HUB}/")
+    for name, image in (("operator", "python"), ("router", "haproxy"))
+}
+"""Official images, Debian variants, below `DOCKER_HUB` or a mirror of it, for both architectures: those that the chart
+has for `images: Stock`."""
+PYTHON_VERSION = BASES["operator"].partition(":")[2].partition("-")[0]
 PREFIX = "/opt/inference-operator"
 PYTHON = "/usr/local/bin/python3"
 """Python in its official image (docker-library/python, `3.13/slim-trixie/Dockerfile`)."""
@@ -128,17 +136,17 @@ def operator_layer(architecture: str) -> Iterator[Path]:
 def _install(folder: Path, library: Path, platform: str) -> None:
     """Unpack the locked wheels for a platform, with their hashes checked, and this repository's own."""
     locked, own = folder / "locked.txt", folder / "wheel"
-    locked.write_text(_uv("export", "--frozen", "--no-dev", "--no-emit-project"))
+    locked.write_text(uv("export", "--frozen", "--no-dev", "--no-emit-project"))
     build_wheel(own)
     options = (f"--target={library}", f"--python-platform={platform}", f"--python-version={PYTHON_VERSION}")
     into = ("pip", "install", "--no-deps", "--only-binary=:all:", *options)
-    _uv(*into, "--require-hashes", f"--requirement={locked}")
-    _uv(*into, *map(str, own.glob("*.whl")))
+    uv(*into, "--require-hashes", f"--requirement={locked}")
+    uv(*into, *map(str, own.glob("*.whl")))
 
 
 def build_wheel(folder: Path) -> None:
     """Build the wheel of this repository, with `inference-operator` and `infd`, into a folder."""
-    _uv("build", "--wheel", f"--out-dir={folder}")
+    uv("build", "--wheel", f"--out-dir={folder}")
     (folder / ".gitignore").unlink(missing_ok=True)  # uv's
 
 
@@ -195,16 +203,6 @@ def _signed_in() -> dict[str, str]:
     configuration = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     helm = os.environ.get("HELM_REGISTRY_CONFIG") or str(configuration / "helm" / "registry" / "config.json")
     return {"REGISTRY_AUTH_FILE": helm, **os.environ}
-
-
-def _uv(*arguments: str) -> str:
-    uv = os.environ.get("UV") or shutil.which("uv")
-    if uv is None:
-        raise ImageError("there is no uv: use `make push`, or `uv run`")
-    answer = subprocess.run([uv, *arguments, "--quiet"], cwd=ROOT, capture_output=True, text=True, check=False)
-    if answer.returncode:
-        raise ImageError(f"`uv {arguments[0]} …` failed: {answer.stderr.strip()}")
-    return answer.stdout
 
 
 def _digest(printed: str) -> str:

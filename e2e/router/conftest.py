@@ -16,7 +16,7 @@ Root = tuple[Path, list[str]]
 
 @pytest.fixture(scope="session")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Root:
-    """The router's image as a directory, and the image's command."""
+    """The router's image as a directory, and the command of routers."""
     if shutil.which("curl") is None and packages.can_install():
         packages.install(["curl"])  # a client that no one here wrote
     folder = tmp_path_factory.mktemp("router") / "root"

@@ -30,7 +30,7 @@ from inference_operator.manifest import Key, Owner
 from inference_operator.objects.adapter_list import ADVERTISED
 from inference_operator.objects.names import ENGINE
 from inference_operator.router.adapters import ADAPTERS_FOLDER
-from inference_operator.router.deployment import stop_hook
+from inference_operator.router.deployment import haproxy_command, stop_hook
 from inference_operator.router.haproxy import config_files
 from inference_operator.router.inputs import RouterInputs, Upstream
 from inference_operator.router.keys import KEYS_FOLDER
@@ -60,7 +60,7 @@ ROUTER_USER = "99:99"
 
 
 def unpacked(folder: Path) -> list[str]:
-    """Unpack the router's image as a root directory; returns the image's command."""
+    """Unpack the router's image as a root directory; returns the command of routers with few slots."""
     images.build(["router"])
     folder.mkdir()
     with tempfile.TemporaryFile() as file:
@@ -70,11 +70,11 @@ def unpacked(folder: Path) -> list[str]:
             manifest = json.loads(_content(archive, "manifest.json"))[0]
             for layer in manifest["Layers"]:
                 subprocess.run(["tar", "-x", "-C", str(folder)], input=_content(archive, layer), check=True)
-            command: list[str] = json.loads(_content(archive, manifest["Config"]))["config"]["Cmd"]
     (folder / "etc/resolv.conf").write_text(f"nameserver {NAME_SERVER}\n")
-    (folder / "run/haproxy").mkdir(mode=0o777, exist_ok=True)
+    for mounted in ("run/haproxy", CONFIG_FOLDER.lstrip("/")):
+        (folder / mounted).mkdir(mode=0o777, exist_ok=True)
     (folder / "run/haproxy").chmod(0o777)  # a volume in the pod
-    return command
+    return haproxy_command(slots=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ import re
 from datetime import timedelta
 from enum import StrEnum
 from math import inf
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, ValidationError, ValidationInfo, field_validator
@@ -36,6 +37,16 @@ def _json(value: object) -> object:
         return json.loads(value or "{}")
     except ValueError as error:
         raise ValueError(f"is not JSON: {error}") from error
+
+
+def _file_content(value: object) -> object:
+    """Read the file that a path names, the format of content that no environment variable can hold."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return Path(value).read_bytes() if value else b""
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror}") from error
 
 
 def in_registry(image: str, registry: str) -> str:
@@ -118,6 +129,13 @@ class Settings(BaseSettings):
 
     operator_image: str = Field("ghcr.io/inference-operator/operator:0.1.0", validate_default=True)
     """Image of the operator; inspection Jobs run it too."""
+
+    job_program: Annotated[bytes, BeforeValidator(_file_content)] = Field(b"", repr=False)
+    """Program of the Jobs, where the operator's image is the official one of Python: an archive with the modules that
+    Jobs run and the requirements.txt of their libraries. Its variable names a file. Empty: their image has it."""
+
+    program_environment: Annotated[dict[VariableName, str], NoDecode, BeforeValidator(_json)] = {}
+    """Environment variables of the containers that install that program, such as PIP_INDEX_URL, as JSON."""
 
     router_image: str = Field("ghcr.io/inference-operator/router:0.1.0", validate_default=True)
     """Image of the routers; the tests use the HAProxy binary from it."""

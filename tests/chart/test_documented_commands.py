@@ -63,7 +63,7 @@ def settings(objects: list[Manifest], patch: pytest.MonkeyPatch) -> Settings:
 
 
 def test_each_page_pushes_to_the_registry_that_it_installs_from() -> None:
-    for page in ("README.md", INSTALL_PAGE, UPGRADE_PAGE):
+    for page in (INSTALL_PAGE, UPGRADE_PAGE):
         assert PUSH in shell_commands(page)
     (upgrade,) = helm_commands(UPGRADE_PAGE, "upgrade")
     assert OPERATOR_CHART in upgrade

@@ -18,7 +18,7 @@ from e2e.local_registry import local_registry
 from e2e.push import chart, push_chart, push_own_chart
 from e2e.waiting import eventually
 from inference_operator.manifest import Manifest
-from tests.chart.documented import UPGRADE_PAGE, helm_commands, with_registry
+from tests.chart.documented import INSTALL_PAGE, UPGRADE_PAGE, helm_commands, with_registry
 from tests.chart.helm import CHART, CRDS_CHART, NAMESPACE, RELEASE, Helm
 from tests.testing.definitions import await_established
 from tests.testing.kubectl_diff import await_no_difference
@@ -177,7 +177,7 @@ def test_the_commands_of_the_documents_install_and_upgrade_the_pushed_images(
 ) -> None:
     with local_registry(tmp_path) as registry:
         push_own_chart(f"{registry}/team")
-        (install,), (upgrade,) = helm_commands("README.md", "install"), helm_commands(UPGRADE_PAGE, "upgrade")
+        (install, *_), (upgrade,) = helm_commands(INSTALL_PAGE, "install"), helm_commands(UPGRADE_PAGE, "upgrade")
         for command in (install, upgrade):
             done = release.run(*with_registry(command, registry))
             assert done.returncode == 0, done.stderr

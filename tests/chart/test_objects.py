@@ -35,6 +35,7 @@ SHAPES = {
         "networkPolicies.metricsFrom.kubernetes\\.io/metadata\\.name=monitoring",
         "networkPolicies.metricsFrom.team=sre",
     ),
+    "stock images": ("images=Stock", f"stock.sha256={'0123456789abcdef' * 4}"),
     "two namespaces": ("scope.namespaces={team-a,team-b}",),
     "images pulled before": (
         "prePull.enabled=true",

@@ -25,6 +25,7 @@ FREE = {
     "monitoring.rules.labels",
     "monitoring.dashboards.labels",
     "monitoring.dashboards.annotations",
+    "stock.environment",
 }
 """Maps whose keys are the user's; a misspelling there cannot be told from a word."""
 KUBERNETES_CHECKS = {

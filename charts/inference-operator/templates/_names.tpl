@@ -62,7 +62,25 @@ a dot or a colon, or `localhost`, is a registry, and is replaced.
 {{- end -}}
 {{- end -}}
 
+{{/* The operator's image without imageRegistry: a published one, or the official image of Python. */}}
+{{- define "inference-operator.operatorImage" -}}
+{{- if eq .Values.images "Stock" -}}
+{{- .Values.stock.python -}}
+{{- else -}}
+{{- include "inference-operator.image" (list .Values.image .) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The routers' image without imageRegistry: a published one, or the official image of HAProxy. */}}
+{{- define "inference-operator.routerImage" -}}
+{{- if eq .Values.images "Stock" -}}
+{{- .Values.stock.haproxy -}}
+{{- else -}}
+{{- include "inference-operator.image" (list .Values.router.image .) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The operator's own image. */}}
 {{- define "inference-operator.ownImage" -}}
-{{- include "inference-operator.inRegistry" (list (include "inference-operator.image" (list .Values.image .)) .) -}}
+{{- include "inference-operator.inRegistry" (list (include "inference-operator.operatorImage" .) .) -}}
 {{- end -}}

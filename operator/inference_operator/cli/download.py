@@ -6,7 +6,6 @@ from pathlib import Path
 
 from inference_operator.api.refusal import Refusal
 from inference_operator.cli.parser import UsageError
-from inference_operator.engines.registry import EngineRegistry
 from inference_operator.jobs.adapter_result import StoredAdapter, adapter_text
 from inference_operator.jobs.download_result import Downloaded, downloaded_text
 from inference_operator.jobs.inspection_result import result_text
@@ -41,7 +40,7 @@ def add_arguments(download: argparse.ArgumentParser) -> None:
     download.set_defaults(run=_run)
 
 
-def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
+def _run(options: argparse.Namespace, _: object) -> int:
     result, text = _adapter(options) if options.adapter else _model(options)
     if options.to:
         options.to.write_text(text, encoding="utf-8")

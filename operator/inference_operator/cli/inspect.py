@@ -15,7 +15,6 @@ import yaml
 
 from inference_operator.api.refusal import Refusal
 from inference_operator.cli.output import add_output
-from inference_operator.engines.registry import EngineRegistry
 from inference_operator.jobs.inspection_result import InspectionResult, result_text
 from inference_operator.jobs.result import Cause, Failure
 from inference_operator.model_files.folder import inspect_folder
@@ -60,7 +59,7 @@ def add_arguments(inspect: argparse.ArgumentParser) -> None:
     inspect.set_defaults(run=run_inspect)
 
 
-def run_inspect(options: argparse.Namespace, _: EngineRegistry) -> int:
+def run_inspect(options: argparse.Namespace, _: object) -> int:
     """Print what the model's files contain; returns 1 if they cannot be used."""
     inspection = _inspection(options)  # imports are before the time limit: the hub's client reports an interrupted one
     try:

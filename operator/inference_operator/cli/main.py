@@ -6,14 +6,13 @@ second. `infd --help` needs names and one line for each.
 
 import argparse
 import gc
-import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from inference_operator import __version__
-from inference_operator.cli.parser import EXIT_USAGE, STATUSES, Parser, UsageError
+from inference_operator.cli.commands import command_parser, run_command
+from inference_operator.cli.job import COMMANDS as JOB_COMMANDS
+from inference_operator.cli.parser import UsageError
 
 if TYPE_CHECKING:
     from inference_operator.engines.registry import EngineRegistry
@@ -22,10 +21,10 @@ COMMANDS: Mapping[str, str] = {
     "render": "print the objects that the operator would create",
     "plan": "show the sizes that InferenceDeployments would get",
     "fit": "check whether a model fits on GPUs",
-    "inspect": "read a model's config and file sizes, without its weights",
-    "download": "download a model to a folder, as the operator's Jobs do",
+    "inspect": JOB_COMMANDS["inspect"],
+    "download": JOB_COMMANDS["download"],
     "cache": "list, fill and prune the claims of `spec.cache`",
-    "prune": "delete models and compiled kernels in a folder, as the Jobs of `infd cache prune` do",
+    "prune": JOB_COMMANDS["prune"],
     "explain": "explain what an InferenceDeployment waits for, and why it is slow",
     "renew": "replace routers that keep an earlier release's configuration",
     "key": "make API keys for users",
@@ -48,28 +47,12 @@ def main(arguments: Sequence[str] | None = None, engines: "EngineRegistry | None
         options = parser(words).parse_args(words)
     finally:
         gc.enable()
-    try:
-        sys.exit(_run(options, engines))
-    except UsageError as error:
-        print(error, file=sys.stderr)
-    except BrokenPipeError:  # the reader, such as `head`, has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    sys.exit(EXIT_USAGE)
+    run_command(lambda: _run(options, engines))
 
 
 def parser(words: Collection[str] = COMMANDS) -> argparse.ArgumentParser:
     """The parser of all commands, with the arguments of those that are among the words."""
-    result: argparse.ArgumentParser = Parser(
-        prog="infd", description="Show without a cluster what inference-operator would do.", epilog=STATUSES
-    )
-    result.add_argument("--version", action="version", version=__version__, help="show the version and exit")
-    commands = result.add_subparsers(required=True, metavar="COMMAND")
-    for name, summary in COMMANDS.items():
-        command = commands.add_parser(name, help=summary)
-        if name in words:
-            import_module(f"inference_operator.cli.{name}").add_arguments(command)
-    return result
+    return command_parser("Show without a cluster what inference-operator would do.", COMMANDS, words)
 
 
 def _run(options: argparse.Namespace, engines: "EngineRegistry | None") -> int:

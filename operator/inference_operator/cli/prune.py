@@ -5,7 +5,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from inference_operator.engines.registry import EngineRegistry
 from inference_operator.model_files.pruning import report_text
 from inference_operator.model_files.uses import Uses, parsed_use
 
@@ -33,7 +32,7 @@ def add_arguments(prune: argparse.ArgumentParser) -> None:
     prune.set_defaults(run=_run)
 
 
-def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
+def _run(options: argparse.Namespace, _: object) -> int:
     from inference_operator.model_files.prune import prune  # noqa: PLC0415 - it imports the hub's client: half a second
 
     uses = Uses(tuple(parsed_use(text) for text in options.keep), frozenset(options.keep_kernels))

@@ -8,6 +8,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import ModelSpec
 from inference_operator.jobs.adapter_result import StoredAdapter, parsed_adapter, record_data, recorded_adapter
 from inference_operator.jobs.download import RESOURCES
+from inference_operator.jobs.program import job_command
 from inference_operator.jobs.record import Record
 from inference_operator.jobs.result import TERMINATION_MESSAGE, refusal_of
 from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
@@ -78,7 +79,7 @@ def adapter_task(inputs: AdapterInputs) -> JobTask[StoredAdapter]:
         purpose=f"copies the adapter `{adapter.name}` to the claim {inputs.cache.claim}",
         image=settings.operator_image,
         process=process_fields(
-            command=["infd", "download", adapter.source],
+            command=[*job_command(settings), "download", adapter.source],
             args=["--adapter", *folder, *revision, *pickle, f"--cache={ROOT}", f"--to={TERMINATION_MESSAGE}"],
             env=[*environment(access.env), *secret_variables(access.keys)],
         ),

@@ -6,6 +6,7 @@ from functools import partial
 
 from inference_operator.api.reasons import Reason
 from inference_operator.jobs.download_result import Downloaded, parsed_download, record_data, recorded_download
+from inference_operator.jobs.program import job_command
 from inference_operator.jobs.record import Record
 from inference_operator.jobs.result import TERMINATION_MESSAGE, refusal_of
 from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
@@ -81,7 +82,7 @@ def download_task(inputs: DownloadInputs) -> JobTask[Downloaded]:
         purpose=f"downloads the model to the claim {inputs.cache.claim}",
         image=settings.operator_image,
         process=process_fields(
-            command=["infd", "download", model.source],
+            command=[*job_command(settings), "download", model.source],
             args=[*revision, *pickle, *empties, *paths],
             env=[*environment(access.env), *secret_variables(access.keys)],
         ),

@@ -4,6 +4,7 @@ from functools import partial
 
 from inference_operator.api.spec import ModelSpec
 from inference_operator.jobs.inspection_result import inspection_refusal, parsed_result, result_text
+from inference_operator.jobs.program import job_command
 from inference_operator.jobs.record import Record, result_in
 from inference_operator.jobs.result import TERMINATION_MESSAGE
 from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
@@ -63,7 +64,7 @@ def inspection_task(inputs: JobInputs, source: ModelSource) -> JobTask[Entry]:
         purpose="reads the model's files to determine its size",
         image=settings.operator_image,
         process=process_fields(
-            command=["infd", "inspect", model.source],
+            command=[*job_command(settings), "inspect", model.source],
             args=[*where, *revision, *pickle, "--output=json", f"--to={TERMINATION_MESSAGE}"],
             env=[*environment(access.env), *secret_variables(access.keys)],
         ),

@@ -46,7 +46,7 @@ class JobState(Generic[Result]):
 
     progress: AttemptsProgress[Result] = field(default_factory=AttemptsProgress)
     desired: Mapping[Ref, Manifest] = field(default_factory=dict)
-    """The Jobs of its attempts, and the record of its result."""
+    """The Jobs of its attempts with the program that they install, and the record of its result."""
     lookups: tuple[Lookup, ...] = ()
     """Lookups that tell more about it, such as Events that show why a Job makes no progress."""
     due: tuple[datetime, ...] = ()
@@ -111,7 +111,7 @@ def job_state(
     waits = [one.wait for one in current if one.wait and one.number in progress.jobs]
     state = JobState(
         progress,
-        {Ref.of(one): one for one in (*records, *desired)},
+        {**(jobs.program if desired else {}), **{Ref.of(one): one for one in (*records, *desired)}},
         lookups=tuple(wait.lookup for wait in waits if wait.due <= observed.now),
         due=tuple(wait.due for wait in waits if wait.due > observed.now),
         refusal=task.refuse(progress.failure) if progress.failure else None,

@@ -1,6 +1,6 @@
 """The task of a Job, and the Job itself: it runs in the user's namespace, with the engine's own access."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
@@ -10,9 +10,10 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.engines.model_access import HubAccess
 from inference_operator.jobs.attempt import ATTEMPT_ANNOTATION, JOB_HASH_ANNOTATION, Attempt
 from inference_operator.jobs.placement import with_placement
+from inference_operator.jobs.program import program_objects, with_program
 from inference_operator.jobs.record import Record
 from inference_operator.jobs.result import Failure, Result
-from inference_operator.manifest import JOB, Manifest, Owner
+from inference_operator.manifest import JOB, Manifest, Owner, Ref
 from inference_operator.objects.child import child, content_hash
 from inference_operator.objects.names import job_name, labels, selector_labels
 from inference_operator.objects.pod import RESTRICTED_CONTAINER, account, restricted_pod
@@ -74,6 +75,8 @@ class TaskJobs:
     content: Manifest
     job_hash: str
     """Hash of the content. By it attempts belong together; the placement is no part of it."""
+    program: Mapping[Ref, Manifest]
+    """The ConfigMap with the program that they install; empty if their image has it."""
 
     def job(self, attempt: int, placement: Manifest | None) -> Manifest:
         """The Job of one attempt. A Job cannot be edited, so each change of its content gives it another name.
@@ -99,18 +102,17 @@ class TaskJobs:
 
 def task_jobs(task: JobTask[Result]) -> TaskJobs:
     """The Jobs of a task."""
-    content = job_content(task)
-    return TaskJobs(task.inputs.owner, task.component, content, content_hash(content))
+    inputs, content = task.inputs, job_content(task)
+    program = program_objects(content["spec"]["template"]["spec"], inputs.owner, inputs.settings)
+    return TaskJobs(inputs.owner, task.component, content, content_hash(content), program)
 
 
 def job_content(task: JobTask[Result]) -> Manifest:
     """All fields of a Job of this task but its metadata."""
     inputs, added, name = task.inputs, task.inputs.spec.pod_template, task.inputs.owner.key.name
     more = volumes(added.volumes, pull_policy=inputs.settings.image_pull_policy)
-    pod = {
-        **job_pod(_task_container(task), [*task.volumes, *more], inputs.access, inputs.settings, added),
-        **_scheduling(task),
-    }
+    pod = job_pod(_task_container(task), [*task.volumes, *more], inputs.access, inputs.settings, added)
+    pod = {**with_program(pod, inputs.owner, inputs.settings), **_scheduling(task)}
     metadata: Manifest = {"labels": {**inputs.owner.child_labels, **added.labels, **labels(name, task.component)}}
     if added.annotations:
         metadata["annotations"] = dict(added.annotations)

@@ -12,11 +12,12 @@ DOWNLOAD = "download"
 CACHE = "cache"
 VERIFICATION = "verification"
 ADAPTER = "adapter"
+PROGRAM = "program"
 
 MANAGED_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGER}"
 """Selects every object that the operator created, and their pods."""
 
-_OTHER_COMPONENTS = frozenset({"", ROUTER, INSPECTION, DOWNLOAD, CACHE, VERIFICATION, ADAPTER})
+_OTHER_COMPONENTS = frozenset({"", ROUTER, INSPECTION, DOWNLOAD, CACHE, VERIFICATION, ADAPTER, PROGRAM})
 
 
 def is_role(component: str) -> bool:

@@ -230,7 +230,8 @@ def _problem(pod: Manifest, status: Manifest) -> PodProblem | None:
 
 def _failed_container(pod: Manifest, status: Manifest) -> PodProblem | None:
     """The error that ended a pod which is not started again, such as a Job's; None if the pod itself failed."""
-    every = ((one, mapping(mapping(one, "state"), "terminated")) for one in objects(status, "containerStatuses"))
+    containers = (*objects(status, "initContainerStatuses"), *objects(status, "containerStatuses"))
+    every = ((one, mapping(mapping(one, "state"), "terminated")) for one in containers)
     return next((_termination(pod, one, ended) for one, ended in every if ended.get("exitCode")), None)
 
 

@@ -1,0 +1,41 @@
+"""The parser of several commands, and the end of a process that ran one."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Collection, Mapping
+from importlib import import_module
+from typing import NoReturn
+
+from inference_operator import __version__
+from inference_operator.cli.parser import EXIT_USAGE, STATUSES, Parser, UsageError
+
+
+def command_parser(description: str, commands: Mapping[str, str], words: Collection[str]) -> argparse.ArgumentParser:
+    """The parser of `infd`, with the arguments of those commands that are among the words.
+
+    Args:
+        description: of the program.
+        commands: the commands with their help. Each has a module of its name here, with `add_arguments`.
+        words: the command line.
+    """
+    result: argparse.ArgumentParser = Parser(prog="infd", description=description, epilog=STATUSES)
+    result.add_argument("--version", action="version", version=__version__, help="show the version and exit")
+    parsers = result.add_subparsers(required=True, metavar="COMMAND")
+    for name, summary in commands.items():
+        command = parsers.add_parser(name, help=summary)
+        if name in words:
+            import_module(f"inference_operator.cli.{name}").add_arguments(command)
+    return result
+
+
+def run_command(run: Callable[[], int]) -> NoReturn:
+    """Run a command and exit with the status that it returns."""
+    try:
+        sys.exit(run())
+    except UsageError as error:
+        print(error, file=sys.stderr)
+    except BrokenPipeError:  # the reader, such as `head`, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    sys.exit(EXIT_USAGE)

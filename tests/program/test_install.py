@@ -1,0 +1,43 @@
+"""`make install`: what it needs of the machine, and what it says if something is missing."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster.errors import ClusterError
+from e2e.install import NAMESPACE, install
+from tests.chart.documented import INSTALL_PAGE, shell_commands
+
+ROOT = Path(__file__).parents[2]
+LOADED = "import sys; import e2e.install; print(*{name.partition('.')[0] for name in sys.modules})"
+
+
+def test_three_commands_of_the_readme_lead_to_a_running_operator() -> None:
+    commands = shell_commands("README.md")
+    at = commands.index(["make", "install"])
+    assert commands[at + 1][:2] == ["kubectl", "apply"], "the clone and `make install` are before it"
+    assert ["make", "install"] in shell_commands(INSTALL_PAGE)
+
+
+def test_it_needs_nothing_but_pythons_standard_library() -> None:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'operator'}"}
+    command = [sys.executable, "-S", "-c", LOADED]
+    loaded = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    others = set(loaded.split()) - set(sys.stdlib_module_names) - {"__main__", "e2e", "inference_operator"}
+    assert not {name for name in others if not name.startswith("_")}
+
+
+def test_a_missing_command_is_named_with_a_cure(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match=r"kubectl is missing on this machine: install it, and put it .* PATH"):
+        install(NAMESPACE, [], {"PATH": str(tmp_path)})
+
+
+def test_the_complaint_of_a_command_is_the_error(tmp_path: Path) -> None:
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text('#!/bin/sh\necho "error: current-context is not set" >&2\nexit 1\n')
+    kubectl.chmod(0o755)
+    with pytest.raises(ClusterError, match="`kubectl config …` failed: error: current-context is not set"):
+        install(NAMESPACE, [], {"PATH": f"{tmp_path}:/bin:/usr/bin"})
