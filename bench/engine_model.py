@@ -85,7 +85,7 @@ def knee(concurrencies: Sequence[int], tokens: Sequence[float]) -> float:
     """The concurrency at which a token takes `KNEE` times as long as at the first one; not a number if none does.
 
     Examples:
-        >>> knee([1, 2, 4], [0.1, 0.12, 0.18])
+        >>> round(knee([1, 2, 4], [0.1, 0.12, 0.18]), 6)
         3.0
     """
     wanted = KNEE * tokens[0]

@@ -240,3 +240,32 @@ def test_a_downloaded_model_is_pruned_only_without_uses_and_can_then_be_download
         subprocess.run(**command(hub, claim, f"--revision={COMMIT}"), check=True, capture_output=True)
     assert everything(claim) == before
     assert len(hub.offsets) == 2
+
+
+def test_adapters_that_no_resource_lists_are_deleted_and_others_stay(tmp_path: Path) -> None:
+    model = stored(tmp_path, "org/model", A, {"w": "1"})
+    sources = ("org/used", "org/unused", "pvc://models/a", "oci://a.example/b:1", "s3://bucket/c")
+    used = {source: stored(tmp_path / "adapters", source, A, {"adapter_config.json": "2"}) for source in sources}
+    uses = (Use("org/used", "", "x"), Use("oci://a.example/b:1", "", "x"))
+    report = prune(tmp_path, Uses((Use("org/model", "", "x"),), adapters=uses), now=time.time(), dry_run=False)
+    assert {source: path.exists() for source, path in used.items()} == {
+        "org/used": True,
+        "org/unused": False,
+        "pvc://models/a": False,
+        "oci://a.example/b:1": True,
+        "s3://bucket/c": False,
+    }
+    assert model.exists()
+    assert actions(report)[f"adapters/org/unused@{A}"] == "delete"
+    assert actions(report)[f"adapters/pvc--models--a@{A}"] == "delete"
+
+
+@pytest.mark.parametrize(
+    ("options", "stays"), [([], True), (["--adapters", "--keep-adapter=org/adapter=x"], True), (["--adapters"], False)]
+)
+def test_adapters_stay_where_nothing_is_known_of_their_uses(tmp_path: Path, options: list[str], *, stays: bool) -> None:
+    folder = stored(tmp_path / "adapters", "org/adapter", A, {"adapter_config.json": "2"})
+    with pytest.raises(SystemExit) as ended:
+        main(["prune", f"--cache={tmp_path}", *options])
+    assert ended.value.code == 0
+    assert folder.exists() is stays

@@ -6,7 +6,14 @@ from inference_operator.cli.cache.contents import models_on_claims
 from inference_operator.jobs.download_result import Downloaded, downloaded_text
 from inference_operator.manifest import Manifest
 from inference_operator.model_files.pruning import CachedRepository, deletion_of, kernels_kept
-from inference_operator.model_files.uses import ANY, Use, claim_uses, keep_arguments, parsed_use
+from inference_operator.model_files.uses import (
+    ANY,
+    Use,
+    claim_uses,
+    keep_arguments,
+    parsed_adapter_use,
+    parsed_use,
+)
 from inference_operator.objects.names import DOWNLOAD, labels
 
 A, B = "a" * 40, "b" * 40
@@ -106,7 +113,7 @@ def test_a_bucket_is_used_by_resources_jobs_and_the_engines_that_load_its_snapsh
         ("s3://bucket/a/b", A),
         ("s3://bucket/next", B),
     ]
-    texts = [text.removeprefix("--keep=") for text in keep_arguments(found)]
+    texts = [text.removeprefix("--keep=") for text in keep_arguments(found) if text.startswith("--keep=")]
     assert tuple(map(parsed_use, texts)) == found.models
 
 
@@ -183,3 +190,22 @@ def test_models_are_listed_as_complete_half_loaded_or_missing_with_their_users()
 def test_a_job_that_is_over_and_recorded_is_one_row() -> None:
     rows = models_on_claims([resource()], [record()], [mounting("Job", "hf://org/name", ended=True)], {})
     assert [one.revision for one in rows] == [A]
+
+
+def test_the_adapters_of_a_resource_are_in_use_on_its_claim_only() -> None:
+    sources = ["hf://org/a", "oci://a.example/b:1", "not a source"]
+    adapters = [{"name": f"a{number}", "source": source} for number, source in enumerate(sources)]
+    listing = resource(model={"source": "hf://org/name", "adapters": adapters})
+    found = claim_uses("models", [listing], [], []).adapters
+    assert found is not None
+    assert {use.repository for use in found} == {"org/a", "oci://a.example/b:1", ANY}
+    assert claim_uses("other", [listing], [], []).adapters == ()
+    uses = claim_uses("models", [listing], [], [])
+    texts = [one.partition("=")[2] for one in keep_arguments(uses) if one.startswith("--keep-adapter=")]
+    assert tuple(map(parsed_adapter_use, texts)) == uses.adapters
+
+
+def test_a_pod_that_may_use_anything_keeps_all_adapters() -> None:
+    found = claim_uses("models", [], [mounting("Pod", "jupyter")], []).adapters
+    assert found is not None
+    assert [use.repository for use in found] == [ANY]

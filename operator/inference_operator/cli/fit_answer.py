@@ -104,8 +104,7 @@ def answer_of_shape(facts: ModelFacts, kind: str, engine: EngineOnGpus, shape: S
 
 def answer_of_plan(plan: GpuPlan) -> Answer:
     """The answer for a plan."""
-    stages = f", pipeline parallel {plan.shape.parallel.pipeline}," if plan.shape.parallel.pipeline > 1 else ""
-    group = f"tensor parallel {plan.shape.parallel.tensor}{stages} on {plan.offer.kind}"
+    group = f"{plan.shape.parallel.words} on {plan.offer.kind}"
     reason = f"Fits with {group} and a context of {plan.budget.context:,}."
     if plan.context_reduced:
         reason += " This is less than the target: no node has a larger group of these GPUs."

@@ -1,12 +1,13 @@
-"""Deletes models and compiled kernels on a claim that no object uses, under the locks of the downloads.
+"""Deletes models, adapters and compiled kernels on a claim that no object uses, under the locks of the downloads.
 
 Only folders that downloads make are looked at, no link is followed, and a model that a Job downloads now is left alone.
 """
 
 import fcntl
 import os
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,15 +22,17 @@ from inference_operator.model_files.pruning import (
     deletion_of,
     kernels_kept,
 )
-from inference_operator.model_files.uses import COMMIT, Uses
-from inference_operator.objects.cache_volume import COMPILED_FOLDER, HUB_FOLDER, model_of_folder
+from inference_operator.model_files.uses import COMMIT, Use, Uses
+from inference_operator.objects.cache_volume import ADAPTERS_FOLDER, COMPILED_FOLDER, HUB_FOLDER, model_of_folder
 
+_ADAPTER = re.compile("(?:models|s3|pvc|oci)--")
+"""How folders of adapters begin (`folder_of`)."""
 _HUB_LOCKS = ".locks"
 """The hub client's own locks (huggingface_hub 2.4.0, `file_download.py`)."""
 
 
 def prune(root: Path, uses: Uses, *, now: float, dry_run: bool) -> PruneReport:
-    """Delete the models and compiled kernels that no object uses.
+    """Delete the models, adapters and compiled kernels that no object uses.
 
     Args:
         root: mount path of the claim.
@@ -41,11 +44,10 @@ def prune(root: Path, uses: Uses, *, now: float, dry_run: bool) -> PruneReport:
     freed = 0
     if (root / RECORDS).is_symlink():  # no download makes one, so the locks would be others
         return PruneReport((), 0, dry_run)
-    for folder in _folders(root / HUB_FOLDER):
-        if model_of_folder(folder.name):
-            found, bytes_freed = _prune_repository(ModelFolder(root, folder.name), uses, now=now, dry_run=dry_run)
-            items += found
-            freed += bytes_freed
+    for one, used in _repositories(root, uses):
+        found, bytes_freed = _prune_repository(one, used, now=now, dry_run=dry_run)
+        items += found
+        freed += bytes_freed
     for folder in _folders(root / COMPILED_FOLDER):
         size = _size(folder)
         why = kernels_kept(folder.name, recent=now - folder.stat().st_mtime < RECENT_SECONDS, uses=uses)
@@ -58,12 +60,24 @@ def prune(root: Path, uses: Uses, *, now: float, dry_run: bool) -> PruneReport:
     return PruneReport(tuple(items), freed, dry_run)
 
 
-def _prune_repository(one: ModelFolder, uses: Uses, *, now: float, dry_run: bool) -> tuple[list[Item], int]:
+def _repositories(root: Path, uses: Uses) -> Iterator[tuple[ModelFolder, Sequence[Use]]]:
+    """The folders of models and of adapters, each with the uses of its kind."""
+    models = (path for path in _folders(root / HUB_FOLDER) if model_of_folder(path.name))
+    yield from ((ModelFolder(root, path.name), uses.models) for path in models)
+    adapters = root / ADAPTERS_FOLDER
+    if uses.adapters is None or adapters.is_symlink() or (adapters / RECORDS).is_symlink():
+        return
+    for path in _folders(adapters / HUB_FOLDER):
+        if _ADAPTER.match(path.name):
+            yield ModelFolder(adapters, path.name), uses.adapters
+
+
+def _prune_repository(one: ModelFolder, uses: Sequence[Use], *, now: float, dry_run: bool) -> tuple[list[Item], int]:
     with _locked(one.lock) as is_free:
         snapshots = {path.name: _is_complete(one, path.name) for path in _folders(one.snapshots)}
         recent = one.lock.stat().st_mtime
         found = CachedRepository(one.name, snapshots, recent=now - recent < RECENT_SECONDS)
-        decided = deletion_of(found, uses.models) if is_free else Deletion(why="a Job downloads it now")
+        decided = deletion_of(found, uses) if is_free else Deletion(why="a Job downloads it now")
         items = [_item(one, commit, decided, complete=done) for commit, done in sorted(snapshots.items())]
         doomed = list(_doomed(one, decided, set(snapshots) - decided.commits))
         if not snapshots or not all(snapshots.values()):
@@ -81,15 +95,21 @@ def _item(one: ModelFolder, commit: str, decided: Deletion, *, complete: bool) -
     size = sum(_size(blobs / name) for name in _linked(one.snapshot(commit)))
     size += _size(one.snapshot(commit))
     state = "complete" if complete else "half-loaded"
-    what = f"{model_of_folder(one.name)}@{commit}"
-    return Item(what, size, state, "delete" if deleted else "keep", UNUSED if deleted else decided.why)
+    action, why = ("delete", UNUSED) if deleted else ("keep", decided.why)
+    return Item(f"{_label(one)}@{commit}", size, state, action, why)
 
 
 def _parts(one: ModelFolder, decided: Deletion) -> Item:
     """Parts of files that no process has completed."""
     size = sum(_size(path) for path in _entries(one.blobs) if path.name.endswith(PARTIAL))
     action, why = ("delete", UNUSED) if decided.everything else ("keep", decided.why)
-    return Item(f"{model_of_folder(one.name)} (parts of files)", size, "half-loaded", action, why)
+    return Item(f"{_label(one)} (parts of files)", size, "half-loaded", action, why)
+
+
+def _label(one: ModelFolder) -> str:
+    """The name of a model, or of an adapter with its folder on the claim."""
+    name = model_of_folder(one.name) or one.name
+    return f"{ADAPTERS_FOLDER}/{name}" if one.root.name == ADAPTERS_FOLDER else name
 
 
 def _doomed(one: ModelFolder, decided: Deletion, kept: set[str]) -> Iterator[Path]:

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from inference_operator.api.refusal import Refusal
 from inference_operator.jobs.download_result import CLAIM_KEY, MODEL_KEY, RESULT_FILE
 from inference_operator.jobs.placement import mounted_claims
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
-from inference_operator.models.source import BucketModel, model_source
+from inference_operator.models.source import BucketModel, model_source, stored_name
 from inference_operator.objects.cache_volume import BUCKET_SCHEME, COMPILED_FOLDER, model_of_folder
 from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL, cache_claim_name
 from inference_operator.views.raw import mapping, objects
@@ -54,6 +55,8 @@ class Uses:
     models: tuple[Use, ...] = ()
     kernels: frozenset[str] = frozenset()
     """Names of folders of compiled kernels."""
+    adapters: tuple[Use, ...] | None = None
+    """Uses of LoRA adapters by the names of their sources; None: nothing is known, and all adapters stay."""
 
 
 def claim_of(resource: Manifest) -> str:
@@ -96,7 +99,8 @@ def claim_uses(
         workloads: Deployments, Jobs and pods of its namespace.
         records: the operator's ConfigMaps of finished downloads.
     """
-    found = {use for one in resources if claim_of(one) == claim for use in _of_resource(one, claim, records)}
+    own = [one for one in resources if claim_of(one) == claim]
+    found = {use for one in own for use in _of_resource(one, claim, records)}
     kernels: set[str] = set()
     for workload in workloads:
         pod = pod_of(workload)
@@ -105,7 +109,8 @@ def claim_uses(
             found.update(_of_pod(pod, workload, volumes))
             kernels.update(_kernels(pod, volumes))
             kernels.update({ANY} if any(_is_unclear(one, workload, volumes) for one in _containers(pod)) else ())
-    return Uses(tuple(sorted(found)), frozenset(kernels))
+    adapters = {use for one in own for use in _adapters_of(one)} | {use for use in found if use.repository == ANY}
+    return Uses(tuple(sorted(found)), frozenset(kernels), tuple(sorted(adapters)))
 
 
 def keep_arguments(uses: Uses) -> tuple[str, ...]:
@@ -114,9 +119,27 @@ def keep_arguments(uses: Uses) -> tuple[str, ...]:
     Examples:
         >>> keep_arguments(Uses((Use("a/b", "", "x"), Use("a/c", "1234", "y")), frozenset({"k"})))
         ('--keep=a/b=x', '--keep=a/c@1234=y', '--keep-kernels=k')
+        >>> keep_arguments(Uses(adapters=(Use("oci://a.b/c:1", "", "x"),)))
+        ('--adapters', '--keep-adapter=oci://a.b/c:1=x')
     """
     models = (f"--keep={use.repository}{f'@{use.commit}' if use.commit else ''}={use.by}" for use in uses.models)
-    return (*models, *(f"--keep-kernels={key}" for key in sorted(uses.kernels)))
+    adapters = () if uses.adapters is None else ("--adapters", *map(_keep_adapter, uses.adapters))
+    return (*models, *(f"--keep-kernels={key}" for key in sorted(uses.kernels)), *adapters)
+
+
+def _keep_adapter(use: Use) -> str:
+    return f"--keep-adapter={use.repository}={use.by}"
+
+
+def parsed_adapter_use(text: str) -> Use:
+    """The use in the value of one `--keep-adapter`. A source may have `@` and `:`.
+
+    Examples:
+        >>> parsed_adapter_use("oci://a.b/c@sha256:01=Pod x")
+        Use(repository='oci://a.b/c@sha256:01', commit='', by='Pod x')
+    """
+    source, _, by = text.partition("=")
+    return Use(source, "", by)
 
 
 def parsed_use(text: str) -> Use:
@@ -153,6 +176,14 @@ def _of_resource(resource: Manifest, claim: str, records: Sequence[Manifest]) ->
         yield Use(repository, "", by)  # a branch may have moved since
     else:
         yield from (Use(repository, commit, by) for commit in commits)
+
+
+def _adapters_of(resource: Manifest) -> Iterator[Use]:
+    """The adapters of a resource, each with all its commits; `ANY` for a source that cannot be read."""
+    by = f"{INFERENCE_DEPLOYMENT.name} {resource['metadata']['name']}"
+    for adapter in objects(mapping(mapping(resource, "spec"), "model"), "adapters"):
+        source = model_source(str(adapter.get("source")))
+        yield Use(ANY if isinstance(source, Refusal) else stored_name(source), "", by)
 
 
 def record_model(record: Manifest) -> str:
