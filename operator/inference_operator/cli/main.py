@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from inference_operator.engines.registry import EngineRegistry
 
 COMMANDS: Mapping[str, str] = {
+    "run": "create an InferenceDeployment for a model, and wait until it serves",
     "render": "print the objects that the operator would create",
     "plan": "show the sizes that InferenceDeployments would get",
     "fit": "check whether a model fits on GPUs",

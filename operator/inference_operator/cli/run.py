@@ -1,0 +1,158 @@
+"""`infd run`: creates the smallest InferenceDeployment for a model, and follows it until it serves."""
+
+import argparse
+import asyncio
+import shlex
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from inference_operator.api.reasons import ConditionType
+from inference_operator.api.resource import Resource, resource
+from inference_operator.cli.connection import in_cluster
+from inference_operator.cli.output import dumped
+from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
+from inference_operator.cli.run_manifest import Asked, smallest_manifest
+from inference_operator.engines.registry import EngineRegistry
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
+from inference_operator.views.raw import mapping
+
+if TYPE_CHECKING:
+    from inference_operator.kube.client import Api
+    from inference_operator.kube.cluster import KubeCluster
+
+FIELD_MANAGER = "infd"
+POLL_SECONDS = 1.0
+UNSEEN_SECONDS = 30
+"""After this time without a status, the command says that the operator may not run."""
+TIMEOUT_SECONDS = 3600
+"""Default of --timeout: 500 GB of weights at 150 MB/s."""
+
+
+def add_arguments(run: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd run`."""
+    run.description = (
+        "Create an InferenceDeployment with nothing but what is named here, show its progress until it serves, and"
+        " print how to ask it. With --dry-run, print the manifest for `kubectl apply` or Git, and ask no cluster."
+    )
+    run.add_argument("name", help="name of the InferenceDeployment, and of the model in requests")
+    run.add_argument("source", help="org/name or hf://org/name, s3://bucket/path, pvc://claim/path or oci://image")
+    run.add_argument("-n", "--namespace", default="default", help="its namespace; default `default`")
+    device = run.add_mutually_exclusive_group()
+    device.add_argument("--gpu", default="", metavar="KIND,...", help="kinds of GPUs to choose from, such as L4,A10G")
+    device.add_argument("--cpu", action="store_true", help="serve on CPUs")
+    engines = run.add_mutually_exclusive_group()
+    engines.add_argument("--replicas", type=int, metavar="N", help="number of engines; default 1")
+    engines.add_argument("--autoscale", default="", metavar="MIN..MAX", help="engines by the requests, such as 0..4")
+    run.add_argument("--token-secret", default="", metavar="NAME", help="Secret with a token of the hub, in `token`")
+    run.add_argument("--dry-run", action="store_true", help="print the manifest and create nothing")
+    run.add_argument("--no-wait", action="store_true", help="do not wait until it serves")
+    run.add_argument(
+        "--timeout", type=int, default=TIMEOUT_SECONDS, metavar="SECONDS", help="give up waiting; default 3600"
+    )
+    run.add_argument("-o", "--output", choices=["yaml", "json"], default="yaml", help="format of --dry-run")
+    run.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
+    """Create the resource and wait; returns 1 if it will not serve."""
+    gpus = tuple(kind.strip() for kind in options.gpu.split(",") if kind.strip())
+    asked = Asked(
+        options.name,
+        options.source,
+        options.namespace,
+        gpus,
+        options.cpu,
+        options.replicas,
+        options.autoscale,
+        options.token_secret,
+    )
+    manifest = smallest_manifest(asked)
+    if options.dry_run:
+        print(dumped([manifest], options.output))
+        return 0
+    ref = Ref(INFERENCE_DEPLOYMENT, options.namespace, options.name)
+
+    async def work(api: "Api", cluster: "KubeCluster") -> int:
+        await _create(api, ref, manifest)
+        print(f"{ref.namespace}/{ref.name}: created.", flush=True)
+        return 0 if options.no_wait else await _follow(cluster, ref, options.timeout)
+
+    try:
+        return asyncio.run(in_cluster(work))
+    except KeyboardInterrupt:
+        where = f"--namespace {ref.namespace} {ref.name}"
+        print(f"Interrupted. It goes on starting: kubectl get infd {where} --watch", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+async def _create(api: "Api", ref: Ref, manifest: Manifest) -> None:
+    """Create the resource; an existing one is never changed."""
+    from inference_operator.controller.cluster import (  # noqa: PLC0415 - see `cli.connection`
+        ConflictError,
+        NotFoundError,
+        RejectedError,
+    )
+    from inference_operator.kube.cluster import NO_OBJECTS_VERSION  # noqa: PLC0415 - as above
+
+    body = {**manifest, "metadata": {**manifest["metadata"], "resourceVersion": NO_OBJECTS_VERSION}}
+    try:
+        await api.request("PATCH", ref.path, ref.kind, query={"fieldManager": FIELD_MANAGER}, body=body)
+    except ConflictError as error:
+        cure = "Choose another name, or edit it with `kubectl edit infd`."
+        raise UsageError(f"{ref.namespace}/{ref.name} exists, and was not changed. {cure}") from error
+    except NotFoundError as error:
+        raise UsageError(
+            f"The cluster has no namespace `{ref.namespace}`, or no inference-operator: {error.cause}."
+        ) from error
+    except RejectedError as error:
+        raise UsageError(f"The API server refuses it: {error.cause}") from error
+
+
+async def _follow(cluster: "KubeCluster", ref: Ref, timeout_seconds: int) -> int:
+    """Print each new message of the status until the resource serves (0), or cannot (1)."""
+    begin, said = time.monotonic(), ""
+    while True:
+        live = await cluster.get(ref)
+        if live is None:
+            print(f"{ref.namespace}/{ref.name} was deleted.", file=sys.stderr)
+            return EXIT_REFUSED
+        found, waited = resource(live), time.monotonic() - begin
+        message = _progress(found, waited)
+        if message != said:
+            print(f"{ref.namespace}/{ref.name}: {message}", flush=True)
+            said = message
+        if _is(found, ConditionType.READY):
+            print(_next_commands(ref, str(mapping(live, "status").get("url") or "")))
+            return 0
+        if _is(found, ConditionType.STALLED) or waited > timeout_seconds:
+            why = "It waits for you" if _is(found, ConditionType.STALLED) else f"Not Ready after {timeout_seconds} s"
+            print(f"{why}. The resource stays: change it, or `kubectl delete infd {ref.name}`.", file=sys.stderr)
+            return EXIT_REFUSED
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def _progress(found: Resource, waited: float) -> str:
+    """The condition that tells most: what is wrong, then what goes on, then whether it serves."""
+    for kind in (ConditionType.STALLED, ConditionType.RECONCILING, ConditionType.READY):
+        condition = found.status.condition(kind)
+        if condition and condition.observed_generation == found.generation and _is(found, kind):
+            return f"{condition.reason}: {condition.message}"
+    if waited > UNSEEN_SECONDS:
+        return "the operator has not seen it yet. Does it run? `kubectl get deployments -A | grep inference-operator`"
+    return "waiting for the operator."
+
+
+def _is(found: Resource, kind: ConditionType) -> bool:
+    """Whether a condition is true for the resource as it is now."""
+    condition = found.status.condition(kind)
+    return bool(condition and condition.observed_generation == found.generation and condition.status == "True")
+
+
+def _next_commands(ref: Ref, url: str) -> str:
+    request = shlex.quote(f'{{"model": "{ref.name}", "prompt": "Hello", "max_tokens": 16}}')
+    return (
+        f"It serves at {url or 'its Service'} inside the cluster. From here:\n"
+        f"  kubectl port-forward --namespace {ref.namespace} service/{ref.name} 8080:80 &\n"
+        f"  curl localhost:8080/v1/completions --json {request}"
+    )
