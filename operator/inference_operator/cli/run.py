@@ -12,7 +12,7 @@ from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.connection import in_cluster
 from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
-from inference_operator.cli.run_manifest import Asked, smallest_manifest
+from inference_operator.cli.run_manifest import RunChoices, smallest_manifest
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
 from inference_operator.views.raw import mapping
@@ -57,7 +57,7 @@ def add_arguments(run: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
     """Create the resource and wait; returns 1 if it will not serve."""
     gpus = tuple(kind.strip() for kind in options.gpu.split(",") if kind.strip())
-    asked = Asked(
+    choices = RunChoices(
         options.name,
         options.source,
         options.namespace,
@@ -67,7 +67,7 @@ def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
         options.autoscale,
         options.token_secret,
     )
-    manifest = smallest_manifest(asked)
+    manifest = smallest_manifest(choices)
     if options.dry_run:
         print(dumped([manifest], options.output))
         return 0

@@ -15,7 +15,7 @@ _SCHEME = "://"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RunChoices:
     """The choices of a command line."""
 
     name: str
@@ -32,31 +32,31 @@ class Asked:
     """Name of the Secret with a token of the hub."""
 
 
-def smallest_manifest(asked: Asked) -> Manifest:
+def smallest_manifest(choices: RunChoices) -> Manifest:
     """The manifest that `kubectl apply` and GitOps take too, without any default.
 
     Raises:
         UsageError: a choice is invalid, with the field and the cure.
 
     Examples:
-        >>> smallest_manifest(Asked("qwen", "Qwen/Qwen3-8B"))["spec"]
+        >>> smallest_manifest(RunChoices("qwen", "Qwen/Qwen3-8B"))["spec"]
         {'model': {'source': 'hf://Qwen/Qwen3-8B'}}
-        >>> spec = smallest_manifest(Asked("qwen", "pvc://models", gpus=("L4",), autoscale="0..4"))["spec"]
+        >>> spec = smallest_manifest(RunChoices("qwen", "pvc://models", gpus=("L4",), autoscale="0..4"))["spec"]
         >>> spec["hardware"], spec["autoscaling"]
         ({'gpu': {'products': ['L4']}}, {'minReplicas': 0, 'maxReplicas': 4})
     """
-    source = asked.source if _SCHEME in asked.source else f"hf://{asked.source}"
-    token = {"tokenSecretRef": {"name": asked.token_secret}} if asked.token_secret else {}
+    source = choices.source if _SCHEME in choices.source else f"hf://{choices.source}"
+    token = {"tokenSecretRef": {"name": choices.token_secret}} if choices.token_secret else {}
     spec: Manifest = {"model": {"source": source, **token}}
-    if asked.cpu:
+    if choices.cpu:
         spec["hardware"] = {"device": "CPU"}
-    elif asked.gpus:
-        spec["hardware"] = {"gpu": {"products": list(asked.gpus)}}
-    if asked.autoscale:
-        spec["autoscaling"] = _scaling(asked.autoscale)
-    elif asked.replicas is not None:
-        spec["replicas"] = asked.replicas
-    metadata = {"name": asked.name, "namespace": asked.namespace}
+    elif choices.gpus:
+        spec["hardware"] = {"gpu": {"products": list(choices.gpus)}}
+    if choices.autoscale:
+        spec["autoscaling"] = _scaling(choices.autoscale)
+    elif choices.replicas is not None:
+        spec["replicas"] = choices.replicas
+    metadata = {"name": choices.name, "namespace": choices.namespace}
     made = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
     for checked in (
         resource({**made, "metadata": {**metadata, "uid": "", "generation": 1}}).spec,
