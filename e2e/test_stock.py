@@ -102,7 +102,7 @@ def test_a_program_of_somebody_else_does_not_run_in_a_job(stocked: LocalCluster,
         resource = {"apiVersion": "inference-operator.dev/v1alpha1", "kind": "InferenceDeployment", "spec": spec}
         served.kubectl("apply", "--filename=-", input=json.dumps({**resource, "metadata": {"name": ATTACKED}}))
         (pod,) = eventually(lambda: served.pods(INSPECTION), seconds=SECONDS, what="the Job has a pod")
-        (program,) = _programs(served)
+        (program,) = eventually(lambda: _programs(served), seconds=SECONDS, what="the program is there")
         with pytest.raises(ClusterError, match="immutable"):
             served.kubectl("patch", program, "--type=merge", '--patch={"binaryData": {"a": ""}}')
         _scale_operator(stocked, 0)
@@ -113,14 +113,9 @@ def test_a_program_of_somebody_else_does_not_run_in_a_job(stocked: LocalCluster,
         (install,), (inspection,) = status["initContainerStatuses"], status["containerStatuses"]
         assert "is not the one that this pod was made for" in install["state"]["terminated"]["message"]
         assert "waiting" in inspection["state"], "it never ran"
-        _scale_operator(stocked, 2)
-        eventually(
-            lambda: stack.conditions(stocked, ATTACKED).get("Stalled", {}).get("reason") == "NameConflict",
-            seconds=SECONDS,
-            what=lambda: json.dumps(stack.conditions(stocked, ATTACKED)),
-        )
     finally:
         stocked.kubectl("uncordon", "--selector=kubernetes.io/os=linux")
+        _scale_operator(stocked, 2)
         served.kubectl("delete", "infd", ATTACKED, "--ignore-not-found")
         served.kubectl("delete", program, "--ignore-not-found")
 
