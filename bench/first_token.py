@@ -15,14 +15,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import yaml
-
 from bench.figures import Figure, at_most, parser_of, shown
-from e2e import images, kind_node, stack
-from e2e.images.assembly import crane
+from e2e import images, kind_node
 from e2e.local_registry import local_registry
 from e2e.package_index import package_index
-from e2e.stock_images import put_stock_images
+from e2e.published import named_by_chart
+from e2e.stock_images import put_built_image, put_stock_images
 
 AIM_SECONDS = 300
 _DEMO = (sys.executable, "-m", "e2e.demo")
@@ -46,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         folder = Path(name)
         with local_registry(folder) as registry, package_index(folder / "wheels", _address()) as variables:
             put_stock_images(registry)
-            _put_engine(registry, folder)
+            put_built_image("engine-cpu", f"{registry}/{named_by_chart().engine.partition('/')[2]}")
             _forget()
             mirror = folder / "registries.conf"
             mirror.write_text(_MIRROR.format(registry=registry))
@@ -73,19 +71,8 @@ def _demo(environment: Mapping[str, str]) -> list[Figure]:
 
 def _forget() -> None:
     """Delete the published images from Podman's store, so that pulling them counts."""
-    values = yaml.safe_load((stack.CHART / "values.yaml").read_text())
-    names = (values["stock"]["python"], values["stock"]["haproxy"], values["engine"]["images"]["cpu"])
+    names = named_by_chart().pulled
     subprocess.run(["podman", "image", "rm", "--force", *names], check=False, capture_output=True)
-
-
-def _put_engine(registry: str, folder: Path) -> None:
-    """Store the engine's image under the name of vLLM's for CPUs."""
-    archive = folder / "engine.tar"
-    with archive.open("wb") as file:
-        images.stream("engine-cpu", file)
-    name: str = yaml.safe_load((stack.CHART / "values.yaml").read_text())["engine"]["images"]["cpu"]
-    crane("push", str(archive), f"{registry}/{name.partition('/')[2]}")
-    archive.unlink()
 
 
 def _address() -> str:

@@ -5,11 +5,9 @@
 3. The tiny model has no published image.
 """
 
-import json
 import os
 import subprocess
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import BinaryIO, cast
 
 import yaml
@@ -51,16 +49,16 @@ class Published:
         return tuple(name for name in images.STACK if name not in replaced)
 
 
+def named_by_chart() -> Published:
+    """All published images, by the names that the chart has for them."""
+    values = yaml.safe_load((stack.CHART / "values.yaml").read_text())
+    return Published(values["stock"]["python"], values["stock"]["haproxy"], values["engine"]["images"]["cpu"])
+
+
 def pulled() -> Published:
     """The published images that the container runtime has, after it has tried to pull each."""
-    runtime = kind.found_runtime()
-    values = yaml.safe_load((stack.CHART / "values.yaml").read_text())
-    names = {
-        **{name: values["stock"][name] for name in ("python", "haproxy")},
-        "engine": values["engine"]["images"]["cpu"],
-    }
-    found = {}
-    for name, image in names.items():
+    runtime, found = kind.found_runtime(), {}
+    for name, image in asdict(named_by_chart()).items():
         with step(f"{image}, if a registry answers"):
             found[name] = image if kind.has_image(runtime, image) else ""
     return Published(**found)
@@ -89,12 +87,5 @@ def install(cluster: Cluster, published: Published) -> None:
     if not published.stock:
         stack.install_operator(cluster, {"engine.images.cpu": engine})
         return
-    stack.install_on_stock_images(cluster, [f"--set-string=engine.images.cpu={engine}", *_options()])
-
-
-def _options() -> Iterator[str]:
-    for name, value in stack.LOCAL_DNS.items():
-        yield f"--set={name}={value}"
-    yield "--set=settings.surgeWaitSeconds=30"
-    given = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-    yield from (f"--set-json=stock.environment.{name}={json.dumps(value)}" for name, value in given.items())
+    environment = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+    stack.install_on_stock_images(cluster, engine, environment)

@@ -32,6 +32,8 @@ TESTS = "e2e"
 RELEASE, SYSTEM = "inference-operator", "inference-operator-system"
 LOCAL_DNS = {"settings.dnsStalenessSeconds": 15}
 """Records of the local cluster's DNS live for 5 s, and engines need not serve for longer than needed when they stop."""
+LOCAL = {**LOCAL_DNS, "settings.surgeWaitSeconds": 30}
+"""Numbers of the chart on a cluster of this machine: no node is ever added, so a rollout need not wait for one long."""
 READY_SECONDS = 600
 """Limit for the start of an engine on two busy cores; on two idle ones it takes about one minute."""
 POLL_SECONDS = 0.5
@@ -102,16 +104,22 @@ def install_operator(
         "podAnnotations.built": images.identity("operator"),
         **(settings or {}),
     }
-    # No node is ever added here, so a rollout need not wait for one for long.
-    numbers = {"settings.surgeWaitSeconds": 30, **(numbers or {})}
     given = [f"--set-string={key}={value}" for key, value in values.items()]
-    given += [f"--set={key}={value}" for key, value in {**LOCAL_DNS, **numbers}.items()]
+    given += [f"--set={key}={value}" for key, value in {**LOCAL, **(numbers or {})}.items()]
     namespace = [f"--namespace={SYSTEM}", "--create-namespace"]
     cluster.helm("upgrade", "--install", RELEASE, str(CHART), *namespace, "--wait", "--timeout=120s", *given)
 
 
-def install_on_stock_images(cluster: Cluster, options: Sequence[str]) -> None:
-    """Do what `make install` does; `options` are Helm's."""
+def install_on_stock_images(cluster: Cluster, engine: str, environment: Mapping[str, str]) -> None:
+    """Do what `make install` does.
+
+    Args:
+        cluster: its cluster.
+        engine: image of engines on CPUs.
+        environment: variables of the containers that install the program.
+    """
+    options = [f"--set-string=engine.images.cpu={engine}", *(f"--set={key}={value}" for key, value in LOCAL.items())]
+    options += [f"--set-json=stock.environment.{name}={json.dumps(value)}" for name, value in environment.items()]
     tools = (str(cluster.binary(name).parent) for name in ("kubectl", "helm"))
     path = os.pathsep.join((*dict.fromkeys(tools), os.environ["PATH"]))
     install.install(SYSTEM, options, {**os.environ, "PATH": path, "KUBECONFIG": str(cluster.kubeconfig)})

@@ -44,19 +44,12 @@ def stocked(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> 
         address = stack.authority(outside(cluster), int(registry.rpartition(":")[2]))
         (mirror / "hosts.toml").write_text(f'server = "http://{address}"\n')
         try:
-            stack.install_on_stock_images(cluster, _options(variables))
+            stack.install_on_stock_images(cluster, images.reference("engine-cpu"), variables)
             yield cluster
         finally:
             stack.install_operator(cluster)
             cluster.kubectl("--namespace", stack.SYSTEM, "delete", "configmaps", f"--selector={install.LABEL}")
             shutil.rmtree(mirror)
-
-
-def _options(variables: dict[str, str]) -> list[str]:
-    given = {f"stock.environment.{name}": value for name, value in variables.items()}
-    given["engine.images.cpu"] = images.reference("engine-cpu")
-    numbers = {**stack.LOCAL_DNS, "settings.surgeWaitSeconds": 30}
-    return [*(f"--set-string={k}={v}" for k, v in given.items()), *(f"--set={k}={v}" for k, v in numbers.items())]
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.connection import in_cluster
 from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
+from inference_operator.cli.renewal import FIELD_MANAGER
 from inference_operator.cli.run_manifest import RunChoices, smallest_manifest
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from inference_operator.kube.client import Api
     from inference_operator.kube.cluster import KubeCluster
 
-FIELD_MANAGER = "infd"
 POLL_SECONDS = 1.0
 UNSEEN_SECONDS = 30
 """After this time without a status, the command says that the operator may not run."""

@@ -27,6 +27,7 @@ PROGRAM_FILE = "program.tar.xz"
 _SOURCE, _INSTALLED = "operator-program-source", "operator-program"
 """Volumes, and folders in the containers that mount them."""
 _NAME_DIGITS = 16
+_SCRIPT = files(__package__).joinpath("install_program.sh").read_text(encoding="utf-8")
 
 
 def job_command(settings: Settings) -> list[str]:
@@ -70,9 +71,8 @@ def program_objects(pod: Manifest, owner: Owner, settings: Settings) -> dict[Ref
 
 def _install_process(settings: Settings) -> Manifest:
     """The process that installs the program. Its variables are the administrator's: no resource chooses the index."""
-    script = files(__package__).joinpath("install_program.sh").read_text(encoding="utf-8")
     return process_fields(
-        command=["sh", "-euc", script, "install"],
+        command=["sh", "-euc", _SCRIPT, "install"],
         args=[f"/{_SOURCE}/{PROGRAM_FILE}", f"/{_INSTALLED}", _sha256(settings.job_program)],
         env=_variables(settings.program_environment),
     )
