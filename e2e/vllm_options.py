@@ -19,23 +19,23 @@ PARSERS = Path(options.__file__).with_name(f"parsers-{options.VERSION}.txt")
 
 def parsed(lists: Sequence[Sequence[str]], folder: Path) -> dict[str, Any]:
     """Values that vLLM parses from each list, its options and its variables; `folder` holds the files in between."""
-    result: dict[str, Any] = _answer("parse", lists, folder)
+    result: dict[str, Any] = answer_of("parse", lists, folder)
     return result
 
 
 def derived(cases: Sequence[dict[str, Any]], folder: Path) -> dict[str, Any]:
     """What vLLM's configuration classes derive from each case (`vllm_parser/derive.py`), and its parsers' names."""
-    result: dict[str, Any] = _answer("derive", cases, folder)
+    result: dict[str, Any] = answer_of("derive", cases, folder)
     return result
 
 
 def fetched(cases: Sequence[Mapping[str, Any]], folder: Path) -> list[list[bool]]:
     """Whether vLLM gets an image from each URL of each case (`vllm_parser/fetch.py`)."""
-    result: list[list[bool]] = _answer("fetch", cases, folder)
+    result: list[list[bool]] = answer_of("fetch", cases, folder)
     return result
 
 
-def _answer(script: str, question: object, folder: Path) -> Any:  # noqa: ANN401 - any JSON
+def answer_of(script: str, question: object, folder: Path) -> Any:  # noqa: ANN401 - any JSON
     """The result of a script of `vllm_parser`, which runs in the engine's image; `folder` holds question and result."""
     (folder / "question.json").write_text(json.dumps(question))
     images.build(["engine-cpu"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from inference_operator.engines.classified import Class, Classified
 from inference_operator.engines.vllm.flags import (
     DANGEROUS_FLAGS,
     DANGEROUS_VARIABLES,
@@ -16,8 +17,6 @@ from inference_operator.engines.vllm.option_classes import (
     SECRET_CURES,
     SECRET_VARIABLES,
     VARIABLE_CLASSES,
-    Class,
-    Classified,
     spellings,
 )
 from inference_operator.engines.vllm.options import VERSION

@@ -8,7 +8,7 @@ from inference_operator.admission.rights import MAX_NAMED, required_rights
 from inference_operator.engines.registry import ENGINES
 from inference_operator.manifest import Manifest
 
-OPTIONS = ENGINES[ENGINES.default].option_classes
+OPTIONS = ENGINES.option_classes
 PODS = "create pods"
 
 

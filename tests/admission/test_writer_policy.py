@@ -16,7 +16,7 @@ from tests.testing.schemas import validate
 
 COMMITTED = Path(__file__).parents[2] / "charts" / "inference-operator" / "files" / "policy.yaml"
 SPEC: Manifest = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-POLICIES = writer_policies(ENGINES[ENGINES.default].option_classes)
+POLICIES = writer_policies(ENGINES.option_classes)
 AUTHORIZER_CHECKS = 28
 """The cost budget of a policy divided by the cost of an authorizer check (Kubernetes 1.36, apiserver,
 pkg/apis/cel/config.go and pkg/cel/library/cost.go)."""

@@ -159,7 +159,7 @@ def test_the_chart_can_leave_out_the_crd(helm: Helm) -> None:
 
 def test_the_chart_contains_the_generated_admission_policy_and_can_leave_it_out(helm: Helm) -> None:
     generated = list(yaml.safe_load_all((CHART / "files" / "policy.yaml").read_text()))
-    assert generated == writer_policies(ENGINES[ENGINES.default].option_classes)
+    assert generated == writer_policies(ENGINES.option_classes)
     kinds = {found["kind"] for found in generated}
     other = "operatorPolicy.create=false"
     rendered = [found for found in helm.objects(other) if found["kind"] in kinds]

@@ -188,7 +188,7 @@ def test_the_crd_command_prints_the_crd(infd: Infd) -> None:
 def test_the_policy_command_prints_the_admission_policy(infd: Infd) -> None:
     status, output, _ = infd("policy")
     assert status == 0
-    assert list(yaml.safe_load_all(output)) == writer_policies(ENGINES[ENGINES.default].option_classes)
+    assert list(yaml.safe_load_all(output)) == writer_policies(ENGINES.option_classes)
 
 
 def test_the_policy_command_prints_the_policies_of_the_operators_own_account(infd: Infd) -> None:

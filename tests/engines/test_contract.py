@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from inference_operator.api.engine_kind import EngineKind
 from inference_operator.engines.base import Engine
 from inference_operator.engines.model_access import refusal_of_format
 from inference_operator.engines.registry import ENGINES, VLLM
@@ -13,8 +14,11 @@ from tests.testing.preallocating_engine import PREALLOCATING, Preallocating
 from tests.testing.second_engine import ECHO, Echo
 
 PAGE = Path(__file__).with_name("vllm-0.32.0-metrics.txt").read_text()
+TRANSFORMERS = str(EngineKind.TRANSFORMERS)
+TRANSFORMERS_PAGE = Path(__file__).with_name("transformers-5.19.0-metrics.txt").read_text()
 SUBJECTS = (
     Subject(VLLM, ENGINES[VLLM], PAGE, running=2),
+    Subject(TRANSFORMERS, ENGINES[TRANSFORMERS], TRANSFORMERS_PAGE, running=1),
     Subject(ECHO, Echo(), "echoes 3\n", running=3),
     Subject(PREALLOCATING, Preallocating()),
 )

@@ -6,6 +6,8 @@ from collections.abc import Collection
 import pytest
 
 from inference_operator.api.container import EnvironmentVariable
+from inference_operator.engines.classified import Class, Classified, classified
+from inference_operator.engines.hub_access import hub_variables
 from inference_operator.engines.registry import ENGINES, VLLM
 from inference_operator.engines.rights import unsafe_arguments, unsafe_variables
 from inference_operator.engines.vllm.arguments import refusal_of_args
@@ -16,15 +18,11 @@ from inference_operator.engines.vllm.flags import (
     MANAGED_VARIABLES,
     SECRET_FLAGS,
 )
-from inference_operator.engines.vllm.hub_env import hub_variables
 from inference_operator.engines.vllm.option_classes import (
     CLASSES,
     OPTION_CLASSES,
     VARIABLE_CLASSES,
     VARIABLES,
-    Class,
-    Classified,
-    classified,
     key_spellings,
     spellings,
 )

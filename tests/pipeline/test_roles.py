@@ -117,7 +117,12 @@ def test_the_pinned_plan_contains_the_name_of_its_engine() -> None:
 def test_a_pinned_plan_of_an_engine_that_is_no_longer_requested_is_replaced() -> None:
     before = planned(inputs(inference_deployment()))
     given = replace(by_the_second_engine(), children=before.desired)
-    assert (before.plan.engine, planned(given).plan.engine) == (VLLM, ECHO)
+
+    def by_echo(stated: Spec, settings: Settings, _engines: EngineRegistry) -> Sequence[RoleSpec]:
+        return (role_spec(ENGINE, ECHO, stated, settings),)
+
+    assert (before.plan.engine, planned(replace(given, roles=by_echo)).plan.engine) == (VLLM, ECHO)
+    assert planned(given).plan.engine == VLLM, "the operator chose it, and the specification is the same"
 
 
 def test_a_pinned_plan_of_an_engine_unknown_to_this_release_is_replaced() -> None:

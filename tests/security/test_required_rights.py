@@ -20,7 +20,7 @@ from inference_operator.manifest import API_VERSION, GROUP, INFERENCE_DEPLOYMENT
 from tests.testing.random_specs import FEW, Specs
 
 NAMESPACE = "rights"
-OPTIONS = ENGINES[ENGINES.default].option_classes
+OPTIONS = ENGINES.option_classes
 AT_ONCE = 8
 CREATED, FORBIDDEN, INVALID = 201, 403, (400, 422)
 COST = "cost"
@@ -267,8 +267,8 @@ async def test_the_largest_resource_stays_within_the_cost_budget_of_each_policy(
 async def test_the_most_arguments_and_variables_that_need_no_right_stay_within_the_cost_budget(
     client: ApiClient,
 ) -> None:
-    last = max(OPTIONS.safe)
-    names = sorted(OPTIONS.safe_variables - {"HF_TOKEN"}, reverse=True)[:64]
+    last = max(OPTIONS["Auto"].safe)
+    names = sorted(OPTIONS["Auto"].safe_variables - {"HF_TOKEN"}, reverse=True)[:64]
     engine = {
         "args": [f"{last}={'x' * (4095 - len(last))}" for _ in range(64)],
         "env": [{"name": name, "value": "x" * 8192} for name in names],
@@ -282,7 +282,7 @@ async def test_the_most_references_that_are_checked_by_name_stay_within_the_cost
     name = next(name for name in SHOWN if name not in LENT)
     variables = [
         {"name": variable, "valueFrom": {"configMapKeyRef": {"name": name, "key": "k" * 253}}}
-        for variable in sorted(OPTIONS.safe_variables)[: MAX_NAMED + 1]
+        for variable in sorted(OPTIONS["Auto"].safe_variables)[: MAX_NAMED + 1]
     ]
     asked = {"model": {"source": "hf://a/b"}, "engine": {"env": variables[:-1]}}
     answer = await ask(client, "reader", asked)
@@ -295,7 +295,7 @@ async def test_the_most_references_that_are_checked_by_name_stay_within_the_cost
 async def test_all_variables_that_are_made_for_a_secret_stay_within_the_cost_budget(client: ApiClient) -> None:
     name = next(name for name in SHOWN if name not in LENT)
     selector = {"secretKeyRef": {"name": name, "key": "k" * 253}}
-    env = [{"name": variable, "valueFrom": selector} for variable in sorted(OPTIONS.secret_variables)]
+    env = [{"name": variable, "valueFrom": selector} for variable in sorted(OPTIONS["Auto"].secret_variables)]
     router = {"keys": {"secretRef": {"name": name}}, "tls": {"secretRef": {"name": name}}}
     answer = await ask(client, "reader", {"model": {"source": "hf://a/b"}, "engine": {"env": env}, "router": router})
     assert answer.status == CREATED, answer.text

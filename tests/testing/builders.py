@@ -99,8 +99,18 @@ def planned(raw: Manifest, *, children: Iterable[Manifest] = (), settings: Setti
     return result
 
 
-def model_known(raw: Manifest, name: str = "", *, download_bytes: int = 0) -> Manifest:
-    """The ConfigMap in which an inspection has left that the model is this one; by default its own, else Qwen3-8B."""
+def model_known(
+    raw: Manifest,
+    name: str = "",
+    *,
+    download_bytes: int = 0,
+    architecture: str = "",
+    origin: str = "model.safetensors.index.json",
+) -> Manifest:
+    """The ConfigMap in which an inspection has left that the model is this one; by default its own, else Qwen3-8B.
+
+    With an architecture its config names that one instead. `origin` is where its weights are.
+    """
     asked = resource(raw)
     assert isinstance(asked.spec, Spec)
     known = entry(name or asked.spec.model.source.removeprefix("hf://")) or entry("Qwen/Qwen3-8B")
@@ -109,9 +119,10 @@ def model_known(raw: Manifest, name: str = "", *, download_bytes: int = 0) -> Ma
     record = model_record(asked.spec.model, revision, owner=asked.owner)
     facts = model_facts(known.config, known.weights)
     assert isinstance(facts, ModelFacts)
-    weights = Weights(facts.weight_bytes, "model.safetensors.index.json")
+    weights = Weights(facts.weight_bytes, origin)
+    config = {**known.config, **({"architectures": [architecture]} if architecture else {})}
     source = asked.spec.model.source
-    found = Entry(source, f"{source}:config.json", known.config, weights, download_bytes=download_bytes)
+    found = Entry(source, f"{source}:config.json", config, weights, download_bytes=download_bytes)
     return record.manifest(found)
 
 

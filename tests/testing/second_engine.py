@@ -12,7 +12,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Device, EngineSpec, ModelSpec, ParallelismSpec, Spec
 from inference_operator.app import main
 from inference_operator.cli.main import main as infd
-from inference_operator.engines.model_access import HubAccess
+from inference_operator.engines.model_access import HubAccess, Support
 from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.registry import ENGINES, VLLM, EngineRegistry
 from inference_operator.engines.series import series
@@ -53,6 +53,13 @@ class Echo:
     @property
     def unsupported_fields(self) -> frozenset[str]:
         return frozenset({"kvCacheDtype"})
+
+    def support(self, architecture: str, *, image: str) -> Support:  # noqa: ARG002 - protocol
+        return Support()
+
+    @property
+    def divides_models(self) -> bool:
+        return True
 
     @property
     def formats(self) -> frozenset[WeightFormat]:

@@ -15,11 +15,12 @@ without a cluster. The operator does not know who wrote a resource.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from inference_operator.admission.references import kinds, references, value_at, value_of
+from inference_operator.api.engine_kind import EngineKind
 from inference_operator.engines.rights import unsafe_arguments, unsafe_variables
 from inference_operator.engines.validation import OptionClasses
 from inference_operator.manifest import CLAIM, GPU_RESOURCE, Kind, Manifest
@@ -83,17 +84,20 @@ class Check:
     """Whether an unchanged field needs no right. Else the condition compares for itself."""
     of_model: bool = False
     """Whether an unchanged field needs no right only for the same model: consent is given to one model's files."""
+    of_kind: bool = False
+    """Whether an unchanged field needs no right only for the same kind of engine: to another one it means another
+    thing."""
 
 
-def required_rights(spec: Manifest, options: OptionClasses) -> tuple[Requirement, ...]:
+def required_rights(spec: Manifest, options: Mapping[str, OptionClasses]) -> tuple[Requirement, ...]:
     """The rights that the writer of a new resource needs beside those on InferenceDeployments.
 
     Args:
         spec: `spec` of a valid resource.
-        options: the classes of the engine's options.
+        options: the classes of engines' options, by `spec.engine.kind`.
 
     Examples:
-        >>> options = OptionClasses(frozenset({"--seed"}), frozenset(), frozenset(), frozenset())
+        >>> options = {"Auto": OptionClasses(frozenset({"--seed"}), frozenset(), frozenset(), frozenset())}
         >>> asked = {"model": {"source": "pvc://models/qwen"}, "engine": {"args": ["--seed=8", "--middleware", "a.b"]}}
         >>> for need in required_rights(asked, options):
         ...     print(need.field, *need.any_of, sep=", ")
@@ -103,7 +107,12 @@ def required_rights(spec: Manifest, options: OptionClasses) -> tuple[Requirement
     return (*_of_checks(spec, options), *(need for kind in kinds() for need in _of_references(spec, kind)))
 
 
-def checks(options: OptionClasses) -> Sequence[Check]:
+def kind_of(spec: Manifest) -> str:
+    """`spec.engine.kind`, or its default."""
+    return str(part(spec, KIND_FIELD) or EngineKind.AUTO)
+
+
+def checks(options: Mapping[str, OptionClasses]) -> Sequence[Check]:
     """All checks but those of references."""
     return (
         *map(_present, NEEDS_PODS),
@@ -124,7 +133,7 @@ def rights_on(kind: Kind, name: str) -> tuple[Right, ...]:
     return (CREATE_PODS, *(Right(verb, kind.plural, name=name) for verb in verbs))
 
 
-def _of_checks(spec: Manifest, options: OptionClasses) -> Iterator[Requirement]:
+def _of_checks(spec: Manifest, options: Mapping[str, OptionClasses]) -> Iterator[Requirement]:
     for check in checks(options):
         for part in check.asked(spec):
             yield Requirement(f"spec.{check.field}{f': {part}' if part else ''}", (check.right,))
@@ -169,6 +178,7 @@ published, and what controllers do."""
 AMOUNTS: tuple[str, ...] = ("engine.resources.requests", "engine.resources.limits")
 """Maps of resource amounts. An extended resource in them is a device of the node; sizing computes the GPUs."""
 
+KIND_FIELD = "engine.kind"
 _GPU_FIELD = "hardware.gpu.resourceName"
 _GPU_DOMAIN = GPU_RESOURCE.partition("/")[0] + "/"
 
@@ -252,9 +262,9 @@ _OWN_CLAIM = Check(
 """Without the name of a claim, `cache` creates one."""
 
 
-def _arguments(options: OptionClasses) -> Check:
+def _arguments(options: Mapping[str, OptionClasses]) -> Check:
     def asked(spec: Manifest) -> list[str]:
-        return [_shown(one) for one in unsafe_arguments(part(spec, "engine.args") or (), options)]
+        return [_shown(one) for one in unsafe_arguments(part(spec, "engine.args") or (), options[kind_of(spec)])]
 
     return Check(
         "engine.args",
@@ -262,6 +272,7 @@ def _arguments(options: OptionClasses) -> Check:
         asked,
         subject=f"({_FIRST}.matches('{SHOWN}') ? {_FIRST} : '{_UNSHOWN}') + ' '",
         of_model=True,
+        of_kind=True,
     )
 
 
@@ -270,11 +281,11 @@ def _shown(argument: str) -> str:
     return name if _SHOWN.fullmatch(name) else _UNSHOWN
 
 
-def _variables(options: OptionClasses) -> Check:
+def _variables(options: Mapping[str, OptionClasses]) -> Check:
     def asked(spec: Manifest) -> Sequence[str]:
-        env = part(spec, "engine.env") or ()
-        secret = {one["name"] for one in env if part(one, "valueFrom.secretKeyRef")} - options.secret_variables
-        unsafe = unsafe_variables([one["name"] for one in env], options)
+        env, classes = part(spec, "engine.env") or (), options[kind_of(spec)]
+        secret = {one["name"] for one in env if part(one, "valueFrom.secretKeyRef")} - classes.secret_variables
+        unsafe = unsafe_variables([one["name"] for one in env], classes)
         return [one["name"] for one in env if one["name"] in secret or one["name"] in unsafe]
 
     return Check(
@@ -283,4 +294,5 @@ def _variables(options: OptionClasses) -> Check:
         asked,
         subject="variables.unsafeVariables[0] + ' '",
         of_model=True,
+        of_kind=True,
     )

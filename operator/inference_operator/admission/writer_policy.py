@@ -7,18 +7,20 @@ The operator never writes the resource itself.
 Each kind of object that a resource can name has a policy of its own, since the checks of one policy are limited.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from inference_operator.admission.policy import WRITES, Policy, Validation
 from inference_operator.admission.references import kinds, references_cel, value_of
 from inference_operator.admission.rights import (
     CREATE_PODS,
+    KIND_FIELD,
     MAX_NAMED,
     Check,
     Right,
     checks,
     rights_on,
 )
+from inference_operator.api.engine_kind import EngineKind
 from inference_operator.engines.rights import JSON, NUMBER
 from inference_operator.engines.validation import OptionClasses
 from inference_operator.manifest import GROUP, INFERENCE_DEPLOYMENT, PLURAL, Kind, Manifest
@@ -34,15 +36,16 @@ _OF_ANY_MODEL = ("model.source", "cache.claimName")
 """Fields whose objects another model may have too, as those of the routers: they hold models, or no engine has them."""
 
 
-def writer_policies(options: OptionClasses) -> list[Manifest]:
+def writer_policies(options: Mapping[str, OptionClasses]) -> list[Manifest]:
     """The policies and their bindings, for the whole cluster.
 
     Args:
-        options: the classes of the engine's options.
+        options: the classes of engines' options, by `spec.engine.kind`.
 
     Examples:
         >>> nothing = OptionClasses(frozenset(), frozenset(), frozenset(), frozenset())
-        >>> [one["metadata"]["name"] for one in writer_policies(nothing) if one["kind"] == "ValidatingAdmissionPolicy"]
+        >>> found = writer_policies({"Auto": nothing, "VLLM": nothing})
+        >>> [one["metadata"]["name"] for one in found if one["kind"] == "ValidatingAdmissionPolicy"]
         ['inferencedeployments.inference-operator.dev', \
 'persistentvolumeclaims.inferencedeployments.inference-operator.dev', \
 'secrets.inferencedeployments.inference-operator.dev', 'configmaps.inferencedeployments.inference-operator.dev']
@@ -65,26 +68,75 @@ def _authorizer(right: Right, name: str = "") -> str:
     return f"{kind}{of_object}.check('{right.verb}').allowed()"
 
 
-def _field_variables(options: OptionClasses) -> Iterator[tuple[str, str]]:
-    known = {
-        "options": options.safe | options.managed,
-        "environment": options.safe_variables | options.managed_variables,
-        "secretEnvironment": options.secret_variables,
+def _field_variables(options: Mapping[str, OptionClasses]) -> Iterator[tuple[str, str]]:
+    yield "kind", _kind("object")
+    own = {kind: classes for kind, classes in options.items() if kind != EngineKind.AUTO}
+    for kind, classes in own.items():
+        known = classes.safe | classes.managed if classes.unsafe is None else classes.unsafe
+        yield f"options{kind}", str(sorted(known))
+        yield f"environment{kind}", str(sorted(classes.harmless_variables))
+        yield f"secretEnvironment{kind}", str(sorted(classes.secret_variables))
+    yield "unsafeArguments", _unsafe_arguments(own)
+    yield "unsafeVariables", _unsafe_variables(own)
+
+
+def _unsafe_arguments(own: Mapping[str, OptionClasses]) -> str:
+    """The arguments that need the right, in CEL."""
+    name, is_json = "one.split('=')[0]", f"matches('{_escaped(JSON)}')"
+    harmless = {
+        kind: f"{name} in variables.options{kind}"
+        if classes.unsafe is None
+        else f"!({name} in variables.options{kind})"
+        for kind, classes in own.items()
     }
-    for name, values in known.items():
-        yield name, str(sorted(values))
-    is_json = f"matches('{_escaped(JSON)}')"
-    option = f"!(one.split('=')[0] in variables.options) || one.split('=', 2).exists(value, value.{is_json})"
+    option = f"!({_of_kind(harmless)}) || one.split('=', 2).exists(value, value.{is_json})"
     unsafe = f"one.startsWith('-') && !one.matches('{NUMBER}') ? ({option}) : one.{is_json}"
-    args, env = (f"{value_of('object', field)}.orValue([])" for field in ("engine.args", "engine.env"))
-    yield "unsafeArguments", f"{args}.filter(one, {unsafe})"
-    shown = "has(one.valueFrom) && has(one.valueFrom.secretKeyRef) && !(one.name in variables.secretEnvironment)"
-    yield "unsafeVariables", f"{env}.filter(one, !(one.name in variables.environment) || {shown}).map(one, one.name)"
+    return f"{value_of('object', 'engine.args')}.orValue([]).filter(one, {unsafe})"
+
+
+def _unsafe_variables(own: Mapping[str, OptionClasses]) -> str:
+    """The names of the variables that need the right, in CEL."""
+    prefixes = {kind: classes.own_prefix for kind, classes in own.items() if classes.own_prefix}
+
+    def listed(name: str) -> str:
+        """Whether a variable is in the list of this name of the resource's kind."""
+        known = {kind: f"one.name in variables.{name}{kind}" for kind in own}
+        others = {
+            kind: [f"one.name.startsWith('{begin}')" for other, begin in prefixes.items() if other != kind]
+            for kind in own
+        }
+        return _of_kind(known, {kind: " || ".join((text, *others[kind])) for kind, text in known.items()})
+
+    shown = f"has(one.valueFrom) && has(one.valueFrom.secretKeyRef) && !({listed('secretEnvironment')})"
+    unsafe = f"!({listed('environment')}) || {shown}"
+    return f"{value_of('object', 'engine.env')}.orValue([]).filter(one, {unsafe}).map(one, one.name)"
+
+
+def _of_kind(own: Mapping[str, str], joint: Mapping[str, str] | None = None) -> str:
+    """The condition of the kind that the resource names; for `Auto` all conditions, or all of `joint`.
+
+    Examples:
+        >>> _of_kind({"A": "a", "B": "b"})
+        "variables.kind == 'A' ? (a) : variables.kind == 'B' ? (b) : (a) && (b)"
+    """
+    each = " ".join(f"variables.kind == '{kind}' ? ({condition}) :" for kind, condition in own.items())
+    return f"{each} {' && '.join(f'({condition})' for condition in (joint or own).values())}"
+
+
+def _kind(root: str) -> str:
+    """The kind of engine of `object` or `oldObject`, in CEL."""
+    return f"{value_of(root, KIND_FIELD)}.orValue('{EngineKind.AUTO}')"
 
 
 def _validation(check: Check) -> Validation:
     new, old = value_of("object", check.field), value_of("oldObject", check.field)
-    same = f"oldObject != null && {new} == {old}{f' && {_SAME_MODEL}' if check.of_model else ''}"
+    same = " && ".join(
+        (
+            f"oldObject != null && {new} == {old}",
+            *([_SAME_MODEL] if check.of_model else []),
+            *([f"variables.kind == {_kind('oldObject')}"] if check.of_kind else []),
+        )
+    )
     unchanged = f" || ({same})" if check.compared else ""
     allowed = f"variables.{_PODS}" if check.right == CREATE_PODS else _authorizer(check.right)
     message = (

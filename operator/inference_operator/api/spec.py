@@ -31,6 +31,7 @@ from inference_operator.api.container import (
     ResourcesSpec,
 )
 from inference_operator.api.duration import Within
+from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.api.generation import GenerationSpec
 from inference_operator.api.gpu import GpuSpec
@@ -233,6 +234,11 @@ AdapterRank: TypeAlias = Annotated[
 class EngineSpec(SpecModel):
     """The inference engine."""
 
+    kind: EngineKind = Field(
+        EngineKind.AUTO,
+        description="The inference engine: `VLLM`, `Transformers`, or `Auto` for the first of them that can run the"
+        f" model. Default: `Auto`. {_RESIZES}",
+    )
     image: Image | None = Field(
         None,
         description=("Container image of the engine. Default: set by the operator's release. Change: rolling restart."),
@@ -241,8 +247,8 @@ class EngineSpec(SpecModel):
         (),
         max_length=64,
         description=(
-            "Additional arguments for `vllm serve`, for example `--enable-prompt-tokens-details`. Arguments that the"
-            " operator sets itself are rejected; the message names the field to use. `$(NAME)` is not expanded."
+            "Additional arguments of the engine, for example vLLM's `--enable-prompt-tokens-details`. Arguments that"
+            " the operator sets itself are rejected; the message names the field to use. `$(NAME)` is not expanded."
             " Default: none."
             " Change: rolling restart."
         ),

@@ -69,6 +69,10 @@ class KvCacheStatus(_StatusModel):
 class EngineStatus(_StatusModel):
     """The engine that runs."""
 
+    kind: str = Field("", description="Kind of the engine. It is pinned with the sizes.")
+    implementation: str = Field(
+        "", description="Implementation of the model, by the engine's own name; absent where the engine chooses it."
+    )
     image: str = Field(description="Container image of the engine. It is pinned until `spec.engine` changes.")
     model_commit: str = Field(
         "",

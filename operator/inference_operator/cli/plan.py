@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic_core import to_jsonable_python
@@ -102,7 +102,7 @@ def run_plan(options: argparse.Namespace, engines: EngineRegistry) -> int:
             offline_inputs(
                 document, settings, engines, nodes=cluster.nodes, model=model, stored_models=cluster.stored_models
             ),
-            engines[engines.default].option_classes,
+            engines.option_classes,
             cluster.plan_of(document),
         )
         for document in documents(options.filename)
@@ -117,7 +117,9 @@ def run_plan(options: argparse.Namespace, engines: EngineRegistry) -> int:
     return int(any(planning.refused for planning in plannings))
 
 
-def _planning(document: Manifest, inputs: Inputs, options: OptionClasses, live: PinnedPlan | None) -> Planning:
+def _planning(
+    document: Manifest, inputs: Inputs, options: Mapping[str, OptionClasses], live: PinnedPlan | None
+) -> Planning:
     name, result = name_of(document), outcome(inputs)
     if not isinstance(result, Planned):
         mistakes = result.refusal.mistakes if isinstance(result, Refused) else ()

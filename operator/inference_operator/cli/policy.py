@@ -38,6 +38,6 @@ def run_policy(options: argparse.Namespace, engines: EngineRegistry) -> int:
         operator = OperatorAccount(options.namespace, options.name, options.account, tuple(options.pod_account))
         found = operator_policies(operator)
     else:
-        found = writer_policies(engines[engines.default].option_classes)
+        found = writer_policies(engines.option_classes)
     print(dump(found), end="")
     return 0

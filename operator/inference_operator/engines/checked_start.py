@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from importlib.resources import files
 
-from inference_operator.engines.programs import program_command
+from inference_operator.engines.programs import PROGRAMS_VARIABLE, program_command
 from inference_operator.hardware.kinds import kind_named
 from inference_operator.hardware.offers import offer_named
 from inference_operator.sizing.plan import Plan
@@ -31,7 +31,9 @@ def checked_start(command: Sequence[str], plan: Plan) -> tuple[str, ...]:
         gpus=2 kind=A100-80GB 3g.40gb name=A100.*80GB memory=39.0 capability=8.0 -- vllm serve
     """
     expected = _expected(plan)
-    return (*program_command(GPU_CHECK), *expected, "--", *command) if expected else tuple(command)
+    is_program = any(PROGRAMS_VARIABLE in word for word in command)
+    check = program_command(GPU_CHECK, starts_another=is_program)
+    return (*check, *expected, "--", *command) if expected else tuple(command)
 
 
 def _expected(plan: Plan) -> Sequence[str]:

@@ -43,6 +43,18 @@ class HubAccess:
     """Keys of the model's store, which only the Jobs get."""
 
 
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Whether an engine runs models of an architecture, and how."""
+
+    obstacle: str = ""
+    """Why it does not, in a sentence; empty if it does."""
+    implementation: str = ""
+    """The implementation of the model that the engine must use, by the engine's own name; empty: its own choice."""
+    lost: str = ""
+    """What users lose beside an engine with an implementation of its own, in a sentence; empty: nothing."""
+
+
 class ModelAccess(Protocol):
     """The models that one kind of engine reads, and how."""
 
@@ -52,6 +64,9 @@ class ModelAccess(Protocol):
     @property
     def formats(self) -> frozenset[WeightFormat]:
         """The formats of weights that the engine reads."""
+
+    def support(self, architecture: str, /, *, image: str) -> Support:
+        """Whether this image's engine runs models of an architecture, by the name in their config."""
 
     def check_model(self, spec: EngineSpec, model: ModelSpec, /, *, cached: bool) -> Refusal | None:
         """Why this engine cannot have this model, from a claim without a hub if `cached`; None if it can."""

@@ -101,6 +101,8 @@ class EngineProcess:
     waits, for `pre_stop_seconds`."""
     stop_seconds: int
     """Time limit from SIGTERM to the end of the process."""
+    lists_models: bool = True
+    """Whether it answers which models it has. Otherwise routers answer, from `model_names`."""
     compiled: str = ""
     """Folder of all compiled kernels; empty if the engine keeps none."""
     programs: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Programs that run in an engine's container beside the engine: Python without imports beyond the standard library.
+"""Programs that run in an engine's container: Python without imports beyond the standard library and the image's own.
 
 The engine's image has Python and none of our code, so the pod brings the source of its programs along:
 
@@ -19,15 +19,21 @@ PROGRAMS_ANNOTATION = "inference-operator.dev/programs"
 PROGRAMS_VARIABLE = "INFERENCE_OPERATOR_PROGRAMS"
 
 
-def program_command(name: str) -> tuple[str, ...]:
+def program_command(name: str, *, has_packages: bool = False, starts_another: bool = False) -> tuple[str, ...]:
     """The command that runs a program; its arguments follow. The program, and what it starts, has no such variable.
+
+    Args:
+        name: its name in the annotation.
+        has_packages: whether it imports packages of the image.
+        starts_another: whether it becomes another such program, which needs the variable.
 
     Examples:
         >>> print(program_command("drain")[-1])
         import json, os; exec(json.loads(os.environ.pop("INFERENCE_OPERATOR_PROGRAMS"))["drain"])
     """
-    loader = f'import json, os; exec(json.loads(os.environ.pop("{PROGRAMS_VARIABLE}"))["{name}"])'
-    return ("python3", "-I", "-S", "-c", loader)
+    read = "get" if starts_another else "pop"
+    loader = f'import json, os; exec(json.loads(os.environ.{read}("{PROGRAMS_VARIABLE}"))["{name}"])'
+    return ("python3", "-I", *(() if has_packages else ("-S",)), "-c", loader)
 
 
 def programs_text(programs: Mapping[str, str]) -> str:

@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from inference_operator.api.engine_kind import EngineKind
 from inference_operator.engines.base import Engine
+from inference_operator.engines.transformers.transformers import Transformers
+from inference_operator.engines.validation import OptionClasses, joint_classes
 from inference_operator.engines.vllm.vllm import Vllm
 
-VLLM = "VLLM"
+VLLM = str(EngineKind.VLLM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +18,13 @@ class EngineRegistry:
 
     Examples:
         >>> sorted(ENGINES.by_name), ENGINES.default
-        (['VLLM'], 'VLLM')
+        (['Transformers', 'VLLM'], 'VLLM')
     """
 
     by_name: Mapping[str, Engine]
+    """In the order in which `Auto` tries them; the default comes first."""
     default: str
-    """Name of the engine that runs where the specification names none."""
+    """Name of the engine that `Auto` means for a model about which nothing is known."""
 
     def __getitem__(self, name: str) -> Engine:
         """The engine of this name; raises `KeyError` where this release has none."""
@@ -34,6 +38,26 @@ class EngineRegistry:
         """The engine of this name; None where this release has none."""
         return self.by_name.get(name)
 
+    def of_kind(self, kind: EngineKind) -> str:
+        """Name of the engine of a kind; for `Auto` that of the default."""
+        return self.default if kind is EngineKind.AUTO else str(kind)
 
-ENGINES = EngineRegistry({VLLM: Vllm()}, default=VLLM)
+    @property
+    def in_order(self) -> tuple[str, ...]:
+        """The names in the order in which `Auto` tries them.
+
+        Examples:
+            >>> ENGINES.in_order
+            ('VLLM', 'Transformers')
+        """
+        return (self.default, *(name for name in self.by_name if name != self.default))
+
+    @property
+    def option_classes(self) -> Mapping[str, OptionClasses]:
+        """The classes of options by `spec.engine.kind`; those of `Auto` hold for every engine that it can become."""
+        own = {name: engine.option_classes for name, engine in self.by_name.items()}
+        return {str(EngineKind.AUTO): joint_classes(own.values()), **own}
+
+
+ENGINES = EngineRegistry({VLLM: Vllm(), str(EngineKind.TRANSFORMERS): Transformers()}, default=VLLM)
 """The engines of this release."""

@@ -35,7 +35,7 @@ def _needs_right(argument: str, classes: OptionClasses) -> bool:
     if not argument.startswith("-") or _NUMBER.match(argument):
         return bool(_JSON.match(argument))
     name, _, value = argument.partition("=")
-    return name not in classes.safe | classes.managed or bool(_JSON.match(value))
+    return not classes.is_harmless(name) or bool(_JSON.match(value))
 
 
 def unsafe_variables(names: Sequence[str], classes: OptionClasses) -> tuple[str, ...]:
@@ -46,5 +46,4 @@ def unsafe_variables(names: Sequence[str], classes: OptionClasses) -> tuple[str,
         >>> unsafe_variables(["HF_TOKEN", "HOME", "hf_token", "LD_PRELOAD"], known)
         ('hf_token', 'LD_PRELOAD')
     """
-    known = classes.safe_variables | classes.managed_variables
-    return tuple(name for name in names if name not in known)
+    return tuple(name for name in names if name not in classes.harmless_variables)

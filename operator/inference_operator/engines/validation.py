@@ -1,5 +1,6 @@
 """The options of an engine: which of them users may set."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +24,56 @@ class OptionClasses:
     """Names of environment variables that the operator refuses to everybody."""
     secret_variables: frozenset[str] = frozenset()
     """The safe variables that are made for a secret: the engine shows their values nowhere."""
+    unsafe: frozenset[str] | None = None
+    """Exact spellings of options that need the right, of an engine that refuses all others to everybody. None: the
+    engine takes options that are not listed."""
+
+    own_prefix: str = ""
+    """Begins names of variables that no other engine reads; empty if there is no such beginning."""
+
+    def is_harmless(self, option: str) -> bool:
+        """Whether nobody needs the right for this spelling: everybody may set it, or nobody."""
+        return option in self.safe | self.managed or (self.unsafe is not None and option not in self.unsafe)
+
+    @property
+    def harmless_variables(self) -> frozenset[str]:
+        """The variables for which nobody needs the right: everybody may set them, or nobody."""
+        return self.safe_variables | self.managed_variables
+
+
+def joint_classes(classes: Iterable[OptionClasses]) -> OptionClasses:
+    """The classes that hold for all of several engines: a name needs no right only if it needs none for each of them.
+
+    A variable that only one of them reads is judged by that one.
+
+    Examples:
+        >>> open_ended = OptionClasses(frozenset({"--a", "--b"}), frozenset(), frozenset({"X", "Y"}), frozenset())
+        >>> closed = OptionClasses(frozenset(), frozenset(), frozenset({"X"}), frozenset(), unsafe=frozenset({"--b"}))
+        >>> found = joint_classes([open_ended, closed])
+        >>> sorted(found.safe), sorted(found.safe_variables)
+        (['--a'], ['X'])
+    """
+    each = tuple(classes)
+    options = {option for one in each for option in one.safe | one.managed}
+    variables = {name for one in each for name in one.harmless_variables}
+    secrets = {name for one in each for name in one.secret_variables}
+
+    def is_of_another(name: str, one: OptionClasses) -> bool:
+        return any(other.own_prefix and name.startswith(other.own_prefix) for other in each if other is not one)
+
+    return OptionClasses(
+        safe=frozenset(option for option in options if all(one.is_harmless(option) for one in each)),
+        managed=frozenset(),
+        safe_variables=frozenset(
+            name
+            for name in variables
+            if all(name in one.harmless_variables or is_of_another(name, one) for one in each)
+        ),
+        managed_variables=frozenset(),
+        secret_variables=frozenset(
+            name for name in secrets if all(name in one.secret_variables or is_of_another(name, one) for one in each)
+        ),
+    )
 
 
 class SpecValidation(Protocol):
@@ -34,6 +85,10 @@ class SpecValidation(Protocol):
     @property
     def unsupported_fields(self) -> frozenset[str]:
         """The fields of `spec.engine` that the engine cannot honour, by their names in a manifest."""
+
+    @property
+    def divides_models(self) -> bool:
+        """Whether the engine divides a model over several GPUs."""
 
     @property
     def option_classes(self) -> OptionClasses:

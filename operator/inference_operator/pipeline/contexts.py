@@ -3,14 +3,19 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.engines.base import Engine
 from inference_operator.manifest import Manifest
+from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import ModelSource
 from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, is_role
 from inference_operator.pipeline.adapter_slots import slotted_spec
 from inference_operator.pipeline.inputs import Inputs
+from inference_operator.planning.engine_plan import ModelFindings
+from inference_operator.planning.role_plan import PlanState, plan_state
 from inference_operator.roles.context import LiveRole, RoleContext
+from inference_operator.roles.engine_choice import ChoiceInputs, EngineChoice, engine_choice
 from inference_operator.roles.pinned_plan import PinnedPlan, pinned_plan
 from inference_operator.roles.spec import RoleSpec
 from inference_operator.views.engine import engines_of
@@ -73,8 +78,41 @@ def role_contexts(
             lookups=inputs.lookups,
             nodes=inputs.nodes,
         )
-        for spec in specs
+        for spec in (_with_recorded_engine(inputs, one, live[one.name]) for one in specs)
     )
+
+
+def _with_recorded_engine(inputs: Inputs, spec: RoleSpec, live: LiveRole) -> RoleSpec:
+    """The role with the engine of its recorded plan, where the operator chooses it."""
+    recorded = live.recorded
+    if not spec.is_automatic or recorded is None or recorded.engine not in inputs.engines:
+        return spec
+    return replace(spec, engine=recorded.engine)
+
+
+def with_chosen_engines(
+    inputs: Inputs, states: Sequence[PlanState], model: ModelFindings
+) -> Sequence[PlanState] | Refusal:
+    """The states of the roles with the engines that are chosen for the model, or why one cannot run it."""
+    found: list[PlanState] = []
+    for state in states:
+        decided = _with_chosen_engine(inputs, state, model)
+        if isinstance(decided, Refusal):
+            return decided
+        found.append(decided)
+    return found
+
+
+def _with_chosen_engine(inputs: Inputs, state: PlanState, model: ModelFindings) -> PlanState | Refusal:
+    context = state.context
+    if state.kept:
+        return replace(state, context=replace(context, choice=EngineChoice.of_plan(state.kept)))
+    facts = model.facts if isinstance(model.facts, ModelFacts) else None
+    choice = engine_choice(ChoiceInputs(context.spec, model.architecture, facts, inputs.engines, inputs.settings))
+    if isinstance(choice, Refusal):
+        return choice
+    spec = replace(context.spec, engine=choice.name)
+    return plan_state(replace(context, spec=spec, engine=inputs.engines[choice.name], choice=choice))
 
 
 def _live_names(inputs: Inputs) -> Sequence[str]:

@@ -4,7 +4,7 @@ The reconciler, `infd plan` and `infd render` all call `outcome`, and nothing el
 `infd plan` shows exactly the operator's decision. The steps of a decision:
 
 1. The specification and the source of the model must be valid.
-2. What is known about the model, from its inspection or from the catalogue.
+2. What is known about the model, from its inspection or from the catalogue, and the engine that is chosen for it.
 3. Every engine must accept the specification.
 4. The plan of each role: pinned, corrected or sized now.
 5. The objects of all roles, of the router, of autoscaling and of adapters. Engines wait until their model is downloaded
@@ -33,7 +33,7 @@ from inference_operator.manifest import (
 )
 from inference_operator.models.source import model_source
 from inference_operator.pipeline.adapters import with_adapters
-from inference_operator.pipeline.contexts import live_roles, role_contexts, role_specs
+from inference_operator.pipeline.contexts import live_roles, role_contexts, role_specs, with_chosen_engines
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_download import with_download
 from inference_operator.pipeline.model_inspection import InspectedModel, inspected_model_of, with_inspection
@@ -89,9 +89,12 @@ def _decided(inputs: Inputs, specs: Sequence[RoleSpec], live: Mapping[str, LiveR
     model = inspected_model_of(inputs, states)
     if spec.paused:
         return Paused(desired=inputs.children, model=model.known)
-    if refusal := next(filter(None, map(refusal_of_role, states)), None):
+    chosen = with_chosen_engines(inputs, states, model.findings)
+    if isinstance(chosen, Refusal):
+        return Refused(desired=inputs.children, refusal=chosen, model=model.known)
+    if refusal := next(filter(None, map(refusal_of_role, chosen)), None):
         return Refused(desired=inputs.children, refusal=refusal, model=model.known)
-    return with_inspection(inputs, model, _planned(inputs, spec, states, model))
+    return with_inspection(inputs, model, _planned(inputs, spec, chosen, model))
 
 
 def _planned(

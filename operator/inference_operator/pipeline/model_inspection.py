@@ -43,12 +43,16 @@ def inspected_model_of(inputs: Inputs, states: Sequence[PlanState]) -> Inspected
 
 
 def _inspection(inputs: Inputs, revision: str | None, states: Sequence[PlanState]) -> JobState[Entry]:
-    """The state of the inspection; empty where nothing needs it: on CPUs, that is a model that has no commit."""
+    """The state of the inspection; empty where nothing needs it.
+
+    That is on CPUs, for a model that has no commit, and an engine that runs as well without knowing the model.
+    """
     first = states[0].context
     source = first.source
     is_catalogue_first = inputs.settings.model_inspection is ModelInspection.WHEN_UNKNOWN
     catalogued = known_model(source, revision) if is_catalogue_first else None
-    on_cpus = first.spec.stated.hardware.device is Device.CPU and not isinstance(source, DOWNLOADED)
+    runs_any = not first.engine.support("", image=states[0].image).lost
+    on_cpus = first.spec.stated.hardware.device is Device.CPU and runs_any and not isinstance(source, DOWNLOADED)
     if on_cpus or (catalogued and isinstance(catalogued.facts, ModelFacts)):
         return JobState()
     wanted = any(_needs_facts(state) for state in states)

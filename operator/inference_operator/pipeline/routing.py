@@ -86,6 +86,7 @@ def _upstream(inputs: Inputs, role: Role) -> Upstream:
         model_names=tuple(role.process.model_names),
         api_paths=tuple(role.process.api_paths),
         has_adapters=role.process.adapter_loader is not None,
+        lists_models=role.process.lists_models,
         weight=role.context.spec.weight,
     )
 

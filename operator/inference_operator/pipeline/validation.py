@@ -2,7 +2,10 @@
 
 from dataclasses import replace
 
+from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
+from inference_operator.api.spec import Spec
+from inference_operator.engines.base import Engine
 from inference_operator.engines.validation import refusal_of_fields
 from inference_operator.objects.adapter_list import list_mount
 from inference_operator.objects.cache_volume import CacheVolume
@@ -10,10 +13,12 @@ from inference_operator.objects.compute_resources import refusal_of_resources
 from inference_operator.objects.pod_additions import ReservedPodParts, refusal_of_additions
 from inference_operator.objects.volumes import engine_mounts
 from inference_operator.planning.role_plan import PlanState
+from inference_operator.roles.engine_choice import EngineChoice
 from inference_operator.router.deployment import reserved_pod_parts as router_parts
 from inference_operator.router.exposure import refusal_of_exposure
 from inference_operator.router.resources import refusal_of_router_resources
 from inference_operator.router.waiting import refusal_of_queue
+from inference_operator.sentences import sentences
 from inference_operator.views.pod import ADAPTERS_PORT
 
 
@@ -27,8 +32,10 @@ def refusal_of_role(state: PlanState) -> Refusal | None:
     mounts = engine_mounts(context.source, access.writable, claim, access.compiled)
     of_adapters = ({ADAPTERS_PORT}, [list_mount()]) if has_slots else (set[str](), [])
     own = ReservedPodParts("spec.podTemplate", {context.spec.name, *of_adapters[0]}, [*mounts, *of_adapters[1]])
-    return (
-        refusal_of_fields(engine, stated.engine)
+    found = (
+        _of_adapters(engine, stated)
+        or _of_parallelism(engine, stated)
+        or refusal_of_fields(engine, stated.engine)
         or engine.check(stated.engine, image=state.image, settings=context.settings)
         or engine.check_model(stated.engine, stated.model, cached=stated.cache is not None)
         or _of_defaults(engine.check_model(effective.engine, stated.model, cached=stated.cache is not None))
@@ -39,6 +46,28 @@ def refusal_of_role(state: PlanState) -> Refusal | None:
         or refusal_of_additions(stated.pod_template, own)
         or refusal_of_additions(stated.router.pod_template, router_parts("spec.router.podTemplate"))
     )
+    return _with_choice(found, context.choice)
+
+
+def _with_choice(refusal: Refusal | None, choice: EngineChoice) -> Refusal | None:
+    """The refusal with the reason for an engine that the user did not name."""
+    return replace(refusal, problem=sentences(refusal.problem, choice.why)) if refusal else None
+
+
+def _of_adapters(engine: Engine, stated: Spec) -> Refusal | None:
+    if not stated.model.adapters or "adapterSlots" not in engine.unsupported_fields:
+        return None
+    cure = "Remove them, or set `spec.engine.kind` to an engine that does, such as `VLLM`."
+    return Refusal(Reason.INVALID_SPEC, "spec.model.adapters", "This engine serves no LoRA adapters.", cure)
+
+
+def _of_parallelism(engine: Engine, stated: Spec) -> Refusal | None:
+    sizes = {"tensor": stated.parallelism.tensor or 1, "pipeline": stated.parallelism.pipeline}
+    name = next((name for name, size in sizes.items() if size > 1), None)
+    if name is None or engine.divides_models:
+        return None
+    problem, cure = "This engine divides no model over several GPUs.", "Remove it, or set `spec.engine.kind: VLLM`."
+    return Refusal(Reason.INVALID_PARALLEL_SIZE, f"spec.parallelism.{name}", problem, cure)
 
 
 def _of_defaults(refusal: Refusal | None) -> Refusal | None:

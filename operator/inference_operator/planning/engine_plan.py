@@ -18,6 +18,7 @@ from inference_operator.non_defaults import non_defaults
 from inference_operator.objects.model_volume import model_argument
 from inference_operator.planning.gpu_offers import GpuOffers
 from inference_operator.planning.known_model import KnownModel, with_draft
+from inference_operator.roles.engine_choice import NO_CHOICE, EngineChoice
 from inference_operator.settings import Settings
 from inference_operator.sizing.choice import choose, may_be_used
 from inference_operator.sizing.fitting import least_context
@@ -44,6 +45,11 @@ class ModelFindings:
     """Why its own files are not known; None where no inspection failed."""
 
     @property
+    def architecture(self) -> str:
+        """The architecture in the model's config; empty if it is not known."""
+        return self.known.architecture if self.known else ""
+
+    @property
     def facts(self) -> ModelFacts | NotUnderstood | None:
         """The facts of the model, or why its files give none; None if it is not known."""
         return self.known.facts if self.known else None
@@ -63,12 +69,17 @@ class PlanInputs:
     """The kind of GPU in the pinned plan."""
     learned: Learned | None = None
     """The report of an engine of the pinned plan about its memory."""
+    choice: EngineChoice = NO_CHOICE
+    """Why the engine was chosen."""
 
 
 def engine_plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
     """The plan of one engine with what was learned, or why there is none."""
     plan = _plan(inputs, engine)
-    return plan if isinstance(plan, Refusal) else replace(plan, learned=inputs.learned)
+    if isinstance(plan, Refusal):
+        return plan
+    choice = inputs.choice
+    return replace(plan, learned=inputs.learned, implementation=choice.implementation, engine_choice=choice.why)
 
 
 def _plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:

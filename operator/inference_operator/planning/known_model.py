@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from inference_operator.models.catalogue import entry
-from inference_operator.models.config import NotUnderstood
+from inference_operator.models.config import Config, NotUnderstood
 from inference_operator.models.entry import Entry, entry_facts
 from inference_operator.models.facts import Kernel, ModelFacts
 from inference_operator.models.source import HubModel, ModelSource
@@ -28,6 +28,8 @@ class KnownModel:
     """The model's facts, or why its config is not sufficient."""
     origin: str
     """Where the facts come from, as users read it."""
+    architecture: str = ""
+    """The architecture in its config, also where that is not sufficient; empty if there is none."""
 
 
 def known_model(source: ModelSource, revision: str | None = None) -> KnownModel | None:
@@ -60,7 +62,7 @@ def with_draft(shape: Shape) -> Shape:
 
 def inspected_model(found: Entry) -> KnownModel:
     """A model with the facts from its own files."""
-    return KnownModel(entry_facts(found), f"its files ({found.source})")
+    return KnownModel(entry_facts(found), f"its files ({found.source})", Config(found.config).architecture)
 
 
 def fallback_model(source: ModelSource, revision: str | None, why: str) -> KnownModel | None:
@@ -87,4 +89,5 @@ def _catalogued(repository: str) -> KnownModel | None:
     if silent and QUANTISED.search(repository):
         problem = "is not in config.json, although the name says that weights are quantised."
         facts = NotUnderstood("quantization_config", problem, UNSTATED_CURE)
-    return KnownModel(facts, f"the catalogue ({found.source}), since its own files were not read")
+    origin = f"the catalogue ({found.source}), since its own files were not read"
+    return KnownModel(facts, origin, Config(found.config).architecture)

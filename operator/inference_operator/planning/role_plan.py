@@ -130,7 +130,8 @@ def _with_step(state: PlanState, model: ModelFindings, kept: PinnedPlan) -> Pinn
 
 def _plan_inputs(state: PlanState, model: ModelFindings) -> PlanInputs:
     context = state.context
-    return PlanInputs(context.spec.stated, context.source, model, _offers(context, state.image), state.image)
+    offers, choice = _offers(context, state.image), context.choice
+    return PlanInputs(context.spec.stated, context.source, model, offers, state.image, choice=choice)
 
 
 def _offers(context: RoleContext, image: str) -> GpuOffers:

@@ -7,6 +7,7 @@ from datetime import datetime
 from inference_operator.engines.base import Engine
 from inference_operator.manifest import Manifest, Owner
 from inference_operator.models.source import ModelSource
+from inference_operator.roles.engine_choice import NO_CHOICE, EngineChoice
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.roles.spec import RoleSpec
 from inference_operator.settings import Settings
@@ -56,3 +57,5 @@ class RoleContext:
     lookups: LookupResults
     nodes: Sequence[NodeView] | None
     """Nodes with GPUs; None where the operator cannot see nodes."""
+    choice: EngineChoice = NO_CHOICE
+    """Why the engine was chosen."""

@@ -1,10 +1,11 @@
 """Roles as requested: each has its own engine kind, specification and weight."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from inference_operator.api.effective_spec import EffectiveSpec, effective_spec
+from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.spec import Spec
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.objects.names import ENGINE
@@ -21,6 +22,8 @@ class RoleSpec:
     """Name of the engine kind that runs it, as the registry has it."""
     effective: EffectiveSpec
     """Its specification over the administrator's defaults: its pods are built from it."""
+    is_automatic: bool = False
+    """Whether the operator may choose another engine for the model: `spec.engine.kind` is `Auto`."""
     weight: int = 1
     """Weight of each of its engines, relative to the engines of the other roles that the router sends requests to."""
 
@@ -36,9 +39,12 @@ RolePolicy: TypeAlias = Callable[[Spec, Settings, EngineRegistry], Sequence[Role
 
 def role_spec(name: str, engine: str, stated: Spec, settings: Settings, *, weight: int = 1) -> RoleSpec:
     """The role of this name with its specification over the defaults of the settings."""
-    return RoleSpec(name, engine, effective_spec(stated, settings.engine_defaults, settings.router_defaults), weight)
+    effective = effective_spec(stated, settings.engine_defaults, settings.router_defaults)
+    return RoleSpec(name, engine, effective, weight=weight)
 
 
 def requested_roles(stated: Spec, settings: Settings, engines: EngineRegistry) -> tuple[RoleSpec, ...]:
     """The roles of an InferenceDeployment: one, which has the whole specification."""
-    return (role_spec(ENGINE, engines.default, stated, settings),)
+    kind = stated.engine.kind
+    role = role_spec(ENGINE, engines.of_kind(kind), stated, settings)
+    return (replace(role, is_automatic=kind is EngineKind.AUTO),)

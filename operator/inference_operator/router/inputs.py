@@ -30,6 +30,8 @@ class Upstream:
     """Paths that the engines serve to clients, each with all paths below it."""
     has_adapters: bool = False
     """Whether its engines load adapters, which routers then advertise. Otherwise routers pass on any name."""
+    lists_models: bool = True
+    """Whether its engines answer which models they have. Otherwise routers always do."""
     weight: int = 1
     """Weight of each of its engines, relative to the engines of the other upstreams."""
 
@@ -74,6 +76,11 @@ class RouterInputs:
     def has_adapters(self) -> bool:
         """Whether engines of all upstreams load adapters."""
         return all(one.has_adapters for one in self.upstreams)
+
+    @property
+    def lists_models(self) -> bool:
+        """Whether engines of all upstreams answer which models they have."""
+        return all(one.lists_models for one in self.upstreams)
 
     @property
     def api_paths(self) -> tuple[str, ...]:

@@ -101,6 +101,7 @@ def router_inputs(inputs: RouterInputs) -> Manifest:
         "engine_max_concurrency": first.max_concurrency,
         "model_names": list(inputs.model_names),
         "has_adapters": inputs.has_adapters,
+        "router_lists_models": not inputs.lists_models,
         "slots": inputs.slots,
         "cold_start_seconds": held if (held := cold_start_seconds(inputs)) != COLD_START_STEPS[0] else 0,
         "drain_seconds": inputs.drain_seconds,
@@ -114,5 +115,6 @@ def router_inputs(inputs: RouterInputs) -> Manifest:
 
 
 def _facts(upstream: Upstream) -> Manifest:
-    fields = {name: value for name, value in asdict(upstream).items() if name != "api_paths"}
-    return fields if upstream.has_adapters else {n: value for n, value in fields.items() if n != "has_adapters"}
+    usual = {"has_adapters": False, "lists_models": True}
+    fields = asdict(upstream).items()
+    return {name: value for name, value in fields if name != "api_paths" and usual.get(name) is not value}

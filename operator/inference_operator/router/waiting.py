@@ -45,6 +45,7 @@ HOLD_SCRIPT = "hold.lua"
 MODELS_PATH = "/v1/models"
 
 _QUEUE_FULL = ErrorResponse(429, "rate_limit_error", "too many requests wait for an engine", 2)
+_NO_MODEL = ErrorResponse(404, "invalid_request_error", "there is no such model")
 _MEBIBYTE = 2**20
 
 
@@ -132,6 +133,8 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
         "models_list": models(names),
         "models_by_path": {f"{MODELS_PATH}/{name}": model(name) for name in names},
         "servers": [f"{one.prefix}{n}" for one in servers(inputs.upstreams) for n in range(1, inputs.slots + 1)],
+        "engines_list_models": inputs.lists_models,
+        "no_model": _NO_MODEL,
         "no_engine": NO_ENGINE,
         "queue_full": _QUEUE_FULL,
     }

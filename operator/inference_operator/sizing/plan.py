@@ -81,6 +81,10 @@ class Plan:
     gpu_memory_utilization: float | None = None
     kv_cache_bytes: int | None = None
     """Size of the KV cache of each rank, on CPUs."""
+    implementation: str = ""
+    """The implementation of the model that the engine must use, by the engine's own name; empty: its own choice."""
+    engine_choice: str = ""
+    """Why this engine runs, and what users lose with it, in sentences; empty for the first choice without a loss."""
     video_refused: bool = False
     """Whether the engine refuses requests with video, although the model reads it."""
     tool_call_parser: str = ""

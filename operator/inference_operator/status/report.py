@@ -94,6 +94,8 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
         selector=selector_text(current.key.name, ENGINE),
         plan=sizes(decided.plan) if decided else None,
         engine=EngineStatus(
+            kind=decided.engine,
+            implementation=decided.plan.implementation,
             image=decided.image,
             model_commit=decided.commit,
             kv_cache=current.roles[0].kv_cache,

@@ -79,7 +79,9 @@ class _Sized:
     def reported(self) -> str:
         """Sentences about what an engine carries, what engines reported, and the disks of nodes."""
         disk = f"{self.role.disk_shortfall} {DISK_CURE}" if self.role.disk_shortfall else ""
-        return sentences(self.role.capacity, correction(self.plan), remark(self.role.kv_cache), disk)
+        return sentences(
+            self.plan.engine_choice, self.role.capacity, correction(self.plan), remark(self.role.kv_cache), disk
+        )
 
 
 def _without_sizing(sized: _Sized) -> ConditionVerdict | None:

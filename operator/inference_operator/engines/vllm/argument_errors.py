@@ -6,7 +6,7 @@ A value may come from a Secret or hold a password, and status, Events and logs h
 from collections.abc import Sequence
 
 from inference_operator.api.reasons import Reason
-from inference_operator.engines.vllm.known_error import KnownError, known_error
+from inference_operator.engines.known_error import KnownError, known_error
 
 _PARSER = r"\bvllm(?: serve)?: error: "
 _OPTION = r"--?[A-Za-z][\w-]{0,63}"

@@ -7,6 +7,7 @@ from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import ModelSpec
+from inference_operator.engines.environment import not_allowed, refusal_of_variables
 from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.flags import (
     DANGEROUS_FLAGS,
@@ -146,13 +147,7 @@ def _branch(model: ModelSpec) -> str:
 
 def refusal_of_env(env: Sequence[EnvironmentVariable], *, allowed: Collection[str] = ()) -> Refusal | None:
     """The refusal of the first variable that users may not set, or None."""
-    for variable in env:
-        name, field = variable.name, f"spec.engine.env[{variable.name}]"
-        if cure := MANAGED_VARIABLES.get(name):
-            return Refusal(Reason.MANAGED_ARGUMENT, field, f"`{name}` is managed by the operator.", cure)
-        if name in DANGEROUS_VARIABLES and name not in allowed:
-            return _not_allowed(field, name, DANGEROUS_VARIABLES[name], "allowedEnvironment")
-    return None
+    return refusal_of_variables(env, managed=MANAGED_VARIABLES, dangerous=DANGEROUS_VARIABLES, allowed=allowed)
 
 
 def _refusal(argument: str, field: str, known: bool, allowed: Collection[str]) -> Refusal | None:  # noqa: FBT001
@@ -169,7 +164,7 @@ def _refusal(argument: str, field: str, known: bool, allowed: Collection[str]) -
         cure = f"Set `{SECRET_FLAGS[flag]}` in `spec.engine.env` from a Secret, with `valueFrom.secretKeyRef`."
         return Refusal(Reason.SECRET_IN_SPEC, field, f"`{flag}` would show a secret to all readers of the pod.", cure)
     if (flag := _among(names, DANGEROUS_FLAGS)) is not None and flag not in allowed:
-        return _not_allowed(field, flag, DANGEROUS_FLAGS[flag], "allowedArguments")
+        return not_allowed(field, flag, DANGEROUS_FLAGS[flag], "allowedArguments")
     return _unknown(option, field, names) if known and len(names) != 1 else None
 
 
@@ -220,12 +215,6 @@ def _shown(option: str) -> str:
     shown = _OPTION.match(option)
     start = shown[0] if shown else "-"
     return start if start == option else f"{start}…"
-
-
-def _not_allowed(field: str, name: str, what: str, setting: str) -> Refusal:
-    problem = f"`{name}` {what}, which is not allowed here."
-    cure = f"Remove it, or ask the operator's administrator to add it to the setting `{setting}`."
-    return Refusal(Reason.ARGUMENT_NOT_ALLOWED, field, problem, cure)
 
 
 def _among(names: Sequence[str], table: Mapping[str, str]) -> str | None:

@@ -7,15 +7,13 @@ a CPU are recorded in `tests/engines/vllm_output`.
 from collections.abc import Sequence
 
 from inference_operator.api.reasons import Reason
+from inference_operator.engines.known_error import KnownError, diagnosis_of, known_error
+from inference_operator.engines.shared_errors import GPU_ERRORS, HUB_ERRORS
 from inference_operator.engines.start_log import Diagnosis
 from inference_operator.engines.vllm.argument_errors import ARGUMENT_ERRORS, CONFIGURATION_ERRORS
-from inference_operator.engines.vllm.known_error import KnownError, known_error
 from inference_operator.engines.vllm.memory_errors import MEMORY_ERRORS
 from inference_operator.engines.vllm.model_errors import MODEL_ERRORS
 from inference_operator.engines.vllm.node_errors import NODE_ERRORS
-
-_MAX_QUOTED = 200
-"""Characters of a quoted part. They are enough to recognise the error."""
 
 _KERNEL_FILE = r"/\.cache/(?:vllm|torchinductor|triton|flashinfer)/"
 """A part of the path of every compiled file."""
@@ -42,17 +40,7 @@ _BROKEN_KERNELS: Sequence[str] = (
 )
 """Forms in which engines end because of damaged compiled files. No form may match what an engine survives."""
 
-_GPUS = r"[\w .,:()@/+-]{1,200}"
-"""GPUs with numbers, names and sizes, as `engines/gpu_check.py` prints them."""
-
 _OTHER_ERRORS: Sequence[KnownError] = (
-    # engines/gpu_check.py
-    known_error(
-        Reason.WRONG_GPU,
-        rf"wrong GPU: the engine was sized for (?P<need>{_GPUS}); this node gives it (?P<has>{_GPUS})",
-        "the engine was sized for {need}, but its node gives it {has}. Correct the node's labels or `gpuNodeLabels` of"
-        " the operator, or name this GPU in `spec.hardware.gpu.products`",
-    ),
     # vllm/distributed/device_communicators/shm_broadcast.py since 0.27; before, the kernel's signal
     known_error(
         Reason.SHARED_MEMORY_TOO_SMALL,
@@ -85,6 +73,8 @@ ERRORS: Sequence[KnownError] = (
     *MEMORY_ERRORS,
     *NODE_ERRORS,
     *MODEL_ERRORS,
+    *HUB_ERRORS,
+    *GPU_ERRORS,
     *_OTHER_ERRORS,
     *CONFIGURATION_ERRORS,
 )
@@ -103,8 +93,4 @@ def diagnosis(text: str) -> Diagnosis | None:
         HeadsNotDivisible: 4 attention heads cannot be divided among 3 GPUs. \
 Set `spec.parallelism.tensor` to a size that divides 4
     """
-    for error in ERRORS:
-        if match := error.wording.search(text):
-            parts = {name: " ".join((part or "").split())[:_MAX_QUOTED] for name, part in match.groupdict().items()}
-            return Diagnosis(error.reason, error.cause.format(**parts))
-    return None
+    return diagnosis_of(text, ERRORS)

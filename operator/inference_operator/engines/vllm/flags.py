@@ -4,9 +4,9 @@ Names are those of `vllm serve --help=all` and vllm/envs.py in vLLM 0.32.0. Thes
 docs/reference/arguments.md. Every other option and variable has its class in a table of `option_classes.py`.
 """
 
-from inference_operator.engines.programs import PROGRAMS_VARIABLE
+from inference_operator.engines.environment import DANGEROUS, LOADS_LIBRARIES, MANAGED
+from inference_operator.engines.environment import NO_FIELD as _NO_FIELD
 
-_NO_FIELD = "Remove it; the operator decides it and has no field for it."
 _PLAIN = "Remove it; routers and probes speak plain HTTP to the engine's port."
 
 _ONE_GROUP = "Use `spec.parallelism.tensor` and `.pipeline`; they divide an engine over the GPUs of one node."
@@ -148,8 +148,7 @@ REMOVED_FLAGS: dict[str, str] = {
 """Flags of earlier versions (vLLM 0.6 to 0.17, vllm/engine/arg_utils.py), with their replacement."""
 
 MANAGED_VARIABLES: dict[str, str] = {
-    "HOME": _NO_FIELD,
-    PROGRAMS_VARIABLE: _NO_FIELD,
+    **MANAGED,
     "VLLM_ENGINE_READY_TIMEOUT_S": "Use `spec.startupTimeout`.",
     "VLLM_MAX_N_SEQUENCES": "Use `spec.engine.generation.maxN`.",
     "VLLM_PORT": _NO_FIELD,
@@ -157,30 +156,19 @@ MANAGED_VARIABLES: dict[str, str] = {
     # Its fingerprint of an engine leaves the utilization out (0.32.0, v1/worker/startup_plan.py).
     "VLLM_ENABLE_STARTUP_PLAN": "Use `--kv-cache-memory-bytes` in `spec.engine.args`; a kept size of the KV cache stays"
     " if `spec.engine.gpuMemoryUtilization` changes.",
-    **dict.fromkeys(("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"), "Remove it; Kubernetes assigns the GPUs."),
 }
 """Environment variables that the operator sets, with the cure. Users may move the caches, but not the home."""
 
-_LINKER = "makes the engine's processes load other libraries"
-_PYTHON = "changes which code Python runs"
-
 DANGEROUS_VARIABLES: dict[str, str] = {
+    **DANGEROUS,
     **dict.fromkeys(
         (
-            "LD_AUDIT",
-            "LD_LIBRARY_PATH",
-            "LD_PRELOAD",
-            "GCONV_PATH",
-            "GLIBC_TUNABLES",
             "VLLM_CUDART_SO_PATH",
             "VLLM_CUDA_COMPATIBILITY_PATH",
             "VLLM_NCCL_SO_PATH",
             "VLLM_RUST_FRONTEND_PATH",
         ),
-        _LINKER,
-    ),
-    **dict.fromkeys(
-        ("PYTHONBREAKPOINT", "PYTHONHOME", "PYTHONINSPECT", "PYTHONPATH", "PYTHONSTARTUP", "PYTHONUSERBASE"), _PYTHON
+        LOADS_LIBRARIES,
     ),
     "PYTHONOPTIMIZE": "disables checks that vLLM's safety depended on (CVE-2026-41523)",
     "VLLM_PLUGINS": "loads plugins",

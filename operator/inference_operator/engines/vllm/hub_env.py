@@ -1,14 +1,11 @@
-"""How vLLM reaches its model: the environment variables of the hub's client and its HTTP client, and the revision."""
+"""What leads vLLM to its model: the revision in its arguments, and what a claim without a hub forbids."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from inference_operator.api.container import EnvironmentVariable, SecretKeySelector
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.s3 import S3Spec
-from inference_operator.api.spec import HUB_TOKEN, EngineSpec, ModelSpec
-from inference_operator.engines.model_access import SecretVariable
+from inference_operator.api.spec import EngineSpec
+from inference_operator.engines.hub_access import REMOVE, refusal_of_moved_cache
 from inference_operator.engines.vllm.adapters import refusal_of_hub_adapters
 from inference_operator.engines.vllm.cli_args import value_of
 
@@ -16,122 +13,16 @@ DOWNLOAD_DIR = "--download-dir"
 REVISION, TOKENIZER, TOKENIZER_REVISION = "--revision", "--tokenizer", "--tokenizer-revision"
 CODE_REVISION = "--code-revision"
 
-_HUB_VARIABLE = re.compile(
-    r"HF_.+|HUGGING_?FACE_.+|TRANSFORMERS_OFFLINE|HOME|XDG_CACHE_HOME"
-    r"|(?:HTTP|HTTPS|ALL|NO)_PROXY|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE",
-    re.IGNORECASE,
-)
-"""Variables that huggingface_hub (2.4.0, `constants.py`) and its HTTP client read."""
-
-_BUCKET_VARIABLE = re.compile(r"AWS_.+|HOME|(?:HTTP|HTTPS|ALL|NO)_PROXY|SSL_CERT_(?:FILE|DIR)", re.IGNORECASE)
-"""Variables that obstore (0.12) and its HTTP client read. Of those of AWS's clients, it reads no profile, no
-configuration file and no `AWS_CA_BUNDLE` (object_store 0.14, `aws/builder.rs`)."""
-_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
-_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_TOKEN", "AWS_SKIP_SIGNATURE")
-"""The same in other spellings, as the client reads them (object_store 0.14, `aws/builder.rs`)."""
-
-_ELSEWHERE = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "VLLM_CACHE_ROOT")
-"""Variables that decide where the hub's client looks for files and whether it asks a hub (huggingface_hub 2.4.0,
-`constants.py`), and where vLLM keeps what it compiled."""
-
-
-def hub_variables(env: Sequence[EnvironmentVariable]) -> Sequence[EnvironmentVariable]:
-    """The variables of an engine that decide how it reaches the hub.
-
-    Examples:
-        >>> env = [EnvironmentVariable(name=n, value="1") for n in ("HF_TOKEN", "https_proxy", "VLLM_USE_V1", "HOME")]
-        >>> [variable.name for variable in hub_variables(env)]
-        ['HF_TOKEN', 'https_proxy', 'HOME']
-    """
-    return [variable for variable in env if _HUB_VARIABLE.fullmatch(variable.name)]
-
-
-def access_variables(env: Sequence[EnvironmentVariable], model: ModelSpec | None) -> tuple[EnvironmentVariable, ...]:
-    """The variables with which a Job reaches the model: those of an engine, and those of the model itself."""
-    if model is not None and model.source.startswith("s3://"):
-        return bucket_variables(env, model.s3)
-    return with_token(hub_variables(env), model.token_secret_ref if model else None)
-
-
-def bucket_variables(env: Sequence[EnvironmentVariable], s3: S3Spec) -> tuple[EnvironmentVariable, ...]:
-    """The variables with which a Job reaches a bucket: those of `model.s3`, and the engine's own beside them.
-
-    An engine's key is left out where `model.s3` names a Secret: see `bucket_keys`.
-
-    Examples:
-        >>> names = ("AWS_REGION", "HTTPS_PROXY", "HF_TOKEN", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID")
-        >>> env = [EnvironmentVariable(name=name, value="1") for name in names]
-        >>> found = bucket_variables(env, S3Spec(endpoint="http://minio:9000", credentialsSecretRef={"name": "store"}))
-        >>> [(one.name, one.value) for one in found]
-        [('AWS_REGION', '1'), ('HTTPS_PROXY', '1'), ('AWS_ENDPOINT_URL', 'http://minio:9000')]
-    """
-    replaced = {
-        *(_ENDPOINTS if s3.endpoint else ()),
-        *(_REGIONS if s3.region else ()),
-        *(_KEYS if s3.credentials_secret_ref else ()),
-    }
-    own = {"AWS_ENDPOINT_URL": s3.endpoint, "AWS_REGION": s3.region}
-    return (
-        *(one for one in env if _BUCKET_VARIABLE.fullmatch(one.name) and one.name not in replaced),
-        *(EnvironmentVariable(name=name, value=value) for name, value in own.items() if value),
-    )
-
-
-def bucket_keys(s3: S3Spec) -> tuple[SecretVariable, ...]:
-    """The variables with the key of a bucket, of one Secret; none without it.
-
-    No other key of the Secret becomes a variable. Where the Secret lacks one that is needed, the kubelet says which.
-
-    Examples:
-        >>> [(one.name, one.optional) for one in bucket_keys(S3Spec(credentialsSecretRef={"name": "store"}))]
-        [('AWS_ACCESS_KEY_ID', False), ('AWS_SECRET_ACCESS_KEY', False), ('AWS_SESSION_TOKEN', True)]
-        >>> bucket_keys(S3Spec())
-        ()
-    """
-    if s3.credentials_secret_ref is None:
-        return ()
-    secret = s3.credentials_secret_ref.name
-    needed = (SecretVariable(name, secret) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"))
-    return (*needed, SecretVariable("AWS_SESSION_TOKEN", secret, optional=True))
-
-
-def offline_variables(hub_cache: str) -> Mapping[str, str]:
-    """Variables with which the engine finds its model in this folder and asks no hub; none without a folder.
-
-    Examples:
-        >>> offline_variables("/model-cache")
-        {'HF_HUB_CACHE': '/model-cache', 'HF_HUB_OFFLINE': '1'}
-    """
-    return {"HF_HUB_CACHE": hub_cache, "HF_HUB_OFFLINE": "1"} if hub_cache else {}
+CACHE_ROOT = "VLLM_CACHE_ROOT"
+"""Variable that decides where vLLM keeps what it compiled."""
 
 
 def refusal_of_cached(spec: EngineSpec) -> Refusal | None:
-    """The refusal of what would make the engine look for its model elsewhere than on the claim, or None."""
-    cure = "Remove it, or remove `spec.cache`."
-    for variable in spec.env:
-        if variable.name in _ELSEWHERE:
-            problem = f"`{variable.name}` is managed by the operator with `spec.cache`."
-            return Refusal(Reason.MANAGED_ARGUMENT, f"spec.engine.env[{variable.name}]", problem, cure)
+    """The refusal of what would make vLLM look for its model elsewhere than on the claim, or None."""
     if value_of(spec.args, DOWNLOAD_DIR) is not None:
         problem = f"`{DOWNLOAD_DIR}` is managed by the operator with `spec.cache`."
-        return Refusal(Reason.MANAGED_ARGUMENT, "spec.engine.args", problem, cure)
-    return refusal_of_hub_adapters(spec.args)
-
-
-def with_token(env: Sequence[EnvironmentVariable], token: SecretKeySelector | None) -> tuple[EnvironmentVariable, ...]:
-    """The variables with the token of a Secret, which replaces another token, such as the administrator's default.
-
-    Examples:
-        >>> token = SecretKeySelector(name="hub", key="token")
-        >>> found = with_token([EnvironmentVariable(name="HF_TOKEN", value="a")], token)
-        >>> [(one.name, one.value, one.value_from.secret_key_ref.name) for one in found]
-        [('HF_TOKEN', None, 'hub')]
-    """
-    if token is None:
-        return tuple(env)
-    variable = EnvironmentVariable.model_validate({"name": HUB_TOKEN, "valueFrom": {"secretKeyRef": token}})
-    return (*(one for one in env if one.name != HUB_TOKEN), variable)
+        return Refusal(Reason.MANAGED_ARGUMENT, "spec.engine.args", problem, REMOVE)
+    return refusal_of_moved_cache(spec.env, {CACHE_ROOT}) or refusal_of_hub_adapters(spec.args)
 
 
 def commit_arguments(args: Sequence[str], commit: str) -> Iterator[str]:

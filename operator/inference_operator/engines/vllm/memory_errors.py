@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from inference_operator.api.reasons import Reason
-from inference_operator.engines.vllm.known_error import KnownError, known_error
+from inference_operator.engines.known_error import KnownError, known_error
 
 _GIB = r"[\d.]{1,16}"
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from inference_operator.api.reasons import Reason
-from inference_operator.engines.vllm.known_error import KnownError, known_error
+from inference_operator.engines.known_error import KnownError, known_error
 
 _NO_REPOSITORY = r"(?:Repo id must be in the form[^:\n]{0,60}|Invalid repository ID or local directory specified)"
 _MODEL_PATH = r"/model(?:s|-cache)(?:/[\w.+-]{1,255}){0,20}"
@@ -84,36 +84,6 @@ MODEL_ERRORS: Sequence[KnownError] = (
         "the model brings code of its own, which does not run unless it is trusted."
         " Use a model that vLLM knows, or have `--trust-remote-code` allowed",
     ),
-    # huggingface_hub 1, errors.py and utils/_http.py
-    known_error(
-        Reason.MODEL_GATED,
-        r"(?:gated repo|GatedRepoError|Cannot access gated repo|is restricted and you are not in the authorized list)",
-        "the hub gives this model only to accounts that have accepted its licence."
-        " Accept it there, and name a Secret with a token in `spec.model.tokenSecretRef`",
-    ),
-    known_error(
-        Reason.MODEL_NOT_FOUND,
-        r"(?:RepositoryNotFoundError|is not a local folder and is not a valid model identifier|Repository Not Found)",
-        "the hub has no such model, or does not show it to this account."
-        " Check `spec.model.source`; for a private model name a Secret with a token in `spec.model.tokenSecretRef`",
-    ),
-    known_error(
-        Reason.MODEL_NOT_FOUND,
-        r"(?:401 Unauthorized|401 Client Error)",
-        "the hub does not accept the token of this account. Check the Secret of `spec.model.tokenSecretRef`, or behind `HF_TOKEN` in `spec.engine.env`",
-    ),
-    # h11 0.16, _headers.py
-    known_error(
-        Reason.MODEL_NOT_FOUND,
-        r"Illegal header value ",
-        "the token of the hub has a character that HTTP does not allow, such as a line break. Correct the Secret of"
-        " `spec.model.tokenSecretRef`, or behind `HF_TOKEN` in `spec.engine.env`",
-    ),
-    known_error(
-        Reason.MODEL_NOT_FOUND,
-        r"(?:RevisionNotFoundError|is not a valid git identifier)",
-        "the model has no such revision. Check it on the hub",
-    ),
     known_error(
         Reason.MODEL_NOT_FOUND,
         rf"{_NO_REPOSITORY}: ?'(?P<what>{_MODEL_PATH})'",
@@ -130,13 +100,6 @@ MODEL_ERRORS: Sequence[KnownError] = (
         r"HarmonyError: error downloading or loading vocab file",
         "the vocabulary of gpt-oss cannot be downloaded. Mount a folder with `o200k_base.tiktoken` through"
         " `spec.podTemplate.volumes`, and set `TIKTOKEN_ENCODINGS_BASE` to it in `spec.engine.env`",
-    ),
-    known_error(
-        Reason.HUB_UNREACHABLE,
-        r"(?:couldn't connect to '|outgoing traffic has been disabled|OfflineModeIsEnabled|LocalEntryNotFoundError"
-        r"|Cannot reach http|Max retries exceeded with url|ConnectError|Failed to resolve|429 Client Error|Too Many Requests"
-        r"|50[0234] Server Error)",
-        "the hub does not answer. Check the way out of the cluster, or serve the model from a claim or an image",
     ),
     # vllm/model_executor/model_loader, vllm/transformers_utils, safetensors 0.6
     known_error(

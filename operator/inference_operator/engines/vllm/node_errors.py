@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from inference_operator.api.reasons import Reason
-from inference_operator.engines.vllm.known_error import KnownError, known_error
+from inference_operator.engines.known_error import KnownError, known_error
 
 _OLDER_CUDA = (
     "Update the driver, or set `spec.engine.image` to the same version with `-cu129` at the end of its tag;"

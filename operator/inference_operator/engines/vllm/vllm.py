@@ -8,7 +8,8 @@ from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Device, EngineSpec, ModelSpec
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
-from inference_operator.engines.model_access import HubAccess
+from inference_operator.engines.hub_access import access_variables, bucket_keys, offline_variables, with_token
+from inference_operator.engines.model_access import HubAccess, Support
 from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
 from inference_operator.engines.sizes import Parsers
@@ -16,6 +17,7 @@ from inference_operator.engines.start_log import Diagnosis, LoadProgress, Phase
 from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage
 from inference_operator.engines.validation import OptionClasses
 from inference_operator.engines.vllm.adapters import adapter_loader, adapter_programs, adapter_variables
+from inference_operator.engines.vllm.architectures import implementation_arguments, support
 from inference_operator.engines.vllm.arguments import (
     refusal_of_args,
     refusal_of_env,
@@ -27,14 +29,7 @@ from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.cuda import gpu_needs
 from inference_operator.engines.vllm.errors import diagnosis
 from inference_operator.engines.vllm.generation import MAX_N, generation_arguments
-from inference_operator.engines.vllm.hub_env import (
-    access_variables,
-    bucket_keys,
-    commit_arguments,
-    offline_variables,
-    refusal_of_cached,
-    with_token,
-)
+from inference_operator.engines.vllm.hub_env import commit_arguments, refusal_of_cached
 from inference_operator.engines.vllm.media import ENVIRONMENT as MEDIA_ENVIRONMENT
 from inference_operator.engines.vllm.media import media_arguments
 from inference_operator.engines.vllm.memory import default_sequences, version_of, vllm_cpu_memory, vllm_memory
@@ -191,6 +186,11 @@ class Vllm:
         return frozenset()
 
     @property
+    def divides_models(self) -> bool:
+        """By tensor and pipeline parallelism."""
+        return True
+
+    @property
     def option_classes(self) -> OptionClasses:
         """The classes of vLLM's options and variables."""
         return CLASSES
@@ -243,6 +243,7 @@ class Vllm:
             *memory_arguments(spec, plan),
             *parser_arguments(spec, Parsers(plan.tool_call_parser, plan.reasoning_parser)),
             *generation_arguments(spec.generation),
+            *implementation_arguments(spec.args, plan.implementation),
             *media_arguments(spec.multimodal.allowed_domains, version_of_image(spec.image or "")),
             f"--shutdown-timeout={SHUTDOWN_SECONDS}",
             *_queue_arguments(spec, sequences),
@@ -289,6 +290,10 @@ class Vllm:
     def formats(self) -> frozenset[WeightFormat]:
         """All. GGUF needs a plugin, as the plan says, and pickle files need consent."""
         return frozenset(WeightFormat)
+
+    def support(self, architecture: str, *, image: str) -> Support:
+        """The models that this version implements itself, and those for which it uses Transformers."""
+        return support(architecture, version_of_image(image))
 
     def check_model(self, spec: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:
         """The refusal of code that could change, of pickle files, or of what leads away from the claim; or None."""

@@ -1,0 +1,14 @@
+"""`spec.engine.kind`: the inference engine."""
+
+from enum import StrEnum
+
+
+class EngineKind(StrEnum):
+    """The inference engine that serves a model."""
+
+    AUTO = "Auto"
+    """The first engine that can run the model, in the order of the registry."""
+    VLLM = "VLLM"
+    """vLLM, `vllm serve`."""
+    TRANSFORMERS = "Transformers"
+    """Hugging Face Transformers, `transformers serve`."""

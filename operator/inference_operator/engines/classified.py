@@ -1,0 +1,90 @@
+"""The class of an option or a variable: safe, managed by the operator, or only with the right to create pods.
+
+Each engine has tables of its own. A line of a table is `NAME safe` or `NAME pods REASON`. Lines below it that begin
+with a dot are keys of its value that are safe alone. What stands in no table needs the right.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.resources import files
+
+
+class Class(StrEnum):
+    """Who may set an option or a variable."""
+
+    SAFE = "safe"
+    """Everybody who may write the resource."""
+    MANAGED = "managed"
+    """Nobody; the operator sets it."""
+    PODS = "pods"
+    """Everybody who may create pods."""
+
+
+REASONS: dict[str, str] = {
+    "code": "loads code, or names a module",
+    "controls": "lets requests or other web sites control the engine",
+    "file": "names a file, which the engine reads or writes",
+    "hosts": "reaches other hosts",
+    "json": "takes JSON, which an admission policy cannot read",
+    "port": "opens a port",
+    "repository": "loads another repository or path beside the model",
+    "shows": "shows or logs what users send",
+}
+"""The effect of an option or variable of the class `pods`, by the word in the tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Classified:
+    """The class of an option or a variable."""
+
+    name: str
+    kind: Class
+    reason: str = ""
+    """Its effect, if it needs the right; the cure, if it is managed."""
+    keys: tuple[str, ...] = ()
+    """Keys of an option's value that are safe alone, as they follow a dot."""
+
+
+def classified(table: str) -> Iterator[Classified]:
+    r"""The classes in a table.
+
+    Examples:
+        >>> for one in classified("--seed safe\n--pooler-config pods json\n  .task\n  .dimensions\n"):
+        ...     print(one.name, one.kind, one.reason, one.keys)
+        --seed safe  ()
+        --pooler-config pods takes JSON, which an admission policy cannot read ('task', 'dimensions')
+    """
+    lines = [line.split() for line in table.splitlines()]
+    for index, (name, *words) in enumerate(lines):
+        if not name.startswith("."):
+            kind, *reasons = words
+            reason = REASONS[reasons[0]] if kind == Class.PODS else ""
+            yield Classified(name, Class(kind), reason, tuple(_keys(lines[index + 1 :])))
+
+
+def _keys(lines: list[list[str]]) -> Iterator[str]:
+    for word, *_ in lines:
+        if not word.startswith("."):
+            return
+        yield word[1:]
+
+
+def from_reasons(reasons: Mapping[str, str], kind: Class) -> Iterator[Classified]:
+    """The members of one class, from their reasons by name."""
+    return (Classified(name, kind, reason) for name, reason in reasons.items())
+
+
+LIBRARY_VARIABLES: tuple[Classified, ...] = tuple(
+    classified(files(__package__).joinpath("library-variables.txt").read_text(encoding="utf-8"))
+)
+"""The variables of libraries that engines share: PyTorch, CUDA, NCCL, Hugging Face, and those of the C library."""
+
+LIBRARY_SECRETS = frozenset(
+    {
+        *("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"),
+        *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_TOKEN"),
+        *("S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY"),
+    }
+)
+"""Those of them whose values are secrets."""

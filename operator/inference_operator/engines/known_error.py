@@ -1,0 +1,42 @@
+"""One known error of an engine: the pattern of its message, and the cause that status shows for it."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inference_operator.api.reasons import Reason
+from inference_operator.engines.start_log import Diagnosis
+
+_MAX_QUOTED = 200
+"""Characters of a quoted part. They are enough to recognise the error."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownError:
+    """An error message of an engine and its meaning."""
+
+    reason: Reason
+    wording: re.Pattern[str]
+    cause: str
+    """The sentence of the status. Names in braces are groups of the pattern: figures and names of the engine's own, in
+    a form that no value of an argument or a variable has by chance."""
+
+
+def known_error(reason: Reason, wording: str, cause: str) -> KnownError:
+    """A known error, from the regular expression of its message."""
+    return KnownError(reason, re.compile(wording), cause)
+
+
+def diagnosis_of(text: str, errors: Sequence[KnownError]) -> Diagnosis | None:
+    r"""The first error whose pattern is in the text, with the parts that it names; None if there is none.
+
+    Examples:
+        >>> full = known_error(Reason.INSUFFICIENT_DISK, r"for (?P<gib>\d+) GiB", "{gib} GiB lack")
+        >>> diagnosis_of("no room for 3 GiB", [full]).cause
+        '3 GiB lack'
+    """
+    for error in errors:
+        if match := error.wording.search(text):
+            parts = {name: " ".join((part or "").split())[:_MAX_QUOTED] for name, part in match.groupdict().items()}
+            return Diagnosis(error.reason, error.cause.format(**parts))
+    return None

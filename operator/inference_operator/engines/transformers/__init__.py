@@ -1,0 +1,1 @@
+"""Hugging Face Transformers, `transformers serve`, as an engine."""

@@ -1,0 +1,38 @@
+"""Architectures of `transformers serve`: those it computes in batches, and those it computes one request at a time.
+
+`python -m e2e.architectures` writes the table inside the engine's image: it makes a small model of each architecture,
+and compares the answers of continuous batching with those of `generate`.
+"""
+
+from importlib.resources import files
+
+from inference_operator.engines.model_access import Support
+
+VERSION = "5.19.0"
+"""The version of transformers that the table describes."""
+BATCHED = "batched"
+"""The implementation with continuous batching."""
+
+_TABLE = files(__package__).joinpath(f"architectures-{VERSION}.txt").read_text(encoding="utf-8")
+_MODES: dict[str, str] = dict(line.split() for line in _TABLE.splitlines())
+
+_COMMON = "There are no adapters, no sizes over several GPUs, no log probabilities and no stop strings."
+
+
+def support(architecture: str) -> Support:
+    """Whether `transformers serve` runs models of an architecture, and how.
+
+    Examples:
+        >>> support("LlamaForCausalLM").implementation, support("GPTNeoForCausalLM").implementation
+        ('batched', '')
+        >>> support("LlavaForConditionalGeneration").obstacle
+        'Transformers 5.19 serves text models only, and knows no `LlavaForConditionalGeneration` among them.'
+    """
+    mode = _MODES.get(architecture)
+    if mode is None and architecture:
+        version = VERSION.rpartition(".")[0]
+        return Support(f"Transformers {version} serves text models only, and knows no `{architecture}` among them.")
+    if mode == BATCHED:
+        return Support(implementation=BATCHED, lost=f"Transformers computes fewer tokens per second. {_COMMON}")
+    why = "Transformers computes this architecture" if mode else "Nothing is known about the model, so it is computed"
+    return Support(lost=f"{why} one request at a time; others wait in the router. {_COMMON}")
