@@ -30,6 +30,7 @@ collect_ignore = [
     "model/run_kinds.py",
     "model/run_load.py",
     "model/run_starts.py",
+    "vllm_parser/architectures.py",
     "vllm_parser/parse.py",
     "vllm_parser/derive.py",
     "vllm_parser/fetch.py",

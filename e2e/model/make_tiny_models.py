@@ -4,6 +4,7 @@ Runs inside the engine image: make_tiny_models.py FOLDER. FOLDER gets a folder f
 repository, and `expected.json`. All weights are random with a fixed seed, except those of `Qwen3-tiny-Thinking`:
 
 - `decoder`, `mixture` (of experts), `awq` (4-bit weights): a question whose first word leads by far, and that word.
+- `neo` (GPT-Neo, which vLLM does not know): a question and its answer.
 - `vision` (Idefics3): the number of tokens of an image.
 - `embedding` (BERT with the files of sentence-transformers): texts and their vectors.
 - `reranker` (RoBERTa with one output): a query and documents, from the highest score to the lowest.
@@ -21,12 +22,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from make_tiny_llama import CHAT_TEMPLATE, CONTEXT_TOKENS, OUTPUT_SCALE, SEED, WORDS, llama, tokenizer
+from make_tiny_llama import ANSWER_TOKENS, CHAT_TEMPLATE, CONTEXT_TOKENS, OUTPUT_SCALE, SEED, WORDS, llama, tokenizer
 from safetensors.torch import save_file
 from tokenizers import AddedToken
 from transformers import (
     BertConfig,
     BertModel,
+    GPTNeoConfig,
+    GPTNeoForCausalLM,
     Idefics3Config,
     Idefics3ForConditionalGeneration,
     LlamaConfig,
@@ -173,6 +176,31 @@ def _words(values: torch.Tensor) -> torch.Tensor:
     return torch.where(words >= 2**31, words - 2**32, words).to(torch.int32)
 
 
+@torch.inference_mode()
+def neo(folder: Path) -> dict[str, str]:
+    """A GPT-Neo; returns what `generate` answers."""
+    tokens = tokenizer()
+    sizes = {"hidden_size": 128, "intermediate_size": 256, "num_layers": 2, "num_heads": 4, "initializer_range": 0.2}
+    marks = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2}
+    kinds = [[["global", "local"], 1]]
+    torch.manual_seed(SEED)
+    model = GPTNeoForCausalLM(
+        GPTNeoConfig(
+            vocab_size=len(tokens),
+            attention_types=kinds,
+            max_position_embeddings=CONTEXT_TOKENS,
+            tie_word_embeddings=False,
+            **sizes,
+            **marks,
+        )
+    )
+    only_words(model, tokens).save_pretrained(folder)
+    tokens.save_pretrained(folder)
+    asked = torch.tensor([tokens.encode(PROBES[0])])
+    found = model.generate(asked, max_new_tokens=ANSWER_TOKENS, do_sample=False, pad_token_id=2)
+    return {"prompt": PROBES[0], "answer": tokens.decode(found[0, asked.shape[1] :])}
+
+
 def vision(folder: Path) -> dict[str, int]:
     """An Idefics3: a SigLIP encoder and a Llama; returns the number of tokens of an image.
 
@@ -279,6 +307,7 @@ MODELS: dict[str, Callable[[Path], Any]] = {
     "decoder": decoder,
     "mixture": mixture,
     "awq": awq,
+    "neo": neo,
     "vision": vision,
     "embedding": embedding,
     "reranker": reranker,

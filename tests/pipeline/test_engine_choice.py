@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.registry import ENGINES as RELEASED
-from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import NeedsInspection, Planned, Refused
@@ -119,7 +119,7 @@ def test_an_engine_that_was_chosen_stays_while_the_specification_is_the_same() -
     ],
 )
 def test_what_transformers_cannot_do_is_refused_in_words(
-    architecture: str, spec: Mapping[str, Manifest], field: str, said: str
+    architecture: str, spec: Mapping[str, Any], field: str, said: str
 ) -> None:
     refusal = refused(given(architecture, **spec)).refusal
     assert (refusal.field, said in refusal.problem) == (field, True), refusal.message

@@ -41,6 +41,9 @@ from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape
 from inference_operator.views.samples import EngineSample
 
+BATCHING = ("--continuous-batching", "--attn-implementation=sdpa")
+"""Options of continuous batching. Another attention could be a kernel of the hub, which is code."""
+
 SERVER = "server"
 """Name of the server among the programs of a pod."""
 PROGRAMS = {
@@ -175,12 +178,11 @@ class Transformers:
                 *(f"name={name}" for name in served.names),
                 *(f"{name}={value}" for name, value in limits.items()),
                 "--",
-                *(("--continuous-batching",) if is_batched else ()),
+                *(BATCHING if is_batched else ()),
                 f"--host={host}",
                 f"--port={self.port}",
                 f"--device={'cuda:0' if on_gpus else 'cpu'}",
                 f"--dtype={spec.dtype}",
-                "--attn-implementation=sdpa",
                 "--log-level=error",
                 *spec.args,
             ),

@@ -70,7 +70,8 @@ MODEL_ERRORS: Sequence[KnownError] = (
     known_error(
         Reason.UNSUPPORTED_ARCHITECTURE,
         r"Model architectures \[(?P<what>'\w{1,80}'(?:, '\w{1,80}'){0,9})\] (?:are not supported for now|failed to be inspected)",
-        "this vLLM does not know the model's architecture {what}. Use another model, or an image of a newer vLLM",
+        "this vLLM does not know the model's architecture {what}. Use another model, an image of a newer vLLM, or"
+        " `spec.engine.kind: Transformers`",
     ),
     known_error(
         Reason.UNSUPPORTED_ARCHITECTURE,
