@@ -143,7 +143,7 @@ def test_two_requests_with_one_identity_get_their_own_answers(named: Served) -> 
         headers = {"Content-Type": "application/json", "X-Request-ID": "the-same"}
         url = f"http://{named.address}/v1/completions"
         request = urllib.request.Request(url, json.dumps(body).encode(), headers)
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - a cluster's own
             text: str = json.load(answer)["choices"][0]["text"]
         return text
 
@@ -157,10 +157,9 @@ def test_routes_that_control_the_server_are_closed_at_the_router_and_at_the_engi
     for path in CLOSED:
         assert named.get(path)[0] == 404
     for path in (*CLOSED[:3], "/v1/models"):
-        for method in ("GET", "POST"):
-            request = urllib.request.Request(f"http://{address}:8000{path}", b"{}" if method == "POST" else None)
+        for body in (None, b"{}"):
             with pytest.raises(urllib.error.HTTPError) as refused:
-                urllib.request.urlopen(request, timeout=10)
+                urllib.request.urlopen(f"http://{address}:8000{path}", body, timeout=10)
             assert refused.value.code == 404
 
 

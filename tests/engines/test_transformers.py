@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import socket
 import sys
 from collections.abc import Sequence
 from importlib.resources import files
@@ -239,6 +240,14 @@ def test_prompt_and_answer_together_have_at_most_the_context(
     config = SimpleNamespace(max_new_tokens=1024)
     program.limit_answer(known, {"input_ids": [0] * prompt}, config, most)
     assert config.max_new_tokens == answer
+
+
+def test_an_address_of_ipv6_is_one_of_ipv4_too(program: SimpleNamespace) -> None:
+    with program.bound("::", 0) as listening:
+        listening.listen()
+        port = listening.getsockname()[1]
+        for address in ("127.0.0.1", "::1"):
+            socket.create_connection((address, port), timeout=5).close()
 
 
 def test_the_images_are_those_of_the_settings() -> None:

@@ -16,14 +16,16 @@ The command alone (transformers 5.19.0, `cli/serving`) is not fit to be a server
 6. It has routes that load other models or unload this one, and fetches what a request names by URL or by path. Here
    these routes are absent, and a model that reads more than text is refused.
 7. It closes idle connections after 5 s, perhaps just when a router sends a request. Here it keeps them `idle` seconds.
-8. It has no metrics. Here /metrics has the open requests and the computed batches.
-9. While it loads, it ignores SIGTERM, as the first process of a container does. Here it ends.
+8. It listens on IPv6 alone where it should listen on `::`. Here on IPv4 as well.
+9. It has no metrics. Here /metrics has the open requests and the computed batches.
+10. While it loads, it ignores SIGTERM, as the first process of a container does. Here it ends.
 """
 
 import copy
 import logging
 import os
 import signal
+import socket
 import sys
 import traceback
 import uuid
@@ -235,7 +237,7 @@ def install_requests(names: list[str]) -> None:
 
 
 def install_server(name: str, idle: int) -> None:
-    """Put the rules 1 and 6 to 8 into the library that the command starts the server with."""
+    """Put the rules 1 and 6 to 9 into the library that the command starts the server with."""
     import uvicorn  # noqa: PLC0415 - only the image has it
     from starlette.responses import PlainTextResponse  # noqa: PLC0415
 
@@ -246,7 +248,22 @@ def install_server(name: str, idle: int) -> None:
             app.router.lifespan_context = warmed_up(app, name, app.router.lifespan_context)
             super().__init__(METRICS.counting(app), **options, timeout_keep_alive=idle, access_log=False)
 
-    uvicorn.Config = Config
+    class Server(uvicorn.Server):  # type: ignore[misc]
+        def run(self, sockets: Any_ = None) -> None:
+            super().run(sockets or [bound(self.config.host, self.config.port)])
+
+    uvicorn.Config, uvicorn.Server = Config, Server
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket at this address, for IPv4 too if it is one of IPv6. It listens once the server serves with it."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    made.bind((host, port))
+    return made
 
 
 def warmed_up(app: Any_, name: str, lifespan: Callable[[Any_], Any_]) -> Callable[[Any_], Any_]:

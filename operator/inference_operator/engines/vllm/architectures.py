@@ -23,11 +23,12 @@ _IMPLEMENTATIONS: dict[str, str] = dict(line.split() for line in _TABLE.splitlin
 def support(architecture: str, version: str) -> Support:
     """Whether a version of vLLM runs models of an architecture, and by which implementation.
 
-    Nothing is known about other versions than that of the table: they may have more.
+    Nothing is known about other versions than that of the table: they may have more. An image that does not tell its
+    version is taken for this one.
 
     Args:
         architecture: the name in the model's config; empty if it is unknown.
-        version: that of the image; empty if it is unknown.
+        version: that of the image; empty if it does not tell.
 
     Examples:
         >>> support("LlamaForCausalLM", "0.32.0"), support("", "0.32.0").obstacle
@@ -38,7 +39,7 @@ def support(architecture: str, version: str) -> Support:
         'vLLM 0.32.0 has no implementation of `GPTNeoForCausalLM`, and cannot use that of Transformers.'
     """
     found = _IMPLEMENTATIONS.get(architecture)
-    if not architecture or found == "native" or version_of(version) != version_of(VERSION):
+    if not architecture or found == "native" or version_of(version or VERSION) != version_of(VERSION):
         return Support()
     if found == THROUGH_TRANSFORMERS:
         lost = f"vLLM {VERSION} has no `{architecture}` of its own and uses that of Transformers, which is slower."
