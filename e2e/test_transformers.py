@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -15,10 +16,12 @@ import openai
 import pytest
 import yaml
 
-from e2e import stack
+from e2e import images, stack
 from e2e.cluster.handle import LocalCluster
 from e2e.cluster.state import read_record
 from e2e.faults import kill_container
+from e2e.images.detect import found_builder
+from e2e.images.errors import ImageError
 from e2e.load import Load
 from e2e.load.completion import Question, answer_text
 from e2e.load.load import PROMPTS
@@ -27,6 +30,7 @@ from e2e.said import Say
 from e2e.served import PROMPT, Served, metric
 from e2e.test_models import repository
 from e2e.waiting import eventually
+from inference_operator.engines import transformers
 from inference_operator.engines.transformers.transformers import RUNNING
 from tests.testing.hub import serving
 
@@ -39,6 +43,7 @@ END_SECONDS = 40
 """`dnsStaleness` of 15 s, the end of the server, and a margin for two busy cores."""
 CLOSED = ("/load_model", "/reset", "/v1/audio/transcriptions", "/metrics", "/docs", "/openapi.json")
 NEO = "neo"
+ONLY_TEXT = "this server is for models that read only text"
 SMALL = {
     "dtype": "float32",
     "maxNumSeqs": 64,
@@ -161,6 +166,27 @@ def test_routes_that_control_the_server_are_closed_at_the_router_and_at_the_engi
             with pytest.raises(urllib.error.HTTPError) as refused:
                 urllib.request.urlopen(f"http://{address}:8000{path}", body, timeout=10)
             assert refused.value.code == 404
+
+
+def test_a_model_that_reads_images_is_refused_by_the_server() -> None:
+    """The library would fetch whatever URL or path a request names. The operator refuses such a model as well."""
+    command = (
+        "/opt/vllm/bin/python",
+        "/program/server_program.py",
+        "/models/vision",
+        "name=a",
+        "revision=",
+        "context=0",
+    )
+    limits = ("sequences=1", "cache=0", "batch=64", "idle=5", "folder=/tmp", "--", "--device=cpu", "--port=8765")
+    folder = Path(str(transformers.__file__)).parent
+    with pytest.raises(ImageError, match=ONLY_TEXT):
+        found_builder().run(
+            "reads-images",
+            images.reference("engine-cpu"),
+            (*command, *limits),
+            {folder: "/program:ro", tiny_models(): "/models:ro"},
+        )
 
 
 def test_a_stopped_engine_finishes_its_streams_and_is_gone_soon_after(named: Served, say: Say) -> None:

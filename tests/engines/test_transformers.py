@@ -216,6 +216,23 @@ def test_open_requests_are_counted_until_their_answers_are_complete(program: Sim
     assert (RUNNING in metrics.page, BATCHES in metrics.page) == (True, True)
 
 
+@pytest.mark.parametrize(("kind", "ends"), [(b"text/event-stream; charset=utf-8", True), (b"application/json", False)])
+def test_a_complete_stream_ends_with_the_mark_of_the_api(program: SimpleNamespace, kind: bytes, ends: bool) -> None:  # noqa: FBT001 - a parameter
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    async def answer() -> None:
+        marked = program.with_end_mark(send)
+        await marked({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
+        await marked({"type": "http.response.body", "body": b"data: 1\n\n", "more_body": True})
+        await marked({"type": "http.response.body", "body": b"", "more_body": False})
+
+    asyncio.run(answer())
+    assert [one["body"] for one in sent[1:]] == [b"data: 1\n\n", b"data: [DONE]\n\n" if ends else b""]
+
+
 @pytest.mark.parametrize(
     ("asked", "temperature", "top_p"),
     [

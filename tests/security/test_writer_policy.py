@@ -369,6 +369,33 @@ def test_a_lent_secret_fills_only_variables_that_are_made_for_one(users: dict[st
     assert users[PLAIN].refusal("plain-value", {"engine": {"env": [{"name": name, "value": "1"}]}}) == ""
 
 
+def test_another_kind_asks_for_the_right_to_the_same_arguments_again(users: dict[str, User]) -> None:
+    """Transformers refuses `--tokenizer` to everybody, and vLLM loads another repository with it."""
+    plain, asked = users[PLAIN], {"kind": "Transformers", "args": ["--tokenizer=org/other"]}
+    assert plain.refusal("kinds", {"engine": asked}) == ""
+    for kind in ("VLLM", "Auto"):
+        said = plain.patch("kinds", {"engine": {"kind": kind}})
+        assert "spec.engine.args: --tokenizer requires the right to create pods" in said, kind
+    assert "requires the right" in plain.patch("kinds", {"engine": {"kind": None}}), "which means Auto"
+    assert users[POD_MAKER].patch("kinds", {"engine": {"kind": "VLLM"}}) == ""
+
+
+@pytest.mark.parametrize("kind", ["Auto", "Transformers"])
+def test_with_auto_a_name_needs_no_right_only_if_it_needs_none_for_every_engine(
+    users: dict[str, User], kind: str
+) -> None:
+    plain = users[PLAIN]
+    template = {"kind": kind, "args": ["--chat-template-kwargs=x"]}
+    assert "--chat-template-kwargs requires the right" in plain.refusal(f"t-{kind.lower()}", {"engine": template})
+    for name in ("LD_PRELOAD", "HF_ENDPOINT", "PYTHONPATH"):
+        shaped = {"kind": kind, "env": [{"name": name, "value": "x"}]}
+        assert f"{name} requires the right" in plain.refusal(f"v-{kind.lower()}", {"engine": shaped})
+    assert (
+        plain.refusal(f"s-{kind.lower()}", {"engine": {"kind": kind, "env": [{"name": "HF_TOKEN", "value": "x"}]}})
+        == ""
+    )
+
+
 def test_the_verb_use_lends_a_secret(users: dict[str, User]) -> None:
     plain = users[PLAIN]
     assert "the Secret lent-token requires" in plain.refusal("lent-token", token("lent-token"))

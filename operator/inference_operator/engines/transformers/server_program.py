@@ -18,7 +18,9 @@ The command alone (transformers 5.19.0, `cli/serving`) is not fit to be a server
 7. It closes idle connections after 5 s, perhaps just when a router sends a request. Here it keeps them `idle` seconds.
 8. It listens on IPv6 alone where it should listen on `::`. Here on IPv4 as well.
 9. It has no metrics. Here /metrics has the open requests and the computed batches.
-10. While it loads, it ignores SIGTERM, as the first process of a container does. Here it ends.
+10. It ends a stream without the mark `[DONE]`, so that clients cannot tell a whole answer from a broken one. Here
+    each complete stream has it.
+11. While it loads, it ignores SIGTERM, as the first process of a container does. Here it ends.
 """
 
 import copy
@@ -42,6 +44,8 @@ Any_: TypeAlias = Any
 PAGE_TOKENS = 256
 """Tokens of a page of the KV cache."""
 ABSENT_ROUTES = frozenset({"/load_model", "/reset", "/v1/models", "/v1/audio/transcriptions"})
+STREAMS = frozenset({"/v1/completions", "/v1/chat/completions"})
+"""Paths whose streams have an end mark in the OpenAI API."""
 FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.py")
 """Files of a repository that are downloaded. Code among them runs only with `--trust-remote-code`."""
 GREEDY = 1e-5
@@ -79,9 +83,10 @@ class Metrics:
 
         async def counted(scope: Any_, receive: Any_, send: Any_) -> None:
             counts = int(scope["type"] == "http" and scope["method"] == "POST")
+            marked = with_end_mark(send) if scope.get("path") in STREAMS else send
             self.running += counts
             try:
-                await app(scope, receive, send)
+                await app(scope, receive, marked)
             finally:
                 self.running -= counts
 
@@ -97,6 +102,23 @@ class Metrics:
 
 
 METRICS = Metrics()
+
+
+def with_end_mark(send: Any_) -> Any_:
+    """The function that sends an answer, with the mark at the end of a complete stream."""
+    is_stream = False
+
+    async def marked(message: Any_) -> None:
+        nonlocal is_stream
+        if message["type"] == "http.response.start":
+            is_stream = any(
+                name == b"content-type" and value.startswith(b"text/event-stream") for name, value in message["headers"]
+            )
+        elif is_stream and message["type"] == "http.response.body" and not message.get("more_body"):
+            message = {**message, "body": message.get("body", b"") + b"data: [DONE]\n\n"}
+        await send(message)
+
+    return marked
 
 
 def local_model(model: str, revision: str) -> Path:
@@ -237,7 +259,7 @@ def install_requests(names: list[str]) -> None:
 
 
 def install_server(name: str, idle: int) -> None:
-    """Put the rules 1 and 6 to 9 into the library that the command starts the server with."""
+    """Put the rules 1 and 6 to 10 into the library that the command starts the server with."""
     import uvicorn  # noqa: PLC0415 - only the image has it
     from starlette.responses import PlainTextResponse  # noqa: PLC0415
 
