@@ -175,7 +175,7 @@ async def _scraping(ports: tuple[int, int, int], load: Load) -> list[Figure]:
         on_adapters=lambda _: None,
     )
     engines = {key: engines_of(pod for pod in each if pod.component == ENGINE) for key, each in pods.items()}
-    targets = Targets(pods.keys, pods.__getitem__, engines.__getitem__, lambda _key, _component: Vllm())
+    targets = Targets(pods.keys, pods.__getitem__, engines.__getitem__, lambda _key, _pod: Vllm())
     scaling = _scaled(pods, load)
     intervals = {**default, ROUTER: routers}
     scraper = Rounds(targets, SampleStore(), callbacks, settings, intervals=intervals, scaling=scaling)

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 import time
 import urllib.error
 import urllib.request
@@ -19,6 +21,7 @@ import yaml
 from e2e import images, stack
 from e2e.cluster.handle import LocalCluster
 from e2e.cluster.state import read_record
+from e2e.containers import container_processes
 from e2e.faults import kill_container
 from e2e.images.detect import found_builder
 from e2e.images.errors import ImageError
@@ -28,7 +31,9 @@ from e2e.load.load import PROMPTS
 from e2e.model.tiny_models import expected, tiny_models
 from e2e.said import Say
 from e2e.served import PROMPT, Served, metric
+from e2e.test_keys import SECRET, created, status
 from e2e.test_models import repository
+from e2e.test_watchdog import LIVENESS_SECONDS
 from e2e.waiting import eventually
 from inference_operator.engines import transformers
 from inference_operator.engines.transformers.transformers import RUNNING
@@ -172,6 +177,7 @@ def test_a_model_that_reads_images_is_refused_by_the_server() -> None:
     """The library would fetch whatever URL or path a request names. The operator refuses such a model as well."""
     command = (
         "/opt/vllm/bin/python",
+        "-I",
         "/program/server_program.py",
         "/models/vision",
         "name=a",
@@ -224,6 +230,38 @@ def test_a_killed_engine_loses_only_the_requests_in_progress(named: Served, say:
         phase.await_answers(AFTER)
     say(str(phase.result))
     assert phase.result.lost_later == ()
+
+
+@pytest.mark.full
+def test_a_server_that_hangs_is_restarted_by_the_kubelet(named: Served) -> None:
+    named.scale(1)
+    (pod,) = named.pods("engine")
+    os.kill(int(container_processes(named.cluster, pod)[0].name), signal.SIGSTOP)
+    restarts = "jsonpath={.status.containerStatuses[0].restartCount}"
+    eventually(
+        lambda: named.kubectl("get", "pod", pod, f"--output={restarts}") == "1",
+        seconds=LIVENESS_SECONDS,
+        what="the kubelet restarts it",
+    )
+    stack.wait_engines(named.cluster, named.name, 1)
+    assert named.complete()
+
+
+@pytest.mark.full
+def test_from_zero_with_keys_and_autoscaling(cluster: LocalCluster) -> None:
+    secret, key = created("alice")
+    scaling = {"minReplicas": 0, "maxReplicas": 2, "idleTimeout": "30s"}
+    router = {"replicas": 1, "keys": {"secretRef": {"name": SECRET}}}
+    cluster.kubectl("apply", "--filename=-", input=secret)
+    engine = {**SMALL, "kind": "Transformers"}
+    with applied(cluster, "keyed", engine=engine, autoscaling=scaling, router=router) as served:
+        eventually(lambda: served.pods("router"), seconds=60, what="a router")
+        eventually(lambda: status(served, "wrong") == 401, seconds=60, what="the router answers")
+        eventually(lambda: status(served, key) == 200, seconds=120, what="an engine has started")
+        assert status_of(served)["engine"]["kind"] == "Transformers"
+        eventually(lambda: not served.pods("engine"), seconds=180, what="no engine is left")
+        assert status(served, key) == 200
+    cluster.kubectl("delete", "secret", SECRET)
 
 
 def test_from_none_to_two_to_none(named: Served) -> None:

@@ -46,8 +46,10 @@ ENGINE = {
     "vllm:inter_token_latency_seconds": ("", "Between two tokens of an answer"),
     "vllm:e2e_request_latency_seconds": ("", "From the request's arrival to its last token"),
     "vllm:request_queue_time_seconds": ("", "Time in the engine's own queue"),
+    "transformers:num_requests_running": ("", "Open requests of Transformers"),
 }
-"""Metrics of vLLM 0.32 that rules and dashboards use, with their label beside `model_name` and `engine`."""
+"""Metrics of vLLM 0.32 that rules and dashboards use, with their label beside `model_name` and `engine`, and those of
+our program around Transformers, which have no label."""
 
 FORMER = {
     "vllm:gpu_cache_usage_perc": ("vllm:kv_cache_usage_perc", "0.11"),
@@ -113,7 +115,7 @@ out the metrics of each server, so that the number of series does not grow with 
 
 ENGINE_PART = """
 ## Of an engine
-Engines serve `/metrics` on the port of their API. These are vLLM's own metrics that are used; their labels are
+Engines serve `/metrics` on the port of their API. These of their metrics are used. Those of vLLM have the labels
 `model_name` and `engine`, and those below. An engine of vLLM 0.32 has about 430 series, most of them buckets.
 
 | metric | labels | meaning | used by |
@@ -148,7 +150,7 @@ END = """
 `inference_operator_router_time_to_first_byte_seconds`: it has the wait in the router too.
 """
 
-NAME = re.compile(r"\b(?:infd_|infd:|haproxy_|inference_operator_router_|vllm:|DCGM_)[A-Za-z0-9_:]+")
+NAME = re.compile(r"\b(?:infd_|infd:|haproxy_|inference_operator_router_|vllm:|transformers:|DCGM_)[A-Za-z0-9_:]+")
 
 
 def metrics_in(query: str) -> set[str]:

@@ -96,7 +96,7 @@ class Operator:
         self._reconciler = Reconciler(cluster, self._cache, now, self._events.record)
         self._looks = LookupPoller(cluster, self._cache.put_lookup, self._queue.add)
         self._scraper = Scraper(
-            Targets(self._cache.resource_keys, self._cache.pods, self._cache.engine_views, self._cache.engine),
+            Targets(self._cache.resource_keys, self._cache.pods, self._cache.engine_views, self._cache.engine_of),
             self._cache.samples,
             Callbacks(
                 on_stalled=self._queue.add,

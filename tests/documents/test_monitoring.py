@@ -15,7 +15,8 @@ from tests.testing.builders import ENGINES, inference_deployment, planned
 
 REPOSITORY = Path(__file__).parents[2]
 RUNBOOKS = REPOSITORY / "docs" / "runbooks"
-OF_A_REAL_ENGINE = (REPOSITORY / "tests" / "engines" / "vllm-0.32.0-metrics.txt").read_text()
+PAGES = (REPOSITORY / "tests" / "engines").glob("*-metrics.txt")
+OF_REAL_ENGINES = "".join(page.read_text() for page in sorted(PAGES))
 
 OWN = {one.name for one in DESCRIPTIONS} | {one.name for one in METRICS}
 DOCUMENTED = OWN | set(EXPORTED) | set(ENGINE) | set(FORMER) | set(OTHERS) | set(recorded())
@@ -53,15 +54,15 @@ def test_every_documented_metric_is_used_by_a_dashboard_or_rule() -> None:
 @pytest.mark.parametrize("name", ENGINE)
 def test_every_engine_metric_exists_in_the_engine_with_its_label(name: str) -> None:
     label, _ = ENGINE[name]
-    assert re.search(rf"^# TYPE {name} ", OF_A_REAL_ENGINE, re.MULTILINE)
+    assert re.search(rf"^# TYPE {name} ", OF_REAL_ENGINES, re.MULTILINE)
     if label and name != "vllm:admission_rejections_total":  # without a rejection it has no series
-        assert re.search(rf'^{name}\{{.*{label}="', OF_A_REAL_ENGINE, re.MULTILINE)
+        assert re.search(rf'^{name}\{{.*{label}="', OF_REAL_ENGINES, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", FORMER)
 def test_a_former_name_is_gone_from_the_engine_and_is_read_beside_the_name_of_today(name: str) -> None:
     today, _ = FORMER[name]
-    assert f"# TYPE {name} " not in OF_A_REAL_ENGINE
+    assert f"# TYPE {name} " not in OF_REAL_ENGINES
     (query,) = [query for query in recorded().values() if name in metrics_in(query)]
     assert today in metrics_in(query)
 

@@ -28,6 +28,7 @@ from inference_operator.settings import Settings
 from inference_operator.sizing.plan import cpu_plan, unchecked_plan
 from inference_operator.sizing.shape import Shape, SizingInputs
 from inference_operator.units import GIB
+from inference_operator.views.samples import EngineSample, next_activity
 from tests.sizing.pools import model
 
 ENGINE = Transformers()
@@ -214,6 +215,19 @@ def test_open_requests_are_counted_until_their_answers_are_complete(program: Sim
     assert sample is not None
     assert (sample.running, sample.progress) == (0, (1.0,))
     assert (RUNNING in metrics.page, BATCHES in metrics.page) == (True, True)
+
+
+def test_an_engine_with_open_requests_that_computes_no_batch_makes_no_progress() -> None:
+    def sampled(batches: int) -> EngineSample:
+        found = ENGINE.sample(f"{RUNNING} 2\n{BATCHES} {batches}\n")
+        assert found is not None
+        return found
+
+    first = next_activity(None, sampled(7), sessions=2, at=100, longest_gap=60)
+    hung = next_activity(first, sampled(7), sessions=2, at=115, longest_gap=60)
+    computing = next_activity(first, sampled(8), sessions=2, at=115, longest_gap=60)
+    assert (hung.seconds_without_progress, computing.seconds_without_progress) == (15, 0)
+    assert ENGINE.probe_request("").body == {"prompt": "1", "max_tokens": 1}
 
 
 @pytest.mark.parametrize(("kind", "ends"), [(b"text/event-stream; charset=utf-8", True), (b"application/json", False)])

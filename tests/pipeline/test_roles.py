@@ -56,6 +56,7 @@ from tests.testing.second_engine import (
     two_roles,
 )
 
+META = pod()["metadata"]
 SAMPLE = Path(__file__).parents[2] / "manifests" / "samples" / "quickstart.yaml"
 HELPERS = Ref(DEPLOYMENT, KEY.namespace, "qwen-helper")
 STARTING: Manifest = {
@@ -151,6 +152,16 @@ def test_status_reads_logs_and_termination_messages_by_the_second_engine() -> No
     assert _report(crashed).status.conditions[0].reason == Reason.GPU_OUT_OF_MEMORY
 
 
+def test_during_a_rollout_to_another_kind_each_pod_is_read_as_its_own_engine() -> None:
+    given = by_the_second_engine()
+    cache = Cache(SETTINGS, REGISTRY)
+    for manifest in planned(given).desired.values():
+        cache.put({**manifest, "metadata": {**manifest["metadata"], "resourceVersion": "1"}})
+    template = planned(given).desired[ENGINES]["spec"]["template"]["metadata"]
+    old, new = (pod_view({**pod(), **more}, component=ENGINE) for more in ({}, {"metadata": {**META, **template}}))
+    assert (cache.engine_of(KEY, old), cache.engine_of(KEY, new)) == (REGISTRY[VLLM], REGISTRY[ECHO])
+
+
 async def test_the_scraper_reads_the_metrics_of_the_second_engine() -> None:
     given = by_the_second_engine()
     cache = Cache(SETTINGS, REGISTRY)
@@ -159,7 +170,7 @@ async def test_the_scraper_reads_the_metrics_of_the_second_engine() -> None:
     assert (cache.engine(KEY, ENGINE), cache.engine(KEY, ROUTER)) == (REGISTRY[ECHO], None)
     async with answering("echoes 3\n") as server:
         view = pod_view(pod(), component=ENGINE)
-        view = replace(view, ready=True, address="127.0.0.1", ports={"http": server.port})
+        view = replace(view, ready=True, address="127.0.0.1", ports={"http": server.port}, engine=ECHO)
         store = SampleStore()
         nothing = Callbacks(
             on_stalled=lambda _: None,
@@ -172,7 +183,7 @@ async def test_the_scraper_reads_the_metrics_of_the_second_engine() -> None:
             on_adapters=lambda _: None,
         )
         scraper = Scraper(
-            Targets(lambda: [KEY], lambda _: [view], lambda _: [EngineView(view)], cache.engine),
+            Targets(lambda: [KEY], lambda _: [view], lambda _: [EngineView(view)], cache.engine_of),
             store,
             nothing,
             SETTINGS,

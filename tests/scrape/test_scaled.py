@@ -68,8 +68,8 @@ async def holding() -> AsyncIterator[Router]:
         await runner.cleanup()
 
 
-def engine_of(_key: Key, component: str) -> Vllm | None:
-    return Vllm() if component == ENGINE else None
+def engine_of(_key: Key, pod: PodView) -> Vllm | None:
+    return Vllm() if pod.component == ENGINE else None
 
 
 @dataclass(slots=True)

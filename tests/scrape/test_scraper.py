@@ -78,8 +78,8 @@ class Hands:
     def targets(self) -> Targets:
         return Targets(lambda: [KEY], lambda _: self.pods, lambda _: engines_among(self.pods), self.engine_of)
 
-    def engine_of(self, _key: Key, component: str) -> Engine | None:
-        return self.kind if component == ENGINE else None
+    def engine_of(self, _key: Key, pod: PodView) -> Engine | None:
+        return self.kind if pod.component == ENGINE else None
 
     @property
     def callbacks(self) -> Callbacks:

@@ -61,18 +61,24 @@ def add_arguments(explain: argparse.ArgumentParser) -> None:
 
 def run_explain(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Print the explanation of one resource."""
-    engine = engines[engines.default]
     match options.name:
         case [name]:
-            lines = explanation(asyncio.run(_observed(options.namespace, name, engine)), engine)
+            observed = asyncio.run(_observed(options.namespace, name, engines))
+            lines = explanation(observed, _engine_of(observed.found, engines))
         case ["autoscaling", name]:
-            lines = scaling_explanation(asyncio.run(_scaling_snapshot(options.namespace, name, engine)))
+            lines = scaling_explanation(asyncio.run(_scaling_snapshot(options.namespace, name, engines)))
         case _:
             raise UsageError(
                 "Give one name, or `autoscaling` and one name, for example `infd explain autoscaling qwen`."
             )
     print("\n".join(lines))
     return 0
+
+
+def _engine_of(found: Resource, engines: EngineRegistry) -> Engine:
+    """The engine that a resource runs, as its status says; the default before it has one."""
+    kind = found.status.engine.kind if found.status.engine else ""
+    return engines.get(kind) or engines[engines.default]
 
 
 def explanation(observed: Observed, engine: Engine) -> Iterator[str]:
@@ -84,6 +90,9 @@ def explanation(observed: Observed, engine: Engine) -> Iterator[str]:
         yield "No engine is ready, so there are no metrics."
     for one in observed.engines:
         load = engine.load(one.text)
+        if load is None and (sample := engine.sample(one.text)):
+            yield f"{one.pod}: {sample.running:,} requests run. This kind of engine tells no more."
+            continue
         if load is None:
             yield f"{one.pod}: its metrics cannot be read: {one.problem or 'it has none about requests'}."
             continue
@@ -106,22 +115,24 @@ def _condition(condition: Condition) -> Iterator[str]:
         yield f"  What helps: {EXPLANATIONS[reasons[condition.reason]].cure}"
 
 
-async def _observed(namespace: str, name: str, engine: Engine) -> Observed:
+async def _observed(namespace: str, name: str, engines: EngineRegistry) -> Observed:
     """The resource and the metrics of its ready engines, which the API server fetches from their pods."""
 
     async def read(api: "Api", cluster: "KubeCluster", live: Manifest) -> Observed:
         labels = selector_text(name, ENGINE)
         pods = [pod async for pod in cluster.each(POD, namespace=namespace, labels=labels)]
-        return Observed(resource(live), [await _metrics(api, namespace, pod, engine) for pod in _leaders(pods)])
+        found = resource(live)
+        engine = _engine_of(found, engines)
+        return Observed(found, [await _metrics(api, namespace, pod, engine) for pod in _leaders(pods)])
 
     return await _read(namespace, name, read)
 
 
-async def _scaling_snapshot(namespace: str, name: str, engine: Engine) -> ScalingSnapshot:
+async def _scaling_snapshot(namespace: str, name: str, engines: EngineRegistry) -> ScalingSnapshot:
     """The resource, what its routers and engines count, and its Events."""
 
     async def read(api: "Api", cluster: "KubeCluster", live: Manifest) -> ScalingSnapshot:
-        return await scaling_snapshot(api, cluster, live, engine)
+        return await scaling_snapshot(api, cluster, live, _engine_of(resource(live), engines))
 
     return await _read(namespace, name, read)
 

@@ -12,7 +12,7 @@ from inference_operator.controller.node_store import NodeStore
 from inference_operator.controller.sample_store import SampleStore
 from inference_operator.controller.scaling_store import ScalingStore
 from inference_operator.engines.base import Engine
-from inference_operator.engines.registry import ENGINES, EngineRegistry
+from inference_operator.engines.registry import ENGINES, VLLM, EngineRegistry
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Kind, Manifest, Ref
 from inference_operator.objects.child import is_child
 from inference_operator.objects.names import is_role, workload_name
@@ -95,6 +95,11 @@ class Cache:
         if cached is None or not is_role(component):
             return None
         return self._engines.get(cached.engine or self._engines.default)
+
+    def engine_of(self, key: Key, pod: PodView) -> Engine | None:
+        """The engine that runs in a pod. During a rollout to another kind, a role has pods of both."""
+        requested = self.engine(key, pod.component)
+        return self._engines.get(pod.engine or VLLM) if requested else None
 
     def inputs(self, key: Key, *, now: datetime) -> Inputs | None:
         """Everything that a decision about a key needs; None if the resource is absent or being deleted."""

@@ -27,6 +27,21 @@ DANGEROUS: Mapping[str, str] = {
 """Variables that need permission by a setting of the operator, with what each one does."""
 
 
+def with_defaults(
+    requested: Sequence[EnvironmentVariable], defaults: Mapping[str, str]
+) -> tuple[EnvironmentVariable, ...]:
+    """The engine's own variables, except those that the user sets; then those of the user.
+
+    Examples:
+        >>> found = with_defaults([EnvironmentVariable(name="USER", value="me")], {"HOME": "/home", "USER": "vllm"})
+        >>> [(one.name, one.value) for one in found]
+        [('HOME', '/home'), ('USER', 'me')]
+    """
+    names = {variable.name for variable in requested}
+    own = (EnvironmentVariable(name=name, value=value) for name, value in defaults.items() if name not in names)
+    return (*own, *requested)
+
+
 def refusal_of_variables(
     env: Sequence[EnvironmentVariable],
     *,

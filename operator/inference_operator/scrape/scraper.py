@@ -70,8 +70,8 @@ class Targets:
     pods: Callable[[Key], Sequence[PodView]]
     """All pods of an InferenceDeployment."""
     engines: Callable[[Key], Sequence[EngineView]]
-    engine: Callable[[Key, str], Engine | None]
-    """The program of the engines of a role."""
+    engine: Callable[[Key, PodView], Engine | None]
+    """The engine that runs in a pod."""
 
 
 class OnScrape(Protocol):
@@ -318,7 +318,7 @@ class Scraper:
         routers = self._routers.get(key)
         fresh = routers is not None and self._now() - routers.at <= self._settings.scrape_seconds
         sessions = routers.sample.sessions if routers and fresh else None
-        programs = ((view, self._targets.engine(key, view.component)) for view in engines)
+        programs = ((view, self._targets.engine(key, view.leader)) for view in engines)
         answered = [
             await self._scrape_engine(key, view.leader, engine, sessions) for view, engine in programs if engine
         ]

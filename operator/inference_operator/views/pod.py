@@ -21,6 +21,8 @@ TRAFFIC_LABEL = "inference-operator.dev/traffic"
 """Label that the engines' Service selects, beside those that never change: `true` on an engine that gets new requests.
 Engines have it from their pod template. It is no part of the Deployment's selector, so its value can change."""
 
+ENGINE_LABEL = "inference-operator.dev/engine"
+"""Label with the name of the engine in the registry. A pod without it runs vLLM."""
 GROUP_LABEL = "inference-operator.dev/group"
 """Label with the name of the group of pods that are one engine. A pod without it is an engine of its own."""
 
@@ -101,6 +103,8 @@ class PodView:
     """Hash of the list of adapters that it was told to have; empty if it was told none."""
     exit_code: int | None = None
     """Exit code of its main container, once that has terminated; None before that, and if it is not known."""
+    engine: str = ""
+    """Name of the engine that it runs; empty for vLLM."""
     group: str = ""
     """Name of the group of pods that are one engine; empty on a pod that is an engine of its own."""
     index: int = 0
@@ -171,6 +175,7 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         deletion_cost=_deletion_cost(meta),
         adapters=str(mapping(meta, "annotations").get(ADAPTERS_ANNOTATION, "")),
         exit_code=code if isinstance(code := _terminated(status, component).get("exitCode"), int) else None,
+        engine=str(mapping(meta, "labels").get(ENGINE_LABEL, "")),
         group=group,
         index=_index(meta) if group else 0,
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from inference_operator.api.effective_spec import EffectiveSpec
 from inference_operator.engines.process import EngineProcess
 from inference_operator.engines.programs import PROGRAMS_ANNOTATION, programs_text, programs_variable
+from inference_operator.engines.registry import VLLM
 from inference_operator.manifest import Manifest, Owner
 from inference_operator.objects.adapter_list import LIST_FOLDER, LOADED, list_mount, list_volume
 from inference_operator.objects.cache_volume import CacheVolume
@@ -28,7 +29,7 @@ from inference_operator.objects.volumes import engine_mounts, engine_volumes
 from inference_operator.roles.context import RoleContext
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.settings import Settings
-from inference_operator.views.pod import ADAPTERS_PORT, TRAFFIC_LABEL
+from inference_operator.views.pod import ADAPTERS_PORT, ENGINE_LABEL, TRAFFIC_LABEL
 
 STARTUP_PERIOD_SECONDS, STARTUP_TIMEOUT_SECONDS = 2, 5
 ANSWER_TIMEOUT_SECONDS = 60
@@ -93,8 +94,13 @@ def engine_template(inputs: WorkloadInputs) -> Manifest:
             **_programs(inputs.process),
             **inputs.spec.pod_template.annotations,
         },
-        added_labels={**inputs.owner.child_labels, **inputs.spec.pod_template.labels, TRAFFIC_LABEL: "true"},
+        added_labels={**inputs.owner.child_labels, **inputs.spec.pod_template.labels, **_own_labels(inputs.plan)},
     )
+
+
+def _own_labels(plan: PinnedPlan) -> dict[str, str]:
+    kind = {} if plan.engine == VLLM else {ENGINE_LABEL: plan.engine}
+    return {TRAFFIC_LABEL: "true", **kind}
 
 
 def _programs(process: EngineProcess) -> dict[str, str]:

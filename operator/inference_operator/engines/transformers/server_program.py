@@ -168,35 +168,32 @@ def sampling_of(config: Any_) -> dict[str, float]:
     return {"temperature": max(GREEDY, temperature), "top_p": min(NEUTRAL, top_p)}
 
 
-def install_generation(options: dict[str, str]) -> None:
-    """Put the rules 3 to 5 into the classes that generate."""
-    from transformers import ContinuousBatchingConfig  # noqa: PLC0415 - only the image has it
-    from transformers.cli.serving import utils  # noqa: PLC0415
-    from transformers.generation.continuous_batching import cb_logits_processors as processors  # noqa: PLC0415
+def limited(base: Any_, context: int) -> Any_:
+    """The class that generates, with requests that have a limited answer and an identity of their own."""
 
-    context, cache = int(options["context"]), int(options["cache"])
-
-    class Limited:
-        """Requests with a limited answer and an identity of their own."""
-
+    class Limited(base):  # type: ignore[misc]
         def generate_streaming(self, model: Any_, tokens: Any_, inputs: Any_, config: Any_, **rest: Any_) -> Any_:
             limit_answer(model, inputs, config, context)
             _SAMPLING.set(sampling_of(config))
             own = {**rest, "request_id": str(uuid.uuid4())}
-            return super().generate_streaming(model, tokens, inputs, config, **own)  # type: ignore[misc]
+            return super().generate_streaming(model, tokens, inputs, config, **own)
 
         def generate_non_streaming(self, model: Any_, tokens: Any_, inputs: Any_, config: Any_, **rest: Any_) -> Any_:
             limit_answer(model, inputs, config, context)
             _SAMPLING.set(sampling_of(config))
             own = {**rest, "request_id": str(uuid.uuid4())}
-            return super().generate_non_streaming(model, tokens, inputs, config, **own)  # type: ignore[misc]
+            return super().generate_non_streaming(model, tokens, inputs, config, **own)
 
-    class OneByOne(Limited, utils.GenerateManager):  # type: ignore[misc]
-        """One request at a time."""
+    return Limited
 
-    class Batched(Limited, utils.CBGenerateManager):  # type: ignore[misc]
-        """Continuous batching."""
 
+def batched(base: Any_, options: dict[str, str]) -> Any_:
+    """The class of continuous batching, with the limits of the arguments and sampling parameters of each request."""
+    from transformers import ContinuousBatchingConfig  # noqa: PLC0415 - only the image has it
+
+    cache = int(options["cache"])
+
+    class Batched(base):  # type: ignore[misc]
         def init_cb(self, model: Any_, config: Any_) -> None:
             if self._cb is not None:
                 return
@@ -215,17 +212,32 @@ def install_generation(options: dict[str, str]) -> None:
             add_request = batches.add_request
             batches.add_request = lambda *args, **rest: add_request(*args, **rest, **_SAMPLING.get())
 
-    class TopP(processors.ContinuousBatchingTopPLogitsWarper):  # type: ignore[misc]
-        """Nucleus sampling, which sorts the vocabulary only where a request asks for it."""
+    return Batched
 
+
+def lazy_top_p(base: Any_) -> Any_:
+    """The class of nucleus sampling, which sorts the vocabulary only where a request asks for it."""
+
+    class TopP(base):  # type: ignore[misc]
         def __call__(self, scores: Any_, arguments: Any_) -> Any_:
             import torch  # noqa: PLC0415 - only the image has it
 
             asked = arguments[: scores.size(0)].view(dtype=torch.float32)
             return super().__call__(scores, arguments) if bool((asked < NEUTRAL).any()) else scores
 
-    utils.GenerateManager, utils.CBGenerateManager = OneByOne, Batched
-    processors.CLASSIC_TO_CB_PROCESSORS_MAP[processors.TopPLogitsWarper] = TopP
+    return TopP
+
+
+def install_generation(options: dict[str, str]) -> None:
+    """Put the rules 3 to 5 into the classes that generate."""
+    from transformers.cli.serving import utils  # noqa: PLC0415 - only the image has it
+    from transformers.generation.continuous_batching import cb_logits_processors as processors  # noqa: PLC0415
+
+    context = int(options["context"])
+    utils.GenerateManager = limited(utils.GenerateManager, context)
+    utils.CBGenerateManager = batched(limited(utils.CBGenerateManager, context), options)
+    own = lazy_top_p(processors.ContinuousBatchingTopPLogitsWarper)
+    processors.CLASSIC_TO_CB_PROCESSORS_MAP[processors.TopPLogitsWarper] = own
 
 
 def install_requests(names: list[str]) -> None:

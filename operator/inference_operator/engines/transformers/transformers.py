@@ -1,13 +1,13 @@
 """Hugging Face Transformers behind the engine protocol: `transformers serve` for one model, of vLLM's image."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 
-from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Device, EngineSpec, ModelSpec
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
+from inference_operator.engines.environment import with_defaults
 from inference_operator.engines.hub_access import (
     access_variables,
     bucket_keys,
@@ -158,39 +158,16 @@ class Transformers:
         traces: str = "",  # noqa: ARG002 - protocol
     ) -> EngineProcess:
         """The process of one engine of this plan."""
-        on_gpus, is_batched = plan.device is Device.GPU, plan.implementation == BATCHED
-        mode = Support(implementation=plan.implementation)
-        sequences = memory.sequences_of(mode, plan.max_num_seqs, on_gpus=on_gpus)
-        batch = plan.max_num_batched_tokens or (memory.BATCH_ON_GPUS if on_gpus else memory.BATCH_ON_CPUS)
-        limits = {
-            "revision": served.commit or served.revision or "",
-            "context": plan.max_model_len or 0,
-            "sequences": sequences,
-            "cache": plan.kv_cache_bytes or 0,
-            "batch": batch,
-            "idle": IDLE_SECONDS,
-            "folder": TEMPORARY,
-        }
+        defaults = {**ENVIRONMENT, **offline_variables(served.hub_cache)}
+        options = (*_options(spec, plan), f"--host={host}", f"--port={self.port}", *spec.args)
         return EngineProcess(
             command=checked_start(program_command(SERVER, has_packages=True), plan),
-            args=(
-                served.model,
-                *(f"name={name}" for name in served.names),
-                *(f"{name}={value}" for name, value in limits.items()),
-                "--",
-                *(BATCHING if is_batched else ()),
-                f"--host={host}",
-                f"--port={self.port}",
-                f"--device={'cuda:0' if on_gpus else 'cpu'}",
-                f"--dtype={spec.dtype}",
-                "--log-level=error",
-                *spec.args,
-            ),
-            env=with_token(_environment(spec.env, offline_variables(served.hub_cache)), served.token),
+            args=(served.model, *_limits(plan, served), "--", *options),
+            env=with_token(with_defaults(spec.env, defaults), served.token),
             user=USER,
             group=GROUP,
             port=self.port,
-            max_concurrency=sequences,
+            max_concurrency=_sequences(plan),
             health_path="/health",
             model_names=served.names,
             api_paths=API_PATHS,
@@ -206,7 +183,7 @@ class Transformers:
     def access(self, spec: EngineSpec, model: ModelSpec | None = None) -> HubAccess:
         """The access that a process needs to read the model as the server does."""
         return HubAccess(
-            env=access_variables(_environment(spec.env, {}), model),
+            env=access_variables(with_defaults(spec.env, ENVIRONMENT), model),
             user=USER,
             group=GROUP,
             writable=WRITABLE,
@@ -275,11 +252,27 @@ class Transformers:
         return ProbeRequest("/v1/completions", {"prompt": "1", "max_tokens": 1, **({"model": model} if model else {})})
 
 
-def _environment(
-    requested: Sequence[EnvironmentVariable], computed: Mapping[str, str]
-) -> Sequence[EnvironmentVariable]:
-    """Defaults and computed variables, except those that the spec sets; then those of the spec."""
-    names = {variable.name for variable in requested}
-    values = {**ENVIRONMENT, **computed}
-    defaults = (EnvironmentVariable(name=n, value=v) for n, v in values.items() if n not in names)
-    return (*defaults, *requested)
+def _sequences(plan: Plan) -> int:
+    mode = Support(implementation=plan.implementation)
+    return memory.sequences_of(mode, plan.max_num_seqs, on_gpus=plan.device is Device.GPU)
+
+
+def _limits(plan: Plan, served: ServedModel) -> Iterator[str]:
+    """The arguments of `server_program.py` after the model."""
+    usual_batch = memory.BATCH_ON_GPUS if plan.device is Device.GPU else memory.BATCH_ON_CPUS
+    yield from (f"name={name}" for name in served.names)
+    yield f"revision={served.commit or served.revision or ''}"
+    yield f"context={plan.max_model_len or 0}"
+    yield f"sequences={_sequences(plan)}"
+    yield f"cache={plan.kv_cache_bytes or 0}"
+    yield f"batch={plan.max_num_batched_tokens or usual_batch}"
+    yield f"idle={IDLE_SECONDS}"
+    yield f"folder={TEMPORARY}"
+
+
+def _options(spec: EngineSpec, plan: Plan) -> Iterator[str]:
+    """The options of `transformers serve` that follow from the specification and the plan."""
+    yield from BATCHING if plan.implementation == BATCHED else ()
+    yield f"--device={'cuda:0' if plan.device is Device.GPU else 'cpu'}"
+    yield f"--dtype={spec.dtype}"
+    yield "--log-level=error"

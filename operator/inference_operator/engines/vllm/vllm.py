@@ -1,13 +1,13 @@
 """vLLM behind the engine protocol: command line, environment, probes and stop of its process."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
-from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Device, EngineSpec, ModelSpec
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
+from inference_operator.engines.environment import with_defaults
 from inference_operator.engines.hub_access import access_variables, bucket_keys, offline_variables, with_token
 from inference_operator.engines.model_access import HubAccess, Support
 from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
@@ -234,11 +234,10 @@ class Vllm:
         self, spec: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, *, host: str, traces: str = ""
     ) -> EngineProcess:
         """The process of one engine of this plan."""
-        sequences = default_sequences(plan) if plan.max_num_seqs is None else plan.max_num_seqs
+        sequences = plan.max_num_seqs or default_sequences(plan)
+        defaults = {**ENVIRONMENT, **_computed(spec, served, timeouts)}
         managed = (
-            *_served_names(served),
-            f"--host={host}",
-            f"--port={self.port}",
+            *(*_served_names(served), f"--host={host}", f"--port={self.port}"),
             f"--tensor-parallel-size={plan.parallel.tensor}",
             *memory_arguments(spec, plan),
             *parser_arguments(spec, Parsers(plan.tool_call_parser, plan.reasoning_parser)),
@@ -257,7 +256,7 @@ class Vllm:
                 *spec.args,
                 *commit_arguments(spec.args, served.commit or served.revision or ""),
             ),
-            env=with_token(_environment(spec.env, _computed(spec, served, timeouts)), served.token),
+            env=with_token(with_defaults(spec.env, defaults), served.token),
             user=USER,
             group=GROUP,
             port=self.port,
@@ -277,7 +276,7 @@ class Vllm:
     def access(self, spec: EngineSpec, model: ModelSpec | None = None) -> HubAccess:
         """The access that a process needs to read the model as vLLM does."""
         return HubAccess(
-            env=access_variables(_environment(spec.env, {}), model),
+            env=access_variables(with_defaults(spec.env, ENVIRONMENT), model),
             user=USER,
             group=GROUP,
             writable=WRITABLE,
@@ -369,13 +368,3 @@ def _served_names(served: ServedModel) -> tuple[str, ...]:
 def _pre_stop(timeouts: Timeouts, port: int) -> tuple[str, ...]:
     numbers = (str(number) for number in (port, timeouts.dns_staleness, timeouts.drain))
     return (*program_command(PRE_STOP), *numbers, REQUESTS_RUNNING, REQUESTS_WAITING)
-
-
-def _environment(
-    requested: Sequence[EnvironmentVariable], computed: Mapping[str, str]
-) -> tuple[EnvironmentVariable, ...]:
-    """Defaults and computed variables, except those that the spec sets; then those of the spec."""
-    names = {variable.name for variable in requested}
-    values = {**ENVIRONMENT, **computed}
-    defaults = (EnvironmentVariable(name=n, value=v) for n, v in values.items() if n not in names)
-    return (*defaults, *requested)
