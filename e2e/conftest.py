@@ -33,6 +33,7 @@ collect_ignore = [
     "vllm_parser/architectures.py",
     "vllm_parser/parse.py",
     "vllm_parser/derive.py",
+    "vllm_parser/transformers_options.py",
     "vllm_parser/fetch.py",
 ]
 """Scripts that run inside the engine's image; they import packages that exist only there."""

@@ -34,8 +34,11 @@ from e2e.served import PROMPT, Served, metric
 from e2e.test_keys import SECRET, created, status
 from e2e.test_models import repository
 from e2e.test_watchdog import LIVENESS_SECONDS
+from e2e.vllm_options import answer_of
 from e2e.waiting import eventually
 from inference_operator.engines import transformers
+from inference_operator.engines.transformers.architectures import VERSION
+from inference_operator.engines.transformers.options import OPTIONS
 from inference_operator.engines.transformers.transformers import RUNNING
 from tests.testing.hub import serving
 
@@ -171,6 +174,12 @@ def test_routes_that_control_the_server_are_closed_at_the_router_and_at_the_engi
             with pytest.raises(urllib.error.HTTPError) as refused:
                 urllib.request.urlopen(f"http://{address}:8000{path}", body, timeout=10)
             assert refused.value.code == 404
+
+
+def test_every_option_of_the_real_command_has_a_class(tmp_path: Path) -> None:
+    found = answer_of("transformers_options", [], tmp_path)
+    assert found["version"] == VERSION
+    assert {one.name for one in OPTIONS} == {*found["options"], "--help"}
 
 
 def test_a_model_that_reads_images_is_refused_by_the_server() -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from inference_operator.engines.classified import Class, Classified
+from inference_operator.engines.transformers.architectures import VERSION as TRANSFORMERS_VERSION
+from inference_operator.engines.transformers.options import OPTIONS as TRANSFORMERS_OPTIONS
 from inference_operator.engines.vllm.flags import (
     DANGEROUS_FLAGS,
     DANGEROUS_VARIABLES,
@@ -65,6 +67,12 @@ These are variables of vLLM and of the libraries that it uses. Any other variabl
 Secret needs it as well, unless the variable is made for a secret: {FOR_SECRETS}.
 """
 
+CLOSED = f"""
+All other arguments are refused (`UnknownArgument`). A value is written behind `=`. Variables are those of the libraries
+above, without those of vLLM. With `kind: Auto`, an argument or a variable needs no right only if it needs none for each
+engine. This table is of transformers {TRANSFORMERS_VERSION}.
+"""
+
 
 def page() -> str:
     """The page of arguments."""
@@ -82,8 +90,15 @@ def page() -> str:
         _table("Variables that need the right to create pods", "what it does", variables_need, LIBRARIES),
         _list("Safe variables", (f"`{one.name}`" for one in VARIABLE_CLASSES if one.kind is Class.SAFE)),
         _table("Arguments of earlier versions (`UnknownArgument`)", "instead", REMOVED_FLAGS),
+        _table("Arguments of Transformers (`engine.kind: Transformers`)", "who may set it", _of_transformers(), CLOSED),
     )
     return INTRODUCTION + "".join(line for table in tables for line in table)
+
+
+def _of_transformers() -> Mapping[str, str]:
+    """Who may set each option of `transformers serve`, and what to use instead."""
+    words = {Class.SAFE: "whoever may write the resource", Class.PODS: "who may create pods: it"}
+    return {one.name: f"{words.get(one.kind, 'nobody.')} {one.reason}".strip() for one in TRANSFORMERS_OPTIONS}
 
 
 def _needing(classes: Iterable[Classified], shown: Mapping[str, str]) -> Mapping[str, str]:

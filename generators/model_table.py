@@ -13,7 +13,7 @@ from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
 from inference_operator.sizing.serving import TYPICAL_LOAD, serving
-from inference_operator.sizing.shape import Objective, SizingInputs
+from inference_operator.sizing.shape import Objective, Shape, SizingInputs
 from inference_operator.units import GIB
 
 KINDS = ("L4", "A10G", "RTX-4090", "L40S", "A100-40GB", "A100-80GB", "H100", "H200", "B200")
@@ -36,12 +36,16 @@ time keeps these latencies.
 - *{SEVERAL_NODES}*: {PER_NODE} GPUs are too few, and a pipeline over some nodes would hold it.
 - *{TOO_LARGE}*: neither.
 
+*Engines*: those that know the model, in the order in which `engine.kind: Auto` takes them. *implementation of
+transformers* and *one at a time* are explained in [Which engine](../how-to/engines.md). The sizes are those of the
+first.
+
 Weights are those of the checkpoint; *counted* means: computed from the config.
 The models are those of the catalogue, which `infd fit` knows without a hub. `infd fit NAME -o json` and
 `operator/inference_operator/models/catalogue.json` name the source of each config. `make crd` generates this page.
 
-| model | weights | {" | ".join(KINDS)} |
-|---|---|{"---|" * len(KINDS)}
+| model | weights | engines | {" | ".join(KINDS)} |
+|---|---|---|{"---|" * len(KINDS)}
 """
 
 
@@ -78,9 +82,25 @@ def page() -> str:
 
 def _row(name: str, facts: ModelFacts | NotUnderstood, own: dict[str, GpuPlan | Infeasible]) -> str:
     if isinstance(facts, NotUnderstood):
-        return f"| {name} | {facts.message} |{' |' * len(KINDS)}\n"
+        return f"| {name} | {facts.message} |{' |' * (len(KINDS) + 1)}\n"
     counted = " counted" if "count" in facts.weights_from or "config" in facts.weights_from else ""
-    return f"| {name} | {facts.weight_bytes / GIB:.1f} GiB{counted} | {' | '.join(map(cell, own.values()))} |\n"
+    cells = (", ".join(_engines(facts)) or "-", *map(cell, own.values()))
+    return f"| {name} | {facts.weight_bytes / GIB:.1f} GiB{counted} | {' | '.join(cells)} |\n"
+
+
+def _engines(facts: ModelFacts) -> Iterator[str]:
+    """The engines that know a model, with what is special about it."""
+    (offer,) = (named_gpus(f"{kind}:1") for kind in KINDS[-1:])
+    for name in ENGINES.in_order:
+        engine = ENGINES[name]
+        found = engine.support(facts.architecture, image="")
+        is_unknown = not facts.architecture and name != ENGINES.default
+        if found.obstacle or is_unknown or engine.on_gpus("", offer).unable(facts, Shape()):
+            continue
+        if name == ENGINES.default:
+            yield f"{name} (implementation of {found.implementation})" if found.implementation else name
+        elif not facts.is_pooling:
+            yield name if found.implementation else f"{name} (one at a time)"
 
 
 def cell(plan: GpuPlan | Infeasible) -> str:

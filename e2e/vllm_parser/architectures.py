@@ -25,11 +25,12 @@ import transformers
 from transformers import ContinuousBatchingConfig, GenerationConfig
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
     MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES,
 )
 from vllm.model_executor.models import registry
 
-SECONDS = 40
+SECONDS = 120
 PROMPTS = [[5, 6, 7, 8], [9, 10, 11, 12, 13, 14, 15, 16, 17]]
 ANSWER = GenerationConfig(max_new_tokens=6, do_sample=False, eos_token_id=-1, pad_token_id=0)
 BATCHING = ContinuousBatchingConfig(num_blocks=8, max_batch_tokens=64, page_size=32, auto_switch_to_flash=False)
@@ -104,10 +105,14 @@ def main() -> None:
     torch.set_num_threads(1)
     others = {*registry._TRANSFORMERS_BACKEND_MODELS, *registry._SPECULATIVE_DECODING_MODELS}  # noqa: SLF001
     vllm = dict.fromkeys(sorted(set(registry._VLLM_MODELS) - others), "native")  # noqa: SLF001
+    more_than_text = {
+        *MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES.values(),
+        *MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.values(),
+    }
     own: dict[str, str] = {}
-    for kind, name in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items():
+    for name in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values():
         model_class = getattr(transformers, name if isinstance(name, str) else name[0], None)
-        if model_class is None or kind in MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES:
+        if model_class is None or model_class.__name__ in more_than_text:
             continue
         called = model_class.__name__
         own[called] = "batched" if tried(model_class) else "single"

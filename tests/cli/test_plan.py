@@ -244,6 +244,20 @@ def test_plan_for_a_cluster_shows_what_becomes_of_the_plan_that_runs(infd: Infd,
     )
 
 
+def test_plan_for_a_cluster_shows_that_another_kind_of_engine_is_a_rolling_update(
+    infd: Infd, server: dict[str, bytes]
+) -> None:
+    server[NODES], server[CONFIG_MAPS] = listing(H100), listing()
+    server[DEPLOYMENTS] = listing(running({"kind": "Transformers"}))
+    status, output, _ = infd("plan", "-f", str(QUICKSTART), "--cluster", "-o", "json")
+    found = json.loads(output)
+    assert (status, found["engine"]) == (0, "VLLM")
+    assert found["change"] == (
+        "runs with 4 x H100-80GB (tensor parallel 4) on Transformers; this edit is a rolling update to 1 x H100-80GB"
+        " (tensor parallel 1) on VLLM"
+    )
+
+
 def test_plan_for_a_cluster_needs_no_right_to_list_config_maps(infd: Infd, server: dict[str, bytes]) -> None:
     server[NODES] = listing(H100)
     server[DEPLOYMENTS] = listing()

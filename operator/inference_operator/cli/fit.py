@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
+from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.api.spec import EngineSpec
 from inference_operator.cli.fit_answer import Answer, answer_of_infeasible, answer_of_plan, answer_of_shape, report
@@ -50,6 +51,8 @@ def add_arguments(fit: argparse.ArgumentParser) -> None:
     )
     fit.add_argument("model", nargs="?", help="name of a model on the hub or in the catalogue: Qwen/Qwen3-8B")
     add_gpus(fit)
+    kinds = [str(kind) for kind in EngineKind if kind is not EngineKind.AUTO]
+    fit.add_argument("--engine", choices=kinds, default="", help="kind of the engine; default: VLLM")
     fit.add_argument("--context", _flag("max_model_len"), type=_positive, help="maximum context length in tokens")
     fit.add_argument("--concurrency", type=_positive, help="concurrent requests of 2,048 tokens to plan for")
     profiles = [str(profile) for profile in EngineProfile]
@@ -92,7 +95,7 @@ def _flag(field: str) -> str:
 
 def run_fit(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Print whether and how the model fits; 1 if it fits nowhere, or if no GPUs carry the rate."""
-    engine = engines[engines.default]
+    engine = engines[options.engine or engines.default]
     if (asked := asked_rate(options)) is not None:
         return _for_rate(options, asked, engine)
     answers = list(_answers(options, engine))

@@ -56,6 +56,8 @@ class Planning:
     """What is wrong with a rejected resource."""
     change: str = ""
     """What becomes of the plan that runs, in a sentence; empty without one."""
+    engine: str = ""
+    """Kind of the engine; empty if the resource is rejected."""
 
     def document(self) -> Manifest:
         """The result as an object, with the whole plan."""
@@ -64,9 +66,18 @@ class Planning:
         called = {"namespace": namespace, "name": name} if namespace else {"name": name}
         rights = [{"field": one.field, "anyOf": [str(right) for right in one.any_of]} for one in self.rights]
         planned = {"planned": not self.refused, "message": self.message, "model": self.model}
+        engine = {"engine": self.engine} if self.engine else {}
         wrong = [{"field": one.field, "problem": one.problem, "cure": one.cure} for one in self.mistakes]
         changed = {"change": self.change} if self.change else {}
-        return {**called, **planned, **({"errors": wrong} if wrong else {}), **changed, "rights": rights, "plan": shown}
+        return {
+            **called,
+            **planned,
+            **engine,
+            **({"errors": wrong} if wrong else {}),
+            **changed,
+            "rights": rights,
+            "plan": shown,
+        }
 
 
 def _shown(fields: Manifest) -> Manifest:
@@ -138,6 +149,7 @@ def _planning(
         model=messages[1],
         rights=rights,
         change=_change(live, result.plan),
+        engine=result.plan.engine,
     )
 
 
@@ -149,6 +161,8 @@ def _change(live: PinnedPlan | None, new: PinnedPlan) -> str:
     if live.spec_hash == new.spec_hash and live.engine == new.engine:
         stays = f"runs with {now}, and stays so: its plan is pinned"
         return stays if now == then else f"{stays}; a new resource would get {then}"
+    if live.engine != new.engine:
+        return f"runs with {now} on {live.engine}; this edit is a rolling update to {then} on {new.engine}"
     why = f" (sizing rules {live.rules}, now {new.rules})" if live.rules != new.rules else ""
     return f"runs with {now}; this edit plans anew: {then}{why}"
 

@@ -7,6 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.connection import in_cluster
@@ -41,6 +42,8 @@ def add_arguments(run: argparse.ArgumentParser) -> None:
     device = run.add_mutually_exclusive_group()
     device.add_argument("--gpu", default="", metavar="KIND,...", help="kinds of GPUs to choose from, such as L4,A10G")
     device.add_argument("--cpu", action="store_true", help="serve on CPUs")
+    kinds = [str(kind) for kind in EngineKind]
+    run.add_argument("--engine", choices=kinds, default="", help="kind of the engine; default: the operator chooses")
     engines = run.add_mutually_exclusive_group()
     engines.add_argument("--replicas", type=int, metavar="N", help="number of engines; default 1")
     engines.add_argument("--autoscale", default="", metavar="MIN..MAX", help="engines by the requests, such as 0..4")
@@ -66,6 +69,7 @@ def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
         options.replicas,
         options.autoscale,
         options.token_secret,
+        options.engine,
     )
     manifest = smallest_manifest(choices)
     if options.dry_run:

@@ -30,6 +30,8 @@ class RunChoices:
     """`MIN..MAX` engines; empty: a fixed number."""
     token_secret: str = ""
     """Name of the Secret with a token of the hub."""
+    engine: str = ""
+    """Kind of the engine; empty: the operator chooses."""
 
 
 def smallest_manifest(choices: RunChoices) -> Manifest:
@@ -41,6 +43,8 @@ def smallest_manifest(choices: RunChoices) -> Manifest:
     Examples:
         >>> smallest_manifest(RunChoices("qwen", "Qwen/Qwen3-8B"))["spec"]
         {'model': {'source': 'hf://Qwen/Qwen3-8B'}}
+        >>> smallest_manifest(RunChoices("neo", "org/neo", engine="Transformers"))["spec"]["engine"]
+        {'kind': 'Transformers'}
         >>> spec = smallest_manifest(RunChoices("qwen", "pvc://models", gpus=("L4",), autoscale="0..4"))["spec"]
         >>> spec["hardware"], spec["autoscaling"]
         ({'gpu': {'products': ['L4']}}, {'minReplicas': 0, 'maxReplicas': 4})
@@ -52,6 +56,8 @@ def smallest_manifest(choices: RunChoices) -> Manifest:
         spec["hardware"] = {"device": "CPU"}
     elif choices.gpus:
         spec["hardware"] = {"gpu": {"products": list(choices.gpus)}}
+    if choices.engine:
+        spec["engine"] = {"kind": choices.engine}
     if choices.autoscale:
         spec["autoscaling"] = _scaling(choices.autoscale)
     elif choices.replicas is not None:

@@ -136,7 +136,7 @@ class OnOneGpu:
         sequences = sequences_of(mode, shape.max_num_seqs, on_gpus=True)
         batch = shape.max_num_batched_tokens or BATCH_ON_GPUS
         weights = facts.weight_bytes / GIB
-        utilization = (weights + SHARE * max(0.0, self.memory_gib - weights)) / self.memory_gib
+        utilization = min(1.0, (weights + SHARE * max(0.0, self.memory_gib - weights)) / self.memory_gib)
         available = self.memory_gib * utilization - weights - self.reported_gib
         cached = tokens.cached_tokens(available, batch=batch, sequences=sequences)
         cache = cached * tokens.cached / GIB

@@ -334,7 +334,7 @@ def serve(arguments: list[str]) -> None:
     from typer import Typer  # noqa: PLC0415
 
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    command = Typer()
+    command = Typer(add_completion=False)
     command.command()(Serve)
     command(arguments, standalone_mode=False)
 
