@@ -115,6 +115,8 @@ def test_an_engine_that_was_chosen_stays_while_the_specification_is_the_same() -
         ("", {"engine": {**NAMED, "args": ["--max-num-seqs=8"]}}, "spec.engine.args[0]", "takes no such option"),
         ("", {"engine": {**NAMED, "args": ["--trust-remote-code"]}}, "spec.engine.args[0]", "managed"),
         ("", {"engine": {**NAMED, "args": ["--default-seed"]}}, "spec.engine.args[0]", "has no value"),
+        ("", {"engine": {**NAMED, "image": "ollama/ollama:1"}}, "spec.engine.image", "an image of Ollama"),
+        ("", {"engine": {"image": "lmsysorg/sglang:v0.5.23"}}, "spec.engine.image", "an image of SGLang"),
         ("LlavaForConditionalGeneration", {"engine": NAMED}, "spec.engine.kind", "serves text models only"),
     ],
 )

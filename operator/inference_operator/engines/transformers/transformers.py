@@ -16,6 +16,7 @@ from inference_operator.engines.hub_access import (
     with_token,
 )
 from inference_operator.engines.known_error import diagnosis_of
+from inference_operator.engines.known_images import VLLM_IMAGES, refusal_of_foreign_image
 from inference_operator.engines.model_access import HubAccess, Support
 from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
@@ -99,9 +100,13 @@ class Transformers:
 
     port: int = PORT
 
-    def check(self, spec: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:  # noqa: ARG002 - protocol
-        """The refusal of arguments or variables that the server may not get, or None."""
-        return refusal_of_args(spec.args) or refusal_of_env(spec.env, settings.allowed_environment)
+    def check(self, spec: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
+        """The refusal of an image of another server, or of arguments or variables that it may not get; or None."""
+        return (
+            refusal_of_foreign_image(image, VLLM_IMAGES)
+            or refusal_of_args(spec.args)
+            or refusal_of_env(spec.env, settings.allowed_environment)
+        )
 
     @property
     def unsupported_fields(self) -> frozenset[str]:

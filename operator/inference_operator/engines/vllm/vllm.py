@@ -9,6 +9,7 @@ from inference_operator.api.spec import Device, EngineSpec, ModelSpec
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
 from inference_operator.engines.environment import with_defaults
 from inference_operator.engines.hub_access import access_variables, bucket_keys, offline_variables, with_token
+from inference_operator.engines.known_images import VLLM_IMAGES, refusal_of_foreign_image
 from inference_operator.engines.model_access import HubAccess, Support
 from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
@@ -170,7 +171,8 @@ class Vllm:
     def check(self, spec: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
         """The refusal of arguments or variables that the vLLM of this image may not get, or None."""
         return (
-            refusal_of_args(spec.args, image=image, allowed=settings.allowed_arguments)
+            refusal_of_foreign_image(image, VLLM_IMAGES)
+            or refusal_of_args(spec.args, image=image, allowed=settings.allowed_arguments)
             or refusal_of_named_code(spec.args, allowed=settings.allowed_arguments)
             or refusal_of_cache_bytes(spec.args)
             or refusal_of_batches(spec)
