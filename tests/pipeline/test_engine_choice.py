@@ -8,15 +8,18 @@ import pytest
 
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.registry import ENGINES as RELEASED
+from inference_operator.objects.names import ENGINE
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import NeedsInspection, Planned, Refused
 from inference_operator.status.report import report
-from tests.testing.builders import CONFIG, ENGINES, inference_deployment, inputs, model_known
+from inference_operator.views.pod import PodProblem, pod_view
+from tests.testing.builders import CONFIG, ENGINES, inference_deployment, inputs, model_known, pod
 
 VLLM, TRANSFORMERS = RELEASED.in_order
 HELIUM, NEO = "HeliumForCausalLM", "XGLMForCausalLM"
 """An architecture that vLLM runs through Transformers, and one that only Transformers runs."""
+NO_NODE = PodProblem(Reason.UNSCHEDULABLE, "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")
 NAMED = {"kind": TRANSFORMERS}
 
 
@@ -103,6 +106,15 @@ def test_an_engine_that_was_chosen_stays_while_the_specification_is_the_same() -
     again = replace(given("Qwen3ForCausalLM"), children={**given("Qwen3ForCausalLM").children, **made.desired})
     assert engine_of(again) == (TRANSFORMERS, "")
     assert planned(again).plan == made.plan
+
+
+def test_an_engine_that_was_chosen_stays_where_its_pods_cannot_be_scheduled() -> None:
+    made = planned(given(NEO))
+    waiting = replace(pod_view(pod(), component=ENGINE), problem=NO_NODE)
+    again = given("Qwen3ForCausalLM")
+    found = outcome(replace(again, children={**again.children, **made.desired}, pods=(waiting,)))
+    assert isinstance(found, Planned)
+    assert found.plan.engine == TRANSFORMERS
 
 
 @pytest.mark.parametrize(

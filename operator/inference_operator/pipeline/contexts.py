@@ -105,8 +105,8 @@ def with_chosen_engines(
 
 def _with_chosen_engine(inputs: Inputs, state: PlanState, model: ModelFindings) -> PlanState | Refusal:
     context = state.context
-    if state.kept:
-        return replace(state, context=replace(context, choice=EngineChoice.of_plan(state.kept)))
+    if state.latest:
+        return replace(state, context=replace(context, choice=EngineChoice.of_plan(state.latest)))
     facts = model.facts if isinstance(model.facts, ModelFacts) else None
     choice = engine_choice(ChoiceInputs(context.spec, model.architecture, facts, inputs.engines, inputs.settings))
     if isinstance(choice, Refusal):

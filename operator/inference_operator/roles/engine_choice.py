@@ -2,7 +2,7 @@
 
 1. A specification that names a kind gets its engine. The engine must know the architecture of the model, except the
    default one: plugins and newer images may know more than the operator.
-2. With `Auto`, a recorded plan of the same specification keeps its engine.
+2. With `Auto`, a recorded plan of the same specification keeps its engine, also where it is sized again.
 3. With `Auto`, a model of an unknown architecture, or one that generates no text, gets the default engine.
 4. With `Auto`, any other model gets the first engine that knows its architecture and reads its weights, in the order of
    the registry. If none does, it gets the default engine.
