@@ -19,8 +19,8 @@ import pytest
 import yaml
 
 from e2e import images, stack
+from e2e.claim import claim_of
 from e2e.cluster.handle import LocalCluster
-from e2e.cluster.state import read_record
 from e2e.containers import container_processes
 from e2e.faults import kill_container
 from e2e.images.detect import found_builder
@@ -31,6 +31,7 @@ from e2e.load.load import PROMPTS
 from e2e.model.tiny_models import expected, tiny_models
 from e2e.said import Say
 from e2e.served import PROMPT, Served, metric
+from e2e.test_cache import outside
 from e2e.test_keys import SECRET, created, status
 from e2e.test_models import repository
 from e2e.test_watchdog import LIVENESS_SECONDS
@@ -77,10 +78,8 @@ def applied(cluster: LocalCluster, name: str, **spec: Any) -> Iterator[Served]: 
 @pytest.fixture(scope="module")
 def both(cluster: LocalCluster) -> Iterator[tuple[Served, Served]]:
     """The tiny model on the engine that is named, and one that only Transformers knows on the one that is chosen."""
-    record = read_record(cluster.name)
-    assert record is not None
     hub = repository(NEO, tiny_models() / NEO)
-    with serving(hub, address=str(record.subnets[0].outside)) as served, ExitStack() as resources:
+    with serving(hub, address=outside(cluster)) as served, ExitStack() as resources:
         mirror = [{"name": "HF_ENDPOINT", "value": served.endpoint}]
         source = {"model": {"source": f"hf://otters/{NEO}"}, "engine": {**SMALL, "env": mirror}}
         named = resources.enter_context(applied(cluster, "by-name", engine={**SMALL, "kind": "Transformers"}))
@@ -257,16 +256,24 @@ def test_a_server_that_hangs_is_restarted_by_the_kubelet(named: Served) -> None:
 
 
 @pytest.mark.full
-def test_from_zero_with_keys_and_autoscaling(cluster: LocalCluster) -> None:
+def test_from_zero_with_keys_autoscaling_and_a_cache(cluster: LocalCluster) -> None:
+    """The claim has the model, so the engine starts while the hub is down."""
     secret, key = created("alice")
+    cluster.kubectl("apply", "--filename=-", input=secret)
+    folder = cluster.volumes / "of-transformers"
+    folder.mkdir()
     scaling = {"minReplicas": 0, "maxReplicas": 2, "idleTimeout": "30s"}
     router = {"replicas": 1, "keys": {"secretRef": {"name": SECRET}}}
-    cluster.kubectl("apply", "--filename=-", input=secret)
-    engine = {**SMALL, "kind": "Transformers"}
-    with applied(cluster, "keyed", engine=engine, autoscaling=scaling, router=router) as served:
-        eventually(lambda: served.pods("router"), seconds=60, what="a router")
-        eventually(lambda: status(served, "wrong") == 401, seconds=60, what="the router answers")
-        eventually(lambda: status(served, key) == 200, seconds=120, what="an engine has started")
+    with claim_of(cluster, folder.name, folder, access="ReadWriteMany"), ExitStack() as resources:
+        with serving(repository(NEO, tiny_models() / NEO), address=outside(cluster)) as hub:
+            engine = {**SMALL, "env": [{"name": "HF_ENDPOINT", "value": hub.endpoint}]}
+            model, cache = {"source": f"hf://otters/{NEO}"}, {"claimName": folder.name}
+            fields = {"model": model, "engine": engine, "cache": cache, "autoscaling": scaling, "router": router}
+            served = resources.enter_context(applied(cluster, "keyed", **fields))
+            eventually(lambda: served.pods("router"), seconds=120, what="a router")
+            eventually(lambda: list(folder.rglob("*.safetensors")), seconds=120, what="the model is on the claim")
+            eventually(lambda: status(served, "wrong") == 401, seconds=60, what="the router answers")
+        eventually(lambda: status(served, key) == 200, seconds=120, what="an engine has started without the hub")
         assert status_of(served)["engine"]["kind"] == "Transformers"
         eventually(lambda: not served.pods("engine"), seconds=180, what="no engine is left")
         assert status(served, key) == 200
