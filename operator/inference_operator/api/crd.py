@@ -27,6 +27,7 @@ _COLUMNS = (
 )
 _WIDE_COLUMNS = (
     ("URL", "string", ".status.url", "URL of the OpenAI API inside the cluster"),
+    ("Engine", "string", ".status.engine.kind", "Kind of the engine"),
     ("Context", "integer", ".status.plan.maxModelLen", "Maximum context length in tokens"),
     ("Adapters", "string", ".status.adaptersReady", "Ready adapters, and all adapters"),
     ("Message", "string", ".status.message", "The cause, and what helps"),
