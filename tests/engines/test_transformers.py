@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Device, EngineSpec
@@ -214,7 +215,8 @@ def test_open_requests_are_counted_until_their_answers_are_complete(program: Sim
     sample = ENGINE.sample(metrics.page)
     assert sample is not None
     assert (sample.running, sample.progress) == (0, (1.0,))
-    assert (RUNNING in metrics.page, BATCHES in metrics.page) == (True, True)
+    families = {one.name: one.type for one in text_string_to_metric_families(metrics.page)}
+    assert families == {RUNNING: "gauge", BATCHES.removesuffix("_total"): "counter"}
 
 
 def test_an_engine_with_open_requests_that_computes_no_batch_makes_no_progress() -> None:

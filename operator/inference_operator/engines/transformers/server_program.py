@@ -44,6 +44,8 @@ Any_: TypeAlias = Any
 PAGE_TOKENS = 256
 """Tokens of a page of the KV cache."""
 ABSENT_ROUTES = frozenset({"/load_model", "/reset", "/v1/models", "/v1/audio/transcriptions"})
+PROMETHEUS = "text/plain; version=0.0.4"
+"""The media type of Prometheus' text format."""
 STREAMS = frozenset({"/v1/completions", "/v1/chat/completions"})
 """Paths whose streams have an end mark in the OpenAI API."""
 FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.py")
@@ -278,7 +280,7 @@ def install_server(name: str, idle: int) -> None:
     class Config(uvicorn.Config):  # type: ignore[misc]
         def __init__(self, app: Any_, **options: Any_) -> None:
             app.router.routes[:] = [one for one in app.router.routes if one.path not in ABSENT_ROUTES]
-            app.add_route("/metrics", lambda _: PlainTextResponse(METRICS.page))
+            app.add_route("/metrics", lambda _: PlainTextResponse(METRICS.page, media_type=PROMETHEUS))
             app.router.lifespan_context = warmed_up(app, name, app.router.lifespan_context)
             super().__init__(METRICS.counting(app), **options, timeout_keep_alive=idle, access_log=False)
 
