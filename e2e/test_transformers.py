@@ -126,8 +126,9 @@ def test_the_openai_client_gets_completions_chats_streams_and_the_list_of_models
     chunks = client.chat.completions.create(model=named.name, messages=asked, max_tokens=4, temperature=0, stream=True)
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
     assert text == chat.choices[0].message.content
-    with pytest.raises(openai.NotFoundError):
+    with pytest.raises(openai.NotFoundError, match="There is no such model") as refused:
         client.completions.create(model="nobody", prompt=PROMPT)
+    assert refused.value.type == "invalid_request_error"
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("nobody")
 

@@ -20,7 +20,8 @@ The command alone (transformers 5.19.0, `cli/serving`) is not fit to be a server
 9. It has no metrics. Here /metrics has the open requests and the computed batches.
 10. It ends a stream without the mark `[DONE]`, so that clients cannot tell a whole answer from a broken one. Here
     each complete stream has it.
-11. While it loads, it ignores SIGTERM, as the first process of a container does. Here it ends.
+11. Its errors have a form of their own. Here they have that of the OpenAI API.
+12. While it loads, it ignores SIGTERM, as the first process of a container does. Here it ends.
 """
 
 import copy
@@ -48,8 +49,8 @@ PROMETHEUS = "text/plain; version=0.0.4"
 """The media type of Prometheus' text format."""
 STREAMS = frozenset({"/v1/completions", "/v1/chat/completions"})
 """Paths whose streams have an end mark in the OpenAI API."""
-FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.py")
-"""Files of a repository that are downloaded. Code among them runs only with `--trust-remote-code`."""
+FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")
+"""Files of a repository that are downloaded: no code, and no weights in other formats."""
 GREEDY = 1e-5
 """The temperature that stands for 0. It leaves only the most probable token."""
 NEUTRAL = 1.0 - 1e-6
@@ -273,14 +274,16 @@ def install_requests(names: list[str]) -> None:
 
 
 def install_server(name: str, idle: int) -> None:
-    """Put the rules 1 and 6 to 10 into the library that the command starts the server with."""
+    """Put the rules 1 and 6 to 11 into the library that the command starts the server with."""
     import uvicorn  # noqa: PLC0415 - only the image has it
+    from starlette.exceptions import HTTPException  # noqa: PLC0415
     from starlette.responses import PlainTextResponse  # noqa: PLC0415
 
     class Config(uvicorn.Config):  # type: ignore[misc]
         def __init__(self, app: Any_, **options: Any_) -> None:
             app.router.routes[:] = [one for one in app.router.routes if one.path not in ABSENT_ROUTES]
             app.add_route("/metrics", lambda _: PlainTextResponse(METRICS.page, media_type=PROMETHEUS))
+            app.add_exception_handler(HTTPException, api_error)
             app.router.lifespan_context = warmed_up(app, name, app.router.lifespan_context)
             super().__init__(METRICS.counting(app), **options, timeout_keep_alive=idle, access_log=False)
 
@@ -289,6 +292,14 @@ def install_server(name: str, idle: int) -> None:
             super().run(sockets or [bound(self.config.host, self.config.port)])
 
     uvicorn.Config, uvicorn.Server = Config, Server
+
+
+async def api_error(_: object, error: Any_) -> Any_:
+    """The answer to a request that is refused, in the form of the OpenAI API."""
+    from starlette.responses import JSONResponse  # noqa: PLC0415 - only the image has it
+
+    said = {"message": str(error.detail), "type": "invalid_request_error", "code": error.status_code}
+    return JSONResponse({"error": said}, status_code=error.status_code)
 
 
 def bound(host: str, port: int) -> socket.socket:
