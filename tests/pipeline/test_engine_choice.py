@@ -85,6 +85,11 @@ def test_the_status_says_which_link_was_taken_why_the_former_could_not_and_what_
     assert "The engine is" not in next(one for one in usual.conditions if one.type == "Sized").message
 
 
+def test_an_engine_for_one_request_at_a_time_has_the_context_of_its_model() -> None:
+    plan = planned(given(NEO)).plan.plan
+    assert (plan.max_model_len, plan.max_num_seqs, plan.context_reduced) == (40960, 1, False)
+
+
 def test_routers_send_as_many_requests_as_the_engine_computes_and_list_the_models_themselves() -> None:
     config = planned(given(NEO)).desired[CONFIG]["data"]["haproxy.cfg"]
     assert "maxconn 1 " in config

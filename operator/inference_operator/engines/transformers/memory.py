@@ -158,8 +158,8 @@ class OnOneGpu:
             kv_needed=_whole_pages(context) * tokens.cached / GIB,
             kv_token_bytes=tokens.cached,
             kv_tokens=int(cached),
-            concurrency=min(sequences, cached / _whole_pages(context)),
-            typical_concurrency=min(sequences, cached / _whole_pages(min(TYPICAL_TOKENS, context))),
+            concurrency=cached / _whole_pages(context),
+            typical_concurrency=cached / _whole_pages(min(TYPICAL_TOKENS, context)),
             terms=(
                 Term(TermName.WEIGHTS, weights, Origin(facts.weights_from)),
                 Term(TermName.ACTIVATION, activation, Origin(ORIGIN)),
