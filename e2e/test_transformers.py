@@ -173,7 +173,8 @@ def test_routes_that_control_the_server_are_closed_at_the_router_and_at_the_engi
         for body in (None, b"{}"):
             with pytest.raises(urllib.error.HTTPError) as refused:
                 urllib.request.urlopen(f"http://{address}:8000{path}", body, timeout=10)
-            assert refused.value.code == 404
+            with refused.value:
+                assert refused.value.code == 404
 
 
 def test_every_option_of_the_real_command_has_a_class(tmp_path: Path) -> None:
