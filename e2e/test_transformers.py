@@ -34,7 +34,6 @@ from e2e.served import PROMPT, Served, metric
 from e2e.test_cache import outside
 from e2e.test_keys import SECRET, created, status
 from e2e.test_models import repository
-from e2e.test_watchdog import LIVENESS_SECONDS
 from e2e.vllm_options import answer_of
 from e2e.waiting import eventually
 from inference_operator.engines import transformers
@@ -53,6 +52,8 @@ END_SECONDS = 40
 CLOSED = ("/load_model", "/reset", "/v1/audio/transcriptions", "/metrics", "/docs", "/openapi.json")
 NEO = "neo"
 ONLY_TEXT = "this server is for models that read only text"
+HANG_SECONDS = 420
+"""Five liveness probes of 60 s each, the grace period of 10 s, and a margin."""
 SMALL = {
     "dtype": "float32",
     "maxNumSeqs": 64,
@@ -250,7 +251,7 @@ def test_a_server_that_hangs_is_restarted_by_the_kubelet(named: Served) -> None:
     restarts = "jsonpath={.status.containerStatuses[0].restartCount}"
     eventually(
         lambda: named.kubectl("get", "pod", pod, f"--output={restarts}") == "1",
-        seconds=LIVENESS_SECONDS,
+        seconds=HANG_SECONDS,
         what="the kubelet restarts it",
     )
     stack.wait_engines(named.cluster, named.name, 1)

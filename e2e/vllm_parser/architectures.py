@@ -110,9 +110,10 @@ def main() -> None:
         *MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.values(),
     }
     own: dict[str, str] = {}
-    for name in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values():
+    for kind, name in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items():
         model_class = getattr(transformers, name if isinstance(name, str) else name[0], None)
-        if model_class is None or model_class.__name__ in more_than_text:
+        is_text = kind not in MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES and name not in more_than_text
+        if model_class is None or not is_text:
             continue
         called = model_class.__name__
         own[called] = "batched" if tried(model_class) else "single"
