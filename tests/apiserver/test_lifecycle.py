@@ -46,9 +46,9 @@ def test_kubectl_get_columns_show_whether_a_model_is_served(steady: Workspace) -
     assert row.split()[:-1] == ["qwen", "Qwen3-8B", "True", "Serving", "1/1", "1xH100-80GB"]
     assert "qwen" in steady.kubectl("get", "inference", "--output=name")
     wide = steady.kubectl("get", "infd", "qwen", "--output=wide").splitlines()
-    assert wide[0].split()[-4:] == ["URL", "CONTEXT", "ADAPTERS", "MESSAGE"]
+    assert wide[0].split()[-5:] == ["URL", "ENGINE", "CONTEXT", "ADAPTERS", "MESSAGE"]
     url = f"http://qwen.{steady.namespace}.svc.cluster.local/v1"
-    assert " ".join(wide[1].split()).endswith(f"{url} 40960 1 of 1 engine is ready.")
+    assert " ".join(wide[1].split()).endswith(f"{url} VLLM 40960 1 of 1 engine is ready.")
 
 
 def test_an_engine_runs_on_a_gpu_node_with_the_requested_gpus(workspace: Workspace) -> None:
