@@ -20,7 +20,12 @@ from inference_operator.pipeline.outcomes import Planned
 from inference_operator.settings import Settings
 from tests.engines.test_vllm_adapters import LOCAL_ONLY, OF_HUB
 
-SAMPLES = sorted((stack.ROOT / "manifests" / "samples").glob("*.yaml"))
+SAMPLES = [
+    path
+    for path in sorted((stack.ROOT / "manifests" / "samples").glob("*.yaml"))
+    if yaml.safe_load(path.read_text())["spec"].get("engine", {}).get("kind", "VLLM") == "VLLM"
+]
+"""The samples that vLLM serves."""
 GPUS = Settings(gpu_offers=("RTX-4090:1", "A100-80GB:8"))
 """The GPUs that the samples need."""
 SIZES = {
