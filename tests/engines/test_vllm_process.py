@@ -10,16 +10,15 @@ from inference_operator.engines.process import EngineProcess, ServedModel, Timeo
 from inference_operator.engines.vllm.arguments import managed_flag
 from inference_operator.engines.vllm.flags import MANAGED_FLAGS, MANAGED_VARIABLES
 from inference_operator.engines.vllm.generation import MAX_N, OVERRIDE
+from inference_operator.engines.vllm.image import HOME, WRITABLE
 from inference_operator.engines.vllm.media import NO_HOST
 from inference_operator.engines.vllm.memory import CPU_SEQUENCES, LARGE_SEQUENCES
 from inference_operator.engines.vllm.options import SPELLINGS as OPTIONS
 from inference_operator.engines.vllm.vllm import (
     ENGINE_READY_TIMEOUT,
     ENVIRONMENT,
-    HOME,
     MAX_NUM_QUEUED_REQS,
     SHUTDOWN_SECONDS,
-    WRITABLE,
     Vllm,
 )
 from inference_operator.router.process import METRICS_PORTS

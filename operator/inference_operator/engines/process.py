@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from inference_operator.api.container import EnvironmentVariable, SecretKeySelector
-from inference_operator.api.spec import Device, EngineSpec
+from inference_operator.api.spec import Device, EngineSpec, Spec
 from inference_operator.manifest import Manifest
 from inference_operator.settings import Settings
 from inference_operator.sizing.plan import Plan
@@ -138,3 +138,8 @@ class Process(Protocol):
 
     def probe_request(self, model: str) -> ProbeRequest | None:
         """The probe request to an engine that makes no progress, for the model of this name; None: it has none."""
+
+
+def wanted_image(spec: Spec, engine: Process, settings: Settings) -> str:
+    """The image that the spec sets, or the operator's default for the engine on the device."""
+    return spec.engine.image or engine.image(spec.hardware.device, settings)

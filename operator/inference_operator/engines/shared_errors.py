@@ -1,4 +1,4 @@
-"""Known errors that are no engine's own: of the hub's client, and of the check of GPUs before the start."""
+"""Known errors that are no engine's own: of the hub's client, of safetensors, and of the check of GPUs."""
 
 from collections.abc import Sequence
 
@@ -46,6 +46,13 @@ HUB_ERRORS: Sequence[KnownError] = (
     ),
 )
 """Errors of the hub's client."""
+
+DAMAGED_WEIGHTS = known_error(
+    # safetensors 0.8
+    Reason.INVALID_MODEL,
+    r"(?:SafetensorError|Error while deserializing header)",
+    "the weights are damaged. Copy the model again",
+)
 
 _GPUS = r"[\w .,:()@/+-]{1,200}"
 """GPUs with numbers, names and sizes, as `engines/gpu_check.py` prints them."""

@@ -27,7 +27,6 @@ class OptionClasses:
     unsafe: frozenset[str] | None = None
     """Exact spellings of options that need the right, of an engine that refuses all others to everybody. None: the
     engine takes options that are not listed."""
-
     own_prefix: str = ""
     """Begins names of variables that no other engine reads; empty if there is no such beginning."""
 

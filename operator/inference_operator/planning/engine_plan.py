@@ -10,6 +10,7 @@ from inference_operator.api.spec import Device, Spec
 from inference_operator.api.validation import SpecModel
 from inference_operator.engines.base import Engine
 from inference_operator.engines.model_access import refusal_of_format
+from inference_operator.engines.process import wanted_image
 from inference_operator.manifest import GPU_RESOURCE, Manifest
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.facts import ModelFacts
@@ -288,11 +289,6 @@ def _no_offer(offers: GpuOffers, asked: GpuSpec) -> Refusal:
             " set for the operator."
         )
     return Refusal(Reason.NO_SUITABLE_GPU, "spec.hardware.gpu", problem, f"{cure} {UNCHECKED_CURE}")
-
-
-def wanted_image(spec: Spec, engine: Engine, settings: Settings) -> str:
-    """The image that the spec sets, or the operator's default for the engine on the device."""
-    return spec.engine.image or engine.image(spec.hardware.device, settings)
 
 
 def older_image(pinned: str, spec: Spec, engine: Engine, settings: Settings) -> str:

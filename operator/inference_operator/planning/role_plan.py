@@ -19,6 +19,7 @@ from inference_operator.api.scheduling import PodScheduling
 from inference_operator.api.spec import Spec
 from inference_operator.diagnosis.gpu_shortfall import lacked_resources
 from inference_operator.engines.base import Engine
+from inference_operator.engines.process import wanted_image
 from inference_operator.hardware.offers import offer_named
 from inference_operator.manifest import Manifest
 from inference_operator.models.facts import ModelFacts
@@ -30,7 +31,6 @@ from inference_operator.planning.engine_plan import (
     engine_plan,
     requested_of_sizes,
     sizing_inputs,
-    wanted_image,
 )
 from inference_operator.planning.gpu_offers import GpuOffers, usable_offers
 from inference_operator.planning.healing import learned_from, same_sizes

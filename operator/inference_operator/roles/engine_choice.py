@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.model_access import Support
+from inference_operator.engines.process import wanted_image
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.facts import ModelFacts
@@ -59,8 +60,7 @@ class ChoiceInputs:
     def support(self, name: str) -> Support:
         """Whether an engine runs the model."""
         engine, stated = self.engines[name], self.role.stated
-        image = stated.engine.image or engine.image(stated.hardware.device, self.settings)
-        found = engine.support(self.architecture, image=image)
+        found = engine.support(self.architecture, image=wanted_image(stated, engine, self.settings))
         weights = self._weights
         if found.obstacle or weights is None or weights in engine.formats:
             return found

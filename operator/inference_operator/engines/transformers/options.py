@@ -5,27 +5,31 @@ Its parser knows no abbreviations. Users write a value behind `=`, so that each 
 
 from collections.abc import Mapping, Sequence
 
-from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.engines.classified import LIBRARY_SECRETS, LIBRARY_VARIABLES, Class, Classified, from_reasons
-from inference_operator.engines.environment import DANGEROUS, MANAGED, NO_FIELD, refusal_of_variables
+from inference_operator.engines.classified import (
+    LIBRARY_SECRETS,
+    LIBRARY_VARIABLES,
+    REASONS,
+    Class,
+    Classified,
+    from_reasons,
+)
+from inference_operator.engines.environment import MANAGED, NO_FIELD
 from inference_operator.engines.validation import OptionClasses
-
-DEVICE, DTYPE, HOST, PORT, BATCHING = "--device", "--dtype", "--host", "--port", "--continuous-batching"
-ATTENTION, LOG_LEVEL = "--attn-implementation", "--log-level"
 
 _CODE = "Remove it; this engine runs no code that comes with a model."
 MANAGED_OPTIONS: Mapping[str, str] = {
-    DTYPE: "Use `spec.engine.dtype`.",
+    "--dtype": "Use `spec.engine.dtype`.",
     "--cb-max-batch-tokens": "Use `spec.engine.maxNumBatchedTokens`.",
     "--quantization": "Use a model whose weights are not quantized, or `spec.engine.kind: VLLM`.",
     "--trust-remote-code": _CODE,
     **dict.fromkeys(
         (
-            *(DEVICE, HOST, PORT, BATCHING, "--no-continuous-batching", "--model-timeout", "--non-blocking"),
+            *("--device", "--host", "--port", "--log-level", "--attn-implementation", "--model-timeout"),
+            *("--continuous-batching", "--no-continuous-batching", "--non-blocking", "--no-non-blocking"),
             *("--cb-block-size", "--cb-num-blocks", "--cb-max-memory-percent", "--no-trust-remote-code"),
-            *("--cb-use-cuda-graph", "--no-cb-use-cuda-graph", "--no-non-blocking", ATTENTION, LOG_LEVEL),
+            *("--cb-use-cuda-graph", "--no-cb-use-cuda-graph"),
             *("--enable-cors", "--no-enable-cors", "--compile", "--no-compile", "--help"),
         ),
         NO_FIELD,
@@ -35,7 +39,7 @@ MANAGED_OPTIONS: Mapping[str, str] = {
 is code; `--log-level` can show prompts."""
 
 SAFE_OPTIONS = frozenset({"--default-seed", "--reasoning"})
-PODS_OPTIONS: Mapping[str, str] = {"--chat-template-kwargs": "takes JSON, which an admission policy cannot read"}
+PODS_OPTIONS: Mapping[str, str] = {"--chat-template-kwargs": REASONS["json"]}
 """Options with a value that need the right to create pods, with their effect."""
 
 OPTIONS: tuple[Classified, ...] = (
@@ -77,13 +81,3 @@ Use one of `--chat-template-kwargs`, `--default-seed`, `--reasoning`, or `spec.e
         if not equals:
             return Refusal(Reason.INVALID_SPEC, field, f"`{name}` has no value.", f"Write `{name}=VALUE`.")
     return None
-
-
-def refusal_of_env(env: Sequence[EnvironmentVariable], allowed: Sequence[str]) -> Refusal | None:
-    """The refusal of the first variable that users may not set, or None.
-
-    Args:
-        env: the variables that the user sets.
-        allowed: names of dangerous ones that the administrator has permitted.
-    """
-    return refusal_of_variables(env, managed=MANAGED, dangerous=DANGEROUS, allowed=allowed)

@@ -174,17 +174,18 @@ def sampling_of(config: Any_) -> dict[str, float]:
 def limited(base: Any_, context: int) -> Any_:
     """The class that generates, with requests that have a limited answer and an identity of their own."""
 
+    def own_options(model: Any_, inputs: Any_, config: Any_, rest: dict[str, Any_]) -> dict[str, Any_]:
+        limit_answer(model, inputs, config, context)
+        _SAMPLING.set(sampling_of(config))
+        return {**rest, "request_id": str(uuid.uuid4())}
+
     class Limited(base):  # type: ignore[misc]
         def generate_streaming(self, model: Any_, tokens: Any_, inputs: Any_, config: Any_, **rest: Any_) -> Any_:
-            limit_answer(model, inputs, config, context)
-            _SAMPLING.set(sampling_of(config))
-            own = {**rest, "request_id": str(uuid.uuid4())}
+            own = own_options(model, inputs, config, rest)
             return super().generate_streaming(model, tokens, inputs, config, **own)
 
         def generate_non_streaming(self, model: Any_, tokens: Any_, inputs: Any_, config: Any_, **rest: Any_) -> Any_:
-            limit_answer(model, inputs, config, context)
-            _SAMPLING.set(sampling_of(config))
-            own = {**rest, "request_id": str(uuid.uuid4())}
+            own = own_options(model, inputs, config, rest)
             return super().generate_non_streaming(model, tokens, inputs, config, **own)
 
     return Limited

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.known_error import KnownError, known_error
-from inference_operator.engines.shared_errors import GPU_ERRORS, HUB_ERRORS
+from inference_operator.engines.shared_errors import DAMAGED_WEIGHTS, GPU_ERRORS, HUB_ERRORS
 from inference_operator.engines.start_log import LoadProgress, Phase
 
 _MESSAGES: Mapping[Phase, re.Pattern[str]] = {
@@ -52,11 +52,7 @@ ERRORS: Sequence[KnownError] = (
     *HUB_ERRORS,
     *GPU_ERRORS,
     # modeling_utils.py, tokenization_utils_base.py, safetensors 0.8
-    known_error(
-        Reason.INVALID_MODEL,
-        r"(?:SafetensorError|Error while deserializing header)",
-        "the weights are damaged. Copy the model again",
-    ),
+    DAMAGED_WEIGHTS,
     known_error(
         Reason.INVALID_MODEL,
         r"no file named model\.safetensors",

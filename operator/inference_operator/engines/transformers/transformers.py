@@ -7,7 +7,7 @@ from importlib.resources import files
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Device, EngineSpec, ModelSpec
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
-from inference_operator.engines.environment import with_defaults
+from inference_operator.engines.environment import refusal_of_variables, with_defaults
 from inference_operator.engines.hub_access import (
     access_variables,
     bucket_keys,
@@ -26,10 +26,11 @@ from inference_operator.engines.start_log import Diagnosis, LoadProgress, Phase
 from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage
 from inference_operator.engines.transformers import memory
 from inference_operator.engines.transformers.architectures import BATCHED, support
-from inference_operator.engines.transformers.options import CLASSES, refusal_of_args, refusal_of_env
+from inference_operator.engines.transformers.options import CLASSES, refusal_of_args
 from inference_operator.engines.transformers.start_log import ERRORS, load_progress, phase
 from inference_operator.engines.validation import OptionClasses
 from inference_operator.engines.vllm.cuda import gpu_needs
+from inference_operator.engines.vllm.image import GROUP, HOME, TEMPORARY, USER, WRITABLE, default_image
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.checkpoint import WeightFormat
@@ -58,11 +59,6 @@ IDLE_SECONDS = 3600
 """How long the server keeps an idle connection: as long as a request of a client may take."""
 END_SECONDS = 10
 """From the last answer to the end of the process; 2 s were seen."""
-
-USER, GROUP = 2000, 0
-"""The user that vLLM's images prepare (vllm-project/vllm v0.32.0, docker/Dockerfile)."""
-HOME, TEMPORARY = "/home/vllm", "/tmp"  # noqa: S108 - an emptyDir of the pod's own
-WRITABLE = (HOME, TEMPORARY)
 
 ENVIRONMENT = {
     "HOME": HOME,
@@ -105,7 +101,7 @@ class Transformers:
         return (
             refusal_of_foreign_image(image, VLLM_IMAGES)
             or refusal_of_args(spec.args)
-            or refusal_of_env(spec.env, settings.allowed_environment)
+            or refusal_of_variables(spec.env, allowed=settings.allowed_environment)
         )
 
     @property
@@ -150,7 +146,7 @@ class Transformers:
 
     def image(self, device: Device, settings: Settings) -> str:
         """The setting `gpuEngineImage` or `cpuEngineImage`: vLLM's image has Transformers too."""
-        return {Device.GPU: settings.gpu_engine_image, Device.CPU: settings.cpu_engine_image}[device]
+        return default_image(device, settings)
 
     def process(
         self,

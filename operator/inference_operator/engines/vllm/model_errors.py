@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.known_error import KnownError, known_error
+from inference_operator.engines.shared_errors import DAMAGED_WEIGHTS
 
 _NO_REPOSITORY = r"(?:Repo id must be in the form[^:\n]{0,60}|Invalid repository ID or local directory specified)"
 _MODEL_PATH = r"/model(?:s|-cache)(?:/[\w.+-]{1,255}){0,20}"
@@ -113,11 +114,7 @@ MODEL_ERRORS: Sequence[KnownError] = (
         r"Cannot find any model weights with `",
         "there are no weights in the model that vLLM reads (GGUF needs its plugin). Copy safetensors to it",
     ),
-    known_error(
-        Reason.INVALID_MODEL,
-        r"(?:SafetensorError|Error while deserializing header)",
-        "the weights are damaged. Copy the model again",
-    ),
+    DAMAGED_WEIGHTS,
     known_error(
         Reason.INVALID_MODEL,
         r"(?:No supported config format found|does not appear to have a file named config\.json"

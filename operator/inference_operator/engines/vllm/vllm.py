@@ -31,6 +31,7 @@ from inference_operator.engines.vllm.cuda import gpu_needs
 from inference_operator.engines.vllm.errors import diagnosis
 from inference_operator.engines.vllm.generation import MAX_N, generation_arguments
 from inference_operator.engines.vllm.hub_env import commit_arguments, refusal_of_cached
+from inference_operator.engines.vllm.image import GROUP, HOME, USER, WRITABLE, default_image
 from inference_operator.engines.vllm.media import ENVIRONMENT as MEDIA_ENVIRONMENT
 from inference_operator.engines.vllm.media import media_arguments
 from inference_operator.engines.vllm.memory import default_sequences, version_of, vllm_cpu_memory, vllm_memory
@@ -98,17 +99,8 @@ QUEUED_PER_SEQUENCE = 32
 16 router pods have 32 processes. So only a client that bypasses the routers, or one with many choices (`n`) for each
 request, can reach the limit."""
 
-USER, GROUP = 2000, 0
-"""The user that vLLM's images prepare since 0.22 (vllm-project/vllm v0.32.0, docker/Dockerfile)."""
-
-HOME = "/home/vllm"
-"""Home of that user."""
-
 COMPILED = f"{HOME}/.cache"
 """Folder of all that vLLM and its libraries compile. FlashInfer's is below it in the home (0.6, `jit/env.py`)."""
-
-WRITABLE = (HOME, "/tmp")  # noqa: S108 - an emptyDir of the pod's own
-"""All paths to which vLLM writes: caches and compiled kernels in its home, sockets in /tmp."""
 
 IDLE_SECONDS = 3600
 """How long vLLM keeps an idle connection: as long as a request of a client may take (`STREAM_SECONDS` of routers)."""
@@ -230,7 +222,7 @@ class Vllm:
 
     def image(self, device: Device, settings: Settings) -> str:
         """The setting `gpuEngineImage` or `cpuEngineImage`."""
-        return {Device.GPU: settings.gpu_engine_image, Device.CPU: settings.cpu_engine_image}[device]
+        return default_image(device, settings)
 
     def process(
         self, spec: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, *, host: str, traces: str = ""
