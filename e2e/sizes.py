@@ -21,7 +21,7 @@ from inference_operator.engines.vllm.metrics import CACHE_INFO, engine_sample
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
-from inference_operator.objects.quantity import value
+from inference_operator.quantity import value
 from inference_operator.sizing.cpu import cpu_needs
 from inference_operator.sizing.kv_cache import AllocatedCache, allocated_cache, cache_layout
 from inference_operator.sizing.plan import Plan, cpu_plan

@@ -10,7 +10,7 @@ with `|` between them do not import each other (docs/explanation/architecture.md
 5. features: workload | router | jobs | planning | autoscaling | admission > roles
 6. shared by features: diagnosis | objects > engines
 7. sizing: sizing > models | hardware
-8. types: views > settings > api > manifest | backoff | chain | non_defaults | sentences | units
+8. types: views > settings > api > manifest | backoff | chain | non_defaults | quantity | sentences | units
 """
 
 __version__ = "0.1.0"

@@ -16,8 +16,8 @@ from inference_operator.jobs.result import Cause
 from inference_operator.manifest import CHILD_KINDS, Kind, Manifest, Owner
 from inference_operator.objects.child import DESIRED_HASH_ANNOTATION, content_hash
 from inference_operator.objects.names import MANAGED_SELECTOR, selector_text
-from inference_operator.objects.quantity import canonical
 from inference_operator.pipeline.decide import outcome
+from inference_operator.quantity import canonical
 from inference_operator.status.report import report
 from inference_operator.status.write_results import Applied
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_operator.api.router import RouterSpec, RouterStrategy
-from inference_operator.objects.quantity import value
+from inference_operator.quantity import value
 from inference_operator.router.clients import client_connections, unfinished_bodies
 from inference_operator.router.haproxy import haproxy_cfg
 from inference_operator.router.resources import BUFFERS_OF_WAITING, buffer_bytes, process_resources

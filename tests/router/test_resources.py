@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_operator.api.container import ResourcesSpec
-from inference_operator.objects.quantity import canonical, value
+from inference_operator.quantity import canonical, value
 from inference_operator.router.resources import (
     MOST_CONNECTIONS,
     MOST_THREADS,

@@ -2,7 +2,7 @@ import pytest
 
 from inference_operator.engines.vllm.memory import vllm_cpu_memory
 from inference_operator.models.facts import ModelFacts
-from inference_operator.objects.quantity import canonical
+from inference_operator.quantity import canonical
 from inference_operator.sizing.cpu import CpuNeeds, cpu_needs
 from inference_operator.sizing.kv_cache import allocated_cache, cache_layout
 from inference_operator.sizing.plan import Plan, cpu_plan, unchecked_plan

@@ -9,7 +9,7 @@ from inference_operator.manifest import CLAIM, Manifest, Owner, Ref
 from inference_operator.objects.cache_volume import COMPILED_GIB, claim_name
 from inference_operator.objects.child import child
 from inference_operator.objects.names import CACHE
-from inference_operator.objects.quantity import canonical, value
+from inference_operator.quantity import canonical, value
 from inference_operator.units import GIB
 
 

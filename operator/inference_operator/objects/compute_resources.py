@@ -7,7 +7,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.hardware.offers import VENDOR
 from inference_operator.manifest import Manifest
-from inference_operator.objects.quantity import canonical, multiplied, value
+from inference_operator.quantity import canonical, multiplied, value
 from inference_operator.sizing.plan import Plan
 
 

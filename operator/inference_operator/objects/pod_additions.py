@@ -24,8 +24,8 @@ from inference_operator.objects.compute_resources import refusal_of_resources, s
 from inference_operator.objects.container import environment
 from inference_operator.objects.names import labels
 from inference_operator.objects.pod import RESTRICTED_CONTAINER
-from inference_operator.objects.quantity import canonical
 from inference_operator.objects.scheduling import QUEUE_LABEL
+from inference_operator.quantity import canonical
 from inference_operator.views.pod import POD_INDEX_LABEL
 
 _OWN_DOMAINS = (GROUP, "container.apparmor.security.beta.kubernetes.io", "seccomp.security.alpha.kubernetes.io")

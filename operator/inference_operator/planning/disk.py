@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from inference_operator.manifest import Manifest
-from inference_operator.objects.quantity import value
+from inference_operator.quantity import value
 from inference_operator.views.node import NodeView
 from inference_operator.views.node_fit import matches_node
 

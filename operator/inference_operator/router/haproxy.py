@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from inference_operator.api.router import RouterUsage
-from inference_operator.objects.quantity import value
+from inference_operator.quantity import value
 from inference_operator.router import (
     adapters,
     affinity,

@@ -9,7 +9,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.manifest import Manifest
 from inference_operator.objects.compute_resources import refusal_of_resources
-from inference_operator.objects.quantity import canonical, value
+from inference_operator.quantity import canonical, value
 
 FIELD = "spec.router.resources"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference_operator.objects.quantity import canonical, value
+from inference_operator.quantity import canonical, value
 
 QUANTITIES = st.builds(
     "{}{}{}".format,
