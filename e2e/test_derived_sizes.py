@@ -63,8 +63,12 @@ def entry_of(model: Manifest, folder: Path) -> Entry | None:
         path.write_text(json.dumps(content))
     sizes = {name: (folder / name).stat().st_size for name in model["files"]}
     weights = {"model.safetensors": facts.weight_bytes}
-    found = inspect_files(Files(model["model"], model["source"], sizes | weights, folder.joinpath))
+    found = inspect_files(Files(model["model"], model["source"], sizes | weights, folder.joinpath, _no_header))
     return found if isinstance(found, Entry) else None
+
+
+def _no_header(_name: str, _length: int) -> bytes:
+    return b""
 
 
 def planned(entry: Entry, gpu: GpuKind, engine: Manifest) -> Planned | None:

@@ -89,6 +89,27 @@ def test_a_complete_model_is_not_asked_for_again_and_a_deleted_file_is_downloade
     assert len(hub.offsets) == len(WEIGHTS) + 1
 
 
+def test_of_several_gguf_models_only_those_are_downloaded_that_were_asked_for(hub: Hub, tmp_path: Path) -> None:
+    names = ("q4", "q8-00001-of-00002", "q8-00002-of-00002", "q2")
+    hub.files, hub.sizes = {}, {}
+    hub.large = {f"{name}.gguf": name.encode() * 1000 for name in names}
+    claim = tmp_path / "claim"
+    claim.mkdir()
+
+    def status(source: str) -> int:
+        asked = command(hub, claim, f"--revision={COMMIT}")
+        asked["args"][2] = source
+        return subprocess.run(**asked, capture_output=True, check=False).returncode
+
+    for name, offsets in (("q4", 1), ("q8-00001-of-00002", 3), ("q4", 3)):
+        assert status(f"hf://{REPOSITORY}/{name}.gguf") == 0
+        assert len(hub.offsets) == offsets
+    stored = {path.name for path in (claim / SNAPSHOT).iterdir()}
+    assert stored == {"q4.gguf", "q8-00001-of-00002.gguf", "q8-00002-of-00002.gguf"}
+    assert status(f"hf://{REPOSITORY}") == 0
+    assert len(hub.offsets) == 4, "a part is no whole model"
+
+
 def test_an_engine_without_a_commit_finds_the_default_branch(download: Infd, tmp_path: Path) -> None:
     assert download()[0] == 0
     assert (tmp_path / "claim/hub/models--org--model/refs/main").read_text() == COMMIT

@@ -12,10 +12,11 @@ from inference_operator.jobs.result import Cause, Failure
 from inference_operator.model_files.files import MAX_BYTES, MAX_INDEX_BYTES
 from inference_operator.model_files.folder import inspect_folder
 from inference_operator.model_files.listing import MAX_FILES
-from inference_operator.models.checkpoint import INDEX, SINGLE, Weights, weights_of_files
+from inference_operator.models.checkpoint import INDEX, SINGLE, WeightFormat, Weights, weights_of_files
 from inference_operator.models.entry import Entry, entry_document, entry_facts, entry_of
 from inference_operator.models.facts import Kernel, ModelFacts
-from inference_operator.models.model import GGUF_ENGINE, model_facts
+from inference_operator.models.model import model_facts
+from tests.testing.gguf_files import write_model
 
 QUANTIZATION = "hf_quant_config.json"
 CONFIG = {
@@ -108,17 +109,60 @@ def test_a_folder_that_cannot_be_inspected_is_reported_with_the_cause(model: Mod
     assert refused(tmp_path) == (Cause.UNUSABLE, "pvc://models/a: has no `config.json`.")
 
 
-def test_a_gguf_model_with_a_config_is_counted_by_its_file_size(model: Model, tmp_path: Path) -> None:
-    entry = found(model(**{"model-Q4_K_M.gguf": 2**29, "mmproj-F16.gguf": 2**20}))
+def test_a_gguf_model_is_what_its_header_says_also_beside_a_config(model: Model, tmp_path: Path) -> None:
+    folder = model(**{"mmproj-F16.gguf": 2**20})
+    size = write_model(folder / "model-Q8_0.gguf").stat().st_size
+    entry = found(folder)
     assert entry.weights
-    assert (entry.weights.total_bytes, entry.weights.origin) == (2**29, "model-Q4_K_M.gguf")
-    facts = model_facts(entry.config, entry.weights)
+    assert (entry.weights.total_bytes, entry.weights.origin) == (size, "model-Q8_0.gguf")
+    assert entry.source == "pvc://models/a:model-Q8_0.gguf"
+    facts = entry_facts(entry)
     assert isinstance(facts, ModelFacts)
-    assert facts.weight_bytes == 2**29
-    assert GGUF_ENGINE in facts.assumptions
-    (tmp_path / "model-Q8_0.gguf").touch()
+    assert (facts.architecture, facts.weight_bytes, facts.side.has_chat_template) == ("llama", size, True)
+    (tmp_path / "model-Q4_K_M.gguf").touch()
     problem = "weights: there are 2 GGUF models, and which one to load is unknown."
     assert refused(tmp_path) == (Cause.UNUSABLE, problem)
+
+
+def test_one_of_several_gguf_models_is_chosen_by_its_file(tmp_path: Path) -> None:
+    for name in ("q4.gguf", "q8-00001-of-00002.gguf"):
+        write_model(tmp_path / name)
+    (tmp_path / "q8-00002-of-00002.gguf").write_bytes(bytes(1000))
+    first = (tmp_path / "q8-00001-of-00002.gguf").stat().st_size
+    for name, size in (("q4.gguf", first), ("q8-00001-of-00002.gguf", first + 1000)):
+        entry = inspect_folder(tmp_path, name="m", source="m", file=name)
+        assert isinstance(entry, Entry)
+        assert entry.weights == Weights(size, name, file_format=WeightFormat.GGUF)
+    missing = inspect_folder(tmp_path, name="m", source="m", file="q2.gguf")
+    assert isinstance(missing, Failure)
+    assert missing.message == "m: has no file `q2.gguf`. Check the path in `spec.model.source`."
+
+
+def test_a_header_that_is_longer_than_what_is_read_first_is_read_on(tmp_path: Path) -> None:
+    write_model(tmp_path / "large.gguf", tokens=100_000)
+    facts = entry_facts(found(tmp_path))
+    assert isinstance(facts, ModelFacts)
+    assert facts.vocabulary == 100_000
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "header: ends too early."),
+        (b"GGUF", "header: ends too early."),
+        (b"hello" * 10, "header: is no GGUF file of version 2 or 3."),
+    ],
+)
+def test_a_gguf_file_without_a_header_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "model.gguf").write_bytes(content)
+    assert refused(tmp_path) == (Cause.UNUSABLE, f"model.gguf: {said}")
+
+
+def test_a_gguf_model_of_which_a_part_is_missing_is_refused(tmp_path: Path) -> None:
+    write_model(tmp_path / "q4-00001-of-00002.gguf")
+    assert refused(tmp_path) == (Cause.UNUSABLE, "weights: of 2 parts of the GGUF model 1 is there.")
+    (tmp_path / "q4-00002-of-00002.gguf").write_bytes(b"0" * 1000)
+    assert found(tmp_path).weights
 
 
 def test_the_small_files_of_a_reranker_are_read(model: Model) -> None:
@@ -172,13 +216,8 @@ def test_a_quantization_file_beside_the_config_is_read(
     assert facts.quantization.kernel is kernel
 
 
-def test_gguf_without_a_config_and_a_file_instead_of_a_folder_are_refused_with_a_cure(
-    model: Model, tmp_path: Path
-) -> None:
-    folder = model(**{"model.gguf": 7})
-    (folder / "config.json").unlink()
-    said = "pvc://models/a: has GGUF files but no `config.json`."
-    assert refused(folder) == (Cause.UNUSABLE, said)
+def test_a_file_instead_of_a_folder_is_refused_with_a_cure(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").touch()
     said = "pvc://models/a: is a file, not a directory."
     assert refused(tmp_path / "model.gguf") == (Cause.NOT_FOUND, said)
 

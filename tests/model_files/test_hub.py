@@ -13,6 +13,7 @@ import pytest
 from inference_operator.jobs.inspection_result import parsed_result
 from inference_operator.jobs.result import LIMIT
 from inference_operator.model_files.response_limits import MAX_BYTES, MAX_REDIRECTS
+from tests.testing.gguf_files import write_model
 from tests.testing.hub import BRANCH, CHUNK, COMMIT, REPOSITORY, Hub, Request, endless, in_circles, serving, silent
 from tests.testing.inspected import QWEN3
 
@@ -69,7 +70,7 @@ def test_only_small_files_are_downloaded_from_the_hub(hub: Hub, inspect: Infd) -
     assert document["weights"] == {"gib": 15.0, "source": f"2 files of {INDEX}", "exact": True}
     assert document["config"] == CONFIG
     files = [
-        f"{verb} /{REPOSITORY}/resolve/{COMMIT}/{name}" for name in ("config.json", INDEX) for verb in ("HEAD", "GET")
+        f"{verb} /{REPOSITORY}/resolve/{COMMIT}/{name}" for name in (INDEX, "config.json") for verb in ("HEAD", "GET")
     ]
     assert hub.asked == [f"GET /api/models/{REPOSITORY}", *files]
 
@@ -275,6 +276,26 @@ def test_an_invalid_config_is_reported_with_its_field(
     assert status == 1
     assert (document["error"]["cause"], document["error"]["field"]) == ("Unusable", field)
     assert document["error"]["problem"] == problem
+
+
+def test_of_a_gguf_file_only_the_begin_is_read(hub: Hub, inspect: Infd, tmp_path: Path) -> None:
+    content = write_model(tmp_path / "model-q8.gguf").read_bytes()
+    hub.large, hub.sizes = {"model-q8.gguf": content + bytes(2**20)}, {}
+    del hub.files["config.json"]
+    found = inspect()[1]
+    assert (found["config"]["architectures"], found["weights"]["source"]) == (["llama"], "model-q8.gguf")
+    assert not hub.offsets, "no download"
+    hub.files, hub.large = {"model-q8.gguf": content + bytes(2**20)}, {}
+    assert inspect()[1] == found, "of a mirror that gives whole files"
+
+
+def test_a_file_in_a_folder_is_one_of_several_models(hub: Hub, inspect: Infd, tmp_path: Path) -> None:
+    content = write_model(tmp_path / "a.gguf").read_bytes()
+    hub.large, hub.sizes = {"Q4/a.gguf": content, "Q8/a.gguf": content + b"more"}, {}
+    assert error(inspect())[1] == "no safetensors or GGUF file is there."
+    found = inspect(source=f"hf://{REPOSITORY}/Q4/a.gguf")[1]
+    assert (found["weights"]["source"], found["weights"]["gib"] * 2**30) == ("a.gguf", len(content))
+    assert found["downloadGib"] == found["weights"]["gib"]
 
 
 def test_a_repository_without_config_or_weights_is_reported(hub: Hub, inspect: Infd) -> None:

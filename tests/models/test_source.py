@@ -2,7 +2,15 @@ import pytest
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.models.source import MAX_CLAIM_PATH, ClaimModel, HubModel, ImageModel, ModelSource, model_source
+from inference_operator.models.source import (
+    MAX_CLAIM_PATH,
+    BucketModel,
+    ClaimModel,
+    HubModel,
+    ImageModel,
+    ModelSource,
+    model_source,
+)
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
@@ -19,6 +27,11 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
         ("pvc://models/qwen/8b/", ClaimModel("models", "qwen/8b")),
         ("pvc://models.v2/Qwen_8B+x.y-z", ClaimModel("models.v2", "Qwen_8B+x.y-z")),
         (f"pvc://models/{'a' * MAX_CLAIM_PATH}", ClaimModel("models", "a" * MAX_CLAIM_PATH)),
+        ("hf://org/qwen-GGUF/qwen-q4_k_m.gguf", HubModel("org/qwen-GGUF", "qwen-q4_k_m.gguf")),
+        ("hf://org/big/Q4/a-00001-of-00002.gguf", HubModel("org/big", "Q4/a-00001-of-00002.gguf")),
+        ("pvc://models/q4.gguf", ClaimModel("models", "", "q4.gguf")),
+        ("pvc://models/qwen/q4.gguf", ClaimModel("models", "qwen", "q4.gguf")),
+        ("s3://models/qwen/q4.gguf", BucketModel("models", "qwen", "q4.gguf")),
         ("oci://qwen", ImageModel("qwen")),
         ("oci://ghcr.io/org/qwen3-8b:1", ImageModel("ghcr.io/org/qwen3-8b:1")),
         ("oci://registry.example:5000/qwen", ImageModel("registry.example:5000/qwen")),
@@ -43,6 +56,8 @@ def test_a_valid_model_source_is_parsed(text: str, source: ModelSource) -> None:
         ("hf://", "names no repository"),
         ("hf://Qwen", "names no repository"),
         ("hf://Qwen/Qwen3/8B", "names no repository"),
+        ("hf://Qwen/Qwen3/8B/../q4.gguf", "has a path"),
+        ("hf://Qwen/Qwen3/q4.gguf/", "names no repository"),
         ("hf://Qwen/Qwen3-8B/", "names no repository"),
         ("hf://Qwen/Qwen3 8B", "names no repository"),
         ("hf://-flag/model", "names no repository"),

@@ -15,6 +15,7 @@ from inference_operator.model_files.download import ModelOrigin, download
 from inference_operator.model_files.folder_copy import FolderOrigin
 from inference_operator.model_files.kernels import Kernels
 from inference_operator.models.adapter import FILES
+from inference_operator.models.checkpoint import gguf_parts
 from inference_operator.models.source import DOWNLOADED, BucketModel, HubModel, model_source, stored_name
 
 
@@ -59,7 +60,13 @@ def _model(options: argparse.Namespace) -> tuple[Downloaded | Failure, str]:
     kernels = Kernels(options.kernels, empty_first=options.empty_kernels) if options.kernels else None
     origin = _origin(source, allow_pickle=options.allow_pickle)
     result = download(
-        origin, options.revision, options.cache, kernels=kernels, say=_say, allow_pickle=options.allow_pickle
+        origin,
+        options.revision,
+        options.cache,
+        kernels=kernels,
+        say=_say,
+        allow_pickle=options.allow_pickle,
+        only=gguf_parts(source.file) if source.file else (),
     )
     return result, result_text(result) if isinstance(result, Failure) else downloaded_text(result)
 

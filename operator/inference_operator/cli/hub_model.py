@@ -2,9 +2,10 @@
 
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Device, Spec
+from inference_operator.engines.registry import ENGINES
 from inference_operator.jobs.inspection_result import InspectionResult
 from inference_operator.models.facts import ModelFacts
-from inference_operator.models.source import HubModel, model_source
+from inference_operator.models.source import HubModel, file_of, model_source
 from inference_operator.planning.known_model import known_model
 from inference_operator.settings import ModelInspection, Settings
 
@@ -29,11 +30,16 @@ def hub_model(
         return None
     from inference_operator.model_files.hub import inspect_hub  # noqa: PLC0415 - half a second, and 60 MiB
 
-    return inspect_hub(source.repository, revision, allow_pickle=allow_pickle)
+    return inspect_hub(source.repository, revision, allow_pickle=allow_pickle, file=source.file)
 
 
 def model_of_spec(spec: Spec | Refusal, revision: str | None, settings: Settings) -> InspectionResult | None:
-    """The same for a resource. Engines on CPUs need no facts."""
-    if isinstance(spec, Refusal) or spec.hardware.device is Device.CPU:
+    """The same for a resource. On CPUs some engines need no facts."""
+    if isinstance(spec, Refusal):
+        return None
+    source = model_source(spec.model.source)
+    names_file = not isinstance(source, Refusal) and bool(file_of(source))
+    needs_facts = names_file or ENGINES[ENGINES.of_kind(spec.engine.kind)].needs_inspection
+    if spec.hardware.device is Device.CPU and not needs_facts:
         return None
     return hub_model(spec.model.source, revision, settings, allow_pickle=spec.model.allow_pickle)

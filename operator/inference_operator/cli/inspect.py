@@ -22,7 +22,7 @@ from inference_operator.models.config import NotUnderstood
 from inference_operator.models.entry import Entry
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
-from inference_operator.models.source import BucketModel, ClaimModel, HubModel, model_source
+from inference_operator.models.source import BucketModel, ClaimModel, HubModel, file_of, model_source
 
 TIME_LIMIT_SECONDS = 120
 """For the whole command: an index of 32 MiB at 1 MB/s takes 34 s; a slower hub cannot serve a model."""
@@ -91,10 +91,10 @@ def _inspection(options: argparse.Namespace) -> Callable[[], InspectionResult]:
     match source:
         case Refusal():
             return lambda: Failure(Cause.NOT_FOUND, NotUnderstood(options.source, source.problem, source.cure))
-        case HubModel(repository):
+        case HubModel(repository, file):
             from inference_operator.model_files.hub import inspect_hub  # noqa: PLC0415 - half a second, and 60 MiB
 
-            return lambda: inspect_hub(repository, options.revision, allow_pickle=pickle)
+            return lambda: inspect_hub(repository, options.revision, allow_pickle=pickle, file=file)
         case BucketModel():
             from inference_operator.model_files.bucket import inspect_bucket  # noqa: PLC0415 - 20 MiB
 
@@ -103,8 +103,8 @@ def _inspection(options: argparse.Namespace) -> Callable[[], InspectionResult]:
         cure = "Set --folder to its mount path."
         return lambda: Failure(Cause.NOT_FOUND, NotUnderstood(options.source, "is a volume in a cluster.", cure))
     folder = options.folder / source.path if isinstance(source, ClaimModel) else options.folder
-    name, volume = options.source, options.folder
-    return lambda: inspect_folder(folder, name=name, source=name, allow_pickle=pickle, volume=volume)
+    name, volume, file = options.source, options.folder, file_of(source)
+    return lambda: inspect_folder(folder, name=name, source=name, allow_pickle=pickle, volume=volume, file=file)
 
 
 def _apart(work: Callable[[], InspectionResult]) -> InspectionResult:

@@ -8,7 +8,7 @@ from inference_operator.jobs.result import Cause, Failure
 from inference_operator.manifest import Manifest
 from inference_operator.model_files.claim import ModelFolder, Say
 from inference_operator.model_files.download import ModelOrigin, download
-from inference_operator.model_files.folder import LENGTH_BYTES, MAX_HEADER_BYTES
+from inference_operator.model_files.files import LENGTH_BYTES, MAX_HEADER_BYTES
 from inference_operator.models.adapter import CONFIG, FILES, WEIGHTS, Shapes, adapter_facts
 from inference_operator.models.config import NotUnderstood
 from inference_operator.objects.cache_volume import ADAPTERS_FOLDER, folder_of

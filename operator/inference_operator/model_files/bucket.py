@@ -6,7 +6,7 @@ The revision of a model in a bucket is a digest of its listing: paths, sizes and
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
@@ -21,8 +21,8 @@ from obstore.store import S3Store
 from inference_operator.jobs.inspection_result import InspectionResult
 from inference_operator.jobs.result import Cause, Failure
 from inference_operator.model_files.files import Files, InspectionError, inspect_files
-from inference_operator.model_files.folder import LENGTH_BYTES, MAX_HEADER_BYTES, elements_of
 from inference_operator.model_files.listing import MAX_FILES, ListedFile, wanted_files
+from inference_operator.models.checkpoint import gguf_parts
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.source import BucketModel
 
@@ -94,8 +94,8 @@ def _is_url(text: str) -> bool:
 
 def needed_files(model: BucketModel, store: S3Store, *, allow_pickle: bool) -> Sequence[ListedFile] | Failure:
     """The files that engines need, as the bucket lists them now, or why there is no model."""
-    listed = _listed_files(store)
-    return wanted_files(model.name, listed, allow_pickle=allow_pickle) if listed else _missing(model)
+    listed, only = _listed_files(store), gguf_parts(model.file) if model.file else ()
+    return wanted_files(model.name, listed, allow_pickle=allow_pickle, only=only) if listed else _missing(model)
 
 
 def _listed_files(store: S3Store) -> Sequence[ListedFile]:
@@ -152,7 +152,7 @@ def inspect_bucket(model: BucketModel, revision: str | None = None, *, allow_pic
             return changed(model, digest)
         with tempfile.TemporaryDirectory() as folder:
             found = _files(model, store, files, digest, Path(folder))
-            return inspect_files(replace(found, allow_pickle=allow_pickle))
+            return inspect_files(replace(found, allow_pickle=allow_pickle), model.file)
     except InspectionError as error:
         return error.failure
     except (*ERRORS, OSError, ValueError, KeyError, TypeError) as error:
@@ -167,17 +167,11 @@ def _files(model: BucketModel, store: S3Store, listed: Sequence[ListedFile], dig
         path.write_bytes(obstore.get(store, name).bytes())
         return path
 
-    def elements(name: str) -> Mapping[str, int]:
-        room = sizes[name] - LENGTH_BYTES
-        if room <= 0:
-            return {}
-        length = int.from_bytes(obstore.get_range(store, name, start=0, length=LENGTH_BYTES), "little")
-        if not 0 < length <= min(MAX_HEADER_BYTES, room):
-            return {}
-        return elements_of(bytes(obstore.get_range(store, name, start=LENGTH_BYTES, length=length)))
+    def head(name: str, length: int) -> bytes:
+        return bytes(obstore.get_range(store, name, start=0, length=min(length, sizes[name]))) if sizes[name] else b""
 
     total = sum(sizes.values())
-    return Files(model.name, f"{model.name}@{digest}", sizes, local, elements, digest, download_bytes=total)
+    return Files(model.name, f"{model.name}@{digest}", sizes, local, head, digest, download_bytes=total)
 
 
 def changed(model: BucketModel, digest: str) -> Failure:

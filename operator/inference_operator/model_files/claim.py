@@ -84,11 +84,19 @@ def locked(path: Path, say: Say) -> Iterator[None]:
         yield
 
 
-def recorded(folder: ModelFolder, commit: str) -> Downloaded | None:
-    """The record of a complete download; None if there is none, or if one of its files has gone."""
+def recorded(folder: ModelFolder, commit: str, only: Sequence[str] = ()) -> Downloaded | None:
+    """The record of a complete download; None if there is none, or if one of its files has gone.
+
+    Args:
+        folder: the model.
+        commit: its revision.
+        only: files, the first of which the download must have taken; empty for all that engines load.
+    """
     try:
         record = json.loads(folder.record(commit).read_text(encoding="utf-8"))
         sizes = {str(path): int(size) for path, size in record["sizes"].items()}
+        if only[0] not in sizes if only else record.get("isPart"):
+            return None
         snapshot = folder.snapshot(commit)
         if any((snapshot / path).stat().st_size != size for path, size in sizes.items()):
             return None
@@ -97,19 +105,33 @@ def recorded(folder: ModelFolder, commit: str) -> Downloaded | None:
         return None
 
 
-def record_complete(folder: ModelFolder, result: Downloaded, files: Sequence[ListedFile]) -> None:
-    """Wait until all contents are on the disk, then write the record in one step."""
+def record_complete(folder: ModelFolder, result: Downloaded, files: Sequence[ListedFile], *, is_whole: bool) -> None:
+    """Wait until all contents are on the disk, then write the record in one step.
+
+    A part of a repository, such as one of several GGUF models, is added to the parts that are there.
+    """
     for file in files:
         with (folder.snapshot(result.commit) / file.path).open("rb") as content:
             os.fsync(content.fileno())
     path = folder.record(result.commit)
-    text = json.dumps({"downloaded": asdict(result), "sizes": {file.path: file.size_bytes for file in files}})
+    sizes = {**_former_sizes(path, folder.snapshot(result.commit)), **{file.path: file.size_bytes for file in files}}
+    part = {} if is_whole else {"isPart": True}
+    text = json.dumps({"downloaded": asdict(result), "sizes": sizes, **part})
     partial = path.with_suffix(".partial")
     with partial.open("w", encoding="utf-8") as record:
         record.write(text)
         record.flush()
         os.fsync(record.fileno())
     partial.replace(path)
+
+
+def _former_sizes(record: Path, snapshot: Path) -> dict[str, int]:
+    """The files of a former record that are still there."""
+    try:
+        sizes = json.loads(record.read_text(encoding="utf-8"))["sizes"]
+        return {path: size for path, size in sizes.items() if (snapshot / path).stat().st_size == size}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def delete_leftovers(folder: ModelFolder, files: Sequence[ListedFile]) -> None:

@@ -128,10 +128,10 @@ def _complete(
     allow_pickle: bool,
     only: Sequence[str],
 ) -> Downloaded | Failure:
-    if revision and (done := recorded(folder, revision)):
+    if revision and (done := recorded(folder, revision, only)):
         return done
     commit = origin.commit(revision)
-    if done := recorded(folder, commit):
+    if done := recorded(folder, commit, only):
         return done
     files = wanted_files(origin.source, origin.listed(commit), allow_pickle=allow_pickle, only=only)
     if isinstance(files, Failure):
@@ -147,7 +147,7 @@ def _complete(
         list(pool.map(lambda file: origin.fetch(folder, commit, file), files))
     origin.finish(folder, revision, commit)
     result = Downloaded(commit, total, len(files))
-    record_complete(folder, result, files)
+    record_complete(folder, result, files, is_whole=not only)
     return result
 
 

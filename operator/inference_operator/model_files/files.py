@@ -1,6 +1,8 @@
 """Reads the small files of a model: config, weight index, tokenizer, pooling; it never reads weights."""
 
 import json
+import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,12 +17,23 @@ from inference_operator.models.checkpoint import (
     SAFETENSORS,
     SINGLE,
     WeightFormat,
+    Weights,
+    gguf_parts,
     is_plain,
     weights_of_files,
 )
-from inference_operator.models.config import NotUnderstood
+from inference_operator.models.config import NotUnderstood, UnreadableError
 from inference_operator.models.entry import Entry
+from inference_operator.models.gguf import MAX_HEADER_BYTES as MAX_GGUF_HEADER_BYTES
+from inference_operator.models.gguf import (
+    GgufHeader,
+    ShortHeaderError,
+    config_of,
+    gguf_header,
+    has_chat_template,
+)
 from inference_operator.models.model import UNSTATED, model_facts
+from inference_operator.models.side_files import SideFiles
 from inference_operator.models.slim import slim
 
 CONFIG = "config.json"
@@ -31,6 +44,12 @@ QUANTIZATION_FILES = ("hf_quant_config.json", "quantize_config.json", "quant_con
 MAX_INDEX_BYTES, MAX_BYTES = 32 * 2**20, 4 * 2**20
 """Maximum size of the index, and of each other file. An index has 100 to 200 bytes per tensor, and the largest
 mixture-of-experts models have about 150,000 tensors. No config on the hub comes near 4 MiB."""
+LENGTH_BYTES = 8
+"""A safetensors file begins with the length of its header in this number of bytes."""
+MAX_HEADER_BYTES = 25_000_000
+"""Maximum size of a safetensors header that is read (huggingface_hub 2.4, `SAFETENSORS_MAX_HEADER_LENGTH`)."""
+FIRST_GGUF_BYTES = 2**20
+"""Bytes of a GGUF file that are read first."""
 
 
 class InspectionError(Exception):
@@ -39,10 +58,6 @@ class InspectionError(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
-
-
-def _unread(_: str) -> Mapping[str, int]:
-    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +72,8 @@ class Files:
     """Size in bytes by path."""
     local: Callable[[str], Path]
     """Returns the local path of a file; raises `InspectionError`."""
-    elements: Callable[[str], Mapping[str, int]] = _unread
-    """Returns the number of elements by type, from the header of a safetensors file."""
+    head: Callable[[str, int], bytes]
+    """Returns the first bytes of a file, at most so many."""
     commit: str = ""
     allow_pickle: bool = False
     """Whether the weights may be pickle files."""
@@ -66,18 +81,43 @@ class Files:
     """Of the files that a download to a claim takes; 0 if that is not known."""
 
 
-def inspect_files(files: Files) -> InspectionResult:
-    """The config and weights of a model, or why it cannot be used."""
+def inspect_files(files: Files, file: str = "") -> InspectionResult:
+    """The config and weights of a model, or why it cannot be used.
+
+    Args:
+        files: its files.
+        file: path of a GGUF file, if the model is only that one and its further parts.
+    """
     try:
-        return _entry(files)
+        return _entry(_only(files, file) if file else files)
     except InspectionError as error:
         return error.failure
 
 
+def _only(files: Files, file: str) -> Files:
+    """A GGUF model alone, as if it were at the root."""
+    folder = file[: file.rfind("/") + 1]
+    sizes = {path.removeprefix(folder): files.sizes[path] for path in gguf_parts(file) if path in files.sizes}
+    if not sizes:
+        cure = "Check the path in `spec.model.source`."
+        raise InspectionError(Failure(Cause.NOT_FOUND, NotUnderstood(files.name, f"has no file `{file}`.", cure)))
+    return replace(
+        files,
+        sizes=sizes,
+        local=lambda name: files.local(f"{folder}{name}"),
+        head=lambda name, length: files.head(f"{folder}{name}", length),
+        download_bytes=sum(sizes.values()) if files.download_bytes else 0,
+    )
+
+
 def _entry(files: Files) -> Entry:
-    config = _config(files)
     index = parsed(files, INDEX) if INDEX in files.sizes else None
     weights = weights_of_files(files.sizes, index, allow_pickle=files.allow_pickle)
+    if isinstance(weights, Weights) and weights.file_format is WeightFormat.GGUF:
+        return _gguf_entry(files, weights)
+    if isinstance(weights, NotUnderstood) and any(name.endswith(GGUF) for name in files.sizes):
+        raise InspectionError(unusable(weights))
+    config = _config(files)
     if isinstance(weights, NotUnderstood):
         raise InspectionError(unusable(weights))
     side = side_files(files.sizes, lambda name: parsed(files, name))
@@ -86,7 +126,7 @@ def _entry(files: Files) -> Entry:
     if (
         unstated
         and weights.file_format is WeightFormat.SAFETENSORS
-        and is_plain(files.elements(_largest(files, index)))
+        and is_plain(_elements(files, _largest(files, index)))
     ):
         weights = replace(weights, plain=True)
         facts = model_facts(config, weights, side)
@@ -94,6 +134,63 @@ def _entry(files: Files) -> Entry:
         raise InspectionError(unusable(facts))
     source, slimmed = f"{files.source}:{CONFIG}", slim(config, weights, side)
     return Entry(files.name, source, slimmed, weights, files.commit, side, files.download_bytes)
+
+
+def _gguf_entry(files: Files, weights: Weights) -> Entry:
+    """The entry of a model in GGUF. The file's own header counts, also beside a `config.json`."""
+    name = weights.origin
+    try:
+        header = _gguf_header(files, name)
+        config, side = config_of(header), SideFiles(has_chat_template=has_chat_template(header))
+    except UnreadableError as error:
+        why = NotUnderstood(f"{name}: {error.field}", f"{error.problem}.", error.cure)
+        raise InspectionError(unusable(why)) from error
+    facts = model_facts(config, weights, side)
+    if isinstance(facts, NotUnderstood):
+        raise InspectionError(unusable(facts))
+    slimmed = slim(config, weights, side)
+    return Entry(files.name, f"{files.source}:{name}", slimmed, weights, files.commit, side, files.download_bytes)
+
+
+def _gguf_header(files: Files, name: str) -> GgufHeader:
+    """The header of a GGUF file. Its length is not known before, so more and more is read."""
+    length = FIRST_GGUF_BYTES
+    while True:
+        content = files.head(name, length)
+        try:
+            return gguf_header(content)
+        except ShortHeaderError as error:
+            if len(content) < length:
+                raise UnreadableError("header", "ends too early", "Copy the file again.") from error
+            if length >= MAX_GGUF_HEADER_BYTES:
+                problem = f"is larger than {MAX_GGUF_HEADER_BYTES // 2**20} MiB"
+                raise UnreadableError("header", problem, "Use another GGUF file.") from error
+        length *= 4
+
+
+def _elements(files: Files, name: str) -> Mapping[str, int]:
+    """The number of elements by type, from the header of a safetensors file; empty if it has no valid header."""
+    length = int.from_bytes(files.head(name, LENGTH_BYTES), "little")
+    room = files.sizes[name] - LENGTH_BYTES
+    if not 0 < length <= min(MAX_HEADER_BYTES, room):
+        return {}
+    return elements_of(files.head(name, LENGTH_BYTES + length)[LENGTH_BYTES:])
+
+
+def elements_of(header: bytes) -> Mapping[str, int]:
+    """The number of elements by type, from the header of a safetensors file; empty if the header is invalid.
+
+    Examples:
+        >>> elements_of(b'{"a": {"dtype": "F16", "shape": [2, 3]}, "__metadata__": {}}')
+        Counter({'F16': 6})
+    """
+    found: Counter[str] = Counter()
+    try:
+        for tensor in (tensor for key, tensor in json.loads(header).items() if key != "__metadata__"):
+            found[str(tensor["dtype"])] += math.prod(tensor["shape"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+    return found
 
 
 def _largest(files: Files, index: object) -> str:
@@ -140,15 +237,8 @@ def with_quantization(config: Manifest, stored: object) -> Manifest:
 
 
 def _without_config(files: Files) -> NotUnderstood:
-    """The message for a model without `config.json`, depending on its other files."""
-    if any(name.endswith(GGUF) for name in files.sizes):
-        problem = f"has GGUF files but no `{CONFIG}`."
-        cure = (
-            "Use the original model with safetensors, or add its `config.json` to one GGUF file and use an image whose"
-            " engine reads GGUF (vLLM with `vllm-gguf-plugin`)."
-        )
-        return NotUnderstood(files.name, problem, cure)
-    cure = "Use a model in the Transformers format: `config.json` and safetensors files."
+    """The message for a model without `config.json`."""
+    cure = "Use a model in the Transformers format, `config.json` and safetensors files, or in GGUF."
     return NotUnderstood(files.name, f"has no `{CONFIG}`.", cure)
 
 

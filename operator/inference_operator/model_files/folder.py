@@ -1,11 +1,7 @@
 """Inspects a model in a directory: of a volume, of an image, or of the hub cache."""
 
-import json
-import math
 import os
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -15,14 +11,16 @@ from inference_operator.model_files.files import Files, InspectionError, inspect
 from inference_operator.model_files.listing import MAX_FILES
 from inference_operator.models.config import NotUnderstood
 
-LENGTH_BYTES = 8
-"""A safetensors file begins with the length of its header in this number of bytes."""
-MAX_HEADER_BYTES = 25_000_000
-"""Maximum size of a safetensors header that is read (huggingface_hub 2.4, `SAFETENSORS_MAX_HEADER_LENGTH`)."""
-
 
 def inspect_folder(
-    folder: Path, *, name: str, source: str, commit: str = "", allow_pickle: bool = False, volume: Path | None = None
+    folder: Path,
+    *,
+    name: str,
+    source: str,
+    commit: str = "",
+    allow_pickle: bool = False,
+    volume: Path | None = None,
+    file: str = "",
 ) -> InspectionResult:
     """The config and weights of the model in a directory, or why it cannot be used.
 
@@ -32,31 +30,24 @@ def inspect_folder(
         source: location of the model, for messages.
         commit: revision of the files, if known.
         allow_pickle: whether the weights may be pickle files.
+        file: name of a GGUF file, if the model is only that one and its further parts.
         volume: mount of the volume that no link may lead out of; None for a directory of the user's own.
     """
+
+    def head(file: str, length: int) -> bytes:
+        try:
+            with (folder / file).open("rb") as content:
+                return content.read(length)
+        except OSError as error:
+            raise InspectionError(unreadable(file)) from error
+
     try:
-        sizes, headers = _sizes(folder, name), _Headers(folder)
+        sizes = _sizes(folder, name)
         if volume is not None and _leads_out(folder, volume):
             return unusable(NotUnderstood(name, _LEADS_OUT, "Replace the link by the file itself."))
-        return inspect_files(Files(name, source, sizes, folder.joinpath, headers, commit, allow_pickle))
+        return inspect_files(Files(name, source, sizes, folder.joinpath, head, commit, allow_pickle), file)
     except InspectionError as error:
         return error.failure
-
-
-def elements_of(header: bytes) -> Mapping[str, int]:
-    """The number of elements by type, from the header of a safetensors file; empty if the header is invalid.
-
-    Examples:
-        >>> elements_of(b'{"a": {"dtype": "F16", "shape": [2, 3]}, "__metadata__": {}}')
-        Counter({'F16': 6})
-    """
-    found: Counter[str] = Counter()
-    try:
-        for tensor in (tensor for key, tensor in json.loads(header).items() if key != "__metadata__"):
-            found[str(tensor["dtype"])] += math.prod(tensor["shape"])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return {}
-    return found
 
 
 _LEADS_OUT = "has a link that leads out of the volume. An engine would read files of its own container through it."
@@ -73,22 +64,6 @@ def _leads_out(folder: Path, volume: Path) -> bool:
     targets = (Path(os.path.realpath(path)) for path in paths if path.is_symlink())
     outside = (not one.is_relative_to(own if one.is_dir() else root) for one in targets)
     return not own.is_relative_to(root) or any(outside)
-
-
-@dataclass(frozen=True, slots=True)
-class _Headers:
-    """Headers of safetensors files in a folder."""
-
-    folder: Path
-
-    def __call__(self, name: str) -> Mapping[str, int]:
-        """Number of elements by type; empty if the file has no valid header."""
-        try:
-            with (self.folder / name).open("rb") as file:
-                length = int.from_bytes(file.read(LENGTH_BYTES), "little")
-                return elements_of(file.read(length)) if length <= MAX_HEADER_BYTES else {}
-        except OSError:
-            return {}
 
 
 def _sizes(folder: Path, name: str) -> dict[str, int]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx2
-from huggingface_hub import HfApi, constants, hf_hub_download, try_to_load_from_cache
+from huggingface_hub import HfApi, constants, get_session, hf_hub_download, hf_hub_url, try_to_load_from_cache
 from huggingface_hub.errors import (
     DisabledRepoError,
     GatedRepoError,
@@ -20,9 +20,8 @@ from huggingface_hub.errors import (
     OfflineModeIsEnabled,
     RepositoryNotFoundError,
     RevisionNotFoundError,
-    SafetensorsParsingError,
 )
-from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]  # documented, and not in `__all__`
+from huggingface_hub.utils import build_hf_headers, disable_progress_bars, hf_raise_for_status  # type: ignore[attr-defined]  # documented, and not in `__all__`
 
 from inference_operator.jobs.inspection_result import InspectionResult, unusable
 from inference_operator.jobs.result import Cause, Failure
@@ -39,20 +38,23 @@ _TOKEN = "`HF_TOKEN`, in a cluster by a Secret in `spec.model.tokenSecretRef`." 
 _NETWORK_CURE = "Check the network, the proxy and `HF_ENDPOINT`, or serve the model from a `pvc://` or `oci://` source."
 
 
-def inspect_hub(repository: str, revision: str | None = None, *, allow_pickle: bool = False) -> InspectionResult:
+def inspect_hub(
+    repository: str, revision: str | None = None, *, allow_pickle: bool = False, file: str = ""
+) -> InspectionResult:
     """The config and weights of a model on the hub, or why it cannot be used.
 
     Args:
         repository: `org/name`.
         revision: branch, tag or commit; None is the default branch.
         allow_pickle: whether the weights may be pickle files.
+        file: path of a GGUF file, if the model is only that one and its further parts.
     """
     configure_client()
     limit_responses()
     try:
         if constants.is_offline_mode():
             return _cached(repository, revision, allow_pickle=allow_pickle)
-        return inspect_files(replace(_files(repository, revision), allow_pickle=allow_pickle))
+        return inspect_files(replace(_files(repository, revision), allow_pickle=allow_pickle), file)
     except InspectionError as error:
         return error.failure
     except (HfHubHTTPError, httpx2.HTTPError, OSError, ValueError, KeyError, TypeError, ResponseRejectedError) as error:
@@ -91,15 +93,20 @@ def _files(repository: str, revision: str | None) -> Files:
     def local(name: str) -> Path:
         return Path(hf_hub_download(repository, name, revision=commit, etag_timeout=TIMEOUT_SECONDS))
 
-    def elements(name: str) -> dict[str, int]:
-        try:
-            header = HfApi().parse_safetensors_file_metadata(repository, name, revision=commit, timeout=TIMEOUT_SECONDS)
-        except SafetensorsParsingError:
-            return {}
-        return {str(kind): count for kind, count in header.parameter_count.items()}
+    def head(name: str, length: int) -> bytes:
+        headers = {**build_hf_headers(), "Range": f"bytes=0-{length - 1}"}
+        url = hf_hub_url(repository, name, revision=commit)
+        with get_session().stream("GET", url, headers=headers, timeout=TIMEOUT_SECONDS) as response:
+            hf_raise_for_status(response)
+            found = b""
+            for chunk in response.iter_bytes():  # a mirror may ignore the range
+                found += chunk
+                if len(found) >= length:
+                    break
+            return found[:length]
 
     source, total = f"hf://{repository}", _download_bytes(repository, sizes)
-    return Files(repository, f"{source}@{commit}", sizes, local, elements, commit, download_bytes=total)
+    return Files(repository, f"{source}@{commit}", sizes, local, head, commit, download_bytes=total)
 
 
 def _download_bytes(repository: str, sizes: Mapping[str, int]) -> int:

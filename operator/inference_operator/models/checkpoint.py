@@ -25,7 +25,7 @@ class WeightFormat(Enum):
 
     SAFETENSORS = "safetensors"
     GGUF = "GGUF"
-    """Engines need a plugin to read it."""
+    """One file, or several parts; llama.cpp reads it."""
     PICKLE = "pickle files"
     """Can run code when it is loaded, so it needs consent."""
 
@@ -102,8 +102,11 @@ def weights_of_files(
         7
         >>> weights_of_files({"model-q4.gguf": 7}).origin
         'model-q4.gguf'
-        >>> weights_of_files({"q4-00001-of-00002.gguf": 7, "q4-00002-of-00002.gguf": 8}).total_bytes
-        15
+        >>> found = weights_of_files({"q4-00001-of-00002.gguf": 7, "q4-00002-of-00002.gguf": 8})
+        >>> found.total_bytes, found.origin
+        (15, 'q4-00001-of-00002.gguf')
+        >>> weights_of_files({"q4-00002-of-00002.gguf": 8}).problem
+        'of 2 parts of the GGUF model 1 is there.'
         >>> weights_of_files({"model-q4.gguf": 7, "model-q8.gguf": 13}).problem
         'there are 2 GGUF models, and which one to load is unknown.'
         >>> weights_of_files({"model-q4.gguf": 7, "pytorch_model.bin": 9}).problem
@@ -160,6 +163,19 @@ def unsafe_files(paths: Iterable[str]) -> list[str]:
     return [path for path in named if path.endswith(PICKLE)]
 
 
+def gguf_parts(file: str) -> tuple[str, ...]:
+    """The files of a GGUF model, by the path of the only or first one.
+
+    Examples:
+        >>> gguf_parts("q4.gguf"), gguf_parts("Q4/a-00001-of-00002.gguf")
+        (('q4.gguf',), ('Q4/a-00001-of-00002.gguf', 'Q4/a-00002-of-00002.gguf'))
+    """
+    found = _SHARD.fullmatch(file)
+    if not found:
+        return (file,)
+    return tuple(f"{found[1]}-{number:05}-of-{found[2]}.gguf" for number in range(1, int(found[2]) + 1))
+
+
 def _is_gguf_model(name: str) -> bool:
     return name.endswith(GGUF) and not name.startswith(PROJECTOR)
 
@@ -180,12 +196,18 @@ def _pickle(sizes: Mapping[str, int], ending: str) -> Weights | None:
 
 
 def _gguf(named: Mapping[str, int]) -> Weights | NotUnderstood:
-    """One model, in one file or in parts. Refuses repositories with several precisions of one model."""
-    models = {part.groups() if (part := _SHARD.fullmatch(name)) else (name,) for name in named}
+    """One model, in one file or in parts, with the name of the first. Refuses several precisions of one model."""
+    parts = {name: _SHARD.fullmatch(name) for name in sorted(named)}
+    models = {part.groups() if part else (name,) for name, part in parts.items()}
     if len(models) > 1:
         problem = f"there are {len(models)} GGUF models, and which one to load is unknown."
         return NotUnderstood("weights", problem, "Give a folder or repository with one of them, or with safetensors.")
-    return replace(_of(named, f"{len(named)} {GGUF_FILES}"), file_format=WeightFormat.GGUF)
+    first, part = next(iter(parts.items()))
+    count = int(part[2]) if part else 1
+    if len(named) != count:
+        problem = f"of {count} parts of the GGUF model {len(named)} {'is' if len(named) == 1 else 'are'} there."
+        return NotUnderstood("weights", problem, "Copy all parts of the model.")
+    return Weights(sum(named.values()), first, file_format=WeightFormat.GGUF)
 
 
 def _indexed(sizes: Mapping[str, int], index: object, *, allow_pickle: bool) -> Weights | NotUnderstood:

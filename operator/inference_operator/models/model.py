@@ -46,8 +46,6 @@ USUAL_TOWER = 880_000_000
 """Bytes of a vision tower that a config does not describe: SigLIP So400m, Pixtral have 0.4 G parameters of 16 bits."""
 DIVIDED_TOWERS = ("Llama4", "Qwen2VL", "Qwen2_5_VL", "Qwen3VL", "Qwen3_5", "Gemma3", "InternVL", "Mllama", "GlmV")
 """Vision towers that tensor parallelism divides (measured on Llama-4-Scout; vLLM 0.32.0, `model_executor/models`)."""
-GGUF_ENGINE = "an image whose engine reads GGUF (vLLM since 0.24 only with its plugin, `vllm-gguf-plugin`)"
-"""The image that a checkpoint in GGUF needs (vLLM 0.24.0, `docs/features/quantization/gguf.md`)."""
 WIDEST = 16
 """An MLP wider than this many times the hidden size means experts that the config does not state."""
 ENCODERS = (
@@ -139,8 +137,6 @@ def _facts(config: Config, *, has_vision: bool, weights: Weights | None, side: S
         wide = _width_left(weights, of_width, element, stored)
         assumed = (*assumed, f"an MLP {wide} wide (what the checkpoint's size leaves; not in the config)")
     found = of_width(wide)
-    if weights and weights.file_format is WeightFormat.GGUF:
-        assumed = (*assumed, GGUF_ENGINE)
     tower = _tower(config, element) if has_vision else 0
     used = _believable(config, weights, counted_bytes(found, element, stored) + tower, stored)
     return ModelFacts(
@@ -252,7 +248,7 @@ def _check_size(weights: Weights, counted: int, stored: Quantization) -> None:
     """
     if not weights.exact or weights.plain or stored.kernel is not Kernel.NONE or counted < GIB:
         return  # a model below 1 GiB fits on every GPU
-    if weights.file_format is not WeightFormat.GGUF and weights.total_bytes < UNSTATED_BELOW * counted:
+    if weights.total_bytes < UNSTATED_BELOW * counted:
         sizes = f"{weights.total_bytes / GIB:.1f} GiB ({weights.origin}), and the matrices need {counted / GIB:.1f} GiB"
         raise UnreadableError(
             UNSTATED,
@@ -265,6 +261,8 @@ def _believable(config: Config, weights: Weights | None, counted: int, stored: Q
     """The size to use: that of the files, unless they hold the weights twice. If they differ, both are named."""
     if weights is None:
         return Weights(counted, "counted from config.json")
+    if weights.file_format is WeightFormat.GGUF:
+        return weights  # quantized in more than one way, so that a count is none
     if config.text("model_type") not in SHARED_LAYERS:
         _check_size(weights, counted, stored)
     least, most = TWO_COPIES

@@ -1,4 +1,7 @@
-"""Parses `spec.model.source`: `hf://org/name`, `s3://bucket/path`, `pvc://claim/path` or `oci://image-reference`."""
+"""Parses `spec.model.source`: `hf://org/name`, `s3://bucket/path`, `pvc://claim/path` or `oci://image-reference`.
+
+A path that ends in `.gguf` names one of several models in GGUF: its only or first file.
+"""
 
 import re
 from dataclasses import dataclass, replace
@@ -13,6 +16,8 @@ class HubModel:
     """A repository of the Hugging Face hub, which the engine downloads."""
 
     repository: str
+    file: str = ""
+    """Path of a GGUF file in it, the first of several parts; empty for the model at its root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +27,12 @@ class BucketModel:
     bucket: str
     path: str
     """Keys of the files without their last part; empty for the whole bucket."""
+    file: str = ""
+    """Name of a GGUF file in it, the first of several parts; empty for the only model in it."""
 
     @property
     def name(self) -> str:
-        """As `spec.model.source` has it."""
+        """The folder, as `spec.model.source` has it."""
         return f"s3://{self.bucket}/{self.path}".removesuffix("/")
 
 
@@ -35,6 +42,8 @@ class ClaimModel:
 
     claim: str
     path: str
+    file: str = ""
+    """Name of a GGUF file in it, the first of several parts; empty for the only model in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +67,8 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 """Names of buckets (Amazon S3 user guide, "General purpose bucket naming rules")."""
 _PATH_PART = re.compile(r"[\w.+-]+", re.ASCII)
 """A folder in a bucket or claim. It becomes a part of arguments, paths and messages, and needs no other character."""
+_FILE = ".gguf"
+"""Ends the name of a file that is a whole model, or its first part."""
 MAX_CLAIM_PATH = 512
 """Characters of the path, as of a `subPath` in `podTemplate.volumeMounts`."""
 MAX_BUCKET_PATH = 160
@@ -70,6 +81,11 @@ _IMAGE = re.compile(
 
 MAX_SHOWN = 200
 """Characters of a source that a message repeats: a condition must stay readable."""
+
+
+def file_of(source: ModelSource) -> str:
+    """The GGUF file that a source names, as a path in its repository or folder; empty if it names none."""
+    return "" if isinstance(source, ImageModel) else source.file
 
 
 def is_downloaded(source: ModelSource) -> bool:
@@ -90,11 +106,11 @@ def stored_name(source: ModelSource) -> str:
         ('org/name', 'pvc://models/a', 'oci://a.b/c')
     """
     match source:
-        case HubModel(repository):
+        case HubModel(repository, _):
             return repository
         case BucketModel():
             return source.name
-        case ClaimModel(claim, path):
+        case ClaimModel(claim, path, _):
             return f"pvc://{claim}/{path}".removesuffix("/")
         case ImageModel(reference):
             return f"oci://{reference}"
@@ -109,13 +125,15 @@ def model_source(text: str, field: str = "spec.model.source") -> ModelSource | R
 
     Examples:
         >>> model_source("hf://Qwen/Qwen3-8B")
-        HubModel(repository='Qwen/Qwen3-8B')
+        HubModel(repository='Qwen/Qwen3-8B', file='')
         >>> model_source("pvc://models/llama/8b")
-        ClaimModel(claim='models', path='llama/8b')
+        ClaimModel(claim='models', path='llama/8b', file='')
         >>> model_source("oci://registry.example:5000/models/qwen:1")
         ImageModel(reference='registry.example:5000/models/qwen:1')
         >>> model_source("s3://models/qwen/8b/")
-        BucketModel(bucket='models', path='qwen/8b')
+        BucketModel(bucket='models', path='qwen/8b', file='')
+        >>> model_source("hf://org/qwen-GGUF/qwen-q4_k_m.gguf"), model_source("pvc://models/qwen/q4.gguf").file
+        (HubModel(repository='org/qwen-GGUF', file='qwen-q4_k_m.gguf'), 'q4.gguf')
         >>> model_source("gs://bucket").problem
         '`gs://bucket` has no scheme that this version knows.'
     """
@@ -127,7 +145,7 @@ def _parsed(text: str) -> ModelSource | Refusal:
     scheme, _, rest = text.partition("://")
     match scheme:
         case "hf":
-            return HubModel(rest) if _HUB.fullmatch(rest) else _refusal(text, "names no repository `org/name`")
+            return _hub(text, rest)
         case "s3":
             return _bucket(text, rest)
         case "pvc":
@@ -138,12 +156,29 @@ def _parsed(text: str) -> ModelSource | Refusal:
             return _refusal(text, "has no scheme that this version knows")
 
 
+def _hub(text: str, rest: str) -> ModelSource | Refusal:
+    parts = rest.split("/")
+    repository, path = "/".join(parts[:2]), "/".join(parts[2:])
+    if not _HUB.fullmatch(repository) or (len(parts) > 2 and not path.endswith(_FILE)):  # noqa: PLR2004 - org and name
+        return _refusal(text, "names no repository `org/name`, nor a file `org/name/FILE.gguf` of one")
+    problem = _problem_of_path(path, MAX_CLAIM_PATH)
+    return _refusal(text, problem) if problem else HubModel(repository, path)
+
+
+def _folder_and_file(path: str) -> tuple[str, str]:
+    """A path without its last part, and that part, if it is a file in GGUF."""
+    if not path.endswith(_FILE):
+        return path.removesuffix("/"), ""
+    folder, _, file = path.rpartition("/")
+    return folder, file
+
+
 def _bucket(text: str, rest: str) -> ModelSource | Refusal:
     bucket, _, path = rest.partition("/")
     if not _BUCKET.fullmatch(bucket):
         return _refusal(text, "names no bucket")
     problem = _problem_of_path(path, MAX_BUCKET_PATH)
-    return _refusal(text, problem) if problem else BucketModel(bucket, path.removesuffix("/"))
+    return _refusal(text, problem) if problem else BucketModel(bucket, *_folder_and_file(path))
 
 
 def _claim(text: str, rest: str) -> ModelSource | Refusal:
@@ -151,7 +186,7 @@ def _claim(text: str, rest: str) -> ModelSource | Refusal:
     if not _CLAIM.fullmatch(claim):
         return _refusal(text, "names no PersistentVolumeClaim")
     problem = _problem_of_path(path, MAX_CLAIM_PATH)
-    return _refusal(text, problem) if problem else ClaimModel(claim, path.removesuffix("/"))
+    return _refusal(text, problem) if problem else ClaimModel(claim, *_folder_and_file(path))
 
 
 def _problem_of_path(path: str, longest: int) -> str:

@@ -22,11 +22,11 @@ def model_argument(source: ModelSource, commit: str = "") -> str:
         '/model-cache/s3--models--qwen/snapshots/0123'
     """
     match source:
-        case HubModel(repository):
+        case HubModel(repository, _):
             return repository
         case BucketModel():
             return snapshot_path(source.name, commit)
-        case ClaimModel(_, path):
+        case ClaimModel(_, path, _):
             return f"{MODEL_PATH}/{path}" if path else MODEL_PATH
         case ImageModel():
             return MODEL_PATH
@@ -37,7 +37,7 @@ def model_volumes(source: ModelSource, *, pull_policy: str) -> list[Manifest]:
     match source:
         case HubModel() | BucketModel():
             return []
-        case ClaimModel(claim, _):
+        case ClaimModel(claim, _, _):
             return [{"name": _VOLUME, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}]
         case ImageModel(reference):
             return [{"name": _VOLUME, "image": {"reference": reference, "pullPolicy": pull_policy}}]

@@ -41,7 +41,9 @@ def known_model(source: ModelSource, revision: str | None = None) -> KnownModel 
         >>> known_model(HubModel("nobody/nothing")) is None
         True
     """
-    return _catalogued(source.repository) if isinstance(source, HubModel) and revision is None else None
+    if isinstance(source, HubModel) and revision is None and not source.file:
+        return _catalogued(source.repository)
+    return None
 
 
 def with_draft(shape: Shape) -> Shape:
