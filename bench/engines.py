@@ -7,28 +7,37 @@ clients ask for completions of `TOKENS` tokens. Needs root, like `make e2e`.
 import asyncio
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import aiohttp
 import yaml
 
 from bench.figures import Figure, at_least, at_most, parser_of, shown
-from e2e import stack
+from e2e import images, stack
+from e2e.claim import claim_of
 from e2e.cluster.handle import LocalCluster
 from e2e.cluster.network import IpFamily
 from e2e.load.completion import Question, answer_text
 from e2e.load.load import PROMPTS
+from e2e.model.tiny_gguf import write_gguf
+from e2e.model.tiny_llama import model_folder
 from e2e.served import Served
+from e2e.test_llama_cpp import IMAGE
 
-KINDS = ("VLLM", "Transformers")
+KINDS = ("VLLM", "Transformers", "LlamaCpp")
 """Engines that run on CPUs; the first is the one that the others are compared with."""
 CLIENTS, TOKENS, ROUNDS = 16, 128, 3
 READY_SECONDS = 60
 """Aim of a start: what a user waits for without looking elsewhere."""
 LEAST_SHARE = 0.1
 """Aim of a fallback: a tenth of vLLM's tokens, with which a model can still be tried out."""
-_OF_VLLM = ("args", "env")
+_OF_VLLM = ("args", "env", "dtype")
+_OWN_FIELDS: Mapping[str, dict[str, Any]] = {
+    "Transformers": {"env": [{"name": "OMP_NUM_THREADS", "value": "1"}], "dtype": "float32"},  # as in the sample
+    "LlamaCpp": {"args": ["--threads=1"]},
+}
+GGUF, FILE = "bench-gguf", "tiny.gguf"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -36,7 +45,13 @@ def main(arguments: Sequence[str]) -> int:
     asked = parser_of("python -m bench.engines", "Engines on CPUs, side by side.").parse_args(arguments)
     figures: list[Figure] = []
     with stack.tests_cluster(IpFamily.IPV4) as cluster:
-        measured = {kind: _measured(cluster, kind) for kind in KINDS}
+        images.build([IMAGE])
+        stack.load(cluster, IMAGE)
+        folder = cluster.volumes / GGUF
+        folder.mkdir(exist_ok=True)
+        write_gguf(model_folder(), folder / FILE)
+        with claim_of(cluster, GGUF, folder):
+            measured = {kind: _measured(cluster, kind) for kind in KINDS}
     best = measured[KINDS[0]][1]
     for kind, (ready, rate) in measured.items():
         figures.append(Figure(f"{kind}: from kubectl apply to ready", ready, "s", at_most(READY_SECONDS)))
@@ -53,8 +68,10 @@ def _measured(cluster: LocalCluster, kind: str) -> tuple[float, float]:
     resource["metadata"]["name"] = name
     engine = {**resource["spec"]["engine"], "kind": kind}
     if kind != KINDS[0]:
-        engine = {field: value for field, value in engine.items() if field not in _OF_VLLM}
-        engine["env"] = [{"name": "OMP_NUM_THREADS", "value": "1"}]  # as in the sample
+        engine = {field: value for field, value in engine.items() if field not in _OF_VLLM} | _OWN_FIELDS[kind]
+    if kind == "LlamaCpp":
+        resource["spec"]["model"] = {"source": f"pvc://{GGUF}/{FILE}"}
+        engine["maxNumSeqs"] = CLIENTS
     resource["spec"]["engine"] = engine
     served = Served(cluster, name)
     began = time.monotonic()

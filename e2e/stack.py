@@ -100,6 +100,7 @@ def install_operator(
         "router.image.repository": _repository("router"),
         "router.image.tag": _tag("router"),
         "engine.images.cpu": images.reference("engine-cpu"),
+        "engine.images.kinds.LlamaCpp.CPU": images.reference("engine-llama-cpp"),
         # A rebuilt image has the same name. A changed annotation makes the Deployment replace its pods.
         "podAnnotations.built": images.identity("operator"),
         **(settings or {}),

@@ -3,6 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from inference_operator.engines.classified import Class, Classified
+from inference_operator.engines.environment import NO_FIELD
+from inference_operator.engines.llama_cpp.image import VERSION as LLAMA_CPP_VERSION
+from inference_operator.engines.llama_cpp.options import OPTIONS as LLAMA_CPP_OPTIONS
 from inference_operator.engines.transformers.architectures import VERSION as TRANSFORMERS_VERSION
 from inference_operator.engines.transformers.options import OPTIONS as TRANSFORMERS_OPTIONS
 from inference_operator.engines.vllm.flags import (
@@ -72,6 +75,12 @@ All other arguments are refused (`UnknownArgument`). A value is written behind `
 above, without those of vLLM. With `kind: Auto`, an argument or a variable needs no right only if it needs none for each
 engine. This table is of transformers {TRANSFORMERS_VERSION}.
 """
+_KIND, _WHO = " (`engine.kind: {}`)", "who may set it"
+CLOSED_BY_LLAMA_CPP = f"""
+Write long names, and a value behind `=`. All other options are refused: the operator sets them, or they read or write
+files, reach other hosts, run tools, or load other models. Variables that begin with `LLAMA_` stand for options and are
+refused too. This table is of llama.cpp {LLAMA_CPP_VERSION}.
+"""
 
 
 def page() -> str:
@@ -90,15 +99,21 @@ def page() -> str:
         _table("Variables that need the right to create pods", "what it does", variables_need, LIBRARIES),
         _list("Safe variables", (f"`{one.name}`" for one in VARIABLE_CLASSES if one.kind is Class.SAFE)),
         _table("Arguments of earlier versions (`UnknownArgument`)", "instead", REMOVED_FLAGS),
-        _table("Arguments of Transformers (`engine.kind: Transformers`)", "who may set it", _of_transformers(), CLOSED),
+        _table(f"Arguments of Transformers{_KIND.format('Transformers')}", _WHO, _of(TRANSFORMERS_OPTIONS), CLOSED),
+        _table(
+            f"Arguments of llama.cpp{_KIND.format('LlamaCpp')}",
+            _WHO,
+            _of(one for one in LLAMA_CPP_OPTIONS if one.reason != NO_FIELD),
+            CLOSED_BY_LLAMA_CPP,
+        ),
     )
     return INTRODUCTION + "".join(line for table in tables for line in table)
 
 
-def _of_transformers() -> Mapping[str, str]:
-    """Who may set each option of `transformers serve`, and what to use instead."""
+def _of(options: Iterable[Classified]) -> Mapping[str, str]:
+    """Who may set each option of an engine, and what to use instead."""
     words = {Class.SAFE: "whoever may write the resource", Class.PODS: "who may create pods: it"}
-    return {one.name: f"{words.get(one.kind, 'nobody.')} {one.reason}".strip() for one in TRANSFORMERS_OPTIONS}
+    return {one.name: f"{words.get(one.kind, 'nobody.')} {one.reason}".strip() for one in options}
 
 
 def _needing(classes: Iterable[Classified], shown: Mapping[str, str]) -> Mapping[str, str]:

@@ -47,9 +47,11 @@ ENGINE = {
     "vllm:e2e_request_latency_seconds": ("", "From the request's arrival to its last token"),
     "vllm:request_queue_time_seconds": ("", "Time in the engine's own queue"),
     "transformers:num_requests_running": ("", "Open requests of Transformers"),
+    "llamacpp:requests_processing": ("", "Requests that llama.cpp computes"),
+    "llamacpp:requests_deferred": ("", "Requests that wait for a slot of llama.cpp"),
 }
 """Metrics of vLLM 0.32 that rules and dashboards use, with their label beside `model_name` and `engine`, and those of
-our program around Transformers, which have no label."""
+our program around Transformers and of llama.cpp, which have no label."""
 
 FORMER = {
     "vllm:gpu_cache_usage_perc": ("vllm:kv_cache_usage_perc", "0.11"),
@@ -150,7 +152,9 @@ END = """
 `inference_operator_router_time_to_first_byte_seconds`: it has the wait in the router too.
 """
 
-NAME = re.compile(r"\b(?:infd_|infd:|haproxy_|inference_operator_router_|vllm:|transformers:|DCGM_)[A-Za-z0-9_:]+")
+NAME = re.compile(
+    r"\b(?:infd_|infd:|haproxy_|inference_operator_router_|vllm:|transformers:|llamacpp:|DCGM_)[A-Za-z0-9_:]+"
+)
 
 
 def metrics_in(query: str) -> set[str]:

@@ -27,6 +27,7 @@ IMAGES: dict[str, Image] = {
     "operator": Dockerfile("operator", inputs=_OPERATOR_INPUTS),
     "router": Dockerfile("router", inputs=("images/router",)),
     "engine-cpu": _ENGINE,
+    "engine-llama-cpp": Dockerfile("engine-llama-cpp", inputs=("images/engine-llama-cpp",)),
     "tiny-llama": TinyLlama(engine=_ENGINE),
     "simulator": Dockerfile("simulator", inputs=_SIMULATOR_INPUTS),
     "stock-python": Dockerfile("stock-python", inputs=("images/stock-python",)),

@@ -12,7 +12,9 @@ from pydantic import Field, StringConstraints, ValidationError, ValidationInfo, 
 from pydantic.functional_validators import BeforeValidator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults
+from inference_operator.api.spec import Device
 from inference_operator.api.validation import Labels
 
 PREFIX = "INFERENCE_OPERATOR_"
@@ -119,13 +121,17 @@ class Settings(BaseSettings):
     image_registry: str = Field(
         "", pattern=r"^([A-Za-z0-9][-A-Za-z0-9.]*(:[0-9]+)?(/[a-z0-9][-a-z0-9._/]*[a-z0-9])?)?$"
     )
-    """Registry, with an optional path, that replaces the registry of the five images below. Tags and digests stay."""
+    """Registry, with an optional path, that replaces the registry of the images below. Tags and digests stay."""
 
     gpu_engine_image: str = Field("docker.io/vllm/vllm-openai:v0.32.0", validate_default=True)
     """Image of engines on GPUs; `spec.engine.image` overrides it."""
 
     cpu_engine_image: str = Field("docker.io/vllm/vllm-openai-cpu:v0.32.0-x86_64", validate_default=True)
     """Image of engines on CPUs; `spec.engine.image` overrides it."""
+
+    engine_images: Annotated[dict[EngineKind, dict[Device, str]], NoDecode, BeforeValidator(_json)] = {}
+    """Images of engines of other kinds than vLLM and Transformers, which share the two above: by kind and device, as
+    JSON. The default of a kind applies where none is named."""
 
     operator_image: str = Field("ghcr.io/inference-operator/operator:0.1.0", validate_default=True)
     """Image of the operator; inspection Jobs run it too."""
@@ -269,6 +275,21 @@ class Settings(BaseSettings):
     def _in_registry(cls, value: str, info: ValidationInfo) -> str:
         """The image in the administrator's registry."""
         return in_registry(value, info.data.get("image_registry", ""))
+
+    def engine_image(self, kind: EngineKind, device: Device, default: str) -> str:
+        """The image of engines of a kind on a device, in the administrator's registry.
+
+        Args:
+            kind: an engine with an image of its own.
+            device: the device that its image is for.
+            default: the image where no setting names one.
+
+        Examples:
+            >>> images = Settings(engine_images='{"LlamaCpp": {"CPU": "example.com/llama.cpp:1"}}')
+            >>> images.engine_image(EngineKind.LLAMA_CPP, Device.CPU, "example.com/other:1")
+            'example.com/llama.cpp:1'
+        """
+        return in_registry(self.engine_images.get(kind, {}).get(device, default), self.image_registry)
 
     @field_validator("lease_renew_seconds")
     @classmethod

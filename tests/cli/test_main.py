@@ -30,7 +30,7 @@ def test_every_sample_is_rendered(infd: Infd, sample: Path, tmp_path: Path) -> N
     kinds = [document["kind"] for document in yaml.safe_load_all(output)]
     ordered = [kind for kind in kinds if kind in ("Service", "Deployment")]
     assert ordered == ["Service", "Service", "Deployment", "Deployment"]
-    assert kinds[0] == "ConfigMap"
+    assert kinds[0] in ("ConfigMap", "PersistentVolumeClaim")
     assert set(kinds) <= {*ordered, "PodDisruptionBudget", "ConfigMap", "PersistentVolumeClaim"}
 
 

@@ -15,6 +15,7 @@ from inference_operator.engines.programs import PROGRAMS_VARIABLE
 from inference_operator.engines.series import series
 from inference_operator.engines.telemetry import EngineSeries
 from inference_operator.engines.validation import refusal_of_fields
+from inference_operator.models.facts import ModelFacts
 from inference_operator.settings import Settings
 from inference_operator.sizing.budget import Budget, TermName
 from inference_operator.sizing.engine_choices import BATCHED_TOKENS, CONTEXT, SEQUENCES
@@ -24,7 +25,7 @@ from inference_operator.units import GIB
 from tests.sizing.pools import model, pool
 
 TIMEOUTS = Timeouts(startup=1800, dns_staleness=15, drain=300)
-SERVED = ServedModel("/models/qwen", "qwen")
+SERVED = ServedModel("/models/qwen", "qwen", folder="/models/qwen")
 FACTS = model("Qwen/Qwen3-8B")
 (H100,) = pool("H100:8")
 NEAR = 1e-6
@@ -44,6 +45,8 @@ class Subject:
     page: str = ""
     running: int = 0
     """Requests that it computed then."""
+    facts: ModelFacts = FACTS
+    """A model that it runs."""
 
 
 class EngineContract:
@@ -72,6 +75,7 @@ class EngineContract:
             "cpuOffloadGiB": 8,
             "toolCallParser": "hermes",
             "reasoningParser": "qwen3",
+            "dtype": "float16",
             "adapterSlots": 4,
             "maxAdapterRank": 64,
             "generation": {"temperature": 0.5},
@@ -87,14 +91,15 @@ class EngineContract:
 
     def test_weights_are_read_in_one_format_at_least(self, subject: Subject) -> None:
         assert subject.engine.formats
-        assert refusal_of_format(subject.engine, FACTS) is None
+        assert refusal_of_format(subject.engine, subject.facts) is None
 
     def test_architectures_are_supported_or_have_an_obstacle_in_a_sentence(self, subject: Subject) -> None:
         engine = subject.engine
         image = engine.image(Device.GPU, Settings())
-        assert not engine.support(FACTS.architecture, image=image).obstacle
+        known = subject.facts.architecture
+        assert not engine.support(known, image=image).obstacle
         assert not engine.support("", image=image).obstacle, "nothing is known, so nothing stands against it"
-        for found in (engine.support(name, image=image) for name in ("", FACTS.architecture, "GPTNeoForCausalLM", "X")):
+        for found in (engine.support(name, image=image) for name in ("", known, "GPTNeoForCausalLM", "X")):
             assert all(not text or text.endswith(".") for text in (found.obstacle, found.lost))
 
     def test_jobs_read_the_model_as_the_process_does(self, subject: Subject) -> None:
@@ -107,8 +112,8 @@ class EngineContract:
 
     def test_the_process_serves_the_model_and_nothing_but_inference(self, subject: Subject) -> None:
         process = made(subject)
-        assert process.command
-        assert SERVED.model in process.args
+        assert process.command or process.args
+        assert any(SERVED.model in word for word in process.args)
         assert SERVED.name in process.model_names
         assert 0 < process.port < 2**16
         assert process.max_concurrency > 0

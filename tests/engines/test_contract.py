@@ -15,10 +15,14 @@ from tests.testing.second_engine import ECHO, Echo
 
 PAGE = Path(__file__).with_name("vllm-0.32.0-metrics.txt").read_text()
 TRANSFORMERS = str(EngineKind.TRANSFORMERS)
+LLAMA_CPP = str(EngineKind.LLAMA_CPP)
+LLAMA_CPP_PAGE = Path(__file__).with_name("llama_cpp-0.7.0-metrics.txt").read_text()
+IN_GGUF = replace(FACTS, architecture="qwen3", weights_from="qwen3-8b-bf16.gguf")
 TRANSFORMERS_PAGE = Path(__file__).with_name("transformers-5.19.0-metrics.txt").read_text()
 SUBJECTS = (
     Subject(VLLM, ENGINES[VLLM], PAGE, running=2),
     Subject(TRANSFORMERS, ENGINES[TRANSFORMERS], TRANSFORMERS_PAGE, running=1),
+    Subject(LLAMA_CPP, ENGINES[LLAMA_CPP], LLAMA_CPP_PAGE, running=2, facts=IN_GGUF),
     Subject(ECHO, Echo(), "echoes 3\n", running=3),
     Subject(PREALLOCATING, Preallocating()),
 )
@@ -38,8 +42,9 @@ def test_every_engine_of_the_release_is_a_subject() -> None:
     assert set(ENGINES.by_name) <= {one.name for one in SUBJECTS}
 
 
-@pytest.mark.parametrize(("engine", "reads"), [(ENGINES[VLLM], True), (Preallocating(), True), (Echo(), False)])
+@pytest.mark.parametrize(("engine", "reads"), [(ENGINES[LLAMA_CPP], True), (ENGINES[VLLM], False)])
 def test_a_model_in_a_format_that_the_engine_does_not_read_is_refused(engine: Engine, reads: bool) -> None:  # noqa: FBT001 - a parameter
     refusal = refusal_of_format(engine, replace(FACTS, weights_from="1 .gguf files"))
-    said = "The weights are GGUF, which this engine does not read. Use a model whose weights are safetensors."
+    said = "The weights are GGUF, which this engine does not read."
+    said += " Use a model whose weights are pickle files, safetensors."
     assert (refusal.message if refusal else "") == ("" if reads else f"spec.model.source: {said}")

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -52,6 +53,15 @@ class _Answer(BaseHTTPRequestHandler):
         """Tests are quiet."""
 
 
+@contextmanager
+def serving_metrics(texts: Sequence[str], status: int = 200) -> Iterator[Metrics]:
+    """An engine of this machine, for the time of the block."""
+    with Metrics(texts, status) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server
+        server.shutdown()
+
+
 def wait(port: int, drain: int = DRAIN_SECONDS) -> subprocess.CompletedProcess[bytes]:
     timeouts = Timeouts(startup=1800, dns_staleness=0, drain=drain)
     sizes = unchecked_plan(SizingInputs(1))
@@ -65,10 +75,8 @@ def wait(port: int, drain: int = DRAIN_SECONDS) -> subprocess.CompletedProcess[b
 @pytest.fixture
 def engine(request: pytest.FixtureRequest) -> Iterator[Metrics]:
     texts, status = request.param
-    with Metrics(texts, status) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    with serving_metrics(texts, status) as server:
         yield server
-        server.shutdown()
 
 
 @pytest.mark.parametrize(

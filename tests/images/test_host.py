@@ -29,7 +29,7 @@ def test_docker_without_a_running_daemon_is_not_used_as_builder(
 
 
 def test_an_unknown_image_is_refused_with_the_names_of_known_images() -> None:
-    with pytest.raises(ImageError, match="operator, router, engine-cpu, tiny-llama"):
+    with pytest.raises(ImageError, match="operator, router, engine-cpu, engine-llama-cpp, tiny-llama"):
         images.build(["nothing"])
 
 
@@ -38,6 +38,7 @@ def test_image_references_have_no_latest_tag() -> None:
         "localhost/inference-operator/operator:dev",
         "localhost/inference-operator/router:dev",
         "localhost/inference-operator/engine-cpu:dev",
+        "localhost/inference-operator/engine-llama-cpp:dev",
         "localhost/inference-operator/tiny-llama:1",
         "localhost/inference-operator/simulator:dev",
         "localhost/inference-operator/stock-python:dev",

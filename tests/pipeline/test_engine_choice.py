@@ -16,17 +16,17 @@ from inference_operator.status.report import report
 from inference_operator.views.pod import PodProblem, pod_view
 from tests.testing.builders import CONFIG, ENGINES, inference_deployment, inputs, model_known, pod
 
-VLLM, TRANSFORMERS = RELEASED.in_order
+VLLM, TRANSFORMERS, LLAMA_CPP = RELEASED.in_order
 HELIUM, NEO = "HeliumForCausalLM", "XGLMForCausalLM"
 """An architecture that vLLM runs through Transformers, and one that only Transformers runs."""
 NO_NODE = PodProblem(Reason.UNSCHEDULABLE, "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")
 NAMED = {"kind": TRANSFORMERS}
 
 
-def given(architecture: str = "", *, weights: str = "model.safetensors", **spec: object) -> Inputs:
+def given(architecture: str = "", *, weights: str = "model.safetensors", commit: str = "", **spec: object) -> Inputs:
     """A resource whose model was inspected; its config is that of Qwen3-8B with another architecture."""
     raw = inference_deployment(**{"source": "hf://org/model", **spec})  # type: ignore[arg-type] # fields of the spec
-    return inputs(raw, children=[model_known(raw, architecture=architecture, origin=weights)])
+    return inputs(raw, children=[model_known(raw, architecture=architecture, origin=weights, commit=commit)])
 
 
 def planned(found: Inputs) -> Planned:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
 
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
@@ -18,7 +19,7 @@ from inference_operator.manifest import (
     Manifest,
     Ref,
 )
-from inference_operator.models.checkpoint import Weights
+from inference_operator.models.checkpoint import INDEX, Weights
 from inference_operator.models.entry import Entry
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
@@ -105,11 +106,13 @@ def model_known(
     *,
     download_bytes: int = 0,
     architecture: str = "",
-    origin: str = "model.safetensors.index.json",
+    origin: str = "",
+    commit: str = "",
 ) -> Manifest:
     """The ConfigMap in which an inspection has left that the model is this one; by default its own, else Qwen3-8B.
 
-    With an architecture its config names that one instead. `origin` is where its weights are.
+    With an architecture its config names that one instead. `origin` is where its weights are: by default in
+    safetensors, or in the GGUF file that the source names.
     """
     asked = resource(raw)
     assert isinstance(asked.spec, Spec)
@@ -119,10 +122,12 @@ def model_known(
     record = model_record(asked.spec.model, revision, owner=asked.owner)
     facts = model_facts(known.config, known.weights)
     assert isinstance(facts, ModelFacts)
-    weights = Weights(facts.weight_bytes, origin)
-    config = {**known.config, **({"architectures": [architecture]} if architecture else {})}
     source = asked.spec.model.source
-    found = Entry(source, f"{source}:config.json", config, weights, download_bytes=download_bytes)
+    in_gguf = source.endswith(".gguf")
+    weights = Weights(facts.weight_bytes, origin or (PurePosixPath(source).name if in_gguf else INDEX))
+    named = architecture or ("qwen3" if in_gguf else "")
+    config = {**known.config, **({"architectures": [named]} if named else {})}
+    found = Entry(source, f"{source}:config.json", config, weights, commit, download_bytes=download_bytes)
     return record.manifest(found)
 
 

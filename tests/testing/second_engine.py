@@ -54,6 +54,10 @@ class Echo:
     def unsupported_fields(self) -> frozenset[str]:
         return frozenset({"kvCacheDtype"})
 
+    @property
+    def needs_inspection(self) -> bool:
+        return False
+
     def support(self, architecture: str, *, image: str) -> Support:  # noqa: ARG002 - protocol
         return Support()
 

@@ -12,3 +12,5 @@ class EngineKind(StrEnum):
     """vLLM, `vllm serve`."""
     TRANSFORMERS = "Transformers"
     """Hugging Face Transformers, `transformers serve`."""
+    LLAMA_CPP = "LlamaCpp"
+    """llama.cpp, `llama-server`, for models in GGUF."""

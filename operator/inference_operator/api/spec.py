@@ -81,7 +81,9 @@ class ModelSpec(SpecModel):
         description=(
             "Model to serve: `hf://org/name` (Hugging Face Hub), `s3://bucket/path` (needs `cache`), `pvc://claim/path`"
             " (directory in a PersistentVolumeClaim in the same namespace) or `oci://image-reference` (OCI image"
-            " mounted as a volume, with the model files at its root). Required. Change: rolling restart."
+            " mounted as a volume, with the model files at its root). A path that ends in `.gguf` names one of several"
+            " models in GGUF: `hf://org/name/FILE.gguf`, `pvc://claim/path/FILE.gguf`. Required. Change: rolling"
+            " restart."
         ),
     )
     served_name: Annotated[str, StringConstraints(min_length=1, max_length=253), CelRules(SERVED_NAME)] | None = Field(
@@ -236,8 +238,8 @@ class EngineSpec(SpecModel):
 
     kind: EngineKind = Field(
         EngineKind.AUTO,
-        description="The inference engine: `VLLM`, `Transformers`, or `Auto` for the first of them that can run the"
-        f" model. Default: `Auto`. {_RESIZES}",
+        description="The inference engine: `VLLM`, `Transformers`, `LlamaCpp` (for models in GGUF), or `Auto` for the"
+        f" first of them that can run the model. Default: `Auto`. {_RESIZES}",
     )
     image: Image | None = Field(
         None,

@@ -65,6 +65,10 @@ class ModelAccess(Protocol):
     def formats(self) -> frozenset[WeightFormat]:
         """The formats of weights that the engine reads."""
 
+    @property
+    def needs_inspection(self) -> bool:
+        """Whether the engine starts otherwise if the model's files are known, on CPUs too."""
+
     def support(self, architecture: str, /, *, image: str) -> Support:
         """Whether this image's engine runs models of an architecture, by the name in their config."""
 

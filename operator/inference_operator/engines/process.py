@@ -23,6 +23,8 @@ class ServedModel:
     """Branch, tag or commit that the user asks for; None: the engine's own default."""
     token: SecretKeySelector | None = None
     """Key of the Secret that holds a token of the hub."""
+    folder: str = ""
+    """Folder with the model's files; empty: the engine downloads them."""
     hub_cache: str = ""
     """Folder with the repository in the layout of the hub's cache. Then the engine asks no hub. Empty: it downloads."""
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from inference_operator.api.engine_kind import EngineKind
 from inference_operator.engines.base import Engine
+from inference_operator.engines.llama_cpp.llama_cpp import LlamaCpp
 from inference_operator.engines.transformers.transformers import Transformers
 from inference_operator.engines.validation import OptionClasses, joint_classes
 from inference_operator.engines.vllm.vllm import Vllm
@@ -18,7 +19,7 @@ class EngineRegistry:
 
     Examples:
         >>> sorted(ENGINES.by_name), ENGINES.default
-        (['Transformers', 'VLLM'], 'VLLM')
+        (['LlamaCpp', 'Transformers', 'VLLM'], 'VLLM')
     """
 
     by_name: Mapping[str, Engine]
@@ -48,7 +49,7 @@ class EngineRegistry:
 
         Examples:
             >>> ENGINES.in_order
-            ('VLLM', 'Transformers')
+            ('VLLM', 'Transformers', 'LlamaCpp')
         """
         return (self.default, *(name for name in self.by_name if name != self.default))
 
@@ -59,5 +60,7 @@ class EngineRegistry:
         return {str(EngineKind.AUTO): joint_classes(own.values()), **own}
 
 
-ENGINES = EngineRegistry({VLLM: Vllm(), str(EngineKind.TRANSFORMERS): Transformers()}, default=VLLM)
+ENGINES = EngineRegistry(
+    {VLLM: Vllm(), str(EngineKind.TRANSFORMERS): Transformers(), str(EngineKind.LLAMA_CPP): LlamaCpp()}, default=VLLM
+)
 """The engines of this release."""

@@ -16,7 +16,7 @@ from inference_operator.jobs.task import JobInputs
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.models.adapter import base_problem
 from inference_operator.models.facts import ModelFacts
-from inference_operator.models.source import model_source, repository_of, stored_name
+from inference_operator.models.source import ModelSource, file_of, model_source, repository_of, stored_name
 from inference_operator.objects.adapter_list import adapter_list, adapter_list_ref, listed_adapters
 from inference_operator.objects.cache_volume import ADAPTER_CACHE, snapshot_path
 from inference_operator.objects.names import ADAPTER, ROUTER
@@ -81,7 +81,7 @@ def _copy(inputs: Inputs, planned: Planned, spec: Spec, adapter: AdapterSpec) ->
     first = planned.roles[0]
     if adapter.name in first.process.model_names:
         return _Copy(Adapter(adapter.name, refusal=_taken(adapter), keeps_former=False))
-    source = model_source(adapter.source, field_of(adapter))
+    source = _source(adapter)
     cache = cache_volume(inputs, spec, first.plan)
     if isinstance(source, Refusal) or cache is None or spec.cache is None:
         return _Copy(Adapter(adapter.name, refusal=source if isinstance(source, Refusal) else None))
@@ -105,6 +105,15 @@ def _copy(inputs: Inputs, planned: Planned, spec: Spec, adapter: AdapterSpec) ->
     if refusal := _too_large(spec, adapter, stored):
         return _Copy(Adapter(adapter.name, refusal=refusal), state)
     return _Copy(Adapter(adapter.name, snapshot_path(stored_name(source), stored.commit, ADAPTER_CACHE)), state)
+
+
+def _source(adapter: AdapterSpec) -> ModelSource | Refusal:
+    source = model_source(adapter.source, field_of(adapter))
+    if isinstance(source, Refusal) or not file_of(source):
+        return source
+    return Refusal(
+        Reason.INVALID_SPEC, field_of(adapter), "Its source is a file in GGUF.", "Name the adapter's folder."
+    )
 
 
 def _taken(adapter: AdapterSpec) -> Refusal:

@@ -9,7 +9,7 @@ from inference_operator.jobs.inspection import inspection_state
 from inference_operator.jobs.state import JobState, without_jobs
 from inference_operator.models.entry import Entry
 from inference_operator.models.facts import ModelFacts
-from inference_operator.models.source import DOWNLOADED, HubModel, ModelSource
+from inference_operator.models.source import DOWNLOADED, HubModel, ModelSource, file_of
 from inference_operator.objects.names import INSPECTION
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_wait import job_inputs, observed_jobs
@@ -45,15 +45,14 @@ def inspected_model_of(inputs: Inputs, states: Sequence[PlanState]) -> Inspected
 def _inspection(inputs: Inputs, revision: str | None, states: Sequence[PlanState]) -> JobState[Entry]:
     """The state of the inspection; empty where nothing needs it.
 
-    That is on CPUs, for a model that has no commit, and an engine that runs as well without knowing the model.
+    That is on CPUs, for a model that has no commit, and an engine that reads the model's files itself.
     """
     first = states[0].context
     source = first.source
     is_catalogue_first = inputs.settings.model_inspection is ModelInspection.WHEN_UNKNOWN
     catalogued = known_model(source, revision) if is_catalogue_first else None
-    runs_any = not first.engine.support("", image=states[0].image).lost
-    on_cpus = first.spec.stated.hardware.device is Device.CPU and runs_any and not isinstance(source, DOWNLOADED)
-    if on_cpus or (catalogued and isinstance(catalogued.facts, ModelFacts)):
+    on_cpus = first.spec.stated.hardware.device is Device.CPU and not (first.engine.needs_inspection or file_of(source))
+    if (on_cpus and not isinstance(source, DOWNLOADED)) or (catalogued and isinstance(catalogued.facts, ModelFacts)):
         return JobState()
     wanted = any(_needs_facts(state) for state in states)
     return inspection_state(job_inputs(first), source, observed_jobs(inputs), wanted=wanted)

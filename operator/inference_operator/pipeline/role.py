@@ -5,8 +5,8 @@ from datetime import datetime
 
 from inference_operator.engines.process import EngineProcess, ServedModel
 from inference_operator.manifest import Manifest, Ref
-from inference_operator.models.source import HubModel
-from inference_operator.objects.cache_volume import HUB_CACHE
+from inference_operator.models.source import HubModel, stored_name
+from inference_operator.objects.cache_volume import HUB_CACHE, snapshot_path
 from inference_operator.objects.model_volume import model_argument
 from inference_operator.objects.pinned import Pinned
 from inference_operator.pipeline.inputs import Inputs
@@ -129,11 +129,20 @@ def _process(context: RoleContext, plan: PinnedPlan) -> EngineProcess:
     hub_cache = HUB_CACHE if spec.stated.cache else ""
     commit, revision = (plan.commit, model.revision) if isinstance(context.source, HubModel) else ("", None)
     path = model_argument(context.source, plan.commit)
-    served = ServedModel(path, name, commit, revision, model.token_secret_ref, hub_cache)
+    folder = path
+    if isinstance(context.source, HubModel):
+        folder = _hub_folder(context.source, plan.commit) if hub_cache else ""
+    served = ServedModel(path, name, commit, revision, model.token_secret_ref, folder, hub_cache)
     limits = timeouts(spec.stated, plan.plan, settings)
     of_image = spec.engine.model_copy(update={"image": plan.image})
     listen, traces = settings.listen_address, settings.traces_endpoint
     return context.engine.process(of_image, plan.plan, served, limits, host=listen, traces=traces)
+
+
+def _hub_folder(source: HubModel, commit: str) -> str:
+    """The folder on a claim with the files of a model of a hub; that of its file, if the source names one."""
+    folder = source.file.rpartition("/")[0]
+    return f"{snapshot_path(stored_name(source), commit)}{f'/{folder}' if folder else ''}"
 
 
 def _rollout_inputs(inputs: Inputs, context: RoleContext, template: PinnedTemplate, plan: PinnedPlan) -> RolloutInputs:

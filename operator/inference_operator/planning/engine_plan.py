@@ -12,6 +12,7 @@ from inference_operator.engines.base import Engine
 from inference_operator.engines.model_access import refusal_of_format
 from inference_operator.engines.process import wanted_image
 from inference_operator.manifest import GPU_RESOURCE, Manifest
+from inference_operator.models.checkpoint import WeightFormat
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import BucketModel, HubModel, ImageModel, ModelSource
@@ -33,6 +34,7 @@ from inference_operator.sizing.shape import Objective, Shape, SizingInputs
 TENSOR, SOURCE = "spec.parallelism.tensor", "spec.model.source"
 REFUSED_BY_HUB = frozenset({Reason.MODEL_GATED, Reason.MODEL_NOT_FOUND})
 """Reasons for which an engine would fail too, on any device."""
+NO_FILE_CURE = "This engine loads one file in GGUF, whose name the operator must read first."
 UNCHECKED_CURE = f"Set `{TENSOR}` to start engines without a check."
 
 
@@ -127,6 +129,8 @@ def _sizes(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
         if needs_consent or isinstance(inputs.source, BucketModel):  # whose path contains the revision
             return why or _unknown(None, inputs)
     facts = inputs.model.facts
+    if engine.formats == {WeightFormat.GGUF} and not isinstance(facts, ModelFacts):
+        return inputs.model.unavailable or replace(_unknown(facts, inputs), cure=NO_FILE_CURE)
     if isinstance(facts, ModelFacts) and (unread := refusal_of_format(engine, facts)):
         return unread
     if inputs.spec.hardware.device is Device.CPU:

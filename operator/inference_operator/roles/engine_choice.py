@@ -60,11 +60,10 @@ class ChoiceInputs:
     def support(self, name: str) -> Support:
         """Whether an engine runs the model."""
         engine, stated = self.engines[name], self.role.stated
-        found = engine.support(self.architecture, image=wanted_image(stated, engine, self.settings))
         weights = self._weights
-        if found.obstacle or weights is None or weights in engine.formats:
-            return found
-        return Support(f"{name} does not read weights that are {weights.value}.")
+        if weights is not None and weights not in engine.formats:
+            return Support(f"{name} does not read weights that are {weights.value}.")
+        return engine.support(self.architecture, image=wanted_image(stated, engine, self.settings))
 
     @property
     def _weights(self) -> WeightFormat | None:

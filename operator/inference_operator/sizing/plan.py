@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from inference_operator.api.spec import Device
 from inference_operator.manifest import GPU_RESOURCE
+from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.budget import Budget
 from inference_operator.sizing.cpu import CpuNeeds
@@ -83,6 +84,8 @@ class Plan:
     """Size of the KV cache of each rank, on CPUs."""
     implementation: str = ""
     """The implementation of the model that the engine must use, by the engine's own name; empty: its own choice."""
+    model_file: str = ""
+    """Name of the file that the engine loads: the first part of a model in GGUF. Empty for other formats."""
     engine_choice: str = ""
     """Why this engine runs, and what users lose with it, in sentences; empty for the first choice without a loss."""
     video_refused: bool = False
@@ -218,6 +221,7 @@ def _plan(device: Device, shape: Shape, host: HostNeeds, facts: ModelFacts | Non
         gpu_memory_utilization=shape.utilization,
         cpu_offload_gib=shape.cpu_offload_gib if on_gpus else 0.0,
         weight_bytes=facts.weight_bytes if facts else None,
+        model_file=facts.weights_from if facts and format_of(facts.weights_from) is WeightFormat.GGUF else "",
         assumptions=facts.assumptions if facts else (),
         unaccounted=unaccounted(facts, shape) if facts else (),
         video_refused=bool(facts and facts.tower and facts.tower.video_tokens and not shape.video),

@@ -23,6 +23,7 @@ _ONLY_IF_SET = frozenset(
         "learned",
         "left_to_engine",
         "implementation",
+        "model_file",
         "engine_choice",
         "video_refused",
         "tool_call_parser",

@@ -197,6 +197,11 @@ class Transformers:
         """Safetensors only."""
         return frozenset({WeightFormat.SAFETENSORS})
 
+    @property
+    def needs_inspection(self) -> bool:
+        """Yes: the architecture tells whether requests are computed in batches."""
+        return True
+
     def support(self, architecture: str, *, image: str) -> Support:  # noqa: ARG002 - protocol
         """Text models of the library's own, most of them in batches."""
         return support(architecture)

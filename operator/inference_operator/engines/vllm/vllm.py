@@ -281,8 +281,13 @@ class Vllm:
 
     @property
     def formats(self) -> frozenset[WeightFormat]:
-        """All. GGUF needs a plugin, as the plan says, and pickle files need consent."""
-        return frozenset(WeightFormat)
+        """Safetensors, and pickle files with consent. For GGUF vLLM needs a plugin that its images lack."""
+        return frozenset({WeightFormat.SAFETENSORS, WeightFormat.PICKLE})
+
+    @property
+    def needs_inspection(self) -> bool:
+        """No: vLLM reads them itself."""
+        return False
 
     def support(self, architecture: str, *, image: str) -> Support:
         """The models that this version implements itself, and those for which it uses Transformers."""

@@ -1,0 +1,169 @@
+"""How llama.cpp uses memory: weights as they are in the file, a KV cache for all slots, and one buffer for a batch.
+
+1. The KV cache is allocated at the start, for each slot the whole context, in 16 bits (llama.cpp 0.7.0,
+   `src/llama-kv-cache.cpp`). A context is padded to 256 tokens.
+2. The buffer holds the activations of a batch (`ubatch`): most of it are its logits, in 32 bits
+   (`src/llama-context.cpp`, `graph_reserve`). Flash attention needs no scores of all tokens.
+3. Several GPUs divide the layers, and with them weights and KV cache. Each has a buffer.
+
+No GPU was measured.
+"""
+
+import math
+from dataclasses import dataclass
+
+from inference_operator.engines.llama_cpp.image import VERSION
+from inference_operator.models.facts import ModelFacts
+from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget, Origin, Term, TermName
+from inference_operator.sizing.cpu import CpuNeeds
+from inference_operator.sizing.fitting import LEAST_CONTEXT, TYPICAL_REQUESTS
+from inference_operator.sizing.shape import Shape, SizingInputs
+from inference_operator.sizing.steptime import StepCosts
+from inference_operator.units import GIB
+
+SLOTS_ON_GPUS, SLOTS_ON_CPUS = TYPICAL_REQUESTS, 4
+BATCH, LOGICAL_BATCH = 512, 2048
+"""Defaults of `--ubatch-size` and `--batch-size` (common/common.h)."""
+PADDING = 256
+KV_BYTES, LOGIT_BYTES = 2, 4
+"""Bytes of an element of the KV cache (f16), and of a logit (f32)."""
+CUDA_GIB = 0.6
+"""CUDA's context and cuBLAS's workspace, as of vLLM (`engines/vllm/memory.py`)."""
+CPU_GIB = 0.25
+"""Memory of the process without weights, KV cache and buffer. Measured: 0.05 GiB with 517 threads (VmRSS)."""
+UNKNOWN_GIB = 4
+"""Memory for a model about which nothing is known."""
+ORIGIN = f"llama.cpp {VERSION}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The sizes that `llama-server` is started with."""
+
+    context: int
+    """Tokens of a slot."""
+    slots: int
+    batch: int
+    """Tokens of one forward pass (`--ubatch-size`)."""
+
+    @classmethod
+    def of(cls, shape: Shape, context: int, slots: int) -> "Sizes":
+        """The sizes of a shape; context and slots where it has none."""
+        return cls(shape.context or context, shape.max_num_seqs or slots, batch_of(shape.max_num_batched_tokens))
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens of the whole KV cache.
+
+        Examples:
+            >>> Sizes(context=1000, slots=4, batch=512).cached_tokens
+            4096
+        """
+        return self.slots * math.ceil(self.context / PADDING) * PADDING
+
+
+def batch_of(asked: int | None) -> int:
+    """Tokens of one forward pass, for the most tokens of a batch that are asked for.
+
+    Examples:
+        >>> batch_of(None), batch_of(128), batch_of(8192)
+        (512, 128, 512)
+    """
+    return min(asked or BATCH, BATCH)
+
+
+def token_bytes(facts: ModelFacts) -> int:
+    """Bytes of a token in the KV cache of all layers.
+
+    Examples:
+        >>> from inference_operator.models.catalogue import entry
+        >>> from inference_operator.models.entry import entry_facts
+        >>> token_bytes(entry_facts(entry("Qwen/Qwen3-8B")))  # 36 layers, 8 heads, keys and values of 128
+        147456
+    """
+    return sum(one.layers * one.kv_heads * one.elements for one in facts.groups) * KV_BYTES
+
+
+def buffer_gib(facts: ModelFacts, batch: int) -> float:
+    """The buffer for a batch."""
+    wide = 4 * facts.hidden_size + 3 * facts.intermediate_size
+    return batch * LOGIT_BYTES * (facts.vocabulary + wide) / GIB
+
+
+@dataclass(frozen=True, slots=True)
+class OnGpus:
+    """`llama-server` on GPUs of one node."""
+
+    memory_gib: float
+    reported_gib: float = 0.0
+    """Memory that an engine reported to use beyond the estimate."""
+
+    def unable(self, facts: ModelFacts, shape: Shape) -> str | None:  # noqa: ARG002 - protocol
+        """None: it has kernels for every type of tensor."""
+        return None
+
+    def broken_rule(self, facts: ModelFacts, shape: Shape) -> str | None:
+        """Why the model cannot have these parallel sizes; None if it can."""
+        if shape.parallel.pipeline != 1:
+            return "llama.cpp divides layers by `spec.parallelism.tensor` alone."
+        if shape.parallel.tensor > facts.layers:
+            return f"The model has {facts.layers} layers, and each GPU needs one."
+        return None
+
+    def allowed_sizes(self, facts: ModelFacts, shape: Shape, at_most: int) -> tuple[int, ...]:  # noqa: ARG002 - protocol
+        """Any number of GPUs up to that of layers."""
+        return tuple(range(1, min(at_most, facts.layers) + 1))
+
+    def budget(self, facts: ModelFacts, shape: Shape) -> Budget:
+        """The budget of the GPU with the most layers."""
+        sizes = Sizes.of(shape, facts.context, SLOTS_ON_GPUS)
+        ranks = shape.parallel.tensor
+        share = math.ceil(facts.layers / ranks) / facts.layers
+        weights = facts.weight_bytes / GIB * share
+        activation = buffer_gib(facts, sizes.batch) + self.reported_gib
+        left = self.memory_gib - CUDA_GIB - weights - activation
+        token = token_bytes(facts) * share
+        cache = sizes.cached_tokens * token / GIB
+        fitting = max(0.0, left / cache) if cache else float(left > 0)
+        return Budget(
+            memory=self.memory_gib,
+            utilization=1.0,
+            weights=weights,
+            activation=activation,
+            context_memory=CUDA_GIB,
+            graphs=0.0,
+            kv_cache=left,
+            context=sizes.context,
+            max_num_seqs=sizes.slots,
+            max_num_batched_tokens=sizes.batch,
+            outside=0.0,
+            kv_needed=cache,
+            kv_token_bytes=token,
+            kv_tokens=sizes.cached_tokens,
+            concurrency=sizes.slots * fitting,
+            typical_concurrency=fitting * sizes.cached_tokens / min(TYPICAL_TOKENS, sizes.context),
+            terms=(
+                Term(TermName.WEIGHTS, weights, Origin(facts.weights_from)),
+                Term(TermName.ACTIVATION, activation, Origin(ORIGIN)),
+                Term(TermName.NON_TORCH, CUDA_GIB, Origin(ORIGIN)),
+                Term(TermName.KV_CACHE, left, Origin("what is left")),
+            ),
+        )
+
+    def step_costs(self, facts: ModelFacts, shape: Shape) -> StepCosts | None:  # noqa: ARG002 - protocol
+        """None: no measured speeds are known."""
+        return None
+
+    def left_to_engine(self, facts: ModelFacts, shape: Shape, found: Budget, inputs: SizingInputs) -> tuple[str, ...]:  # noqa: ARG002 - protocol
+        """None: the server gets all sizes as arguments."""
+        return ()
+
+
+def cpu_needs(facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
+    """The memory on CPUs."""
+    if facts is None:
+        return CpuNeeds(shape.context or LEAST_CONTEXT, 0, UNKNOWN_GIB)
+    sizes = Sizes.of(shape, min(facts.context, LEAST_CONTEXT), SLOTS_ON_CPUS)
+    cache = sizes.cached_tokens * token_bytes(facts)
+    total = CPU_GIB + buffer_gib(facts, sizes.batch) + (cache + facts.weight_bytes) / GIB
+    return CpuNeeds(sizes.context, cache, math.ceil(total))

@@ -1,0 +1,129 @@
+"""llama.cpp's own words and its preStop hook. Messages are those of a real server of version 0.7.0."""
+
+import os
+import subprocess
+import time
+
+import pytest
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.spec import Device, EngineSpec
+from inference_operator.engines.llama_cpp.image import IMAGES
+from inference_operator.engines.llama_cpp.llama_cpp import LlamaCpp
+from inference_operator.engines.llama_cpp.options import PRE_STOP_VARIABLE
+from inference_operator.engines.process import ServedModel, Timeouts
+from inference_operator.engines.start_log import Phase
+from inference_operator.sizing.plan import unchecked_plan
+from inference_operator.sizing.shape import SizingInputs
+from tests.engines.test_contract import LLAMA_CPP_PAGE
+from tests.engines.test_pre_stop import serving_metrics
+
+BUSY = LLAMA_CPP_PAGE
+WAITING = BUSY.replace("requests_processing 2", "requests_processing 0")
+IDLE = WAITING.replace("requests_deferred 1", "requests_deferred 0")
+ENGINE = LlamaCpp()
+
+
+def waited(port: int, drain: int = 60) -> float:
+    """Seconds that the hook takes beside a server on this port."""
+    timeouts = Timeouts(startup=1800, dns_staleness=0, drain=drain)
+    served = ServedModel("/models", "qwen", folder="/models")
+    process = LlamaCpp(port).process(EngineSpec(), unchecked_plan(SizingInputs(1)), served, timeouts, host="::")
+    (program,) = [one.value for one in process.env if one.name == PRE_STOP_VARIABLE]
+    assert program is not None
+    began = time.monotonic()
+    environment = {**os.environ, PRE_STOP_VARIABLE: program}
+    done = subprocess.run(process.pre_stop, env=environment, capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    return time.monotonic() - began
+
+
+def test_the_hook_waits_until_no_request_is_left() -> None:
+    with serving_metrics([BUSY, WAITING, IDLE]) as server:
+        waited(server.server_port)
+        assert server.scrapes == 3
+
+
+def test_the_hook_waits_for_a_busy_server_no_longer_than_the_drain_time() -> None:
+    with serving_metrics([BUSY]) as server:
+        waited(server.server_port, drain=2)
+        assert server.scrapes >= 1
+
+
+def test_the_hook_ends_at_once_while_the_model_loads_and_where_nothing_listens() -> None:
+    with serving_metrics(['{"error": {"message": "Loading model"}}'], status=503) as server:
+        waited(server.server_port)
+        assert server.scrapes == 1
+        port = server.server_port
+    waited(port)
+
+
+@pytest.mark.parametrize(
+    ("log", "reason", "said"),
+    [
+        (
+            "0.36 E llama_model_load: error loading model: unknown model architecture: 'lloma'\n",
+            Reason.UNSUPPORTED_ARCHITECTURE,
+            "does not know the architecture lloma",
+        ),
+        (
+            "0.36 E llama_model_load: error loading model: CLIP cannot be used as main model, use it with --mmproj\n",
+            Reason.UNSUPPORTED_ARCHITECTURE,
+            "generates no text",
+        ),
+        (
+            (
+                "0.28 E llama_model_load: error loading model: tensor 'blk.0.ffn_gate.weight' data is not within the"
+                " file bounds, model is corrupted or incomplete\n"
+            ),
+            Reason.INVALID_MODEL,
+            "damaged or not complete",
+        ),
+        ("0.23 E gguf_init_from_reader: invalid magic characters: 'hell', expected 'GGUF'\n", Reason.INVALID_MODEL, ""),
+        ("0.32 E gguf_init_from_reader: failed to read key-value pairs\n", Reason.INVALID_MODEL, ""),
+        (
+            "0.28 E gguf_init_from_file: failed to open GGUF file '/models/a.gguf' (No such file or directory)\n",
+            Reason.INVALID_MODEL,
+            "not there any more",
+        ),
+        (
+            (
+                "5.88 E ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate buffer of size 20480262144\n"
+                "6.15 E llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv"
+                " cache\n"
+            ),
+            Reason.KV_CACHE_TOO_SMALL,
+            "KV cache of all slots",
+        ),
+        (
+            (
+                "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9000.00 MiB on device 0: cudaMalloc failed: out"
+                " of memory\n"
+            ),
+            Reason.GPU_OUT_OF_MEMORY,
+            "smaller `spec.engine.maxModelLen`",
+        ),
+        (
+            'error while handling argument "--device": invalid device: CUDA0\n\nusage:\n',
+            Reason.GPU_NOT_VISIBLE,
+            "sees no GPU 0",
+        ),
+        ('error while handling argument "--temp": stof\n\nusage:\n', Reason.INVALID_ARGUMENT, "value of `--temp`"),
+        ("error: invalid argument: --nope\n", Reason.INVALID_ARGUMENT, "does not know `--nope`"),
+    ],
+)
+def test_the_cause_of_an_end_is_named(log: str, reason: Reason, said: str) -> None:
+    found = ENGINE.diagnose(log)
+    assert found is not None
+    assert (found.reason, said in found.cause) == (reason, True), found.cause
+
+
+def test_the_phases_of_a_start_follow_its_log() -> None:
+    loading = "0.00.198.468 I srv    load_model: loading model '/m/tiny.gguf'\n"
+    ready = "0.00.700.204 I srv    load_model: initializing, n_slots = 4, n_ctx_slot = 2048, kv_unified = 'false'\n"
+    assert [ENGINE.phase(log) for log in ("", loading, loading + ready)] == [None, Phase.LOADING, Phase.WARMING_UP]
+
+
+def test_the_images_are_those_of_the_version_for_each_device() -> None:
+    assert set(IMAGES) == set(Device)
+    assert len({image.rpartition("-b")[2] for image in IMAGES.values()}) == 1
