@@ -32,6 +32,7 @@ NO_TEXT = frozenset(
         *("eagle3", "dflash", "gemma4-assistant"),  # draft models
         *("dream", "llada", "llada-moe", "rnd1"),  # diffusion, which the server does not do
         *("wavtokenizer-dec", "pockettts", "qwen3tts"),  # speech
+        *("mamba", "mamba2", "rwkv6", "rwkv7", "arwkv7", "rwkv6qwen2"),  # without attention: their state is not sized
         "gptj",  # a name without an implementation
     }
 )

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -20,9 +20,10 @@ from e2e.served import PROMPT, Served
 from e2e.test_cache import outside
 from e2e.test_keys import SECRET, created, status
 from e2e.waiting import eventually
+from inference_operator.engines.classified import Class
 from inference_operator.engines.llama_cpp.image import VERSION
 from inference_operator.engines.llama_cpp.llama_cpp import RUNNING
-from inference_operator.engines.llama_cpp.options import OPTIONS
+from inference_operator.engines.llama_cpp.options import FLAGS, OPTIONS
 from tests.testing.hub import COMMIT, Hub, serving
 
 IMAGE = "engine-llama-cpp"
@@ -71,13 +72,20 @@ def test_every_option_of_the_real_server_has_a_class() -> None:
     log_path(IMAGE).unlink(missing_ok=True)
     found_builder().run(IMAGE, images.reference(IMAGE), ("llama-server", "--help"), {})
     text = log_path(IMAGE).read_text()
-    assert {one.name for one in OPTIONS} == long_options(text)
+    heads = option_heads(text)
+    assert {one.name for one in OPTIONS} == long_names(heads)
+    flags = [head for head in heads if not re.sub(r"--?[\w.-]+|,", "", head).strip()]
+    usable = {one.name for one in OPTIONS if one.kind is not Class.MANAGED}
+    assert usable & long_names(flags) == FLAGS, "the parser reads a value of a flag as an option"
 
 
-def long_options(text: str) -> set[str]:
-    """The long names in the help: before the description, which begins in column 41 or on the next line."""
+def option_heads(text: str) -> list[str]:
+    """Names and value of each option in the help: before the description, in column 41 or on the next line."""
     lines = [line for line in text.splitlines() if re.match(r"--?\w", line)]
-    heads = (line[:40] if line[39:40] == " " else line for line in lines)
+    return [line[:40] if line[39:40] == " " else line for line in lines]
+
+
+def long_names(heads: Sequence[str]) -> set[str]:
     return {name for head in heads for name in re.findall(r"(?<![\w-])--[\w.-]+", head)}
 
 

@@ -276,6 +276,15 @@ class Settings(BaseSettings):
         """The image in the administrator's registry."""
         return in_registry(value, info.data.get("image_registry", ""))
 
+    @field_validator("engine_images")
+    @classmethod
+    def _own_images(cls, value: dict[EngineKind, dict[Device, str]]) -> dict[EngineKind, dict[Device, str]]:
+        """The images of kinds that have images of their own."""
+        others = {EngineKind.AUTO, EngineKind.VLLM, EngineKind.TRANSFORMERS} & value.keys()
+        if others:
+            raise ValueError(f"has {min(others)}, whose images are those of vLLM")
+        return value
+
     def engine_image(self, kind: EngineKind, device: Device, default: str) -> str:
         """The image of engines of a kind on a device, in the administrator's registry.
 

@@ -198,7 +198,7 @@ class EngineContract:
     def test_a_longer_context_needs_more_and_more_gpus_need_less_each(self, subject: Subject) -> None:
         short, long = budget(subject), budget(subject, context=2**15)
         assert long.kv_needed > short.kv_needed
-        assert long.concurrency < short.concurrency
+        assert long.concurrency <= short.concurrency
         sizes = subject.engine.on_gpus("", H100).allowed_sizes(FACTS, Shape(), 8)
         assert subject.engine.divides_models == (len(sizes) > 1)
         for size in sizes[1:]:

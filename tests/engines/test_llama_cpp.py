@@ -3,6 +3,7 @@
 import os
 import subprocess
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -13,10 +14,15 @@ from inference_operator.engines.llama_cpp.llama_cpp import LlamaCpp
 from inference_operator.engines.llama_cpp.options import PRE_STOP_VARIABLE
 from inference_operator.engines.process import ServedModel, Timeouts
 from inference_operator.engines.start_log import Phase
+from inference_operator.sizing.choice import choose
+from inference_operator.sizing.fitting import MOST_UNLINKED
+from inference_operator.sizing.gpu_plan import GpuPlan
 from inference_operator.sizing.plan import unchecked_plan
-from inference_operator.sizing.shape import SizingInputs
-from tests.engines.test_contract import LLAMA_CPP_PAGE
+from inference_operator.sizing.shape import ParallelSizes, Shape, SizingInputs
+from inference_operator.units import GIB
+from tests.engines.test_contract import IN_GGUF, LLAMA_CPP_PAGE
 from tests.engines.test_pre_stop import serving_metrics
+from tests.sizing.pools import pool
 
 BUSY = LLAMA_CPP_PAGE
 WAITING = BUSY.replace("requests_processing 2", "requests_processing 0")
@@ -122,6 +128,27 @@ def test_the_phases_of_a_start_follow_its_log() -> None:
     loading = "0.00.198.468 I srv    load_model: loading model '/m/tiny.gguf'\n"
     ready = "0.00.700.204 I srv    load_model: initializing, n_slots = 4, n_ctx_slot = 2048, kv_unified = 'false'\n"
     assert [ENGINE.phase(log) for log in ("", loading, loading + ready)] == [None, Phase.LOADING, Phase.WARMING_UP]
+
+
+def test_layers_are_divided_over_gpus_without_nvlink_too() -> None:
+    large = replace(IN_GGUF, weight_bytes=60 * GIB)
+    found = choose(large, pool("L4:8"), lambda offer: ENGINE.on_gpus("", offer), SizingInputs())
+    assert isinstance(found, GpuPlan), found
+    assert found.shape.parallel.tensor > MOST_UNLINKED
+    assert found.shape.parallel.pipeline == 1
+
+
+def test_the_output_counts_as_a_layer_so_that_one_gpu_has_one_more() -> None:
+    (gpu,) = pool("H100:8")
+    halves = ENGINE.on_gpus("", gpu).budget(IN_GGUF, Shape(ParallelSizes(2), context=8192))
+    assert IN_GGUF.layers == 36
+    assert halves.weights == pytest.approx(IN_GGUF.weight_bytes / GIB * 19 / 36)
+
+
+def test_a_plan_promises_no_more_requests_than_there_are_slots() -> None:
+    (gpu,) = pool("H100:8")
+    found = ENGINE.on_gpus("", gpu).budget(IN_GGUF, Shape(context=2048, max_num_seqs=3))
+    assert (found.concurrency, found.typical_concurrency, found.max_num_batched_tokens) == (3.0, 3.0, 2048)
 
 
 def test_the_images_are_those_of_the_version_for_each_device() -> None:

@@ -108,6 +108,12 @@ def test_of_several_gguf_models_only_those_are_downloaded_that_were_asked_for(hu
     assert stored == {"q4.gguf", "q8-00001-of-00002.gguf", "q8-00002-of-00002.gguf"}
     assert status(f"hf://{REPOSITORY}") == 0
     assert len(hub.offsets) == 4, "a part is no whole model"
+    (claim / SNAPSHOT / "q2.gguf").resolve().unlink()
+    for name, offsets in (("q4", 4), ("q8-00001-of-00002", 4), ("q2", 5)):
+        assert status(f"hf://{REPOSITORY}/{name}.gguf") == 0
+        assert len(hub.offsets) == offsets
+    assert status(f"hf://{REPOSITORY}") == 0
+    assert len(hub.offsets) == 5, "it is whole again"
 
 
 def test_an_engine_without_a_commit_finds_the_default_branch(download: Infd, tmp_path: Path) -> None:

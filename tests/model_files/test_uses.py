@@ -89,6 +89,13 @@ def test_what_mounts_the_claim_uses_the_repositories_and_kernels_that_it_names()
     assert found.kernels == {"key", "other"}
 
 
+def test_a_source_that_names_a_file_is_a_use_of_its_repository() -> None:
+    asked = resource(model={"source": "hf://org/gguf/Q4/a.gguf"})
+    loader = mounting("Job", "hf://org/next/q4.gguf", f"--revision={B}", "--kernels=other")
+    found = claim_uses("models", [asked], [loader], [])
+    assert [use.repository for use in found.models] == ["org/gguf", "org/next"]
+
+
 def test_a_path_on_the_claim_names_a_model_wherever_it_is_mounted() -> None:
     engine = mounting("Deployment", "serve", f"/mnt/hub/models--Qwen--Qwen3-8B/snapshots/{A}")
     copy = mounting("Job", "cp -r /mnt/hub/models--org--name /elsewhere")

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from inference_operator.models.checkpoint import WeightFormat, Weights
 from inference_operator.models.config import UnreadableError
 from inference_operator.models.facts import Kernel, ModelFacts
-from inference_operator.models.gguf import GgufHeader, ShortHeaderError, config_of, gguf_header, has_chat_template
+from inference_operator.models.gguf import (
+    GgufHeader,
+    Items,
+    ShortHeaderError,
+    config_of,
+    gguf_header,
+    has_chat_template,
+)
 from inference_operator.models.model import model_facts
 from inference_operator.models.slim import slim
 from tests.testing.gguf_files import write_model
@@ -49,6 +56,15 @@ def test_a_number_of_each_layer_counts_with_the_largest(tmp_path: Path) -> None:
     written = write_model(tmp_path / "a.gguf", add_head_count_kv=[1, 4], add_key_length=32, add_value_length=16)
     (group,) = facts_of(gguf_header(written.read_bytes())).groups
     assert (group.layers, group.kv_heads, group.elements) == (2, 4, 48)
+
+
+def test_long_lists_of_strangers_are_not_kept(tmp_path: Path) -> None:
+    written = write_model(tmp_path / "a.gguf", add_head_count_kv=[1] * 4000)
+    header = gguf_header(written.read_bytes())
+    assert isinstance(header.metadata["llama.attention.head_count_kv"], tuple)
+    written = write_model(tmp_path / "b.gguf", add_head_count_kv=[1] * 5000)
+    assert header.metadata.keys() == gguf_header(written.read_bytes()).metadata.keys()
+    assert gguf_header(written.read_bytes()).metadata["llama.attention.head_count_kv"] == Items(5000)
 
 
 def test_experts_are_counted(tmp_path: Path) -> None:

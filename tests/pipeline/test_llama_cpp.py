@@ -77,6 +77,17 @@ def with_settings(found: Inputs, settings: Settings) -> Inputs:
     return replace(found, settings=settings)
 
 
+def test_without_known_gpus_the_server_gets_its_file_too() -> None:
+    found = in_gguf(engine=NAMED, parallelism={"tensor": 1})
+    blind = replace(found, nodes=None, settings=Settings())
+    assert value_of(container(blind)["args"], "--model") == f"/models/qwen/{FILE}"
+
+
+def test_a_batch_that_is_asked_for_is_the_servers() -> None:
+    words = container(in_gguf(engine={**NAMED, "maxNumBatchedTokens": 8192}))["args"]
+    assert (value_of(words, "--batch-size"), value_of(words, "--ubatch-size")) == ("8192", "512")
+
+
 def test_several_gpus_divide_the_layers() -> None:
     words = container(in_gguf(engine=NAMED, parallelism={"tensor": 3}))["args"]
     assert value_of(words, "--device") == "CUDA0,CUDA1,CUDA2"
@@ -138,6 +149,8 @@ def test_on_cpus_a_model_is_inspected_although_it_is_a_volume() -> None:
         ({"engine": {**NAMED, "dtype": "float16"}}, "spec.engine.dtype", "does not support the field"),
         ({"engine": {**NAMED, "args": ["-t", "8"]}}, "spec.engine.args[0]", "takes no such option"),
         ({"engine": {**NAMED, "args": ["--log_file=/tmp/a"]}}, "spec.engine.args[0]", "takes no such option"),
+        ({"engine": {**NAMED, "args": ["--perf=--agent"]}}, "spec.engine.args[0]", "takes no value"),
+        ({"engine": {**NAMED, "args": ["--samplers", "--perf"]}}, "spec.engine.args[0]", "has no value"),
         ({"engine": {**NAMED, "args": ["--tools=all"]}}, "spec.engine.args[0]", "managed"),
         ({"engine": {**NAMED, "args": ["--slot-save-path=/tmp"]}}, "spec.engine.args[0]", "managed"),
         ({"engine": {**NAMED, "image": "vllm/vllm-openai:v0.32.0"}}, "spec.engine.image", "an image of vLLM"),
@@ -145,6 +158,11 @@ def test_on_cpus_a_model_is_inspected_although_it_is_a_volume() -> None:
             {"engine": {**NAMED, "env": [{"name": "LLAMA_ARG_TOOLS", "value": "all"}]}},
             "spec.engine.env[LLAMA_ARG_TOOLS]",
             "stands for an option",
+        ),
+        (
+            {"engine": {**NAMED, "env": [{"name": "BASH_ENV", "value": "/models/a.sh"}]}},
+            "spec.engine.env[BASH_ENV]",
+            "which code bash runs",
         ),
         (
             {"engine": {**NAMED, "env": [{"name": "GGML_BACKEND_PATH", "value": "/a.so"}]}},

@@ -3,10 +3,11 @@
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from inference_operator.jobs.download_result import Downloaded
 from inference_operator.model_files.listing import ListedFile
@@ -97,10 +98,11 @@ def recorded(folder: ModelFolder, commit: str, only: Sequence[str] = ()) -> Down
         sizes = {str(path): int(size) for path, size in record["sizes"].items()}
         if only[0] not in sizes if only else record.get("isPart"):
             return None
+        asked = {path: size for path, size in sizes.items() if path in only} if only else sizes
         snapshot = folder.snapshot(commit)
-        if any((snapshot / path).stat().st_size != size for path, size in sizes.items()):
+        if any((snapshot / path).stat().st_size != size for path, size in asked.items()):
             return None
-        return Downloaded(**record["downloaded"])
+        return Downloaded(commit, sum(asked.values()), len(asked)) if only else Downloaded(**record["downloaded"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -114,9 +116,10 @@ def record_complete(folder: ModelFolder, result: Downloaded, files: Sequence[Lis
         with (folder.snapshot(result.commit) / file.path).open("rb") as content:
             os.fsync(content.fileno())
     path = folder.record(result.commit)
-    sizes = {**_former_sizes(path, folder.snapshot(result.commit)), **{file.path: file.size_bytes for file in files}}
-    part = {} if is_whole else {"isPart": True}
-    text = json.dumps({"downloaded": asdict(result), "sizes": sizes, **part})
+    former = {} if is_whole else _former(path, folder.snapshot(result.commit))
+    sizes = {**former.get("sizes", {}), **{file.path: file.size_bytes for file in files}}
+    part = {} if is_whole or former.get("isWhole") else {"isPart": True}
+    text = json.dumps({"downloaded": former.get("downloaded", asdict(result)), "sizes": sizes, **part})
     partial = path.with_suffix(".partial")
     with partial.open("w", encoding="utf-8") as record:
         record.write(text)
@@ -125,13 +128,19 @@ def record_complete(folder: ModelFolder, result: Downloaded, files: Sequence[Lis
     partial.replace(path)
 
 
-def _former_sizes(record: Path, snapshot: Path) -> dict[str, int]:
-    """The files of a former record that are still there."""
+def _former(record: Path, snapshot: Path) -> Mapping[str, Any]:
+    """The former record with the files that are still there, and whether they are still a whole model; or nothing."""
     try:
-        sizes = json.loads(record.read_text(encoding="utf-8"))["sizes"]
-        return {path: size for path, size in sizes.items() if (snapshot / path).stat().st_size == size}
+        former = json.loads(record.read_text(encoding="utf-8"))
+        sizes = {path: size for path, size in former["sizes"].items() if _has(snapshot / path, size)}
+        is_whole = not former.get("isPart") and sizes == former["sizes"]
+        return {"sizes": sizes, "isWhole": is_whole, **({"downloaded": former["downloaded"]} if is_whole else {})}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
+
+
+def _has(path: Path, size: int) -> bool:
+    return path.is_file() and path.stat().st_size == size
 
 
 def delete_leftovers(folder: ModelFolder, files: Sequence[ListedFile]) -> None:

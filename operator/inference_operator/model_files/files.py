@@ -165,7 +165,7 @@ def _gguf_header(files: Files, name: str) -> GgufHeader:
             if length >= MAX_GGUF_HEADER_BYTES:
                 problem = f"is larger than {MAX_GGUF_HEADER_BYTES // 2**20} MiB"
                 raise UnreadableError("header", problem, "Use another GGUF file.") from error
-        length *= 4
+        length = min(4 * length, MAX_GGUF_HEADER_BYTES)
 
 
 def _elements(files: Files, name: str) -> Mapping[str, int]:

@@ -1,7 +1,7 @@
 """Inspects a model in a directory: of a volume, of an image, or of the hub cache."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from inference_operator.jobs.inspection_result import InspectionResult, unusable
 from inference_operator.jobs.result import Cause, Failure
 from inference_operator.model_files.files import Files, InspectionError, inspect_files, unreadable
 from inference_operator.model_files.listing import MAX_FILES
+from inference_operator.models.checkpoint import gguf_parts
 from inference_operator.models.config import NotUnderstood
 
 
@@ -42,8 +43,8 @@ def inspect_folder(
             raise InspectionError(unreadable(file)) from error
 
     try:
-        sizes = _sizes(folder, name)
-        if volume is not None and _leads_out(folder, volume):
+        sizes = _sizes(folder, name, gguf_parts(file) if file else ())
+        if volume is not None and _leads_out(folder, volume, sizes if file else None):
             return unusable(NotUnderstood(name, _LEADS_OUT, "Replace the link by the file itself."))
         return inspect_files(Files(name, source, sizes, folder.joinpath, head, commit, allow_pickle), file)
     except InspectionError as error:
@@ -54,19 +55,20 @@ _LEADS_OUT = "has a link that leads out of the volume. An engine would read file
 """For example a chat template that is a link to `/proc/self/environ`, whose text `/tokenize` and `/detokenize` show."""
 
 
-def _leads_out(folder: Path, volume: Path) -> bool:
+def _leads_out(folder: Path, volume: Path, only: Collection[str] | None) -> bool:
     """Whether a link leads out of the volume, or to a directory out of the model's, where more links could be.
 
-    The hub's cache has links to files elsewhere in the volume.
+    The hub's cache has links to files elsewhere in the volume. Of a model of some files, `only` they count.
     """
     root, own = (Path(os.path.realpath(path)) for path in (volume, folder))  # realpath accepts a link to itself
-    paths = (Path(place, each) for place, folders, names in os.walk(folder) for each in (*folders, *names))
+    every = (Path(place, each) for place, folders, names in os.walk(folder) for each in (*folders, *names))
+    paths = every if only is None else (folder / name for name in only)
     targets = (Path(os.path.realpath(path)) for path in paths if path.is_symlink())
     outside = (not one.is_relative_to(own if one.is_dir() else root) for one in targets)
     return not own.is_relative_to(root) or any(outside)
 
 
-def _sizes(folder: Path, name: str) -> dict[str, int]:
+def _sizes(folder: Path, name: str, only: Sequence[str]) -> dict[str, int]:
     if folder.is_file():
         cure = "Set `spec.model.source` to the directory that contains the model's `config.json`."
         raise InspectionError(Failure(Cause.NOT_FOUND, NotUnderstood(name, "is a file, not a directory.", cure)))
@@ -75,6 +77,8 @@ def _sizes(folder: Path, name: str) -> dict[str, int]:
         raise InspectionError(Failure(Cause.NOT_FOUND, NotUnderstood(name, "there is no such directory.", cure)))
     if not os.access(folder, os.R_OK | os.X_OK):
         raise InspectionError(unreadable(name))
+    if only:
+        return {each: (folder / each).stat().st_size for each in only if (folder / each).is_file()}
     sizes = dict(islice(_files(folder), MAX_FILES + 1))
     if len(sizes) > MAX_FILES:
         problem = f"has more than {MAX_FILES:,} files."

@@ -53,7 +53,7 @@ def inspect_hub(
     limit_responses()
     try:
         if constants.is_offline_mode():
-            return _cached(repository, revision, allow_pickle=allow_pickle)
+            return _cached(repository, revision, allow_pickle=allow_pickle, file=file)
         return inspect_files(replace(_files(repository, revision), allow_pickle=allow_pickle), file)
     except InspectionError as error:
         return error.failure
@@ -70,16 +70,18 @@ def configure_client() -> None:
     warnings.filterwarnings("ignore", module="huggingface_hub")
 
 
-def _cached(repository: str, revision: str | None, *, allow_pickle: bool) -> InspectionResult:
+def _cached(repository: str, revision: str | None, *, allow_pickle: bool, file: str) -> InspectionResult:
     """Inspect the model in the cache without requests, for `HF_HUB_OFFLINE`."""
-    config = try_to_load_from_cache(repository, CONFIG, revision=revision)
-    if not isinstance(config, str):
+    found = try_to_load_from_cache(repository, file or CONFIG, revision=revision)
+    if not isinstance(found, str):
         problem = "`HF_HUB_OFFLINE` is set, and the model is not in the cache."
         cure = "Add the model to the cache at `HF_HOME`, or unset `HF_HUB_OFFLINE`."
         return Failure(Cause.UNREACHABLE, NotUnderstood(f"hf://{repository}", problem, cure))
-    folder = Path(config).parent
+    folder = Path(found).parents[(file or CONFIG).count("/")]
     source = f"hf://{repository}@{folder.name}"
-    return inspect_folder(folder, name=repository, source=source, commit=folder.name, allow_pickle=allow_pickle)
+    return inspect_folder(
+        folder, name=repository, source=source, commit=folder.name, allow_pickle=allow_pickle, file=file
+    )
 
 
 def _files(repository: str, revision: str | None) -> Files:
@@ -98,12 +100,12 @@ def _files(repository: str, revision: str | None) -> Files:
         url = hf_hub_url(repository, name, revision=commit)
         with get_session().stream("GET", url, headers=headers, timeout=TIMEOUT_SECONDS) as response:
             hf_raise_for_status(response)
-            found = b""
+            found = bytearray()
             for chunk in response.iter_bytes():  # a mirror may ignore the range
                 found += chunk
                 if len(found) >= length:
                     break
-            return found[:length]
+            return bytes(found[:length])
 
     source, total = f"hf://{repository}", _download_bytes(repository, sizes)
     return Files(repository, f"{source}@{commit}", sizes, local, head, commit, download_bytes=total)

@@ -8,8 +8,9 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.jobs.download_result import CLAIM_KEY, MODEL_KEY, RESULT_FILE
 from inference_operator.jobs.placement import mounted_claims
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
-from inference_operator.models.source import BucketModel, model_source, stored_name
-from inference_operator.objects.cache_volume import BUCKET_SCHEME, COMPILED_FOLDER, model_of_folder
+from inference_operator.models.checkpoint import GGUF
+from inference_operator.models.source import DOWNLOADED, model_source, stored_name
+from inference_operator.objects.cache_volume import COMPILED_FOLDER, model_of_folder
 from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL, cache_claim_name
 from inference_operator.views.raw import mapping, objects
 
@@ -78,14 +79,13 @@ def repository_of(source: object) -> str:
     Examples:
         >>> repository_of("hf://org/name"), repository_of("pvc://a/b"), repository_of(None)
         ('org/name', '', '')
+        >>> repository_of("hf://org/name/Q4/a.gguf")
+        'org/name'
         >>> repository_of("s3://bucket/a/"), repository_of("s3://bucket/a/../b")
         ('s3://bucket/a', '')
     """
-    if isinstance(source, str) and source.startswith(BUCKET_SCHEME):
-        found = model_source(source)
-        return found.name if isinstance(found, BucketModel) else ""
-    rest = source.removeprefix(HUB_SCHEME) if isinstance(source, str) and source.startswith(HUB_SCHEME) else ""
-    return rest if _REPOSITORY.fullmatch(rest) else ""
+    found = model_source(source) if isinstance(source, str) else None
+    return stored_name(found) if isinstance(found, DOWNLOADED) else ""
 
 
 def claim_uses(
@@ -217,7 +217,8 @@ def _of_pod(pod: Manifest, workload: Manifest, volumes: set[str]) -> Iterator[Us
 def _repositories(words: Sequence[str]) -> set[str]:
     """The models of hubs and buckets among words."""
     hub = {word for word in words if _REPOSITORY.fullmatch(word) and not _FOLDER_START.search(word)}
-    return (hub | {repository_of(word) for word in words}) - {""}
+    of_files = {repository_of(f"{HUB_SCHEME}{word}") for word in words if word.endswith(GGUF)}
+    return (hub | of_files | {repository_of(word) for word in words}) - {""}
 
 
 def _folders(words: Sequence[str]) -> Iterator[tuple[str, str]]:

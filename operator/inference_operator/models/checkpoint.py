@@ -17,6 +17,8 @@ _OF_TRAINING = ("training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler
 """Ends of names that it does not load (0.32.0, weight_utils.py, `filter_files_not_needed_for_inference`)."""
 _SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5})\.gguf", re.ASCII)
 """The name of one part of a GGUF model (llama.cpp, `tools/gguf-split`)."""
+_MOST_PARTS = 1000
+"""Parts of a model at most; the largest published ones have about 50."""
 _CURE = "Give a repository with safetensors or GGUF files."
 
 
@@ -171,7 +173,7 @@ def gguf_parts(file: str) -> tuple[str, ...]:
         (('q4.gguf',), ('Q4/a-00001-of-00002.gguf', 'Q4/a-00002-of-00002.gguf'))
     """
     found = _SHARD.fullmatch(file)
-    if not found:
+    if not found or not 0 < int(found[2]) <= _MOST_PARTS:
         return (file,)
     return tuple(f"{found[1]}-{number:05}-of-{found[2]}.gguf" for number in range(1, int(found[2]) + 1))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from inference_operator.manifest import Manifest
 from inference_operator.models.config import UnreadableError
 
-MAX_HEADER_BYTES = 64 * 2**20
+MAX_HEADER_BYTES = 32 * 2**20
 """Largest header that is read. Those of models with 262,144 tokens have about 12 MiB."""
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -19,7 +19,7 @@ _MOST_ENTRIES = 2**20
 """Metadata entries or tensors of a file; the largest models have 2,000 tensors."""
 _MOST_DIMENSIONS, _DEEPEST = 8, 4
 _KEPT_ITEMS = 4096
-"""Longest list whose numbers are kept: one number for each layer."""
+"""Numbers that are kept in lists, of all lists together: one number for each layer, in a few lists."""
 _SCALARS = {
     0: "<B",
     1: "<b",
@@ -119,6 +119,8 @@ def gguf_header(content: bytes) -> GgufHeader:
 class _Reader:
     content: bytes
     at: int = 0
+    kept: int = 0
+    """Numbers of lists so far."""
 
     def take(self, length: int) -> bytes:
         end = self.at + length
@@ -152,7 +154,7 @@ class _Reader:
         for _ in range(dimensions):
             size *= int(self.scalar("<Q"))
         kind = int(self.scalar("<I"))
-        self.take(8)  # where it is in the file
+        self.scalar("<Q")  # where it is in the file
         return name, kind, size
 
     def _value(self, kind: int, depth: int) -> Value:
@@ -168,7 +170,10 @@ class _Reader:
         kind, count = int(self.scalar("<I")), int(self.scalar("<Q"))
         if form := _SCALARS.get(kind):
             content = self.take(count * struct.calcsize(form))
-            return tuple(one for (one,) in struct.iter_unpack(form, content)) if count <= _KEPT_ITEMS else Items(count)
+            if self.kept + count > _KEPT_ITEMS:
+                return Items(count)
+            self.kept += count
+            return tuple(one for (one,) in struct.iter_unpack(form, content))
         if kind == _STRING:
             self._skip_texts(count)
         else:

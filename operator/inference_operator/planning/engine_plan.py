@@ -12,7 +12,7 @@ from inference_operator.engines.base import Engine
 from inference_operator.engines.model_access import refusal_of_format
 from inference_operator.engines.process import wanted_image
 from inference_operator.manifest import GPU_RESOURCE, Manifest
-from inference_operator.models.checkpoint import WeightFormat
+from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import BucketModel, HubModel, ImageModel, ModelSource
@@ -82,7 +82,20 @@ def engine_plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
     if isinstance(plan, Refusal):
         return plan
     choice = inputs.choice
-    return replace(plan, learned=inputs.learned, implementation=choice.implementation, engine_choice=choice.why)
+    return replace(
+        plan,
+        learned=inputs.learned,
+        implementation=choice.implementation,
+        model_file=_model_file(inputs.model.facts),
+        engine_choice=choice.why,
+    )
+
+
+def _model_file(facts: ModelFacts | NotUnderstood | None) -> str:
+    """The file that an engine loads; empty for a model that is a folder or unknown."""
+    if isinstance(facts, ModelFacts) and format_of(facts.weights_from) is WeightFormat.GGUF:
+        return facts.weights_from
+    return ""
 
 
 def _plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:

@@ -94,7 +94,7 @@ class Pool:
         """
         stages = inputs.shape.parallel.pipeline
         free = inputs.tensor is None and stages == 1 and not self.offer.linked
-        if not free or self.facts.is_pooling or inputs.shape.speculation:
+        if not free or self.facts.is_pooling or inputs.shape.speculation or not self._allows_pipelines(inputs):
             return tuple(ParallelSizes(tensor, stages) for tensor in self.sizes(inputs))
         most = self.offer.most_in_a_group
         found = [
@@ -104,6 +104,11 @@ class Pool:
             if tensor <= MOST_UNLINKED and tensor * pipeline <= most and pipeline <= self.facts.layers
         ]
         return tuple(sorted(found, key=lambda one: (one.world_size, one.pipeline)))
+
+    def _allows_pipelines(self, inputs: SizingInputs) -> bool:
+        """Whether the engine divides layers as a pipeline. Otherwise its one size is no exchange of activations."""
+        pair = replace(inputs.shape, parallel=ParallelSizes(1, 2))
+        return self.engine.broken_rule(self.facts, pair) is None
 
     def at_target(self, inputs: SizingInputs, parallel: ParallelSizes) -> Candidate | None:
         """The candidate of these sizes that holds the target, with the engine's batches if they fit; None if none does.
@@ -150,9 +155,10 @@ def least_context(facts: ModelFacts, inputs: SizingInputs) -> int:
 
 
 def enough(candidate: Candidate, inputs: SizingInputs) -> bool:
-    """Whether the typical requests fit at once. A KV cache of a requested size is always enough."""
+    """Whether the typical requests fit at once, or as many as are requested at most. A requested KV cache is enough."""
     given = candidate.shape.kv_cache_bytes is not None and inputs.concurrency is None
-    return given or candidate.budget.typical(inputs.concurrency or TYPICAL_REQUESTS)
+    most = inputs.shape.max_num_seqs or TYPICAL_REQUESTS
+    return given or candidate.budget.typical(inputs.concurrency or min(TYPICAL_REQUESTS, most))
 
 
 def _shapes(facts: ModelFacts, inputs: SizingInputs, parallel: ParallelSizes) -> Iterator[Shape]:

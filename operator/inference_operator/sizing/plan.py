@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 
 from inference_operator.api.spec import Device
 from inference_operator.manifest import GPU_RESOURCE
-from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.budget import Budget
 from inference_operator.sizing.cpu import CpuNeeds
@@ -221,7 +220,6 @@ def _plan(device: Device, shape: Shape, host: HostNeeds, facts: ModelFacts | Non
         gpu_memory_utilization=shape.utilization,
         cpu_offload_gib=shape.cpu_offload_gib if on_gpus else 0.0,
         weight_bytes=facts.weight_bytes if facts else None,
-        model_file=facts.weights_from if facts and format_of(facts.weights_from) is WeightFormat.GGUF else "",
         assumptions=facts.assumptions if facts else (),
         unaccounted=unaccounted(facts, shape) if facts else (),
         video_refused=bool(facts and facts.tower and facts.tower.video_tokens and not shape.video),

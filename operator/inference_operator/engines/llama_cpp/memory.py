@@ -4,7 +4,8 @@
    `src/llama-kv-cache.cpp`). A context is padded to 256 tokens.
 2. The buffer holds the activations of a batch (`ubatch`): most of it are its logits, in 32 bits
    (`src/llama-context.cpp`, `graph_reserve`). Flash attention needs no scores of all tokens.
-3. Several GPUs divide the layers, and with them weights and KV cache. Each has a buffer.
+3. Several GPUs divide the layers, of which the output counts as one (`src/llama-model.cpp`), and with them weights and
+   KV cache. Each has a buffer.
 
 No GPU was measured.
 """
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 from inference_operator.engines.llama_cpp.image import VERSION
 from inference_operator.models.facts import ModelFacts
-from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget, Origin, Term, TermName
+from inference_operator.sizing.budget import Budget, Origin, Term, TermName
 from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.fitting import LEAST_CONTEXT, TYPICAL_REQUESTS
 from inference_operator.sizing.shape import Shape, SizingInputs
@@ -27,6 +28,8 @@ BATCH, LOGICAL_BATCH = 512, 2048
 PADDING = 256
 KV_BYTES, LOGIT_BYTES = 2, 4
 """Bytes of an element of the KV cache (f16), and of a logit (f32)."""
+HIDDEN_COPIES, WIDE_COPIES = 4, 3
+"""Activations of a token that live at once: residual, norm, attention and its output; gate, up and their product."""
 CUDA_GIB = 0.6
 """CUDA's context and cuBLAS's workspace, as of vLLM (`engines/vllm/memory.py`)."""
 CPU_GIB = 0.25
@@ -86,8 +89,8 @@ def token_bytes(facts: ModelFacts) -> int:
 
 def buffer_gib(facts: ModelFacts, batch: int) -> float:
     """The buffer for a batch."""
-    wide = 4 * facts.hidden_size + 3 * facts.intermediate_size
-    return batch * LOGIT_BYTES * (facts.vocabulary + wide) / GIB
+    activations = HIDDEN_COPIES * facts.hidden_size + WIDE_COPIES * facts.intermediate_size
+    return batch * LOGIT_BYTES * (facts.vocabulary + activations) / GIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,7 @@ class OnGpus:
         """The budget of the GPU with the most layers."""
         sizes = Sizes.of(shape, facts.context, SLOTS_ON_GPUS)
         ranks = shape.parallel.tensor
-        share = math.ceil(facts.layers / ranks) / facts.layers
+        share = min(facts.layers, math.ceil((facts.layers + 1) / ranks)) / facts.layers
         weights = facts.weight_bytes / GIB * share
         activation = buffer_gib(facts, sizes.batch) + self.reported_gib
         left = self.memory_gib - CUDA_GIB - weights - activation
@@ -135,13 +138,13 @@ class OnGpus:
             kv_cache=left,
             context=sizes.context,
             max_num_seqs=sizes.slots,
-            max_num_batched_tokens=sizes.batch,
+            max_num_batched_tokens=shape.max_num_batched_tokens or LOGICAL_BATCH,
             outside=0.0,
             kv_needed=cache,
             kv_token_bytes=token,
             kv_tokens=sizes.cached_tokens,
-            concurrency=sizes.slots * fitting,
-            typical_concurrency=fitting * sizes.cached_tokens / min(TYPICAL_TOKENS, sizes.context),
+            concurrency=sizes.slots * min(1.0, fitting),
+            typical_concurrency=float(sizes.slots) if fitting >= 1 else 0.0,
             terms=(
                 Term(TermName.WEIGHTS, weights, Origin(facts.weights_from)),
                 Term(TermName.ACTIVATION, activation, Origin(ORIGIN)),

@@ -4,7 +4,8 @@ The table is `llama-server --help` of llama.cpp 0.7.0. Options of the class `man
 and those that read or write files, reach other hosts, run tools, or load other models.
 
 - Its parser takes `_` for `-`, knows short names, and reads the value from the next argument.
-- Users write long names with the value behind `=`, so that each argument can be judged alone.
+- Users write long names with the value behind `=`, so that each argument can be judged alone. A flag with a value, and
+  another option without one, are refused: the parser would read the next word as something else.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,14 +38,28 @@ OPTIONS: tuple[Classified, ...] = tuple(
 )
 """The class of every option."""
 _BY_NAME = {one.name: one for one in OPTIONS}
+FLAGS = frozenset(
+    {
+        *("--cache-idle-slots", "--no-cache-idle-slots", "--cache-prompt", "--no-cache-prompt", "--check-tensors"),
+        *("--context-shift", "--no-context-shift", "--ignore-eos", "--jinja", "--no-jinja", "--perf", "--no-perf"),
+        *("--prefill-assistant", "--no-prefill-assistant", "--reasoning-preserve", "--no-reasoning-preserve"),
+        *("--repack", "--no-repack", "--skip-chat-parsing", "--no-skip-chat-parsing"),
+    }
+)
+"""The options without a value, of those that users may set. The parser would read a value of theirs as an option."""
 
 OWN_VARIABLES = "LLAMA_"
 """Begins the names of variables that stand for options, such as LLAMA_ARG_PORT."""
 PRE_STOP_VARIABLE = "INFERENCE_OPERATOR_PRE_STOP"
 """The variable with the program of the preStop hook."""
 MANAGED_VARIABLES: Mapping[str, str] = {**MANAGED, PRE_STOP_VARIABLE: NO_FIELD}
-DANGEROUS_VARIABLES: Mapping[str, str] = {**DANGEROUS, "GGML_BACKEND_PATH": LOADS_LIBRARIES}
-"""Dangerous variables of all engines, and the one with a library of ggml (0.27, `src/ggml-backend-reg.cpp`)."""
+DANGEROUS_VARIABLES: Mapping[str, str] = {
+    **DANGEROUS,
+    "GGML_BACKEND_PATH": LOADS_LIBRARIES,
+    "BASH_ENV": "changes which code bash runs",
+}
+"""Dangerous variables of all engines, the one with a library of ggml (0.27, `src/ggml-backend-reg.cpp`), and the one
+with a program that the bash of the preStop hook would run first."""
 
 CLASSES = OptionClasses(
     safe=frozenset(one.name for one in OPTIONS if one.kind is Class.SAFE),
@@ -67,18 +82,24 @@ def refusal_of_args(args: Sequence[str]) -> Refusal | None:
         >>> print(refusal_of_args(["--port=80"]).message)
         spec.engine.args[0]: `--port` is managed by the operator. \
 Remove it; the operator decides it and has no field for it.
+        >>> print(refusal_of_args(["--perf=--agent"]).problem)
+        `--perf` takes no value.
         >>> print(refusal_of_args(["-t"]).message)
         spec.engine.args[0]: `llama-server` takes no such option here. \
 Write the long name of an option, such as `--threads=8`.
     """
     for index, argument in enumerate(args):
-        field, name = f"spec.engine.args[{index}]", argument.partition("=")[0]
+        field, (name, equals, _) = f"spec.engine.args[{index}]", argument.partition("=")
         option = _BY_NAME.get(name)
         if option is None:
             cure = "Write the long name of an option, such as `--threads=8`."
             return Refusal(Reason.UNKNOWN_ARGUMENT, field, "`llama-server` takes no such option here.", cure)
         if option.kind is Class.MANAGED:
             return Refusal(Reason.MANAGED_ARGUMENT, field, f"`{name}` is managed by the operator.", option.reason)
+        if equals and name in FLAGS:
+            return Refusal(Reason.INVALID_SPEC, field, f"`{name}` takes no value.", f"Write `{name}`.")
+        if not equals and name not in FLAGS:
+            return Refusal(Reason.INVALID_SPEC, field, f"`{name}` has no value.", f"Write `{name}=VALUE`.")
     return None
 
 
