@@ -66,7 +66,7 @@ def _model(options: argparse.Namespace) -> tuple[Downloaded | Failure, str]:
         kernels=kernels,
         say=_say,
         allow_pickle=options.allow_pickle,
-        only=gguf_parts(source.file) if source.file else (),
+        only=gguf_parts(source.file),
     )
     return result, result_text(result) if isinstance(result, Failure) else downloaded_text(result)
 

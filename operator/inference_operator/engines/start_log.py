@@ -1,5 +1,7 @@
 """The log of an engine's start: the phase that it shows, and the cause of an end."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
@@ -34,6 +36,11 @@ class Phase(Enum):
     """The KV cache is allocated, and the engine makes warm-up runs."""
     CAPTURING = auto()
     """It captures CUDA graphs."""
+
+
+def latest_phase(log: str, messages: Mapping[Phase, re.Pattern[str]]) -> Phase | None:
+    """The latest phase whose message is in the log; None if none is there. The messages are in the order of a start."""
+    return next((one for one in reversed(tuple(messages)) if messages[one].search(log)), None)
 
 
 @dataclass(frozen=True, slots=True)

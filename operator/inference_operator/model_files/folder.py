@@ -43,7 +43,7 @@ def inspect_folder(
             raise InspectionError(unreadable(file)) from error
 
     try:
-        sizes = _sizes(folder, name, gguf_parts(file) if file else ())
+        sizes = _sizes(folder, name, gguf_parts(file))
         if volume is not None and _leads_out(folder, volume, sizes if file else None):
             return unusable(NotUnderstood(name, _LEADS_OUT, "Replace the link by the file itself."))
         return inspect_files(Files(name, source, sizes, folder.joinpath, head, commit, allow_pickle), file)

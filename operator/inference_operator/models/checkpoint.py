@@ -166,7 +166,7 @@ def unsafe_files(paths: Iterable[str]) -> list[str]:
 
 
 def gguf_parts(file: str) -> tuple[str, ...]:
-    """The files of a GGUF model, by the path of the only or first one.
+    """The files of a GGUF model, by the path of the only or first one; none without a path.
 
     Examples:
         >>> gguf_parts("q4.gguf"), gguf_parts("Q4/a-00001-of-00002.gguf")
@@ -174,7 +174,7 @@ def gguf_parts(file: str) -> tuple[str, ...]:
     """
     found = _SHARD.fullmatch(file)
     if not found or not 0 < int(found[2]) <= _MOST_PARTS:
-        return (file,)
+        return (file,) if file else ()
     return tuple(f"{found[1]}-{number:05}-of-{found[2]}.gguf" for number in range(1, int(found[2]) + 1))
 
 

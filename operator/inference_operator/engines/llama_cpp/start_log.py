@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.known_error import KnownError, known_error
-from inference_operator.engines.start_log import Phase
+from inference_operator.engines.start_log import Phase, latest_phase
 
 _MESSAGES: Mapping[Phase, re.Pattern[str]] = {
     Phase.LOADING: re.compile(r" load_model: loading model '"),
@@ -87,4 +87,4 @@ def phase(log: str) -> Phase | None:
         >>> phase("0.00.198.468 I srv    load_model: loading model '/models/a.gguf'\n")
         <Phase.LOADING: 4>
     """
-    return next((one for one in reversed(tuple(_MESSAGES)) if _MESSAGES[one].search(log)), None)
+    return latest_phase(log, _MESSAGES)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.known_error import KnownError, known_error
 from inference_operator.engines.shared_errors import DAMAGED_WEIGHTS, GPU_ERRORS, HUB_ERRORS
-from inference_operator.engines.start_log import LoadProgress, Phase
+from inference_operator.engines.start_log import LoadProgress, Phase, latest_phase
 
 _MESSAGES: Mapping[Phase, re.Pattern[str]] = {
     Phase.DOWNLOADING: re.compile(r"^Downloading \S", re.MULTILINE),
@@ -79,7 +79,7 @@ def phase(log: str) -> Phase | None:
         >>> phase("Downloading org/model\nLoading the weights\n")
         <Phase.LOADING: 4>
     """
-    return next((one for one in reversed(tuple(_MESSAGES)) if _MESSAGES[one].search(log)), None)
+    return latest_phase(log, _MESSAGES)
 
 
 def load_progress(log: str) -> LoadProgress | None:
