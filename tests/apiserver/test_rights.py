@@ -12,37 +12,25 @@ from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from tests.apiserver.hung_engine import let_an_engine_stand_still, let_an_engine_stand_still_for_a_while
 from tests.apiserver.inspection import MINE, MODEL, let_it_say
-from tests.testing.definitions import await_established
 from tests.testing.gateway_api import http_route_crd
 from tests.testing.keda import scaled_object_crd
-from tests.testing.operated_cluster import RELEASE, STALL_SECONDS, SYSTEM
+from tests.testing.operated_cluster import RELEASE, STALL_SECONDS, SYSTEM, optional_kinds
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QWEN, Workspace
 
 EXPOSED = {"ingress": {"host": "llm.example.com"}, "httpRoute": {"parentRefs": [{"name": "gw"}]}}
-OPTIONAL = (
-    (http_route_crd, "crd/httproutes.gateway.networking.k8s.io"),
-    (scaled_object_crd, "crd/scaledobjects.keda.sh"),
-)
 CREATED = 201
 FORBIDDEN = 403
 
 
 @pytest.fixture
-def optional_kinds(kubernetes: LocalCluster, operator: OperatorProcess) -> Iterator[None]:
+def every_kind(kubernetes: LocalCluster, operator: OperatorProcess) -> Iterator[None]:
     """The CRDs of HTTPRoute and of ScaledObject, while the operator runs."""
-    operator.stop()
-    for file, name in OPTIONAL:
-        kubernetes.kubectl("create", "--filename", str(file()))
-        await_established(kubernetes, name)
-    operator.start()
-    yield
-    operator.stop()
-    kubernetes.kubectl("delete", *(name for _, name in OPTIONAL))
-    operator.start()
+    with optional_kinds(kubernetes, operator, http_route_crd(), scaled_object_crd()):
+        yield
 
 
-@pytest.mark.usefixtures("optional_kinds")
+@pytest.mark.usefixtures("every_kind")
 def test_the_operator_uses_every_right_of_its_role_and_no_other(workspace: Workspace, audit: AuditLog) -> None:
     """Everything is done once here, so that the test needs no other one before it."""
     workspace.create("qwen", {**QWEN, "replicas": 2})

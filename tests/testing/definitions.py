@@ -19,6 +19,6 @@ def await_established(cluster: LocalCluster, *names: str) -> None:
 
 
 def _is_established(cluster: LocalCluster, name: str) -> bool:
-    found = json.loads(cluster.kubectl("get", "crd", name.removeprefix("crd/"), "--output=json"))
+    found = json.loads(cluster.kubectl("get", "crd", name.rpartition("/")[2], "--output=json"))
     conditions = found.get("status", {}).get("conditions") or []
     return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)

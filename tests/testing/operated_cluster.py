@@ -16,6 +16,7 @@ from e2e.cluster import local
 from e2e.cluster.binaries import Level
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
+from tests.testing.definitions import await_established
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import Workspace, served
 
@@ -119,6 +120,22 @@ def operated_by(module: str, operator: OperatorProcess, account: Path, log: Path
     yield process
     process.stop()
     assert "Traceback" not in process.log(), process.log()
+    operator.start()
+
+
+@contextmanager
+def optional_kinds(cluster: LocalCluster, operator: OperatorProcess, *definitions: Path) -> Iterator[None]:
+    """Kinds that the operator watches where they exist, until the block ends.
+
+    An operator ends when such a kind comes or goes, and no kubelet restarts this one: it stands still meanwhile.
+    """
+    operator.stop()
+    names = [cluster.kubectl("create", "--output=name", f"--filename={one}").strip() for one in definitions]
+    await_established(cluster, *names)
+    operator.start()
+    yield
+    operator.stop()
+    cluster.kubectl("delete", *names)
     operator.start()
 
 
