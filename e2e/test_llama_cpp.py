@@ -134,7 +134,7 @@ def test_from_zero_with_keys_autoscaling_and_a_cache_and_a_quantized_model(
             eventually(lambda: status(served, "wrong") == 401, seconds=60, what="the router answers")
         eventually(lambda: status(served, key) == 200, seconds=120, what="an engine has started without the hub")
         found = status_of(served)
-        assert (found["engine"]["kind"], found["modelCommit"]) == ("LlamaCpp", COMMIT)
+        assert (found["engine"]["kind"], found["engine"]["modelCommit"]) == ("LlamaCpp", COMMIT)
         eventually(lambda: not served.pods("engine"), seconds=180, what="no engine is left")
         assert status(served, key) == 200
     cluster.kubectl("delete", "secret", SECRET)
