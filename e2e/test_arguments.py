@@ -12,6 +12,7 @@ from inference_operator.cli.offline import offline_inputs
 from inference_operator.engines.registry import ENGINES
 from inference_operator.engines.vllm.arguments import managed_flag
 from inference_operator.engines.vllm.media import NO_HOST
+from inference_operator.manifest import Manifest
 from inference_operator.models.catalogue import entry
 from inference_operator.models.checkpoint import Weights
 from inference_operator.models.entry import Entry
@@ -54,8 +55,13 @@ def in_volume() -> Entry:
 
 def arguments(sample: Path) -> list[str]:
     """The arguments of the engine container for a sample."""
-    planned = outcome(offline_inputs(yaml.safe_load(sample.read_text()), GPUS, ENGINES, model=in_volume()))
-    assert isinstance(planned, Planned)
+    return arguments_of(yaml.safe_load(sample.read_text()))
+
+
+def arguments_of(raw: Manifest) -> list[str]:
+    """The arguments of the engine container for a resource."""
+    planned = outcome(offline_inputs(raw, GPUS, ENGINES, model=in_volume()))
+    assert isinstance(planned, Planned), planned
     engine = next(m for ref, m in planned.desired.items() if ref.name.endswith("-engine") and "template" in m["spec"])
     result: list[str] = engine["spec"]["template"]["spec"]["containers"][0]["args"]
     return result

@@ -23,7 +23,7 @@ from e2e.waiting import eventually
 from inference_operator.engines.classified import Class
 from inference_operator.engines.llama_cpp.image import VERSION
 from inference_operator.engines.llama_cpp.llama_cpp import RUNNING
-from inference_operator.engines.llama_cpp.options import FLAGS, OPTIONS
+from inference_operator.engines.llama_cpp.options import OPTIONS
 from tests.testing.hub import COMMIT, Hub, serving
 
 IMAGE = "engine-llama-cpp"
@@ -73,10 +73,10 @@ def test_every_option_of_the_real_server_has_a_class() -> None:
     found_builder().run(IMAGE, images.reference(IMAGE), ("llama-server", "--help"), {})
     text = log_path(IMAGE).read_text()
     heads = option_heads(text)
-    assert {one.name for one in OPTIONS} == long_names(heads)
+    assert set(OPTIONS.by_name) == long_names(heads)
     flags = [head for head in heads if not re.sub(r"--?[\w.-]+|,", "", head).strip()]
-    usable = {one.name for one in OPTIONS if one.kind is not Class.MANAGED}
-    assert usable & long_names(flags) == FLAGS, "the parser reads a value of a flag as an option"
+    usable = {name for name, one in OPTIONS.by_name.items() if one.kind is not Class.MANAGED}
+    assert usable & long_names(flags) == OPTIONS.flags, "the parser reads a value of a flag as an option"
 
 
 def option_heads(text: str) -> list[str]:

@@ -112,7 +112,7 @@ def test_routes_that_control_the_server_are_closed_at_the_engine(named: Served) 
 def test_every_option_of_the_real_command_has_a_class(tmp_path: Path) -> None:
     found = answer_of("transformers_options", [], tmp_path)
     assert found["version"] == VERSION
-    assert {one.name for one in OPTIONS} == {*found["options"], "--help"}
+    assert set(OPTIONS.by_name) == {*found["options"], "--help"}
 
 
 def test_a_model_that_reads_images_is_refused_by_the_server() -> None:

@@ -3,9 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from inference_operator.engines.classified import Class, Classified
+from inference_operator.engines.closed_options import ClosedOptions
 from inference_operator.engines.environment import NO_FIELD
 from inference_operator.engines.llama_cpp.image import VERSION as LLAMA_CPP_VERSION
 from inference_operator.engines.llama_cpp.options import OPTIONS as LLAMA_CPP_OPTIONS
+from inference_operator.engines.sglang.image import VERSION as SGLANG_VERSION
+from inference_operator.engines.sglang.options import OPTIONS as SGLANG_OPTIONS
 from inference_operator.engines.transformers.architectures import VERSION as TRANSFORMERS_VERSION
 from inference_operator.engines.transformers.options import OPTIONS as TRANSFORMERS_OPTIONS
 from inference_operator.engines.vllm.flags import (
@@ -81,6 +84,11 @@ Write long names, and a value behind `=`. All other options are refused: the ope
 files, reach other hosts, run tools, or load other models. Variables that begin with `LLAMA_` stand for options and are
 refused too. This table is of llama.cpp {LLAMA_CPP_VERSION}.
 """
+CLOSED_BY_SGLANG = f"""
+Write long names, and a value behind `=`. All other options are refused: the operator sets them, or they are for several
+nodes, training, tests, adapters, images and sound, load plugins, open ports, or read and write files. With `Auto` these
+names do not count, since it never takes SGLang. This table is of SGLang {SGLANG_VERSION}.
+"""
 
 
 def page() -> str:
@@ -103,17 +111,19 @@ def page() -> str:
         _table(
             f"Arguments of llama.cpp{_KIND.format('LlamaCpp')}",
             _WHO,
-            _of(one for one in LLAMA_CPP_OPTIONS if one.reason != NO_FIELD),
+            _of(LLAMA_CPP_OPTIONS),
             CLOSED_BY_LLAMA_CPP,
         ),
+        _table(f"Arguments of SGLang{_KIND.format('SGLang')}", _WHO, _of(SGLANG_OPTIONS), CLOSED_BY_SGLANG),
     )
     return INTRODUCTION + "".join(line for table in tables for line in table)
 
 
-def _of(options: Iterable[Classified]) -> Mapping[str, str]:
-    """Who may set each option of an engine, and what to use instead."""
+def _of(options: ClosedOptions) -> Mapping[str, str]:
+    """Who may set each option of an engine, and what to use instead; without those that nothing stands for."""
     words = {Class.SAFE: "whoever may write the resource", Class.PODS: "who may create pods: it"}
-    return {one.name: f"{words.get(one.kind, 'nobody.')} {one.reason}".strip() for one in options}
+    named = (one for one in options.by_name.values() if one.kind is not Class.MANAGED or one.reason != NO_FIELD)
+    return {one.name: f"{words.get(one.kind, 'nobody.')} {one.reason}".strip() for one in named}
 
 
 def _needing(classes: Iterable[Classified], shown: Mapping[str, str]) -> Mapping[str, str]:

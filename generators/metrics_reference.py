@@ -49,9 +49,15 @@ ENGINE = {
     "transformers:num_requests_running": ("", "Open requests of Transformers"),
     "llamacpp:requests_processing": ("", "Requests that llama.cpp computes"),
     "llamacpp:requests_deferred": ("", "Requests that wait for a slot of llama.cpp"),
+    "sglang:num_running_reqs": ("", "Requests that SGLang computes"),
+    "sglang:num_queue_reqs": ("", "Requests in SGLang's own queue"),
+    "sglang:num_requests_total": ("is_streaming", "Answers of SGLang that have ended"),
+    "sglang:token_usage": ("", "Share of SGLang's KV cache in use, from 0 to 1"),
+    "sglang:time_to_first_token_seconds": ("is_streaming", "From the request's arrival at SGLang to its first token"),
+    "sglang:inter_token_latency_seconds": ("", "Between two tokens of an answer of SGLang"),
 }
-"""Metrics of vLLM 0.32 that rules and dashboards use, with their label beside `model_name` and `engine`, and those of
-our program around Transformers and of llama.cpp, which have no label."""
+"""Metrics of vLLM 0.32 that rules and dashboards use, with their label beside `model_name` and `engine`, those of
+our program around Transformers and of llama.cpp, which have no label, and those of SGLang."""
 
 FORMER = {
     "vllm:gpu_cache_usage_perc": ("vllm:kv_cache_usage_perc", "0.11"),
@@ -153,7 +159,7 @@ END = """
 """
 
 NAME = re.compile(
-    r"\b(?:infd_|infd:|haproxy_|inference_operator_router_|vllm:|transformers:|llamacpp:|DCGM_)[A-Za-z0-9_:]+"
+    r"\b(?:infd_|infd:|haproxy_|inference_operator_router_|vllm:|transformers:|llamacpp:|sglang:|DCGM_)[A-Za-z0-9_:]+"
 )
 
 

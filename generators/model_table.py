@@ -19,6 +19,7 @@ from inference_operator.units import GIB
 KINDS = ("L4", "A10G", "RTX-4090", "L40S", "A100-40GB", "A100-80GB", "H100", "H200", "B200")
 PER_NODE = 8
 THOUSAND = 1024
+ONE_AT_A_TIME = "one request at a time"
 WITH_A_CHANGE, TOO_LARGE, SEVERAL_NODES = "in FP8", "too large", "several nodes"
 
 INTRODUCTION = f"""\
@@ -36,9 +37,9 @@ time keeps these latencies.
 - *{SEVERAL_NODES}*: {PER_NODE} GPUs are too few, and a pipeline over some nodes would hold it.
 - *{TOO_LARGE}*: neither.
 
-*Engines*: those that know the model, in the order in which `engine.kind: Auto` takes them. *implementation of
-transformers* and *one at a time* are explained in [Which engine](../how-to/engines.md). The sizes are those of the
-first.
+*Engines*: those that know the model, in the order in which `engine.kind: Auto` takes them; it never takes SGLang.
+*implementation of transformers* and *one at a time* are explained in [Which engine](../how-to/engines.md). The sizes
+are those of the first.
 
 Weights are those of the checkpoint; *counted* means: computed from the config.
 The models are those of the catalogue, which `infd fit` knows without a hub. `infd fit NAME -o json` and
@@ -91,7 +92,7 @@ def _row(name: str, facts: ModelFacts | NotUnderstood, own: dict[str, GpuPlan | 
 def _engines(facts: ModelFacts) -> Iterator[str]:
     """The engines that know a model, with what is special about it."""
     (offer,) = (named_gpus(f"{kind}:1") for kind in KINDS[-1:])
-    for name in ENGINES.in_order:
+    for name in ENGINES.by_name:
         engine = ENGINES[name]
         found = engine.support(facts.architecture, image="")
         is_unknown = not facts.architecture and name != ENGINES.default
@@ -100,7 +101,7 @@ def _engines(facts: ModelFacts) -> Iterator[str]:
         if name == ENGINES.default:
             yield f"{name} (implementation of {found.implementation})" if found.implementation else name
         elif not facts.is_pooling:
-            yield name if found.implementation else f"{name} (one at a time)"
+            yield f"{name} (one at a time)" if ONE_AT_A_TIME in found.lost else name
 
 
 def cell(plan: GpuPlan | Infeasible) -> str:

@@ -17,12 +17,16 @@ PAGE = Path(__file__).with_name("vllm-0.32.0-metrics.txt").read_text()
 TRANSFORMERS = str(EngineKind.TRANSFORMERS)
 LLAMA_CPP = str(EngineKind.LLAMA_CPP)
 LLAMA_CPP_PAGE = Path(__file__).with_name("llama_cpp-0.7.0-metrics.txt").read_text()
+SGLANG = str(EngineKind.SGLANG)
+SGLANG_PAGE = Path(__file__).with_name("sglang-0.5.23-metrics.txt").read_text()
+"""Written by SGLang's own collectors (`srt/observability/metrics_collector.py`), without a GPU."""
 IN_GGUF = replace(FACTS, architecture="qwen3", weights_from="qwen3-8b-bf16.gguf")
 TRANSFORMERS_PAGE = Path(__file__).with_name("transformers-5.19.0-metrics.txt").read_text()
 SUBJECTS = (
     Subject(VLLM, ENGINES[VLLM], PAGE, running=2),
     Subject(TRANSFORMERS, ENGINES[TRANSFORMERS], TRANSFORMERS_PAGE, running=1),
     Subject(LLAMA_CPP, ENGINES[LLAMA_CPP], LLAMA_CPP_PAGE, running=2, facts=IN_GGUF),
+    Subject(SGLANG, ENGINES[SGLANG], SGLANG_PAGE, running=2),
     Subject(ECHO, Echo(), "echoes 3\n", running=3),
     Subject(PREALLOCATING, Preallocating()),
 )

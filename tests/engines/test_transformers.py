@@ -22,7 +22,7 @@ from inference_operator.engines.rights import unsafe_arguments, unsafe_variables
 from inference_operator.engines.start_log import Phase
 from inference_operator.engines.transformers.architectures import support
 from inference_operator.engines.transformers.memory import SHARE, OnOneGpu, TokenBytes, cpu_needs
-from inference_operator.engines.transformers.options import CLASSES, OPTIONS, refusal_of_args
+from inference_operator.engines.transformers.options import CLASSES, OPTIONS
 from inference_operator.engines.transformers.transformers import BATCHES, RUNNING, Transformers
 from inference_operator.engines.validation import joint_classes
 from inference_operator.settings import Settings
@@ -49,16 +49,15 @@ def made(spec: EngineSpec | None = None, *, served: ServedModel | None = None, c
 
 
 def test_each_option_has_one_class_and_only_those_that_users_may_set_are_taken() -> None:
-    assert len({one.name for one in OPTIONS}) == len(OPTIONS)
-    for one in OPTIONS:
-        refusal = refusal_of_args([f"{one.name}=1"])
+    for one in OPTIONS.by_name.values():
+        refusal = OPTIONS.refusal([f"{one.name}=1"])
         assert (refusal is not None) == (one.kind is Class.MANAGED)
         assert bool(unsafe_arguments([f"{one.name}=1"], CLASSES)) == (one.kind is Class.PODS)
 
 
 @pytest.mark.parametrize("argument", ["--seed=1", "--default_seed=1", "--default-see=1", "value", "-x", ""])
 def test_an_option_that_the_command_does_not_have_is_refused_to_everybody(argument: str) -> None:
-    refusal = refusal_of_args([argument])
+    refusal = OPTIONS.refusal([argument])
     assert refusal is not None
     assert refusal.reason is Reason.UNKNOWN_ARGUMENT
     assert not argument or f"`{argument}`" not in refusal.message, "no value of the user's in a message"

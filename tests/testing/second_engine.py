@@ -62,6 +62,10 @@ class Echo:
         return Support()
 
     @property
+    def devices(self) -> frozenset[Device]:
+        return frozenset(Device)
+
+    @property
     def divides_models(self) -> bool:
         return True
 

@@ -14,3 +14,5 @@ class EngineKind(StrEnum):
     """Hugging Face Transformers, `transformers serve`."""
     LLAMA_CPP = "LlamaCpp"
     """llama.cpp, `llama-server`, for models in GGUF."""
+    SGLANG = "SGLang"
+    """SGLang, `sglang.launch_server`, on GPUs; only where it is named."""

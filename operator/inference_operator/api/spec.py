@@ -239,7 +239,8 @@ class EngineSpec(SpecModel):
     kind: EngineKind = Field(
         EngineKind.AUTO,
         description="The inference engine: `VLLM`, `Transformers`, `LlamaCpp` (for models in GGUF), or `Auto` for the"
-        f" first of them that can run the model. Default: `Auto`. {_RESIZES}",
+        " first of them that can run the model. `SGLang` runs on GPUs, and only where it is named. Default: `Auto`."
+        f" {_RESIZES}",
     )
     image: Image | None = Field(
         None,

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 
-VLLM_IMAGES, LLAMA_CPP_IMAGES = "vLLM", "llama.cpp"
+VLLM_IMAGES, LLAMA_CPP_IMAGES, SGLANG_IMAGES = "vLLM", "llama.cpp", "SGLang"
 _REPOSITORIES: Mapping[str, re.Pattern[str]] = {
     VLLM_IMAGES: re.compile(r"(?:^|/)vllm/vllm-(?:openai|tpu)"),
     LLAMA_CPP_IMAGES: re.compile(r"(?:^|/)(?:ggml-org|ggerganov)/llama\.cpp$"),
-    "SGLang": re.compile(r"(?:^|/)lmsysorg/sglang"),
+    SGLANG_IMAGES: re.compile(r"(?:^|/)lmsysorg/sglang"),
     "TensorRT-LLM": re.compile(r"(?:^|/)nvidia/tensorrt-llm"),
     "Text Generation Inference": re.compile(r"(?:^|/)huggingface/text-generation-inference$"),
     "LMDeploy": re.compile(r"(?:^|/)openmmlab/lmdeploy$"),

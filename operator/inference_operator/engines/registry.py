@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from inference_operator.api.engine_kind import EngineKind
 from inference_operator.engines.base import Engine
 from inference_operator.engines.llama_cpp.llama_cpp import LlamaCpp
+from inference_operator.engines.sglang.sglang import SGLang
 from inference_operator.engines.transformers.transformers import Transformers
 from inference_operator.engines.validation import OptionClasses, joint_classes
 from inference_operator.engines.vllm.vllm import Vllm
@@ -19,13 +20,15 @@ class EngineRegistry:
 
     Examples:
         >>> sorted(ENGINES.by_name), ENGINES.default
-        (['LlamaCpp', 'Transformers', 'VLLM'], 'VLLM')
+        (['LlamaCpp', 'SGLang', 'Transformers', 'VLLM'], 'VLLM')
     """
 
     by_name: Mapping[str, Engine]
     """In the order in which `Auto` tries them; the default comes first."""
     default: str
     """Name of the engine that `Auto` means for a model about which nothing is known."""
+    never_chosen: frozenset[str] = frozenset()
+    """Names of the engines that `Auto` never takes."""
 
     def __getitem__(self, name: str) -> Engine:
         """The engine of this name; raises `KeyError` where this release has none."""
@@ -51,16 +54,24 @@ class EngineRegistry:
             >>> ENGINES.in_order
             ('VLLM', 'Transformers', 'LlamaCpp')
         """
-        return (self.default, *(name for name in self.by_name if name != self.default))
+        others = (name for name in self.by_name if name != self.default and name not in self.never_chosen)
+        return (self.default, *others)
 
     @property
     def option_classes(self) -> Mapping[str, OptionClasses]:
         """The classes of options by `spec.engine.kind`; those of `Auto` hold for every engine that it can become."""
         own = {name: engine.option_classes for name, engine in self.by_name.items()}
-        return {str(EngineKind.AUTO): joint_classes(own.values()), **own}
+        return {str(EngineKind.AUTO): joint_classes(own[name] for name in self.in_order), **own}
 
 
 ENGINES = EngineRegistry(
-    {VLLM: Vllm(), str(EngineKind.TRANSFORMERS): Transformers(), str(EngineKind.LLAMA_CPP): LlamaCpp()}, default=VLLM
+    {
+        VLLM: Vllm(),
+        str(EngineKind.TRANSFORMERS): Transformers(),
+        str(EngineKind.LLAMA_CPP): LlamaCpp(),
+        str(EngineKind.SGLANG): SGLang(),
+    },
+    default=VLLM,
+    never_chosen=frozenset({str(EngineKind.SGLANG)}),
 )
 """The engines of this release."""

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import EngineSpec
+from inference_operator.api.spec import Device, EngineSpec
 from inference_operator.settings import Settings
 
 
@@ -84,6 +84,10 @@ class SpecValidation(Protocol):
     @property
     def unsupported_fields(self) -> frozenset[str]:
         """The fields of `spec.engine` that the engine cannot honour, by their names in a manifest."""
+
+    @property
+    def devices(self) -> frozenset[Device]:
+        """The devices on which the engine runs."""
 
     @property
     def divides_models(self) -> bool:

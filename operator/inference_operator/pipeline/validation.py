@@ -34,6 +34,7 @@ def refusal_of_role(state: PlanState) -> Refusal | None:
     own = ReservedPodParts("spec.podTemplate", {context.spec.name, *of_adapters[0]}, [*mounts, *of_adapters[1]])
     found = (
         _of_adapters(engine, stated)
+        or _of_device(engine, stated)
         or _of_parallelism(engine, stated)
         or refusal_of_fields(engine, stated.engine)
         or engine.check(stated.engine, image=state.image, settings=context.settings)
@@ -59,6 +60,14 @@ def _of_adapters(engine: Engine, stated: Spec) -> Refusal | None:
         return None
     cure = "Remove them, or set `spec.engine.kind` to an engine that does, such as `VLLM`."
     return Refusal(Reason.INVALID_SPEC, "spec.model.adapters", "This engine serves no LoRA adapters.", cure)
+
+
+def _of_device(engine: Engine, stated: Spec) -> Refusal | None:
+    device = stated.hardware.device
+    if device in engine.devices:
+        return None
+    field, cure = "spec.hardware.device", "Remove it, or set `spec.engine.kind` to an engine that does, such as `VLLM`."
+    return Refusal(Reason.INVALID_SPEC, field, f"This engine does not run on a {device}.", cure)
 
 
 def _of_parallelism(engine: Engine, stated: Spec) -> Refusal | None:

@@ -120,6 +120,8 @@ class Shape:
     """Bytes of an element that is not quantized; None: as in the checkpoint."""
     quantization: Quantization | None = None
     """Quantization that the engine applies while it loads weights; None: as in the checkpoint."""
+    attention_groups: int = 1
+    """Groups of tensor ranks that each compute attention for requests of their own (data parallel attention)."""
     eager: bool = False
     """No CUDA graphs."""
     doubled_batches: bool = False

@@ -20,8 +20,8 @@ from inference_operator.engines.llama_cpp.options import (
     CLASSES,
     DANGEROUS_VARIABLES,
     MANAGED_VARIABLES,
+    OPTIONS,
     PRE_STOP_VARIABLE,
-    refusal_of_args,
     refusal_of_own_variables,
     separated,
 )
@@ -88,7 +88,7 @@ class LlamaCpp:
         """The refusal of an image of another server, or of arguments or variables that it may not get; or None."""
         return (
             refusal_of_foreign_image(image, LLAMA_CPP_IMAGES)
-            or refusal_of_args(spec.args)
+            or OPTIONS.refusal(spec.args)
             or refusal_of_own_variables(spec.env)
             or refusal_of_variables(
                 spec.env,
@@ -102,6 +102,11 @@ class LlamaCpp:
     def unsupported_fields(self) -> frozenset[str]:
         """The fields that the server has no option for, or that a GGUF file decides itself."""
         return UNSUPPORTED
+
+    @property
+    def devices(self) -> frozenset[Device]:
+        """GPUs and CPUs."""
+        return frozenset(Device)
 
     @property
     def divides_models(self) -> bool:

@@ -1,22 +1,10 @@
-"""The options of `transformers serve` (transformers 5.19.0, `cli/serve.py`), their classes, and the refusal of others.
+"""The options of `transformers serve` (transformers 5.19.0, `cli/serve.py`) and their classes."""
 
-Its parser knows no abbreviations. Users write a value behind `=`, so that each argument can be judged alone.
-"""
+from collections.abc import Mapping
 
-from collections.abc import Mapping, Sequence
-
-from inference_operator.api.reasons import Reason
-from inference_operator.api.refusal import Refusal
-from inference_operator.engines.classified import (
-    LIBRARY_SECRETS,
-    LIBRARY_VARIABLES,
-    REASONS,
-    Class,
-    Classified,
-    from_reasons,
-)
+from inference_operator.engines.classified import REASONS, Class, Classified, from_reasons
+from inference_operator.engines.closed_options import ClosedOptions
 from inference_operator.engines.environment import MANAGED, NO_FIELD
-from inference_operator.engines.validation import OptionClasses
 
 _CODE = "Remove it; this engine runs no code that comes with a model."
 MANAGED_OPTIONS: Mapping[str, str] = {
@@ -42,42 +30,14 @@ SAFE_OPTIONS = frozenset({"--default-seed", "--reasoning"})
 PODS_OPTIONS: Mapping[str, str] = {"--chat-template-kwargs": REASONS["json"]}
 """Options with a value that need the right to create pods, with their effect."""
 
-OPTIONS: tuple[Classified, ...] = (
-    *from_reasons(MANAGED_OPTIONS, Class.MANAGED),
-    *from_reasons(PODS_OPTIONS, Class.PODS),
-    *(Classified(name, Class.SAFE) for name in sorted(SAFE_OPTIONS)),
+_NAMES = ", ".join(f"`{name}`" for name in sorted(SAFE_OPTIONS | PODS_OPTIONS.keys()))
+OPTIONS = ClosedOptions.of(
+    (
+        *from_reasons(MANAGED_OPTIONS, Class.MANAGED),
+        *from_reasons(PODS_OPTIONS, Class.PODS),
+        *(Classified(name, Class.SAFE) for name in sorted(SAFE_OPTIONS)),
+    ),
+    command="transformers serve",
+    others=f"Use one of {_NAMES}, or `spec.engine.kind: VLLM`.",
 )
-"""The class of every option."""
-
-CLASSES = OptionClasses(
-    safe=SAFE_OPTIONS,
-    managed=frozenset(MANAGED_OPTIONS),
-    safe_variables=frozenset(one.name for one in LIBRARY_VARIABLES if one.kind is Class.SAFE),
-    managed_variables=frozenset(MANAGED),
-    secret_variables=LIBRARY_SECRETS,
-    unsafe=frozenset(PODS_OPTIONS),
-)
-"""The names for which nobody needs the right to create pods."""
-
-
-def refusal_of_args(args: Sequence[str]) -> Refusal | None:
-    """The refusal of the first argument that users may not set, or None.
-
-    Examples:
-        >>> refusal_of_args(["--default-seed=7"]) is None
-        True
-        >>> print(refusal_of_args(["--max-num-seqs=8"]).message)
-        spec.engine.args[0]: `transformers serve` takes no such option here. \
-Use one of `--chat-template-kwargs`, `--default-seed`, `--reasoning`, or `spec.engine.kind: VLLM`.
-    """
-    for index, argument in enumerate(args):
-        field, (name, equals, _) = f"spec.engine.args[{index}]", argument.partition("=")
-        if cure := MANAGED_OPTIONS.get(name):
-            return Refusal(Reason.MANAGED_ARGUMENT, field, f"`{name}` is managed by the operator.", cure)
-        if name not in SAFE_OPTIONS | PODS_OPTIONS.keys():
-            known = ", ".join(f"`{one}`" for one in sorted(SAFE_OPTIONS | PODS_OPTIONS.keys()))
-            cure = f"Use one of {known}, or `spec.engine.kind: VLLM`."
-            return Refusal(Reason.UNKNOWN_ARGUMENT, field, "`transformers serve` takes no such option here.", cure)
-        if not equals:
-            return Refusal(Reason.INVALID_SPEC, field, f"`{name}` has no value.", f"Write `{name}=VALUE`.")
-    return None
+CLASSES = OPTIONS.classes(MANAGED)

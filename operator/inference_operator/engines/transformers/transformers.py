@@ -26,7 +26,7 @@ from inference_operator.engines.start_log import Diagnosis, LoadProgress, Phase
 from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage
 from inference_operator.engines.transformers import memory
 from inference_operator.engines.transformers.architectures import BATCHED, support
-from inference_operator.engines.transformers.options import CLASSES, refusal_of_args
+from inference_operator.engines.transformers.options import CLASSES, OPTIONS
 from inference_operator.engines.transformers.start_log import ERRORS, load_progress, phase
 from inference_operator.engines.validation import OptionClasses
 from inference_operator.engines.vllm.cuda import gpu_needs
@@ -100,7 +100,7 @@ class Transformers:
         """The refusal of an image of another server, or of arguments or variables that it may not get; or None."""
         return (
             refusal_of_foreign_image(image, VLLM_IMAGES)
-            or refusal_of_args(spec.args)
+            or OPTIONS.refusal(spec.args)
             or refusal_of_variables(spec.env, allowed=settings.allowed_environment)
         )
 
@@ -108,6 +108,11 @@ class Transformers:
     def unsupported_fields(self) -> frozenset[str]:
         """The fields that the server has no option for."""
         return UNSUPPORTED
+
+    @property
+    def devices(self) -> frozenset[Device]:
+        """GPUs and CPUs."""
+        return frozenset(Device)
 
     @property
     def divides_models(self) -> bool:

@@ -180,6 +180,11 @@ class Vllm:
         return frozenset()
 
     @property
+    def devices(self) -> frozenset[Device]:
+        """GPUs and CPUs."""
+        return frozenset(Device)
+
+    @property
     def divides_models(self) -> bool:
         """By tensor and pipeline parallelism."""
         return True

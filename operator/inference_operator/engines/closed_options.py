@@ -1,0 +1,110 @@
+"""The options of an engine that refuses all options but those of its table.
+
+1. An option is written with its long name, and a value behind `=`. So each argument can be judged alone, whatever
+   abbreviations and pairs of arguments the engine's own parser takes.
+2. An option that the operator manages is refused with the field that stands for it, if there is one.
+3. A flag takes no value, and any other option needs one. A parser would take the next argument for a missing value.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.engines.classified import LIBRARY_SECRETS, LIBRARY_VARIABLES, Class, Classified
+from inference_operator.engines.environment import NO_FIELD
+from inference_operator.engines.validation import OptionClasses
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedOptions:
+    """The table of an engine's options."""
+
+    command: str
+    """The engine's command, as messages name it."""
+    others: str
+    """What to write instead of an option that is not in the table, in a sentence."""
+    by_name: Mapping[str, Classified]
+    flags: frozenset[str] = frozenset()
+    """Those of them without a value."""
+
+    @classmethod
+    def of(
+        cls,
+        table: Iterable[Classified],
+        *,
+        command: str,
+        others: str,
+        cures: Mapping[str, str] | None = None,
+        flags: Iterable[str] = (),
+    ) -> "ClosedOptions":
+        """The options of a table.
+
+        Args:
+            table: the class of each option.
+            command: the engine's command.
+            others: what to write instead of other options.
+            cures: what stands for managed options that have a field or another way, by name.
+            flags: names of the options without a value.
+        """
+        found = (
+            replace(one, reason=(cures or {}).get(one.name) or one.reason or NO_FIELD)
+            if one.kind is Class.MANAGED
+            else one
+            for one in table
+        )
+        return cls(command, others, {one.name: one for one in found}, frozenset(flags))
+
+    def refusal(self, args: Sequence[str]) -> Refusal | None:
+        """The refusal of the first argument that users may not set, or None.
+
+        Examples:
+            >>> table = [Classified("--seed", Class.SAFE), Classified("--fast", Class.SAFE)]
+            >>> table += [Classified("--port", Class.MANAGED)]
+            >>> options = ClosedOptions.of(table, command="serve", others="Use `--seed=1`.", flags=["--fast"])
+            >>> options.refusal(["--seed=1", "--fast"]) is None
+            True
+            >>> for argument in ("--port=80", "--fast=--agent", "--seed", "-t"):
+            ...     print(options.refusal([argument]).message)
+            spec.engine.args[0]: `--port` is managed by the operator. \
+Remove it; the operator decides it and has no field for it.
+            spec.engine.args[0]: `--fast` takes no value. Write `--fast`.
+            spec.engine.args[0]: `--seed` has no value. Write `--seed=VALUE`.
+            spec.engine.args[0]: `serve` takes no such option here. Use `--seed=1`.
+        """
+        found = (self._refusal(f"spec.engine.args[{index}]", argument) for index, argument in enumerate(args))
+        return next((refusal for refusal in found if refusal), None)
+
+    def _refusal(self, field: str, argument: str) -> Refusal | None:
+        name, equals, _ = argument.partition("=")
+        option = self.by_name.get(name)
+        if option is None:
+            problem = f"`{self.command}` takes no such option here."
+            return Refusal(Reason.UNKNOWN_ARGUMENT, field, problem, self.others)
+        if option.kind is Class.MANAGED:
+            return Refusal(Reason.MANAGED_ARGUMENT, field, f"`{name}` is managed by the operator.", option.reason)
+        if equals and name in self.flags:
+            return Refusal(Reason.INVALID_SPEC, field, f"`{name}` takes no value.", f"Write `{name}`.")
+        if not equals and name not in self.flags:
+            return Refusal(Reason.INVALID_SPEC, field, f"`{name}` has no value.", f"Write `{name}=VALUE`.")
+        return None
+
+    def classes(self, managed_variables: Iterable[str], *, own_prefix: str = "") -> OptionClasses:
+        """The names for which nobody needs the right to create pods; variables are those of the shared libraries.
+
+        Args:
+            managed_variables: names of the variables that the operator refuses to everybody.
+            own_prefix: begins names of variables that no other engine reads.
+        """
+        return OptionClasses(
+            safe=self._named(Class.SAFE),
+            managed=self._named(Class.MANAGED),
+            safe_variables=frozenset(one.name for one in LIBRARY_VARIABLES if one.kind is Class.SAFE),
+            managed_variables=frozenset(managed_variables),
+            secret_variables=LIBRARY_SECRETS,
+            unsafe=self._named(Class.PODS),
+            own_prefix=own_prefix,
+        )
+
+    def _named(self, kind: Class) -> frozenset[str]:
+        return frozenset(name for name, one in self.by_name.items() if one.kind is kind)

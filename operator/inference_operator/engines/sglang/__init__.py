@@ -1,0 +1,1 @@
+"""SGLang, `sglang.launch_server`."""

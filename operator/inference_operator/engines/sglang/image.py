@@ -1,0 +1,51 @@
+"""SGLang's image: the default, its needs, and the user and paths of its processes."""
+
+import re
+
+from inference_operator.hardware.needs import GpuNeeds
+
+VERSION = "0.5.23"
+"""The version that options, parsers, architectures and memory describe."""
+IMAGE = f"docker.io/lmsysorg/sglang:v{VERSION}"
+"""The image with this version (sgl-project/sglang v0.5.23, docs/get-started/install.mdx)."""
+USER, GROUP = 2000, 0
+"""Any user that may read the model will do; it is the one of the other engines, whose claims it shares."""
+HOME, TEMPORARY = "/home/sglang", "/tmp"  # noqa: S108 - an emptyDir of the pod's own
+WRITABLE = (HOME, TEMPORARY)
+"""All paths to which the engine writes."""
+COMPILED = f"{HOME}/.cache"
+"""Folder of all that SGLang and its libraries compile (0.5.23, `srt/environ.py`, `SGLANG_CACHE_DIR`)."""
+NEEDS = GpuNeeds(
+    capability=(7, 5),
+    driver=580,
+    cuda="13.0",
+    older_gpus="Use newer GPUs, or an image that has code for these ones, in `spec.engine.image`.",
+    older_drivers="Install a newer driver. `docker.io/lmsysorg/sglang:v0.5.19-cu129` is the last image for older ones.",
+)
+"""The needs of the image: the least GPU (0.5.23, `srt/model_executor/model_runner_components/load_model_utils.py`), and
+CUDA 13 with its driver (docs/get-started/install.mdx; NVIDIA, CUDA 13.0 release notes)."""
+_OWN = re.compile(r"(?:^|/)lmsysorg/sglang:v(\d+(?:\.\d+)*)$")
+
+
+def gpu_needs(image: str) -> GpuNeeds:
+    """The needs of an image; nothing where it is not the one of this version.
+
+    Examples:
+        >>> gpu_needs(IMAGE).driver, gpu_needs("docker.io/lmsysorg/sglang:v0.5.19-cu129").driver
+        (580, 0)
+    """
+    found = _OWN.search(image.partition("@")[0])
+    return NEEDS if found and found[1] == VERSION else GpuNeeds()
+
+
+def is_another_version(image: str) -> bool:
+    """Whether the tag of an image names another version. One without a version is taken for this one.
+
+    Examples:
+        >>> is_another_version(IMAGE), is_another_version("registry.example/own:1.2@sha256:12")
+        (False, False)
+        >>> is_another_version("mirror.example/lmsysorg/sglang:v0.6.0-cu130")
+        True
+    """
+    found = re.search(r"/sglang:v(\d+(?:\.\d+)*)", image.partition("@")[0])
+    return found is not None and found[1] != VERSION

@@ -1,0 +1,113 @@
+"""Prometheus metrics of SGLang that the operator reads (0.5.23, `srt/observability/metrics_collector.py`).
+
+One rank of each group of data parallel attention shows the numbers of its requests, so their sum is that of the engine.
+"""
+
+from collections import defaultdict
+from math import isfinite
+
+from inference_operator.engines.series import series
+from inference_operator.engines.telemetry import EngineLoad, EngineSeries
+from inference_operator.views.samples import EngineSample, Histogram, TokenCounts
+
+RUNNING, WAITING = "sglang:num_running_reqs", "sglang:num_queue_reqs"
+CACHE_USAGE, CACHE_TOKENS = "sglang:token_usage", "sglang:max_total_num_tokens"
+FINISHED, RETRACTED = "sglang:num_requests_total", "sglang:num_retracted_requests_total"
+TTFT, ITL = "sglang:time_to_first_token_seconds", "sglang:inter_token_latency_seconds"
+TPOT = "sglang:request_time_per_output_token_seconds"
+_PROMPT, _ANSWER = "sglang:prompt_tokens_histogram", "sglang:generation_tokens_histogram"
+_CACHED = "sglang:cached_tokens_total"
+
+FIRST_TOKEN_BUCKETS = (
+    *("0.001", "0.005", "0.01", "0.02", "0.04", "0.06", "0.08", "0.1", "0.25", "0.5", "0.75"),
+    *("1.0", "2.5", "5.0", "7.5", "10.0", "20.0", "40.0", "80.0", "160.0", "640.0", "2560.0"),
+)
+"""Bounds of the histogram of first tokens, in seconds: those of vLLM (0.32.0, `vllm/v1/metrics/loggers.py`), so that
+rules and alerts can add up engines. SGLang's own have no 2.5."""
+
+_PROGRESS = ("sglang:realtime_tokens_total", "sglang:prompt_tokens_total", CACHE_USAGE, RUNNING, WAITING)
+"""Metrics that change with forward passes: the first one counts the tokens of each (`report_decode_stats`)."""
+_TOKENS = (f"{_PROMPT}_count", f"{_PROMPT}_sum", f"{_ANSWER}_sum", _CACHED)
+
+SERIES = EngineSeries(
+    running=RUNNING,
+    waiting=WAITING,
+    finished=FINISHED,
+    kv_cache_usage=CACHE_USAGE,
+    first_token=TTFT,
+    inter_token=ITL,
+)
+"""The names of the figures that all engines are asked for."""
+
+
+def engine_sample(text: str) -> EngineSample | None:
+    r"""Sample from SGLang's metrics; None if they have no numbers of requests.
+
+    Examples:
+        >>> page = 'sglang:num_running_reqs{model_name="m"} 2.0\nsglang:num_queue_reqs{model_name="m"} 1.0\n'
+        >>> found = engine_sample(page)
+        >>> found.model, found.running, found.waiting
+        ('m', 2, 1)
+    """
+    sums: dict[str, float] = defaultdict(float)
+    model, tokens = "", 0
+    try:
+        for one in series(text, (*_PROGRESS, FINISHED, CACHE_TOKENS, *_TOKENS)):
+            sums[one.name] += one.value
+            model = model or one.labels.get("model_name", "")
+        ttft, tpot = _histogram(text, TTFT), _histogram(text, TPOT)
+    except ValueError:
+        return None
+    counts = (RUNNING, WAITING, FINISHED, CACHE_TOKENS)
+    if RUNNING not in sums or WAITING not in sums or not all(isfinite(sums.get(name, 0.0)) for name in counts):
+        return None
+    tokens = int(sums.get(CACHE_TOKENS, 0.0))
+    return EngineSample(
+        model=model,
+        running=int(sums[RUNNING]),
+        waiting=int(sums[WAITING]),
+        progress=tuple(sums.get(name, 0.0) for name in _PROGRESS),
+        kv_cache_tokens=tokens or None,
+        finished=sums.get(FINISHED, 0.0),
+        ttft=ttft,
+        tpot=tpot,
+        tokens=_tokens(sums),
+    )
+
+
+def engine_load(text: str) -> EngineLoad | None:
+    """How busy SGLang is; None without numbers of requests."""
+    values: dict[str, list[float]] = defaultdict(list)
+    try:
+        for one in series(text, (RUNNING, WAITING, CACHE_USAGE, RETRACTED, FINISHED)):
+            values[one.name].append(one.value)
+        if not values[RUNNING] or not values[WAITING]:
+            return None
+        return EngineLoad(
+            running=int(sum(values[RUNNING])),
+            waiting=int(sum(values[WAITING])),
+            cache_usage=max(values[CACHE_USAGE], default=0.0),
+            preemptions=int(sum(values[RETRACTED])),
+            answered=int(sum(values[FINISHED])),
+        )
+    except (ValueError, OverflowError):
+        return None
+
+
+def _tokens(sums: dict[str, float]) -> TokenCounts | None:
+    requests, prompt, answer, cached = (sums.get(name, 0.0) for name in _TOKENS)
+    if f"{_PROMPT}_count" not in sums or not all(map(isfinite, (requests, prompt, answer, cached))):
+        return None
+    return TokenCounts(requests, prompt, answer, looked_up=prompt, cached=cached)
+
+
+def _histogram(text: str, name: str) -> Histogram | None:
+    """The buckets of a histogram, summed over streams and other answers; None without it."""
+    counts: dict[float, float] = defaultdict(float)
+    for one in series(text, [f"{name}_bucket"]):
+        counts[float(one.labels.get("le", ""))] += one.value
+    total = sum(one.value for one in series(text, [f"{name}_sum"]))
+    if not counts or not all(map(isfinite, (total, *counts.values()))):
+        return None
+    bounds = sorted(counts)
+    return Histogram(tuple(bounds), tuple(counts[bound] for bound in bounds), total)

@@ -1,0 +1,158 @@
+"""The options of `sglang.launch_server`, their classes, and what they say about sizes.
+
+The table has every option of SGLang 0.5.23 (`srt/server_args.py`, `ServerArgs.add_cli_args`). Those of the class
+`managed` are set by the operator, or they are for several nodes, training, tests, adapters, images and sound, load
+plugins, open ports, or read and write files. `python -m e2e.sglang_tables` compares the names with SGLang's own parser.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.spec import EngineSpec, KvCacheDType
+from inference_operator.engines.classified import classified
+from inference_operator.engines.closed_options import ClosedOptions
+from inference_operator.engines.environment import DANGEROUS, LOADS_LIBRARIES, MANAGED, NO_FIELD
+from inference_operator.engines.sglang.image import VERSION
+
+
+def _table(name: str) -> str:
+    return files(__package__).joinpath(f"{name}-{VERSION}.txt").read_text(encoding="utf-8")
+
+
+_ATTENTION_GROUPS = ("--attn-dp-size", "--attention-data-parallel-size")
+_EXPERT_RANKS = ("--ep-size", "--expert-parallel-size", "--ep")
+_SPECULATIVE = "--speculative-algorithm"
+_CURES: Mapping[str, str] = {
+    **dict.fromkeys(("--model-path", "--model", "--load-format"), "Use `spec.model.source`."),
+    "--revision": "Use `spec.model.revision`.",
+    "--served-model-name": "Use `spec.model.servedName`.",
+    "--context-length": "Use `spec.engine.maxModelLen`.",
+    "--max-running-requests": "Use `spec.engine.maxNumSeqs`.",
+    "--chunked-prefill-size": "Use `spec.engine.maxNumBatchedTokens`.",
+    "--mem-fraction-static": "Use `spec.engine.gpuMemoryUtilization`.",
+    "--dtype": "Use `spec.engine.dtype`.",
+    "--quantization": "Use `spec.engine.quantization`.",
+    "--kv-cache-dtype": "Use `spec.engine.kvCacheDtype`.",
+    "--cpu-offload-gb": "Use `spec.engine.cpuOffloadGiB`.",
+    "--tool-call-parser": "Use `spec.engine.toolCallParser`.",
+    "--reasoning-parser": "Use `spec.engine.reasoningParser`.",
+    **dict.fromkeys(("--tp-size", "--tensor-parallel-size"), "Use `spec.parallelism.tensor`."),
+    **dict.fromkeys(("--pp-size", "--pipeline-parallel-size"), "Use `spec.parallelism.pipeline`."),
+    **dict.fromkeys(("--dp-size", "--data-parallel-size"), "Use `spec.replicas`."),
+    "--enable-dp-attention": f"Use `{_ATTENTION_GROUPS[0]}=N`.",
+    **dict.fromkeys(("--api-key", "--admin-api-key"), "Use `spec.router.keys`."),
+    "--trust-remote-code": "Remove it, or set `spec.engine.kind: VLLM`; here SGLang runs no code of a model.",
+}
+"""Fields and options that stand for managed options."""
+
+OPTIONS = ClosedOptions.of(
+    classified(_table("option-classes")),
+    command="sglang.launch_server",
+    others="Write the long name of an option, such as `--schedule-policy=lpm`.",
+    cures=_CURES,
+    flags=_table("flags").splitlines(),
+)
+
+OWN_VARIABLES = "SGLANG_"
+"""Begins the names of SGLang's own variables."""
+_SET = (
+    *("SGLANG_TIMEOUT_KEEP_ALIVE", "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION", "SGLANG_GRPC_PORT"),
+    *("SGLANG_ENABLE_POST_CAPTURE_KV_SIZING", "SGLANG_CACHE_DIR", "PROMETHEUS_MULTIPROC_DIR"),
+)
+MANAGED_VARIABLES: Mapping[str, str] = {**MANAGED, **dict.fromkeys(_SET, NO_FIELD)}
+"""Variables on which the operator's probes, sizes, metrics and caches rely."""
+DANGEROUS_VARIABLES: Mapping[str, str] = {
+    **DANGEROUS,
+    **dict.fromkeys(
+        ("SGLANG_EXTERNAL_MODEL_PACKAGE", "SGLANG_EXTERNAL_MM_PROCESSOR_PACKAGE", "SGLANG_PLUGINS"), LOADS_LIBRARIES
+    ),
+    "SGLANG_HTTP_SERVER_APP_PATH": "replaces the server's program",
+}
+"""Dangerous variables of all engines, and those that name code of SGLang's processes (`srt/environ.py`)."""
+CLASSES = OPTIONS.classes(MANAGED_VARIABLES, own_prefix=OWN_VARIABLES)
+
+PARSERS: Mapping[str, frozenset[str]] = {
+    kind: frozenset(name for word, name in map(str.split, _table("parsers").splitlines()) if word == kind)
+    for kind in ("tool", "reasoning", "quantization")
+}
+"""Names that the options of parsers and of the quantization take."""
+_KV_DTYPES: Mapping[KvCacheDType, str] = {
+    KvCacheDType.BFLOAT16: "bfloat16",
+    KvCacheDType.FP8: "fp8_e4m3",
+    KvCacheDType.FP8_E4M3: "fp8_e4m3",
+    KvCacheDType.FP8_E5M2: "fp8_e5m2",
+}
+"""SGLang's names of the types of a KV cache."""
+AUTO, NONE = "Auto", "None"
+
+
+def attention_groups(args: Sequence[str]) -> int:
+    """Groups of ranks with attention for requests of their own; 1 without the option.
+
+    Examples:
+        >>> attention_groups(["--attn-dp-size=8"]), attention_groups([])
+        (8, 1)
+    """
+    return max(1, _number(args, _ATTENTION_GROUPS))
+
+
+def divides_experts(args: Sequence[str]) -> bool:
+    """Whether each rank has whole experts."""
+    return _number(args, _EXPERT_RANKS) > 1
+
+
+def has_drafts(args: Sequence[str]) -> bool:
+    """Whether SGLang decodes speculatively."""
+    return any(one.partition("=")[0] == _SPECULATIVE for one in args)
+
+
+def _number(args: Sequence[str], names: Sequence[str]) -> int:
+    """The number that the last of these options has; 0 without one."""
+    found = [value for name, _, value in (one.partition("=") for one in args) if name in names]
+    return int(found[-1]) if found and found[-1].isascii() and found[-1].isdecimal() and len(found[-1]) <= 4 else 0  # noqa: PLR2004 - ranks
+
+
+def refusal_of_fields(spec: EngineSpec) -> Refusal | None:
+    """The refusal of a value that SGLang has no name for, or None.
+
+    Examples:
+        >>> print(refusal_of_fields(EngineSpec(kvCacheDtype="float16")).message)
+        spec.engine.kvCacheDtype: SGLang has no such type of KV cache. Use `bfloat16`, `fp8_e4m3` or `fp8_e5m2`.
+        >>> print(refusal_of_fields(EngineSpec(toolCallParser="hermess")).cure)
+        Use `Auto`, `None`, or one of the names in the documentation of SGLang 0.5.23.
+    """
+    if spec.kv_cache_dtype is not KvCacheDType.AUTO and spec.kv_cache_dtype not in _KV_DTYPES:
+        problem, cure = "SGLang has no such type of KV cache.", "Use `bfloat16`, `fp8_e4m3` or `fp8_e5m2`."
+        return Refusal(Reason.INVALID_SPEC, "spec.engine.kvCacheDtype", problem, cure)
+    named = {
+        "toolCallParser": (spec.tool_call_parser, "tool", "`Auto`, `None`, or one of the names"),
+        "reasoningParser": (spec.reasoning_parser, "reasoning", "`Auto`, `None`, or one of the names"),
+        "quantization": (spec.quantization, "quantization", "one of the names"),
+    }
+    for field, (value, kind, names) in named.items():
+        if value and value not in (AUTO, NONE) and value not in PARSERS[kind]:
+            cure = f"Use {names} in the documentation of SGLang {VERSION}."
+            return Refusal(Reason.INVALID_SPEC, f"spec.engine.{field}", f"SGLang {VERSION} has no such name.", cure)
+    return None
+
+
+def field_arguments(spec: EngineSpec) -> Iterator[str]:
+    """The arguments of the fields that SGLang takes as they are.
+
+    Examples:
+        >>> list(field_arguments(EngineSpec(dtype="float16", kvCacheDtype="fp8", toolCallParser="qwen25")))
+        ['--dtype=float16', '--kv-cache-dtype=fp8_e4m3', '--tool-call-parser=qwen25', '--reasoning-parser=auto']
+    """
+    if spec.dtype != "auto":
+        yield f"--dtype={spec.dtype}"
+    if spec.quantization:
+        yield f"--quantization={spec.quantization}"
+    if spec.kv_cache_dtype in _KV_DTYPES:
+        yield f"--kv-cache-dtype={_KV_DTYPES[spec.kv_cache_dtype]}"
+    if spec.cpu_offload_gib:
+        yield f"--cpu-offload-gb={int(spec.cpu_offload_gib)}"
+    for name, value in (("tool-call", spec.tool_call_parser), ("reasoning", spec.reasoning_parser)):
+        if value != NONE:
+            yield f"--{name}-parser={'auto' if value == AUTO else value}"

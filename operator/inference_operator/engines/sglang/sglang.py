@@ -1,0 +1,326 @@
+"""SGLang behind the engine protocol. Its servers were not run: arguments, metrics and memory are from its source."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from math import floor
+
+from inference_operator.api.engine_kind import EngineKind
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.spec import Device, EngineSpec, ModelSpec
+from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
+from inference_operator.engines.environment import refusal_of_variables, with_defaults
+from inference_operator.engines.hub_access import (
+    access_variables,
+    bucket_keys,
+    offline_variables,
+    refusal_of_moved_cache,
+    with_token,
+)
+from inference_operator.engines.known_error import diagnosis_of
+from inference_operator.engines.known_images import SGLANG_IMAGES, refusal_of_foreign_image
+from inference_operator.engines.model_access import HubAccess, Support
+from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
+from inference_operator.engines.programs import program_command
+from inference_operator.engines.sglang import memory
+from inference_operator.engines.sglang.architectures import support
+from inference_operator.engines.sglang.image import COMPILED, GROUP, HOME, IMAGE, USER, WRITABLE, gpu_needs
+from inference_operator.engines.sglang.metrics import FIRST_TOKEN_BUCKETS, SERIES, engine_load, engine_sample
+from inference_operator.engines.sglang.options import (
+    CLASSES,
+    DANGEROUS_VARIABLES,
+    MANAGED_VARIABLES,
+    OPTIONS,
+    attention_groups,
+    divides_experts,
+    field_arguments,
+    has_drafts,
+    refusal_of_fields,
+)
+from inference_operator.engines.sglang.start_log import ERRORS, load_progress, phase
+from inference_operator.engines.sizes import Parsers
+from inference_operator.engines.start_log import Diagnosis, LoadProgress, Phase
+from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage
+from inference_operator.engines.validation import OptionClasses
+from inference_operator.hardware.needs import GpuNeeds
+from inference_operator.hardware.offers import GpuOffer
+from inference_operator.models.checkpoint import WeightFormat
+from inference_operator.models.facts import ModelFacts
+from inference_operator.models.model import ELEMENT_BYTES
+from inference_operator.models.quantization import named_quantization
+from inference_operator.settings import Settings
+from inference_operator.sizing.cpu import CpuNeeds
+from inference_operator.sizing.learned import Shortage
+from inference_operator.sizing.plan import Plan
+from inference_operator.sizing.shape import Shape, Speculation
+from inference_operator.views.samples import EngineSample
+
+LAUNCH = "launch"
+"""Name of SGLang's start among the programs of a pod."""
+PROGRAMS = {
+    GPU_CHECK: GPU_CHECK_SOURCE,
+    LAUNCH: files(__package__).joinpath("launch.py").read_text(encoding="utf-8"),
+}
+"""Sources of the programs that run in the container."""
+
+PORT = 8000
+IDLE_SECONDS = 3600
+"""How long the server keeps an idle connection: as long as a request of a client may take."""
+END_SECONDS = 90
+"""From the last answer to the end of the process: two polls of 5 s, 15 s for the schedulers, 60 s for others (0.5.23,
+`srt/managers/tokenizer_manager.py`, `sigterm_watchdog`)."""
+
+ENVIRONMENT = {
+    "HOME": HOME,
+    "USER": "sglang",  # getpass fails for a uid without an entry in /etc/passwd
+    "XDG_CACHE_HOME": COMPILED,
+    "HF_HOME": f"{COMPILED}/huggingface",
+    "SGLANG_CACHE_DIR": f"{COMPILED}/sglang",
+    "TRITON_CACHE_DIR": f"{COMPILED}/triton",
+    "TORCHINDUCTOR_CACHE_DIR": f"{COMPILED}/torchinductor",
+    "SGLANG_TIMEOUT_KEEP_ALIVE": str(IDLE_SECONDS),
+    # Otherwise each probe computes a token, which takes a second and longer in a full queue.
+    "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "false",
+    "SGLANG_ENABLE_POST_CAPTURE_KV_SIZING": "false",
+}
+"""Puts every cache into a writable path, and fixes the behaviour that probes and sizes rely on (0.5.23,
+`srt/environ.py`)."""
+
+API_PATHS = (
+    *("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/models"),
+    *("/v1/tokenize", "/v1/detokenize", "/tokenize", "/detokenize"),
+)
+"""Inference routes (0.5.23, `srt/entrypoints/http_server.py`). The others need no key there: they load weights and
+adapters, profile, pause and empty the engine, or show its state. `/generate` takes names of files."""
+
+UNSUPPORTED = frozenset({"adapterSlots", "maxAdapterRank", "generation", "multimodal"})
+FRACTION_DIGITS = 1000
+"""`--mem-fraction-static` has three digits, rounded down."""
+
+
+@dataclass(frozen=True, slots=True)
+class SGLang:
+    """SGLang as an engine.
+
+    Args:
+        port: TCP port of its API and of its metrics.
+    """
+
+    port: int = PORT
+
+    def check(self, spec: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
+        """The refusal of an image of another server, or of arguments, values or variables that it may not get."""
+        return (
+            refusal_of_foreign_image(image, SGLANG_IMAGES)
+            or OPTIONS.refusal(spec.args)
+            or refusal_of_fields(spec)
+            or refusal_of_variables(
+                spec.env,
+                managed=MANAGED_VARIABLES,
+                dangerous=DANGEROUS_VARIABLES,
+                allowed=settings.allowed_environment,
+            )
+        )
+
+    @property
+    def unsupported_fields(self) -> frozenset[str]:
+        """The fields that are not offered with this engine."""
+        return UNSUPPORTED
+
+    @property
+    def devices(self) -> frozenset[Device]:
+        """GPUs: its project publishes no image for CPUs."""
+        return frozenset({Device.GPU})
+
+    @property
+    def divides_models(self) -> bool:
+        """By tensor parallelism."""
+        return True
+
+    @property
+    def option_classes(self) -> OptionClasses:
+        """The classes of SGLang's options, and of the variables of its libraries."""
+        return CLASSES
+
+    def gpu_needs(self, spec: EngineSpec, image: str) -> GpuNeeds:  # noqa: ARG002 - protocol
+        """The needs of this image."""
+        return gpu_needs(image)
+
+    def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> memory.OnGpus:  # noqa: ARG002 - protocol
+        """SGLang on these GPUs."""
+        return memory.OnGpus(offer.memory_gib, offer.capability, reported_gib)
+
+    def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
+        """Of weights and cache; no engine runs on CPUs."""
+        return memory.cpu_needs(facts, shape)
+
+    def shape(self, spec: EngineSpec) -> Shape:
+        """The engine part of a spec, in the types of sizing."""
+        return Shape(
+            context=spec.max_model_len,
+            utilization=spec.gpu_memory_utilization,
+            max_num_seqs=spec.max_num_seqs,
+            max_num_batched_tokens=spec.max_num_batched_tokens,
+            kv_cache_dtype=spec.kv_cache_dtype,
+            element_bytes=ELEMENT_BYTES.get(spec.dtype),
+            quantization=named_quantization(spec.quantization) if spec.quantization else None,
+            attention_groups=attention_groups(spec.args),
+            expert_parallel=divides_experts(spec.args),
+            cpu_offload_gib=float(spec.cpu_offload_gib),
+            speculation=Speculation(0, unknown="SGLang's speculative decoding") if has_drafts(spec.args) else None,
+        )
+
+    def parsers(self, image: str, *, model: str, architecture: str) -> Parsers:  # noqa: ARG002 - protocol
+        """None: SGLang chooses them by the model's chat template."""
+        return Parsers()
+
+    def image(self, device: Device, settings: Settings) -> str:
+        """The setting `engineImages`, or the project's own image of this version."""
+        return settings.engine_image(EngineKind.SGLANG, device, IMAGE)
+
+    def process(
+        self,
+        spec: EngineSpec,
+        plan: Plan,
+        served: ServedModel,
+        timeouts: Timeouts,
+        *,
+        host: str,
+        traces: str = "",  # noqa: ARG002 - protocol
+    ) -> EngineProcess:
+        """The process of one engine of this plan."""
+        defaults = {**ENVIRONMENT, **offline_variables(served.hub_cache)}
+        options = (*_options(spec, plan, served), f"--host={_bound(host)}", f"--port={self.port}", *spec.args)
+        return EngineProcess(
+            command=checked_start(program_command(LAUNCH, has_packages=True), plan),
+            args=options,
+            env=with_token(with_defaults(spec.env, defaults), served.token),
+            user=USER,
+            group=GROUP,
+            port=self.port,
+            max_concurrency=plan.max_num_seqs or memory.SEQUENCES,
+            health_path="/health",
+            model_names=served.names,
+            api_paths=API_PATHS,
+            lists_models=False,
+            writable=WRITABLE,
+            startup_seconds=timeouts.startup,
+            programs=PROGRAMS,
+            pre_stop=(),
+            pre_stop_seconds=timeouts.before_sigterm(finishes_requests=True),
+            stop_seconds=timeouts.dns_staleness + timeouts.drain + END_SECONDS,
+            compiled=COMPILED,
+        )
+
+    def access(self, spec: EngineSpec, model: ModelSpec | None = None) -> HubAccess:
+        """The access that a process needs to read the model as SGLang does."""
+        return HubAccess(
+            env=access_variables(with_defaults(spec.env, ENVIRONMENT), model),
+            user=USER,
+            group=GROUP,
+            writable=WRITABLE,
+            revision=model.revision if model else None,
+            compiled=COMPILED,
+            keys=bucket_keys(model.s3) if model else (),
+        )
+
+    @property
+    def formats(self) -> frozenset[WeightFormat]:
+        """Safetensors only."""
+        return frozenset({WeightFormat.SAFETENSORS})
+
+    @property
+    def needs_inspection(self) -> bool:
+        """Yes: the architecture tells whether the model reads text only."""
+        return True
+
+    def support(self, architecture: str, *, image: str) -> Support:
+        """The text models that this version implements."""
+        return support(architecture, image)
+
+    def check_model(self, spec: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:  # noqa: ARG002 - protocol
+        """The refusal of variables that lead away from the claim, or None."""
+        return refusal_of_moved_cache(spec.env) if cached else None
+
+    def diagnose(self, log: str) -> Diagnosis | None:
+        """Why SGLang ended, from its last log lines; None if they match no known error."""
+        return diagnosis_of(log, ERRORS)
+
+    def shortage(self, log: str) -> Shortage | None:  # noqa: ARG002 - protocol
+        """None: the log tells a fraction, and no amount that another GPU would need."""
+        return None
+
+    def phase(self, log: str) -> Phase | None:
+        """The phase of the start, from the log; None if it shows none yet."""
+        return phase(log)
+
+    def load_progress(self, log: str) -> LoadProgress | None:
+        """How much of the weights is loaded, from the log; None if it does not tell."""
+        return load_progress(log)
+
+    def startup_hint(self, phase: Phase) -> str:  # noqa: ARG002 - protocol
+        """None is known."""
+        return ""
+
+    @property
+    def metrics_page(self) -> MetricsPage:
+        """The page of SGLang's metrics, on the port of its API."""
+        return MetricsPage(idle_seconds=IDLE_SECONDS)
+
+    @property
+    def series(self) -> EngineSeries:
+        """The names of SGLang's series."""
+        return SERIES
+
+    def sample(self, metrics_text: str) -> EngineSample | None:
+        """A sample of SGLang's metrics; None if they have no numbers of requests."""
+        return engine_sample(metrics_text)
+
+    def load(self, metrics_text: str) -> EngineLoad | None:
+        """How busy SGLang is, from its metrics; None if they have no numbers of requests."""
+        return engine_load(metrics_text)
+
+    def probe_request(self, model: str) -> ProbeRequest | None:
+        """A completion of one token, for the model that the metrics name."""
+        return ProbeRequest("/v1/completions", {"model": model, "prompt": "1", "max_tokens": 1}) if model else None
+
+
+def _options(spec: EngineSpec, plan: Plan, served: ServedModel) -> Iterator[str]:
+    """The options that follow from the specification and the plan."""
+    sequences = plan.max_num_seqs or memory.SEQUENCES
+    yield f"--model-path={served.model}"
+    yield f"--served-model-name={served.name}"
+    if revision := served.commit or served.revision:
+        yield f"--revision={revision}"
+    yield "--load-format=safetensors"
+    yield f"--tp-size={plan.parallel.tensor}"
+    if plan.parallel.pipeline > 1:
+        yield f"--pp-size={plan.parallel.pipeline}"
+    if plan.max_model_len:
+        yield f"--context-length={plan.max_model_len}"
+    yield from _fraction(plan)
+    yield f"--max-running-requests={sequences}"
+    yield f"--cuda-graph-max-bs-decode={min(sequences, memory.LARGEST_GRAPH)}"
+    if plan.max_num_batched_tokens:
+        yield f"--chunked-prefill-size={plan.max_num_batched_tokens}"
+    yield from field_arguments(spec)
+    yield from ("--bucket-time-to-first-token", *FIRST_TOKEN_BUCKETS)
+    yield from ("--enable-metrics", "--log-level=info")
+
+
+def _fraction(plan: Plan) -> Iterator[str]:
+    """The fraction that sizing computed with; that of the user, or SGLang's own, for GPUs that are not known."""
+    sized = plan.per_gpu
+    fraction = sized.requested_gib / sized.memory_gib if sized else plan.gpu_memory_utilization
+    if fraction:
+        yield f"--mem-fraction-static={floor(fraction * FRACTION_DIGITS + 1e-6) / FRACTION_DIGITS}"
+
+
+def _bound(host: str) -> str:
+    """The address to bind; empty for all, since uvicorn would bind `::` for IPv6 only.
+
+    Examples:
+        >>> _bound("::"), _bound("0.0.0.0")
+        ('', '0.0.0.0')
+    """
+    return "" if host == "::" else host
