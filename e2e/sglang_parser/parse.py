@@ -40,7 +40,9 @@ def main() -> None:
     result = {
         "read": [{name: _plain(value) for name, value in vars(parser.parse_args(one)).items()} for one in lists],
         "options": dict(long),
-        "choices": {kind: sorted(next(a.choices for a in actions if a.dest == dest)) for kind, dest in CHOICES.items()},
+        "choices": {
+            kind: sorted(next(a.choices or () for a in actions if a.dest == dest)) for kind, dest in CHOICES.items()
+        },
         "models": sorted(set(_models())),
         "multimodal": _multimodal(),
     }

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from inference_operator.admission.rights import unsafe_arguments
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import EngineSpec
 from inference_operator.engines.classified import Class
 from inference_operator.engines.process import EngineProcess
+from inference_operator.engines.rights import unsafe_arguments
 from inference_operator.engines.sglang import launch, memory
 from inference_operator.engines.sglang.metrics import FIRST_TOKEN_BUCKETS
 from inference_operator.engines.sglang.options import CLASSES, OPTIONS
