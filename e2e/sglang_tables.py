@@ -54,8 +54,8 @@ def tables(answer: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _offered(names: Sequence[str]) -> Iterator[str]:
-    """Without the choice by the model's template, and without GGUF."""
-    return (name for name in names if name not in ("auto", "gguf"))
+    """Without the choice by the model's template, and without methods that need another loader."""
+    return (name for name in names if name not in ("auto", "gguf", "bitsandbytes"))
 
 
 def _is_offered(name: str) -> bool:

@@ -77,7 +77,19 @@ def _multimodal() -> list[str]:
             else:
                 yield ast.literal_eval(one)
 
-    return list(strings(named["multimodal_model_archs"]))
+    return [*strings(named["multimodal_model_archs"]), *_processed()]
+
+
+def _processed() -> Iterator[str]:
+    """Names of the architectures that have a processor of images or sound."""
+    for file in sorted((SOURCE / "multimodal" / "processors").rglob("*.py")):
+        for one in ast.walk(ast.parse(file.read_text())):
+            if (
+                isinstance(one, ast.Assign)
+                and ast.unparse(one.targets[0]) == "models"
+                and isinstance(one.value, ast.List | ast.Tuple)
+            ):
+                yield from map(ast.unparse, one.value.elts)
 
 
 if __name__ == "__main__":

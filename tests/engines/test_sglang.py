@@ -1,16 +1,18 @@
 """SGLang's arguments, memory, metrics, messages and start, from its source and from public logs."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import EngineSpec
+from inference_operator.api.spec import EngineSpec, ModelSpec
 from inference_operator.engines.classified import Class
 from inference_operator.engines.process import EngineProcess
 from inference_operator.engines.rights import unsafe_arguments
@@ -20,7 +22,7 @@ from inference_operator.engines.sglang.options import CLASSES, OPTIONS
 from inference_operator.engines.sglang.sglang import LAUNCH, PROGRAMS, SGLang
 from inference_operator.engines.start_log import LoadProgress, Phase
 from inference_operator.engines.vllm.vllm import Vllm
-from inference_operator.models.facts import Attention
+from inference_operator.models.facts import Attention, Kernel
 from inference_operator.settings import Settings
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.gpu_plan import GpuPlan
@@ -67,6 +69,10 @@ def test_each_option_has_one_class_and_only_those_that_users_may_set_are_taken()
         ("--tool-server=demo", "managed by the operator"),
         ("--tp=2", "takes no such option here"),
         ("--mem-frac=0.5", "takes no such option here"),
+        ("--model-impl=transformers", "managed by the operator"),
+        ("--json-model-override-args={}", "managed by the operator"),
+        ("--attn-dp-size= 8", "needs a whole number from 1 on"),
+        ("--ep-size=0", "needs a whole number from 1 on"),
         ("--enable-dp-attention", "Use `--attn-dp-size=N`."),
         ("--enable-mixed-chunk=--model-path", "takes no value"),
         ("--schedule-policy", "has no value"),
@@ -76,6 +82,50 @@ def test_what_could_load_code_or_files_or_be_read_as_another_option_is_refused(a
     refusal = ENGINE.check(EngineSpec(args=(argument,)), image="", settings=Settings())
     assert refusal is not None
     assert said in refusal.message
+
+
+def test_no_option_that_users_may_set_names_a_file_a_host_a_module_or_another_model() -> None:
+    """By its name; those of the class `pods` take JSON or show requests."""
+    usable = {name for name, one in OPTIONS.by_name.items() if one.kind is not Class.MANAGED}
+    words = re.compile(r"path|file|dir\b|url|host|-port\b|addr|endpoint|module|plugin|impl|load|hook|server|lora|model")
+    harmless = {name for name in usable if name.startswith(("--weight-loader-", "--load-balance-"))}
+    assert {name for name in usable - harmless if words.search(name)} == set()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"architecture": "DeepseekV4ForCausalLM"}, "names one architecture, of a text model"),
+        ({"architecture": ""}, "names one architecture"),
+        ({"other_architectures": ("Qwen2_5_VLForConditionalGeneration",)}, "names one architecture"),
+        ({"has_vision": True}, "that read nothing but text"),
+        ({"quantization": replace(FACTS.quantization, kernel=Kernel.BITSANDBYTES)}, "another loader"),
+    ],
+)
+def test_a_model_that_could_read_files_or_bring_code_is_refused(changes: dict[str, Any], said: str) -> None:
+    assert ENGINE.check_facts(FACTS) is None
+    refusal = ENGINE.check_facts(replace(FACTS, **changes))
+    assert refusal is not None
+    assert said in refusal.message
+
+
+def test_a_served_name_with_a_colon_and_a_batch_without_whole_pages_are_refused() -> None:
+    named = ENGINE.check_model(EngineSpec(), ModelSpec(source="hf://a/b", servedName="qwen:8b"), cached=False)
+    assert named is not None
+    assert named.field == "spec.model.servedName"
+    spec = EngineSpec(maxNumBatchedTokens=1000)
+    batch = ENGINE.check(spec, image="", settings=Settings())
+    assert batch is not None
+    assert batch.cure == "Use a multiple of 256."
+
+
+def test_variables_of_sglangs_own_need_the_administrator() -> None:
+    spec = EngineSpec(env=[{"name": "SGLANG_LOGGING_CONFIG_PATH", "value": "/a"}])
+    refusal = ENGINE.check(spec, image="", settings=Settings())
+    assert refusal is not None
+    assert refusal.reason is Reason.ARGUMENT_NOT_ALLOWED
+    allowed = Settings(allowed_environment=["SGLANG_LOGGING_CONFIG_PATH"])
+    assert ENGINE.check(spec, image="", settings=allowed) is None
 
 
 def test_fields_become_sglangs_names_and_parsers_follow_the_chat_template() -> None:
@@ -190,12 +240,18 @@ def test_the_page_gives_the_figures_of_requests_tokens_and_latencies() -> None:
     assert (load.cache_usage, load.preemptions, load.answered) == (0.25, 1, 4)
 
 
-def test_the_numbers_of_several_groups_of_attention_add_up() -> None:
+def test_the_numbers_of_several_groups_of_attention_add_up_and_the_cache_is_that_of_one_rank() -> None:
     other = SGLANG_PAGE.replace('tp_rank="0"', 'tp_rank="4",dp_rank="1"')
     own = [line for line in other.splitlines() if "dp_rank" in line]
     sample = ENGINE.sample(SGLANG_PAGE + "\n".join(own) + "\n")
     assert sample is not None
-    assert (sample.running, sample.waiting, sample.kv_cache_tokens) == (4, 2, 32768)
+    assert (sample.running, sample.waiting, sample.kv_cache_tokens) == (4, 2, 16384)
+
+
+def test_a_queue_beside_no_running_request_is_an_old_number() -> None:
+    sample = ENGINE.sample("sglang:num_running_reqs 0.0\nsglang:num_queue_reqs 3.0\n")
+    assert sample is not None
+    assert sample.unfinished == 0
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf"])
@@ -257,17 +313,39 @@ def test_the_phases_of_a_start_follow_its_log() -> None:
 # The start
 
 
-def test_a_start_that_is_told_to_stop_ends_at_once(tmp_path: Path) -> None:
-    """As the first process of a container it would not hear the signal otherwise. SGLang itself is not installed."""
-    package = tmp_path / "sglang"
+def launched(folder: Path, source: str) -> subprocess.Popen[str]:
+    """The program that starts SGLang, with another program in its place: SGLang itself is not installed."""
+    package = folder / "sglang"
     package.mkdir()
     (package / "__init__.py").touch()
-    loading = "import sys, time\nprint(__name__, *sys.argv[1:], flush=True)\ntime.sleep(60)\n"
-    (package / "launch_server.py").write_text(loading)
+    (package / "launch_server.py").write_text(source)
     command = [sys.executable, "-c", PROGRAMS[LAUNCH], "--tp-size=2"]
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def test_a_start_that_is_told_to_stop_ends_at_once(tmp_path: Path) -> None:
+    loading = "import sys, time\nprint(__name__, *sys.argv[1:], flush=True)\ntime.sleep(60)\n"
+    with launched(tmp_path, loading) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "__main__ --tp-size=2\n"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(SECONDS) == launch.TOLD_TO_STOP
+        assert process.wait(SECONDS) == launch.BY_SIGNAL + signal.SIGTERM
+
+
+def test_a_server_that_finishes_its_requests_ends_well(tmp_path: Path) -> None:
+    draining = "import signal, sys\nsignal.signal(15, lambda *_: sys.exit(0))\nprint(flush=True)\nsignal.pause()\n"
+    with launched(tmp_path, draining) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS) == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "status"), [("import sys\nsys.exit(0)", 1), ("import os\nos.kill(os.getpid(), 9)", 137)]
+)
+def test_an_end_that_nobody_asked_for_is_an_error(tmp_path: Path, source: str, status: int) -> None:
+    """SGLang ends itself with status 0, or by SIGKILL, when one of its processes fails."""
+    with launched(tmp_path, source) as process:
+        assert process.wait(SECONDS) == status

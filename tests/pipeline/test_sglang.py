@@ -1,5 +1,6 @@
 """SGLang in the pipeline: only where it is named, what its server gets, and what is refused."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.registry import ENGINES as RELEASED
 from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.outcomes import Planned
+from inference_operator.settings import Settings
 from inference_operator.status.report import report
 from tests.pipeline.test_engine_choice import VLLM, engine_of, given, planned, refused
 from tests.testing.builders import ENGINES
@@ -92,6 +95,18 @@ def test_what_it_cannot_do_is_refused_in_words(architecture: str, spec: dict[str
     refusal = refused(given(architecture, **{"engine": NAMED, **spec})).refusal
     assert (refusal.field, said in refusal.message) == (field, True), refusal.message
     assert "otter" not in refusal.message
+
+
+def test_a_model_whose_files_cannot_be_read_is_refused_also_with_named_sizes() -> None:
+    blind = replace(given(QWEN, engine=NAMED, parallelism={"tensor": 1}), nodes=None, children={}, settings=Settings())
+    decided = outcome(blind)
+    assert not isinstance(decided, Planned), "it could read files, or bring code"
+
+
+def test_another_image_does_not_switch_the_table_off() -> None:
+    engine = {**NAMED, "image": "docker.io/lmsysorg/sglang:v9"}
+    refusal = refused(given("Qwen2VLForConditionalGeneration", engine=engine)).refusal
+    assert "serves no models of the architecture" in refusal.message
 
 
 def test_a_model_in_gguf_is_refused() -> None:

@@ -130,13 +130,18 @@ def optional_kinds(cluster: LocalCluster, operator: OperatorProcess, *definition
     An operator ends when such a kind comes or goes, and no kubelet restarts this one: it stands still meanwhile.
     """
     operator.stop()
-    names = [cluster.kubectl("create", "--output=name", f"--filename={one}").strip() for one in definitions]
-    await_established(cluster, *names)
-    operator.start()
-    yield
-    operator.stop()
-    cluster.kubectl("delete", *names)
-    operator.start()
+    names: list[str] = []
+    try:
+        for one in definitions:
+            names += cluster.kubectl("create", "--output=name", f"--filename={one}").split()
+        await_established(cluster, *names)
+        operator.start()
+        yield
+    finally:
+        operator.stop()
+        if names:
+            cluster.kubectl("delete", "--ignore-not-found", *names)
+        operator.start()
 
 
 def new_workspace(cluster: LocalCluster, name: str = "ws") -> Workspace:

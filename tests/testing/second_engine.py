@@ -58,6 +58,13 @@ class Echo:
     def needs_inspection(self) -> bool:
         return False
 
+    @property
+    def requires_facts(self) -> bool:
+        return False
+
+    def check_facts(self, facts: ModelFacts) -> Refusal | None:  # noqa: ARG002 - protocol
+        return None
+
     def support(self, architecture: str, *, image: str) -> Support:  # noqa: ARG002 - protocol
         return Support()
 

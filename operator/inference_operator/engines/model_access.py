@@ -69,6 +69,13 @@ class ModelAccess(Protocol):
     def needs_inspection(self) -> bool:
         """Whether the engine starts otherwise if the model's files are known, on CPUs too."""
 
+    @property
+    def requires_facts(self) -> bool:
+        """Whether the engine starts with no model whose files could not be read, whatever the user says."""
+
+    def check_facts(self, facts: ModelFacts, /) -> Refusal | None:
+        """Why the engine cannot run a model of an architecture that it supports; None if it can."""
+
     def support(self, architecture: str, /, *, image: str) -> Support:
         """Whether this image's engine runs models of an architecture, by the name in their config."""
 

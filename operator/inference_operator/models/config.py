@@ -156,9 +156,13 @@ class Config:
     @property
     def architecture(self) -> str:
         """The first entry of `architectures`; empty if there is none."""
+        return next(iter(self.architectures), "")
+
+    @property
+    def architectures(self) -> tuple[str, ...]:
+        """The entries of `architectures`; an entry that is no text is empty."""
         named = self.fields.get("architectures")
-        first = named[0] if isinstance(named, list) and named else ""
-        return first if isinstance(first, str) else ""
+        return tuple(one if isinstance(one, str) else "" for one in named) if isinstance(named, list) else ()
 
 
 def language_model(document: object) -> tuple[Config, bool]:

@@ -189,6 +189,8 @@ class ModelFacts:
     """Facts of the model's small files: tokenizer, sentence-transformers, chat template, generation."""
     commit: str = ""
     """The commit of the hub repository that the facts come from; empty where there is none."""
+    other_architectures: tuple[str, ...] = ()
+    """Further entries of the config's `architectures`, which some engines read too."""
     download_bytes: int = 0
     """Of the files that a download to a claim takes; 0 if that is not known."""
 

@@ -163,6 +163,7 @@ def _facts(config: Config, *, has_vision: bool, weights: Weights | None, side: S
         longest_context=context.longest,
         is_pooling=is_pooling(config.architecture, side),
         side=side,
+        other_architectures=config.architectures[1:],
     )
 
 

@@ -34,7 +34,7 @@ from inference_operator.sizing.shape import Objective, Shape, SizingInputs
 TENSOR, SOURCE = "spec.parallelism.tensor", "spec.model.source"
 REFUSED_BY_HUB = frozenset({Reason.MODEL_GATED, Reason.MODEL_NOT_FOUND})
 """Reasons for which an engine would fail too, on any device."""
-NO_FILE_CURE = "This engine loads one file in GGUF, whose name the operator must read first."
+NO_FACTS_CURE = "This engine starts only with a model whose files the operator could read."
 UNCHECKED_CURE = f"Set `{TENSOR}` to start engines without a check."
 
 
@@ -142,10 +142,10 @@ def _sizes(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
         if needs_consent or isinstance(inputs.source, BucketModel):  # whose path contains the revision
             return why or _unknown(None, inputs)
     facts = inputs.model.facts
-    if engine.formats == {WeightFormat.GGUF} and not isinstance(facts, ModelFacts):
-        return inputs.model.unavailable or replace(_unknown(facts, inputs), cure=NO_FILE_CURE)
-    if isinstance(facts, ModelFacts) and (unread := refusal_of_format(engine, facts)):
-        return unread
+    if engine.requires_facts and not isinstance(facts, ModelFacts):
+        return inputs.model.unavailable or replace(_unknown(facts, inputs), cure=NO_FACTS_CURE)
+    if isinstance(facts, ModelFacts) and (refused := refusal_of_format(engine, facts) or engine.check_facts(facts)):
+        return refused
     if inputs.spec.hardware.device is Device.CPU:
         return _on_cpus(inputs, engine)
     if isinstance(facts, ModelFacts) and inputs.offers.possible:

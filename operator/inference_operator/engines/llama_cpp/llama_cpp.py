@@ -198,6 +198,15 @@ class LlamaCpp:
         """Yes: the server loads a file, whose name only the model's files tell."""
         return True
 
+    @property
+    def requires_facts(self) -> bool:
+        """Yes: the name of the file is an argument."""
+        return True
+
+    def check_facts(self, facts: ModelFacts) -> Refusal | None:  # noqa: ARG002 - protocol
+        """None: the format and the architecture decide."""
+        return None
+
     def support(self, architecture: str, *, image: str) -> Support:
         """The architectures with which this version generates text."""
         return support(architecture, image)

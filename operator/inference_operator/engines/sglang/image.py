@@ -36,16 +36,3 @@ def gpu_needs(image: str) -> GpuNeeds:
     """
     found = _OWN.search(image.partition("@")[0])
     return NEEDS if found and found[1] == VERSION else GpuNeeds()
-
-
-def is_another_version(image: str) -> bool:
-    """Whether the tag of an image names another version. One without a version is taken for this one.
-
-    Examples:
-        >>> is_another_version(IMAGE), is_another_version("registry.example/own:1.2@sha256:12")
-        (False, False)
-        >>> is_another_version("mirror.example/lmsysorg/sglang:v0.6.0-cu130")
-        True
-    """
-    found = re.search(r"/sglang:v(\d+(?:\.\d+)*)", image.partition("@")[0])
-    return found is not None and found[1] != VERSION

@@ -1,6 +1,8 @@
 """Prometheus metrics of SGLang that the operator reads (0.5.23, `srt/observability/metrics_collector.py`).
 
 One rank of each group of data parallel attention shows the numbers of its requests, so their sum is that of the engine.
+Every rank shows the size of its KV cache, which the plan has for one rank too. The gauge of the queue keeps its last
+value for up to 30 s while the engine is idle, so it counts only beside requests that run.
 """
 
 from collections import defaultdict
@@ -52,20 +54,21 @@ def engine_sample(text: str) -> EngineSample | None:
     sums: dict[str, float] = defaultdict(float)
     model, tokens = "", 0
     try:
-        for one in series(text, (*_PROGRESS, FINISHED, CACHE_TOKENS, *_TOKENS)):
+        for one in series(text, (*_PROGRESS, FINISHED, *_TOKENS)):
             sums[one.name] += one.value
             model = model or one.labels.get("model_name", "")
+        tokens = min((int(one.value) for one in series(text, [CACHE_TOKENS])), default=0)
         ttft, tpot = _histogram(text, TTFT), _histogram(text, TPOT)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
-    counts = (RUNNING, WAITING, FINISHED, CACHE_TOKENS)
+    counts = (RUNNING, WAITING, FINISHED)
     if RUNNING not in sums or WAITING not in sums or not all(isfinite(sums.get(name, 0.0)) for name in counts):
         return None
-    tokens = int(sums.get(CACHE_TOKENS, 0.0))
+    running = int(sums[RUNNING])
     return EngineSample(
         model=model,
-        running=int(sums[RUNNING]),
-        waiting=int(sums[WAITING]),
+        running=running,
+        waiting=int(sums[WAITING]) if running else 0,
         progress=tuple(sums.get(name, 0.0) for name in _PROGRESS),
         kv_cache_tokens=tokens or None,
         finished=sums.get(FINISHED, 0.0),

@@ -5,15 +5,17 @@ The table has every option of SGLang 0.5.23 (`srt/server_args.py`, `ServerArgs.a
 plugins, open ports, or read and write files. `python -m e2e.sglang_tables` compares the names with SGLang's own parser.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.resources import files
 
+from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec, KvCacheDType
 from inference_operator.engines.classified import classified
 from inference_operator.engines.closed_options import ClosedOptions
-from inference_operator.engines.environment import DANGEROUS, LOADS_LIBRARIES, MANAGED, NO_FIELD
+from inference_operator.engines.environment import MANAGED, NO_FIELD, not_allowed
 from inference_operator.engines.sglang.image import VERSION
 
 
@@ -24,6 +26,10 @@ def _table(name: str) -> str:
 _ATTENTION_GROUPS = ("--attn-dp-size", "--attention-data-parallel-size")
 _EXPERT_RANKS = ("--ep-size", "--expert-parallel-size", "--ep")
 _SPECULATIVE = "--speculative-algorithm"
+_COUNT = re.compile(r"[1-9]\d{0,3}", re.ASCII)
+LARGEST_PAGE = 256
+"""Largest page that a backend of attention needs (0.5.23, `srt/arg_groups`); a batch must have whole pages
+(`validation_hook.py`, `check_server_args`)."""
 _CURES: Mapping[str, str] = {
     **dict.fromkeys(("--model-path", "--model", "--load-format"), "Use `spec.model.source`."),
     "--revision": "Use `spec.model.revision`.",
@@ -63,14 +69,6 @@ _SET = (
 )
 MANAGED_VARIABLES: Mapping[str, str] = {**MANAGED, **dict.fromkeys(_SET, NO_FIELD)}
 """Variables on which the operator's probes, sizes, metrics and caches rely."""
-DANGEROUS_VARIABLES: Mapping[str, str] = {
-    **DANGEROUS,
-    **dict.fromkeys(
-        ("SGLANG_EXTERNAL_MODEL_PACKAGE", "SGLANG_EXTERNAL_MM_PROCESSOR_PACKAGE", "SGLANG_PLUGINS"), LOADS_LIBRARIES
-    ),
-    "SGLANG_HTTP_SERVER_APP_PATH": "replaces the server's program",
-}
-"""Dangerous variables of all engines, and those that name code of SGLang's processes (`srt/environ.py`)."""
 CLASSES = OPTIONS.classes(MANAGED_VARIABLES, own_prefix=OWN_VARIABLES)
 
 PARSERS: Mapping[str, frozenset[str]] = {
@@ -86,6 +84,30 @@ _KV_DTYPES: Mapping[KvCacheDType, str] = {
 }
 """SGLang's names of the types of a KV cache."""
 AUTO, NONE = "Auto", "None"
+
+
+def refusal_of_own_variables(env: Sequence[EnvironmentVariable], allowed: Collection[str]) -> Refusal | None:
+    """The refusal of the first variable of SGLang's own, or None.
+
+    Some of its 400 name code, files, plugins, another hub or another server (`srt/environ.py`). An administrator may
+    allow one by its name.
+
+    Examples:
+        >>> print(refusal_of_own_variables([EnvironmentVariable(name="SGLANG_PLUGINS", value="a")], []).problem)
+        `SGLANG_PLUGINS` can change which code and files SGLang uses, which is not allowed here.
+    """
+    for one in env:
+        if one.name.startswith(OWN_VARIABLES) and one.name not in allowed and one.name not in MANAGED_VARIABLES:
+            what = "can change which code and files SGLang uses"
+            return not_allowed(f"spec.engine.env[{one.name}]", one.name, what, "allowedEnvironment")
+    return None
+
+
+def refusal_of_name(served: str) -> Refusal | None:
+    """The refusal of a served name with a colon, which SGLang keeps for adapters; or None."""
+    if ":" not in served:
+        return None
+    return Refusal(Reason.INVALID_SPEC, "spec.model.servedName", "SGLang takes no colon in it.", "Write another name.")
 
 
 def attention_groups(args: Sequence[str]) -> int:
@@ -109,9 +131,9 @@ def has_drafts(args: Sequence[str]) -> bool:
 
 
 def _number(args: Sequence[str], names: Sequence[str]) -> int:
-    """The number that the last of these options has; 0 without one."""
+    """The number that the last of these options has; 0 without one, and for what is no number."""
     found = [value for name, _, value in (one.partition("=") for one in args) if name in names]
-    return int(found[-1]) if found and found[-1].isascii() and found[-1].isdecimal() and len(found[-1]) <= 4 else 0  # noqa: PLR2004 - ranks
+    return int(found[-1]) if found and _COUNT.fullmatch(found[-1]) else 0
 
 
 def refusal_of_fields(spec: EngineSpec) -> Refusal | None:
@@ -126,6 +148,15 @@ def refusal_of_fields(spec: EngineSpec) -> Refusal | None:
     if spec.kv_cache_dtype is not KvCacheDType.AUTO and spec.kv_cache_dtype not in _KV_DTYPES:
         problem, cure = "SGLang has no such type of KV cache.", "Use `bfloat16`, `fp8_e4m3` or `fp8_e5m2`."
         return Refusal(Reason.INVALID_SPEC, "spec.engine.kvCacheDtype", problem, cure)
+    for index, (name, _, count) in enumerate(one.partition("=") for one in spec.args):
+        if name in (*_ATTENTION_GROUPS, *_EXPERT_RANKS) and not _COUNT.fullmatch(count):
+            field, problem = f"spec.engine.args[{index}]", f"`{name}` needs a whole number from 1 on."
+            return Refusal(Reason.INVALID_SPEC, field, problem, f"Write it as in `{name}=8`.")
+    groups = attention_groups(spec.args)
+    if (spec.max_num_batched_tokens or 0) % (LARGEST_PAGE * groups):
+        problem = f"SGLang divides a batch into pages of up to {LARGEST_PAGE} tokens, in each of {groups} groups."
+        cure = f"Use a multiple of {LARGEST_PAGE * groups}."
+        return Refusal(Reason.INVALID_SPEC, "spec.engine.maxNumBatchedTokens", problem, cure)
     named = {
         "toolCallParser": (spec.tool_call_parser, "tool", "`Auto`, `None`, or one of the names"),
         "reasoningParser": (spec.reasoning_parser, "reasoning", "`Auto`, `None`, or one of the names"),

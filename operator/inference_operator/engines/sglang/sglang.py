@@ -23,12 +23,11 @@ from inference_operator.engines.model_access import HubAccess, Support
 from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
 from inference_operator.engines.sglang import memory
-from inference_operator.engines.sglang.architectures import support
+from inference_operator.engines.sglang.architectures import refusal_of_model, support
 from inference_operator.engines.sglang.image import COMPILED, GROUP, HOME, IMAGE, USER, WRITABLE, gpu_needs
 from inference_operator.engines.sglang.metrics import FIRST_TOKEN_BUCKETS, SERIES, engine_load, engine_sample
 from inference_operator.engines.sglang.options import (
     CLASSES,
-    DANGEROUS_VARIABLES,
     MANAGED_VARIABLES,
     OPTIONS,
     attention_groups,
@@ -36,6 +35,8 @@ from inference_operator.engines.sglang.options import (
     field_arguments,
     has_drafts,
     refusal_of_fields,
+    refusal_of_name,
+    refusal_of_own_variables,
 )
 from inference_operator.engines.sglang.start_log import ERRORS, load_progress, phase
 from inference_operator.engines.sizes import Parsers
@@ -114,12 +115,8 @@ class SGLang:
             refusal_of_foreign_image(image, SGLANG_IMAGES)
             or OPTIONS.refusal(spec.args)
             or refusal_of_fields(spec)
-            or refusal_of_variables(
-                spec.env,
-                managed=MANAGED_VARIABLES,
-                dangerous=DANGEROUS_VARIABLES,
-                allowed=settings.allowed_environment,
-            )
+            or refusal_of_own_variables(spec.env, allowed=settings.allowed_environment)
+            or refusal_of_variables(spec.env, managed=MANAGED_VARIABLES, allowed=settings.allowed_environment)
         )
 
     @property
@@ -200,7 +197,7 @@ class SGLang:
             port=self.port,
             max_concurrency=plan.max_num_seqs or memory.SEQUENCES,
             health_path="/health",
-            model_names=served.names,
+            model_names=(served.name,),
             api_paths=API_PATHS,
             lists_models=False,
             writable=WRITABLE,
@@ -234,13 +231,22 @@ class SGLang:
         """Yes: the architecture tells whether the model reads text only."""
         return True
 
-    def support(self, architecture: str, *, image: str) -> Support:
-        """The text models that this version implements."""
-        return support(architecture, image)
+    @property
+    def requires_facts(self) -> bool:
+        """Yes: what is not known could read files, or bring code."""
+        return True
 
-    def check_model(self, spec: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:  # noqa: ARG002 - protocol
-        """The refusal of variables that lead away from the claim, or None."""
-        return refusal_of_moved_cache(spec.env) if cached else None
+    def check_facts(self, facts: ModelFacts) -> Refusal | None:
+        """The refusal of a model that reads more than text, or that SGLang would load in another way."""
+        return refusal_of_model(facts)
+
+    def support(self, architecture: str, *, image: str) -> Support:  # noqa: ARG002 - protocol
+        """The text models that this version implements."""
+        return support(architecture)
+
+    def check_model(self, spec: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:
+        """The refusal of a name that SGLang does not take, or of variables that lead away from the claim; or None."""
+        return refusal_of_name(model.served_name or "") or (refusal_of_moved_cache(spec.env) if cached else None)
 
     def diagnose(self, log: str) -> Diagnosis | None:
         """Why SGLang ended, from its last log lines; None if they match no known error."""
@@ -292,7 +298,7 @@ def _options(spec: EngineSpec, plan: Plan, served: ServedModel) -> Iterator[str]
     yield f"--served-model-name={served.name}"
     if revision := served.commit or served.revision:
         yield f"--revision={revision}"
-    yield "--load-format=safetensors"
+    yield from ("--load-format=safetensors", "--model-impl=sglang")
     yield f"--tp-size={plan.parallel.tensor}"
     if plan.parallel.pipeline > 1:
         yield f"--pp-size={plan.parallel.pipeline}"

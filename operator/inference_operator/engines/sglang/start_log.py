@@ -58,6 +58,12 @@ ERRORS: Sequence[KnownError] = (
         r" \((?P<has>\d{1,9})\)",
         "`spec.engine.maxModelLen` is {asked}, and the model has {has} tokens. Set at most these",
     ),
+    # srt/arg_groups/validation_hook.py
+    known_error(
+        Reason.INVALID_ARGUMENT,
+        r"chunked_prefill_size must be divisible by page_size",
+        "a batch has no whole number of pages. Set another `spec.engine.maxNumBatchedTokens`, or remove `--page-size`",
+    ),
     # argparse
     known_error(
         Reason.INVALID_ARGUMENT,

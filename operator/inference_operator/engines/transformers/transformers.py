@@ -207,6 +207,15 @@ class Transformers:
         """Yes: the architecture tells whether requests are computed in batches."""
         return True
 
+    @property
+    def requires_facts(self) -> bool:
+        """No."""
+        return False
+
+    def check_facts(self, facts: ModelFacts) -> Refusal | None:  # noqa: ARG002 - protocol
+        """None: the server refuses other models itself."""
+        return None
+
     def support(self, architecture: str, *, image: str) -> Support:  # noqa: ARG002 - protocol
         """Text models of the library's own, most of them in batches."""
         return support(architecture)

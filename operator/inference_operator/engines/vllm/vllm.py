@@ -294,6 +294,15 @@ class Vllm:
         """No: vLLM reads them itself."""
         return False
 
+    @property
+    def requires_facts(self) -> bool:
+        """No."""
+        return False
+
+    def check_facts(self, facts: ModelFacts) -> Refusal | None:  # noqa: ARG002 - protocol
+        """None: vLLM says itself what it cannot run."""
+        return None
+
     def support(self, architecture: str, *, image: str) -> Support:
         """The models that this version implements itself, and those for which it uses Transformers."""
         return support(architecture, version_of_image(image))
