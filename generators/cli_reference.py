@@ -8,12 +8,11 @@ from inference_operator.cli.parser import STATUSES
 
 INTRODUCTION = f"""\
 # `infd`, the command line
-`infd` creates resources (`infd run`), and shows the operator's decisions without running anything. Five commands use
-the cluster of the current kubeconfig: `infd plan --cluster` reads its nodes and the ConfigMaps with results of
-inspections, `infd explain` reads a resource and the metrics of its engines, `infd cache` reads resources, ConfigMaps,
-Jobs and pods, and `infd renew` and `infd run` read resources. Four write to it: `infd run` a new resource; `infd cache
-prefetch` and `infd cache prune` a Job, and a ConfigMap that records its result; `infd renew` an annotation in the
-specification of resources. In a clone of the repository, `uv run infd`
+`infd` creates resources (`infd run`), shows what runs (`infd list`, `infd status`, `infd explain`), and plans without a
+cluster. Commands with `--context` use a cluster as kubectl does: the kubeconfig's current context and its namespace,
+unless options name others. Reading needs the rights to get and list what a command shows, and `pods/proxy` for
+metrics. Four commands write: `infd run` a new resource; `infd cache prefetch` and `infd cache prune` a Job, and a
+ConfigMap that records its result; `infd renew` an annotation in the specification of resources. In a clone of the repository, `uv run infd`
 runs it, and `uv tool install .` puts `infd` and `kubectl infd` on the PATH. It requires Python 3.11 or newer.
 
 {STATUSES} `infd fit` exits with 1 if the model fits on none of the GPUs, or if none of them carry the rate.

@@ -1,9 +1,9 @@
 """What `infd explain autoscaling` prints of a resource."""
 
 from inference_operator.api.resource import resource
-from inference_operator.cli.explain_autoscaling import ScalingEvent, ScalingSnapshot, scaling_explanation
+from inference_operator.cli.explain_autoscaling import scaling_explanation
+from inference_operator.cli.live_resource import LiveEvent, LiveResource
 from inference_operator.manifest import Manifest
-from inference_operator.views.samples import Samples
 from tests.testing.builders import inference_deployment
 
 DECIDED = {
@@ -17,14 +17,14 @@ DECIDED = {
 }
 
 
-def explained(status: Manifest, *events: ScalingEvent, **autoscaling: object) -> str:
+def explained(status: Manifest, *events: LiveEvent, **autoscaling: object) -> str:
     raw = inference_deployment(autoscaling={"maxReplicas": 4, **autoscaling})
     raw = {**raw, "status": status}
-    return "\n".join(scaling_explanation(ScalingSnapshot(resource(raw), (), Samples(), events)))
+    return "\n".join(scaling_explanation(LiveResource(resource(raw), events=events)))
 
 
 def test_it_prints_the_decision_the_target_with_its_bound_and_the_changes() -> None:
-    event = ScalingEvent("2026-01-02T03:04:05Z", "From 1 to 3 engines: 88 requests at 32 for each engine.")
+    event = LiveEvent("2026-01-02T03:04:05Z", "ScaledUp", "From 1 to 3 engines: 88 requests at 32 for each engine.")
     text = explained({"autoscaling": DECIDED}, event)
     assert "Wanted: 3, since 2026-01-02T03:04:05Z: 88 requests at 32 for each engine." in text
     assert "Target: 29 requests for each engine (bound by time of each output token; corrected by measured" in text

@@ -10,8 +10,9 @@ from inference_operator.api.conditions import Condition
 from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.reasons import Reason
 from inference_operator.api.resource import Resource, resource
-from inference_operator.cli.connection import in_cluster
-from inference_operator.cli.explain_autoscaling import ScalingSnapshot, scaling_explanation, scaling_snapshot
+from inference_operator.cli.connection import add_connection, in_cluster
+from inference_operator.cli.explain_autoscaling import scaling_explanation
+from inference_operator.cli.live_resource import LiveResource, live_resource
 from inference_operator.cli.parser import UsageError
 from inference_operator.diagnosis.slowness import slow_causes
 from inference_operator.engines.base import Engine
@@ -55,7 +56,7 @@ def add_arguments(explain: argparse.ArgumentParser) -> None:
         " last decision, and the changes before it, from Events."
     )
     explain.add_argument("name", nargs="+", help="name of the InferenceDeployment; or `autoscaling` and its name")
-    explain.add_argument("-n", "--namespace", default="default", help="its namespace; default `default`")
+    add_connection(explain)
     explain.set_defaults(run=run_explain)
 
 
@@ -63,10 +64,10 @@ def run_explain(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Print the explanation of one resource."""
     match options.name:
         case [name]:
-            observed = asyncio.run(_observed(options.namespace, name, engines))
-            lines = explanation(observed, _engine_of(observed.found, engines))
+            observed = asyncio.run(_observed(options, name, engines))
+            lines = explanation(observed, engine_of(observed.found, engines))
         case ["autoscaling", name]:
-            lines = scaling_explanation(asyncio.run(_scaling_snapshot(options.namespace, name, engines)))
+            lines = scaling_explanation(asyncio.run(_live(options, name, engines)))
         case _:
             raise UsageError(
                 "Give one name, or `autoscaling` and one name, for example `infd explain autoscaling qwen`."
@@ -75,7 +76,7 @@ def run_explain(options: argparse.Namespace, engines: EngineRegistry) -> int:
     return 0
 
 
-def _engine_of(found: Resource, engines: EngineRegistry) -> Engine:
+def engine_of(found: Resource, engines: EngineRegistry) -> Engine:
     """The engine that a resource runs, as its status says; the default before it has one."""
     kind = found.status.engine.kind if found.status.engine else ""
     return engines.get(kind) or engines[engines.default]
@@ -115,33 +116,36 @@ def _condition(condition: Condition) -> Iterator[str]:
         yield f"  What helps: {EXPLANATIONS[reasons[condition.reason]].cure}"
 
 
-async def _observed(namespace: str, name: str, engines: EngineRegistry) -> Observed:
+async def _observed(options: argparse.Namespace, name: str, engines: EngineRegistry) -> Observed:
     """The resource and the metrics of its ready engines, which the API server fetches from their pods."""
 
     async def read(api: "Api", cluster: "KubeCluster", live: Manifest) -> Observed:
         labels = selector_text(name, ENGINE)
-        pods = [pod async for pod in cluster.each(POD, namespace=namespace, labels=labels)]
+        pods = [pod async for pod in cluster.each(POD, namespace=options.namespace, labels=labels)]
         found = resource(live)
-        engine = _engine_of(found, engines)
-        return Observed(found, [await _metrics(api, namespace, pod, engine) for pod in _leaders(pods)])
+        engine = engine_of(found, engines)
+        return Observed(found, [await _metrics(api, options.namespace, pod, engine) for pod in _leaders(pods)])
 
-    return await _read(namespace, name, read)
+    return await read_resource(options, name, read)
 
 
-async def _scaling_snapshot(namespace: str, name: str, engines: EngineRegistry) -> ScalingSnapshot:
+async def _live(options: argparse.Namespace, name: str, engines: EngineRegistry) -> LiveResource:
     """The resource, what its routers and engines count, and its Events."""
 
-    async def read(api: "Api", cluster: "KubeCluster", live: Manifest) -> ScalingSnapshot:
-        return await scaling_snapshot(api, cluster, live, _engine_of(resource(live), engines))
+    async def read(api: "Api", cluster: "KubeCluster", live: Manifest) -> LiveResource:
+        return await live_resource(api, cluster, live, engine_of(resource(live), engines))
 
-    return await _read(namespace, name, read)
+    return await read_resource(options, name, read)
 
 
 _Read = TypeVar("_Read")
 
 
-async def _read(namespace: str, name: str, read: "Callable[[Api, KubeCluster, Manifest], Awaitable[_Read]]") -> _Read:
+async def read_resource(
+    options: argparse.Namespace, name: str, read: "Callable[[Api, KubeCluster, Manifest], Awaitable[_Read]]"
+) -> _Read:
     """The result of `read` about a resource in the cluster of the kubeconfig."""
+    namespace = options.namespace
 
     async def found(api: "Api", cluster: "KubeCluster") -> _Read:
         live = await cluster.get(Ref(INFERENCE_DEPLOYMENT, namespace, name))
@@ -149,7 +153,7 @@ async def _read(namespace: str, name: str, read: "Callable[[Api, KubeCluster, Ma
             raise UsageError(f"There is no InferenceDeployment `{name}` in the namespace `{namespace}`.")
         return await read(api, cluster, live)
 
-    return await in_cluster(found)
+    return await in_cluster(found, options)
 
 
 def _leaders(pods: Sequence[Manifest]) -> Sequence[PodView]:

@@ -1,4 +1,4 @@
-"""Entry point of `infd`, the command line that shows without a cluster what the operator would do.
+"""Entry point of `infd`, the command line that plans without a cluster, and shows and changes what runs in one.
 
 The module of a command is imported only if it is chosen: the specification's models and the pipeline take most of a
 second. `infd --help` needs names and one line for each.
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 COMMANDS: Mapping[str, str] = {
     "run": "create an InferenceDeployment for a model, and wait until it serves",
+    "list": "list InferenceDeployments, and what is wrong with them",
+    "status": "show an InferenceDeployment on one screen, once or live",
     "render": "print the objects that the operator would create",
     "plan": "show the sizes that InferenceDeployments would get",
     "fit": "check whether a model fits on GPUs",
@@ -53,17 +55,19 @@ def main(arguments: Sequence[str] | None = None, engines: "EngineRegistry | None
 
 def parser(words: Collection[str] = COMMANDS) -> argparse.ArgumentParser:
     """The parser of all commands, with the arguments of those that are among the words."""
-    return command_parser("Show without a cluster what inference-operator would do.", COMMANDS, words)
+    return command_parser("Plan models without a cluster, and run, list and explain them in one.", COMMANDS, words)
 
 
 def _run(options: argparse.Namespace, engines: "EngineRegistry | None") -> int:
     """Run the chosen command; returns the exit status."""
     from pydantic import ValidationError  # noqa: PLC0415 - imported by all commands, and not for `--help`
 
+    from inference_operator.cli.connection import resolve_namespace  # noqa: PLC0415 - as above
     from inference_operator.engines.registry import ENGINES  # noqa: PLC0415 - as above
     from inference_operator.settings import setting_errors  # noqa: PLC0415 - as above
 
     try:
+        resolve_namespace(options)
         status: int = options.run(options, engines or ENGINES)
     except ValidationError as error:
         raise UsageError("\n".join(setting_errors(error))) from error

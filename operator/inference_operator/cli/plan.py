@@ -14,6 +14,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.status import json_name
 from inference_operator.cli.api_server_rules import stored
 from inference_operator.cli.cluster_state import LiveState, cluster_of_kubeconfig
+from inference_operator.cli.connection import add_cluster
 from inference_operator.cli.files import documents
 from inference_operator.cli.gpus import settings_with
 from inference_operator.cli.offline import (
@@ -96,7 +97,8 @@ def add_arguments(plan: argparse.ArgumentParser) -> None:
         " of the current kubeconfig."
     )
     add_source(plan)
-    plan.add_argument("--cluster", action="store_true", help="use the nodes of the cluster of the current kubeconfig")
+    plan.add_argument("--cluster", action="store_true", help="use the nodes of the cluster of the kubeconfig")
+    add_cluster(plan)
     add_output(plan)
     plan.add_argument("-v", "--verbose", action="store_true", help="show the memory of one GPU, with sources")
     plan.set_defaults(run=run_plan)
@@ -105,7 +107,7 @@ def add_arguments(plan: argparse.ArgumentParser) -> None:
 def run_plan(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Plan every resource of the files; returns 1 if one of them is rejected."""
     settings = settings_with(options.gpu)
-    cluster = asyncio.run(cluster_of_kubeconfig()) if options.cluster else LiveState()
+    cluster = asyncio.run(cluster_of_kubeconfig(options)) if options.cluster else LiveState()
     model = model_of(options.model)
     plannings = [
         _planning(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from inference_operator.cli.connection import in_cluster
+from inference_operator.cli.connection import add_connection, in_cluster
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
 from inference_operator.cli.renewal import (
     FIELD_MANAGER,
@@ -57,7 +57,7 @@ def add_arguments(renew: argparse.ArgumentParser) -> None:
     which.add_argument("name", nargs="?", help="name of the InferenceDeployment")
     which.add_argument("--all", action="store_true", help="all of the namespace, one after the other")
     which.add_argument("-A", "--all-namespaces", action="store_true", help="all of the cluster, one after the other")
-    renew.add_argument("-n", "--namespace", default="default", help="the namespace; default `default`")
+    add_connection(renew)
     renew.add_argument(
         "--timeout",
         type=int,
@@ -75,7 +75,7 @@ def _renew(options: argparse.Namespace, _: EngineRegistry) -> int:
         return await _one_by_one(api, cluster, await _chosen(cluster, options), options.timeout)
 
     try:
-        return asyncio.run(in_cluster(work))
+        return asyncio.run(in_cluster(work, options))
     except KeyboardInterrupt:
         print("Interrupted. A rollout that has begun goes on; the same command follows it.", file=sys.stderr)
         return EXIT_INTERRUPTED

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.resource import Resource, resource
-from inference_operator.cli.connection import in_cluster
+from inference_operator.cli.connection import add_connection, in_cluster
 from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
 from inference_operator.cli.renewal import FIELD_MANAGER
@@ -38,7 +38,7 @@ def add_arguments(run: argparse.ArgumentParser) -> None:
     )
     run.add_argument("name", help="name of the InferenceDeployment, and of the model in requests")
     run.add_argument("source", help="org/name or hf://org/name, s3://bucket/path, pvc://claim/path or oci://image")
-    run.add_argument("-n", "--namespace", default="default", help="its namespace; default `default`")
+    add_connection(run)
     device = run.add_mutually_exclusive_group()
     device.add_argument("--gpu", default="", metavar="KIND,...", help="kinds of GPUs to choose from, such as L4,A10G")
     device.add_argument("--cpu", action="store_true", help="serve on CPUs")
@@ -83,7 +83,7 @@ def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
         return 0 if options.no_wait else await _follow(cluster, ref, options.timeout)
 
     try:
-        return asyncio.run(in_cluster(work))
+        return asyncio.run(in_cluster(work, options))
     except KeyboardInterrupt:
         where = f"--namespace {ref.namespace} {ref.name}"
         print(f"Interrupted. It goes on starting: kubectl get infd {where} --watch", file=sys.stderr)

@@ -38,20 +38,27 @@ def in_cluster() -> bool:
     return SERVICE_ACCOUNT_TOKEN.exists()
 
 
-_UNUSABLE = (ConfigException, OSError, YAMLError, AttributeError, LookupError, TypeError, ValueError)
+UNUSABLE = (ConfigException, OSError, YAMLError, AttributeError, LookupError, TypeError, ValueError)
 """Exceptions of the reader of a kubeconfig for an invalid one (kubernetes 37, `aio/config/kube_config.py`)."""
 
 
-async def connect(kubeconfig: Path | None = None) -> ApiClient:
-    """A client with the pod's ServiceAccount, or outside of a cluster with a kubeconfig (default: the user's own)."""
+async def connect(kubeconfig: Path | None = None, context: str | None = None) -> ApiClient:
+    """A client with the pod's ServiceAccount, or outside of a cluster with a kubeconfig.
+
+    Args:
+        kubeconfig: None is the user's own.
+        context: one of its contexts; None is the current one.
+    """
     configuration = Configuration()
-    if kubeconfig is None and in_cluster():
+    if kubeconfig is None and context is None and in_cluster():
         load_incluster_config(client_configuration=configuration)
     else:
         path = str(kubeconfig) if kubeconfig else os.environ.get("KUBECONFIG")
         try:
-            await load_kube_config(config_file=path, client_configuration=configuration)
-        except _UNUSABLE as error:
+            await load_kube_config(config_file=path, context=context, client_configuration=configuration)
+        except UNUSABLE as error:
+            if context is not None:
+                raise ClusterError("The kubeconfig cannot be read, or has no such context") from error
             raise ClusterError(
                 "There is no cluster to work in: no ServiceAccount, and no kubeconfig with a current context."
                 " Set KUBECONFIG, or write ~/.kube/config"

@@ -20,7 +20,7 @@ from inference_operator.cli.cache.jobs import (
     prefetch_record,
     prune_job,
 )
-from inference_operator.cli.connection import in_cluster
+from inference_operator.cli.connection import add_connection, in_cluster
 from inference_operator.cli.offline import UNKNOWN_UID
 from inference_operator.cli.output import add_output, dumped, table
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
@@ -63,9 +63,7 @@ def _add_list(made: "_SubParsersAction[argparse.ArgumentParser]") -> None:
         " and resources. It reads no claim: `infd cache prune --dry-run` shows also what nobody recorded, and compiled"
         " kernels.",
     )
-    scope = command.add_mutually_exclusive_group()
-    scope.add_argument("-n", "--namespace", default="default", help="namespace of the claims; default `default`")
-    scope.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces")
+    add_connection(command, all_namespaces="the claims of all namespaces")
     add_output(command)
     command.set_defaults(run=_list)
 
@@ -112,7 +110,7 @@ def _add_prune(made: "_SubParsersAction[argparse.ArgumentParser]") -> None:
 
 def _add_claim(command: argparse.ArgumentParser) -> None:
     command.add_argument("--claim", required=True, metavar="NAME", help="the PersistentVolumeClaim")
-    command.add_argument("-n", "--namespace", default="default", help="its namespace; default `default`")
+    add_connection(command)
     command.add_argument("--image", help="image of the Job; default: the operator's of this release")
 
 
@@ -127,7 +125,7 @@ def _list(options: argparse.Namespace, _: EngineRegistry) -> int:
         }
         return models_on_claims(found.resources, found.records, found.jobs, steps)
 
-    models = asyncio.run(in_cluster(work))
+    models = asyncio.run(in_cluster(work, options))
     if options.output != "table":
         print(dumped([{"models": [one.document for one in models]}], options.output))
     elif not models:
@@ -174,7 +172,7 @@ def _prefetch(options: argparse.Namespace, engines: EngineRegistry) -> int:
             await delete(cluster, ref)
         return ref, ended, result
 
-    ref, ended, result = _run_job(work)
+    ref, ended, result = _run_job(options, work)
     if ended.succeeded and isinstance(result, Downloaded):
         print(f"{options.source} is complete on the claim {options.claim}: {_gib(result.size_bytes)}, {result.commit}.")
         return 0
@@ -242,7 +240,7 @@ def _prune(options: argparse.Namespace, engines: EngineRegistry) -> int:
             await delete(cluster, ref)
         return ref, ended, report
 
-    ref, ended, report = _run_job(work)
+    ref, ended, report = _run_job(options, work)
     if report is None:
         print(f"Job {ref.name} failed: {ended.message or 'it ended without a result.'}", file=sys.stderr)
         return EXIT_REFUSED
@@ -275,10 +273,10 @@ def _print_report(report: PruneReport, output: Literal["table", "json", "yaml"])
 _Result = TypeVar("_Result")
 
 
-def _run_job(work: "Callable[[Api, KubeCluster], Awaitable[_Result]]") -> _Result:
+def _run_job(options: argparse.Namespace, work: "Callable[[Api, KubeCluster], Awaitable[_Result]]") -> _Result:
     """The result of a Job; an interrupt ends the command and not the Job."""
     try:
-        return asyncio.run(in_cluster(work))
+        return asyncio.run(in_cluster(work, options))
     except KeyboardInterrupt:
         print("Interrupted. The Job goes on; the same command follows it again.", file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)

@@ -1,0 +1,85 @@
+"""`infd list`: the resources of a namespace or of the cluster, and what is wrong with them."""
+
+import argparse
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from inference_operator.api.resource import resource
+from inference_operator.cli.connection import add_connection, in_cluster
+from inference_operator.cli.live_resource import LiveResource
+from inference_operator.cli.output import table
+from inference_operator.cli.status_report import StatusReport, status_report, words_of
+from inference_operator.engines.registry import EngineRegistry
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
+from inference_operator.views.raw import mapping, timestamp
+
+if TYPE_CHECKING:
+    from inference_operator.kube.client import Api
+    from inference_operator.kube.cluster import KubeCluster
+
+
+def add_arguments(listed: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd list`."""
+    listed.description = (
+        "List InferenceDeployments: whether each is ready, its engines, the GPUs of one engine, and below the list what"
+        " is wrong and what helps."
+    )
+    add_connection(listed, all_namespaces="those of all namespaces")
+    listed.add_argument("-o", "--output", choices=["table", "json"], default="table", help="default table")
+    listed.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
+    """Print the list."""
+    namespace = None if options.all_namespaces else options.namespace
+
+    async def read(_: "Api", cluster: "KubeCluster") -> list[Manifest]:
+        return [one async for one in cluster.each(INFERENCE_DEPLOYMENT, namespace=namespace)]
+
+    found, at = asyncio.run(in_cluster(read, options)), datetime.now(UTC)
+    reports = sorted((_report(one, at) for one in found), key=lambda one: (one.namespace, one.name))
+    if options.output == "json":
+        print(json.dumps([_fields(one) for one in reports], indent=2))
+    elif reports:
+        print("\n".join(lines(reports, with_namespace=options.all_namespaces)))
+    else:
+        where = f"the namespace `{namespace}`" if namespace else "any namespace"
+        print(f"There is no InferenceDeployment in {where}. Create one: infd run NAME MODEL")
+    return 0
+
+
+def _report(live: Manifest, at: datetime) -> StatusReport:
+    created = timestamp(mapping(live, "metadata").get("creationTimestamp"))
+    return status_report(LiveResource(resource(live), created=created), at=at)
+
+
+def _fields(one: StatusReport) -> Manifest:
+    names = ("namespace", "name", "source", "ready", "reason", "message", "engines_ready", "gpus", "url", "seconds")
+    return {name: getattr(one, name) for name in names}
+
+
+def lines(reports: Sequence[StatusReport], *, with_namespace: bool) -> Iterator[str]:
+    """The table, and below it the message of each resource with something to say."""
+    rows = [("NAME", "READY", "ENGINES", "GPUS", "AGE", "MODEL")]
+    rows += [
+        (
+            _name(one, with_namespace=with_namespace),
+            "yes" if one.ready and not one.message else f"yes, {one.reason}" if one.ready else f"no, {one.reason}",
+            one.engines_ready,
+            one.gpus,
+            words_of(one.seconds),
+            one.source,
+        )
+        for one in reports
+    ]
+    yield from table(rows)
+    said = [one for one in reports if one.message]
+    yield from ("",) if said else ()
+    yield from (f"{_name(one, with_namespace=with_namespace)}: {one.message}" for one in said)
+
+
+def _name(one: StatusReport, *, with_namespace: bool) -> str:
+    return f"{one.namespace}/{one.name}" if with_namespace else one.name

@@ -1,0 +1,152 @@
+"""A resource in a cluster with its pods, what their metrics show, and its Events: what `infd` explains and shows."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from math import inf
+from typing import TYPE_CHECKING
+
+from inference_operator.api.resource import Resource, resource
+from inference_operator.engines.base import Engine
+from inference_operator.engines.series import series
+from inference_operator.manifest import POD, Manifest, Ref
+from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, NAME_LABEL, ROUTER, is_role
+from inference_operator.router.observe import METRIC_PREFIX, ROUTER_METRICS_PATH
+from inference_operator.router.stats import SAMPLE_PATH, router_sample
+from inference_operator.views.engine import engines_of
+from inference_operator.views.pod import PodView, one_line, pod_view
+from inference_operator.views.raw import mapping, timestamp
+from inference_operator.views.samples import EngineActivity, EngineSample, Histogram, RouterSample, Samples
+from inference_operator.views.samples import combined_samples as combined
+
+if TYPE_CHECKING:
+    from inference_operator.kube.client import Api
+    from inference_operator.kube.cluster import KubeCluster
+
+PAGES_OF_A_ROUTER = 2
+"""Pages of each process of a router: HAProxy's statistics, and what they lack."""
+FIRST_BYTE = f"{METRIC_PREFIX}time_to_first_byte_seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class LiveEvent:
+    """One Event about a resource."""
+
+    at: str
+    """When it happened last, as RFC 3339."""
+    reason: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiveResource:
+    """A resource as read from the cluster."""
+
+    found: Resource
+    pods: Sequence[PodView] = ()
+    samples: Samples = field(default_factory=Samples)
+    events: Sequence[LiveEvent] = ()
+    """The oldest first."""
+    first_byte: Histogram | None = None
+    """Seconds to the first byte of streams since the start of the routers; None if no router told."""
+    created: datetime | None = None
+
+    def of(self, component: str) -> list[PodView]:
+        """The pods of a component."""
+        return [pod for pod in self.pods if pod.component == component]
+
+
+async def live_resource(api: "Api", cluster: "KubeCluster", live: Manifest, engine: Engine) -> LiveResource:
+    """The pods of a resource with their metrics, which the API server fetches from them, and its Events."""
+    from inference_operator.kube.object_events import EVENT  # noqa: PLC0415 - a second of imports
+
+    found = resource(live)
+    namespace, name = found.key.namespace, found.key.name
+    listed = [pod async for pod in cluster.each(POD, namespace=namespace, labels=f"{NAME_LABEL}={name}")]
+    pods = [view for pod in listed if (view := _view(pod)) is not None]
+    pages = {pod.uid: await _pages(api, namespace, pod, engine) for pod in _with_metrics(pods)}
+    selected = cluster.each(EVENT, namespace=namespace, fields=f"involvedObject.uid={found.uid}")
+    events = sorted([_event(event) async for event in selected], key=lambda one: one.at)
+    routers = [page for pod in pods if pod.component == ROUTER for page in pages.get(pod.uid, ())]
+    created = timestamp(mapping(live, "metadata").get("creationTimestamp"))
+    return LiveResource(found, pods, _samples(pods, pages, engine), events, first_bytes(routers), created)
+
+
+def _view(pod: Manifest) -> PodView | None:
+    component = ((pod.get("metadata") or {}).get("labels") or {}).get(COMPONENT_LABEL)
+    return pod_view(pod, component=component) if component in (ENGINE, ROUTER) else None
+
+
+def _with_metrics(pods: Sequence[PodView]) -> Iterator[PodView]:
+    """The pods to read: ready routers, and the leaders of ready engines."""
+    yield from (pod for pod in pods if pod.component == ROUTER and pod.ready and not pod.terminating)
+    yield from (one.leader for one in engines_of(pod for pod in pods if pod.component == ENGINE) if one.is_serving)
+
+
+def _event(event: Manifest) -> LiveEvent:
+    times = ((event.get("series") or {}).get("lastObservedTime"), event.get("eventTime"), event.get("lastTimestamp"))
+    at = next((str(time) for time in times if time), "")
+    return LiveEvent(at, str(event.get("reason") or ""), one_line(event.get("message")))
+
+
+async def _pages(api: "Api", namespace: str, pod: PodView, engine: Engine) -> list[str]:
+    """The metrics of each process of a pod; empty if one cannot be read, or if it serves none."""
+    from inference_operator.controller.cluster import ClusterError  # noqa: PLC0415 - as above
+
+    try:
+        return [
+            await api.text(f"{Ref(POD, namespace, f'{pod.name}:{port}').path}/proxy{path}", POD, query={})
+            for port, path in _paths(pod, engine)
+        ]
+    except ClusterError:
+        return []
+
+
+def _paths(pod: PodView, engine: Engine) -> Iterator[tuple[int, str]]:
+    """The port and path of each page with metrics of a pod."""
+    if pod.component == ROUTER:
+        ports = [port for name, port in pod.ports.items() if name.startswith("metrics")]
+        yield from ((port, path) for port in ports for path in (SAMPLE_PATH, ROUTER_METRICS_PATH))
+    elif page := engine.metrics_page:
+        yield page.port or pod.ports.get("http", 0), page.path
+
+
+def _samples(pods: Sequence[PodView], pages: Mapping[str, Sequence[str]], engine: Engine) -> Samples:
+    routers: dict[str, RouterSample] = {}
+    for pod in (one for one in pods if one.component == ROUTER):
+        own = pages.get(pod.uid, ())
+        found = [sample for page in own if (sample := router_sample(page)) is not None]
+        if found and len(found) * PAGES_OF_A_ROUTER == len(own):
+            routers[pod.uid] = combined(found)
+    sessions = combined(routers.values()).sessions
+    engines: dict[str, EngineActivity] = {}
+    for pod in (one for one in pods if is_role(one.component) and one.uid in pages):
+        shown = pages[pod.uid]
+        if engine.metrics_page is None:
+            read: EngineSample | None = EngineSample.by_routers(sessions.get(pod.address, 0))
+        else:
+            read = engine.sample(shown[0]) if shown else None
+        if read is not None:
+            engines[pod.uid] = EngineActivity(read, sessions=0, at=0.0)
+    return Samples(engines, routers)
+
+
+def first_bytes(pages: Sequence[str]) -> Histogram | None:
+    r"""The histogram of the times to the first byte, summed over the pages of routers; None if none has it.
+
+    Examples:
+        >>> page = f'{FIRST_BYTE}_bucket{{le="0.1"}} 1\n{FIRST_BYTE}_bucket{{le="+Inf"}} 3\n'
+        >>> first_bytes([page, page, "a 1\n"]).counts
+        (2.0, 6.0)
+    """
+    counts: dict[float, float] = {}
+    total = 0.0
+    for page in pages:
+        for one in series(page, [f"{FIRST_BYTE}_bucket", f"{FIRST_BYTE}_sum"]):
+            if one.name.endswith("_sum"):
+                total += one.value
+            else:
+                bound = float(one.labels.get("le", inf))
+                counts[bound] = counts.get(bound, 0.0) + one.value
+    bounds = sorted(counts)
+    return Histogram(tuple(bounds), tuple(counts[bound] for bound in bounds), total) if bounds else None

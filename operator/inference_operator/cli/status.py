@@ -1,0 +1,100 @@
+"""`infd status`: one screen about a resource, once or live."""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from inference_operator.api.resource import resource
+from inference_operator.cli.connection import add_connection
+from inference_operator.cli.explain import engine_of, read_resource
+from inference_operator.cli.live_resource import LiveResource, live_resource
+from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
+from inference_operator.cli.status_report import StatusReport, status_report
+from inference_operator.cli.status_screen import console, screen
+from inference_operator.engines.registry import EngineRegistry
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
+
+if TYPE_CHECKING:
+    from inference_operator.kube.client import Api
+    from inference_operator.kube.cluster import KubeCluster
+
+BETWEEN_SECONDS = 2.0
+"""Between two readings: a shorter time has few requests."""
+
+
+def add_arguments(status: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd status`."""
+    status.description = (
+        "Show one InferenceDeployment on one screen: what is wrong and what helps, its plan, requests per second and"
+        " times to the first byte as its routers measure them, engines, routers, adapters and Events. Two readings, 2 s"
+        " apart, give the rates. It needs the rights to get the resource, to list pods and Events, and for traffic to"
+        " get `pods/proxy`. Exit status 1: it is not ready."
+    )
+    status.add_argument("name", help="name of the InferenceDeployment")
+    add_connection(status)
+    status.add_argument("-w", "--watch", action="store_true", help="show it live until Ctrl-C")
+    status.add_argument("-o", "--output", choices=["table", "json"], default="table", help="default table")
+    status.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    """Show the resource; returns 1 if it is not ready."""
+    if options.watch and (options.output == "json" or not sys.stdout.isatty()):
+        raise UsageError("--watch needs a terminal, and no --output=json.")
+    try:
+        return asyncio.run(_watched(options, engines) if options.watch else _shown(options, engines))
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+async def _shown(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    """Print it once, after two readings where routers can be read."""
+
+    async def read(api: "Api", cluster: "KubeCluster", live: Manifest) -> StatusReport:
+        found = _reports(api, cluster, live, engines)
+        report = await anext(found)
+        return await anext(found, report) if report.traffic else report
+
+    report = await read_resource(options, options.name, read)
+    if options.output == "json":
+        print(json.dumps(asdict(report), indent=2))
+    else:
+        console().print(screen(report, datetime.now(UTC)))
+    return 0 if report.ready else EXIT_REFUSED
+
+
+async def _watched(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    """Show it until it is deleted."""
+    from rich.live import Live  # noqa: PLC0415 - only here
+
+    async def read(api: "Api", cluster: "KubeCluster", live: Manifest) -> int:
+        with Live(console=console(), auto_refresh=False, screen=True) as shown:
+            async for report in _reports(api, cluster, live, engines):
+                shown.update(screen(report, datetime.now(UTC)), refresh=True)
+        print(f"{options.namespace}/{options.name} was deleted.", file=sys.stderr)
+        return EXIT_REFUSED
+
+    return await read_resource(options, options.name, read)
+
+
+async def _reports(
+    api: "Api", cluster: "KubeCluster", live: Manifest, engines: EngineRegistry
+) -> AsyncIterator[StatusReport]:
+    """A report of each reading, until the resource is deleted."""
+    before: LiveResource | None = None
+    loop = asyncio.get_running_loop()
+    read_at = loop.time()
+    ref = Ref(INFERENCE_DEPLOYMENT, live["metadata"]["namespace"], live["metadata"]["name"])
+    found: Manifest | None = live
+    while found is not None:
+        now, last = await live_resource(api, cluster, found, engine_of(resource(found), engines)), read_at
+        read_at = loop.time()
+        yield status_report(now, at=datetime.now(UTC), before=before, elapsed=read_at - last)
+        before = now
+        await asyncio.sleep(BETWEEN_SECONDS)
+        found = await cluster.get(ref)

@@ -1,0 +1,251 @@
+"""The facts of `infd status`: a resource, its pods and its traffic, for the screen and for programs.
+
+- Rates and times to the first byte are those of routers between two readings, so that they tell of now.
+- Without two readings, or without a request in between, there are none.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from inference_operator.api.reasons import ConditionType
+from inference_operator.api.resource import Resource
+from inference_operator.api.spec import Spec
+from inference_operator.api.status import Status
+from inference_operator.cli.live_resource import LiveEvent, LiveResource
+from inference_operator.diagnosis.startup_progress import sentence
+from inference_operator.objects.names import ENGINE, ROUTER
+from inference_operator.views.engine import engines_of
+from inference_operator.views.pod import PodView
+from inference_operator.views.samples import Histogram, combined_samples
+
+LAST_EVENTS = 8
+HALF, MOST = 0.5, 0.95
+_STARTS = "starts"
+
+
+@dataclass(frozen=True, slots=True)
+class PodLine:
+    """One pod."""
+
+    name: str
+    state: str
+    """What it does, or its problem."""
+    ready: bool
+    node: str
+    seconds: int | None
+    """Its age; None if it is unknown."""
+    requests: str = ""
+    """Requests that it computes and that wait in it; empty if it does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """The requests of a resource, as its routers show them."""
+
+    running: int
+    queued: int
+    held: int
+    """Those that wait while no engine is up."""
+    per_second: float | None = None
+    first_byte_half: float | None = None
+    """Seconds to the first byte of a stream that half of the requests keep."""
+    first_byte_most: float | None = None
+    """The same for 95 of 100."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReport:
+    """The facts about one resource."""
+
+    namespace: str
+    name: str
+    source: str
+    ready: bool
+    reason: str
+    message: str
+    """What is wrong and what helps, or what goes on; empty if nothing is to be said."""
+    url: str
+    external_urls: tuple[str, ...]
+    seconds: int | None
+    plan: tuple[str, ...]
+    engine: str
+    engines_ready: str
+    gpus: str
+    """Those of one engine."""
+    engines: tuple[PodLine, ...]
+    routers: tuple[PodLine, ...]
+    traffic: Traffic | None
+    scaling: tuple[str, ...]
+    adapters: tuple[tuple[str, str, str, str], ...]
+    """Name, phase, engines that have it, and message of each."""
+    events: tuple[LiveEvent, ...]
+
+
+def status_report(
+    now: LiveResource, *, at: datetime, before: LiveResource | None = None, elapsed: float = 0.0
+) -> StatusReport:
+    """The facts of a reading.
+
+    Args:
+        now: the reading.
+        at: its time.
+        before: an earlier reading, for rates.
+        elapsed: seconds between the two.
+    """
+    found, status = now.found, now.found.status
+    ready = status.condition(ConditionType.READY)
+    is_ready = bool(ready and ready.status == "True")
+    trouble = _trouble(status)
+    return StatusReport(
+        namespace=found.key.namespace,
+        name=found.key.name,
+        source=found.spec.model.source if isinstance(found.spec, Spec) else "",
+        ready=is_ready,
+        reason=status.reason or (ready.reason if ready else "WaitingForOperator"),
+        message=trouble or ("" if is_ready else status.message),
+        url=status.url or "",
+        external_urls=status.external_urls,
+        seconds=_age(now.created, at),
+        plan=tuple(_plan(status)),
+        engine=_engine(status),
+        engines_ready=status.ready or "",
+        gpus=status.gpus,
+        engines=tuple(_engines(now, at)),
+        routers=tuple(_line(pod, at) for pod in sorted(now.of(ROUTER), key=lambda pod: pod.name)),
+        traffic=_traffic(now, before, elapsed),
+        scaling=tuple(_scaling(found, at)),
+        adapters=tuple((one.name, str(one.phase), one.engines, one.message) for one in status.adapters),
+        events=tuple(now.events[-LAST_EVENTS:]),
+    )
+
+
+def _trouble(status: Status) -> str:
+    """The message that matters most, of a resource that is not as it should be."""
+    stalled, reconciling = (status.condition(kind) for kind in (ConditionType.STALLED, ConditionType.RECONCILING))
+    wrong = any(one and one.status == "True" for one in (stalled, reconciling))
+    return status.message if wrong else ""
+
+
+def _plan(status: Status) -> Iterator[str]:
+    plan = status.plan
+    if plan is None:
+        return
+    tensor, stages = plan.tensor_parallel_size, plan.pipeline_parallel_size
+    sizes = f"tensor parallel {tensor}" + (f", pipeline parallel {stages}" if stages > 1 else "")
+    yield f"{status.gpus} for each engine" + (f", {sizes}" if plan.gpus_per_replica > 1 else "")
+    words = (
+        (plan.max_model_len, "{:,} tokens of context"),
+        (plan.max_num_seqs, "{:,} requests at once in each engine"),
+        (plan.kv_cache_tokens, "KV cache for {:,} tokens"),
+    )
+    if said := ", ".join(text.format(value) for value, text in words if value):
+        yield said
+
+
+def _engine(status: Status) -> str:
+    engine = status.engine
+    if engine is None:
+        return ""
+    kind = f"{engine.kind} ({engine.implementation})" if engine.implementation else engine.kind
+    return f"{kind or 'VLLM'}, {engine.image}"
+
+
+def _engines(now: LiveResource, at: datetime) -> Iterator[PodLine]:
+    startup = now.found.status.startup
+    for engine in sorted(engines_of(now.of(ENGINE)), key=lambda one: one.name):
+        for pod in engine.pods:
+            activity = now.samples.engines.get(pod.uid)
+            said = f"{activity.sample.running:,} run, {activity.sample.waiting:,} wait" if activity else ""
+            step = sentence(startup) if startup and startup.pod == pod.name else ""
+            yield _line(pod, at, requests=said, step=step.removeprefix(f"Pod {pod.name} ").removesuffix("."))
+
+
+def _line(pod: PodView, at: datetime, *, requests: str = "", step: str = "") -> PodLine:
+    return PodLine(pod.name, _state(pod, step), pod.ready, pod.node, _age(pod.created, at), requests)
+
+
+def _state(pod: PodView, step: str) -> str:
+    if pod.terminating:
+        return "ends"
+    if pod.problem:
+        return f"{pod.problem.reason}: {pod.problem.cause}"
+    if pod.ready:
+        return "ready" if pod.traffic or pod.component == ROUTER else "ready, gets no new requests"
+    return step or _STARTS
+
+
+def _traffic(now: LiveResource, before: LiveResource | None, elapsed: float) -> Traffic | None:
+    if not now.samples.routers:
+        return None
+    total = combined_samples(now.samples.routers.values())
+    running = sum(total.sessions.values())
+    usual = Traffic(running, total.queued, total.held)
+    if before is None or elapsed <= 0 or set(before.samples.routers) != set(now.samples.routers):
+        return usual
+    arrived = total.arrivals - combined_samples(before.samples.routers.values()).arrivals
+    if arrived < 0:  # a router has started again
+        return usual
+    window = _grown(before.first_byte, now.first_byte)
+    half, most = (_quantile(window, part) if window else None for part in (HALF, MOST))
+    return Traffic(running, total.queued, total.held, arrived / elapsed, half, most)
+
+
+def _grown(before: Histogram | None, now: Histogram | None) -> Histogram | None:
+    """The observations between two readings; None if there are none."""
+    if before is None or now is None or before.bounds != now.bounds:
+        return None
+    counts = tuple(new - old for old, new in zip(before.counts, now.counts, strict=True))
+    return Histogram(now.bounds, counts, now.total - before.total) if min(counts) >= 0 and counts[-1] > 0 else None
+
+
+def _quantile(window: Histogram, part: float) -> float:
+    """The least bound that this part of the observations keeps; the last finite one if none does.
+
+    Examples:
+        >>> window = Histogram((0.1, 0.5, float("inf")), (5.0, 9.0, 10.0), 2.0)
+        >>> _quantile(window, 0.5), _quantile(window, 0.9), _quantile(window, 0.95)
+        (0.1, 0.5, 0.5)
+    """
+    finite = [(bound, count) for bound, count in zip(window.bounds, window.counts, strict=True) if bound < float("inf")]
+    wanted = part * window.counts[-1]
+    return next((bound for bound, count in finite if count >= wanted), finite[-1][0] if finite else 0.0)
+
+
+def _scaling(found: Resource, at: datetime) -> Iterator[str]:
+    if not isinstance(found.spec, Spec) or found.spec.autoscaling is None:
+        return
+    limits, recorded = found.spec.autoscaling, found.status.autoscaling
+    yield f"{limits.min_replicas} to {limits.max_replicas} engines, by {limits.backend}"
+    if recorded is not None:
+        moment = _moment(recorded.last_scale_time)
+        ago = f" {words_of(_age(moment, at))} ago" if moment else ""
+        yield f"{recorded.desired_replicas} wanted{ago}: {recorded.reason}"
+
+
+def _moment(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
+
+def _age(created: datetime | None, at: datetime) -> int | None:
+    return max(0, int((at - created) / timedelta(seconds=1))) if created else None
+
+
+def words_of(seconds: int | None) -> str:
+    """An age in the unit that fits, as kubectl writes it.
+
+    Examples:
+        >>> [words_of(seconds) for seconds in (None, 5, 300, 7300, 200_000)]
+        ['', '5s', '5m', '2h', '2d']
+    """
+    if seconds is None:
+        return ""
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= size * (2 if unit != "m" else 1):
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def event_age(event: LiveEvent, at: datetime) -> str:
+    """How long ago an Event happened last; empty if it does not tell."""
+    return words_of(_age(_moment(event.at), at))

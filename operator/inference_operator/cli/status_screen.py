@@ -1,0 +1,108 @@
+"""The screen of `infd status`, and the console that prints it: colour and wrapping only on a terminal."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from inference_operator.cli.status_report import PodLine, StatusReport, Traffic, event_age, words_of
+
+UNBOUND_COLUMNS = 1000
+"""Width of lines that no terminal shows: programs read them, so nothing is wrapped."""
+GOOD, BAD, DIM, BOLD = "green", "red", "dim", "bold"
+
+
+def console() -> Console:
+    """The console of standard output."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else UNBOUND_COLUMNS)
+
+
+def screen(report: StatusReport, at: datetime) -> RenderableType:
+    """One screen: what is wrong first, then the plan, traffic, pods, adapters and Events."""
+    return Group(*_blocks(report, at))
+
+
+def _blocks(report: StatusReport, at: datetime) -> Iterator[RenderableType]:
+    yield _head(report)
+    if report.message:
+        yield Text(report.message, style="" if report.ready else BAD)
+    yield Text()
+    yield _facts(report)
+    if report.engines:
+        yield from _table(("ENGINE", "STATE", "REQUESTS", "NODE", "AGE"), map(_engine, report.engines))
+    if report.routers:
+        yield from _table(("ROUTER", "STATE", "NODE", "AGE"), map(_router, report.routers))
+    if report.adapters:
+        yield from _table(("ADAPTER", "PHASE", "ENGINES", "MESSAGE"), (map(Text, row) for row in report.adapters))
+    if report.events:
+        rows = ((event_age(one, at), one.reason, one.note) for one in report.events)
+        yield from _table(("AGO", "EVENT", "NOTE"), (map(Text, row) for row in rows))
+
+
+def _head(report: StatusReport) -> Text:
+    state = "Ready" if report.ready else f"not ready: {report.reason}"
+    found = Text.assemble((report.name, BOLD), "  ", (state, GOOD if report.ready else BAD))
+    if report.ready and report.message:
+        found.append(f" ({report.reason})")
+    return found
+
+
+def _facts(report: StatusReport) -> RenderableType:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style=DIM, no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, lines in (
+        ("Namespace", (f"{report.namespace}, {words_of(report.seconds)} old",)),
+        ("Model", (report.source,)),
+        ("URL", (report.url, *report.external_urls)),
+        ("Plan", report.plan),
+        ("Engine", (report.engine,)),
+        ("Traffic", tuple(_traffic(report.traffic))),
+        ("Scaling", report.scaling),
+    ):
+        for index, line in enumerate(filter(None, lines)):
+            grid.add_row("" if index else name, Text(line))
+    return grid
+
+
+def _traffic(traffic: Traffic | None) -> Iterator[str]:
+    if traffic is None:
+        yield "no router could be read; it needs the right to get `pods/proxy`"
+        return
+    yield f"{traffic.running:,} run, {traffic.queued:,} queued, {traffic.held:,} held"
+    if traffic.per_second is not None:
+        rate = f"{traffic.per_second:,.1f} requests/s"
+        half, most = traffic.first_byte_half, traffic.first_byte_most
+        streams = f", first byte within {half:g} s for half, {most:g} s for 95 of 100 streams" if half and most else ""
+        yield rate + streams
+
+
+def _engine(pod: PodLine) -> Iterator[Text]:
+    return map(_cell(pod), (pod.name, pod.state, pod.requests, pod.node, words_of(pod.seconds)), range(5))
+
+
+def _router(pod: PodLine) -> Iterator[Text]:
+    return map(_cell(pod), (pod.name, pod.state, pod.node, words_of(pod.seconds)), range(4))
+
+
+class _cell:  # noqa: N801 - used as a function
+    """A cell of a pod's row; its state has a colour."""
+
+    def __init__(self, pod: PodLine) -> None:
+        self._style = GOOD if pod.ready else ""
+
+    def __call__(self, text: str, column: int) -> Text:
+        return Text(text, style=self._style if column == 1 else "")
+
+
+def _table(titles: Sequence[str], rows: "Iterator[Iterator[Text]] | map[Iterator[Text]]") -> Iterator[RenderableType]:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style=DIM, pad_edge=False)
+    for number, title in enumerate(titles):
+        table.add_column(title, no_wrap=number == 0, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    yield Padding(table, (1, 0, 0, 0))

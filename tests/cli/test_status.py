@@ -1,0 +1,117 @@
+"""`infd status` and `infd list`: the facts, the screens at two widths, and rates between two readings."""
+
+import io
+import json
+from dataclasses import asdict, replace
+from datetime import timedelta
+
+import pytest
+from rich.console import Console
+from syrupy.assertion import SnapshotAssertion
+
+from inference_operator.api.resource import resource
+from inference_operator.cli import list as list_command
+from inference_operator.cli.live_resource import LiveEvent, LiveResource
+from inference_operator.cli.status_report import StatusReport, Traffic, status_report
+from inference_operator.cli.status_screen import screen
+from inference_operator.manifest import Manifest
+from inference_operator.objects.names import ENGINE, ROUTER
+from inference_operator.views.pod import pod_view
+from inference_operator.views.samples import EngineActivity, EngineSample, Histogram, RouterSample, Samples
+from tests.status.situations import reported
+from tests.status.test_states import STATES
+from tests.testing.builders import NOW, inference_deployment, pod, ready_pod, waiting
+from tests.testing.golden import GoldenFile
+
+SERVING, STARTS, MISSPELT = "autoscaling that follows the demand", "first start, engines load", "misspelt argument"
+ENDLESS = float("inf")
+BOUNDS = (0.1, 0.5, 1.0, ENDLESS)
+FAILED = waiting("ImagePullBackOff", "Back-off pulling image")
+
+
+def live(state: str, *pods: Manifest, arrivals: int = 100, streams: tuple[float, ...] = (0, 0, 0, 0)) -> LiveResource:
+    """A reading of a situation, with pods and the statistics of one router."""
+    situation, results, _ = STATES[state]
+    raw = inference_deployment(autoscaling={"minReplicas": 0, "maxReplicas": 4})
+    found = resource({**raw, "status": reported(situation, results).status.dump()})
+    views = [pod_view(one, component=one["metadata"]["labels"]["app.kubernetes.io/component"]) for one in pods]
+    ready = [one for one in views if one.component == ENGINE and one.ready]
+    busy = {one.uid: EngineActivity(EngineSample("qwen", 12, 3, ()), sessions=0, at=0.0) for one in ready}
+    routers = {"pod-r": RouterSample({"10.0.0.1": 15}, queued=4, held=0, arrivals=arrivals)}
+    events = (LiveEvent("2026-01-02T03:00:05Z", "ScaledUp", "From 1 to 2 engines: 88 requests at 32 for each engine."),)
+    first = Histogram(BOUNDS, tuple(float(one) for one in streams), 0.0)
+    return LiveResource(found, views, Samples(busy, routers), events, first, NOW - timedelta(days=3))
+
+
+def engine(name: str, status: Manifest, age: timedelta = timedelta(hours=5)) -> Manifest:
+    return pod(name=f"qwen-engine-7c9f-{name}", status=status, age=age)
+
+
+ROUTER_POD = pod(name="qwen-router-5d8b-r", component=ROUTER, status=ready_pod(), age=timedelta(days=2))
+
+
+def printed(report: StatusReport, columns: int) -> str:
+    text = io.StringIO()
+    Console(file=text, width=columns, highlight=False).print(screen(report, NOW))
+    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+
+
+def report_of(state: str, *pods: Manifest) -> StatusReport:
+    """A report of two readings, in which 30 streams began within 3 s."""
+    before = live(state, *pods, arrivals=100, streams=(10, 20, 20, 20))
+    now = live(state, *pods, arrivals=130, streams=(30, 46, 49, 50))
+    return status_report(now, at=NOW, before=before, elapsed=3.0)
+
+
+SCREENS: dict[str, tuple[str, list[Manifest]]] = {
+    "serving": (SERVING, [engine("a", ready_pod()), engine("b", ready_pod(), timedelta(minutes=4)), ROUTER_POD]),
+    "starting": (STARTS, [engine("a", FAILED), ROUTER_POD]),
+    "refused": (MISSPELT, []),
+}
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("name", SCREENS)
+def test_the_screen_of_a_situation(name: str, columns: int, snapshot: SnapshotAssertion) -> None:
+    state, pods = SCREENS[name]
+    text = printed(report_of(state, *pods), columns)
+    assert max(map(len, text.splitlines())) <= columns
+    assert text == snapshot.use_extension(GoldenFile.ending("txt"))
+
+
+def test_rates_and_first_bytes_are_those_between_two_readings() -> None:
+    found = report_of(SERVING, ROUTER_POD)
+    assert found.traffic == Traffic(15, 4, 0, per_second=10.0, first_byte_half=0.1, first_byte_most=1.0)
+
+
+def test_one_reading_or_a_router_that_started_again_has_no_rates() -> None:
+    one = status_report(live(SERVING), at=NOW)
+    assert one.traffic == Traffic(15, 4, 0)
+    restarted = status_report(live(SERVING, arrivals=5), at=NOW, before=live(SERVING), elapsed=3.0)
+    assert restarted.traffic == Traffic(15, 4, 0)
+    other = live(SERVING)
+    moved = replace(other, samples=Samples({}, {"pod-s": RouterSample({}, 0, 0, 500)}))
+    assert status_report(moved, at=NOW, before=other, elapsed=3.0).traffic == Traffic(0, 0, 0)
+
+
+def test_without_the_right_to_read_pods_the_screen_says_which_is_missing() -> None:
+    found = status_report(replace(live(SERVING), samples=Samples()), at=NOW)
+    assert "it needs the right to get `pods/proxy`" in printed(found, 120)
+
+
+def test_every_situation_has_a_screen_and_its_trouble_comes_first() -> None:
+    for state in STATES:
+        found = status_report(live(state, engine("a", FAILED)), at=NOW)
+        lines = printed(found, 1000).splitlines()
+        assert lines[0].startswith("qwen")
+        assert not found.message or lines[1] == found.message
+        json.dumps(asdict(found))
+
+
+def test_the_list_says_below_the_table_what_is_wrong() -> None:
+    reports = [status_report(live(state), at=NOW) for state in (SERVING, MISSPELT)]
+    lines = list(list_command.lines(reports, with_namespace=True))
+    assert lines[0].split() == ["NAME", "READY", "ENGINES", "GPUS", "AGE", "MODEL"]
+    assert lines[1].startswith("default/qwen  yes")
+    assert lines[2].startswith("default/qwen  no, ")
+    assert lines[-1] == f"default/qwen: {reports[1].message}"
