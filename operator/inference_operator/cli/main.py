@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, str] = {
     "run": "create an InferenceDeployment for a model, and wait until it serves",
     "list": "list InferenceDeployments, and what is wrong with them",
     "status": "show an InferenceDeployment on one screen, once or live",
+    "logs": "print the logs of engines or routers, the cause of a failure first",
     "render": "print the objects that the operator would create",
     "plan": "show the sizes that InferenceDeployments would get",
     "fit": "check whether a model fits on GPUs",

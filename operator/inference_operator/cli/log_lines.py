@@ -1,0 +1,87 @@
+r"""Lines of several containers' logs: merged by time, and without what repeats.
+
+1. A kubelet writes the time before each line. Lines of all containers are sorted by it.
+2. A line that a progress bar has overwritten counts as its last state.
+3. Requests of probes and of scrapers, and states of a progress bar, are left out and counted.
+4. A line that repeats at once in one container is printed once, and counted.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+NOISE = re.compile(
+    r'"(?:GET|HEAD) /(?:health|ready|metrics|ping)[^"]*" (?:200|503)'  # uvicorn, HAProxy
+    r"|\bGET /(?:health|metrics|slots)\b[^\n]* 200\b"  # llama-server
+    r"|\d{1,3}%\|[^|]*\|\s*\d"  # tqdm
+    r"|\d{1,3}% Completed \|"
+)
+"""Lines that say nothing about the service."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of a container's log."""
+
+    at: str
+    """Its time as the kubelet writes it (RFC 3339 with nanoseconds, in UTC), which sorts as text."""
+    source: str
+    """The pod, and the container where it has several."""
+    text: str
+
+
+def log_lines(log: str, source: str) -> Iterator[LogLine]:
+    r"""The lines of a log with times.
+
+    Examples:
+        >>> log = "2026-11-26T10:00:00.5Z Loading\n2026-11-26T10:00:01.5Z   1%\r  99% done\n"
+        >>> [(one.at[17:21], one.text) for one in log_lines(log, "a")]
+        [('00.5', 'Loading'), ('01.5', '  99% done')]
+    """
+    for line in log.split("\n"):
+        at, _, text = line.partition(" ")
+        if at:
+            yield LogLine(at, source, text.rstrip("\r").rpartition("\r")[2])
+
+
+def merged(lines: Iterable[LogLine]) -> list[LogLine]:
+    """The lines in the order of their times; those of one container stay in their order."""
+    return sorted(lines, key=lambda one: one.at)
+
+
+@dataclass(slots=True)
+class Folding:
+    """Prints lines without noise, over several readings."""
+
+    verbose: bool = False
+    """Whether nothing is left out."""
+    left_out: int = 0
+    _last: tuple[str, str] = ("", "")
+    _repeats: int = 0
+
+    def shown(self, lines: Iterable[LogLine]) -> Iterator[str]:
+        """The lines to print, each with its container.
+
+        Examples:
+            >>> lines = [LogLine(str(at), "a", text) for at, text in enumerate(("x", "x", "x", "y"))]
+            >>> list(Folding().shown(lines))
+            ['a  x', 'a  (the line before came 2 more times)', 'a  y']
+        """
+        for one in lines:
+            if not self.verbose and NOISE.search(one.text):
+                self.left_out += 1
+                continue
+            same = (one.source, one.text)
+            if same == self._last and not self.verbose:
+                self._repeats += 1
+                continue
+            yield from self.rest()
+            self._last = same
+            yield f"{one.source}  {one.text}"
+
+    def rest(self) -> Iterator[str]:
+        """The count of the last line's repeats, if there were any."""
+        if self._repeats:
+            times = "time" if self._repeats == 1 else "times"
+            yield f"{self._last[0]}  (the line before came {self._repeats:,} more {times})"
+        self._repeats = 0

@@ -1,0 +1,155 @@
+"""`infd logs`: the logs of a resource's engines or routers, merged, the cause of a failure first."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from inference_operator.api.resource import resource
+from inference_operator.cli.connection import add_connection
+from inference_operator.cli.explain import engine_of, read_resource
+from inference_operator.cli.log_lines import Folding, LogLine, log_lines, merged
+from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED
+from inference_operator.engines.base import Engine
+from inference_operator.engines.registry import EngineRegistry
+from inference_operator.manifest import POD, Manifest, Ref
+from inference_operator.objects.names import ENGINE, ROUTER, selector_text
+from inference_operator.views.raw import mapping, objects
+
+if TYPE_CHECKING:
+    from inference_operator.kube.client import Api
+    from inference_operator.kube.cluster import KubeCluster
+
+TAIL = 200
+"""Default of --tail, for each container."""
+POLL_SECONDS = 1.0
+
+
+def add_arguments(logs: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd logs`."""
+    logs.description = (
+        "Print the logs of the engines of an InferenceDeployment, or of its routers, merged by time. If an engine has"
+        " ended with a known error, the cause comes first. Requests of probes and scrapers, progress bars and repeats"
+        " are left out, unless with -v. It needs the right to get `pods/log`."
+    )
+    logs.add_argument("name", help="name of the InferenceDeployment")
+    add_connection(logs)
+    logs.add_argument("--router", action="store_true", help="the routers' logs, with the access log")
+    logs.add_argument("-p", "--previous", action="store_true", help="of the last run of each container")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C, also with new pods")
+    logs.add_argument("--tail", type=int, default=TAIL, metavar="N", help=f"lines of each container; default {TAIL}")
+    logs.add_argument("-v", "--verbose", action="store_true", help="leave nothing out")
+    logs.set_defaults(run=_run)
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container of a pod whose log can be read."""
+
+    pod: str
+    name: str
+    has_run: bool
+    """Whether it has a former run."""
+    source: str
+    """Its name before each line."""
+
+
+def containers(pods: Sequence[Manifest]) -> Iterator[Container]:
+    """The containers that run, or have run, of pods in the order of their names."""
+    for pod in sorted(pods, key=lambda one: str(one["metadata"]["name"])):
+        name = str(pod["metadata"]["name"])
+        started = [
+            one
+            for one in objects(mapping(pod, "status"), "containerStatuses")
+            if "waiting" not in mapping(one, "state") or one.get("restartCount")
+        ]
+        for one in started:
+            container = str(one.get("name") or "")
+            source = f"{name}/{container}" if len(started) > 1 else name
+            yield Container(name, container, bool(one.get("restartCount")), source)
+
+
+def _run(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    """Print the logs; returns 1 if there are none."""
+
+    async def read(api: "Api", cluster: "KubeCluster", live: Manifest) -> int:
+        return await _Reader(api, cluster, options, engine_of(resource(live), engines)).run()
+
+    try:
+        return asyncio.run(read_resource(options, options.name, read))
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads and prints."""
+
+    api: "Api"
+    cluster: "KubeCluster"
+    options: argparse.Namespace
+    engine: Engine
+    seen: dict[str, str] = field(default_factory=dict)
+    """The time of the last line of each container."""
+
+    async def run(self) -> int:
+        folding = Folding(verbose=self.options.verbose)
+        found = await self._containers()
+        if not found:
+            print("No container has run yet. `infd status` shows what it waits for.", file=sys.stderr)
+            return EXIT_REFUSED
+        if not self.options.router:
+            await self._print_causes(found)
+        _print(folding.shown(merged(await self._lines(found))))
+        while self.options.follow:
+            await asyncio.sleep(POLL_SECONDS)
+            _print(folding.shown(merged(await self._lines(await self._containers()))))
+        _print(folding.rest())
+        if folding.left_out:
+            print(f"Left out {folding.left_out:,} lines of probes and progress bars; -v shows them.", file=sys.stderr)
+        return 0
+
+    async def _containers(self) -> list[Container]:
+        labels = selector_text(self.options.name, ROUTER if self.options.router else ENGINE)
+        pods = self.cluster.each(POD, namespace=self.options.namespace, labels=labels)
+        return list(containers([pod async for pod in pods]))
+
+    async def _lines(self, found: Sequence[Container]) -> list[LogLine]:
+        """The lines since the last reading."""
+        new: list[LogLine] = []
+        for one in found:
+            last = self.seen.get(one.source, "")
+            text = await self._log(one, previous=self.options.previous, since=last)
+            lines = [line for line in log_lines(text, one.source) if line.at > last]
+            self.seen[one.source] = max([last, *(line.at for line in lines)])
+            new += lines
+        return new
+
+    async def _log(self, one: Container, *, previous: bool, since: str = "") -> str:
+        """The end of a log; empty where there is none."""
+        from inference_operator.controller.cluster import (  # noqa: PLC0415 - see `cli.connection`
+            NotFoundError,
+            RejectedError,
+        )
+
+        path = f"{Ref(POD, self.options.namespace, one.pod).path}/log"
+        window = {"sinceTime": since} if since else {"tailLines": str(self.options.tail)}
+        query = {"container": one.name, "timestamps": "true", **window, **({"previous": "true"} if previous else {})}
+        try:
+            return await self.api.text(path, POD, query=query)
+        except (NotFoundError, RejectedError):
+            return ""
+
+    async def _print_causes(self, found: Sequence[Container]) -> None:
+        """Print why containers have ended, as far as their last runs tell."""
+        for one in found:
+            log = await self._log(one, previous=True) if one.has_run else ""
+            if cause := self.engine.diagnose("\n".join(line.text for line in log_lines(log, one.source))):
+                print(f"{one.source} ended: {cause.reason}: {cause.cause}.\n")
+
+
+def _print(lines: Iterator[str]) -> None:
+    for line in lines:
+        print(line, flush=True)
