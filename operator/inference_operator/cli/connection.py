@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -42,25 +41,9 @@ def add_connection(parser: argparse.ArgumentParser, *, all_namespaces: str = "")
 def resolve_namespace(options: argparse.Namespace) -> None:
     """Set the namespace of a command that has the option and was given none: that of the context."""
     if "kubeconfig" in options and "namespace" in options and options.namespace is None:
-        options.namespace = _context_namespace(options.kubeconfig, options.context) or DEFAULT_NAMESPACE
+        from inference_operator.kube.client import context_namespace  # noqa: PLC0415 - as below
 
-
-def _context_namespace(kubeconfig: Path | None, context: str | None) -> str:
-    """The namespace of a context, as the file says; empty if it says none, or cannot be read."""
-    from kubernetes.aio.config.kube_config import list_kube_config_contexts  # noqa: PLC0415 - as below
-
-    from inference_operator.kube.client import UNUSABLE, in_cluster  # noqa: PLC0415 - as below
-
-    if kubeconfig is None and in_cluster():
-        return ""
-    try:
-        contexts, current = list_kube_config_contexts(  # type: ignore[no-untyped-call]
-            str(kubeconfig) if kubeconfig else os.environ.get("KUBECONFIG")
-        )
-    except UNUSABLE:  # the connection says what is wrong
-        return ""
-    named = [one for one in contexts if one["name"] == context] if context else [current]
-    return str((named[0].get("context") or {}).get("namespace") or "") if named else ""
+        options.namespace = context_namespace(options.kubeconfig, options.context) or DEFAULT_NAMESPACE
 
 
 async def in_cluster(

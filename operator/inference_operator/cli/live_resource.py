@@ -90,16 +90,20 @@ def _event(event: Manifest) -> LiveEvent:
 
 
 async def _pages(api: "Api", namespace: str, pod: PodView, engine: Engine) -> list[str]:
-    """The metrics of each process of a pod; empty if one cannot be read, or if it serves none."""
+    """The metrics of each process of a pod; an empty text for a page that cannot be read."""
+    return [
+        await _page(api, f"{Ref(POD, namespace, f'{pod.name}:{port}').path}/proxy{path}")
+        for port, path in _paths(pod, engine)
+    ]
+
+
+async def _page(api: "Api", path: str) -> str:
     from inference_operator.controller.cluster import ClusterError  # noqa: PLC0415 - as above
 
     try:
-        return [
-            await api.text(f"{Ref(POD, namespace, f'{pod.name}:{port}').path}/proxy{path}", POD, query={})
-            for port, path in _paths(pod, engine)
-        ]
+        return await api.text(path, POD, query={})
     except ClusterError:
-        return []
+        return ""
 
 
 def _paths(pod: PodView, engine: Engine) -> Iterator[tuple[int, str]]:

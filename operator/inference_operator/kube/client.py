@@ -12,7 +12,12 @@ import orjson
 from aiohttp import ClientError
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+from kubernetes.aio.config import (
+    ConfigException,
+    list_kube_config_contexts,
+    load_incluster_config,
+    load_kube_config,
+)
 from yaml import YAMLError
 
 from inference_operator.controller.cluster import (
@@ -64,6 +69,24 @@ async def connect(kubeconfig: Path | None = None, context: str | None = None) ->
                 " Set KUBECONFIG, or write ~/.kube/config"
             ) from error
     return ApiClient(configuration)
+
+
+def context_namespace(kubeconfig: Path | None = None, context: str | None = None) -> str:
+    """The namespace of a context of a kubeconfig; empty if it names none, cannot be read, or in a pod.
+
+    Args:
+        kubeconfig: None is the user's own.
+        context: None is the current one.
+    """
+    if kubeconfig is None and in_cluster():
+        return ""
+    path = str(kubeconfig) if kubeconfig else os.environ.get("KUBECONFIG")
+    try:
+        contexts, current = list_kube_config_contexts(path)
+    except UNUSABLE:  # `connect` says what is wrong
+        return ""
+    chosen = next((one for one in contexts if one["name"] == context), {}) if context else current
+    return str((chosen.get("context") or {}).get("namespace") or "")
 
 
 OnRequest = Callable[[str, str, str], None]
