@@ -44,6 +44,11 @@ def test_repeats_over_two_readings_are_counted_once() -> None:
     assert second == ["a  (the line before came 2 more times)", "a  y"]
 
 
+def test_what_a_client_makes_an_engine_log_does_nothing_to_a_terminal() -> None:
+    (line,) = log_lines("1 \x1b[32mINFO\x1b[0m prompt: \x1b]52;c;bHM=\x07\x1b[2J\n", "a")
+    assert line.text == "INFO prompt: \ufffd]52;c;bHM=\ufffd\ufffd[2J"
+
+
 def test_containers_that_never_ran_have_no_log_and_one_container_needs_no_name() -> None:
     def with_containers(name: str, *statuses: Manifest) -> Manifest:
         return pod(name=name, status={"containerStatuses": list(statuses)})

@@ -108,6 +108,11 @@ def test_every_situation_has_a_screen_and_its_trouble_comes_first() -> None:
         json.dumps(asdict(found))
 
 
+def test_an_event_of_somebody_else_does_nothing_to_a_terminal() -> None:
+    found = replace(live(SERVING), events=(LiveEvent("2026-01-02T03:00:05Z", "Otter", "\x1b[2Jcleared"),))
+    assert "\x1b" not in printed(status_report(found, at=NOW), 120)
+
+
 def test_the_list_says_below_the_table_what_is_wrong() -> None:
     reports = [status_report(live(state), at=NOW) for state in (SERVING, MISSPELT)]
     lines = list(list_command.lines(reports, with_namespace=True))

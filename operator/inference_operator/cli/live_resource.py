@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from math import inf
 from typing import TYPE_CHECKING
 
 from inference_operator.api.resource import Resource, resource
 from inference_operator.engines.base import Engine
-from inference_operator.engines.series import series
+from inference_operator.engines.series import histogram
 from inference_operator.manifest import POD, Manifest, Ref
 from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, NAME_LABEL, ROUTER, is_role
 from inference_operator.router.observe import METRIC_PREFIX, ROUTER_METRICS_PATH
@@ -67,9 +66,9 @@ async def live_resource(api: "Api", cluster: "KubeCluster", live: Manifest, engi
     pages = {pod.uid: await _pages(api, namespace, pod, engine) for pod in _with_metrics(pods)}
     selected = cluster.each(EVENT, namespace=namespace, fields=f"involvedObject.uid={found.uid}")
     events = sorted([_event(event) async for event in selected], key=lambda one: one.at)
-    routers = [page for pod in pods if pod.component == ROUTER for page in pages.get(pod.uid, ())]
+    routers = "\n".join(page for pod in pods if pod.component == ROUTER for page in pages.get(pod.uid, ()))
     created = timestamp(mapping(live, "metadata").get("creationTimestamp"))
-    return LiveResource(found, pods, _samples(pods, pages, engine), events, first_bytes(routers), created)
+    return LiveResource(found, pods, _samples(pods, pages, engine), events, _first_bytes(routers), created)
 
 
 def _view(pod: Manifest) -> PodView | None:
@@ -87,6 +86,13 @@ def _event(event: Manifest) -> LiveEvent:
     times = ((event.get("series") or {}).get("lastObservedTime"), event.get("eventTime"), event.get("lastTimestamp"))
     at = next((str(time) for time in times if time), "")
     return LiveEvent(at, str(event.get("reason") or ""), one_line(event.get("message")))
+
+
+def _first_bytes(pages: str) -> Histogram | None:
+    try:
+        return histogram(pages, FIRST_BYTE)
+    except ValueError:
+        return None
 
 
 async def _pages(api: "Api", namespace: str, pod: PodView, engine: Engine) -> list[str]:
@@ -133,24 +139,3 @@ def _samples(pods: Sequence[PodView], pages: Mapping[str, Sequence[str]], engine
         if read is not None:
             engines[pod.uid] = EngineActivity(read, sessions=0, at=0.0)
     return Samples(engines, routers)
-
-
-def first_bytes(pages: Sequence[str]) -> Histogram | None:
-    r"""The histogram of the times to the first byte, summed over the pages of routers; None if none has it.
-
-    Examples:
-        >>> page = f'{FIRST_BYTE}_bucket{{le="0.1"}} 1\n{FIRST_BYTE}_bucket{{le="+Inf"}} 3\n'
-        >>> first_bytes([page, page, "a 1\n"]).counts
-        (2.0, 6.0)
-    """
-    counts: dict[float, float] = {}
-    total = 0.0
-    for page in pages:
-        for one in series(page, [f"{FIRST_BYTE}_bucket", f"{FIRST_BYTE}_sum"]):
-            if one.name.endswith("_sum"):
-                total += one.value
-            else:
-                bound = float(one.labels.get("le", inf))
-                counts[bound] = counts.get(bound, 0.0) + one.value
-    bounds = sorted(counts)
-    return Histogram(tuple(bounds), tuple(counts[bound] for bound in bounds), total) if bounds else None

@@ -3,12 +3,15 @@ r"""Lines of several containers' logs: merged by time, and without what repeats.
 1. A kubelet writes the time before each line. Lines of all containers are sorted by it.
 2. A line that a progress bar has overwritten counts as its last state.
 3. Requests of probes and of scrapers, and states of a progress bar, are left out and counted.
-4. A line that repeats at once in one container is printed once, and counted.
+4. Control characters are left out or shown, since clients may choose what an engine logs.
+5. A line that repeats at once in one container is printed once, and counted.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+
+from inference_operator.cli.output import harmless
 
 NOISE = re.compile(
     r'"(?:GET|HEAD) /(?:health|ready|metrics|ping)[^"]*" (?:200|503)'  # uvicorn, HAProxy
@@ -41,7 +44,7 @@ def log_lines(log: str, source: str) -> Iterator[LogLine]:
     for line in log.split("\n"):
         at, _, text = line.partition(" ")
         if at:
-            yield LogLine(at, source, text.rstrip("\r").rpartition("\r")[2])
+            yield LogLine(at, source, harmless(text.rstrip("\r").rpartition("\r")[2]))
 
 
 def merged(lines: Iterable[LogLine]) -> list[LogLine]:

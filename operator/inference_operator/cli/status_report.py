@@ -13,6 +13,7 @@ from inference_operator.api.resource import Resource
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import Status
 from inference_operator.cli.live_resource import LiveEvent, LiveResource
+from inference_operator.cli.output import harmless
 from inference_operator.diagnosis.startup_progress import sentence
 from inference_operator.objects.names import ENGINE, ROUTER
 from inference_operator.views.engine import engines_of
@@ -103,7 +104,7 @@ def status_report(
         source=found.spec.model.source if isinstance(found.spec, Spec) else "",
         ready=is_ready,
         reason=status.reason or (ready.reason if ready else "WaitingForOperator"),
-        message=trouble or ("" if is_ready else status.message),
+        message=harmless(trouble or ("" if is_ready else status.message)),
         url=status.url or "",
         external_urls=status.external_urls,
         seconds=_age(now.created, at),
@@ -116,7 +117,7 @@ def status_report(
         traffic=_traffic(now, before, elapsed),
         scaling=tuple(_scaling(found, at)),
         adapters=tuple((one.name, str(one.phase), one.engines, one.message) for one in status.adapters),
-        events=tuple(now.events[-LAST_EVENTS:]),
+        events=tuple(LiveEvent(one.at, harmless(one.reason), harmless(one.note)) for one in now.events[-LAST_EVENTS:]),
     )
 
 
@@ -169,7 +170,7 @@ def _state(pod: PodView, step: str) -> str:
     if pod.terminating:
         return "ends"
     if pod.problem:
-        return f"{pod.problem.reason}: {pod.problem.cause}"
+        return harmless(f"{pod.problem.reason}: {pod.problem.cause}")
     if pod.ready:
         return "ready" if pod.traffic or pod.component == ROUTER else "ready, gets no new requests"
     return step or _STARTS

@@ -4,8 +4,12 @@ A page of vLLM has 50 kB, and few of its lines are wanted. To parse all of them 
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import isfinite
+
+from inference_operator.views.samples import Histogram
 
 _LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\]|\\.)*"'
 _REST = re.compile(rf"(?:\{{({_LABEL}(?:,{_LABEL})*)?,?\}})? +(\S+)(?: +-?[0-9]+)?")
@@ -43,6 +47,27 @@ def series(text: str, names: Iterable[str]) -> Iterator[Series]:
                 raise ValueError(f"not a series of Prometheus: {line[:200]}")
             labels = {label: _unescaped(value) for label, value in _PAIR.findall(found[1] or "")}
             yield Series(name, labels, float(found[2]))
+
+
+def histogram(text: str, name: str) -> Histogram | None:
+    r"""The buckets of a histogram, summed over its series, such as those of several processes; None without it.
+
+    Raises:
+        ValueError: a line of it is not in the format.
+
+    Examples:
+        >>> page = 'a_bucket{le="1"} 2\na_bucket{le="+Inf"} 3\na_sum 4.5\n'
+        >>> histogram(page + page, "a")
+        Histogram(bounds=(1.0, inf), counts=(4.0, 6.0), total=9.0)
+    """
+    counts: dict[float, float] = defaultdict(float)
+    for one in series(text, [f"{name}_bucket"]):
+        counts[float(one.labels.get("le", ""))] += one.value
+    total = sum(one.value for one in series(text, [f"{name}_sum"]))
+    if not counts or not all(map(isfinite, (total, *counts.values()))):
+        return None
+    bounds = sorted(counts)
+    return Histogram(tuple(bounds), tuple(counts[bound] for bound in bounds), total)
 
 
 def lines(text: str, name: str) -> Iterator[str]:

@@ -8,9 +8,9 @@ value for up to 30 s while the engine is idle, so it counts only beside requests
 from collections import defaultdict
 from math import isfinite
 
-from inference_operator.engines.series import series
+from inference_operator.engines.series import histogram, series
 from inference_operator.engines.telemetry import EngineLoad, EngineSeries
-from inference_operator.views.samples import EngineSample, Histogram, TokenCounts
+from inference_operator.views.samples import EngineSample, TokenCounts
 
 RUNNING, WAITING = "sglang:num_running_reqs", "sglang:num_queue_reqs"
 CACHE_USAGE, CACHE_TOKENS = "sglang:token_usage", "sglang:max_total_num_tokens"
@@ -58,7 +58,7 @@ def engine_sample(text: str) -> EngineSample | None:
             sums[one.name] += one.value
             model = model or one.labels.get("model_name", "")
         tokens = min((int(one.value) for one in series(text, [CACHE_TOKENS])), default=0)
-        ttft, tpot = _histogram(text, TTFT), _histogram(text, TPOT)
+        ttft, tpot = histogram(text, TTFT), histogram(text, TPOT)
     except (ValueError, OverflowError):
         return None
     counts = (RUNNING, WAITING, FINISHED)
@@ -102,15 +102,3 @@ def _tokens(sums: dict[str, float]) -> TokenCounts | None:
     if f"{_PROMPT}_count" not in sums or not all(map(isfinite, (requests, prompt, answer, cached))):
         return None
     return TokenCounts(requests, prompt, answer, looked_up=prompt, cached=cached)
-
-
-def _histogram(text: str, name: str) -> Histogram | None:
-    """The buckets of a histogram, summed over streams and other answers; None without it."""
-    counts: dict[float, float] = defaultdict(float)
-    for one in series(text, [f"{name}_bucket"]):
-        counts[float(one.labels.get("le", ""))] += one.value
-    total = sum(one.value for one in series(text, [f"{name}_sum"]))
-    if not counts or not all(map(isfinite, (total, *counts.values()))):
-        return None
-    bounds = sorted(counts)
-    return Histogram(tuple(bounds), tuple(counts[bound] for bound in bounds), total)

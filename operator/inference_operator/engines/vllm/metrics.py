@@ -5,9 +5,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from math import isfinite
 
-from inference_operator.engines.series import lines, series
+from inference_operator.engines.series import histogram, lines, series
 from inference_operator.engines.telemetry import EngineLoad, EngineSeries
-from inference_operator.views.samples import EngineSample, Histogram, TokenCounts
+from inference_operator.views.samples import EngineSample, TokenCounts
 
 REQUESTS_RUNNING = "vllm:num_requests_running"
 """Requests in the running batch."""
@@ -107,7 +107,7 @@ def engine_sample(text: str) -> EngineSample | None:
         for one in series(text, (*_PROGRESS, _ANSWERED, *_TOKENS)):
             sums[one.name] += one.value
             model = model or one.labels.get("model_name", "")
-        ttft, tpot = _histogram(text, TTFT), _histogram(text, TPOT)
+        ttft, tpot = histogram(text, TTFT), histogram(text, TPOT)
     except ValueError:
         return None
     if REQUESTS_RUNNING not in sums or REQUESTS_WAITING not in sums or not _are_counts(sums):
@@ -134,18 +134,6 @@ def _tokens(sums: Mapping[str, float]) -> TokenCounts | None:
 def _are_counts(sums: Mapping[str, float]) -> bool:
     """Whether the numbers of requests are numbers; NaN and infinities are legal in the format."""
     return all(isfinite(sums.get(name, 0.0)) for name in (REQUESTS_RUNNING, REQUESTS_WAITING, _ANSWERED))
-
-
-def _histogram(text: str, name: str) -> Histogram | None:
-    """The buckets of a histogram, summed over engine cores; None without it."""
-    counts: dict[float, float] = defaultdict(float)
-    for one in series(text, [f"{name}_bucket"]):
-        counts[float(one.labels.get("le", ""))] += one.value
-    total = sum(one.value for one in series(text, [f"{name}_sum"]))
-    if not counts or not all(map(isfinite, (total, *counts.values()))):
-        return None
-    bounds = sorted(counts)
-    return Histogram(tuple(bounds), tuple(counts[bound] for bound in bounds), total)
 
 
 def _cache_tokens(text: str) -> int | None:
