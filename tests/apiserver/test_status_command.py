@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,7 +46,8 @@ def test_a_ready_resource_is_on_one_screen_and_in_the_list(workspace: Workspace,
     assert (status, found["ready"], found["engines_ready"], found["namespace"]) == (0, True, "1/1", workspace.namespace)
     _, said, _ = infd(workspace, "list", f"--kubeconfig={file}", f"--context={context}")
     assert said.splitlines()[1].startswith("qwen  yes")
-    assert f"{workspace.namespace}/qwen  yes" in infd(workspace, "list", "-A")[1]
+    _, everywhere, _ = infd(workspace, "list", "-A")
+    assert re.search(rf"^{workspace.namespace}/qwen +yes", everywhere, re.MULTILINE)
 
 
 def test_a_resource_that_cannot_serve_is_told_with_its_cause(workspace: Workspace) -> None:
