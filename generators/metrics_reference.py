@@ -51,9 +51,8 @@ ENGINE = {
     "llamacpp:requests_deferred": ("", "Requests that wait for a slot of llama.cpp"),
     "sglang:num_running_reqs": ("", "Requests that SGLang computes"),
     "sglang:num_queue_reqs": ("", "Requests in SGLang's own queue"),
-    "sglang:num_requests_total": ("is_streaming", "Answers of SGLang that have ended"),
     "sglang:token_usage": ("", "Share of SGLang's KV cache in use, from 0 to 1"),
-    "sglang:time_to_first_token_seconds": ("is_streaming", "From the request's arrival at SGLang to its first token"),
+    "sglang:time_to_first_token_seconds": ("", "From the request's arrival at SGLang to its first token"),
     "sglang:inter_token_latency_seconds": ("", "Between two tokens of an answer of SGLang"),
 }
 """Metrics of vLLM 0.32 that rules and dashboards use, with their label beside `model_name` and `engine`, those of

@@ -115,7 +115,7 @@ def cache_gib(fraction: float, free_before: float, weights: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class OnGpus:
+class SGLangOnGpus:
     """SGLang on GPUs of one node."""
 
     memory_gib: float

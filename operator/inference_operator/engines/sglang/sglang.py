@@ -143,9 +143,9 @@ class SGLang:
         """The needs of this image."""
         return gpu_needs(image)
 
-    def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> memory.OnGpus:  # noqa: ARG002 - protocol
+    def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> memory.SGLangOnGpus:  # noqa: ARG002 - protocol
         """SGLang on these GPUs."""
-        return memory.OnGpus(offer.memory_gib, offer.capability, reported_gib)
+        return memory.SGLangOnGpus(offer.memory_gib, offer.capability, reported_gib)
 
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
         """Of weights and cache; no engine runs on CPUs."""
