@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 from e2e import images
 from e2e.claim import claim_of
 from e2e.cluster.handle import LocalCluster
+from e2e.infd_command import infd
 from e2e.test_cache import WEIGHTS, hub_of, outside
 from tests.testing.hub import COMMIT, REPOSITORY, Hub, serving
 
@@ -30,13 +29,7 @@ def claim(cluster: LocalCluster) -> Iterator[Path]:
 
 def cache(cluster: LocalCluster, *arguments: str) -> tuple[int, str, str]:
     """`infd cache`, as a user runs it."""
-    infd = Path(sys.executable).with_name("infd")
-    environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
-    done = subprocess.run(
-        [infd, "cache", *arguments], env=environment, capture_output=True, text=True, check=False, timeout=300
-    )
-    assert "Traceback" not in done.stderr
-    return done.returncode, done.stdout, done.stderr
+    return infd(cluster, "cache", *arguments, seconds=300)
 
 
 def prune(cluster: LocalCluster, *arguments: str) -> dict[str, object]:

@@ -1,11 +1,7 @@
 """`infd list`, `status` and `logs` on a real node, of a service that answers and of one that ends."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +9,7 @@ from e2e import images, stack
 from e2e.claim import claim_of
 from e2e.cluster.handle import LocalCluster
 from e2e.engine_contract import applied
+from e2e.infd_command import infd
 from e2e.model.tiny_gguf import write_gguf
 from e2e.model.tiny_llama import model_folder
 from e2e.served import Served
@@ -21,15 +18,6 @@ from e2e.waiting import eventually
 
 SECONDS = 120
 REQUESTS = 5
-
-
-def infd(cluster: LocalCluster, *arguments: str) -> tuple[int, str, str]:
-    """Its exit status, output and complaints."""
-    command = (str(Path(sys.executable).with_name("infd")), *arguments)
-    environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
-    assert "Traceback" not in ended.stderr
-    return ended.returncode, ended.stdout, ended.stderr
 
 
 @pytest.fixture(scope="module")

@@ -1,22 +1,12 @@
 """`infd run` as a user runs it: creates a resource, follows it until it serves, and never changes an existing one."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
+from e2e.infd_command import infd
 from tests.testing.workspace import QWEN, Workspace
-
-WAIT_SECONDS = 120
 
 
 def run(workspace: Workspace, *arguments: str) -> tuple[int, str, str]:
     """Its exit status, output and complaints."""
-    command = (str(Path(sys.executable).with_name("infd")), "run", f"--namespace={workspace.namespace}", *arguments)
-    environment = {**os.environ, "KUBECONFIG": str(workspace.cluster.kubeconfig)}
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
-    assert "Traceback" not in ended.stderr
-    return ended.returncode, ended.stdout, ended.stderr
+    return infd(workspace.cluster, "run", f"--namespace={workspace.namespace}", *arguments)
 
 
 def test_a_model_is_served_and_the_next_commands_are_printed(workspace: Workspace) -> None:

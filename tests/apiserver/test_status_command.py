@@ -1,26 +1,13 @@
 """`infd list` and `infd status` as a user runs them, with the kubeconfig's namespace and contexts."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import yaml
 
+from e2e.infd_command import infd
 from tests.testing.workspace import QWEN, Workspace, served
-
-WAIT_SECONDS = 120
-
-
-def infd(workspace: Workspace, *arguments: str) -> tuple[int, str, str]:
-    """Its exit status, output and complaints, with the kubeconfig of the workspace's cluster."""
-    command = (str(Path(sys.executable).with_name("infd")), *arguments)
-    environment = {**os.environ, "KUBECONFIG": str(workspace.cluster.kubeconfig)}
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
-    assert "Traceback" not in ended.stderr
-    return ended.returncode, ended.stdout, ended.stderr
 
 
 def with_namespace(workspace: Workspace, folder: Path) -> tuple[Path, str]:
@@ -36,37 +23,37 @@ def with_namespace(workspace: Workspace, folder: Path) -> tuple[Path, str]:
 def test_a_ready_resource_is_on_one_screen_and_in_the_list(workspace: Workspace, tmp_path: Path) -> None:
     served(workspace)
     file, context = with_namespace(workspace, tmp_path)
-    status, said, complaints = infd(workspace, "status", "qwen", f"--kubeconfig={file}", f"--context={context}")
+    status, said, complaints = infd(workspace.cluster, "status", "qwen", f"--kubeconfig={file}", f"--context={context}")
     assert (status, complaints) == (0, "")
     assert said.startswith("qwen  Ready\n")
     for part in (f"Namespace  {workspace.namespace}, ", "Plan       1xH100-80GB for each engine", "qwen-engine-"):
         assert part in said
-    status, said, _ = infd(workspace, "status", "qwen", f"--namespace={workspace.namespace}", "--output=json")
+    status, said, _ = infd(workspace.cluster, "status", "qwen", f"--namespace={workspace.namespace}", "--output=json")
     found = json.loads(said)
     assert (status, found["ready"], found["engines_ready"], found["namespace"]) == (0, True, "1/1", workspace.namespace)
-    _, said, _ = infd(workspace, "list", f"--kubeconfig={file}", f"--context={context}")
+    _, said, _ = infd(workspace.cluster, "list", f"--kubeconfig={file}", f"--context={context}")
     assert said.splitlines()[1].startswith("qwen  yes")
-    _, everywhere, _ = infd(workspace, "list", "-A")
+    _, everywhere, _ = infd(workspace.cluster, "list", "-A")
     assert re.search(rf"^{workspace.namespace}/qwen +yes", everywhere, re.MULTILINE)
 
 
 def test_a_resource_that_cannot_serve_is_told_with_its_cause(workspace: Workspace) -> None:
     workspace.create("qwen", {**QWEN, "engine": {"args": ["--max-model-length=1"]}})
     workspace.settled("qwen", "Stalled", "True")
-    status, said, _ = infd(workspace, "status", "qwen", "-n", workspace.namespace)
+    status, said, _ = infd(workspace.cluster, "status", "qwen", "-n", workspace.namespace)
     assert status == 1
     assert said.splitlines()[0] == "qwen  not ready: UnknownArgument"
     assert "Did you mean `--max-model-len`?" in said.splitlines()[1]
-    _, listed, _ = infd(workspace, "list", "-n", workspace.namespace)
+    _, listed, _ = infd(workspace.cluster, "list", "-n", workspace.namespace)
     assert "Did you mean `--max-model-len`?" in listed.splitlines()[-1]
 
 
 def test_what_is_not_there_is_named(workspace: Workspace) -> None:
-    status, _, complaints = infd(workspace, "status", "otter", "-n", workspace.namespace)
+    status, _, complaints = infd(workspace.cluster, "status", "otter", "-n", workspace.namespace)
     assert (status, complaints.split(" in the")[0]) == (2, "There is no InferenceDeployment `otter`")
-    status, said, _ = infd(workspace, "list", "-n", workspace.namespace)
+    status, said, _ = infd(workspace.cluster, "list", "-n", workspace.namespace)
     assert (status, "Create one: infd run NAME MODEL" in said) == (0, True)
-    status, _, complaints = infd(workspace, "list", "--context=nowhere")
+    status, _, complaints = infd(workspace.cluster, "list", "--context=nowhere")
     assert (status, "has no such context" in complaints) == (2, True)
-    status, _, complaints = infd(workspace, "status", "qwen", "--watch")
+    status, _, complaints = infd(workspace.cluster, "status", "qwen", "--watch")
     assert (status, complaints) == (2, "--watch needs a terminal, and no --output=json.\n")

@@ -57,7 +57,7 @@ class LiveResource:
 
 async def live_resource(api: "Api", cluster: "KubeCluster", live: Manifest, engine: Engine) -> LiveResource:
     """The pods of a resource with their metrics, which the API server fetches from them, and its Events."""
-    from inference_operator.kube.object_events import EVENT  # noqa: PLC0415 - a second of imports
+    from inference_operator.kube.object_events import EVENT, last_time  # noqa: PLC0415 - a second of imports
 
     found = resource(live)
     namespace, name = found.key.namespace, found.key.name
@@ -65,7 +65,7 @@ async def live_resource(api: "Api", cluster: "KubeCluster", live: Manifest, engi
     pods = [view for pod in listed if (view := _view(pod)) is not None]
     pages = {pod.uid: await _pages(api, namespace, pod, engine) for pod in _with_metrics(pods)}
     selected = cluster.each(EVENT, namespace=namespace, fields=f"involvedObject.uid={found.uid}")
-    events = sorted([_event(event) async for event in selected], key=lambda one: one.at)
+    events = sorted([_event(event, last_time(event)) async for event in selected], key=lambda one: one.at)
     routers = "\n".join(page for pod in pods if pod.component == ROUTER for page in pages.get(pod.uid, ()))
     created = timestamp(mapping(live, "metadata").get("creationTimestamp"))
     return LiveResource(found, pods, _samples(pods, pages, engine), events, _first_bytes(routers), created)
@@ -82,9 +82,7 @@ def _with_metrics(pods: Sequence[PodView]) -> Iterator[PodView]:
     yield from (one.leader for one in engines_of(pod for pod in pods if pod.component == ENGINE) if one.is_serving)
 
 
-def _event(event: Manifest) -> LiveEvent:
-    times = ((event.get("series") or {}).get("lastObservedTime"), event.get("eventTime"), event.get("lastTimestamp"))
-    at = next((str(time) for time in times if time), "")
+def _event(event: Manifest, at: str) -> LiveEvent:
     return LiveEvent(at, str(event.get("reason") or ""), one_line(event.get("message")))
 
 

@@ -18,6 +18,7 @@ from inference_operator.diagnosis.startup_progress import sentence
 from inference_operator.objects.names import ENGINE, ROUTER
 from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodView
+from inference_operator.views.raw import timestamp
 from inference_operator.views.samples import Histogram, combined_samples
 
 LAST_EVENTS = 8
@@ -219,13 +220,9 @@ def _scaling(found: Resource, at: datetime) -> Iterator[str]:
     limits, recorded = found.spec.autoscaling, found.status.autoscaling
     yield f"{limits.min_replicas} to {limits.max_replicas} engines, by {limits.backend}"
     if recorded is not None:
-        moment = _moment(recorded.last_scale_time)
+        moment = timestamp(recorded.last_scale_time)
         ago = f" {words_of(_age(moment, at))} ago" if moment else ""
         yield f"{recorded.desired_replicas} wanted{ago}: {recorded.reason}"
-
-
-def _moment(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text) if text else None
 
 
 def _age(created: datetime | None, at: datetime) -> int | None:
@@ -249,4 +246,4 @@ def words_of(seconds: int | None) -> str:
 
 def event_age(event: LiveEvent, at: datetime) -> str:
     """How long ago an Event happened last; empty if it does not tell."""
-    return words_of(_age(_moment(event.at), at))
+    return words_of(_age(timestamp(event.at), at))

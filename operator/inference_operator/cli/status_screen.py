@@ -82,21 +82,16 @@ def _traffic(traffic: Traffic | None) -> Iterator[str]:
 
 
 def _engine(pod: PodLine) -> Iterator[Text]:
-    return map(_cell(pod), (pod.name, pod.state, pod.requests, pod.node, words_of(pod.seconds)), range(5))
+    return _cells(pod, pod.name, pod.state, pod.requests, pod.node, words_of(pod.seconds))
 
 
 def _router(pod: PodLine) -> Iterator[Text]:
-    return map(_cell(pod), (pod.name, pod.state, pod.node, words_of(pod.seconds)), range(4))
+    return _cells(pod, pod.name, pod.state, pod.node, words_of(pod.seconds))
 
 
-class _cell:  # noqa: N801 - used as a function
-    """A cell of a pod's row; its state has a colour."""
-
-    def __init__(self, pod: PodLine) -> None:
-        self._style = GOOD if pod.ready else ""
-
-    def __call__(self, text: str, column: int) -> Text:
-        return Text(text, style=self._style if column == 1 else "")
+def _cells(pod: PodLine, *texts: str) -> Iterator[Text]:
+    """The cells of a pod's row; its state, the second one, has a colour."""
+    return (Text(text, style=GOOD if column == 1 and pod.ready else "") for column, text in enumerate(texts))
 
 
 def _table(titles: Sequence[str], rows: "Iterator[Iterator[Text]] | map[Iterator[Text]]") -> Iterator[RenderableType]:

@@ -22,10 +22,10 @@ async def events_of(reader: Reader, look: EventsLookup) -> ObjectEvents:
 
 def _order(event: Manifest) -> tuple[str, str]:
     """Times are mostly whole seconds; the name ends with nanoseconds, which grow (client-go, tools/record/util)."""
-    return _last_time(event), event["metadata"]["name"]
+    return last_time(event), event["metadata"]["name"]
 
 
-def _last_time(event: Manifest) -> str:
+def last_time(event: Manifest) -> str:
     """When the Event happened last. Reporters fill different fields, all in the same format."""
     series = event.get("series") or {}
     times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))

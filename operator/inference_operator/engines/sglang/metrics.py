@@ -52,7 +52,7 @@ def engine_sample(text: str) -> EngineSample | None:
         ('m', 2, 1)
     """
     sums: dict[str, float] = defaultdict(float)
-    model, tokens = "", 0
+    model = ""
     try:
         for one in series(text, (*_PROGRESS, FINISHED, *_TOKENS)):
             sums[one.name] += one.value
