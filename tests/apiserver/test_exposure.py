@@ -66,7 +66,7 @@ def test_a_service_becomes_a_load_balancer_and_a_cluster_ip_again_without_drift(
     mark = audit.quiet(QUIET_SECONDS, namespace=qwen.namespace)
     qwen.kubectl("annotate", "service", "qwen", "cloud.example.com/id=lb-2", "--overwrite")
     time.sleep(QUIET_SECONDS)
-    assert not [r for r in audit.requests(mark) if r.resource == "services" and r.verb in ("patch", "create")]
+    assert not [write for write in audit.writes(mark, namespace=qwen.namespace) if write.resource == "services"]
 
     qwen.kubectl("patch", "infd", "qwen", "--type=json", '--patch=[{"op": "remove", "path": "/spec/router"}]')
     eventually(lambda: qwen.get("service", "qwen")["spec"]["type"] == "ClusterIP", seconds=SECONDS, what="ClusterIP")
