@@ -122,6 +122,11 @@ class Plan:
     runner_up: str = ""
     """The best other choice of GPUs and parallel sizes, and why it lost; empty if there is none."""
 
+    @property
+    def gpus_per_pod(self) -> int:
+        """GPUs of each pod of an engine; 0 on CPUs. An engine has one pod for each of its nodes."""
+        return self.gpus_per_replica // self.parallel.nodes
+
 
 GPU_CPU, GPU_MEMORY_GIB, GPU_EPHEMERAL_STORAGE_GIB = 4, 16, 2
 """Requests of an engine on GPUs whose model is unknown: a core each for the API server, the scheduler, one worker's

@@ -78,6 +78,8 @@ class ParallelSizes:
     Examples:
         >>> ParallelSizes(tensor=4, pipeline=2).world_size
         8
+        >>> ParallelSizes(tensor=8, pipeline=2, nodes=2).ranks_per_node
+        8
     """
 
     tensor: int
@@ -85,11 +87,19 @@ class ParallelSizes:
     data: int = 1
     """Groups of ranks with whole attention and their own batches. No field asks for more than one; the model of a
     step's time knows them."""
+    nodes: int = 1
+    """Nodes that the ranks of one engine are divided over. They are numbered node by node: the stages of a pipeline are
+    on different nodes before tensor parallelism crosses one (vLLM 0.32.0, `vllm/config/parallel.py`)."""
 
     @property
     def world_size(self) -> int:
         """Ranks of one engine; on GPUs each rank has one."""
         return self.tensor * self.pipeline * self.data
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Ranks on each node: those of one pod."""
+        return self.world_size // self.nodes
 
     @property
     def words(self) -> str:

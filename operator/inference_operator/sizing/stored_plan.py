@@ -15,7 +15,8 @@ from inference_operator.sizing.plan import Plan
 
 _SUFFIX = "_parallel_size"
 """Suffix of the keys of the parallel sizes: `tensor_parallel_size`, `pipeline_parallel_size`."""
-
+_NODES = "nodes"
+"""The only field of the parallel sizes that is stored under its own name: it is no size of the model's division."""
 
 _ONLY_IF_SET = frozenset(
     {
@@ -34,6 +35,7 @@ _ONLY_IF_SET = frozenset(
         "step",
         "runner_up",
         "data_parallel_size",
+        "nodes",
     }
 )
 """Fields that are not stored while they have their default, so that a plan without them keeps its text."""
@@ -90,7 +92,7 @@ def stored_pod_sizes(plan: Plan) -> Manifest:
 
 
 def _flat(sizes: Manifest) -> Manifest:
-    return {f"{name}{_SUFFIX}": size for name, size in sizes.items()}
+    return {name if name == _NODES else f"{name}{_SUFFIX}": size for name, size in sizes.items()}
 
 
 def _renamed(fields: Manifest, names: Mapping[str, str]) -> Manifest:
@@ -104,7 +106,7 @@ def _nested(fields: object) -> object:
     """The fields of `Plan` from the stored keys; any other value unchanged, for validation to refuse."""
     if not isinstance(fields, dict):
         return fields
-    sizes = {key.removesuffix(_SUFFIX): size for key, size in fields.items() if key.endswith(_SUFFIX)}
+    sizes = {key.removesuffix(_SUFFIX): size for key, size in fields.items() if key.endswith(_SUFFIX) or key == _NODES}
     return {**_renamed(fields, _FIELDS), "parallel": sizes}
 
 
