@@ -76,6 +76,7 @@ def kind_of(manifest: Manifest) -> Kind:
 
 
 DEPLOYMENT = Kind("apps/v1", "Deployment")
+STATEFUL_SET = Kind("apps/v1", "StatefulSet")
 SERVICE = Kind("v1", "Service")
 CONFIG_MAP = Kind("v1", "ConfigMap")
 SECRET = Kind("v1", "Secret")
@@ -91,7 +92,17 @@ POD = Kind("v1", "Pod")
 NODE = Kind("v1", "Node")
 INFERENCE_DEPLOYMENT = Kind(API_VERSION, KIND)
 
-CHILD_KINDS = (CLAIM, CONFIG_MAP, SERVICE, DEPLOYMENT, DISRUPTION_BUDGET, JOB, INGRESS, HORIZONTAL_POD_AUTOSCALER)
+CHILD_KINDS = (
+    CLAIM,
+    CONFIG_MAP,
+    SERVICE,
+    DEPLOYMENT,
+    STATEFUL_SET,
+    DISRUPTION_BUDGET,
+    JOB,
+    INGRESS,
+    HORIZONTAL_POD_AUTOSCALER,
+)
 """The kinds of child objects, in the order in which the operator writes them. NetworkPolicies are not listed: the
 operator has rights on them only if they are enabled."""
 

@@ -89,7 +89,7 @@ def test_a_requested_rollout_strategy_is_used_without_a_lookup(asked: RolloutStr
 
 
 def test_a_rollout_is_undecided_until_free_gpus_are_looked_up() -> None:
-    assert decided(moving(pod(), live=LIVE)) == Undecided(LOOK, LIVE)
+    assert decided(moving(pod(), live=LIVE)) == Undecided(LOOK)
 
 
 @pytest.mark.parametrize(

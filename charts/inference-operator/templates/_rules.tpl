@@ -25,6 +25,9 @@ The operator reads no Secret, opens no shell in a pod and no proxy to one, and n
 - apiGroups: [apps]
   resources: [deployments] # delete: the routers, when another router takes over
   verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [apps]
+  resources: [statefulsets] # of engines over several nodes; delete: when there are fewer, or others replace them
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch, delete]

@@ -25,6 +25,7 @@ from inference_operator.manifest import (
     POD,
     SCALED_OBJECT,
     SERVICE,
+    STATEFUL_SET,
     Kind,
     Manifest,
 )
@@ -142,8 +143,8 @@ _UNLABELED = f"{label('object', NAME_LABEL)} == ''"  # which the policy of child
 _SELECTED = Validation(
     f"{_UNLABELED} || (request.resource.resource == 'jobs' ? !dyn(object).spec.?manualSelector.orValue(false) :"
     f" dyn(object).spec.?selector.?matchLabels[?'{NAME_LABEL}'].orValue('') == {label('object', NAME_LABEL)})",
-    f"A Deployment of the operator must select pods by the label {NAME_LABEL}, and a Job may not have a manualSelector:"
-    " else it would adopt pods of others.",
+    f"A Deployment or StatefulSet of the operator must select pods by the label {NAME_LABEL}, and a Job may not have a"
+    " manualSelector: else it would adopt pods of others.",
 )
 
 
@@ -190,7 +191,7 @@ def _templates(operator: OperatorAccount) -> Policy:
     """Pod templates have the level restricted (Kubernetes 1.36, pod-security-admission/policy) and get no token."""
     return Policy(
         "templates",
-        [(kind, kind.plural) for kind in (DEPLOYMENT, JOB)],
+        [(kind, kind.plural) for kind in (DEPLOYMENT, STATEFUL_SET, JOB)],
         WRITES,
         [*confinement(), *privileges(), _account_check(operator), _SELECTED],
         VARIABLES,
@@ -210,7 +211,7 @@ def _account_check(operator: OperatorAccount) -> Validation:
 
 
 def _pods() -> Policy:
-    """Pods of the operator's Deployments and Jobs get other labels and annotations, or are deleted."""
+    """Pods of the operator's workloads and Jobs get other labels and annotations, or are deleted."""
     kept = " && ".join(
         f"{label('object', key)} == {label('oldObject', key)}"
         for key in (MANAGED_BY_LABEL, COMPONENT_LABEL, NAME_LABEL)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from inference_operator.cli.connection import DEFAULT_NAMESPACE, in_cluster
 from inference_operator.cli.parser import UsageError
-from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, NODE, Kind, Manifest, Ref
+from inference_operator.manifest import CONFIG_MAP, NODE, Kind, Manifest, Ref
 from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, INSPECTION, NAME_LABEL
 from inference_operator.planning.gpu_offers import has_gpus
 from inference_operator.roles.pinned_plan import PinnedPlan, pinned_plan
 from inference_operator.views.node import NodeView, node_view
+from inference_operator.views.workload import WORKLOAD_KINDS, newest_first
 
 if TYPE_CHECKING:
     from inference_operator.kube.client import Api
@@ -40,14 +41,19 @@ async def cluster_of_kubeconfig(options: argparse.Namespace) -> LiveState:
     """The cluster that the options choose.
 
     The right to list nodes is sufficient: without that to list ConfigMaps, the hub is asked, and without that to list
-    Deployments, every resource counts as a new one.
+    Deployments and StatefulSets, every resource counts as a new one.
     """
 
     async def read(_: "Api", cluster: "KubeCluster") -> LiveState:
         views = [node_view(node) async for node in cluster.each(NODE)]
         results = await _allowed(cluster, CONFIG_MAP, INSPECTION, "So models are read from the hub.")
-        engines = await _allowed(cluster, DEPLOYMENT, ENGINE, "So each resource is planned as a new one.")
-        plans = {_owner(one): plan for one in engines if (plan := pinned_plan(one))}
+        engines = [
+            one
+            for kind in WORKLOAD_KINDS
+            for one in await _allowed(cluster, kind, ENGINE, "So each resource is planned as a new one.")
+        ]
+        oldest_first = reversed(newest_first(engines))
+        plans = {_owner(one): plan for one in oldest_first if (plan := pinned_plan(one))}
         gpus = [view for view in views if has_gpus(view)]
         return LiveState(gpus, {Ref.of(result): result for result in results}, plans)
 

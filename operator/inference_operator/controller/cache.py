@@ -15,7 +15,7 @@ from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import ENGINES, VLLM, EngineRegistry
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Kind, Manifest, Ref
 from inference_operator.objects.child import is_child
-from inference_operator.objects.names import is_role, workload_name
+from inference_operator.objects.names import is_role, is_workload_name
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.roles.spec import RolePolicy, requested_roles
 from inference_operator.settings import Settings
@@ -90,11 +90,11 @@ class Cache:
 
     def engine(self, key: Key, component: str) -> Engine | None:
         """The engine that runs in the pods of a component; None if the component is no role, such as the router."""
-        refs = (Ref(kind, key.namespace, workload_name(key.name, component)) for kind in WORKLOAD_KINDS)
-        cached = next((found for ref in refs if (found := self._objects.get(ref))), None)
-        if cached is None or not is_role(component):
+        if not is_role(component):
             return None
-        return self._engines.get(cached.engine or self._engines.default)
+        refs = (ref for ref in self._by_owner.get(key, ()) if is_workload_name(ref.name, key.name, component))
+        names = {self._objects[ref].engine for ref in refs if ref.kind in WORKLOAD_KINDS}
+        return self._engines.get(max(names) or self._engines.default) if names else None
 
     def engine_of(self, key: Key, pod: PodView) -> Engine | None:
         """The engine that runs in a pod. During a rollout to another kind, a role has pods of both."""

@@ -96,7 +96,7 @@ def claim_uses(
     Args:
         claim: name of the claim.
         resources: the InferenceDeployments of its namespace.
-        workloads: Deployments, Jobs and pods of its namespace.
+        workloads: Deployments, StatefulSets, Jobs and pods of its namespace.
         records: the operator's ConfigMaps of finished downloads.
     """
     own = [one for one in resources if claim_of(one) == claim]

@@ -1,5 +1,7 @@
 """Names and labels of child objects."""
 
+import re
+
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGER = "inference-operator"
 NAME_LABEL = "inference-operator.dev/name"
@@ -38,6 +40,50 @@ def workload_name(name: str, role: str) -> str:
         'qwen-engine'
     """
     return f"{name}-{role}"
+
+
+def group_name(name: str, role: str, slot: int) -> str:
+    """Name of the StatefulSet of a group: the pods of one engine over several nodes.
+
+    Examples:
+        >>> group_name("qwen", ENGINE, 2)
+        'qwen-engine-2'
+    """
+    return f"{workload_name(name, role)}-{slot}"
+
+
+def slot_of(found: str, name: str, role: str) -> int | None:
+    """The slot of a group by the name of its StatefulSet; None for any other name.
+
+    Examples:
+        >>> slot_of("qwen-engine-2", "qwen", ENGINE), slot_of("qwen-engine", "qwen", ENGINE)
+        (2, None)
+    """
+    slot = found.removeprefix(f"{workload_name(name, role)}-")
+    return int(slot) if slot != found and _SLOT.fullmatch(slot) else None
+
+
+def is_workload_name(found: str, name: str, role: str) -> bool:
+    """Whether a name is that of a role's Deployment or of one of its groups.
+
+    Examples:
+        >>> [is_workload_name(name, "qwen", ENGINE) for name in ("qwen-engine", "qwen-engine-0", "qwen-router")]
+        [True, True, False]
+    """
+    return found == workload_name(name, role) or slot_of(found, name, role) is not None
+
+
+_SLOT = re.compile(r"0|[1-9][0-9]{0,3}")
+
+MAX_NAME_OF_GROUPS = 36
+"""Characters of an InferenceDeployment's name whose engines are groups. The StatefulSet controller labels each pod with
+the name of its revision: that of the StatefulSet and eleven more characters; 63 is the limit of a label (Kubernetes
+1.36, pkg/controller/history/controller_history.go, `ControllerRevisionName`)."""
+
+
+def members_service_name(name: str, role: str) -> str:
+    """Name of the headless Service by which the members of a role's groups find each other."""
+    return f"{workload_name(name, role)}-members"
 
 
 def headless_service_name(name: str, role: str) -> str:

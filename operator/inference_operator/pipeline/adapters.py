@@ -145,7 +145,7 @@ def _decides_slots(inputs: Inputs, copies: Sequence[_Copy]) -> bool:
     """Whether a first engine waits for adapters whose rank decides its slots. One that failed does not count."""
     stated = inputs.resource.spec
     fixed = isinstance(stated, Spec) and stated.engine.max_adapter_rank is not None
-    return not fixed and inputs.workload() is None and any(one.adapter.progress for one in copies)
+    return not fixed and not inputs.workloads() and any(one.adapter.progress for one in copies)
 
 
 def _with_list(inputs: Inputs, planned: Planned) -> Planned:

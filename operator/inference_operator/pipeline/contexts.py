@@ -20,7 +20,7 @@ from inference_operator.roles.pinned_plan import PinnedPlan, pinned_plan
 from inference_operator.roles.spec import RoleSpec
 from inference_operator.views.engine import engines_of
 from inference_operator.views.raw import mapping
-from inference_operator.views.workload import WORKLOAD_KINDS, workload_view
+from inference_operator.views.workload import WORKLOAD_KINDS, role_view
 
 
 def role_specs(inputs: Inputs) -> Sequence[RoleSpec]:
@@ -45,11 +45,11 @@ def live_roles(inputs: Inputs, specs: Sequence[RoleSpec]) -> Mapping[str, LiveRo
 
 def observed_again(inputs: Inputs, role: LiveRole) -> LiveRole:
     """The role after the writes of a round. What was recorded for it before the round stays."""
-    workload = inputs.workload(role.name)
+    workloads = inputs.workloads(role.name)
     return replace(
         role,
-        workload=workload,
-        view=workload_view(workload),
+        workloads=workloads,
+        view=role_view(workloads),
         service=inputs.engines_service(role.name),
         engines=engines_of(inputs.pods_of(role.name)),
     )
@@ -125,13 +125,13 @@ def _component(manifest: Manifest) -> str:
 
 
 def _live_role(inputs: Inputs, name: str, requested: str) -> LiveRole:
-    workload = inputs.workload(name)
-    recorded = pinned_plan(workload)
+    workloads = inputs.workloads(name)
+    recorded = pinned_plan(next(iter(workloads), None))
     return LiveRole(
         name=name,
         engine=_running_engine(inputs, recorded, requested),
-        workload=workload,
-        view=workload_view(workload),
+        workloads=workloads,
+        view=role_view(workloads),
         service=inputs.engines_service(name),
         engines=engines_of(inputs.pods_of(name)),
         recorded=recorded,

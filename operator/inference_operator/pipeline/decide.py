@@ -27,6 +27,7 @@ from inference_operator.manifest import (
     NETWORK_POLICY,
     SCALED_OBJECT,
     SERVICE,
+    STATEFUL_SET,
     Kind,
     Manifest,
     Ref,
@@ -56,6 +57,7 @@ from inference_operator.workload.traffic import TrafficChange, traffic_changes
 _APPLY_ORDER: Mapping[Kind, int] = {
     SERVICE: 1,
     DEPLOYMENT: 2,
+    STATEFUL_SET: 2,
     NETWORK_POLICY: 3,
     DISRUPTION_BUDGET: 4,
     INGRESS: 5,

@@ -8,7 +8,13 @@ from inference_operator.api.resource import Resource
 from inference_operator.autoscaling.inputs import ScalingResult
 from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, SERVICE, Kind, Manifest, Owner, Ref
-from inference_operator.objects.names import ENGINE, headless_service_name, router_name, service_name, workload_name
+from inference_operator.objects.names import (
+    ENGINE,
+    headless_service_name,
+    is_workload_name,
+    router_name,
+    service_name,
+)
 from inference_operator.roles.spec import RolePolicy, requested_roles
 from inference_operator.router.exposure import selects_engines
 from inference_operator.router.pinned_router import live_slots
@@ -17,7 +23,7 @@ from inference_operator.views.lookups import LookupResults
 from inference_operator.views.node import NodeView
 from inference_operator.views.pod import PodView
 from inference_operator.views.samples import Samples
-from inference_operator.views.workload import WORKLOAD_KINDS, WorkloadView, workload_view
+from inference_operator.views.workload import WORKLOAD_KINDS, WorkloadView, newest_first, workload_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +89,14 @@ class Inputs:
         """The Deployment of the routers, as it is observed."""
         return workload_view(self.router_deployment)
 
-    def workload(self, role: str = ENGINE) -> Manifest | None:
-        """The live workload of a role, or None."""
-        key = self.resource.key
-        refs = (Ref(kind, key.namespace, workload_name(key.name, role)) for kind in WORKLOAD_KINDS)
-        return next((live for ref in refs if (live := self.child(ref)) is not None), None)
+    def workloads(self, role: str = ENGINE) -> Sequence[Manifest]:
+        """The objects of the live workload of a role, the newest first."""
+        name = self.resource.key.name
+        return newest_first(
+            live
+            for ref, live in self.children.items()
+            if ref.kind in WORKLOAD_KINDS and is_workload_name(ref.name, name, role)
+        )
 
     def engines_service(self, role: str = ENGINE) -> Manifest | None:
         """The live headless Service of a role, or None."""

@@ -21,7 +21,6 @@ from inference_operator.pipeline.outcomes import Planned, Refused
 from inference_operator.pipeline.role import Role
 from inference_operator.planning.healing import ended_output
 from inference_operator.views.lookups import ClaimLookup, Lookup
-from inference_operator.views.workload import workload_view
 
 
 def with_download(inputs: Inputs, planned: Planned) -> Planned | Refused:
@@ -77,9 +76,8 @@ def job_placement(inputs: Inputs, spec: Spec, role: Role) -> Manifest | None:
     claim = one_node_claim(inputs, spec)
     if not claim:
         return None
-    live = inputs.child(Ref.of(role.workload))
-    pod = live["spec"]["template"]["spec"] if live is not None else None
-    return placement(claim, role.context.live.pods, pod, role.workload["spec"]["template"]["spec"])
+    live = role.context.live
+    return placement(claim, live.pods, live.view.pod_spec, role.workload.pod)
 
 
 def _broken_kernels(inputs: Inputs, role: Role) -> bool:
@@ -87,8 +85,8 @@ def _broken_kernels(inputs: Inputs, role: Role) -> bool:
 
     Engines of a former template have other kernels, and serve on while their successors fail.
     """
-    template = workload_view(inputs.workload(role.name)).template
-    own = [engine for engine in role.context.live.engines if engine.template == template]
+    live = role.context.live
+    own = [engine for engine in live.engines if engine.template == live.view.template]
     if any(engine.has_answered for engine in own):
         return False
     pods = (pod for engine in own for pod in engine.pods)

@@ -15,8 +15,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import ModelWait, Planned, Refused
 from inference_operator.pipeline.role import Role
 from inference_operator.roles.context import RoleContext
-from inference_operator.views.workload import workload_view
-from inference_operator.workload.deployment import scaled_deployment
+from inference_operator.workload.workload import scaled_workload
 
 
 def with_verification(inputs: Inputs, planned: Planned) -> Planned | Refused:
@@ -72,39 +71,38 @@ def after_task(
     return replace(
         planned,
         desired={**task.desired, **desired},
-        model_wait=_wait(inputs, planned, reason, task.message),
+        model_wait=_wait(planned, reason, task.message),
         lookups=lookups,
         recheck_at=recheck_at,
     )
 
 
-def _wait(inputs: Inputs, planned: Planned, reason: Reason, progress: str) -> ModelWait | None:
+def _wait(planned: Planned, reason: Reason, progress: str) -> ModelWait | None:
     """The progress; and if engines serve, that they stay until the switch."""
     if not progress:
         return None
-    if not _serves(inputs, planned.roles[0]):
+    if not _serves(planned.roles[0]):
         return ModelWait(reason, progress)
     return ModelWait(reason, f"{progress} The running engines serve until the switch, which follows.")
 
 
-def _serves(inputs: Inputs, first: Role) -> bool:
+def _serves(first: Role) -> bool:
     """Whether an engine is wanted and serves; not while the first ones start, or while all end."""
-    ready = workload_view(inputs.workload(first.name)).ready > 0
-    return first.replicas > 0 and (ready or any(engine.has_answered for engine in first.context.live.engines))
+    live = first.context.live
+    return first.replicas > 0 and (live.view.ready > 0 or any(engine.has_answered for engine in live.engines))
 
 
 def without_new_engines(inputs: Inputs, planned: Planned) -> dict[Ref, Manifest]:
     """The desired objects with the live workloads; without workloads that do not exist yet."""
-    workloads = {Ref.of(role.workload) for role in planned.roles}
+    workloads = {ref for role in planned.roles for ref in role.workload.refs}
     others = {ref: one for ref, one in planned.desired.items() if ref not in workloads}
     return {**others, **_serving(inputs, planned)}
 
 
 def _serving(inputs: Inputs, planned: Planned) -> dict[Ref, Manifest]:
     """The live workloads with as many engines as are wanted: the former model serves and scales until the switch."""
-    workloads = {Ref.of(role.workload): role.workload["spec"]["replicas"] for role in planned.roles}
     return {
-        ref: scaled_deployment(live, replicas, inputs.owner)
-        for ref, replicas in workloads.items()
-        if (live := inputs.child(ref)) is not None
+        Ref.of(scaled): scaled
+        for role in planned.roles
+        for scaled in scaled_workload(role.context.live.workloads, role.workload.replicas, inputs.owner)
     }

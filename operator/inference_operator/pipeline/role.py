@@ -22,7 +22,6 @@ from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sentences import sentences
 from inference_operator.views.lookups import Lookup
 from inference_operator.workload.children import children as workload_children
-from inference_operator.workload.deployment import engine_deployment
 from inference_operator.workload.hardware_errors import move_due, moved_pods
 from inference_operator.workload.pinned_template import (
     ENGINE_PIN,
@@ -33,6 +32,7 @@ from inference_operator.workload.pinned_template import (
 )
 from inference_operator.workload.pod_spec import WorkloadInputs, engine_template
 from inference_operator.workload.rollout import Rollout, RolloutInputs, Undecided, rollout, switch_due
+from inference_operator.workload.workload import Workload, WorkloadChange, engine_workload, live_workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class Role:
     context: RoleContext
     plan: PinnedPlan
     process: EngineProcess
-    workload: Manifest
-    """The desired Deployment."""
+    workload: Workload
+    """The desired Deployment, or the StatefulSets of groups."""
     rollout: Rollout | None
     """How its pods are replaced; None until the lookup that decides it has a result."""
     scaling: ObservedScaling
@@ -73,8 +73,8 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
 
     1. The process, and the pod template built from it, both over the administrator's defaults of engine pods.
     2. The template in use: the pinned one while it serves.
-    3. The rollout strategy. While that is undecided, the live Deployment is desired.
-    4. The Deployment with its replicas, and the objects around it.
+    3. The rollout strategy. While that is undecided, the live workload is desired.
+    4. The workload with its replicas, and the objects around it.
 
     Args:
         inputs: everything that was observed.
@@ -95,9 +95,9 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
     wanted, replicas = desired_replicas(context, pinned, scaling, pod_spec)
     moved = moved_pods(live.workload, live.engines, context.lookups, context.engine, context.nodes)
     workload = (
-        decided.live
+        live_workload(live)
         if isinstance(decided, Undecided)
-        else engine_deployment(workload_inputs, template, decided, moved, replicas=replicas)
+        else engine_workload(workload_inputs, WorkloadChange(template, decided, moved, replicas), inputs.samples)
     )
     due = (switch_due(rollout_inputs), move_due(live.workload, moved, context.now))
     return Role(
@@ -108,7 +108,7 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         rollout=None if isinstance(decided, Undecided) else decided,
         scaling=scaling,
         replicas=wanted,
-        objects=workload_children(workload_inputs, workload, open_to_all=open_to_all),
+        objects=workload_children(workload_inputs, workload.objects, open_to_all=open_to_all),
         notice=sentences(
             older_image(pinned.image, stated, context.engine, settings),
             older_template(template, built),
@@ -156,4 +156,5 @@ def _rollout_inputs(inputs: Inputs, context: RoleContext, template: PinnedTempla
         gpu_resource=plan.plan.resource,
         node_wait=context.settings.surge_wait,
         one_node=bool(one_node_claim(inputs, stated)),
+        pods_per_engine=plan.plan.parallel.nodes,
     )

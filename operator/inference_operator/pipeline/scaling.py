@@ -15,7 +15,6 @@ from inference_operator.pipeline.outcomes import Planned
 from inference_operator.pipeline.role import Role
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sizing.shape import Objective
-from inference_operator.views.workload import workload_view
 
 
 def scaled(inputs: Inputs, planned: Planned) -> Planned:
@@ -76,7 +75,7 @@ def _deletion_costs(inputs: Inputs, roles: Sequence[Role]) -> tuple[DeletionCost
             role.context.live.engines,
             inputs.samples,
             live=role.context.live.view.desired,
-            desired=workload_view(role.workload).desired,
+            desired=role.workload.replicas,
             namespace=namespace,
         )
     )

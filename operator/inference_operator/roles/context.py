@@ -25,8 +25,8 @@ class LiveRole:
     name: str
     engine: Engine
     """The engine that runs in it: that of its latest recorded plan, else the requested one."""
-    workload: Manifest | None
-    """Its live workload."""
+    workloads: Sequence[Manifest]
+    """The objects of its live workload, the newest first."""
     view: WorkloadView
     """The same, typed."""
     service: Manifest | None
@@ -35,6 +35,11 @@ class LiveRole:
     """The engines that its live pods make."""
     recorded: PinnedPlan | None
     """The plan recorded for it."""
+
+    @property
+    def workload(self) -> Manifest | None:
+        """The newest object of its workload, which has its records; None without a workload."""
+        return next(iter(self.workloads), None)
 
     @property
     def pods(self) -> Sequence[PodView]:

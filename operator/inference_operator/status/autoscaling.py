@@ -15,7 +15,6 @@ from inference_operator.pipeline.replicas import ObservedScaling, observed_scali
 from inference_operator.roles.context import LiveRole
 from inference_operator.sizing.serving import TYPICAL_LOAD, Load
 from inference_operator.views.engine import EngineView
-from inference_operator.views.workload import workload_view
 
 SET_BY_OTHERS = "`spec.replicas`, as the other autoscaler sets it"
 SET_ON_WORKLOAD = "the number of the Deployment, as the other autoscaler sets it"
@@ -65,7 +64,7 @@ def scaling_observation(
 def _without_gpu(outcome: Outcome, engines: Sequence[EngineView]) -> int:
     """Engines that wait for a node, and those that fixed capacity rules out."""
     roles = outcome.roles if isinstance(outcome, Planned) else ()
-    capped = sum(role.replicas - workload_view(role.workload).desired for role in roles)
+    capped = sum(role.replicas - role.workload.replicas for role in roles)
     return max(0, capped) + sum(engine.is_unschedulable for engine in engines)
 
 

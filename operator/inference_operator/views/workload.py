@@ -1,12 +1,18 @@
-"""View of a workload: the controller object that creates a role's pods. Today that is a Deployment."""
+"""View of a workload: the controller objects that create a role's pods.
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+- Engines of one pod each come from one Deployment.
+- An engine over several nodes is a group of pods, which come from one StatefulSet. A role has one for each engine.
+- While a role changes from one to the other, it has both. The newest object has the role's records.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from inference_operator.manifest import DEPLOYMENT, Kind, Manifest
+from inference_operator.manifest import DEPLOYMENT, STATEFUL_SET, Kind, Manifest
 from inference_operator.views.pod import pod_template_hash
-from inference_operator.views.raw import mapping, objects
+from inference_operator.views.raw import annotations, mapping, objects
 
 _DEADLINE_EXCEEDED = ("False", "ProgressDeadlineExceeded")
 """Condition Progressing of a Deployment (Kubernetes 1.36, pkg/controller/deployment/util/deployment_util.go)."""
@@ -15,24 +21,32 @@ DEFAULT_PROGRESS_DEADLINE = timedelta(seconds=600)
 """Default of `progressDeadlineSeconds` (Kubernetes 1.36, API reference)."""
 
 
+ENGINES_ANNOTATION = "inference-operator.dev/engines"
+"""Annotation of a group's StatefulSet with the number of engines that its role should have. A Deployment has it in
+`replicas`."""
+
+PROGRESS_DEADLINE_ANNOTATION = "inference-operator.dev/progress-deadline-seconds"
+"""Annotation of a group's StatefulSet with the time that a Deployment has in `progressDeadlineSeconds`."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkloadView:
-    """One workload; all zero while it does not exist."""
+    """The workload of a role or of the routers; all zero while it does not exist."""
 
     exists: bool = False
     observed: bool = False
     """Whether its controller has seen the latest specification."""
     desired: int = 0
-    """Pods that it should have."""
+    """Engines or pods that it should have."""
     replicas: int = 0
-    """Pods that exist, of any template."""
+    """Engines or pods that exist, of any template."""
     updated: int = 0
-    """Pods of the latest template."""
+    """Those of the latest template."""
     ready: int = 0
     rejection: str = ""
     """Why pods cannot be created, in the API server's words."""
     deadline_exceeded: bool = False
-    """Whether its controller reports no progress within the progress deadline."""
+    """Whether its controller reports no progress within the progress deadline. That of groups measures none."""
     deadline: timedelta = DEFAULT_PROGRESS_DEADLINE
     """The progress deadline."""
     template: str | None = None
@@ -54,10 +68,41 @@ class WorkloadView:
 
 
 def workload_view(manifest: Manifest | None) -> WorkloadView:
-    """The view of a workload of any kind, or of its absence."""
+    """The view of one workload of any kind, or of its absence."""
     if manifest is None:
         return WorkloadView()
     return _READERS[manifest.get("kind", DEPLOYMENT.name)](manifest)
+
+
+def newest_first(workloads: Iterable[Manifest]) -> Sequence[Manifest]:
+    """The workloads of a role, the newest first: it has the role's records."""
+
+    def age(workload: Manifest) -> tuple[str, str]:
+        meta = workload["metadata"]
+        return str(meta.get("creationTimestamp", "")), meta["name"]
+
+    return sorted(workloads, key=age, reverse=True)
+
+
+def role_view(workloads: Sequence[Manifest]) -> WorkloadView:
+    """The view of all workloads of a role: numbers are added, and everything else is that of the newest.
+
+    Args:
+        workloads: the live workloads, the newest first.
+    """
+    views = [workload_view(one) for one in workloads]
+    if len(views) <= 1:
+        return views[0] if views else WorkloadView()
+    newest = views[0]
+    latest = [one for one in views if one.template == newest.template]
+    return replace(
+        newest,
+        observed=all(one.observed for one in views),
+        replicas=sum(one.replicas for one in views),
+        updated=sum(one.updated for one in latest),
+        ready=sum(one.ready for one in views),
+        rejection=next((one.rejection for one in views if one.rejection), ""),
+    )
 
 
 def combined(workloads: Sequence[WorkloadView]) -> WorkloadView:
@@ -117,14 +162,40 @@ def _deployment(deployment: Manifest) -> WorkloadView:
     )
 
 
+def _group(group: Manifest) -> WorkloadView:
+    """The view of the StatefulSet of a group: its engine is ready while all of its pods are."""
+    status, spec = mapping(group, "status"), mapping(group, "spec")
+    template, noted = mapping(spec, "template"), annotations(group)
+    size, running = spec.get("replicas", 1), int(status.get("replicas", 0) > 0)
+    deadline = _number(noted.get(PROGRESS_DEADLINE_ANNOTATION))
+    return WorkloadView(
+        exists=True,
+        observed=status.get("observedGeneration", 0) >= group["metadata"].get("generation", 0),
+        desired=_number(noted.get(ENGINES_ANNOTATION)) or 0,
+        replicas=running,
+        updated=running,
+        ready=int(bool(size) and status.get("readyReplicas", 0) >= size),
+        deadline=DEFAULT_PROGRESS_DEADLINE if deadline is None else timedelta(seconds=deadline),
+        template=pod_template_hash(mapping(template, "metadata")),
+        pod_spec=mapping(template, "spec"),
+    )
+
+
+def _number(text: object) -> int | None:
+    return int(text) if isinstance(text, str) and re.fullmatch(r"[0-9]{1,9}", text) else None
+
+
 def _startup(pod_spec: Manifest) -> timedelta:
     container: Manifest = next(iter(objects(pod_spec, "containers")), {})
     probe = mapping(container, "startupProbe")
     return timedelta(seconds=probe.get("periodSeconds", 0) * probe.get("failureThreshold", 0))
 
 
-_READERS: Mapping[str, Callable[[Manifest], WorkloadView]] = {DEPLOYMENT.name: _deployment}
+_READERS: Mapping[str, Callable[[Manifest], WorkloadView]] = {
+    DEPLOYMENT.name: _deployment,
+    STATEFUL_SET.name: _group,
+}
 """How each kind of workload is read."""
 
-WORKLOAD_KINDS: Sequence[Kind] = (DEPLOYMENT,)
+WORKLOAD_KINDS: Sequence[Kind] = (DEPLOYMENT, STATEFUL_SET)
 """The kinds of workload that roles can have."""

@@ -1,28 +1,36 @@
-"""The objects of one role: headless Service, Deployment, NetworkPolicy and PodDisruptionBudget."""
+"""The objects of one role: headless Services, workload, NetworkPolicy and PodDisruptionBudget."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from inference_operator.manifest import SERVICE, Manifest, Owner, Ref
+from inference_operator.manifest import SERVICE, STATEFUL_SET, Manifest, Owner, Ref
 from inference_operator.objects.child import child
 from inference_operator.objects.disruption_budget import FEWEST_REPLICAS, disruption_budget
-from inference_operator.objects.names import ROUTER, headless_service_name, selector_labels, workload_name
+from inference_operator.objects.names import (
+    ROUTER,
+    headless_service_name,
+    members_service_name,
+    selector_labels,
+    workload_name,
+)
 from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
-from inference_operator.views.pod import TRAFFIC_LABEL
+from inference_operator.views.pod import POD_INDEX_LABEL, TRAFFIC_LABEL
 from inference_operator.workload.pod_spec import WorkloadInputs
 
 
-def children(inputs: WorkloadInputs, deployment: Manifest, *, open_to_all: bool) -> dict[Ref, Manifest]:
+def children(inputs: WorkloadInputs, workload: Sequence[Manifest], *, open_to_all: bool) -> dict[Ref, Manifest]:
     """All objects of the role by reference, in the order in which they are applied.
 
     Args:
         inputs: everything that they are built from.
-        deployment: the Deployment of the role.
+        workload: the Deployment or the StatefulSets of the role.
         open_to_all: whether a NetworkPolicy admits everybody, since something else than our routers sends requests.
     """
-    built = [_service(inputs), deployment]
+    has_groups = any(one["kind"] == STATEFUL_SET.name for one in workload)
+    only_groups = has_groups and all(one["kind"] == STATEFUL_SET.name for one in workload)
+    built = [_service(inputs, leaders=only_groups), *([_members_service(inputs)] if has_groups else []), *workload]
     if inputs.settings.network_policies:
-        built.append(_network_policy(inputs, open_to_all=open_to_all))
-    if inputs.spec.stated.most_replicas >= FEWEST_REPLICAS:
+        built.append(_network_policy(inputs, open_to_all=open_to_all, has_groups=has_groups))
+    if inputs.spec.stated.most_replicas >= FEWEST_REPLICAS or has_groups:
         name = workload_name(inputs.name, inputs.role)
         built.append(disruption_budget(name, inputs.role, owner=inputs.owner))
     return {Ref.of(manifest): manifest for manifest in built}
@@ -39,12 +47,17 @@ def engines_selector(objects: Mapping[Ref, Manifest], owner: Owner, role: str) -
     return dict(service["spec"]["selector"])
 
 
-def _service(inputs: WorkloadInputs) -> Manifest:
-    """The headless Service: one DNS record for each engine that is ready and in traffic, and none for the others."""
+def _service(inputs: WorkloadInputs, *, leaders: bool) -> Manifest:
+    """The headless Service: one DNS record for each engine that is ready and in traffic, and none for the others.
+
+    Of groups it selects the leaders. While pods of a Deployment serve too, which have no index, it selects all: routers
+    send no request to a worker, since no API listens there.
+    """
+    selector = {**selector_labels(inputs.name, inputs.role), TRAFFIC_LABEL: "true"}
     content = {
         "spec": {
             "clusterIP": "None",
-            "selector": {**selector_labels(inputs.name, inputs.role), TRAFFIC_LABEL: "true"},
+            "selector": {**selector, **({POD_INDEX_LABEL: "0"} if leaders else {})},
             "ports": [{"name": "http", "port": inputs.process.port, "protocol": "TCP", "targetPort": "http"}],
         }
     }
@@ -52,14 +65,30 @@ def _service(inputs: WorkloadInputs) -> Manifest:
     return child(SERVICE, name, owner=inputs.owner, component=inputs.role, content=content)
 
 
-def _network_policy(inputs: WorkloadInputs, *, open_to_all: bool) -> Manifest:
+def _members_service(inputs: WorkloadInputs) -> Manifest:
+    """The headless Service of the StatefulSets: a DNS name for each member of a group, before it is ready."""
+    content = {
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": selector_labels(inputs.name, inputs.role),
+        }
+    }
+    name = members_service_name(inputs.name, inputs.role)
+    return child(SERVICE, name, owner=inputs.owner, component=inputs.role, content=content)
+
+
+def _network_policy(inputs: WorkloadInputs, *, open_to_all: bool, has_groups: bool) -> Manifest:
     """Engines accept their own routers, the operator and the readers of metrics; or everybody.
 
-    All other ports of an engine, such as those between its processes, have no authentication.
+    All other ports of an engine, such as those between its processes, have no authentication. The members of groups
+    use a dozen of them, with numbers that the system chooses: they are open to the pods of the role.
     """
     routers: Manifest = {"podSelector": {"matchLabels": selector_labels(inputs.name, ROUTER)}}
     sources = [] if open_to_all else [routers, *metrics_readers(inputs.settings)]
     rules = [rule(sources, inputs.process.port)]
     if loader := inputs.process.adapter_loader:
         rules.append(rule(metrics_readers(inputs.settings), loader.port))
+    if has_groups:
+        rules.append({"from": [{"podSelector": {"matchLabels": selector_labels(inputs.name, inputs.role)}}]})
     return network_policy(workload_name(inputs.name, inputs.role), inputs.role, rules, owner=inputs.owner)

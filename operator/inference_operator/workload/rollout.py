@@ -119,6 +119,8 @@ class RolloutInputs:
     """How long to wait for a new node before the last ready engine ends; None where nodes cannot be added."""
     one_node: bool = False
     """Whether only pods on one node can mount the volumes at a time."""
+    pods_per_engine: int = 1
+    """Pods of one engine, each with its own GPUs."""
 
     @property
     def waits_for_node(self) -> bool:
@@ -135,10 +137,9 @@ class RolloutInputs:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """The lookup that the decision needs, and the live workload, which stays as it is until then."""
+    """The lookup that the decision needs. The live workload stays as it is until then."""
 
     lookup: FreeGpusLookup
-    live: Manifest
 
 
 def rollout(
@@ -167,9 +168,10 @@ def rollout(
     freed = requested_amount(_pod_spec(inputs.live), inputs.gpu_resource)
     lookup = FreeGpusLookup(inputs.gpu_resource)
     if needed and nodes_visible and lookup not in results:
-        return Undecided(lookup, inputs.live)
+        return Undecided(lookup)
     gpus = results.get(lookup)
-    capacity = engine_capacity(gpus, inputs.pod, needed) if needed and isinstance(gpus, ClusterGpus) else None
+    known = gpus if needed and isinstance(gpus, ClusterGpus) else None
+    capacity = engine_capacity(known, inputs.pod, needed, pods=inputs.pods_per_engine) if known else None
     if capacity and capacity.free:
         return _surge(template, RolloutReason.FREE_SLOT)
     if needed > freed or (capacity and not capacity.possible):
@@ -205,15 +207,22 @@ class EngineCapacity:
     """Whether any node could take one if it had no other pods."""
 
 
-def engine_capacity(gpus: ClusterGpus, pod: Manifest, gpus_per_engine: int) -> EngineCapacity:
-    """How many more pods of this specification the nodes can take, by GPUs alone.
+def engine_capacity(gpus: ClusterGpus, pod: Manifest, gpus_per_pod: int, *, pods: int = 1) -> EngineCapacity:
+    """How many more engines of this pod specification the nodes can take, by GPUs alone.
 
     GPUs that our own pending pods request are subtracted, since the scheduler serves those first.
+
+    Args:
+        gpus: the GPUs of all nodes.
+        pod: the pod specification.
+        gpus_per_pod: GPUs that it requests.
+        pods: pods of one engine; there must be room for all of them.
     """
     nodes = [node for node in gpus.nodes if schedulable_now(node.node, pod)]
-    free = sum(max(0, node.free) // gpus_per_engine for node in nodes)
-    pending = -(-gpus.pending // gpus_per_engine)
-    return EngineCapacity(max(0, free - pending), possible=any(node.total >= gpus_per_engine for node in nodes))
+    free = sum(max(0, node.free) // gpus_per_pod for node in nodes)
+    pending = -(-gpus.pending // gpus_per_pod)
+    possible = sum(node.total // gpus_per_pod for node in nodes)
+    return EngineCapacity(max(0, free - pending) // pods, possible=possible >= pods)
 
 
 def _surge(template: str, why: RolloutReason) -> Rollout:

@@ -5,7 +5,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, INFERENCE_DEPLOYMENT, JOB, POD, Kind, Manifest, Ref
+from inference_operator.manifest import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    INFERENCE_DEPLOYMENT,
+    JOB,
+    POD,
+    STATEFUL_SET,
+    Kind,
+    Manifest,
+    Ref,
+)
 from inference_operator.objects.names import COMPONENT_LABEL, DOWNLOAD
 from inference_operator.views.raw import mapping, objects
 
@@ -55,7 +65,7 @@ async def observed(cluster: "KubeCluster", namespace: str | None) -> ClaimObject
 
 async def workloads(cluster: "KubeCluster", namespace: str) -> list[Manifest]:
     """Everything in a namespace that may mount a claim."""
-    return [one for kind in (DEPLOYMENT, JOB, POD) for one in await listed(cluster, kind, namespace)]
+    return [one for kind in (DEPLOYMENT, STATEFUL_SET, JOB, POD) for one in await listed(cluster, kind, namespace)]
 
 
 async def listed(

@@ -1,0 +1,180 @@
+"""The StatefulSets of a role's groups."""
+
+from collections.abc import Mapping, Sequence
+
+from inference_operator.api.spec import RolloutStrategy
+from inference_operator.manifest import STATEFUL_SET, Manifest, Owner
+from inference_operator.objects.child import child
+from inference_operator.objects.names import (
+    COMPONENT_LABEL,
+    group_name,
+    members_service_name,
+    selector_labels,
+    slot_of,
+)
+from inference_operator.objects.scheduling import QUEUE_LABEL, queue_labels
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
+from inference_operator.views.engine import EngineView
+from inference_operator.views.pod import GROUP_LABEL, PodView
+from inference_operator.views.raw import annotations
+from inference_operator.views.samples import Samples
+from inference_operator.views.workload import ENGINES_ANNOTATION, PROGRESS_DEADLINE_ANNOTATION, workload_view
+from inference_operator.workload.deployment import progress_deadline_seconds
+from inference_operator.workload.groups import GroupInputs, Groups, LiveGroup, groups
+from inference_operator.workload.hardware_errors import MOVED_ANNOTATION, MovedPods
+from inference_operator.workload.pinned_template import ENGINE_PIN, TEMPLATE_ANNOTATION, PinnedTemplate
+from inference_operator.workload.pod_spec import WorkloadInputs
+from inference_operator.workload.rollout import ROLLOUT_ANNOTATION, Rollout
+
+_ANNOTATIONS = (
+    PLAN_ANNOTATION,
+    ROLLOUT_ANNOTATION,
+    TEMPLATE_ANNOTATION,
+    MOVED_ANNOTATION,
+    PROGRESS_DEADLINE_ANNOTATION,
+)
+"""The annotations by which a group's template and its plan are known, beside the number of engines."""
+
+
+def wanted_groups(
+    inputs: WorkloadInputs, template: str, strategy: RolloutStrategy, samples: Samples, *, replicas: int
+) -> Groups:
+    """The groups that the role should have.
+
+    Args:
+        inputs: everything that they are built from.
+        template: hash of the desired pod template.
+        strategy: `Surge` or `Replace`.
+        samples: the latest samples of engines.
+        replicas: engines that are wanted.
+    """
+    live = inputs.context.live
+    sets = [one for one in live.workloads if one["kind"] == STATEFUL_SET.name]
+    engines = {engine.leader.group: engine for engine in live.engines if engine.leader.group}
+    found = [_live_group(inputs, one, template, engines, samples) for one in sets]
+    alone = (engine for engine in live.engines if not engine.leader.group and engine.template != template)
+    return groups(
+        GroupInputs(
+            live=[group for group in found if group is not None],
+            taken=_taken(inputs, sets, live.pods),
+            replicas=replicas,
+            strategy=strategy,
+            old_engines=sum(engine.is_serving for engine in alone),
+        )
+    )
+
+
+def _live_group(
+    inputs: WorkloadInputs, found: Manifest, template: str, engines: Mapping[str, EngineView], samples: Samples
+) -> LiveGroup | None:
+    name = found["metadata"]["name"]
+    slot, engine = slot_of(name, inputs.name, inputs.role), engines.get(name)
+    if slot is None or "deletionTimestamp" in found["metadata"]:
+        return None
+    activity = samples.engines.get(engine.uid) if engine else None
+    return LiveGroup(
+        slot,
+        is_current=workload_view(found).template == template,
+        serves=engine is not None and engine.is_serving,
+        is_placed=engine is not None and engine.is_scheduled,
+        requests=activity.outstanding if activity else 0,
+    )
+
+
+def _taken(inputs: WorkloadInputs, sets: Sequence[Manifest], pods: Sequence[PodView]) -> frozenset[int]:
+    names = {*(one["metadata"]["name"] for one in sets), *(pod.group for pod in pods)}
+    slots = (slot_of(name, inputs.name, inputs.role) for name in names)
+    return frozenset(slot for slot in slots if slot is not None)
+
+
+def group_set(
+    inputs: WorkloadInputs, slot: int, template: PinnedTemplate, rollout: Rollout, moved: MovedPods, *, replicas: int
+) -> Manifest:
+    """The StatefulSet of a group of the desired template.
+
+    - Its pods start at once, in any order: they wait for each other (`Parallel`).
+    - Nothing replaces its pods in turn (`OnDelete`): all of them have one template.
+
+    Args:
+        inputs: everything that it is built from.
+        slot: the number in its name.
+        template: the pod template in use.
+        rollout: how pods are replaced.
+        moved: pods that were moved away from broken GPUs.
+        replicas: engines that the role should have.
+    """
+    name = group_name(inputs.name, inputs.role, slot)
+    notes = {
+        PLAN_ANNOTATION: inputs.plan.text,
+        ROLLOUT_ANNOTATION: rollout.text,
+        TEMPLATE_ANNOTATION: template.text,
+        **({MOVED_ANNOTATION: moved.text} if moved.text else {}),
+        PROGRESS_DEADLINE_ANNOTATION: str(progress_deadline_seconds(inputs.spec.stated, inputs.process)),
+        ENGINES_ANNOTATION: str(replicas),
+    }
+    return _stateful_set(
+        name,
+        owner=inputs.owner,
+        role=inputs.role,
+        template=template.content.template,
+        notes=notes,
+        added_labels=queue_labels(inputs.spec.scheduling),
+        pods=inputs.plan.plan.parallel.nodes,
+    )
+
+
+def scaled_group(live: Manifest, owner: Owner, *, engines: int, is_off: bool = False) -> Manifest:
+    """The live StatefulSet of a group as it was written, with another number of engines of its role.
+
+    Args:
+        live: the StatefulSet.
+        owner: its InferenceDeployment.
+        engines: engines that the role should have.
+        is_off: whether it should have no pods.
+    """
+    meta, spec = live["metadata"], live["spec"]
+    labels, notes, template = meta.get("labels") or {}, annotations(live), ENGINE_PIN.pinned(live)
+    if template is None:
+        return live
+    return _stateful_set(
+        meta["name"],
+        owner=owner,
+        role=labels[COMPONENT_LABEL],
+        template=template.content.template,
+        notes={**{name: notes[name] for name in _ANNOTATIONS if name in notes}, ENGINES_ANNOTATION: str(engines)},
+        added_labels={name: labels[name] for name in (QUEUE_LABEL,) if name in labels},
+        pods=0 if is_off else spec.get("replicas", 0),
+    )
+
+
+def _stateful_set(
+    name: str,
+    *,
+    owner: Owner,
+    role: str,
+    template: Manifest,
+    notes: Mapping[str, str],
+    added_labels: Mapping[str, str],
+    pods: int,
+) -> Manifest:
+    own, meta = {GROUP_LABEL: name}, template["metadata"]
+    content = {
+        "spec": {
+            "replicas": pods,
+            "revisionHistoryLimit": 1,
+            "podManagementPolicy": "Parallel",
+            "updateStrategy": {"type": "OnDelete"},
+            "serviceName": members_service_name(owner.key.name, role),
+            "selector": {"matchLabels": {**selector_labels(owner.key.name, role), **own}},
+            "template": {**template, "metadata": {**meta, "labels": {**meta["labels"], **own}}},
+        }
+    }
+    return child(
+        STATEFUL_SET,
+        name,
+        owner=owner,
+        component=role,
+        content=content,
+        annotations=notes,
+        added_labels={**added_labels, **own},
+    )

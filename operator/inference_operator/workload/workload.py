@@ -1,0 +1,112 @@
+"""The workload of a role: the Deployment of its engines, or the StatefulSets of its groups.
+
+It has both while one replaces the other.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inference_operator.manifest import DEPLOYMENT, STATEFUL_SET, Manifest, Owner, Ref
+from inference_operator.objects.names import group_name
+from inference_operator.roles.context import LiveRole
+from inference_operator.views.samples import Samples
+from inference_operator.workload.deployment import engine_deployment, scaled_deployment
+from inference_operator.workload.group_sets import group_set, scaled_group, wanted_groups
+from inference_operator.workload.groups import old_engines
+from inference_operator.workload.hardware_errors import MovedPods
+from inference_operator.workload.pinned_template import PinnedTemplate
+from inference_operator.workload.pod_spec import WorkloadInputs
+from inference_operator.workload.rollout import Rollout
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The desired workload of a role."""
+
+    objects: Sequence[Manifest]
+    """Its Deployment or StatefulSets."""
+    replicas: int
+    """Engines that they should make, those of a surge left out."""
+    pod: Manifest
+    """The pod specification of its template."""
+
+    @property
+    def refs(self) -> frozenset[Ref]:
+        """The addresses of its objects."""
+        return frozenset(map(Ref.of, self.objects))
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadChange:
+    """The decisions about a role's workload."""
+
+    template: PinnedTemplate
+    """The pod template in use."""
+    rollout: Rollout
+    """How pods are replaced."""
+    moved: MovedPods
+    """Pods that were moved away from broken GPUs."""
+    replicas: int
+    """Engines that are wanted."""
+
+
+def engine_workload(inputs: WorkloadInputs, change: WorkloadChange, samples: Samples) -> Workload:
+    """The workload of the role: of groups, if its plan divides an engine over several nodes."""
+    pod = change.template.content.template["spec"]
+    build = _of_groups if inputs.plan.plan.parallel.nodes > 1 else _of_pods
+    return Workload(build(inputs, change, samples), change.replicas, pod)
+
+
+def _of_pods(inputs: WorkloadInputs, change: WorkloadChange, _: Samples) -> Sequence[Manifest]:
+    """The Deployment, and old groups that serve until its engines do."""
+    template, rollout, replicas, live = change.template, change.rollout, change.replicas, inputs.context.live
+    deployment = engine_deployment(inputs, template, rollout, change.moved, replicas=replicas)
+    serving = sum(one.is_serving and one.template == template.template_hash for one in live.engines)
+    room = old_engines(rollout.strategy, replicas, serving=serving, current=min(replicas, serving + 1))
+    of_groups = {engine.leader.group for engine in live.engines if engine.is_serving and engine.leader.group}
+    old = [one for one in _sets(live) if one["metadata"]["name"] in of_groups][:room]
+    return [deployment, *old]
+
+
+def _of_groups(inputs: WorkloadInputs, change: WorkloadChange, samples: Samples) -> Sequence[Manifest]:
+    """The StatefulSets of the groups, and the old Deployment until they serve in its place."""
+    template, replicas, owner = change.template, change.replicas, inputs.owner
+    found = wanted_groups(inputs, template.template_hash, change.rollout.strategy, samples, replicas=replicas)
+    live = {one["metadata"]["name"]: one for one in _sets(inputs.context.live)}
+    built = [
+        group_set(inputs, slot, template, change.rollout, change.moved, replicas=replicas) for slot in found.current
+    ]
+    old = [live[group_name(inputs.name, inputs.role, slot)] for slot in found.old]
+    off = [] if found.off is None else [live[group_name(inputs.name, inputs.role, found.off)]]
+    deployment = next((one for one in inputs.context.live.workloads if one["kind"] == DEPLOYMENT.name), None)
+    if deployment is not None and (found.old_engines or not built):
+        old.append(scaled_deployment(deployment, found.old_engines, owner))
+    return [*built, *old, *(scaled_group(one, owner, engines=0, is_off=True) for one in off)]
+
+
+def live_workload(live: LiveRole) -> Workload:
+    """The live workload, unchanged."""
+    return Workload(live.workloads, live.view.desired, live.view.pod_spec or {})
+
+
+def scaled_workload(live: Sequence[Manifest], replicas: int, owner: Owner) -> Sequence[Manifest]:
+    """The live workload with another number of engines, as it was written: it serves on while its successor waits.
+
+    Groups end where there are too many of them; none is created.
+
+    Args:
+        live: its objects, the newest first.
+        replicas: engines that are wanted.
+        owner: their InferenceDeployment.
+    """
+    scaled: list[Manifest] = []
+    for number, one in enumerate(live):
+        if one["kind"] == DEPLOYMENT.name:
+            scaled.append(scaled_deployment(one, replicas, owner))
+        elif number < max(1, replicas):
+            scaled.append(scaled_group(one, owner, engines=replicas, is_off=replicas == 0))
+    return scaled
+
+
+def _sets(live: LiveRole) -> Sequence[Manifest]:
+    return [one for one in live.workloads if one["kind"] == STATEFUL_SET.name]
