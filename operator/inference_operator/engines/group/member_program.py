@@ -247,8 +247,8 @@ class Member(GroupState):
             LOG.info("%s The engine ends", self.options.said(cause))
             serves = self.child is not None and self.phase == SERVING
             self.end_later(cause, self.options.stop + MARGIN_SECONDS if serves else 0)
-            if self.child and serves:
-                self.child.send_signal(signal.SIGTERM)
+            if self.child and serves and not self.over.done():
+                os.kill(self.child.pid, signal.SIGTERM)
 
     def end_later(self, cause: Cause, seconds: float) -> None:
         """End for this cause after the time, or for any cause before."""
@@ -264,8 +264,8 @@ class Member(GroupState):
         """The exit status, once the others know the cause and all processes have ended."""
         own, options = cause.rank == self.options.rank, self.options
         LOG.info("%s", options.said(cause))
-        for peer in self.peers.values() if self.run else ():
-            if not options.rank:
+        for peer in self.peers.values():
+            if self.run and not options.rank:
                 peer.send({"end": cause.rank, "how": cause.how, "number": cause.number})
             elif own and cause.how == EXIT:
                 peer.send({"ended": cause.number})

@@ -252,14 +252,10 @@ class Vllm:
             *_queue_arguments(spec, sequences),
             *traces_arguments(spec.args, traces),
         )
+        commit = commit_arguments(spec.args, served.commit or served.revision or "")
         return EngineProcess(
             command=self._command(plan, timeouts),
-            args=(
-                served.model,
-                *managed,
-                *spec.args,
-                *commit_arguments(spec.args, served.commit or served.revision or ""),
-            ),
+            args=(served.model, *managed, *spec.args, *commit),
             env=with_token(with_defaults(spec.env, defaults), served.token),
             user=USER,
             group=GROUP,
