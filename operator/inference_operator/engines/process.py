@@ -74,6 +74,28 @@ class AdapterLoader:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupMember:
+    """One pod of an engine over several nodes: the program that starts the engine in it, and ends with all others.
+
+    It needs the variables of `engines/group/launch.py`. The hook and the command are those of the process.
+    """
+
+    size: int
+    """Pods of the engine. Rank 0 leads, and alone serves the API."""
+    control_port: int
+    """TCP port on which the leader waits for the others."""
+    health_port: int
+    """TCP port of probes and state, on every member."""
+    ready_path: str
+    """Path that answers 200 while the whole engine serves. An adapter loader repeats it, with its own state."""
+    live_path: str
+    """Path that answers 200 unless a restart would help. It does so from the beginning on, also while a member waits
+    for others: the program itself ends an engine that does not start in time, so there is no startup probe."""
+    state_path: str
+    """Path of the member's state, as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineProcess:
     """The process of an engine: how it is started, probed and stopped."""
 
@@ -111,6 +133,8 @@ class EngineProcess:
     """Sources of the programs that `command` and `pre_stop` run (`engines/programs.py`), by name."""
     adapter_loader: AdapterLoader | None = None
     """Loads LoRA adapters; None for engines without slots for them."""
+    member: GroupMember | None = None
+    """How each pod takes part in an engine over several nodes; None for an engine in one pod."""
     pre_stop_seconds: int = 0
     """How long a preStop hook without a command waits (`Timeouts.before_sigterm`)."""
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import EngineSpec
-from inference_operator.engines.process import AdapterLoader
+from inference_operator.engines.process import AdapterLoader, GroupMember
 from inference_operator.engines.programs import program_command
 from inference_operator.engines.vllm.cli_args import given_options, values_of
 
@@ -39,11 +39,15 @@ def adapter_variables(spec: EngineSpec) -> Mapping[str, str]:
     return {RUNTIME_ADAPTERS: "1"} if spec.adapter_slots else {}
 
 
-def adapter_loader(spec: EngineSpec, port: int) -> AdapterLoader | None:
-    """How the program runs that loads adapters into the vLLM of this port; None without slots for them."""
+def adapter_loader(spec: EngineSpec, port: int, member: GroupMember | None = None) -> AdapterLoader | None:
+    """How the program runs that loads adapters into the vLLM of this port; None without slots for them.
+
+    In a group the leader's loads them, and each one repeats the readiness of its member.
+    """
     if not spec.adapter_slots:
         return None
-    command = (*program_command(LOADER), str(port), str(LOADER_PORT), IN_USE)
+    group = (str(member.health_port),) if member else ()
+    command = (*program_command(LOADER), str(port), str(LOADER_PORT), IN_USE, *group)
     return AdapterLoader(command, LOADER_PORT, "/ready")
 
 

@@ -1,7 +1,8 @@
 """Loads the listed adapters into the engine of its pod; it runs in a container beside the engine.
 
-Arguments: ENGINE_PORT PORT METRIC LIST: the engine's port, its own one, the engine's metric whose labels name the
-adapters in use, and the file with the paths of the listed adapters by name.
+Arguments: ENGINE_PORT PORT METRIC [GROUP_PORT] LIST: the engine's port, its own one, the engine's metric whose labels
+name the adapters in use, in a group the HTTP port of its member, and the file with the paths of the listed adapters by
+name.
 
 1. It compares the list with the adapters that the engine names in /v1/models, at each change of the file, after each
    failure and every `LOOK_SECONDS`. So it needs no memory of its own: a restart of either process changes nothing.
@@ -9,7 +10,9 @@ adapters in use, and the file with the paths of the listed adapters by name.
 3. What is there and not listed is unloaded `LINGER_SECONDS` later, once no request uses it: routers learn of it first.
 4. GET /ready answers like the engine's /health, but not before each listed adapter is loaded or has failed, once after
    each start of the engine. Adapters that come later do not make the engine unready.
-5. GET /adapters tells the operator the state, as JSON.
+5. In a group the leader's engine loads them for all members. GET /ready answers like the member's; on a leader, not
+   before the adapters are loaded. On a worker it does nothing else.
+6. GET /adapters tells the operator the state, as JSON.
 """
 
 import hashlib
@@ -44,12 +47,25 @@ def say(text: str) -> None:
 class EngineApi:
     """The engine's API."""
 
-    def __init__(self, port: int, metric: str) -> None:
-        self.port, self.metric = port, metric
+    def __init__(self, port: int, metric: str, member: int = 0) -> None:
+        self.port, self.metric, self.member = port, metric, member
 
-    def ask(self, method: str, path: str, body: object = None, seconds: float = ANSWER_SECONDS) -> tuple[int, str]:
+    def health(self) -> tuple[int, str]:
+        """Status and text about its health: from its member, if it is one of a group."""
+        return self.ask("GET", "/ready", port=self.member) if self.member else self.ask("GET", "/health")
+
+    def works(self) -> bool:
+        """Whether this pod only works for a leader; False also if its member does not say yet."""
+        try:
+            return bool(self.member and json.loads(self.ask("GET", "/state", port=self.member)[1])["rank"])
+        except (OSError, HTTPException, ValueError, KeyError):
+            return False
+
+    def ask(
+        self, method: str, path: str, body: object = None, seconds: float = ANSWER_SECONDS, port: int = 0
+    ) -> tuple[int, str]:
         """Status and text of an answer."""
-        connection = HTTPConnection(ADDRESS, self.port, timeout=seconds)
+        connection = HTTPConnection(ADDRESS, port or self.port, timeout=seconds)
         try:
             text = None if body is None else json.dumps(body)
             connection.request(method, path, text, {"Content-Type": "application/json"})
@@ -93,11 +109,13 @@ class Loader:
         self.served: dict[str, str] = {}
         self.failed: dict[str, LoadFailure] = {}
         self.unlisted: dict[str, float] = {}
-        self.up = self.settled = self.ready = False
+        self.up = self.settled = self.ready = self.works = False
         self.looked = 0.0
 
     def step(self) -> None:
         """Read the list, and look at the engine if it is time."""
+        if self.works:
+            return
         changed = self.read()
         now = time.monotonic()
         due = any(one.again <= now for one in self.failed.values())
@@ -109,6 +127,7 @@ class Loader:
             self.served = self.engine.served()
         except ConnectionRefusedError:
             self.forget()
+            self.works = self.engine.works()
             return
         except (OSError, HTTPException, ValueError, KeyError):
             return  # it is busy, or hangs: the kubelet's probes find out
@@ -197,10 +216,10 @@ def handler_of(loader: Loader) -> type[BaseHTTPRequestHandler]:
                 self.answer(404, "not found")
 
         def health(self) -> tuple[int, str]:
-            if not loader.ready:
+            if not (loader.ready or loader.works):
                 return 503, "adapters are loaded first"
             try:
-                status, _ = loader.engine.ask("GET", "/health")
+                status, _ = loader.engine.health()
             except ConnectionRefusedError:
                 loader.forget()  # the next one that listens there has no adapters
                 return 503, "the engine does not listen"
@@ -237,7 +256,8 @@ def main() -> None:
     """Serve and follow the list until the container ends."""
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # as process 1 it would not hear it
     port, own = map(int, sys.argv[1:3])
-    loader = Loader(EngineApi(port, sys.argv[3]), Path(sys.argv[4]))
+    *member, path = sys.argv[4:]
+    loader = Loader(EngineApi(port, sys.argv[3], *map(int, member)), Path(path))
     server = Server(("::" if Server.address_family == AF_INET6 else "", own), handler_of(loader))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     while True:

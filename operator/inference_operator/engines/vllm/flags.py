@@ -9,7 +9,8 @@ from inference_operator.engines.environment import NO_FIELD as _NO_FIELD
 
 _PLAIN = "Remove it; routers and probes speak plain HTTP to the engine's port."
 
-_ONE_GROUP = "Use `spec.parallelism.tensor` and `.pipeline`; they divide an engine over the GPUs of one node."
+_ONE_GROUP = "Use `spec.parallelism.tensor` and `.pipeline`; they divide an engine over GPUs."
+_NODES = "Use `spec.parallelism.nodes`; the operator connects the pods of an engine."
 
 MANAGED_FLAGS: dict[str, str] = {
     "--model": "Use `spec.model.source`.",
@@ -37,13 +38,10 @@ MANAGED_FLAGS: dict[str, str] = {
             "--data-parallel-rank",
             "--data-parallel-start-rank",
             "--data-parallel-address",
-            "--nnodes",
-            "--node-rank",
-            "--master-addr",
-            "--master-port",
         ),
         _ONE_GROUP,
     ),
+    **dict.fromkeys(("--nnodes", "--node-rank", "--master-addr", "--master-port", "--headless"), _NODES),
     "--host": _NO_FIELD,
     "--port": _NO_FIELD,
     "--uds": _PLAIN,
@@ -52,7 +50,6 @@ MANAGED_FLAGS: dict[str, str] = {
     "--config": "Write the options of the file into `spec.engine.args`.",
     "--shutdown-timeout": "Use `spec.drainTimeout`.",
     "--disable-log-stats": "Remove it; the operator needs an engine's metrics to stop it.",
-    "--headless": _PLAIN,
     "--api-server-count": _NO_FIELD,
     "--download-dir": _NO_FIELD,
     "--ssl-keyfile": _PLAIN,

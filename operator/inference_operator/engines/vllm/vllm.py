@@ -8,6 +8,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Device, EngineSpec, ModelSpec
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
 from inference_operator.engines.environment import with_defaults
+from inference_operator.engines.group.launch import group_drain, group_member
 from inference_operator.engines.hub_access import access_variables, bucket_keys, offline_variables, with_token
 from inference_operator.engines.known_images import VLLM_IMAGES, refusal_of_foreign_image
 from inference_operator.engines.model_access import HubAccess, Support
@@ -30,6 +31,7 @@ from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.cuda import gpu_needs
 from inference_operator.engines.vllm.errors import diagnosis
 from inference_operator.engines.vllm.generation import MAX_N, generation_arguments
+from inference_operator.engines.vllm.groups import group_programs, grouped
 from inference_operator.engines.vllm.hub_env import commit_arguments, refusal_of_cached
 from inference_operator.engines.vllm.image import GROUP, HOME, USER, WRITABLE, default_image
 from inference_operator.engines.vllm.media import ENVIRONMENT as MEDIA_ENVIRONMENT
@@ -85,6 +87,8 @@ PROGRAMS = {
 ENGINE_READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
 """How long vLLM's API process waits for its engine core. The default of 600 s is too short for a large model (0.32.0,
 vllm/envs.py)."""
+
+HEALTH_PATH = "/health"
 
 PORT = 8000
 """Port of vLLM's API."""
@@ -234,6 +238,7 @@ class Vllm:
     ) -> EngineProcess:
         """The process of one engine of this plan."""
         sequences = plan.max_num_seqs or default_sequences(plan)
+        member = group_member(plan.parallel.nodes)
         defaults = {**ENVIRONMENT, **_computed(spec, served, timeouts)}
         managed = (
             *(*_served_names(served), f"--host={host}", f"--port={self.port}"),
@@ -247,30 +252,32 @@ class Vllm:
             *_queue_arguments(spec, sequences),
             *traces_arguments(spec.args, traces),
         )
+        commit = commit_arguments(spec.args, served.commit or served.revision or "")
         return EngineProcess(
-            command=checked_start(("vllm", "serve"), plan),
-            args=(
-                served.model,
-                *managed,
-                *spec.args,
-                *commit_arguments(spec.args, served.commit or served.revision or ""),
-            ),
+            command=self._command(plan, timeouts),
+            args=(served.model, *managed, *spec.args, *commit),
             env=with_token(with_defaults(spec.env, defaults), served.token),
             user=USER,
             group=GROUP,
             port=self.port,
             max_concurrency=sequences,
-            health_path="/health",
+            health_path=HEALTH_PATH,
             model_names=served.names,
             api_paths=API_PATHS,
             writable=WRITABLE,
             startup_seconds=timeouts.startup,
-            programs={**PROGRAMS, **adapter_programs(spec)},
-            adapter_loader=adapter_loader(spec, self.port),
-            pre_stop=_pre_stop(timeouts, self.port),
+            programs={**PROGRAMS, **adapter_programs(spec), **group_programs(plan)},
+            adapter_loader=adapter_loader(spec, self.port, member),
+            member=member,
+            pre_stop=group_drain(timeouts) if member else _pre_stop(timeouts, self.port),
             stop_seconds=timeouts.dns_staleness + timeouts.drain + SHUTDOWN_SECONDS,
             compiled=COMPILED,
         )
+
+    def _command(self, plan: Plan, timeouts: Timeouts) -> tuple[str, ...]:
+        """The command of each pod: the GPUs are checked, and in a group the pods start together."""
+        command = checked_start(("vllm", "serve"), plan)
+        return grouped(command, plan, timeouts, port=self.port, health_path=HEALTH_PATH, stop_seconds=SHUTDOWN_SECONDS)
 
     def access(self, spec: EngineSpec, model: ModelSpec | None = None) -> HubAccess:
         """The access that a process needs to read the model as vLLM does."""

@@ -1,0 +1,113 @@
+"""How the member of a group is run: command, hook before its stop, ports and variables of its container."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from inference_operator.engines.group.packing import member_source
+from inference_operator.engines.process import GroupMember, Timeouts
+from inference_operator.engines.programs import PROGRAMS_VARIABLE, program_command
+
+RANK_VARIABLE = "GROUP_RANK"
+"""Variable with the member's rank: the pod's label `apps.kubernetes.io/pod-index`."""
+SERVICE_VARIABLE = "GROUP_SERVICE"
+"""Variable with the DNS name of the headless Service. The leader is `POD.SERVICE`, where POD is pod 0 of the same
+StatefulSet. Members of another Service are no members, so the name has the namespace in it."""
+NAME_VARIABLE, ADDRESS_VARIABLE = "POD_NAME", "POD_IP"
+"""Variables with the pod's own name and address."""
+
+CONTROL_PORT = 29510
+"""Port on which a leader waits for its workers: below the ephemeral ports, which engines use among themselves."""
+HEALTH_PORT = 8002
+"""Port of a member's probes and state, next to those of an engine and of its adapters."""
+READY_PATH, LIVE_PATH, STATE_PATH = "/ready", "/live", "/state"
+
+SILENCE_SECONDS = 10
+"""Without a heartbeat a member counts as gone. A busy node delays one by a second or two."""
+HOOK_MARGIN_SECONDS = 2
+"""Of the hook beyond the drain: until the last member has heard of its end."""
+
+MEMBER, DRAIN = "group_member", "group_drain"
+"""Names of the two programs of a member among those of a pod."""
+GROUP_PROGRAMS = {
+    MEMBER: member_source(),
+    DRAIN: files(__package__).joinpath("drain_program.py").read_text(encoding="utf-8"),
+}
+
+_FIRST = re.compile(r"^Member ([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?) (?:ended first|has been silent|was stopped)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedEngine:
+    """What a member has to know of its engine."""
+
+    port: int
+    """TCP port of the leader's API."""
+    health_path: str
+    metrics: Sequence[str]
+    """Names of the metrics that count its requests."""
+    stop_seconds: int
+    """Time limit from SIGTERM to its end."""
+    leader_args: Sequence[str]
+    """Arguments of the leader's command, after all others. In them, `{size}`, `{rank}` and `{leader}` stand for the
+    number of members, the member's rank, and the leader's address."""
+    worker_args: Sequence[str]
+    address_variable: str = ""
+    """Variable in which the engine expects the pod's address; empty: none."""
+
+
+def group_member(nodes: int) -> GroupMember | None:
+    """The ports and paths of a member; None for an engine in one pod."""
+    if nodes == 1:
+        return None
+    return GroupMember(
+        nodes, CONTROL_PORT, HEALTH_PORT, ready_path=READY_PATH, live_path=LIVE_PATH, state_path=STATE_PATH
+    )
+
+
+def group_command(command: Sequence[str], engine: GroupedEngine, nodes: int, timeouts: Timeouts) -> tuple[str, ...]:
+    """The command of a member, which starts the engine's command; the arguments of that one follow."""
+    is_program = any(PROGRAMS_VARIABLE in word for word in command)
+    program = program_command(MEMBER, starts_another=is_program)
+    return (*program, *_options(engine, nodes, timeouts), "--", *command)
+
+
+def group_drain(timeouts: Timeouts) -> tuple[str, ...]:
+    """The hook before the stop of any member: it drains the whole group."""
+    seconds = timeouts.dns_staleness + timeouts.drain + HOOK_MARGIN_SECONDS
+    return (*program_command(DRAIN), str(HEALTH_PORT), str(seconds))
+
+
+def first_to_end(message: str) -> str | None:
+    """The pod that ended a group, from the termination message of another member; None if it names none.
+
+    Examples:
+        >>> first_to_end("Member qwen-engine-0-1 ended first: exit status 1.")
+        'qwen-engine-0-1'
+        >>> first_to_end("RuntimeError: out of memory") is None
+        True
+    """
+    found = _FIRST.match(message)
+    return found.group(1) if found else None
+
+
+def _options(engine: GroupedEngine, nodes: int, timeouts: Timeouts) -> Iterator[str]:
+    numbers = {
+        "size": nodes,
+        "control": CONTROL_PORT,
+        "health": HEALTH_PORT,
+        "port": engine.port,
+        "start": timeouts.startup,
+        "silence": SILENCE_SECONDS,
+        "staleness": timeouts.dns_staleness,
+        "drain": timeouts.drain,
+        "stop": engine.stop_seconds,
+    }
+    yield from (f"{key}={number}" for key, number in numbers.items())
+    yield f"path={engine.health_path}"
+    yield from (f"metric={name}" for name in engine.metrics)
+    if engine.address_variable:
+        yield f"variable={engine.address_variable}"
+    yield from (f"leader-arg={word}" for word in engine.leader_args)
+    yield from (f"worker-arg={word}" for word in engine.worker_args)

@@ -1,0 +1,92 @@
+"""Options of a member, and the causes of an end. A part of the program of each member; standard library only."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+Words = Mapping[str, Any]
+"""A line between members: a JSON object."""
+
+EXIT, LOST, SILENT, SLOW, STOPPED = "exit", "lost", "silent", "slow", "stopped"
+HOW = {
+    EXIT: "ended first: exit status {}",
+    LOST: "ended first: its connection broke",
+    SILENT: "has been silent for {} s",
+    SLOW: "ended first: its engine was not healthy within {} s",
+    STOPPED: "was stopped",
+}
+"""How a member was the first to end, with its exit status or the seconds."""
+VERSION = 1
+"""Of the lines between members."""
+FAILED, MOST_STATUS = 1, 255
+BEATS = 10
+"""Heartbeats in the time after which a member is silent."""
+
+
+class Cause(NamedTuple):
+    """Why a run is over: who was the first to end, how, and its exit status or the seconds."""
+
+    rank: int
+    how: str
+    number: int = 0
+
+
+class Options:
+    """The arguments and variables of this member."""
+
+    def __init__(self, words: list[str], env: Mapping[str, str]) -> None:
+        end = words.index("--")
+        given: dict[str, list[str]] = {}
+        for key, _, value in (word.partition("=") for word in words[:end]):
+            given.setdefault(key, []).append(value)
+        self.command = words[end + 1 :]
+        self.size, self.control, self.health, self.port = _numbers(given, "size", "control", "health", "port")
+        self.start, self.silence = _numbers(given, "start", "silence")
+        self.staleness, self.drain, self.stop = _numbers(given, "staleness", "drain", "stop")
+        self.path, self.metrics = given["path"][0], given["metric"]
+        self.rank, self.address, self.service = int(env["GROUP_RANK"]), env["POD_IP"], env["GROUP_SERVICE"]
+        self.set = env["POD_NAME"].rpartition("-")[0]
+        self.leader = given.get("leader", [f"{self.name(0)}.{self.service}"])[0]
+        self.message = Path(given.get("message", ["/dev/termination-log"])[0])
+        self.variable = given.get("variable", [""])[0]
+        self.added = given.get("worker-arg" if self.rank else "leader-arg", [])
+
+    @property
+    def beat(self) -> float:
+        """Seconds between two heartbeats."""
+        return self.silence / BEATS
+
+    def name(self, rank: int) -> str:
+        """The name of a member's pod: that of its StatefulSet, and the rank."""
+        return f"{self.set}-{rank}"
+
+    def hello(self, rank: int) -> Words:
+        """The first line of a worker. Nothing else that a stranger sends is ever used or shown."""
+        return {"hello": VERSION, "rank": rank, "name": self.name(rank), "service": self.service}
+
+    def started(self, leader: str) -> list[str]:
+        """The command of this member, if the leader has this address."""
+        values = {"{size}": str(self.size), "{rank}": str(self.rank), "{leader}": leader}
+        added = self.added
+        for place, value in values.items():
+            added = [word.replace(place, value) for word in added]
+        return [*self.command, *added]
+
+    def said(self, cause: Cause) -> str:
+        """The sentence about a cause."""
+        return f"Member {self.name(cause.rank)} {HOW[cause.how].format(cause.number)}."
+
+    def cause(self, words: Words) -> Cause:
+        """The cause that the leader tells; its own loss, if the line is none of a leader."""
+        rank, how, number = words.get("end"), words.get("how"), words.get("number")
+        known = rank in range(self.size) and how in HOW and isinstance(number, int)
+        return Cause(int(str(rank)), str(how), int(str(number))) if known else Cause(0, LOST)
+
+
+def exit_status(number: object) -> int:
+    """An exit status that another member tells."""
+    return number if isinstance(number, int) and 0 <= number <= MOST_STATUS else FAILED
+
+
+def _numbers(given: Mapping[str, list[str]], *keys: str) -> list[int]:
+    return [int(given[key][0]) for key in keys]

@@ -1,0 +1,104 @@
+"""Connections between members. A part of the program of each member; standard library only."""
+
+import asyncio
+import json
+import socket
+import time
+from contextlib import suppress
+
+from inference_operator.engines.group.options import Words
+
+LINE_BYTES = 4096
+"""Most bytes of a line, and of the head of an HTTP request."""
+MOST_VISITORS = 64
+"""Connections that have said nothing yet. One more closes the oldest, so that strangers keep no member out."""
+FIRST_LINE_SECONDS = 5.0
+PROBE_SECONDS, PROBES = 3, 3
+"""TCP keepalive."""
+TIMED_OUT = (TimeoutError, asyncio.TimeoutError)  # two classes in Python 3.10
+
+
+class Peer:
+    """A connection to another member, or to one who says so."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer, self.heard = reader, writer, time.monotonic()
+        self.closed = asyncio.Event()
+
+    async def read(self) -> Words:
+        """The next line; empty once there is none, or if it is none of a member."""
+        with suppress(OSError, ValueError, RecursionError):
+            words = json.loads(await self.reader.readline())
+            self.heard = time.monotonic()
+            return words if isinstance(words, dict) else {}
+        return {}
+
+    def trust(self, silence: int) -> None:
+        """Make it a member: the kernel breaks the connection if the other end takes nothing any more."""
+        connection: socket.socket = self.writer.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (
+            (socket.TCP_KEEPIDLE, PROBE_SECONDS),
+            (socket.TCP_KEEPINTVL, PROBE_SECONDS),
+            (socket.TCP_KEEPCNT, PROBES),
+            (socket.TCP_USER_TIMEOUT, 1000 * silence),
+        ):
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
+
+    def send(self, words: Words) -> None:
+        """Send a line, if the connection stands."""
+        if not self.writer.is_closing():
+            self.writer.write(json.dumps(words).encode() + b"\n")
+
+    def finish(self) -> None:
+        """Send nothing more. What was sent arrives, other than with `close`."""
+        with suppress(OSError):
+            if not self.writer.is_closing():
+                self.writer.write_eof()
+
+    def close(self) -> None:
+        """End the connection at once."""
+        self.closed.set()
+        self.writer.transport.abort()
+
+
+class Visitors:
+    """The connections that have said nothing yet."""
+
+    def __init__(self) -> None:
+        self.writers: dict[asyncio.StreamWriter, None] = {}
+
+    async def first_line(self, peer: Peer) -> Words:
+        """The first line of a connection; empty if it is none of a member, or late."""
+        self.admit(peer.writer)
+        with suppress(*TIMED_OUT):
+            return await asyncio.wait_for(peer.read(), FIRST_LINE_SECONDS)
+        return {}
+
+    async def request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[str, str]:
+        """Method and path of an HTTP request; empty if it is none, or late."""
+        self.admit(writer)
+        with suppress(OSError, EOFError, asyncio.LimitOverrunError, *TIMED_OUT):
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), FIRST_LINE_SECONDS)
+            method, path, *_ = [*head.decode("latin-1").split(maxsplit=2), "", ""]
+            return method, path
+        return "", ""
+
+    def admit(self, writer: asyncio.StreamWriter) -> None:
+        """Remember a connection until `leave`, and close the oldest if there are too many."""
+        self.writers[writer] = None
+        if len(self.writers) > MOST_VISITORS:
+            oldest = next(iter(self.writers))
+            self.leave(oldest)
+            oldest.transport.abort()
+
+    def leave(self, writer: asyncio.StreamWriter) -> None:
+        """Forget a connection: it is a member's, or done."""
+        self.writers.pop(writer, None)
+
+
+def listener(port: int) -> socket.socket:
+    """A socket that listens on all addresses of the pod, IPv6 and IPv4."""
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", port))

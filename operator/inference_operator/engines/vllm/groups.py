@@ -1,0 +1,33 @@
+"""vLLM over several nodes: how the pods of one engine find each other, and when they start and drain."""
+
+from collections.abc import Mapping, Sequence
+
+from inference_operator.engines.group.launch import GROUP_PROGRAMS, GroupedEngine, group_command
+from inference_operator.engines.process import Timeouts
+from inference_operator.engines.vllm.metrics import REQUESTS_RUNNING, REQUESTS_WAITING
+from inference_operator.sizing.plan import Plan
+
+MASTER_PORT = 29501
+"""Port of the leader's store: vLLM's own default (0.32.0, vllm/config/parallel.py)."""
+HOST_IP = "VLLM_HOST_IP"
+"""Variable with the address that vLLM's message queues bind and announce (0.32.0, vllm/envs.py)."""
+
+LEADER_ARGS = ("--nnodes={size}", "--node-rank={rank}", "--master-addr={leader}", f"--master-port={MASTER_PORT}")
+WORKER_ARGS = (*LEADER_ARGS, "--headless")
+"""Of ranks above 0: they have no API (0.32.0, vllm/entrypoints/cli/serve.py)."""
+
+
+def grouped(
+    command: Sequence[str], plan: Plan, timeouts: Timeouts, *, port: int, health_path: str, stop_seconds: int
+) -> tuple[str, ...]:
+    """The command of a member over this one; unchanged for an engine in one pod."""
+    if plan.parallel.nodes == 1:
+        return tuple(command)
+    metrics = (REQUESTS_RUNNING, REQUESTS_WAITING)
+    engine = GroupedEngine(port, health_path, metrics, stop_seconds, LEADER_ARGS, WORKER_ARGS, HOST_IP)
+    return group_command(command, engine, plan.parallel.nodes, timeouts)
+
+
+def group_programs(plan: Plan) -> Mapping[str, str]:
+    """The sources of a member's programs; none for an engine in one pod."""
+    return GROUP_PROGRAMS if plan.parallel.nodes > 1 else {}
