@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from inference_operator.engines.base import Engine
+from inference_operator.engines.group.launch import first_to_end
 from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import PodView
 from inference_operator.views.workload import WorkloadView
@@ -25,11 +26,19 @@ class Component:
     def worst_pod(self) -> PodView | None:
         """The pod to diagnose: the oldest one with a problem. Failed pods, which are replaced, come last.
 
-        None also if the problem is over: the failed pod has been replaced already.
+        Before them come those that ended only because another member of their group did. None also if the problem is
+        over: the failed pod has been replaced already.
         """
         replaced = self.workload.ready >= self.workload.desired and not self.workload.rolling
         troubled = [pod for pod in self.pods if pod.problem and not (pod.failed and replaced)]
-        return min(troubled, key=lambda pod: (pod.failed, str(pod.created), pod.name), default=None)
+        return min(troubled, key=_blame, default=None)
+
+
+def _blame(pod: PodView) -> tuple[bool, bool, str, str]:
+    """The order in which pods with a problem explain a component; the first one explains it best."""
+    ended = pod.problem.terminated if pod.problem else None
+    followed = ended is not None and first_to_end(ended.message) is not None
+    return pod.failed, followed, str(pod.created), pod.name
 
 
 def stays(one: PodView | EngineView, workload: WorkloadView) -> bool:

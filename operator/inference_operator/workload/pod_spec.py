@@ -4,6 +4,12 @@ import math
 from dataclasses import dataclass
 
 from inference_operator.api.effective_spec import EffectiveSpec
+from inference_operator.engines.group.launch import (
+    ADDRESS_VARIABLE,
+    NAME_VARIABLE,
+    RANK_VARIABLE,
+    SERVICE_VARIABLE,
+)
 from inference_operator.engines.process import EngineProcess
 from inference_operator.engines.programs import PROGRAMS_ANNOTATION, programs_text, programs_variable
 from inference_operator.engines.registry import VLLM
@@ -12,7 +18,7 @@ from inference_operator.objects.adapter_list import LIST_FOLDER, LOADED, list_mo
 from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.compute_resources import requirements
 from inference_operator.objects.container import environment, pre_stop, pre_stop_wait, process_fields
-from inference_operator.objects.names import labels, selector_labels
+from inference_operator.objects.names import labels, members_service_name, selector_labels
 from inference_operator.objects.pod import (
     RESTRICTED_CONTAINER,
     STOP_MARGIN_SECONDS,
@@ -29,7 +35,7 @@ from inference_operator.objects.volumes import engine_mounts, engine_volumes
 from inference_operator.roles.context import RoleContext
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.settings import Settings
-from inference_operator.views.pod import ADAPTERS_PORT, ENGINE_LABEL, TRAFFIC_LABEL
+from inference_operator.views.pod import ADAPTERS_PORT, ENGINE_LABEL, POD_INDEX_LABEL, TRAFFIC_LABEL
 
 STARTUP_PERIOD_SECONDS, STARTUP_TIMEOUT_SECONDS = 2, 5
 ANSWER_TIMEOUT_SECONDS = 60
@@ -119,7 +125,7 @@ def _pod(inputs: WorkloadInputs) -> Manifest:
     settings, pull_policy = inputs.settings, inputs.settings.image_pull_policy
     selector = selector_labels(inputs.name, inputs.role)
     constraints = on_architecture(
-        scheduling(spec.scheduling, gpus=plan.gpus_per_replica, selector=selector), inputs.plan.image
+        scheduling(spec.scheduling, gpus=plan.gpus_per_pod, selector=selector), inputs.plan.image
     )
     return {
         "automountServiceAccountToken": False,
@@ -137,16 +143,64 @@ def _pod(inputs: WorkloadInputs) -> Manifest:
     }
 
 
+def _probes(process: EngineProcess) -> Manifest:
+    """The probes of an engine; in a group those of its member, which ends an engine that does not start in time."""
+    member, path = process.member, process.health_path
+    port = member.health_port if member else "http"
+    alive = http_probe(
+        member.live_path if member else path,
+        port=port,
+        period=ALIVE_PERIOD_SECONDS,
+        timeout=ANSWER_TIMEOUT_SECONDS,
+        failures=ALIVE_FAILURES,
+    )
+    start = http_probe(
+        path,
+        period=STARTUP_PERIOD_SECONDS,
+        timeout=STARTUP_TIMEOUT_SECONDS,
+        failures=math.ceil(process.startup_seconds / STARTUP_PERIOD_SECONDS),
+    )
+    return {
+        **({} if member else {"startupProbe": fatal(start)}),
+        "readinessProbe": _readiness(process),
+        "livenessProbe": fatal(alive),
+    }
+
+
 def _readiness(process: EngineProcess) -> Manifest:
-    """The readiness probe: of the engine, or of the program that loads its adapters first."""
-    loader = process.adapter_loader
+    """The readiness probe: of the engine, of its member of a group, or of the program that loads its adapters first."""
+    loader, member = process.adapter_loader, process.member
+    asked = (loader.ready_path, loader.port) if loader else (member.ready_path, member.health_port) if member else None
+    path, port = asked or (process.health_path, "http")
     return http_probe(
-        loader.ready_path if loader else process.health_path,
-        port=loader.port if loader else "http",
+        path,
+        port=port,
         period=READY_PERIOD_SECONDS,
         timeout=ANSWER_TIMEOUT_SECONDS,
         failures=READY_FAILURES,
     )
+
+
+def _member_variables(inputs: WorkloadInputs) -> list[Manifest]:
+    """The variables of the program that runs a member of a group."""
+    fields = {
+        RANK_VARIABLE: f"metadata.labels['{POD_INDEX_LABEL}']",
+        NAME_VARIABLE: "metadata.name",
+        ADDRESS_VARIABLE: "status.podIP",
+    }
+    service = members_host(inputs.owner, inputs.role, cluster_domain=inputs.settings.cluster_domain)
+    return [
+        {"name": SERVICE_VARIABLE, "value": service},
+        *(
+            {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+            for name, path in fields.items()
+        ),
+    ]
+
+
+def members_host(owner: Owner, role: str, *, cluster_domain: str) -> str:
+    """The DNS name of the headless Service of a role's groups."""
+    return f"{members_service_name(owner.key.name, role)}.{owner.key.namespace}.svc.{cluster_domain}"
 
 
 def _adapter_loader(inputs: WorkloadInputs) -> list[Manifest]:
@@ -170,7 +224,6 @@ def _adapter_loader(inputs: WorkloadInputs) -> list[Manifest]:
 
 def _container(inputs: WorkloadInputs) -> Manifest:
     spec, process = inputs.spec, inputs.process
-    path = process.health_path
     return {
         "name": inputs.role,
         "image": inputs.plan.image,
@@ -178,25 +231,18 @@ def _container(inputs: WorkloadInputs) -> Manifest:
         **process_fields(
             command=process.command,
             args=process.args,
-            env=[*environment(process.env), *([programs_variable()] if process.programs else [])],
+            env=[
+                *environment(process.env),
+                *([programs_variable()] if process.programs else []),
+                *(_member_variables(inputs) if process.member else []),
+            ],
         ),
         **env_from(spec.pod_template.env_from),
         "ports": [{"name": "http", "containerPort": process.port, "protocol": "TCP"}],
         "resources": requirements(
             spec.engine.resources, inputs.plan.plan, inputs.settings.engine_defaults.limit_request_ratio
         ),
-        "startupProbe": fatal(
-            http_probe(
-                path,
-                period=STARTUP_PERIOD_SECONDS,
-                timeout=STARTUP_TIMEOUT_SECONDS,
-                failures=math.ceil(process.startup_seconds / STARTUP_PERIOD_SECONDS),
-            )
-        ),
-        "readinessProbe": _readiness(process),
-        "livenessProbe": fatal(
-            http_probe(path, period=ALIVE_PERIOD_SECONDS, timeout=ANSWER_TIMEOUT_SECONDS, failures=ALIVE_FAILURES)
-        ),
+        **_probes(process),
         **(pre_stop(process.pre_stop) if process.pre_stop else pre_stop_wait(process.pre_stop_seconds)),
         "securityContext": RESTRICTED_CONTAINER,
         "terminationMessagePolicy": "FallbackToLogsOnError",

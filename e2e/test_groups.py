@@ -1,0 +1,116 @@
+"""An engine over two pods: real vLLM, pipeline parallel over gloo, with the operator and routers around it.
+
+Both pods are on the one node of the cluster, each with its own network and processes.
+"""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e import stack
+from e2e.cluster.handle import LocalCluster
+from e2e.containers import container_processes
+from e2e.load import GENTLE_PAUSE_SECONDS, Load
+from e2e.said import Say
+from e2e.served import PROMPT, Served
+from e2e.waiting import eventually
+
+NAME = "pair"
+LEADER, WORKER = f"{NAME}-engine-0-0", f"{NAME}-engine-0-1"
+START_SECONDS = 400
+"""Limit of a start of two pods of vLLM on two busy cores."""
+OUT_SECONDS = 20
+"""Limit from the end of a member until the group is not ready; a probe may take so long."""
+PIPELINE_ARGS = ['--compilation-config={"mode":2,"backend":"eager"}']
+"""vLLM for CPUs warms a pipeline up only with a compilation mode, and its first request would end it without (0.32.0,
+`v1/worker/cpu_model_runner.py`). This backend compiles nothing."""
+BEFORE, AFTER = 100, 100
+
+
+def pair(name: str = NAME, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    """The sample over two pods."""
+    resource: dict[str, Any] = yaml.safe_load(stack.SAMPLE.read_text())
+    resource["metadata"]["name"] = name
+    spec = resource["spec"]
+    args = [one for one in spec["engine"]["args"] if one != "--enforce-eager"]
+    spec["engine"]["args"] = [*args, *PIPELINE_ARGS]
+    env = [one for one in spec["engine"]["env"] if one["name"] != "VLLM_ENABLE_V1_MULTIPROCESSING"]
+    spec["engine"]["env"] = env
+    spec["engine"]["resources"] = {"requests": {"cpu": "250m", "memory": "1500Mi"}, "limits": {"memory": "3Gi"}}
+    spec["parallelism"] = {"nodes": 2}
+    spec["startupTimeout"] = f"{START_SECONDS}s"
+    return {**resource, "spec": {**spec, **more}}
+
+
+@pytest.fixture(scope="module")
+def served(cluster: LocalCluster) -> Iterator[Served]:
+    """The sample over two pods, behind two routers."""
+    served = Served(cluster, NAME)
+    served.kubectl("apply", "--filename=-", input=yaml.safe_dump(pair()))
+    try:
+        stack.wait_ready(cluster, NAME)
+        served.await_routers(2)
+        yield served
+    finally:
+        served.kubectl("delete", f"infd/{NAME}", "--wait=true")
+        served.await_gone()
+
+
+def restarts(served: Served) -> Mapping[str, int]:
+    """How often each member's engine has been restarted in its pod, by uid of the pod."""
+    selector = f"--selector=inference-operator.dev/name={NAME},app.kubernetes.io/component=engine"
+    pods = json.loads(served.kubectl("get", "pods", selector, "--output=json"))["items"]
+    return {
+        pod["metadata"]["uid"]: status["restartCount"]
+        for pod in pods
+        for status in pod["status"]["containerStatuses"]
+        if status["name"] == "engine"
+    }
+
+
+def ready(served: Served) -> Mapping[str, bool]:
+    """Whether each member is ready, by name."""
+    selector = f"--selector=inference-operator.dev/name={NAME},app.kubernetes.io/component=engine"
+    pods = json.loads(served.kubectl("get", "pods", selector, "--output=json"))["items"]
+    return {
+        pod["metadata"]["name"]: any(
+            one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", [])
+        )
+        for pod in pods
+    }
+
+
+def kill_engine(served: Served, pod: str) -> None:
+    """Kill the engine in a member's container: every process but the first, which is the operator's program."""
+    for process in container_processes(served.cluster, pod, container="engine")[1:]:
+        os.kill(int(process.name), signal.SIGKILL)
+
+
+def test_two_pods_answer_as_one_and_restart_in_place_when_the_engine_of_one_is_killed(
+    served: Served, tiny: Served, say: Say
+) -> None:
+    assert served.complete(PROMPT) == tiny.complete(PROMPT)
+    before = restarts(served)
+    assert len(before) == len(ready(served)) == 2  # noqa: PLR2004 - two nodes
+    load = Load(served.address, NAME, request_seconds=START_SECONDS)
+    load.learn()
+    with load.phase("a worker is killed", at_least=AFTER, seconds=START_SECONDS, pause=GENTLE_PAUSE_SECONDS) as phase:
+        phase.await_answers(BEFORE)
+        killed = time.monotonic()
+        kill_engine(served, WORKER)
+        eventually(lambda: not any(ready(served).values()), seconds=OUT_SECONDS, what="no member is ready")
+        out = time.monotonic()
+        eventually(lambda: all(ready(served).values()), seconds=START_SECONDS, what="both members are ready again")
+        again = time.monotonic()
+        phase.mark()
+        phase.await_answers(AFTER)
+    say(f"  a worker's engine is killed: unready after {out - killed:.1f} s, ready after {again - killed:.1f} s")
+    say(f"{phase.result}, longest time without an answer {phase.result.gap:.1f} s")
+    assert {uid: count - before[uid] for uid, count in restarts(served).items()} == dict.fromkeys(before, 1)
+    assert not [loss for loss in phase.result.losses() if "text" in loss], "no answer is wrong"
