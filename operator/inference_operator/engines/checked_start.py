@@ -46,7 +46,7 @@ def _expected(plan: Plan) -> Sequence[str]:
     kind = kind_named(whole) if offer else None
     major, minor = offer.capability if offer else (0, 0)
     return (
-        f"gpus={plan.gpus_per_replica}",
+        f"gpus={plan.gpus_per_pod}",
         f"kind={plan.gpu}",
         f"name={kind.product if kind else '' if whole == 'MIG' else f'^{re.escape(whole)}$'}",
         f"memory={memory}",
