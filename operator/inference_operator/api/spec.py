@@ -374,12 +374,19 @@ class ParallelismSpec(SpecModel):
             f" {_RESIZES}"
         ),
     )
-    pipeline: int = Field(
-        1,
+    pipeline: int | None = Field(
+        None,
         ge=1,
         le=16,
-        description="Pipeline parallel size: number of stages that the layers are divided into, on one node. One"
-        f" engine uses `tensor` x `pipeline` GPUs. Default: 1. {_RESIZES}",
+        description="Pipeline parallel size: number of stages that the layers are divided into. One engine uses"
+        f" `tensor` x `pipeline` GPUs. Default: 1 on one node, a stage on each of several nodes. {_RESIZES}",
+    )
+    nodes: int | None = Field(
+        None,
+        ge=1,
+        le=16,
+        description="Nodes of one engine: a group of pods with equal numbers of GPUs, one on each. It must divide"
+        f" `tensor` x `pipeline`. Default: 1 if the model fits on one node, else the fewest that hold it. {_RESIZES}",
     )
 
 

@@ -39,9 +39,10 @@ class PlanStatus(_StatusModel):
 
     device: Device = Field(description="Type of device that engines run on.")
     gpu: str = Field("", description="Kind of GPU that the engines were sized for.")
-    gpus_per_replica: int = Field(description="GPUs per engine pod.")
+    gpus_per_replica: int = Field(description="GPUs of one engine, on all of its nodes.")
     tensor_parallel_size: int = Field(description="Tensor parallel size of one engine.")
     pipeline_parallel_size: int = Field(1, description="Pipeline parallel size of one engine.")
+    nodes: int = Field(1, description="Nodes of one engine, each with a pod of it; absent for one node.")
     max_model_len: int | None = Field(None, description="Maximum context length in tokens.")
     max_num_seqs: int | None = Field(None, description="Maximum sequences per scheduler iteration.")
     kv_cache_tokens: int | None = Field(None, description="Capacity of an engine's KV cache in tokens, as computed.")
@@ -50,9 +51,9 @@ class PlanStatus(_StatusModel):
 
     @model_serializer(mode="wrap")
     def _without_empty(self, dump: SerializerFunctionWrapHandler) -> Manifest:
-        """The fields that have a value; an empty string is left out."""
+        """The fields that have a value; an empty string and one node are left out."""
         fields: Manifest = dump(self)
-        return {name: value for name, value in fields.items() if value != ""}
+        return {name: value for name, value in fields.items() if value != "" and (name, value) != ("nodes", 1)}
 
 
 class KvCacheStatus(_StatusModel):

@@ -94,6 +94,10 @@ class SpecValidation(Protocol):
         """Whether the engine divides a model over several GPUs."""
 
     @property
+    def runs_over_nodes(self) -> bool:
+        """Whether one engine can have several nodes, with a pod on each."""
+
+    @property
     def option_classes(self) -> OptionClasses:
         """The options and variables that everybody may set, and those that nobody may."""
 

@@ -73,6 +73,8 @@ class GpuOffer:
     """Price of one GPU for an hour, in the currency of the settings."""
     labelled: bool = True
     """Whether labels of its nodes name the kind, or will; else only the spec names it."""
+    fixed_nodes: int | None = None
+    """Nodes with at least as many of these GPUs, where no more can come; None: more may come."""
 
     @property
     def labels_of_kind(self) -> bool:
@@ -81,8 +83,21 @@ class GpuOffer:
 
     @property
     def most_in_a_group(self) -> int:
-        """GPUs that one engine can span."""
+        """GPUs of one node that one engine can span."""
         return 1 if self.slice or self.shared else self.per_node
+
+    def can_span(self, nodes: int) -> bool:
+        """Whether one engine can have so many of these nodes. Parts of a GPU are for engines of one node.
+
+        Examples:
+            >>> from inference_operator.hardware.kinds import kind_named
+            >>> offer = offer_of_kind(kind_named("L4"), nodes=2)
+            >>> offer.can_span(3), replace(offer, fixed_nodes=2).can_span(3), replace(offer, slice=True).can_span(2)
+            (True, False, False)
+        """
+        if nodes == 1:
+            return True
+        return not (self.slice or self.shared) and (self.fixed_nodes is None or nodes <= self.fixed_nodes)
 
 
 def offer_of_kind(kind: GpuKind, *, per_node: int = 1, nodes: int = 1, price: float | None = None) -> GpuOffer:

@@ -34,7 +34,7 @@ def refusal_of_resources(requested: ResourcesSpec, field: str = "spec.engine.res
 
 
 def requirements(requested: ResourcesSpec, plan: Plan, limit_ratio: Mapping[str, float]) -> Manifest:
-    """Requests and limits of the engine's container.
+    """Requests and limits of the engine's container, in each of its pods.
 
     A limit without a request also becomes the request, as in Kubernetes. The API server omits empty limits.
 
@@ -44,7 +44,7 @@ def requirements(requested: ResourcesSpec, plan: Plan, limit_ratio: Mapping[str,
         limit_ratio: a limit divided by its request, for resources to which the user gives no limit.
     """
     sized = {"cpu": plan.cpu, "memory": plan.memory, "ephemeral-storage": plan.ephemeral_storage}
-    gpus = {plan.resource: str(plan.gpus_per_replica)} if plan.gpus_per_replica else {}
+    gpus = {plan.resource: str(plan.gpus_per_pod)} if plan.gpus_per_pod else {}
     replaced = stated(requested)
     requests = {**sized, **replaced.get("requests", {}), **gpus}
     limits = {

@@ -71,7 +71,11 @@ def _of_device(engine: Engine, stated: Spec) -> Refusal | None:
 
 
 def _of_parallelism(engine: Engine, stated: Spec) -> Refusal | None:
-    sizes = {"tensor": stated.parallelism.tensor or 1, "pipeline": stated.parallelism.pipeline}
+    asked = stated.parallelism
+    if (asked.nodes or 1) > 1 and not engine.runs_over_nodes:
+        problem, cure = "This engine runs on one node.", "Remove it, or set `spec.engine.kind: VLLM`."
+        return Refusal(Reason.INVALID_PARALLEL_SIZE, "spec.parallelism.nodes", problem, cure)
+    sizes = {"tensor": asked.tensor or 1, "pipeline": asked.pipeline or 1}
     name = next((name for name, size in sizes.items() if size > 1), None)
     if name is None or engine.divides_models:
         return None

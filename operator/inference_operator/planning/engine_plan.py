@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from inference_operator.api.gpu import GpuSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import Device, Spec
+from inference_operator.api.spec import Device, ParallelismSpec, Spec
 from inference_operator.api.validation import SpecModel
 from inference_operator.engines.base import Engine
 from inference_operator.engines.model_access import refusal_of_format
@@ -25,6 +25,7 @@ from inference_operator.settings import Settings
 from inference_operator.sizing.choice import choose, may_be_used
 from inference_operator.sizing.fitting import least_context
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
+from inference_operator.sizing.impossible_division import unequal
 from inference_operator.sizing.infeasible import unknown_kinds
 from inference_operator.sizing.learned import Learned, on_the_same_gpus, shorter_context
 from inference_operator.sizing.lora_and_speculative import adapters_gib
@@ -144,7 +145,8 @@ def _sizes(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
     facts = inputs.model.facts
     if engine.requires_facts and not isinstance(facts, ModelFacts):
         return inputs.model.unavailable or replace(_unknown(facts, inputs), cure=NO_FACTS_CURE)
-    if isinstance(facts, ModelFacts) and (refused := refusal_of_format(engine, facts) or engine.check_facts(facts)):
+    of_model = refusal_of_format(engine, facts) or engine.check_facts(facts) if isinstance(facts, ModelFacts) else None
+    if refused := of_model or _unequal(inputs.spec, engine):
         return refused
     if inputs.spec.hardware.device is Device.CPU:
         return _on_cpus(inputs, engine)
@@ -161,16 +163,25 @@ def _sizes(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
 def sizing_inputs(spec: Spec, engine: Engine) -> SizingInputs:
     """The inputs of sizing that the spec gives; with the facts of its draft model, if the catalogue has it."""
     gpu = spec.hardware.gpu
-    shape = with_draft(engine.shape(spec.engine))
     return SizingInputs(
         tensor=spec.parallelism.tensor,
+        pipeline=spec.parallelism.pipeline,
+        nodes=spec.parallelism.nodes,
         kinds=gpu.products,
         least_memory_gib=float(gpu.memory.removesuffix("Gi")) if gpu.memory else 0.0,
         resource=gpu.resource_name or GPU_RESOURCE,
         profile=spec.engine.profile,
         objective=Objective.requested(spec.autoscaling),
-        shape=replace(shape, parallel=replace(shape.parallel, pipeline=spec.parallelism.pipeline)),
+        shape=with_draft(engine.shape(spec.engine)),
     )
+
+
+def _unequal(spec: Spec, engine: Engine) -> Refusal | None:
+    """The refusal of ranks that cannot be divided equally over the requested nodes; on CPUs one rank is the default."""
+    sizes = sizing_inputs(spec, engine)
+    on_cpus = spec.hardware.device is Device.CPU
+    found = unequal(replace(sizes, tensor=sizes.tensor or 1) if on_cpus else sizes)
+    return _refusal(found) if found else None
 
 
 _NOT_SIZED: Mapping[str, bool | set[str]] = {
@@ -189,7 +200,7 @@ def requested_of_sizes(spec: Spec, engine: Engine) -> Manifest:
     stated = {
         "engine": _stated(spec.engine, exclude=_NOT_SIZED),
         "hardware": _stated(spec.hardware),
-        "parallelism": _stated(spec.parallelism),
+        "parallelism": _stated_parallelism(spec.parallelism),
         "scheduling": _stated(spec.scheduling, include={"node_selector", "tolerations", "affinity"}),
         "cache": shape.kv_cache_bytes,
         "claim": spec.cache is not None,
@@ -205,6 +216,12 @@ def _stated(
 ) -> Manifest:
     found = part.model_dump(mode="json", include=include, exclude=exclude, exclude_defaults=True)
     return {name: value for name, value in found.items() if value != {}}
+
+
+def _stated_parallelism(part: ParallelismSpec) -> Manifest:
+    """The stated sizes. One stage is left out without `nodes`: it was the default before there were several nodes."""
+    found = _stated(part)
+    return found if "nodes" in found or found.get("pipeline") != 1 else _stated(part, exclude={"pipeline": True})
 
 
 def _on_cpus(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
@@ -233,7 +250,8 @@ def _unchecked(inputs: PlanInputs, engine: Engine, why: str) -> Plan:
         return plan
     selected = (one for one in inputs.offers.possible if one.product or one.labels_of_kind)
     for offer in (one for one in selected if may_be_used(one, sizes)):
-        if offer.resource == plan.resource and offer.most_in_a_group >= plan.gpus_per_replica:
+        holds = offer.most_in_a_group >= plan.gpus_per_pod and offer.can_span(plan.parallel.nodes)
+        if offer.resource == plan.resource and holds:
             selector = {offer.label: offer.product} if offer.product else {}
             return replace(plan, gpu=offer.kind, node_selector=selector, labels_of_kind=offer.labels_of_kind)
     return replace(plan, avoided_products=tuple(sorted(inputs.offers.products)))
@@ -242,10 +260,14 @@ def _unchecked(inputs: PlanInputs, engine: Engine, why: str) -> Plan:
 def _counted(inputs: PlanInputs, facts: ModelFacts, engine: Engine) -> Plan | Refusal:
     chosen = _chosen(inputs, facts, engine)
     if isinstance(chosen, Infeasible):
-        return Refusal(Reason(chosen.reason), chosen.field, chosen.problem, chosen.cure)
+        return _refusal(chosen)
     live = inputs.offers.live
     others = {offer.product for offer in live if offer.product and offer.kind != chosen.offer.kind}
     return checked_plan(chosen, facts, downloads=_downloads(inputs), avoided=tuple(sorted(others)))
+
+
+def _refusal(found: Infeasible) -> Refusal:
+    return Refusal(Reason(found.reason), found.field, found.problem, found.cure)
 
 
 def _downloads(inputs: PlanInputs) -> bool:

@@ -66,7 +66,7 @@ def gpu_offers(
         pod: the scheduling fields of the engine's pod.
         requested: the GPUs that the spec names.
         settings: declared GPUs, and whether the capacity is fixed.
-        at_least: GPUs of one engine that the spec asks for, so that nodes are taken to have them.
+        at_least: GPUs of a node that the spec asks for, so that nodes are taken to have them.
     """
     hinted = _hinted(requested, at_least)
     declared = [one for text in settings.gpu_offers if (one := declared_offer(text)) is not None]
@@ -75,6 +75,7 @@ def gpu_offers(
     of_nodes = {node.name: _of_node(node, hinted, settings.gpu_node_labels) for node in suiting}
     live = merged(priced((one for offers in of_nodes.values() for one in offers), declared))
     fixed = settings.capacity is Capacity.FIXED and nodes is not None
+    live = _counted(live) if fixed else live
     coming = () if fixed else tuple(_coming(declared, hinted, live))
     possible = merged([*live, *coming])
     if requested.resource_name:
@@ -102,7 +103,8 @@ def usable_offers(
     suiting = _suiting(nodes, pod)
     old = {node.name: driver for node in suiting if (driver := needs.too_old(node.labels))}
     recent = None if nodes is None else [node for node in nodes if node.name not in old]
-    asked = (spec.parallelism.tensor or 1) * spec.parallelism.pipeline
+    parallelism, on = spec.parallelism, spec.parallelism.nodes or 1
+    asked = -(-(parallelism.tensor or 1) * (parallelism.pipeline or on) // on)
     found = gpu_offers(recent, pod, spec.hardware.gpu, settings, asked)
     kinds = sorted({one.kind for one in found.possible if not needs.can_run_on(one.capability)})
     excluded = [
@@ -135,9 +137,18 @@ def unknown_kinds(settings: Settings) -> list[str]:
 
 
 def room_for(nodes: Sequence[NodeView], pod: Manifest, plan: Plan) -> int:
-    """Engines of this plan that the nodes have GPUs for, if nothing else runs on them."""
-    amount = plan.gpus_per_replica
-    return sum(node.count(plan.resource) // amount for node in nodes if schedulable_now(node, pod)) if amount else 0
+    """Engines of this plan that the nodes have GPUs for, if nothing else runs on them.
+
+    Each pod of an engine is on another node, and a node may have pods of several engines.
+    """
+    amount, members = plan.gpus_per_pod, plan.parallel.nodes
+    if not amount:
+        return 0
+    places = [node.count(plan.resource) // amount for node in nodes if schedulable_now(node, pod)]
+    engines = sum(places) // members
+    while members * engines > sum(min(one, engines) for one in places):
+        engines -= 1
+    return engines
 
 
 def gpus_by_kind(nodes: Sequence[NodeView], added: Sequence[str] = ()) -> Mapping[str, int]:
@@ -184,6 +195,20 @@ def _of_node(node: NodeView, hinted: Sequence[GpuOffer], added: Sequence[str]) -
     found = offers_of_node(node.labels, node.allocatable, added)
     count = node.count(GPU_RESOURCE)
     return found or ([replace(hinted[0], per_node=count, labelled=False)] if count and len(hinted) == 1 else [])
+
+
+def _counted(live: Sequence[GpuOffer]) -> tuple[GpuOffer, ...]:
+    """The offers with the nodes that one engine can have, where no more come: nodes of the same GPUs, or with more."""
+
+    def nodes(one: GpuOffer) -> int:
+        alike = (other for other in live if _names(other) == _names(one))
+        return sum(other.nodes for other in alike if other.per_node >= one.per_node)
+
+    return tuple(replace(one, fixed_nodes=nodes(one)) for one in live)
+
+
+def _names(offer: GpuOffer) -> tuple[str, str, str, str]:
+    return offer.kind, offer.product, offer.label, offer.resource
 
 
 def _hinted(requested: GpuSpec, at_least: int) -> list[GpuOffer]:

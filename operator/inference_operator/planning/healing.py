@@ -85,6 +85,8 @@ def _correction(plan: Plan, shortage: Shortage) -> Learned | None:
     return Learned(
         gpu=plan.gpu,
         tensor=plan.parallel.tensor,
+        pipeline=plan.parallel.pipeline if plan.parallel.nodes > 1 else 1,
+        nodes=plan.parallel.nodes,
         context=shortage.context or plan.max_model_len,
         batched_tokens=plan.max_num_batched_tokens,
         longest=shortage.longest,

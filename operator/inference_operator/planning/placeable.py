@@ -40,11 +40,12 @@ def placeable(offers: GpuOffers, results: LookupResults, pod: Manifest) -> GpuOf
 
 
 def _left(offer: GpuOffer, offers: GpuOffers, nodes: Iterable[NodeGpus] | None) -> GpuOffer | None:
-    """The offer with the most GPUs that are free on one of its nodes; None if none is."""
+    """The offer with the most GPUs that are free on one of its nodes, and these nodes alone; None if none is."""
     if nodes is None or offer not in offers.live:
         return offer
-    free = max((node.free for node in nodes if _has(node, offer)), default=0)
-    return replace(offer, per_node=min(offer.per_node, free)) if free > 0 else None
+    counts = [node.free for node in nodes if _has(node, offer)]
+    free = max(counts, default=0)
+    return replace(offer, per_node=min(offer.per_node, free), fixed_nodes=counts.count(free)) if free > 0 else None
 
 
 def _has(node: NodeGpus, offer: GpuOffer) -> bool:

@@ -76,10 +76,17 @@ def plan_state(context: RoleContext) -> PlanState:
     current = spec_hash(spec, context.engine)
     recorded = context.live.recorded
     is_present = recorded is not None and (recorded.spec_hash, recorded.engine) == (current, context.spec.engine)
-    latest = recorded if is_present else None
+    latest = recorded if is_present and _keeps_stages(spec, recorded) else None
     kept = None if _all_unschedulable(context.live.engines) else latest
     image = kept.image if kept else wanted_image(spec, context.engine, settings)
     return PlanState(context, current, latest, kept, image)
+
+
+def _keeps_stages(spec: Spec, recorded: PinnedPlan | None) -> bool:
+    """Whether a plan over several nodes has the requested stages. Hashes do not tell one stage from none requested."""
+    asked = spec.parallelism
+    spread = recorded is not None and recorded.plan.parallel.nodes > 1
+    return not (spread and asked.pipeline == 1 and asked.nodes is None)
 
 
 def spec_hash(spec: Spec, engine: Engine) -> str:
@@ -120,7 +127,7 @@ def _lack_gpus(context: RoleContext, offers: GpuOffers) -> bool:
 def _with_step(state: PlanState, model: ModelFindings, kept: PinnedPlan) -> PinnedPlan:
     """The plan that stays, with the costs of a step if an earlier release has left them out. No engine changes."""
     plan, context = kept.plan, state.context
-    kind = offer_named(plan.gpu, per_node=plan.gpus_per_replica) if plan.gpu else None
+    kind = offer_named(plan.gpu, per_node=plan.gpus_per_pod) if plan.gpu else None
     if plan.step or plan.per_gpu is None or kind is None or not isinstance(model.facts, ModelFacts):
         return kept
     shape = replace(sizing_inputs(context.spec.stated, context.engine).shape, parallel=plan.parallel)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.hardware.offers import GpuOffer, merged, offer_named
 from inference_operator.models.facts import ModelFacts
+from inference_operator.sizing.division import Division, divisions
 from inference_operator.sizing.fitting import Candidate, OnGpus, Pool, enough, least_context
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.host import host_needs
@@ -30,6 +31,7 @@ def choose(
     - Of these, prefer the GPU kind of the pinned plan, then the one that serves best for its cost (`ranking.py`).
     - If no offer holds the target: use the largest tensor parallel size with the longest context that fits, but at
       least 8,192 tokens or the model's own context. Prefer the longest context. Mark the plan as reduced.
+    - If no GPUs of one node hold that: the same with more nodes of one kind, and the fewest of them (`division.py`).
     - If nothing fits: return the memory needed and offered, the shortfall, and a cure.
 
     Free memory is used for larger batches, then for a longer context.
@@ -59,19 +61,32 @@ def choose(
         return no_gpu(offered, inputs)
     if misfit := wrong_size(pools, inputs):
         return misfit
-    if options := _options(pools, inputs):
-        found = ranked(options, inputs.profile, previous_kind)
+    plans = (_divided(pools, inputs, division, previous_kind) for division in divisions(inputs))
+    return next((plan for plan in plans if plan), None) or does_not_fit(pools, inputs)
+
+
+def _divided(pools: Sequence[Pool], inputs: SizingInputs, division: Division, previous_kind: str) -> GpuPlan | None:
+    """The sizes of one engine in a division over nodes; None if it does not fit so. Nodes that exist come first."""
+    if options := _options(pools, inputs, division):
+        there = [one for one in options if one.pool.offer.nodes >= division.nodes]
+        found = ranked(there or options, inputs.profile, previous_kind)
         return _plan(found.option.pool, found.option.candidate, inputs, found, reduced=False)
-    if reduced := [(pool, candidate) for pool in pools if (candidate := _largest(pool, inputs)) is not None]:
-        pool, candidate = max(reduced, key=_context_and_cache)
+    if reduced := [(pool, candidate) for pool in pools if (candidate := _largest(pool, inputs, division)) is not None]:
+        existing = [(pool, candidate) for pool, candidate in reduced if pool.offer.nodes >= division.nodes]
+        pool, candidate = max(existing or reduced, key=_context_and_cache)
         return _plan(pool, candidate, inputs, Ranked(option(pool, candidate, inputs)), reduced=True)
-    return does_not_fit(pools, inputs)
+    return None
 
 
 def options_for(facts: ModelFacts, offers: Sequence[GpuOffer], on_gpus: OnGpus, inputs: SizingInputs) -> list[Option]:
-    """All sizes on the offers that hold the target; none for requested sizes that the model does not allow."""
+    """All sizes on the offers that hold the target, on as few nodes as any of them.
+
+    None for requested sizes that the model does not allow.
+    """
     pools = _usable([Pool(facts, offer, on_gpus(offer)) for offer in merged(offers)], inputs)
-    return [] if not pools or wrong_size(pools, inputs) else _options(pools, inputs)
+    if not pools or wrong_size(pools, inputs):
+        return []
+    return next((found for one in divisions(inputs) if (found := _options(pools, inputs, one))), [])
 
 
 def _usable(offered: Sequence[Pool], inputs: SizingInputs) -> list[Pool]:
@@ -82,8 +97,8 @@ def _usable(offered: Sequence[Pool], inputs: SizingInputs) -> list[Pool]:
     ]
 
 
-def _options(pools: Sequence[Pool], inputs: SizingInputs) -> list[Option]:
-    return [option(pool, candidate, inputs) for pool, candidate in _at_target(pools, inputs)]
+def _options(pools: Sequence[Pool], inputs: SizingInputs, division: Division) -> list[Option]:
+    return [option(pool, candidate, inputs) for pool, candidate in _at_target(pools, inputs, division)]
 
 
 def may_be_used(offer: GpuOffer, inputs: SizingInputs) -> bool:
@@ -94,19 +109,19 @@ def may_be_used(offer: GpuOffer, inputs: SizingInputs) -> bool:
     return allowed and divided and offer.memory_gib >= inputs.least_memory_gib
 
 
-def _at_target(pools: Sequence[Pool], inputs: SizingInputs) -> Iterator[tuple[Pool, Candidate]]:
+def _at_target(pools: Sequence[Pool], inputs: SizingInputs, division: Division) -> Iterator[tuple[Pool, Candidate]]:
     """The candidates that hold the target; with the profile `Smallest` only the first of each kind."""
     for pool in pools:
-        for parallel in pool.parallels(inputs):
+        for parallel in pool.parallels(inputs, division):
             if (candidate := pool.at_target(inputs, parallel)) is not None:
                 yield pool, candidate
                 if inputs.profile is EngineProfile.SMALLEST:
                     break
 
 
-def _largest(pool: Pool, inputs: SizingInputs) -> Candidate | None:
+def _largest(pool: Pool, inputs: SizingInputs, division: Division) -> Candidate | None:
     least = least_context(pool.facts, inputs)
-    for parallel in reversed(pool.parallels(inputs)):
+    for parallel in reversed(pool.parallels(inputs, division)):
         if (candidate := pool.longest(inputs, parallel, least)) is not None:
             return candidate if inputs.concurrency is None or enough(candidate, inputs) else None
     return None

@@ -34,11 +34,13 @@ class CpuNeeds:
     cache_bytes: int
     """Size of the KV cache of each rank."""
     memory_gib: int
-    """Memory of all processes of the engine."""
+    """Memory of all processes of a pod of the engine. It has a pod on each of its nodes."""
 
 
 def cpu_needs(facts: ModelFacts | None, engine: EngineMemory, shape: Shape) -> CpuNeeds:
     """The memory of an engine, with a KV cache for one sequence of the longest context and for the typical requests.
+
+    Over several nodes each pod is counted with the whole weights, as if it had every stage: it never has more.
 
     Args:
         facts: the model, if it is known.
@@ -55,7 +57,7 @@ def cpu_needs(facts: ModelFacts | None, engine: EngineMemory, shape: Shape) -> C
         >>> cpu_needs(None, vllm_cpu_memory(latent=False), Shape())
         CpuNeeds(context=None, cache_bytes=4294967296, memory_gib=6)
     """
-    ranks = shape.parallel.world_size
+    ranks = shape.parallel.ranks_per_node
     if facts is None:
         cache = shape.kv_cache_bytes or UNKNOWN_CACHE_BYTES
         return CpuNeeds(shape.context, cache, math.ceil(ranks * (BASE_GIB + cache / GIB) + shape.kv_offload_gib))

@@ -35,6 +35,14 @@ EXCHANGE_SECONDS = 17e-6
 """Latency of a collective operation over NVLink."""
 UNLINKED_EXCHANGE_SECONDS = 40e-6
 """The same over a PCIe bus. Assumed, as above."""
+NETWORK_GB_PER_S = 6.25
+"""Bandwidth of one direction between nodes for each GPU: 400 Gbit/s for eight, the least of nodes that clouds offer for
+groups (AWS, "Amazon EC2 P4 Instances": p4d.24xlarge). Others have 200 or 400 Gbit/s for each GPU (Azure, "ND A100 v4
+series", "ND H100 v5 series"), but no label tells."""
+NETWORK_SHARE = UNLINKED_SHARE
+"""Part of it that exchanges reach. Assumed: as of a PCIe bus."""
+NETWORK_SECONDS = 40e-6
+"""Latency of an exchange between nodes. Assumed: as over a PCIe bus, since data also leave the GPU over one."""
 
 
 class KernelClass(StrEnum):

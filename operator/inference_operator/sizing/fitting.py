@@ -10,6 +10,7 @@
 - A plan must hold the requested number of typical requests at once; by default `TYPICAL_REQUESTS`.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -17,6 +18,7 @@ from typing import TypeAlias
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.budget import Budget, EngineOnGpus
+from inference_operator.sizing.division import ONE_NODE, Division
 from inference_operator.sizing.rules import SIZES
 from inference_operator.sizing.shape import ParallelSizes, Shape, SizingInputs
 
@@ -78,34 +80,54 @@ class Pool:
         """Whether the model allows these parallel sizes and fits with them."""
         return self.engine.broken_rule(self.facts, shape) is None and self.fits(self.candidate(shape), inputs)
 
-    def sizes(self, inputs: SizingInputs) -> tuple[int, ...]:
-        """Tensor parallel sizes to try: those that the model allows, or the requested one; within one node."""
-        most = self.offer.most_in_a_group // inputs.shape.parallel.pipeline
+    def sizes(self, inputs: SizingInputs, stages: int = 1, nodes: int = 1) -> tuple[int, ...]:
+        """Tensor parallel sizes to try: those that the model and the nodes allow, or the requested one."""
+        most = self.offer.most_in_a_group * nodes // stages
+        shape = replace(inputs.shape, parallel=ParallelSizes(1, stages, nodes=nodes))
         if inputs.tensor is None:
-            return self.engine.allowed_sizes(self.facts, inputs.shape, most)
-        allowed = self.engine.broken_rule(self.facts, inputs.shape.with_tensor(inputs.tensor)) is None
+            return self.engine.allowed_sizes(self.facts, shape, most)
+        allowed = self.engine.broken_rule(self.facts, shape.with_tensor(inputs.tensor)) is None
         return (inputs.tensor,) if allowed and inputs.tensor <= most else ()
 
-    def parallels(self, inputs: SizingInputs) -> tuple[ParallelSizes, ...]:
-        """Parallel sizes to try, by their number of ranks.
+    def parallels(self, inputs: SizingInputs, division: Division = ONE_NODE) -> tuple[ParallelSizes, ...]:
+        """Parallel sizes to try in a division over nodes, by their number of ranks.
 
         Without NVLink, a pipeline exchanges less than tensor parallelism: from `MOST_UNLINKED` ranks on, the layers are
         divided, unless the user requests a size or speculative decoding needs all layers on each rank.
         """
-        stages = inputs.shape.parallel.pipeline
-        free = inputs.tensor is None and stages == 1 and not self.offer.linked
-        if not free or self.facts.is_pooling or inputs.shape.speculation or not self._allows_pipelines(inputs):
-            return tuple(ParallelSizes(tensor, stages) for tensor in self.sizes(inputs))
-        most = self.offer.most_in_a_group
+        nodes = division.nodes
+        if not self.offer.can_span(nodes):
+            return ()
+        stages = self._stages(inputs, division)
+        most = MOST_UNLINKED if len(stages) > 1 and not self.offer.linked else math.inf
         found = [
-            ParallelSizes(tensor, pipeline)
-            for tensor in self.sizes(inputs)
-            for pipeline in SIZES
-            if tensor <= MOST_UNLINKED and tensor * pipeline <= most and pipeline <= self.facts.layers
+            ParallelSizes(tensor, pipeline, nodes=nodes)
+            for pipeline in stages
+            for tensor in self.sizes(inputs, pipeline, nodes)
+            if tensor <= most and tensor * pipeline % nodes == 0
         ]
         return tuple(sorted(found, key=lambda one: (one.world_size, one.pipeline)))
 
-    def _allows_pipelines(self, inputs: SizingInputs) -> bool:
+    def _stages(self, inputs: SizingInputs, division: Division) -> tuple[int, ...]:
+        """Pipeline parallel sizes to try: the requested one, or one stage on each node, or several."""
+        nodes, stages = division.nodes, inputs.pipeline
+        if stages is not None:
+            whole = inputs.nodes is not None or stages % nodes == 0  # else tensor parallelism would leave its node
+            return (stages,) if whole and not division.deep else ()
+        by_itself = self.divides_layers(inputs) and not self.facts.is_pooling and not inputs.shape.speculation
+        free = by_itself and inputs.tensor is None
+        if division.deep:
+            return tuple(nodes * size for size in SIZES[1:]) if free and self.offer.linked else ()
+        if nodes > 1 and inputs.nodes is None and not (by_itself and self._fills_a_node(inputs)):
+            return ()
+        return tuple(nodes * size for size in SIZES) if free and not self.offer.linked else (nodes,)
+
+    def _fills_a_node(self, inputs: SizingInputs) -> bool:
+        """Whether no larger tensor parallel size than the requested one is possible on a node; it would come first."""
+        sizes = self.engine.allowed_sizes(self.facts, inputs.shape, self.offer.most_in_a_group)
+        return inputs.tensor is None or not any(size > inputs.tensor for size in sizes)
+
+    def divides_layers(self, inputs: SizingInputs) -> bool:
         """Whether the engine divides layers as a pipeline. Otherwise its one size is no exchange of activations."""
         pair = replace(inputs.shape, parallel=ParallelSizes(1, 2))
         return self.engine.broken_rule(self.facts, pair) is None

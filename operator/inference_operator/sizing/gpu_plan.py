@@ -11,7 +11,7 @@ from inference_operator.sizing.steptime import StepCosts
 
 @dataclass(frozen=True, slots=True)
 class HostNeeds:
-    """Resources of an engine's pod beside its GPUs."""
+    """Resources of each pod of an engine beside its GPUs. It has a pod on each of its nodes."""
 
     cpu: int
     """Cores."""

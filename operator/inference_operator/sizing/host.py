@@ -23,7 +23,10 @@ k8s.md`); NCCL and the workers' message queue need more with more ranks."""
 
 
 def host_needs(facts: ModelFacts, shape: Shape) -> HostNeeds:
-    """CPU, memory and disk requests of an engine's pod.
+    """CPU, memory and disk requests of each pod of an engine.
+
+    The pod of each node downloads the whole checkpoint: vLLM divides it when it loads it. A KV cache in the host's
+    memory is counted whole on each node, which is an upper bound.
 
     Examples:
         >>> from inference_operator.models.catalogue import entry
@@ -31,8 +34,10 @@ def host_needs(facts: ModelFacts, shape: Shape) -> HostNeeds:
         >>> from inference_operator.sizing.shape import ParallelSizes
         >>> host_needs(model_facts(entry("Qwen/Qwen3-8B").config), Shape(ParallelSizes(2)))
         HostNeeds(cpu=5, memory_gib=19, ephemeral_storage_gib=18, shared_memory_gib=8.0)
+        >>> host_needs(model_facts(entry("Qwen/Qwen3-8B").config), Shape(ParallelSizes(2, 2, nodes=2)))
+        HostNeeds(cpu=5, memory_gib=19, ephemeral_storage_gib=18, shared_memory_gib=8.0)
     """
-    ranks = shape.parallel.world_size
+    ranks = shape.parallel.ranks_per_node
     checkpoint = facts.weight_bytes / GIB
     memory = ENGINE_GIB + RANK_GIB * ranks + min(checkpoint, SHARD_GIB) + shape.cpu_offload_gib * ranks
     memory += shape.kv_offload_gib + kept_adapters_gib(facts, shape)
@@ -45,7 +50,7 @@ def host_needs(facts: ModelFacts, shape: Shape) -> HostNeeds:
 
 
 def shared_memory_gib(shape: Shape) -> float:
-    """Limit of /dev/shm in GiB, with the KV cache in the host's memory.
+    """Limit of /dev/shm of each pod in GiB, with the KV cache in the host's memory.
 
     vLLM maps that cache from a file in /dev/shm (0.32.0, `v1/kv_offload/cpu/shared_offload_region.py`).
 
@@ -56,6 +61,6 @@ def shared_memory_gib(shape: Shape) -> float:
         >>> shared_memory_gib(Shape(kv_offload_gib=64))
         66.0
     """
-    ranks = shape.parallel.world_size
+    ranks = shape.parallel.ranks_per_node
     usual = next((gib for most, gib in SHARED_MEMORY_GIB if ranks <= most), SHARED_MEMORY_ABOVE_GIB)
     return usual + shape.kv_offload_gib

@@ -6,18 +6,18 @@ from difflib import get_close_matches
 
 from inference_operator.hardware.kinds import GPU_KINDS
 from inference_operator.hardware.offers import GpuOffer, offer_named
+from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.facts import Kernel, ModelFacts, Quantization
 from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget
+from inference_operator.sizing.division import MOST_NODES
 from inference_operator.sizing.fitting import SPARE, TYPICAL_REQUESTS, Pool, least_context
 from inference_operator.sizing.gpu_plan import Infeasible, InfeasibleReason
+from inference_operator.sizing.impossible_division import NODES, PER_NODE, TENSOR, impossible, listed, unequal
 from inference_operator.sizing.rules import SIZES
-from inference_operator.sizing.shape import Shape, SizingInputs
+from inference_operator.sizing.shape import ParallelSizes, Shape, SizingInputs
 
-TENSOR, HARDWARE, CONTEXT = "spec.parallelism.tensor", "spec.hardware", "spec.engine.maxModelLen"
-MOST_NODES = 8
-"""Most nodes of a suggested group; no published service uses more for one model."""
+PIPELINE, HARDWARE, CONTEXT = "spec.parallelism.pipeline", "spec.hardware", "spec.engine.maxModelLen"
 LARGER = "Use larger GPUs or a smaller checkpoint."
-PER_NODE = "If nodes that do not exist yet have more GPUs, set `spec.hardware.gpu.perNode`."
 TIMES = " \N{MULTIPLICATION SIGN} "
 ADA = (8, 9)
 """Compute capability from which GPUs have FP8 arithmetic."""
@@ -34,23 +34,22 @@ def wrong_size(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible | None
         )
     if undivided := _undivided(facts, inputs):
         return undivided
-    shape = inputs.shape.with_tensor(inputs.tensor or 1)
-    most = max(pool.offer.most_in_a_group for pool in pools)
+    shape = inputs.requested_shape
     if rule := engine.broken_rule(facts, shape):
-        fit = engine.allowed_sizes(facts, inputs.shape, max(most, *SIZES))
-        allowed = f"Use {_listed([str(size) for size in fit])}." if fit else "Use another checkpoint of the model."
-        return Infeasible(InfeasibleReason.INVALID_PARALLEL_SIZE, TENSOR, rule, allowed)
-    if shape.parallel.world_size <= most:
-        return None
-    only_slices = all(pool.offer.slice for pool in pools)
-    problem = (
-        "MIG slices cannot communicate with each other, so an engine has exactly one."
-        if only_slices
-        else f"{shape.parallel.world_size} GPUs are requested, and no node has more than {most}."
-    )
-    more = f" {PER_NODE}" if inputs.kinds and not only_slices else ""
-    cure = f"Use at most {most}, or leave it out.{more}"
-    return Infeasible(InfeasibleReason.INVALID_PARALLEL_SIZE, TENSOR, problem, cure)
+        return _not_allowed(pools, inputs, rule)
+    return unequal(inputs) or impossible(pools, inputs)
+
+
+def _not_allowed(pools: Sequence[Pool], inputs: SizingInputs, rule: str) -> Infeasible:
+    """The refusal of parallel sizes that the model does not allow."""
+    facts, shape = pools[0].facts, inputs.requested_shape
+    if shape.parallel.pipeline > facts.layers:
+        field = PIPELINE if inputs.pipeline else NODES
+        return Infeasible(InfeasibleReason.INVALID_PARALLEL_SIZE, field, rule, f"Use at most {facts.layers}.")
+    most = max(pool.offer.most_in_a_group for pool in pools)
+    fit = pools[0].engine.allowed_sizes(facts, shape, max(most, *SIZES))
+    allowed = f"Use {listed([str(size) for size in fit])}." if fit else "Use another checkpoint of the model."
+    return Infeasible(InfeasibleReason.INVALID_PARALLEL_SIZE, TENSOR, rule, allowed)
 
 
 def _undivided(facts: ModelFacts, inputs: SizingInputs) -> Infeasible | None:
@@ -102,20 +101,27 @@ def unknown_kinds(names: Sequence[str]) -> str:
 
 def does_not_fit(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
     """Why the model does not fit on the largest group of GPUs, and which change makes it fit."""
-    pool = max(pools, key=_total_memory)
-    tensor = inputs.tensor or (pool.sizes(inputs) or (1,))[-1]
-    shape = replace(inputs.shape.with_tensor(tensor), context=least_context(pool.facts, inputs))
+    pool = max((pool for pool in pools if pool.offer.can_span(inputs.nodes or 1)), key=_total_memory)
+    shape = replace(inputs.shape, parallel=_tried(pool, inputs), context=least_context(pool.facts, inputs))
     tried, offer = pool.candidate(shape).budget, pool.offer
     problem = _too_little_left(offer, shape, tried, inputs) if tried.fits else shortfall(offer.kind, shape, tried)
     changes, reason = list(_changes(pool, shape, inputs)), InfeasibleReason.INSUFFICIENT_GPU_MEMORY
+    field = NODES if inputs.nodes else TENSOR if inputs.tensor else HARDWARE
     if changes:
-        field = TENSOR if inputs.tensor else HARDWARE
-        return Infeasible(reason, field, problem, f"Fits with {_listed(changes)}.", tried)
+        return Infeasible(reason, field, problem, f"Fits with {listed(changes)}.", tried)
     larger = f"{LARGER} {PER_NODE}" if inputs.kinds and not offer.slice else LARGER
-    if nodes := _nodes(pool, shape, inputs):
-        cure = f"A group of {nodes} nodes would hold it (tensor parallel {tensor}, pipeline parallel {nodes})."
-        return Infeasible(InfeasibleReason.NEEDS_MULTI_NODE, HARDWARE, problem, f"{cure} {larger}", tried)
-    return Infeasible(reason, TENSOR if inputs.tensor else HARDWARE, problem, larger, tried)
+    if group := _larger_group(pool, shape, inputs):
+        cure = f"{_group_cure(group, pool, inputs)} {larger}"
+        return Infeasible(InfeasibleReason.NEEDS_MULTI_NODE, NODES if inputs.nodes else HARDWARE, problem, cure, tried)
+    return Infeasible(reason, field, problem, f"{larger}{_other_engine(pool, inputs)}", tried)
+
+
+def _tried(pool: Pool, inputs: SizingInputs) -> ParallelSizes:
+    """The largest group on the requested nodes, else on one."""
+    nodes = inputs.nodes or 1
+    stages = inputs.pipeline or nodes
+    sizes = [size for size in pool.sizes(inputs, stages, nodes) if size * stages % nodes == 0]
+    return ParallelSizes(inputs.tensor or (sizes or [1])[-1], stages, nodes=nodes)
 
 
 def _total_memory(pool: Pool) -> tuple[float, float, str, str]:
@@ -159,7 +165,8 @@ def shortfall(kind: str, shape: Shape, found: Budget) -> str:
 
 def _changes(pool: Pool, shape: Shape, inputs: SizingInputs) -> Iterator[str]:
     """Changes with which the model fits, the smallest change first."""
-    sizes = pool.engine.allowed_sizes(pool.facts, shape, pool.offer.most_in_a_group // shape.parallel.pipeline)
+    most = pool.offer.most_in_a_group * shape.parallel.nodes // shape.parallel.pipeline
+    sizes = pool.engine.allowed_sizes(pool.facts, shape, most)
     larger = (size for size in sizes if size > shape.parallel.tensor and pool.starts(shape.with_tensor(size), inputs))
     if size := next(larger, None):
         yield f"tensor parallel {size}"
@@ -173,18 +180,33 @@ def _changes(pool: Pool, shape: Shape, inputs: SizingInputs) -> Iterator[str]:
         yield f"a context of {least:,}"
 
 
-def _nodes(pool: Pool, shape: Shape, inputs: SizingInputs) -> int:
-    """Nodes of a pipeline on which the model fits; 0 if none is found."""
-    if pool.offer.slice:
-        return 0
-    spread = ((nodes, _over_nodes(shape, nodes)) for nodes in range(2, MOST_NODES + 1))
-    return next((nodes for nodes, one in spread if pool.starts(one, inputs)), 0)
+def _larger_group(pool: Pool, shape: Shape, inputs: SizingInputs) -> ParallelSizes | None:
+    """A group of more nodes that would hold the model; None if none is found, or if it would not be taken."""
+    one, offer = shape.parallel, pool.offer
+    if offer.slice or offer.shared or pool.facts.is_pooling or inputs.shape.speculation:
+        return None
+    spread = (
+        replace(one, pipeline=one.pipeline * nodes // one.nodes, nodes=nodes)
+        for nodes in range(one.nodes + 1, MOST_NODES + 1)
+        if one.pipeline * nodes % one.nodes == 0
+    )
+    return next((group for group in spread if pool.starts(replace(shape, parallel=group), inputs)), None)
 
 
-def _over_nodes(shape: Shape, nodes: int) -> Shape:
-    return replace(shape, parallel=replace(shape.parallel, pipeline=shape.parallel.pipeline * nodes))
+def _group_cure(group: ParallelSizes, pool: Pool, inputs: SizingInputs) -> str:
+    """What a user does for a larger group, in sentences."""
+    words = replace(group, nodes=1).words
+    found = f"A group of {group.nodes} nodes would hold it ({words})."
+    if not pool.offer.can_span(group.nodes):
+        few = pool.offer.fixed_nodes or 1
+        exist = "1 node exists" if few == 1 else f"{few} nodes exist"
+        return f"{found} {exist}, and the operator's setting `capacity` rules out new ones: add nodes."
+    less = f", and leave out `{PIPELINE}`" if inputs.pipeline else ""
+    return f"{found} Set `{NODES}` to {group.nodes}{less}."
 
 
-def _listed(words: Sequence[str]) -> str:
-    """Examples: `1`; `1, or 2`; `1, 2, or 4`."""
-    return ", or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else list(words))
+def _other_engine(pool: Pool, inputs: SizingInputs) -> str:
+    """The hint at an engine that runs over nodes; empty where it would not help."""
+    is_gguf = format_of(pool.facts.weights_from) is WeightFormat.GGUF
+    whole = pool.offer.can_span(2) and not pool.divides_layers(inputs)
+    return " With `spec.engine.kind: VLLM` an engine can have several nodes." if whole and not is_gguf else ""

@@ -38,6 +38,10 @@ class Learned:
     """The kind of GPU of that plan; empty if it was unknown."""
     tensor: int
     """Its tensor parallel size."""
+    pipeline: int = 1
+    """Its pipeline parallel size, if it has several nodes."""
+    nodes: int = 1
+    """Its nodes."""
     context: int | None = None
     """Its context in tokens; None: the model's own."""
     batched_tokens: int | None = None
@@ -58,7 +62,9 @@ def on_the_same_gpus(inputs: SizingInputs, learned: Learned, *, least: int) -> S
     context = shorter_context(inputs.context, learned)
     if inputs.context or not learned.gpu or (context is not None and context < least):
         return None
-    return replace(inputs, tensor=learned.tensor, kinds=(learned.gpu,), shape=replace(inputs.shape, context=context))
+    same = replace(inputs, tensor=learned.tensor, kinds=(learned.gpu,), shape=replace(inputs.shape, context=context))
+    stages = learned.pipeline if learned.nodes > 1 else inputs.pipeline
+    return replace(same, pipeline=stages, nodes=learned.nodes)
 
 
 def shorter_context(requested: int | None, learned: Learned | None) -> int | None:

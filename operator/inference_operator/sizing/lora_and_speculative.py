@@ -41,7 +41,7 @@ def kept_adapters_gib(facts: ModelFacts, shape: Shape) -> float:
     if shape.adapters is None:
         return 0.0
     whole = sum(_per_rank(one, facts, shape.with_tensor(1)) for one in facts.matrices)
-    ranks = shape.parallel.world_size
+    ranks = shape.parallel.ranks_per_node
     return ranks * whole * shape.adapters.kept * _adapter_unit(facts, shape) / GIB
 
 

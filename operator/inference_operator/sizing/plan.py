@@ -53,11 +53,12 @@ class PerGpu:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The decision of sizing. Quantities are in Kubernetes' canonical form. None: the engine's default."""
+    """The decision of sizing. Quantities are of one pod, in Kubernetes' canonical form. None: the engine's own."""
 
     device: Device
     parallel: ParallelSizes
     gpus_per_replica: int
+    """GPUs of one engine, on all of its nodes."""
     cpu: str
     memory: str
     ephemeral_storage: str
@@ -149,7 +150,7 @@ def unchecked_plan(inputs: SizingInputs, why: str = "") -> Plan:
         8
     """
     shape = inputs.requested_shape
-    ranks = shape.parallel.world_size
+    ranks = shape.parallel.ranks_per_node
     host = HostNeeds(
         cpu=GPU_CPU,
         memory_gib=GPU_MEMORY_GIB + shape.cpu_offload_gib * ranks + shape.kv_offload_gib,

@@ -103,13 +103,16 @@ class ParallelSizes:
 
     @property
     def words(self) -> str:
-        """Tensor and pipeline parallel sizes, in words for users.
+        """Tensor and pipeline parallel sizes and nodes, in words for users.
 
         Examples:
             >>> ParallelSizes(tensor=4).words, ParallelSizes(tensor=4, pipeline=2).words
             ('tensor parallel 4', 'tensor parallel 4, pipeline parallel 2')
+            >>> ParallelSizes(tensor=8, pipeline=2, nodes=2).words
+            'tensor parallel 8, pipeline parallel 2 over 2 nodes'
         """
-        return f"tensor parallel {self.tensor}" + (f", pipeline parallel {self.pipeline}" if self.pipeline > 1 else "")
+        stages = f", pipeline parallel {self.pipeline}" if self.pipeline > 1 else ""
+        return f"tensor parallel {self.tensor}{stages}" + (f" over {self.nodes} nodes" if self.nodes > 1 else "")
 
 
 ONE_RANK = ParallelSizes(tensor=1)
@@ -165,6 +168,10 @@ class SizingInputs:
 
     tensor: int | None = None
     """Tensor parallel size; None: sizing chooses it."""
+    pipeline: int | None = None
+    """Pipeline parallel size; None: sizing chooses it, most often a stage on each node."""
+    nodes: int | None = None
+    """Nodes of an engine; None: sizing chooses them, one if the model fits on it."""
     concurrency: int | None = None
     """Typical requests that must fit at once; None: `TYPICAL_REQUESTS`."""
     kinds: tuple[str, ...] = ()
@@ -178,7 +185,7 @@ class SizingInputs:
     objective: Objective = Objective()
     """The latencies that requests shall have."""
     shape: Shape = field(default_factory=Shape)
-    """Everything else. Its tensor parallel size is not read; its context is never reduced."""
+    """Everything else. Its parallel sizes are not read; its context is never reduced."""
 
     @property
     def context(self) -> int | None:
@@ -187,5 +194,7 @@ class SizingInputs:
 
     @property
     def requested_shape(self) -> Shape:
-        """The shape with the requested tensor parallel size, or 1."""
-        return self.shape.with_tensor(self.tensor or 1)
+        """The shape with the requested parallel sizes: without them one rank, on several nodes one on each."""
+        nodes = self.nodes or 1
+        parallel = ParallelSizes(self.tensor or 1, self.pipeline or nodes, nodes=nodes)
+        return replace(self.shape, parallel=parallel)

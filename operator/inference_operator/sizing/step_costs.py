@@ -11,6 +11,9 @@ from inference_operator.sizing.efficiency import (
     HEAD_SHARE,
     LINK_SHARE,
     MEMORY_SHARE,
+    NETWORK_GB_PER_S,
+    NETWORK_SECONDS,
+    NETWORK_SHARE,
     SPEEDUP,
     UNLINKED_EXCHANGE_SECONDS,
     UNLINKED_SHARE,
@@ -45,7 +48,8 @@ def step_costs(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, overhead: Over
         overhead,
         operations_per_second=gpu.tflops * TERA * SPEEDUP[one.arithmetic] * share.value,
         stages=shape.parallel.pipeline,
-        estimated=not share.measurements,
+        # No measurement of a step over several nodes is public in this form.
+        estimated=not share.measurements or shape.parallel.nodes > 1,
     )
     return replace(costs, decodes=not facts.is_pooling)
 
@@ -57,6 +61,7 @@ def costs_of_work(
     memory = MEMORY_SHARE * gpu.bandwidth_gb_per_s * GIGA
     link = (LINK_SHARE if gpu.linked else UNLINKED_SHARE) * gpu.link_gb_per_s * GIGA
     latency = EXCHANGE_SECONDS if gpu.linked else UNLINKED_EXCHANGE_SECONDS
+    network = NETWORK_SHARE * NETWORK_GB_PER_S * GIGA
     plain = gpu.tflops * TERA
     return StepCosts(
         dense=work.dense_bytes / memory,
@@ -67,8 +72,8 @@ def costs_of_work(
         sequence=work.state_bytes / memory + work.head_operations / (HEAD_SHARE * plain) + overhead.sequence,
         token=work.token_operations / operations_per_second,
         attention=work.attention_operations / (ATTENTION_SHARE * plain),
-        exchange=work.exchanged_bytes / link if work.exchanged_bytes and link else 0.0,
-        fixed=overhead.step + work.exchanges * latency,
+        exchange=(work.exchanged_bytes / link if work.exchanged_bytes and link else 0.0) + work.network_bytes / network,
+        fixed=overhead.step + work.exchanges * latency + work.network_exchanges * NETWORK_SECONDS,
         stages=stages,
         estimated=estimated,
     )

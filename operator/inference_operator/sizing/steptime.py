@@ -11,6 +11,8 @@
 - Attention is a kernel of its own: it reads the keys and values of every sequence in the batch.
 - Tensor parallelism sums activations over the ranks twice in each layer (ring all-reduce).
 - A pipeline of n stages works on n parts of the batch at a time: a token takes n stages of a batch of one n-th.
+- Between nodes, activations pass a network that is slower than NVLink: those of each stage that ends on a node, and
+  those of tensor parallelism where it is wider than a node.
 
 The ratios of what is reached to what data sheets promise are measured (`sizing/efficiency.py`); everything else is
 arithmetic. The time is stored with a plan as `StepCosts`, seconds for each unit of work, so that a later decision

@@ -40,6 +40,9 @@ _ONLY_IF_SET = frozenset(
 )
 """Fields that are not stored while they have their default, so that a plan without them keeps its text."""
 
+_OF_NODES = frozenset({"pipeline", "nodes"})
+"""Fields of what was learned that are only stored for an engine over several nodes."""
+
 _STORED_KEYS = {
     "revision": "decision",
     "unaccounted": "uncounted",
@@ -76,6 +79,8 @@ def to_json(plan: Plan) -> Manifest:
 def flat_fields(plan: Plan) -> Manifest:
     """The fields of a plan, with one field per parallel size."""
     fields = {name: value for name, value in field_values(plan).items() if value or name not in _ONLY_IF_SET}
+    if plan.learned and plan.learned.nodes == 1:
+        fields["learned"] = {name: value for name, value in fields["learned"].items() if name not in _OF_NODES}
     sizes = _flat(fields.pop("parallel"))
     return {**fields, **{name: size for name, size in sizes.items() if size > 1 or name not in _ONLY_IF_SET}}
 

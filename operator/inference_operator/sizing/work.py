@@ -39,9 +39,13 @@ class StepWork:
     attention_operations: float
     """Between two tokens of a prompt."""
     exchanged_bytes: float
-    """Activations of one token that a rank sends."""
+    """Activations of one token that a rank sends to others of its node."""
     exchanges: float
-    """Collective operations of a step."""
+    """Collective operations of a step in a node."""
+    network_bytes: float = 0.0
+    """Activations of one token that a rank sends to other nodes."""
+    network_exchanges: float = 0.0
+    """Exchanges of a step between nodes."""
 
 
 def step_work(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> StepWork:
@@ -62,7 +66,7 @@ def step_work(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> StepWork
     reads = cache_reads(facts, engine, shape)
     part = math.ceil(facts.layers / parallel.pipeline) / facts.layers
     share = facts.experts.top_k / facts.experts.count if facts.experts else 0.0
-    exchanged, exchanges = _exchange(facts, shape, part)
+    inside, between = _exchange(facts, shape, part)
     return StepWork(
         dense_bytes=stage.always_read,
         expert_bytes=stage.experts,
@@ -73,8 +77,10 @@ def step_work(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> StepWork
         token_operations=OPERATIONS * part * _used_elements(facts, share) / parallel.tensor,
         head_operations=OPERATIONS * facts.vocabulary * facts.hidden_size / parallel.tensor,
         attention_operations=OPERATIONS * part * _attended_elements(facts) / parallel.tensor,
-        exchanged_bytes=exchanged,
-        exchanges=exchanges,
+        exchanged_bytes=inside.sent,
+        exchanges=inside.operations,
+        network_bytes=between.sent,
+        network_exchanges=between.operations,
     )
 
 
@@ -96,23 +102,39 @@ def _attended_elements(facts: ModelFacts) -> float:
     return 2.0 * layers * wide
 
 
-def _exchange(facts: ModelFacts, shape: Shape, part: float) -> tuple[float, float]:
-    """Bytes that a rank sends for one token, and collective operations of a step.
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """What a rank exchanges over one kind of link."""
 
-    A ring all-reduce sends every element nearly twice. Experts of data parallel ranks get each token once, and send
-    its result back. A stage sends its activations to the next one.
+    sent: float = 0.0
+    """Bytes for one token."""
+    operations: float = 0.0
+    """Exchanges of a step."""
+
+    def __add__(self, other: "_Exchange") -> "_Exchange":
+        return _Exchange(self.sent + other.sent, self.operations + other.operations)
+
+
+def _exchange(facts: ModelFacts, shape: Shape, part: float) -> tuple[_Exchange, _Exchange]:
+    """What a rank exchanges in each step: inside its node, and with other nodes.
+
+    A ring all-reduce sends every element nearly twice; its slowest link decides. Experts of data parallel ranks get
+    each token once, and send its result back. A stage sends its activations to the next one; ranks are numbered node by
+    node, so as many of the stages as there are nodes have the next one on another node.
     """
-    tensor, data, layers = shape.parallel.tensor, shape.parallel.data, facts.layers * part
-    activation = facts.hidden_size * facts.element_bytes
-    sent, operations = 0.0, 0.0
+    parallel, layers = shape.parallel, facts.layers * part
+    tensor, data, activation = parallel.tensor, parallel.data, facts.hidden_size * facts.element_bytes
+    groups, stages, crossing = _Exchange(), _Exchange(), _Exchange()
     if tensor > 1:
-        sent += SUMS_OF_LAYER * layers * activation * 2 * (tensor - 1) / tensor
-        operations += SUMS_OF_LAYER * layers
+        sums = SUMS_OF_LAYER * layers
+        groups += _Exchange(sums * activation * 2 * (tensor - 1) / tensor, sums)
     if data > 1 and facts.experts:
         copies = min(facts.experts.top_k, data - 1)
-        sent += 2 * layers * activation * copies
-        operations += 2 * layers
-    if shape.parallel.pipeline > 1:
-        sent += activation
-        operations += 1
-    return sent, operations
+        groups += _Exchange(2 * layers * activation * copies, 2 * layers)
+    if parallel.pipeline > 1:
+        share = min(1.0, parallel.nodes / parallel.pipeline) if parallel.nodes > 1 else 0.0
+        stages = _Exchange(activation * (1 - share), 1 - share)
+        crossing = _Exchange(activation * share, share)
+    if tensor > parallel.ranks_per_node:
+        return stages, groups + crossing
+    return groups + stages, crossing

@@ -20,15 +20,20 @@ def model_name(source: str) -> str:
 def gpus(plan: Plan) -> str:
     """The number and kind of the GPUs of one engine, `CPU`, or the number alone where no kind is known.
 
+    The nodes of an engine come first, if it has several: `2x8xH100-80GB`.
+
     Examples:
         >>> from inference_operator.sizing.plan import unchecked_plan
         >>> from inference_operator.sizing.shape import SizingInputs
         >>> gpus(unchecked_plan(SizingInputs(4)))
         '4'
+        >>> gpus(unchecked_plan(SizingInputs(8, nodes=2)))
+        '2x8'
     """
-    if plan.device is Device.CPU:
-        return "CPU"
-    return f"{plan.gpus_per_replica}x{plan.gpu.replace(' ', '-')}" if plan.gpu else str(plan.gpus_per_replica)
+    each = "CPU" if plan.device is Device.CPU else str(plan.gpus_per_pod)
+    if plan.gpu:
+        each = f"{each}x{plan.gpu.replace(' ', '-')}"
+    return f"{plan.parallel.nodes}x{each}" if plan.parallel.nodes > 1 else each
 
 
 def sizes(plan: Plan) -> PlanStatus:
@@ -46,6 +51,7 @@ def sizes(plan: Plan) -> PlanStatus:
         gpus_per_replica=plan.gpus_per_replica,
         tensor_parallel_size=plan.parallel.tensor,
         pipeline_parallel_size=plan.parallel.pipeline,
+        nodes=plan.parallel.nodes,
         max_model_len=plan.max_model_len,
         max_num_seqs=plan.max_num_seqs,
         kv_cache_tokens=plan.per_gpu.kv_cache_tokens if plan.per_gpu else None,

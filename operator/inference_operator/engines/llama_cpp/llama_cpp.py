@@ -114,6 +114,11 @@ class LlamaCpp:
         return True
 
     @property
+    def runs_over_nodes(self) -> bool:
+        """The operator runs it on one node."""
+        return False
+
+    @property
     def option_classes(self) -> OptionClasses:
         """The classes of the server's options, and of the variables of its libraries."""
         return CLASSES

@@ -135,6 +135,11 @@ class SGLang:
         return True
 
     @property
+    def runs_over_nodes(self) -> bool:
+        """The operator runs it on one node."""
+        return False
+
+    @property
     def option_classes(self) -> OptionClasses:
         """The classes of SGLang's options, and of the variables of its libraries."""
         return CLASSES

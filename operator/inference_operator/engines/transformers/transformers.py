@@ -120,6 +120,11 @@ class Transformers:
         return False
 
     @property
+    def runs_over_nodes(self) -> bool:
+        """The operator runs it on one node."""
+        return False
+
+    @property
     def option_classes(self) -> OptionClasses:
         """The classes of the command's options, and of the variables of its libraries."""
         return CLASSES

@@ -194,6 +194,11 @@ class Vllm:
         return True
 
     @property
+    def runs_over_nodes(self) -> bool:
+        """As many processes on each of several nodes (`--nnodes`)."""
+        return True
+
+    @property
     def option_classes(self) -> OptionClasses:
         """The classes of vLLM's options and variables."""
         return CLASSES
