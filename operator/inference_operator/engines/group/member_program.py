@@ -33,7 +33,7 @@ import time
 from contextlib import suppress
 from ipaddress import ip_address
 
-from inference_operator.engines.group.engine_api import LOOK_SECONDS, TIMED_OUT
+from inference_operator.engines.group.engine_api import LOOK_SECONDS
 from inference_operator.engines.group.group_state import SERVING, STARTING, WAITING, GroupState
 from inference_operator.engines.group.http_page import HttpPage
 from inference_operator.engines.group.options import (
@@ -48,7 +48,7 @@ from inference_operator.engines.group.options import (
     Words,
     exit_status,
 )
-from inference_operator.engines.group.peers import LINE_BYTES, Peer, Visitors, listener
+from inference_operator.engines.group.peers import LINE_BYTES, TIMED_OUT, Peer, Visitors, listener
 from inference_operator.engines.group.processes import adopt_orphans, kill_descendants
 
 RETRY_SECONDS, CONNECT_SECONDS = 1.0, 15.0
