@@ -195,7 +195,7 @@ class Group:
 
     def __init__(self, folder: Path, size: int, **options: str) -> None:
         ports = {"control": str(free_port()), "port": str(free_port())}
-        given = {"size": str(size), "silence": str(SILENCE_SECONDS), **ports, **options}
+        given = {"size": str(size), "staleness": "0", "silence": str(SILENCE_SECONDS), **ports, **options}
         self.pods = [Pod(folder / str(rank), rank, given) for rank in range(size)]
         for pod in self.pods:
             pod.folder.mkdir()
