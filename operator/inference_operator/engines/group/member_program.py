@@ -244,10 +244,10 @@ class Member(GroupState):
     def stop(self, cause: Cause) -> None:
         """End the leader's engine, and then the group."""
         if self.order is None:
-            LOG.info("%s The engine ends", self.options.said(cause))
             serves = self.child is not None and self.phase == SERVING
             self.end_later(cause, self.options.stop + MARGIN_SECONDS if serves else 0)
             if self.child and serves and not self.over.done():
+                LOG.info("%s The leader's engine gets SIGTERM", self.options.said(cause))
                 os.kill(self.child.pid, signal.SIGTERM)
 
     def end_later(self, cause: Cause, seconds: float) -> None:
