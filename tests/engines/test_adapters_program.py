@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ import pytest
 
 from inference_operator.api.spec import EngineSpec
 from inference_operator.engines.adapter_report import adapter_report
+from inference_operator.engines.group.launch import group_member
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
-from inference_operator.engines.vllm.adapters import adapter_loader, adapter_programs
+from inference_operator.engines.vllm.adapters import LOADER_PORT, adapter_loader, adapter_programs
 from inference_operator.objects.adapter_list import text_hash
 from inference_operator.views.samples import AdapterReport
 from tests.testing.operator_process import free_port
@@ -79,6 +81,31 @@ class _Answers(BaseHTTPRequestHandler):
         """Tests are quiet."""
 
 
+class Member(ThreadingHTTPServer):
+    """The program of a member of a group, with this rank."""
+
+    daemon_threads = True
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(("127.0.0.1", 0), _MemberAnswers)
+        self.rank, self.ready = rank, 503
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+
+class _MemberAnswers(BaseHTTPRequestHandler):
+    server: Member
+
+    def do_GET(self) -> None:
+        text = json.dumps({"rank": self.server.rank})
+        self.send_response({"/ready": self.server.ready, "/state": 200}[self.path])
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Tests are quiet."""
+
+
 class Pod:
     """An engine and the program beside it, with a list in a file."""
 
@@ -87,6 +114,7 @@ class Pod:
         self.engine_port, self.port = free_port(), free_port()
         self.engine: Engine | None = None
         self.program: subprocess.Popen[bytes] | None = None
+        self.member: Member | None = None
 
     def start_engine(self) -> Engine:
         self.engine = Engine(self.engine_port)
@@ -101,10 +129,13 @@ class Pod:
 
     def start_program(self) -> None:
         spec = EngineSpec(adapterSlots=4)
-        loader = adapter_loader(spec, self.engine_port)
+        member = group_member(2)
+        assert member is not None
+        ours = replace(member, health_port=self.member.server_port) if self.member else None
+        loader = adapter_loader(spec, self.engine_port, ours)
         assert loader is not None
         _, *rest = loader.command
-        rest[-2] = str(self.port)
+        rest[rest.index(str(LOADER_PORT))] = str(self.port)
         programs = {name: text.replace(TIMES, FASTER) for name, text in adapter_programs(spec).items()}
         environment = {**os.environ, PROGRAMS_VARIABLE: programs_text(programs)}
         self.program = subprocess.Popen([sys.executable, *rest, str(self.list)], env=environment)
@@ -133,6 +164,9 @@ class Pod:
             self.program.terminate()
             assert self.program.wait(WAIT_SECONDS) == 0, "it ends by itself, so that it does as process 1 too"
         self.stop_engine()
+        if self.member:
+            self.member.shutdown()
+            self.member.server_close()
 
 
 @pytest.fixture
@@ -269,3 +303,27 @@ def test_no_list_is_no_adapters(pod: Pod) -> None:
     pod.start_engine()
     until(lambda: pod.get("/ready")[0] == 200)
     assert carried_out(pod, text_hash("{}")).loaded == {}
+
+
+def test_the_leader_of_a_group_is_ready_once_its_list_is_loaded_and_the_group_serves(pod: Pod) -> None:
+    wanted = pod.write(a=A)
+    pod.member = Member(0)
+    pod.start_program()
+    pod.member.ready = 200
+    until(lambda: pod.get("/ready")[0] == 503)
+    pod.start_engine()
+    until(lambda: pod.get("/ready")[0] == 200)
+    assert carried_out(pod, wanted).loaded == {"a": A}
+    pod.member.ready = 503
+    assert pod.get("/ready")[0] == 503, "it drains"
+
+
+def test_a_worker_of_a_group_loads_nothing_and_repeats_the_readiness_of_its_member(pod: Pod) -> None:
+    pod.write(a=A)
+    pod.member = Member(1)
+    pod.start_program()
+    until(lambda: pod.get("/ready")[0] == 503)
+    pod.member.ready = 200
+    until(lambda: pod.get("/ready")[0] == 200)
+    pod.member.ready = 503
+    assert pod.get("/ready")[0] == 503

@@ -88,6 +88,9 @@ class GroupMember:
     """TCP port of probes and state, on every member."""
     ready_path: str
     """Path that answers 200 while the whole engine serves. An adapter loader repeats it, with its own state."""
+    ready_period: int
+    """Seconds between two readiness probes. One failure makes a pod unready: the answer is known at once, and a drain
+    takes the leader out of rotation by it."""
     live_path: str
     """Path that answers 200 unless a restart would help. It does so from the beginning on, also while a member waits
     for others: the program itself ends an engine that does not start in time, so there is no startup probe."""

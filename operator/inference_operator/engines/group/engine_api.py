@@ -7,7 +7,6 @@ from http.client import HTTPConnection, HTTPException
 
 from inference_operator.engines.group.options import Options
 
-TIMED_OUT = (TimeoutError, asyncio.TimeoutError)  # two classes in Python 3.10
 LOOK_SECONDS = 1.0
 ANSWER_SECONDS, METRICS_SECONDS = 60.0, 5.0
 MOST_TIMEOUTS = 3
@@ -27,7 +26,7 @@ class EngineApi:
         """Ask for its health. Only a refusal or an error counts at once."""
         try:
             status, _ = await asyncio.to_thread(self.ask, self.options.path, ANSWER_SECONDS)
-        except TIMED_OUT:
+        except TimeoutError:
             self.timeouts += 1
             self.healthy = self.healthy and self.timeouts < MOST_TIMEOUTS
         except (OSError, HTTPException):

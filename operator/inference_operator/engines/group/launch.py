@@ -25,8 +25,15 @@ READY_PATH, LIVE_PATH, STATE_PATH = "/ready", "/live", "/state"
 
 SILENCE_SECONDS = 10
 """Without a heartbeat a member counts as gone. A busy node delays one by a second or two."""
+READY_PERIOD_SECONDS = 2
+UNREADY_SECONDS = READY_PERIOD_SECONDS + 1
+"""From the begin of a drain until its leader is no endpoint any more. In an engine of one pod, the deletion that begins
+the drain does that too."""
 HOOK_MARGIN_SECONDS = 2
 """Of the hook beyond the drain: until the last member has heard of its end."""
+
+ORDER_SECONDS = 4
+"""Of a worker's end in order, beyond that of the leader's engine (`member_program.py`, twice `MARGIN_SECONDS`)."""
 
 MEMBER, DRAIN = "group_member", "group_drain"
 """Names of the two programs of a member among those of a pod."""
@@ -62,7 +69,13 @@ def group_member(nodes: int) -> GroupMember | None:
     if nodes == 1:
         return None
     return GroupMember(
-        nodes, CONTROL_PORT, HEALTH_PORT, ready_path=READY_PATH, live_path=LIVE_PATH, state_path=STATE_PATH
+        nodes,
+        CONTROL_PORT,
+        HEALTH_PORT,
+        ready_path=READY_PATH,
+        ready_period=READY_PERIOD_SECONDS,
+        live_path=LIVE_PATH,
+        state_path=STATE_PATH,
     )
 
 
@@ -75,8 +88,20 @@ def group_command(command: Sequence[str], engine: GroupedEngine, nodes: int, tim
 
 def group_drain(timeouts: Timeouts) -> tuple[str, ...]:
     """The hook before the stop of any member: it drains the whole group."""
-    seconds = timeouts.dns_staleness + timeouts.drain + HOOK_MARGIN_SECONDS
+    seconds = UNREADY_SECONDS + timeouts.dns_staleness + timeouts.drain + HOOK_MARGIN_SECONDS
     return (*program_command(DRAIN), str(HEALTH_PORT), str(seconds))
+
+
+def stop_limit(timeouts: Timeouts, stop_seconds: int, member: GroupMember | None) -> int:
+    """Seconds from the start of the hook to the end of an engine that takes `stop_seconds` after SIGTERM.
+
+    Examples:
+        >>> limits = Timeouts(startup=60, dns_staleness=15, drain=300)
+        >>> stop_limit(limits, 10, None), stop_limit(limits, 10, group_member(2))
+        (325, 334)
+    """
+    own = UNREADY_SECONDS + HOOK_MARGIN_SECONDS + ORDER_SECONDS if member else 0
+    return timeouts.dns_staleness + timeouts.drain + stop_seconds + own
 
 
 def first_to_end(message: str) -> str | None:
@@ -100,7 +125,7 @@ def _options(engine: GroupedEngine, nodes: int, timeouts: Timeouts) -> Iterator[
         "port": engine.port,
         "start": timeouts.startup,
         "silence": SILENCE_SECONDS,
-        "staleness": timeouts.dns_staleness,
+        "staleness": UNREADY_SECONDS + timeouts.dns_staleness,
         "drain": timeouts.drain,
         "stop": engine.stop_seconds,
     }

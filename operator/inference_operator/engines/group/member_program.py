@@ -33,7 +33,7 @@ import time
 from contextlib import suppress
 from ipaddress import ip_address
 
-from inference_operator.engines.group.engine_api import LOOK_SECONDS, TIMED_OUT
+from inference_operator.engines.group.engine_api import LOOK_SECONDS
 from inference_operator.engines.group.group_state import SERVING, STARTING, WAITING, GroupState
 from inference_operator.engines.group.http_page import HttpPage
 from inference_operator.engines.group.options import (
@@ -48,7 +48,7 @@ from inference_operator.engines.group.options import (
     Words,
     exit_status,
 )
-from inference_operator.engines.group.peers import LINE_BYTES, Peer, Visitors, listener
+from inference_operator.engines.group.peers import LINE_BYTES, TIMED_OUT, Peer, Visitors, listener
 from inference_operator.engines.group.processes import adopt_orphans, kill_descendants
 
 RETRY_SECONDS, CONNECT_SECONDS = 1.0, 15.0
@@ -244,10 +244,10 @@ class Member(GroupState):
     def stop(self, cause: Cause) -> None:
         """End the leader's engine, and then the group."""
         if self.order is None:
-            LOG.info("%s The engine ends", self.options.said(cause))
             serves = self.child is not None and self.phase == SERVING
             self.end_later(cause, self.options.stop + MARGIN_SECONDS if serves else 0)
             if self.child and serves and not self.over.done():
+                LOG.info("%s The leader's engine gets SIGTERM", self.options.said(cause))
                 os.kill(self.child.pid, signal.SIGTERM)
 
     def end_later(self, cause: Cause, seconds: float) -> None:

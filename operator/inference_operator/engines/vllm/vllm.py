@@ -8,7 +8,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Device, EngineSpec, ModelSpec
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
 from inference_operator.engines.environment import with_defaults
-from inference_operator.engines.group.launch import group_drain, group_member
+from inference_operator.engines.group.launch import group_drain, group_member, stop_limit
 from inference_operator.engines.hub_access import access_variables, bucket_keys, offline_variables, with_token
 from inference_operator.engines.known_images import VLLM_IMAGES, refusal_of_foreign_image
 from inference_operator.engines.model_access import HubAccess, Support
@@ -275,7 +275,7 @@ class Vllm:
             adapter_loader=adapter_loader(spec, self.port, member),
             member=member,
             pre_stop=group_drain(timeouts) if member else _pre_stop(timeouts, self.port),
-            stop_seconds=timeouts.dns_staleness + timeouts.drain + SHUTDOWN_SECONDS,
+            stop_seconds=stop_limit(timeouts, SHUTDOWN_SECONDS, member),
             compiled=COMPILED,
         )
 
