@@ -21,7 +21,7 @@ KINDS = ("L4", "A10G", "RTX-4090", "L40S", "A100-40GB", "A100-80GB", "H100", "H2
 PER_NODE = 8
 THOUSAND = 1024
 ONE_AT_A_TIME = "one request at a time"
-WITH_A_CHANGE, TOO_LARGE = "in FP8", "too large"
+TOO_LARGE = "too large"
 
 INTRODUCTION = f"""\
 # Models on GPUs
@@ -35,8 +35,7 @@ A cell: GPUs of an engine (tensor x pipeline parallel size, if there is a pipeli
 A request has 1,732 tokens of prompt and 316 of answer; its first token comes within 2 s and each further one within
 50 ms. *~* marks an estimate: nothing of that kind was measured on such a GPU. *too slow*: not even one request at a
 time keeps these latencies.
-- *{WITH_A_CHANGE}*: it does not fit, and an FP8 checkpoint of it would.
-- *{TOO_LARGE}*: it does not fit on {MOST_NODES} nodes either.
+*{TOO_LARGE}*: it does not fit on {MOST_NODES} nodes either.
 
 *Engines*: those that know the model, in the order in which `engine.kind: Auto` takes them; it never takes SGLang.
 *implementation of transformers* and *one at a time* are explained in [Which engine](../how-to/engines.md). The sizes
@@ -108,7 +107,7 @@ def _engines(facts: ModelFacts) -> Iterator[str]:
 def cell(plan: GpuPlan | Infeasible) -> str:
     """What one kind of GPU holds."""
     if isinstance(plan, Infeasible):
-        return WITH_A_CHANGE if "FP8" in plan.cure else TOO_LARGE
+        return TOO_LARGE
     shape, found = plan.shape, plan.budget
     cache_gib = f"{found.kv_cache:.1f}" if found.kv_needed else "-"
     stages = f" ({shape.parallel.tensor} x {shape.parallel.pipeline})" if shape.parallel.pipeline > 1 else ""
