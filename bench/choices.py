@@ -45,14 +45,14 @@ def engine_on(gpu: str) -> EngineOnGpus:
 
 
 def choices() -> Iterator[Choice]:
-    """The choice of each model on each kind of GPU on which it fits."""
+    """The choice of each model on each kind of GPU, on whose GPUs of one node it fits."""
     for name, facts in models():
         if not isinstance(facts, ModelFacts) or facts.is_pooling:
             continue
         for gpu in KINDS:
             offer = named_gpus(f"{gpu}:{PER_NODE}")
             smallest, chosen = (
-                choose(facts, [offer], lambda one: engine_on(one.kind), SizingInputs(profile=profile))
+                choose(facts, [offer], lambda one: engine_on(one.kind), SizingInputs(profile=profile, nodes=1))
                 for profile in (EngineProfile.SMALLEST, EngineProfile.BALANCED)
             )
             if isinstance(smallest, GpuPlan) and isinstance(chosen, GpuPlan):

@@ -11,7 +11,8 @@ from inference_operator.models.config import NotUnderstood
 from inference_operator.models.entry import entry_facts
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.choice import choose
-from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
+from inference_operator.sizing.division import MOST_NODES
+from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.serving import TYPICAL_LOAD, serving
 from inference_operator.sizing.shape import Objective, Shape, SizingInputs
 from inference_operator.units import GIB
@@ -20,7 +21,7 @@ KINDS = ("L4", "A10G", "RTX-4090", "L40S", "A100-40GB", "A100-80GB", "H100", "H2
 PER_NODE = 8
 THOUSAND = 1024
 ONE_AT_A_TIME = "one request at a time"
-WITH_A_CHANGE, TOO_LARGE, SEVERAL_NODES = "in FP8", "too large", "several nodes"
+TOO_LARGE = "too large"
 
 INTRODUCTION = f"""\
 # Models on GPUs
@@ -29,13 +30,12 @@ What the operator plans for public models on nodes with {PER_NODE} GPUs of one k
 computed, not measured; [sizing](../explanation/sizing.md) says how exact they are.
 
 A cell: GPUs of an engine (tensor x pipeline parallel size, if there is a pipeline) · context in tokens (k = 1,024) ·
-`max_num_seqs` · KV cache of one GPU in GiB · requests per second of one engine. Encoders have no KV cache.
+`max_num_seqs` · KV cache of one GPU in GiB · requests per second of one engine. Encoders have no KV cache. *2 nodes of
+8* are 16 GPUs of an engine for which one node is too small.
 A request has 1,732 tokens of prompt and 316 of answer; its first token comes within 2 s and each further one within
 50 ms. *~* marks an estimate: nothing of that kind was measured on such a GPU. *too slow*: not even one request at a
 time keeps these latencies.
-- *{WITH_A_CHANGE}*: it does not fit, and an FP8 checkpoint of it would.
-- *{SEVERAL_NODES}*: {PER_NODE} GPUs are too few, and a pipeline over some nodes would hold it.
-- *{TOO_LARGE}*: neither.
+*{TOO_LARGE}*: it does not fit on {MOST_NODES} nodes either.
 
 *Engines*: those that know the model, in the order in which `engine.kind: Auto` takes them; it never takes SGLang.
 *implementation of transformers* and *one at a time* are explained in [Which engine](../how-to/engines.md). The sizes
@@ -107,13 +107,13 @@ def _engines(facts: ModelFacts) -> Iterator[str]:
 def cell(plan: GpuPlan | Infeasible) -> str:
     """What one kind of GPU holds."""
     if isinstance(plan, Infeasible):
-        if plan.reason is InfeasibleReason.NEEDS_MULTI_NODE:
-            return SEVERAL_NODES
-        return WITH_A_CHANGE if "FP8" in plan.cure else TOO_LARGE
+        return TOO_LARGE
     shape, found = plan.shape, plan.budget
     cache_gib = f"{found.kv_cache:.1f}" if found.kv_needed else "-"
     stages = f" ({shape.parallel.tensor} x {shape.parallel.pipeline})" if shape.parallel.pipeline > 1 else ""
-    sizes = f"{plan.gpus_per_replica}{stages} · {_context(found.context)} · {shape.max_num_seqs} · {cache_gib}"
+    parallel = shape.parallel
+    gpus = f"{parallel.nodes} nodes of {parallel.ranks_per_node}" if parallel.nodes > 1 else str(plan.gpus_per_replica)
+    sizes = f"{gpus}{stages} · {_context(found.context)} · {shape.max_num_seqs} · {cache_gib}"
     return f"{sizes} · {_rate(plan)}"
 
 

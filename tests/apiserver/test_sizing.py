@@ -127,7 +127,7 @@ def test_a_model_that_fits_no_node_gets_no_pod_until_a_fitting_node_is_added(
     workspace: Workspace, add: Callable[[str, str], None]
 ) -> None:
     add("l4", "l4-a")
-    workspace.create("llama", in_pool("l4", LLAMA, engine={"maxModelLen": 131072}))
+    workspace.create("llama", in_pool("l4", LLAMA, engine={"maxModelLen": 131072}, parallelism={"nodes": 1}))
     workspace.settled(
         "llama", "Stalled", reason="NeedsMultiNode", saying=f"offers 20.3 GiB each (22.1{TIMES}0.92); needs"
     )

@@ -230,6 +230,22 @@ def test_a_wrong_rate_is_named_with_the_right_form(capsys: pytest.CaptureFixture
     assert named in complaint
 
 
+def test_a_group_over_nodes_is_shown_with_its_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    status, output, _ = fit(capsys, "deepseek-ai/DeepSeek-R1 --gpu H100:8")
+    assert status == 0
+    assert output.splitlines()[1].split()[:5] == ["H100-80GB", "yes", "8", "2", "2"]
+    assert "Fits with tensor parallel 8, pipeline parallel 2 over 2 nodes on H100-80GB" in output
+    status, output, _ = fit(capsys, "deepseek-ai/DeepSeek-R1 --gpu H100:8 --nodes 4 -o json")
+    found = json.loads(output)
+    assert (found["tensor"], found["pipeline"], found["nodes"]) == (8, 4, 4)
+
+
+def test_nodes_for_an_engine_of_one_node_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, complaint = fit(capsys, "Qwen/Qwen3-8B --engine SGLang --nodes 2")
+    assert status == 2
+    assert "--nodes: SGLang runs on one node. Remove it, or use `--engine VLLM`." in complaint
+
+
 def test_the_status_is_one_if_the_model_fits_on_no_gpu(capsys: pytest.CaptureFixture[str]) -> None:
-    assert fit(capsys, "meta-llama/Meta-Llama-3.1-70B --gpu L4")[0] == 1
+    assert fit(capsys, "meta-llama/Meta-Llama-3.1-70B --gpu L4 --nodes 1")[0] == 1
     assert fit(capsys, "meta-llama/Meta-Llama-3.1-70B --gpu L4 --gpu H100:8")[0] == 0

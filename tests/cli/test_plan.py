@@ -77,14 +77,25 @@ def test_plan_fails_with_the_reason_if_the_model_does_not_fit(infd: Infd, tmp_pa
     assert known
     weights = Weights(round(131.4 * 2**30), "30 files of model.safetensors.index.json")
     llama.write_text(result_text(replace(known, weights=weights)))
-    sample = str(SAMPLES / "llama-70b-tp8.yaml")
-    command = ("plan", "-f", sample, "--gpu", "T4:8", "--model", str(llama))
-    status, output, complaints = infd(*command, "-o", "table")
+    sample = (SAMPLES / "llama-70b-tp8.yaml").read_text().replace("tensor: 8", "tensor: 8\n    nodes: 1")
+    command = ("plan", "-f", "-", "--gpu", "T4:8", "--model", str(llama))
+    status, output, complaints = infd(*command, "-o", "table", stdin=sample)
     assert status == 1
     assert output.splitlines()[1].split() == ["llama-70b", "no"]
-    assert complaints.startswith("llama-70b: spec.hardware: tensor parallel 8 on T4 offers 13.4 GiB each")
-    _, output, _ = infd(*command, "-o", "json")
+    assert complaints.startswith("llama-70b: spec.parallelism.nodes: tensor parallel 8 on T4 offers 13.4 GiB each")
+    _, output, _ = infd(*command, "-o", "json", stdin=sample)
     assert json.loads(output)["planned"] is False
+
+
+def test_the_plan_table_has_the_nodes_of_a_group(infd: Infd) -> None:
+    raw = QUICKSTART.read_text().replace("Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-R1")
+    status, output, _ = infd("plan", "-v", "-f", "-", "--gpu", "H100:8", stdin=raw)
+    assert status == 0
+    assert output.splitlines()[1].split()[:5] == ["qwen", "H100-80GB", "8", "2", "2x8"]
+    assert "qwen: Tensor parallel 8, pipeline parallel 2 over 2 nodes on H100-80GB: of 72.8 GiB each" in output
+    assert "qwen: requests of each of the 2 pods of one engine: 11 CPUs" in output
+    found = json.loads(infd("plan", "-f", "-", "--gpu", "H100:8", "-o", "json", stdin=raw)[1])["plan"]
+    assert (found["nodes"], found["gpusPerReplica"], found["pipelineParallelSize"]) == (2, 16, 2)
 
 
 def test_plan_of_several_resources_gives_a_json_list(infd: Infd) -> None:

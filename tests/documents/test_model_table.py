@@ -8,6 +8,7 @@ import pytest
 from generators.model_table import KINDS, PER_NODE, plans
 from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.models.facts import ModelFacts
+from inference_operator.sizing.division import MOST_NODES
 from inference_operator.sizing.fitting import LEAST_CONTEXT, TYPICAL_REQUESTS, USUAL_CONTEXT
 from inference_operator.sizing.gpu_plan import GpuPlan
 
@@ -53,7 +54,7 @@ def test_every_group_divides_the_models_heads_and_fits_into_a_node() -> None:
     wrong = [
         (name, kind, plan.gpus_per_replica)
         for name, kind, facts, plan in fitting()
-        if plan.gpus_per_replica > PER_NODE or facts.heads % plan.shape.parallel.tensor
+        if plan.shape.parallel.ranks_per_node > PER_NODE or facts.heads % plan.shape.parallel.tensor
     ]
     assert wrong == []
 
@@ -80,7 +81,7 @@ def test_more_memory_never_needs_more_gpus() -> None:
         for name in plans()
         for order in orders
         for small, large in pairwise(order)
-        if (name, small) in needed and needed.get((name, large), PER_NODE + 1) > needed[name, small]
+        if (name, small) in needed and needed.get((name, large), MOST_NODES * PER_NODE + 1) > needed[name, small]
     ]
     assert wrong == []
 

@@ -390,9 +390,13 @@ def test_fixed_capacity_stops_no_engine_of_a_temporarily_unready_node(ready: boo
     assert found.desired[ENGINES]["spec"]["replicas"] == 2
 
 
-def test_a_pool_of_nodes_with_one_gpu_gets_no_engine_of_two() -> None:
+def test_a_pool_of_nodes_with_one_gpu_gets_no_engine_of_two_on_one_node() -> None:
     """Qwen3-32B needs more than one L4."""
     asked: Manifest = {"model": {"source": "hf://Qwen/Qwen3-32B"}, "hardware": {"gpu": {"products": ["L4"]}}}
+    found = outcome(inputs(inference_deployment(**asked), nodes=[]))
+    assert isinstance(found, Planned)
+    assert (found.plan.plan.gpus_per_pod, found.plan.plan.parallel.nodes) == (1, 4)
+    asked["parallelism"] = {"nodes": 1}
     found = outcome(inputs(inference_deployment(**asked), nodes=[]))
     assert isinstance(found, Refused)
     assert "If nodes that do not exist yet have more GPUs, set `spec.hardware.gpu.perNode`." in found.refusal.cure

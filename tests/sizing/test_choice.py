@@ -32,6 +32,8 @@ OFFERS = st.builds(
 WISHES = st.builds(
     SizingInputs,
     tensor=st.none() | st.sampled_from([1, 2, 3, 4, 8]),
+    pipeline=st.none() | st.sampled_from([1, 2, 4]),
+    nodes=st.none() | st.sampled_from([1, 2, 3]),
     shape=st.builds(Shape, context=st.none() | st.sampled_from([2048, 8192, 16384])),
     concurrency=st.none() | st.integers(1, 64),
 )
@@ -73,7 +75,12 @@ def test_a_plan_never_exceeds_the_gpu_offers_and_contains_the_requested_sizes(
         assert found.cure
         return
     assert (found.offer.kind, found.offer.per_node) in {(one.kind, one.per_node) for one in offers}
-    assert found.gpus_per_replica <= found.offer.per_node
+    parallel = found.shape.parallel
+    assert parallel.world_size % parallel.nodes == 0
+    assert parallel.ranks_per_node <= found.offer.per_node
+    assert parallel.nodes == 1 or found.offer.can_span(parallel.nodes)
+    assert request.nodes in (None, parallel.nodes)
+    assert request.pipeline in (None, parallel.pipeline)
     assert found.budget.fits
     assert found.budget.needed <= found.budget.offered <= found.offer.memory_gib
     assert request.tensor in (None, found.shape.parallel.tensor)
@@ -107,7 +114,7 @@ def test_a_tensor_parallel_size_above_the_gpus_of_a_node_is_refused() -> None:
 
 
 def test_a_requested_context_is_never_reduced() -> None:
-    found = misfit("Qwen/Qwen3-8B", "L4:1", SizingInputs(shape=Shape(context=40960)))
+    found = misfit("Qwen/Qwen3-8B", "L4:1", SizingInputs(nodes=1, shape=Shape(context=40960)))
     assert found.reason is InfeasibleReason.INSUFFICIENT_GPU_MEMORY
     assert "40,960 tokens" in found.problem
 
@@ -198,12 +205,6 @@ def test_a_cluster_without_gpus_is_named_in_the_refusal() -> None:
     )
 
 
-def test_a_model_that_needs_several_nodes_is_refused_with_their_number() -> None:
-    found = misfit("deepseek-ai/DeepSeek-R1", "H100:8")
-    assert found.reason is InfeasibleReason.NEEDS_MULTI_NODE
-    assert "A group of 2 nodes would hold it (tensor parallel 8, pipeline parallel 2)" in found.cure
-
-
 def test_a_70b_model_with_throughput_settings_fits_on_eight_a100() -> None:
     asked = Shape(utilization=0.95, max_num_seqs=256, max_num_batched_tokens=16384)
     found = plan("meta-llama/Llama-3.3-70B-Instruct", "A100-80GB:8", SizingInputs(tensor=8, shape=asked))
@@ -217,7 +218,8 @@ def test_a_70b_model_with_throughput_settings_fits_on_eight_a100() -> None:
 
 
 def test_cpu_offload_makes_a_large_model_fit() -> None:
-    alone = misfit("meta-llama/Llama-3.3-70B-Instruct", "RTX-4090:1", SizingInputs(shape=Shape(context=8192)))
+    on_one = SizingInputs(nodes=1, shape=Shape(context=8192))
+    alone = misfit("meta-llama/Llama-3.3-70B-Instruct", "RTX-4090:1", on_one)
     assert alone.reason is InfeasibleReason.NEEDS_MULTI_NODE
     offloaded = SizingInputs(shape=Shape(context=8192, cpu_offload_gib=120))
     found = plan("meta-llama/Llama-3.3-70B-Instruct", "RTX-4090:1", offloaded)

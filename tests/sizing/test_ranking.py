@@ -64,8 +64,8 @@ def test_batches_come_before_a_context_that_nobody_requested() -> None:
 def test_without_nvlink_a_pipeline_takes_the_place_of_large_tensor_parallel_sizes() -> None:
     assert plan("Qwen/Qwen3-32B", "L4:8").shape.parallel == ParallelSizes(2, 4)
     assert plan("Qwen/Qwen3-32B", "L4:8", tensor=8).shape.parallel == ParallelSizes(8, 1)
-    asked = Shape(ParallelSizes(1, 2))
-    assert plan("Qwen/Qwen3-8B", "L4:8", shape=asked).shape.parallel.pipeline == 2
+    assert plan("Qwen/Qwen3-8B", "L4:8", pipeline=2).shape.parallel.pipeline == 2
+    assert plan("Qwen/Qwen3-32B", "L4:8", pipeline=1).shape.parallel == ParallelSizes(8, 1)
     assert plan("Qwen/Qwen3-32B", "H100:8").shape.parallel.pipeline == 1
 
 

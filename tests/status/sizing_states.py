@@ -82,7 +82,10 @@ SIZING_STATES: dict[str, Settled] = {
         "InvalidParallelSize", gpus=[node("h100-a", gpus=8)], parallelism={"tensor": 5}
     ),
     "more than one node holds": refused(
-        "NeedsMultiNode", gpus=[node("l4-a", gpus=1, labels=L4)], source="hf://meta-llama/Meta-Llama-3.1-70B"
+        "NeedsMultiNode",
+        gpus=[node("l4-a", gpus=1, labels=L4)],
+        source="hf://meta-llama/Meta-Llama-3.1-70B",
+        parallelism={"nodes": 1},
     ),
     "no GPU at all": refused("NoSuitableGpu"),
     "a context beyond the model's own": refused(

@@ -77,6 +77,10 @@ class Echo:
         return True
 
     @property
+    def runs_over_nodes(self) -> bool:
+        return False
+
+    @property
     def formats(self) -> frozenset[WeightFormat]:
         return frozenset({WeightFormat.SAFETENSORS})
 

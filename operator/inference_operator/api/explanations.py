@@ -377,7 +377,7 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     ),
     Reason.CONTEXT_REDUCED: Explanation(
         _SIZED,
-        "The largest group of GPUs on one node cannot hold a context of 32,768 tokens (or the model's own length) and"
+        "The largest group of GPUs cannot hold a context of 32,768 tokens (or the model's own length) and"
         " eight requests of 2,048 tokens. The context is shorter, or fewer requests fit at once.",
         "No action needed if that is enough. Otherwise use larger GPUs, or a smaller or quantized model.",
     ),
@@ -392,18 +392,21 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     ),
     Reason.INSUFFICIENT_GPU_MEMORY: Explanation(
         _STALLED,
-        "No group of GPUs on one node can hold the model; the message shows the figures. No pod is created.",
+        "No group of GPUs, of one node or of several, can hold the model; the message shows the figures. No pod is"
+        " created.",
         "Use the alternative in the message, or add a node with enough GPU memory; the operator then continues.",
     ),
     Reason.INVALID_PARALLEL_SIZE: Explanation(
         _STALLED,
-        "The model cannot be divided by the sizes in `spec.parallelism`, or no node has enough GPUs.",
+        "The model cannot be divided by the sizes in `spec.parallelism`, no node has enough GPUs, there are too few"
+        " nodes with GPUs of one kind, or the engine runs on one node.",
         "Use a size from the message, or remove the field.",
     ),
     Reason.NEEDS_MULTI_NODE: Explanation(
         _STALLED,
-        "The model needs the GPUs of several nodes, but an engine runs on one node.",
-        "Use larger GPUs, or a smaller or quantized model.",
+        "The model needs the GPUs of more nodes than the cluster has or `spec.parallelism` allows.",
+        "Add nodes, or remove `spec.parallelism.nodes` and `.pipeline`. Otherwise use larger GPUs, or a smaller or"
+        " quantized model.",
     ),
     Reason.NO_SUITABLE_GPU: Explanation(
         _STALLED,

@@ -35,6 +35,7 @@ OF_OTHER_PROJECTS: Mapping[str, str] = {
     "modelId": _SOURCE,
     "modelURL": _SOURCE,
     "modelUri": _SOURCE,
+    "nnodes": "`spec.parallelism.nodes`",
     "numGpus": _GPUS,
     "pipelineParallelSize": "`spec.parallelism.pipeline`",
     "preset": _SOURCE,

@@ -32,7 +32,7 @@ from inference_operator.sizing.choice import choose, options_for
 from inference_operator.sizing.fitting import CONTEXT_STEP, OnGpus, aimed_context
 from inference_operator.sizing.fleet import fleet_plan
 from inference_operator.sizing.gpu_plan import Infeasible
-from inference_operator.sizing.shape import KV_BYTES, ParallelSizes, Shape, SizingInputs
+from inference_operator.sizing.shape import KV_BYTES, Shape, SizingInputs
 
 USABLE_FRACTION = 0.98
 """CUDA reports this fraction of a nominal size, which is a whole number of GiB (RTX 4090: 23.5 of 24)."""
@@ -61,7 +61,8 @@ def add_arguments(fit: argparse.ArgumentParser) -> None:
     fit.add_argument("--weights-gib", type=_amount, help="size of the checkpoint in GiB")
     fit.add_argument("--gpu-memory-gib", type=_amount, help="memory of one GPU in GiB, as CUDA reports it")
     fit.add_argument("--tensor", type=_positive, help="tensor parallel size")
-    fit.add_argument("--pipeline", type=_positive, default=1, help="pipeline parallel size; default 1")
+    fit.add_argument("--pipeline", type=_positive, help="pipeline parallel size")
+    fit.add_argument("--nodes", type=_positive, help="nodes of one engine; default: the fewest that hold the model")
     fit.add_argument(_flag("gpu_memory_utilization"), type=_fraction, help="fraction of GPU memory to use")
     fit.add_argument(_flag("max_num_seqs"), type=_positive, help="maximum sequences per scheduler iteration")
     fit.add_argument(_flag("max_num_batched_tokens"), type=_positive, help="maximum tokens per iteration")
@@ -96,6 +97,8 @@ def _flag(field: str) -> str:
 def run_fit(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Print whether and how the model fits; 1 if it fits nowhere, or if no GPUs carry the rate."""
     engine = engines[options.engine or engines.default]
+    if (options.nodes or 1) > 1 and not engine.runs_over_nodes:
+        raise UsageError(f"--nodes: {options.engine} runs on one node. Remove it, or use `--engine VLLM`.")
     if (asked := asked_rate(options)) is not None:
         return _for_rate(options, asked, engine)
     answers = list(_answers(options, engine))
@@ -113,7 +116,7 @@ def _for_rate(options: argparse.Namespace, asked: Asked, engine: Engine) -> int:
     longer = asked.longest > aimed_context(facts, SizingInputs(shape=shape))
     if longer and shape.context is None:
         shape = replace(shape, context=-(-asked.longest // CONTEXT_STEP) * CONTEXT_STEP)
-    inputs = SizingInputs(tensor=options.tensor, objective=asked.objective, shape=shape)
+    inputs = replace(_requested(options, shape), objective=asked.objective)
     plans, refused = [], []
     for offer in _offers(options):
         options_of_kind = options_for(facts, [offer], on_gpus, inputs)
@@ -140,15 +143,20 @@ def _offers(options: argparse.Namespace) -> Iterator[GpuOffer]:
 
 def _answers(options: argparse.Namespace, engine: Engine) -> Iterator[Answer]:
     facts, shape, on_gpus = asked_model(options), _shape(options, engine), _on_gpus(options, engine)
+    wishes = _requested(options, shape)
     if options.gpu_memory_gib is not None:
         offer = _exact_offer(options)
-        yield answer_of_shape(facts, offer.kind, on_gpus(offer), shape)
+        yield answer_of_shape(facts, offer.kind, on_gpus(offer), wishes)
         return
-    profile = EngineProfile(options.profile)
-    wishes = SizingInputs(tensor=options.tensor, concurrency=options.concurrency, profile=profile, shape=shape)
+    wishes = replace(wishes, concurrency=options.concurrency, profile=EngineProfile(options.profile))
     for offer in _offers(options):
         plan = choose(facts, [offer], on_gpus, wishes)
         yield answer_of_infeasible(offer, plan) if isinstance(plan, Infeasible) else answer_of_plan(plan)
+
+
+def _requested(options: argparse.Namespace, shape: Shape) -> SizingInputs:
+    """The parallel sizes that the options request."""
+    return SizingInputs(tensor=options.tensor, pipeline=options.pipeline, nodes=options.nodes, shape=shape)
 
 
 def _on_gpus(options: argparse.Namespace, engine: Engine) -> OnGpus:
@@ -165,7 +173,6 @@ def _shape(options: argparse.Namespace, engine: Engine) -> Shape:
         raise UsageError(f"--dtype: `{options.dtype}` is not allowed. Use auto, {', '.join(ELEMENT_BYTES)}.")
     shape = replace(
         engine.shape(_arguments_spec(options.engine_args, engine)),
-        parallel=ParallelSizes(options.tensor or 1, options.pipeline),
         context=options.context,
         utilization=options.gpu_memory_utilization,
         max_num_seqs=options.max_num_seqs,

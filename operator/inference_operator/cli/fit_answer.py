@@ -9,9 +9,10 @@ from inference_operator.manifest import Manifest
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.budget import Budget, EngineOnGpus
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
+from inference_operator.sizing.impossible_division import unequal
 from inference_operator.sizing.infeasible import shortfall
 from inference_operator.sizing.lora_and_speculative import unaccounted
-from inference_operator.sizing.shape import Shape
+from inference_operator.sizing.shape import SizingInputs
 
 DIGITS = 3
 HEAD = (
@@ -19,6 +20,7 @@ HEAD = (
     "FITS",
     "TENSOR",
     "PIPELINE",
+    "NODES",
     "CONTEXT",
     "WEIGHTS",
     "ACTIV.",
@@ -68,6 +70,7 @@ class Answer:
             "gpu": self.gpu,
             "tensor": shape.parallel.tensor,
             "pipeline": shape.parallel.pipeline,
+            "nodes": shape.parallel.nodes,
             "gpus_per_replica": self.plan.gpus_per_replica,
             "replicas_per_node": self.plan.replicas_per_node,
             "max_model_len": shape.context,
@@ -84,10 +87,11 @@ class Answer:
         }
 
 
-def answer_of_shape(facts: ModelFacts, kind: str, engine: EngineOnGpus, shape: Shape) -> Answer:
+def answer_of_shape(facts: ModelFacts, kind: str, engine: EngineOnGpus, requested: SizingInputs) -> Answer:
     """Whether the engine would start with exactly this shape."""
+    shape, undivided = requested.requested_shape, unequal(requested)
     found = engine.budget(facts, shape)
-    rule = engine.broken_rule(facts, shape)
+    rule = engine.broken_rule(facts, shape) or (undivided.problem if undivided else None)
     if rule:
         reason = rule
     elif found.fits:
@@ -155,6 +159,7 @@ def _row(one: Answer) -> Sequence[str]:
         "yes" if one.fits else "no",
         str(one.plan.shape.parallel.tensor) if one.plan else "-",
         str(one.plan.shape.parallel.pipeline) if one.plan else "-",
+        str(one.plan.shape.parallel.nodes) if one.plan else "-",
         f"{found.context:,}",
         *(f"{gib:.1f}" for gib in amounts),
         f"{found.kv_tokens:,}",

@@ -117,6 +117,7 @@ def _document(plan: FleetPlan, asked: Asked) -> Manifest:
         "gpu": plan.option.pool.offer.kind,
         "tensor": parallel.tensor,
         "pipeline": parallel.pipeline,
+        "nodes": parallel.nodes,
         "replicas": plan.replicas,
         "gpus": plan.gpus,
         "max_model_len": plan.option.candidate.budget.context,
@@ -148,9 +149,10 @@ def report(plans: Sequence[FleetPlan], asked: Asked, refused: Sequence[str], *, 
 def _row(plan: FleetPlan, asked: Asked) -> Sequence[str]:
     parallel, million = plan.option.candidate.shape.parallel, plan.price_of_million(asked.load)
     estimated = plan.option.costs is not None and plan.option.costs.estimated
+    stages = f" x PP {parallel.pipeline}" if parallel.pipeline > 1 else ""
     return (
         plan.option.pool.offer.kind,
-        f"TP {parallel.tensor}" + (f" x PP {parallel.pipeline}" if parallel.pipeline > 1 else ""),
+        f"TP {parallel.tensor}{stages}" + (f" on {parallel.nodes} nodes" if parallel.nodes > 1 else ""),
         str(plan.replicas),
         str(plan.gpus),
         "-" if plan.price is None else f"{plan.price:.2f}",

@@ -225,12 +225,17 @@ def _row(planning: Planning) -> Sequence[str]:
         plan.gpu or plan.device,
         str(plan.parallel.tensor),
         str(plan.parallel.pipeline),
-        str(plan.gpus_per_replica),
+        _gpus(plan),
         _number(plan.max_model_len),
         _number(plan.max_num_seqs),
         "-" if plan.gpu_memory_utilization is None else f"{plan.gpu_memory_utilization:g}",
         _number(plan.per_gpu.kv_cache_tokens if plan.per_gpu else None),
     )
+
+
+def _gpus(plan: Plan) -> str:
+    """GPUs of one engine; with its nodes before them, if it has several: `2x8`."""
+    return f"{plan.parallel.nodes}x{plan.gpus_per_pod}" if plan.parallel.nodes > 1 else str(plan.gpus_per_replica)
 
 
 def _number(value: int | None) -> str:
@@ -240,7 +245,8 @@ def _number(value: int | None) -> str:
 def _memory(name: str, plan: Plan) -> Iterator[str]:
     gpu = plan.per_gpu
     yield ""
-    yield f"{name}: requests of one engine: {plan.cpu} CPUs, memory {plan.memory}, disk {plan.ephemeral_storage}"
+    each = "one engine" if plan.parallel.nodes == 1 else f"each of the {plan.parallel.nodes} pods of one engine"
+    yield f"{name}: requests of {each}: {plan.cpu} CPUs, memory {plan.memory}, disk {plan.ephemeral_storage}"
     if gpu is None:
         return
     yield f"one {plan.gpu}: {gpu.memory_gib:.2f} GiB, the engine may use {gpu.requested_gib:.2f} GiB"

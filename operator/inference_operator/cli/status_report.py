@@ -16,6 +16,7 @@ from inference_operator.cli.live_resource import LiveEvent, LiveResource
 from inference_operator.cli.output import harmless
 from inference_operator.diagnosis.startup_progress import sentence
 from inference_operator.objects.names import ENGINE, ROUTER
+from inference_operator.sizing.shape import ParallelSizes
 from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodView
 from inference_operator.views.raw import timestamp
@@ -133,9 +134,9 @@ def _plan(status: Status) -> Iterator[str]:
     plan = status.plan
     if plan is None:
         return
-    tensor, stages = plan.tensor_parallel_size, plan.pipeline_parallel_size
-    sizes = f"tensor parallel {tensor}" + (f", pipeline parallel {stages}" if stages > 1 else "")
-    yield f"{status.gpus} for each engine" + (f", {sizes}" if plan.gpus_per_replica > 1 else "")
+    sizes = ParallelSizes(plan.tensor_parallel_size, plan.pipeline_parallel_size, nodes=plan.nodes)
+    divided = plan.gpus_per_replica > 1 or plan.nodes > 1
+    yield f"{status.gpus} for each engine" + (f", {sizes.words}" if divided else "")
     words = (
         (plan.max_model_len, "{:,} tokens of context"),
         (plan.max_num_seqs, "{:,} requests at once in each engine"),

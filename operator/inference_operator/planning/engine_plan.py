@@ -276,8 +276,12 @@ def _downloads(inputs: PlanInputs) -> bool:
 
 
 def _chosen(inputs: PlanInputs, facts: ModelFacts, engine: Engine) -> GpuPlan | Infeasible:
-    """The choice of sizes. After a correction a shorter context on the same GPUs comes before any other GPUs."""
+    """The choice of sizes. After a correction a shorter context on the same GPUs comes before any other GPUs.
+
+    An engine that lacked memory gets no more nodes than it had: users see its error, and decide.
+    """
     sizes, learned = sizing_inputs(inputs.spec, engine), inputs.learned
+    sizes = replace(sizes, nodes=sizes.nodes or learned.nodes) if learned else sizes
     reported = learned.memory_gib if learned else 0.0
     same = on_the_same_gpus(sizes, learned, least=least_context(facts, sizes)) if learned else None
 

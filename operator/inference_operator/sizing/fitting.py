@@ -153,10 +153,10 @@ class Pool:
         return max(fitting, key=lambda one: (one.budget.context, one.budget.max_num_seqs), default=None)
 
     def _longest(self, shape: Shape, inputs: SizingInputs, least: int, most: int) -> Candidate | None:
-        best, longest = (self.candidate(replace(shape, context=context)) for context in (least, most))
+        best = self.candidate(replace(shape, context=least))
         if not self.fits(best, inputs):
             return None
-        if self.fits(longest, inputs):
+        if self.fits(longest := self.candidate(replace(shape, context=most)), inputs):
             return longest
         low, high = least // CONTEXT_STEP, most // CONTEXT_STEP
         while high - low > 1:

@@ -9,7 +9,7 @@ from inference_operator.engines.environment import NO_FIELD as _NO_FIELD
 
 _PLAIN = "Remove it; routers and probes speak plain HTTP to the engine's port."
 
-_ONE_GROUP = "Use `spec.parallelism.tensor` and `.pipeline`; they divide an engine over GPUs."
+_ONE_GROUP = "Use `spec.parallelism.tensor`, `.pipeline` and `.nodes`; they divide an engine over GPUs."
 _NODES = "Use `spec.parallelism.nodes`; the operator connects the pods of an engine."
 
 MANAGED_FLAGS: dict[str, str] = {
