@@ -160,6 +160,7 @@ def _engines(now: LiveResource, at: datetime) -> Iterator[PodLine]:
         for pod in engine.pods:
             activity = now.samples.engines.get(pod.uid)
             said = f"{activity.sample.running:,} run, {activity.sample.waiting:,} wait" if activity else ""
+            said = "worker" if pod in engine.workers else said
             step = sentence(startup) if startup and startup.pod == pod.name else ""
             yield _line(pod, at, requests=said, step=step.removeprefix(f"Pod {pod.name} ").removesuffix("."))
 

@@ -93,7 +93,7 @@ class GroupMember:
     takes the leader out of rotation by it."""
     live_path: str
     """Path that answers 200 unless a restart would help. It does so from the beginning on, also while a member waits
-    for others: the program itself ends an engine that does not start in time, so there is no startup probe."""
+    for others: the program itself ends an engine that does not start in time."""
     state_path: str
     """Path of the member's state, as JSON."""
 

@@ -35,6 +35,7 @@ from inference_operator.manifest import (
 from inference_operator.models.source import model_source
 from inference_operator.pipeline.adapters import with_adapters
 from inference_operator.pipeline.contexts import live_roles, role_contexts, role_specs, with_chosen_engines
+from inference_operator.pipeline.groups import refusal_of_groups
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_download import with_download
 from inference_operator.pipeline.model_inspection import InspectedModel, inspected_model_of, with_inspection
@@ -128,10 +129,12 @@ def _planned(
 
 
 def _role(inputs: Inputs, state: PlanState, model: ModelFindings, way: Routing) -> Role | Refusal:
-    """One role with its plan; refused if it has none, or if fixed nodes lack the disk for a new one."""
+    """One role with its plan; refused if it has none, cannot be divided, or if fixed nodes lack the disk for it."""
     plan = role_plan(state, model)
     if isinstance(plan, Refusal):
         return plan
+    if refusal := refusal_of_groups(inputs, state.context.spec.stated, plan.pinned.plan):
+        return refusal
     decided = role(inputs, state.context, plan, open_to_all=way.open_to_all)
     if not plan.is_kept and decided.disk_shortfall and inputs.settings.capacity is Capacity.FIXED:
         return Refusal(Reason.INSUFFICIENT_DISK, "spec.model.source", decided.disk_shortfall, DISK_CURE)

@@ -38,6 +38,8 @@ from inference_operator.settings import Settings
 from inference_operator.views.pod import ADAPTERS_PORT, ENGINE_LABEL, POD_INDEX_LABEL, TRAFFIC_LABEL
 
 STARTUP_PERIOD_SECONDS, STARTUP_TIMEOUT_SECONDS = 2, 5
+MEMBER_FAILURES = 1_000_000
+"""Failed startup probes of a member of a group: 23 days."""
 ANSWER_TIMEOUT_SECONDS = 60
 """A busy vLLM answers `/health` after 20 to 40 s (vllm-project/vllm#38157): it stays ready and alive."""
 READY_PERIOD_SECONDS, READY_FAILURES = 5, 3
@@ -144,7 +146,10 @@ def _pod(inputs: WorkloadInputs) -> Manifest:
 
 
 def _probes(process: EngineProcess) -> Manifest:
-    """The probes of an engine; in a group those of its member, which ends an engine that does not start in time."""
+    """The probes of an engine; in a group those of its member.
+
+    A member may wait for the nodes of others for any time. It ends an engine that does not start in time itself.
+    """
     member, path = process.member, process.health_path
     port = member.health_port if member else "http"
     alive = http_probe(
@@ -155,13 +160,14 @@ def _probes(process: EngineProcess) -> Manifest:
         failures=ALIVE_FAILURES,
     )
     start = http_probe(
-        path,
+        member.ready_path if member else path,
+        port=port,
         period=STARTUP_PERIOD_SECONDS,
         timeout=STARTUP_TIMEOUT_SECONDS,
-        failures=math.ceil(process.startup_seconds / STARTUP_PERIOD_SECONDS),
+        failures=MEMBER_FAILURES if member else math.ceil(process.startup_seconds / STARTUP_PERIOD_SECONDS),
     )
     return {
-        **({} if member else {"startupProbe": fatal(start)}),
+        "startupProbe": fatal(start),
         "readinessProbe": _readiness(process),
         "livenessProbe": fatal(alive),
     }
