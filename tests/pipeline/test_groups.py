@@ -1,0 +1,145 @@
+"""Engines over several nodes in the pipeline: their objects, alone and with everything else switched on."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.spec import Spec
+from inference_operator.cli.yaml_documents import dump
+from inference_operator.engines.vllm.vllm import PORT
+from inference_operator.manifest import (
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+    SERVICE,
+    STATEFUL_SET,
+    Manifest,
+    Ref,
+)
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.outcomes import Refused
+from inference_operator.settings import Settings
+from inference_operator.views.workload import ENGINES_ANNOTATION
+from tests.testing.builders import inference_deployment, inputs, known_claims, model_known, planned
+from tests.testing.golden import GoldenFile
+
+R1 = inference_deployment(source="hf://deepseek-ai/DeepSeek-R1")
+PAIR = {"tensor": 1, "nodes": 2}
+FIRST = Ref(STATEFUL_SET, "default", "qwen-engine-0")
+ON_CPUS = {"hardware": {"device": "CPU"}, "parallelism": {"nodes": 2}}
+
+
+@pytest.fixture
+def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    return snapshot.use_extension(GoldenFile.ending("yaml"))
+
+
+def pair(**spec: object) -> Manifest:
+    return inference_deployment(**{"parallelism": PAIR, **spec})
+
+
+def desired(raw: Manifest, settings: Settings | None = None, **more: Any) -> Mapping[Ref, Manifest]:  # noqa: ANN401
+    return planned(raw, settings=settings or Settings(), **more).desired
+
+
+def container(raw: Manifest, number: int = 0) -> Manifest:
+    found: Manifest = desired(raw)[FIRST]["spec"]["template"]["spec"]["containers"][number]
+    return found
+
+
+def refused(raw: Manifest, *access_modes: str) -> str:
+    given = inputs(raw, children=[model_known(raw)])
+    found = outcome(given if not access_modes else _with_claim(raw, *access_modes))
+    assert isinstance(found, Refused), found
+    assert found.refusal.reason in {Reason.INVALID_SPEC, Reason.VOLUME_UNAVAILABLE}
+    return f"{found.refusal.field}: {found.refusal.problem} {found.refusal.cure}"
+
+
+def _with_claim(raw: Manifest, *access_modes: str) -> Any:  # noqa: ANN401 - Inputs
+    from dataclasses import replace  # noqa: PLC0415
+
+    return replace(inputs(raw, children=[model_known(raw)]), lookups=known_claims(raw, *access_modes))
+
+
+def test_golden(golden: SnapshotAssertion) -> None:
+    """DeepSeek-R1 on two nodes of eight H100."""
+    assert golden == dump([one for ref, one in desired(R1).items() if "engine" in ref.name])
+
+
+def test_replicas_are_groups_and_each_selects_its_own_pods() -> None:
+    found = [one for ref, one in desired(pair(replicas=3)).items() if ref.kind == STATEFUL_SET]
+    names = [one["metadata"]["name"] for one in found]
+    assert names == ["qwen-engine-0", "qwen-engine-1", "qwen-engine-2"]
+    selectors = [one["spec"]["selector"]["matchLabels"] for one in found]
+    assert len({str(one) for one in selectors}) == len(names)
+    assert {one["spec"]["replicas"] for one in found} == {2}
+    assert {one["metadata"]["annotations"][ENGINES_ANNOTATION] for one in found} == {"3"}
+    templates = {one["spec"]["template"]["metadata"]["annotations"]["inference-operator.dev/template"] for one in found}
+    assert len(templates) == 1, "all groups have one template"
+
+
+def test_each_pod_requests_its_own_gpus_and_checks_them() -> None:
+    found = container(R1)
+    assert found["resources"]["limits"]["nvidia.com/gpu"] == "8"
+    assert {"gpus=8", "size=2"} <= set(found["command"])
+    assert {"--tensor-parallel-size=8", "--pipeline-parallel-size=2"} <= set(found["args"])
+
+
+def test_the_service_selects_leaders_and_another_one_finds_all_members() -> None:
+    found = desired(pair())
+    engines = found[Ref(SERVICE, "default", "qwen-engines")]["spec"]
+    assert engines["selector"]["apps.kubernetes.io/pod-index"] == "0"
+    members = found[Ref(SERVICE, "default", "qwen-engine-members")]["spec"]
+    assert members["publishNotReadyAddresses"]
+    assert "apps.kubernetes.io/pod-index" not in members["selector"]
+    assert found[FIRST]["spec"]["serviceName"] == "qwen-engine-members"
+    assert Ref(DISRUPTION_BUDGET, "default", "qwen-engine") in found, "also with one replica"
+
+
+def test_the_ports_of_members_are_open_to_their_own_pods_alone() -> None:
+    policy = desired(pair(), Settings(network_policies=True))[Ref(NETWORK_POLICY, "default", "qwen-engine")]["spec"]
+    api, among = policy["ingress"]
+    assert [one["port"] for one in api["ports"]] == [PORT]
+    own = {"app.kubernetes.io/component": "engine", "inference-operator.dev/name": "qwen"}
+    assert among == {"from": [{"podSelector": {"matchLabels": own}}]}
+    alone = desired(inference_deployment(), Settings(network_policies=True))
+    assert len(alone[Ref(NETWORK_POLICY, "default", "qwen-engine")]["spec"]["ingress"]) == 1
+
+
+def test_a_cache_keys_adapters_and_autoscaling_go_with_groups() -> None:
+    raw = pair(
+        model={"source": "hf://Qwen/Qwen3-8B", "adapters": [{"name": "a", "source": "hf://org/a"}]},
+        cache={"size": "100Gi"},
+        router={"keys": {"secretRef": {"name": "users"}}},
+        autoscaling={"minReplicas": 1, "maxReplicas": 3},
+        engine={"adapterSlots": 1, "maxAdapterRank": 16},
+    )
+    spec = inputs(raw).resource.spec
+    assert isinstance(spec, Spec)
+    given = inputs(raw, children=[model_known(raw)])
+    found = outcome(given)
+    assert not isinstance(found, Refused), found.refusal
+    assert not [ref for ref in found.desired if ref == Ref(DEPLOYMENT, "default", "qwen-engine")]
+
+
+def test_on_cpus_each_pod_has_a_stage() -> None:
+    found = container(inference_deployment(**ON_CPUS))
+    assert "--pipeline-parallel-size=2" in found["args"]
+    assert "nvidia.com/gpu" not in found["resources"].get("limits", {})
+
+
+def test_names_and_claims_that_groups_cannot_have_are_refused() -> None:
+    long = inference_deployment(name="a" * 37, parallelism=PAIR)
+    assert refused(long) == (
+        "metadata.name: has 37 characters; engines over 2 nodes allow at most 36. Use a shorter name, or set"
+        " `spec.parallelism.nodes` to 1, if the model fits on one node."
+    )
+    assert not isinstance(outcome(inputs(inference_deployment(name="a" * 36, parallelism=PAIR))), Refused)
+    one_node = pair(cache={"size": "100Gi", "accessMode": "ReadWriteOnce"})
+    assert "only pods on one node can mount claim `qwen-cache`" in refused(one_node)
+    assert "only pods on one node can mount claim `models`" in refused(
+        pair(cache={"claimName": "models"}), "ReadWriteOnce"
+    )
