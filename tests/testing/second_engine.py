@@ -77,6 +77,10 @@ class Echo:
         return True
 
     @property
+    def spans_nodes(self) -> bool:
+        return False
+
+    @property
     def formats(self) -> frozenset[WeightFormat]:
         return frozenset({WeightFormat.SAFETENSORS})
 

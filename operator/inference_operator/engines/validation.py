@@ -94,6 +94,10 @@ class SpecValidation(Protocol):
         """Whether the engine divides a model over several GPUs."""
 
     @property
+    def spans_nodes(self) -> bool:
+        """Whether an engine may have several pods, on several nodes (`EngineProcess.member`)."""
+
+    @property
     def option_classes(self) -> OptionClasses:
         """The options and variables that everybody may set, and those that nobody may."""
 

@@ -114,6 +114,11 @@ class LlamaCpp:
         return True
 
     @property
+    def spans_nodes(self) -> bool:
+        """No: its servers over a network are no part of the operator."""
+        return False
+
+    @property
     def option_classes(self) -> OptionClasses:
         """The classes of the server's options, and of the variables of its libraries."""
         return CLASSES

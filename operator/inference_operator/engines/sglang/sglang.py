@@ -135,6 +135,11 @@ class SGLang:
         return True
 
     @property
+    def spans_nodes(self) -> bool:
+        """No: its command is that of one pod."""
+        return False
+
+    @property
     def option_classes(self) -> OptionClasses:
         """The classes of SGLang's options, and of the variables of its libraries."""
         return CLASSES

@@ -120,6 +120,11 @@ class Transformers:
         return False
 
     @property
+    def spans_nodes(self) -> bool:
+        """No: it uses one GPU."""
+        return False
+
+    @property
     def option_classes(self) -> OptionClasses:
         """The classes of the command's options, and of the variables of its libraries."""
         return CLASSES

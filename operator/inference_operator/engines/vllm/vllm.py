@@ -194,6 +194,11 @@ class Vllm:
         return True
 
     @property
+    def spans_nodes(self) -> bool:
+        """By its `mp` backend, with a program that starts and ends all pods together."""
+        return True
+
+    @property
     def option_classes(self) -> OptionClasses:
         """The classes of vLLM's options and variables."""
         return CLASSES
