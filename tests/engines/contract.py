@@ -1,7 +1,7 @@
 """What the operator assumes of every engine. A new engine is one more `Subject` in `test_contract.py`."""
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -205,6 +205,13 @@ class EngineContract:
             spread = budget(subject, tensor=size)
             assert spread.weights < short.weights
             assert spread.headroom > short.headroom
+
+    def test_an_engine_that_spans_nodes_has_a_member_in_each_pod(self, subject: Subject) -> None:
+        alone = unchecked_plan(SizingInputs(tensor=1))
+        assert subject.engine.process(EngineSpec(), alone, SERVED, TIMEOUTS, host="::").member is None
+        spread = replace(alone, parallel=ParallelSizes(tensor=1, pipeline=2, nodes=2), gpus_per_replica=2)
+        member = subject.engine.process(EngineSpec(), spread, SERVED, TIMEOUTS, host="::").member
+        assert subject.engine.spans_nodes == (member is not None)
 
     def test_memory_that_an_engine_reported_is_missing_afterwards(self, subject: Subject) -> None:
         missing = budget(subject).headroom - budget(subject, reported_gib=2.0).headroom

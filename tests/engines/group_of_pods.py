@@ -14,6 +14,7 @@ from pathlib import Path
 
 from e2e.waiting import eventually
 from inference_operator.engines.group.launch import GROUP_PROGRAMS, GroupedEngine, group_command, group_drain
+from inference_operator.engines.group.processes import descendants
 from inference_operator.engines.process import Timeouts
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
 from tests.testing.operator_process import free_port
@@ -180,11 +181,19 @@ class Pod:
     def log(self) -> str:
         return (self.folder / "log").read_text()
 
+    def kill(self) -> None:
+        """End the container as the kernel does: its first process, and all others with it."""
+        self.running.send_signal(signal.SIGSTOP)  # it starts nothing any more
+        alive = descendants(self.running.pid)
+        self.running.kill()
+        for pid in alive:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.ended()
+
     def close(self) -> None:
         if self.process and self.process.poll() is None:
-            self.process.send_signal(signal.SIGCONT)
-            self.process.kill()
-            self.process.wait(WAIT_SECONDS)
+            self.kill()
 
 
 TIMEOUTS = Timeouts(startup=600, dns_staleness=0, drain=600)

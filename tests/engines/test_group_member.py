@@ -80,8 +80,7 @@ def test_a_worker_that_waits_outlives_its_leader(group: Group) -> None:
     group.leader.options["size"] = "3"
     group.leader.start()
     eventually(lambda: waits(group.leader, [0, 1], [2]), seconds=WAIT_SECONDS, what=group.logs)
-    group.leader.running.kill()
-    group.leader.ended()
+    group.leader.kill()
     eventually(lambda: waits(group.pods[1], [], [0]), seconds=WAIT_SECONDS, what=group.logs)
     group.leader.options["size"] = "2"
     group.leader.start()
@@ -126,14 +125,13 @@ def test_all_end_when_one_engine_ends(group: Group, first: int, status: int, cod
 @pytest.mark.parametrize("first", [0, 1])
 def test_all_end_when_a_member_is_killed_and_they_join_again(group: Group, first: int) -> None:
     group.serve()
-    group.pods[first].running.kill()
+    group.pods[first].kill()
     other = group.pods[1 - first]
     assert other.ended() == 1
     assert other.message() == f"Member {NAMES[first]} ended first: its connection broke."
     other.start()
     eventually(lambda: other.status("/live") == 200, seconds=WAIT_SECONDS, what=group.logs)
     assert (other.status("/ready"), other.started()) == (503, {})
-    group.pods[first].ended()
     group.pods[first].start()
     group.until_ready()
 

@@ -112,7 +112,7 @@ def test_the_ports_of_members_are_open_to_their_own_pods_alone() -> None:
 def test_a_cache_keys_adapters_and_autoscaling_go_with_groups() -> None:
     raw = pair(
         model={"source": "hf://Qwen/Qwen3-8B", "adapters": [{"name": "a", "source": "hf://org/a"}]},
-        cache={"size": "100Gi"},
+        cache={"size": "100Gi", "accessMode": "ReadWriteMany"},
         router={"keys": {"secretRef": {"name": "users"}}},
         autoscaling={"minReplicas": 1, "maxReplicas": 3},
         engine={"adapterSlots": 1, "maxAdapterRank": 16},

@@ -181,9 +181,9 @@ def _readiness(process: EngineProcess) -> Manifest:
     return http_probe(
         path,
         port=port,
-        period=READY_PERIOD_SECONDS,
+        period=member.ready_period if member else READY_PERIOD_SECONDS,
         timeout=ANSWER_TIMEOUT_SECONDS,
-        failures=READY_FAILURES,
+        failures=1 if member else READY_FAILURES,
     )
 
 

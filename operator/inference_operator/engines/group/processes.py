@@ -16,23 +16,23 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
 
 
-def descendants() -> set[int]:
+def descendants(root: int) -> set[int]:
     """The processes below this one."""
     parents: dict[int, int] = {}
     for file in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has ended meanwhile
             parents[int(file.parent.name)] = int(file.read_text(errors="replace").rpartition(")")[2].split()[1])
     found: set[int] = set()
-    new = {os.getpid()}
+    new = {root}
     while new:
         found |= new
         new = {pid for pid, parent in parents.items() if parent in found} - found
-    return found - {os.getpid()}
+    return found - {root}
 
 
 def kill_descendants() -> bool:
     """Whether there was any process to kill."""
-    alive = descendants()
+    alive = descendants(os.getpid())
     for pid in alive:
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)
