@@ -235,7 +235,7 @@ def test_a_group_over_nodes_is_shown_with_its_nodes(capsys: pytest.CaptureFixtur
     assert status == 0
     assert output.splitlines()[1].split()[:5] == ["H100-80GB", "yes", "8", "2", "2"]
     assert "Fits with tensor parallel 8, pipeline parallel 2 over 2 nodes on H100-80GB" in output
-    status, output, _ = fit(capsys, "deepseek-ai/DeepSeek-R1 --gpu H100:8 --nodes 4 -o json")
+    status, output, _ = fit(capsys, "deepseek-ai/DeepSeek-R1 --gpu H100:8 --tensor 8 --nodes 4 -o json")
     found = json.loads(output)
     assert (found["tensor"], found["pipeline"], found["nodes"]) == (8, 4, 4)
 

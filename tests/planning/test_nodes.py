@@ -79,9 +79,7 @@ def test_status_of_one_node_has_no_nodes() -> None:
         (h100s(2), {"parallelism": {"tensor": 4, "pipeline": 1, "nodes": 8}}, "cannot be divided equally over 8 nodes"),
     ],
 )
-def test_what_no_nodes_can_hold_is_refused_before_any_pod(
-    nodes: list[NodeView], asked: dict[str, object], said: str
-) -> None:
+def test_what_no_nodes_can_hold_is_refused_before_any_pod(nodes: list[NodeView], asked: Manifest, said: str) -> None:
     assert said in refusal(inference_deployment(source=R1, **asked), nodes)
 
 
@@ -98,7 +96,7 @@ def test_nodes_that_may_come_are_planned_for() -> None:
 @pytest.mark.parametrize(
     ("kind", "device"), [("Transformers", {}), ("SGLang", {}), ("Transformers", {"hardware": {"device": "CPU"}})]
 )
-def test_engines_of_one_node_are_refused_on_several(kind: str, device: dict[str, object]) -> None:
+def test_engines_of_one_node_are_refused_on_several(kind: str, device: Manifest) -> None:
     raw = inference_deployment(engine={"kind": kind}, parallelism={"nodes": 2}, **device)
     found = outcome(inputs(raw, nodes=h100s(2)))
     assert isinstance(found, Refused)
@@ -115,12 +113,12 @@ def test_sizes_without_a_check_are_divided_over_nodes() -> None:
 
 
 def test_an_engine_on_cpus_is_divided_over_nodes() -> None:
-    cpus = {"hardware": {"device": "CPU"}, "parallelism": {"nodes": 2}}
+    cpus: Manifest = {"hardware": {"device": "CPU"}, "parallelism": {"nodes": 2}}
     made = plan(inference_deployment(source="hf://Qwen/Qwen3-0.6B", **cpus), [])
     assert made.device is Device.CPU
     assert made.parallel == ParallelSizes(1, 2, nodes=2)
     assert (gpus(made), made.gpus_per_pod) == ("2xCPU", 0)
-    uneven = {**cpus, "parallelism": {"pipeline": 1, "nodes": 2}}
+    uneven: Manifest = {**cpus, "parallelism": {"pipeline": 1, "nodes": 2}}
     message = refusal(inference_deployment(source="hf://Qwen/Qwen3-0.6B", **uneven), [])
     assert "1 ranks (tensor parallel 1) cannot be divided equally over 2 nodes." in message
 

@@ -106,7 +106,13 @@ class Pool:
             for tensor in self.sizes(inputs, pipeline, nodes)
             if tensor <= most and tensor * pipeline % nodes == 0
         ]
-        return tuple(sorted(found, key=lambda one: (one.world_size, one.pipeline)))
+        ordered = sorted(found, key=lambda one: (one.world_size, one.pipeline))
+        return tuple(one for one in ordered if division == ONE_NODE or self._may_hold(inputs, one))
+
+    def _may_hold(self, inputs: SizingInputs, parallel: ParallelSizes) -> bool:
+        """Whether the least context fits with the smallest batches. It saves the search where many nodes are tried."""
+        *_, smallest = _shapes(self.facts, inputs, parallel)
+        return self.candidate(replace(smallest, context=least_context(self.facts, inputs))).budget.fits
 
     def _stages(self, inputs: SizingInputs, division: Division) -> tuple[int, ...]:
         """Pipeline parallel sizes to try: the requested one, or one stage on each node, or several."""

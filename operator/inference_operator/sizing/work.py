@@ -118,9 +118,9 @@ class _Exchange:
 def _exchange(facts: ModelFacts, shape: Shape, part: float) -> tuple[_Exchange, _Exchange]:
     """What a rank exchanges in each step: inside its node, and with other nodes.
 
-    A ring all-reduce sends every element nearly twice; its slowest link decides. Experts of data parallel ranks get
-    each token once, and send its result back. A stage sends its activations to the next one; ranks are numbered node by
-    node, so as many of the stages as there are nodes have the next one on another node.
+    A ring all-reduce sends every element nearly twice; between nodes, the adapters of all GPUs of a node share that.
+    Experts of data parallel ranks get each token once, and send its result back. A stage sends its activations to the
+    next one; ranks are numbered node by node, so as many stages as there are nodes have the next one on another node.
     """
     parallel, layers = shape.parallel, facts.layers * part
     tensor, data, activation = parallel.tensor, parallel.data, facts.hidden_size * facts.element_bytes
@@ -136,5 +136,5 @@ def _exchange(facts: ModelFacts, shape: Shape, part: float) -> tuple[_Exchange, 
         stages = _Exchange(activation * (1 - share), 1 - share)
         crossing = _Exchange(activation * share, share)
     if tensor > parallel.ranks_per_node:
-        return stages, groups + crossing
+        return stages, _Exchange(groups.sent / parallel.ranks_per_node, groups.operations) + crossing
     return groups + stages, crossing
