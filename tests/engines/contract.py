@@ -206,12 +206,12 @@ class EngineContract:
             assert spread.weights < short.weights
             assert spread.headroom > short.headroom
 
-    def test_an_engine_that_spans_nodes_has_a_member_in_each_pod(self, subject: Subject) -> None:
+    def test_an_engine_over_nodes_has_a_member_in_each_pod(self, subject: Subject) -> None:
         alone = unchecked_plan(SizingInputs(tensor=1))
         assert subject.engine.process(EngineSpec(), alone, SERVED, TIMEOUTS, host="::").member is None
         spread = replace(alone, parallel=ParallelSizes(tensor=1, pipeline=2, nodes=2), gpus_per_replica=2)
         member = subject.engine.process(EngineSpec(), spread, SERVED, TIMEOUTS, host="::").member
-        assert subject.engine.spans_nodes == (member is not None)
+        assert subject.engine.runs_over_nodes == (member is not None)
 
     def test_memory_that_an_engine_reported_is_missing_afterwards(self, subject: Subject) -> None:
         missing = budget(subject).headroom - budget(subject, reported_gib=2.0).headroom

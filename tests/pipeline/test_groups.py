@@ -1,6 +1,7 @@
 """Engines over several nodes in the pipeline: their objects, alone and with everything else switched on."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,7 +30,6 @@ from tests.testing.golden import GoldenFile
 R1 = inference_deployment(source="hf://deepseek-ai/DeepSeek-R1")
 PAIR = {"tensor": 1, "nodes": 2}
 FIRST = Ref(STATEFUL_SET, "default", "qwen-engine-0")
-ON_CPUS = {"hardware": {"device": "CPU"}, "parallelism": {"nodes": 2}}
 
 
 @pytest.fixture
@@ -37,8 +37,8 @@ def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
     return snapshot.use_extension(GoldenFile.ending("yaml"))
 
 
-def pair(**spec: object) -> Manifest:
-    return inference_deployment(**{"parallelism": PAIR, **spec})
+def pair(**spec: Any) -> Manifest:  # noqa: ANN401 - fields of the spec
+    return inference_deployment(parallelism=PAIR, **spec)
 
 
 def desired(raw: Manifest, settings: Settings | None = None, **more: Any) -> Mapping[Ref, Manifest]:  # noqa: ANN401
@@ -52,16 +52,10 @@ def container(raw: Manifest, number: int = 0) -> Manifest:
 
 def refused(raw: Manifest, *access_modes: str) -> str:
     given = inputs(raw, children=[model_known(raw)])
-    found = outcome(given if not access_modes else _with_claim(raw, *access_modes))
+    found = outcome(replace(given, lookups=known_claims(raw, *access_modes)) if access_modes else given)
     assert isinstance(found, Refused), found
     assert found.refusal.reason in {Reason.INVALID_SPEC, Reason.VOLUME_UNAVAILABLE}
     return f"{found.refusal.field}: {found.refusal.problem} {found.refusal.cure}"
-
-
-def _with_claim(raw: Manifest, *access_modes: str) -> Any:  # noqa: ANN401 - Inputs
-    from dataclasses import replace  # noqa: PLC0415
-
-    return replace(inputs(raw, children=[model_known(raw)]), lookups=known_claims(raw, *access_modes))
 
 
 def test_golden(golden: SnapshotAssertion) -> None:
@@ -126,7 +120,7 @@ def test_a_cache_keys_adapters_and_autoscaling_go_with_groups() -> None:
 
 
 def test_on_cpus_each_pod_has_a_stage() -> None:
-    found = container(inference_deployment(**ON_CPUS))
+    found = container(inference_deployment(hardware={"device": "CPU"}, parallelism={"nodes": 2}))
     assert "--pipeline-parallel-size=2" in found["args"]
     assert "nvidia.com/gpu" not in found["resources"].get("limits", {})
 

@@ -94,13 +94,8 @@ class SpecValidation(Protocol):
         """Whether the engine divides a model over several GPUs."""
 
     @property
-<<<<<<< HEAD
     def runs_over_nodes(self) -> bool:
         """Whether one engine can have several nodes, with a pod on each."""
-=======
-    def spans_nodes(self) -> bool:
-        """Whether an engine may have several pods, on several nodes (`EngineProcess.member`)."""
->>>>>>> group
 
     @property
     def option_classes(self) -> OptionClasses:

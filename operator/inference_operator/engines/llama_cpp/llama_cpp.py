@@ -114,13 +114,8 @@ class LlamaCpp:
         return True
 
     @property
-<<<<<<< HEAD
     def runs_over_nodes(self) -> bool:
         """The operator runs it on one node."""
-=======
-    def spans_nodes(self) -> bool:
-        """No: its servers over a network are no part of the operator."""
->>>>>>> group
         return False
 
     @property

@@ -135,13 +135,8 @@ class SGLang:
         return True
 
     @property
-<<<<<<< HEAD
     def runs_over_nodes(self) -> bool:
         """The operator runs it on one node."""
-=======
-    def spans_nodes(self) -> bool:
-        """No: its command is that of one pod."""
->>>>>>> group
         return False
 
     @property

@@ -120,13 +120,8 @@ class Transformers:
         return False
 
     @property
-<<<<<<< HEAD
     def runs_over_nodes(self) -> bool:
         """The operator runs it on one node."""
-=======
-    def spans_nodes(self) -> bool:
-        """No: it uses one GPU."""
->>>>>>> group
         return False
 
     @property

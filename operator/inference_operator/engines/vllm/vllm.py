@@ -194,13 +194,8 @@ class Vllm:
         return True
 
     @property
-<<<<<<< HEAD
     def runs_over_nodes(self) -> bool:
         """As many processes on each of several nodes (`--nnodes`)."""
-=======
-    def spans_nodes(self) -> bool:
-        """By its `mp` backend, with a program that starts and ends all pods together."""
->>>>>>> group
         return True
 
     @property
