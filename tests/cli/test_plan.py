@@ -210,7 +210,8 @@ def test_plan_says_where_the_facts_of_the_model_come_from(infd: Infd, monkeypatc
     assert "The facts of the catalogue are used" in said
 
 
-NODES, CONFIG_MAPS, DEPLOYMENTS = "/api/v1/nodes", "/api/v1/configmaps", "/apis/apps/v1/deployments"
+NODES, CONFIG_MAPS = "/api/v1/nodes", "/api/v1/configmaps"
+DEPLOYMENTS, STATEFUL_SETS = "/apis/apps/v1/deployments", "/apis/apps/v1/statefulsets"
 
 
 def test_plan_for_a_cluster_uses_the_nodes_and_the_inspection_results_there(
@@ -219,7 +220,7 @@ def test_plan_for_a_cluster_uses_the_nodes_and_the_inspection_results_there(
     monkeypatch.setenv("INFERENCE_OPERATOR_MODEL_INSPECTION", "Always")
     quickstart = yaml.safe_load(QUICKSTART.read_text())
     server[NODES] = listing(H100)
-    server[DEPLOYMENTS] = listing()
+    server[DEPLOYMENTS] = server[STATEFUL_SETS] = listing()
     server[CONFIG_MAPS] = listing(model_known({**quickstart, "metadata": {"namespace": "default", "name": "qwen"}}))
     status, output, complaints = infd("plan", "-f", str(QUICKSTART), "--cluster", "-o", "json")
     assert (status, complaints) == (0, "")
@@ -239,7 +240,7 @@ def running(engine: Manifest) -> Manifest:
 
 
 def test_plan_for_a_cluster_shows_what_becomes_of_the_plan_that_runs(infd: Infd, server: dict[str, bytes]) -> None:
-    server[NODES], server[CONFIG_MAPS] = listing(H100), listing()
+    server[NODES], server[CONFIG_MAPS], server[STATEFUL_SETS] = listing(H100), listing(), listing()
     server[DEPLOYMENTS] = listing(running({}))
     status, output, _ = infd("plan", "-f", str(QUICKSTART), "--cluster")
     assert status == 0
@@ -255,10 +256,20 @@ def test_plan_for_a_cluster_shows_what_becomes_of_the_plan_that_runs(infd: Infd,
     )
 
 
+def test_plan_for_a_cluster_finds_the_plan_of_an_engine_over_several_nodes(
+    infd: Infd, server: dict[str, bytes]
+) -> None:
+    server[NODES], server[CONFIG_MAPS], server[DEPLOYMENTS] = listing(H100), listing(), listing()
+    server[STATEFUL_SETS] = listing({**running({}), "kind": "StatefulSet"})
+    status, output, _ = infd("plan", "-f", str(QUICKSTART), "--cluster")
+    assert status == 0
+    assert "qwen: runs with 4 x H100-80GB (tensor parallel 4), and stays so" in output
+
+
 def test_plan_for_a_cluster_shows_that_another_kind_of_engine_is_a_rolling_update(
     infd: Infd, server: dict[str, bytes]
 ) -> None:
-    server[NODES], server[CONFIG_MAPS] = listing(H100), listing()
+    server[NODES], server[CONFIG_MAPS], server[STATEFUL_SETS] = listing(H100), listing(), listing()
     server[DEPLOYMENTS] = listing(running({"kind": "Transformers"}))
     status, output, _ = infd("plan", "-f", str(QUICKSTART), "--cluster", "-o", "json")
     found = json.loads(output)
@@ -271,7 +282,7 @@ def test_plan_for_a_cluster_shows_that_another_kind_of_engine_is_a_rolling_updat
 
 def test_plan_for_a_cluster_needs_no_right_to_list_config_maps(infd: Infd, server: dict[str, bytes]) -> None:
     server[NODES] = listing(H100)
-    server[DEPLOYMENTS] = listing()
+    server[DEPLOYMENTS] = server[STATEFUL_SETS] = listing()
     ApiServer.forbidden.add(CONFIG_MAPS)
     status, output, complaints = infd("plan", "-f", str(QUICKSTART), "--cluster", "-o", "json")
     assert (status, json.loads(output)["plan"]["gpu"]) == (0, "H100-80GB")

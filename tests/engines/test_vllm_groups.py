@@ -20,7 +20,7 @@ from inference_operator.engines.group.launch import (
     SERVICE_VARIABLE,
     group_member,
 )
-from inference_operator.engines.group.options import Cause, Options
+from inference_operator.engines.group.options import EndCause, Options
 from inference_operator.engines.group.packing import member_source
 from inference_operator.engines.group.peers import Visitors
 from inference_operator.engines.process import EngineProcess
@@ -149,4 +149,4 @@ def test_only_the_pod_itself_drains_its_group() -> None:
     ],
 )
 def test_what_a_leader_cannot_have_said_is_its_own_loss(words: dict[str, object]) -> None:
-    assert options(made(), 1).cause(words) == Cause(0, "lost")
+    assert options(made(), 1).cause(words) == EndCause(0, "lost")

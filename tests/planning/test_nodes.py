@@ -89,8 +89,17 @@ def test_a_node_with_more_gpus_counts_for_a_group_of_smaller_ones() -> None:
     assert plan(asked, nodes).parallel == ParallelSizes(4, 2, nodes=2)
 
 
-def test_nodes_that_may_come_are_planned_for() -> None:
-    assert plan(inference_deployment(source=R1), h100s(1), Settings()).parallel.nodes == 2
+def test_nodes_that_may_come_are_planned_for_where_their_number_or_kind_is_named() -> None:
+    raw = inference_deployment(source=R1)
+    found = outcome(inputs(raw, nodes=h100s(1)))
+    assert isinstance(found, Refused)
+    assert "1 node exists: if more can be added, name the number." in found.refusal.message
+    assert "Set `spec.parallelism.nodes` to 2" in found.refusal.message
+    named = inference_deployment(source=R1, parallelism={"nodes": 2})
+    assert plan(named, h100s(1), Settings()).parallel.nodes == 2
+    of_kind = inference_deployment(source=R1, hardware={"gpu": {"products": ["H100"], "perNode": 8}})
+    assert plan(of_kind, h100s(1), Settings()).parallel.nodes == 2
+    assert plan(raw, h100s(1), Settings(gpu_offers=("H100:8",))).parallel.nodes == 2
 
 
 @pytest.mark.parametrize(

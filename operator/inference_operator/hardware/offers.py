@@ -73,6 +73,8 @@ class GpuOffer:
     """Price of one GPU for an hour, in the currency of the settings."""
     labelled: bool = True
     """Whether labels of its nodes name the kind, or will; else only the spec names it."""
+    chosen_nodes: int | None = None
+    """Most nodes of an engine that sizing chooses by itself: those that exist; None where more of the kind may come."""
     fixed_nodes: int | None = None
     """Nodes with at least as many of these GPUs, where no more can come; None: more may come."""
 

@@ -75,7 +75,8 @@ def gpu_offers(
     of_nodes = {node.name: _of_node(node, hinted, settings.gpu_node_labels) for node in suiting}
     live = merged(priced((one for offers in of_nodes.values() for one in offers), declared))
     fixed = settings.capacity is Capacity.FIXED and nodes is not None
-    live = _counted(live) if fixed else live
+    named = () if fixed else {one.kind for one in (*declared, *hinted)}
+    live = tuple(one if one.kind in named else _limited(one, live, fixed=fixed) for one in live)
     coming = () if fixed else tuple(_coming(declared, hinted, live))
     possible = merged([*live, *coming])
     if requested.resource_name:
@@ -197,14 +198,14 @@ def _of_node(node: NodeView, hinted: Sequence[GpuOffer], added: Sequence[str]) -
     return found or ([replace(hinted[0], per_node=count, labelled=False)] if count and len(hinted) == 1 else [])
 
 
-def _counted(live: Sequence[GpuOffer]) -> tuple[GpuOffer, ...]:
-    """The offers with the nodes that one engine can have, where no more come: nodes of the same GPUs, or with more."""
+def _limited(one: GpuOffer, live: Sequence[GpuOffer], *, fixed: bool) -> GpuOffer:
+    """The offer with the nodes that one engine can have: those with the same GPUs, and as many or more of them.
 
-    def nodes(one: GpuOffer) -> int:
-        alike = (other for other in live if _names(other) == _names(one))
-        return sum(other.nodes for other in alike if other.per_node >= one.per_node)
-
-    return tuple(replace(one, fixed_nodes=nodes(one)) for one in live)
+    Where nodes may come, an engine has more of them only if somebody names the number of nodes, or the kind.
+    """
+    alike = (other for other in live if _names(other) == _names(one))
+    nodes = sum(other.nodes for other in alike if other.per_node >= one.per_node)
+    return replace(one, fixed_nodes=nodes) if fixed else replace(one, chosen_nodes=nodes)
 
 
 def _names(offer: GpuOffer) -> tuple[str, str, str, str]:

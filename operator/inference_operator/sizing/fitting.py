@@ -96,7 +96,8 @@ class Pool:
         divided, unless the user requests a size or speculative decoding needs all layers on each rank.
         """
         nodes = division.nodes
-        if not self.offer.can_span(nodes):
+        chosen = inputs.nodes is None and self.offer.chosen_nodes is not None
+        if not self.offer.can_span(nodes) or (chosen and nodes > max(1, self.offer.chosen_nodes or 1)):
             return ()
         stages = self._stages(inputs, division)
         most = MOST_UNLINKED if len(stages) > 1 and not self.offer.linked else math.inf

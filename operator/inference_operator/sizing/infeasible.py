@@ -198,11 +198,16 @@ def _group_cure(group: ParallelSizes, pool: Pool, inputs: SizingInputs) -> str:
     words = replace(group, nodes=1).words
     found = f"A group of {group.nodes} nodes would hold it ({words})."
     if not pool.offer.can_span(group.nodes):
-        few = pool.offer.fixed_nodes or 1
-        exist = "1 node exists" if few == 1 else f"{few} nodes exist"
+        exist = _existing(pool.offer.fixed_nodes or 1)
         return f"{found} {exist}, and the operator's setting `capacity` rules out new ones: add nodes."
+    if pool.offer.chosen_nodes is not None and group.nodes > pool.offer.chosen_nodes:
+        found = f"{found} {_existing(pool.offer.chosen_nodes)}: if more can be added, name the number."
     less = f", and leave out `{PIPELINE}`" if inputs.pipeline else ""
     return f"{found} Set `{NODES}` to {group.nodes}{less}."
+
+
+def _existing(nodes: int) -> str:
+    return "1 node exists" if nodes == 1 else f"{nodes} nodes exist"
 
 
 def _other_engine(pool: Pool, inputs: SizingInputs) -> str:

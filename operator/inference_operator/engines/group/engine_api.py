@@ -15,7 +15,7 @@ LEASE_SECONDS = 60.0
 """How long a drain lasts after the last request for it."""
 
 
-class EngineApi:
+class LeaderApi:
     """The leader's engine. Threads ask it, so that nothing waits for it."""
 
     def __init__(self, options: Options) -> None:
@@ -60,7 +60,7 @@ class EngineApi:
 class Drain:
     """The drain of the leader's engine: it lasts while members ask for it, and until the run ends."""
 
-    def __init__(self, engine: EngineApi) -> None:
+    def __init__(self, engine: LeaderApi) -> None:
         self.engine, self.options = engine, engine.options
         self.task: asyncio.Task[None] | None = None
         self.asked, self.done = 0.0, False

@@ -2,8 +2,8 @@
 
 import time
 
-from inference_operator.engines.group.engine_api import Drain, EngineApi
-from inference_operator.engines.group.options import Cause, Options, Words
+from inference_operator.engines.group.engine_api import Drain, LeaderApi
+from inference_operator.engines.group.options import EndCause, Options, Words
 from inference_operator.engines.group.peers import Peer
 
 WAITING, STARTING, SERVING, DRAINING = "waiting", "starting", "serving", "draining"
@@ -15,12 +15,12 @@ class GroupState:
     """What a member knows, and what it answers."""
 
     def __init__(self, options: Options) -> None:
-        self.options, self.engine = options, EngineApi(options)
+        self.options, self.engine = options, LeaderApi(options)
         self.drain, self.drain_until = Drain(self.engine), 0.0
         self.phase, self.run = WAITING, ""
         self.peers: dict[int, Peer] = {}  # of the leader: the workers; of a worker: the leader
         self.told: Words = {}  # the leader's last heartbeat
-        self.order: Cause | None = None  # for an end in order
+        self.order: EndCause | None = None  # for an end in order
 
     def missing(self) -> list[str]:
         """Names of the members that have not joined, as far as this one knows."""

@@ -43,7 +43,7 @@ from inference_operator.engines.group.options import (
     SILENT,
     SLOW,
     STOPPED,
-    Cause,
+    EndCause,
     Options,
     Words,
     exit_status,
@@ -68,11 +68,11 @@ class Member(GroupState):
         super().__init__(options)
         self.visitors, self.began = Visitors(), 0.0
         self.child: subprocess.Popen[bytes] | None = None
-        self.over: asyncio.Future[Cause] = asyncio.get_running_loop().create_future()
+        self.over: asyncio.Future[EndCause] = asyncio.get_running_loop().create_future()
         self.asked = False
         self.tasks: list[asyncio.Future[None]] = []
 
-    async def live(self) -> Cause:
+    async def live(self) -> EndCause:
         """The cause of its end, after a whole run."""
         options, loop, leads = self.options, asyncio.get_running_loop(), not self.options.rank
         loop.add_signal_handler(signal.SIGTERM, self.stop_asked)
@@ -143,7 +143,7 @@ class Member(GroupState):
             if self.phase == WAITING:
                 del self.peers[rank]
             self.told = {}
-            self.end(Cause(rank, LOST))
+            self.end(EndCause(rank, LOST))
 
     def start(self, leader: str) -> None:
         """Start the command, unless this member ends already."""
@@ -157,7 +157,7 @@ class Member(GroupState):
             self.child = subprocess.Popen(command, env={**os.environ, **own}, start_new_session=True)  # noqa: S603
         except OSError as error:
             LOG.error("The engine cannot be started: %s", error)  # noqa: TRY400 - one line
-            self.end(Cause(self.options.rank, EXIT, NOT_FOUND))
+            self.end(EndCause(self.options.rank, EXIT, NOT_FOUND))
 
     # What is heard and said
 
@@ -166,9 +166,9 @@ class Member(GroupState):
         if self.phase == WAITING:
             return
         if "ended" in words:
-            self.end(Cause(rank, EXIT, exit_status(words["ended"])))
+            self.end(EndCause(rank, EXIT, exit_status(words["ended"])))
         elif "leaving" in words:
-            self.stop(Cause(rank, STOPPED))
+            self.stop(EndCause(rank, STOPPED))
         elif words.get("drain"):
             self.ask_drain()
 
@@ -184,7 +184,7 @@ class Member(GroupState):
         elif words.get("beat") == self.run:
             self.told = words
         else:
-            self.end(Cause(0, LOST))
+            self.end(EndCause(0, LOST))
 
     async def beat(self) -> None:
         """Send heartbeats, and find out who is silent or slow."""
@@ -196,12 +196,12 @@ class Member(GroupState):
             for rank, peer in list(self.peers.items()):
                 peer.heard = ticked if paused else peer.heard
                 if ticked > peer.heard + options.silence:
-                    self.end(Cause(rank, SILENT, options.silence))
+                    self.end(EndCause(rank, SILENT, options.silence))
                     if self.phase == WAITING:
                         peer.close()
                 peer.send(self.heartbeat())
             if self.phase == STARTING and not options.rank and ticked > self.began + options.start:
-                self.end(Cause(0, SLOW, options.start))
+                self.end(EndCause(0, SLOW, options.start))
             if self.drain.gives_up():
                 LOG.info("Nobody waits for the drain any more: the engine serves again")
 
@@ -226,12 +226,12 @@ class Member(GroupState):
                     self.child.returncode = code
                     number = code if code >= 0 else BY_SIGNAL - code
                     LOG.info("The engine has ended: exit status %d", number)
-                    self.end(Cause(self.options.rank, EXIT, number))
+                    self.end(EndCause(self.options.rank, EXIT, number))
 
     def stop_asked(self) -> None:
         """SIGTERM: end the group in order."""
         self.asked = True
-        cause = Cause(self.options.rank, STOPPED)
+        cause = EndCause(self.options.rank, STOPPED)
         if not self.options.rank:
             self.stop(cause)
         elif self.run and self.peers:
@@ -241,7 +241,7 @@ class Member(GroupState):
             self.order = cause
             self.end(cause)
 
-    def stop(self, cause: Cause) -> None:
+    def stop(self, cause: EndCause) -> None:
         """End the leader's engine, and then the group."""
         if self.order is None:
             serves = self.child is not None and self.phase == SERVING
@@ -250,17 +250,17 @@ class Member(GroupState):
                 LOG.info("%s The leader's engine gets SIGTERM", self.options.said(cause))
                 os.kill(self.child.pid, signal.SIGTERM)
 
-    def end_later(self, cause: Cause, seconds: float) -> None:
+    def end_later(self, cause: EndCause, seconds: float) -> None:
         """End for this cause after the time, or for any cause before."""
         self.order = self.order or cause
         asyncio.get_running_loop().call_later(seconds, self.end, cause)
 
-    def end(self, cause: Cause) -> None:
+    def end(self, cause: EndCause) -> None:
         """End, unless nothing has begun yet. An end in order keeps its cause."""
         if not self.over.done() and (self.phase != WAITING or self.order):
             self.over.set_result(self.order or cause)
 
-    async def finish(self, cause: Cause) -> int:
+    async def finish(self, cause: EndCause) -> int:
         """The exit status, once the others know the cause and all processes have ended."""
         own, options = cause.rank == self.options.rank, self.options
         LOG.info("%s", options.said(cause))

@@ -23,7 +23,7 @@ BEATS = 10
 """Heartbeats in the time after which a member is silent."""
 
 
-class Cause(NamedTuple):
+class EndCause(NamedTuple):
     """Why a run is over: who was the first to end, how, and its exit status or the seconds."""
 
     rank: int
@@ -72,15 +72,15 @@ class Options:
             added = [word.replace(place, value) for word in added]
         return [*self.command, *added]
 
-    def said(self, cause: Cause) -> str:
+    def said(self, cause: EndCause) -> str:
         """The sentence about a cause."""
         return f"Member {self.name(cause.rank)} {HOW[cause.how].format(cause.number)}."
 
-    def cause(self, words: Words) -> Cause:
+    def cause(self, words: Words) -> EndCause:
         """The cause that the leader tells; its own loss, if the line is none of a leader."""
         rank, how, number = words.get("end"), words.get("how"), words.get("number")
         known = rank in range(self.size) and how in HOW and isinstance(number, int)
-        return Cause(int(str(rank)), str(how), int(str(number))) if known else Cause(0, LOST)
+        return EndCause(int(str(rank)), str(how), int(str(number))) if known else EndCause(0, LOST)
 
 
 def exit_status(number: object) -> int:
