@@ -48,6 +48,7 @@ def test_the_operator_uses_every_right_of_its_role_and_no_other(workspace: Works
     for backend, kind in (("HPA", "horizontalpodautoscaler"), ("KEDA", "scaledobject")):
         _leave_scaling_to_others(workspace, backend, kind)
     _find_names_taken(workspace, "left-mine", MINE, "job")
+    _divide_an_engine_over_nodes(workspace)
     _keep_a_model(workspace)
     let_an_engine_stand_still(workspace, "qwen", within=6 * STALL_SECONDS)
     _let_an_engine_fail(workspace)
@@ -143,6 +144,18 @@ def _keep_a_model(workspace: Workspace) -> None:
     workspace.kubectl("delete", "infd", "kept")
     eventually(partial(_is_gone, workspace, "persistentvolumeclaim", "kept-cache"), seconds=20, what="no claim")
     assert workspace.exists("persistentvolumeclaim", "left-cache"), "it is retained"
+
+
+def _divide_an_engine_over_nodes(workspace: Workspace) -> None:
+    """A group, whose name is taken first, and then none."""
+    spec = {**QWEN, "parallelism": {"tensor": 1, "nodes": 2}}
+    _find_names_taken(workspace, "wide", spec, "statefulset")
+    workspace.kubectl("delete", "statefulset", "wide-engine-0", "--ignore-not-found")
+    workspace.create("wide", spec)
+    eventually(lambda: workspace.exists("statefulset", "wide-engine-0"), seconds=20, what="the group")
+    workspace.patch("wide", {"parallelism": {"nodes": None}})
+    eventually(partial(_is_gone, workspace, "statefulset", "wide-engine-0"), seconds=60, what="no group any more")
+    workspace.kubectl("delete", "infd", "wide")
 
 
 def _is_owned(workspace: Workspace, claim: str) -> bool:

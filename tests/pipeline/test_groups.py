@@ -27,7 +27,7 @@ from inference_operator.views.workload import ENGINES_ANNOTATION
 from tests.testing.builders import inference_deployment, inputs, known_claims, model_known, planned
 from tests.testing.golden import GoldenFile
 
-R1 = inference_deployment(source="hf://deepseek-ai/DeepSeek-R1")
+R1 = inference_deployment(source="hf://deepseek-ai/DeepSeek-R1", parallelism={"nodes": 2})
 PAIR = {"tensor": 1, "nodes": 2}
 FIRST = Ref(STATEFUL_SET, "default", "qwen-engine-0")
 

@@ -128,7 +128,7 @@ REMOVED_FLAGS: dict[str, str] = {
     "--task": "Use `--runner pooling`, and `--convert` for the target type of the model.",
     "--cuda-graph-sizes": "Use `--cudagraph-capture-sizes`.",
     "--max-seq-len-to-capture": "Use `--cudagraph-capture-sizes`, which counts tokens of a batch.",
-    "--worker-use-ray": "Remove it; all processes of an engine run in one pod.",
+    "--worker-use-ray": "Remove it; the operator connects the pods of an engine without Ray.",
     **dict.fromkeys(("--rope-scaling", "--rope-theta"), "Use `--hf-overrides`."),
     **dict.fromkeys(
         (
