@@ -128,11 +128,13 @@ def _planned(
 
 
 def _role(inputs: Inputs, state: PlanState, model: ModelFindings, way: Routing) -> Role | Refusal:
-    """One role with its plan; refused if it has none, or if fixed nodes lack the disk for a new one."""
+    """One role with its plan; refused if it has none, or if nodes lack the network or the disk for a new one."""
     plan = role_plan(state, model)
     if isinstance(plan, Refusal):
         return plan
     decided = role(inputs, state.context, plan, open_to_all=way.open_to_all)
+    if not plan.is_kept and decided.network_refusal:
+        return decided.network_refusal
     if not plan.is_kept and decided.disk_shortfall and inputs.settings.capacity is Capacity.FIXED:
         return Refusal(Reason.INSUFFICIENT_DISK, "spec.model.source", decided.disk_shortfall, DISK_CURE)
     return decided
