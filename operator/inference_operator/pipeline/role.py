@@ -8,7 +8,7 @@ from inference_operator.api.effective_spec import EffectiveSpec
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Device
 from inference_operator.engines.environment import with_defaults
-from inference_operator.engines.group.network import network_variables
+from inference_operator.engines.group.network import INTERFACE_VARIABLES, network_variables
 from inference_operator.engines.process import EngineProcess, ServedModel
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.models.source import HubModel, stored_name
@@ -155,11 +155,15 @@ def _process(context: RoleContext, plan: PinnedPlan) -> EngineProcess:
 
 
 def _with_network(spec: EffectiveSpec, plan: Plan) -> Environment:
-    """The variables of the engine, with those of the network between its pods; a value of the user stays."""
+    """The variables of the engine, with those of the network between its pods.
+
+    A variable of the user stays, and one of the administrator unless the user names the interface.
+    """
     if plan.parallel.nodes == 1:
         return spec.engine.env
-    own = network_variables(spec.network.interface, on_gpus=plan.device is Device.GPU)
-    return with_defaults(spec.engine.env, own)
+    replaced = INTERFACE_VARIABLES if spec.stated.hardware.network.interface else ()
+    env = [one for one in spec.engine.env if one.name not in replaced]
+    return with_defaults(env, network_variables(spec.network.interface, on_gpus=plan.device is Device.GPU))
 
 
 def _hub_folder(source: HubModel, commit: str) -> str:

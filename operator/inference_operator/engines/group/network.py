@@ -5,6 +5,7 @@ Torch's backends are the same in every engine: NCCL between GPUs, and gloo betwe
 them NCCL uses all devices that the pod has.
 """
 
+import re
 from collections.abc import Mapping
 
 NCCL_INTERFACE = "NCCL_SOCKET_IFNAME"
@@ -17,6 +18,16 @@ INTERFACE_VARIABLES = (NCCL_INTERFACE, GLOO_INTERFACE)
 NCCL_LOG = "NCCL_DEBUG"
 NCCL_INFO = "INFO"
 """NCCL tells the network that it uses at this level (NVIDIA, NCCL user guide, "Logging")."""
+
+SOCKETS = "Socket"
+"""NCCL's name for TCP sockets, which it uses where it finds no better network."""
+_IN_USE = re.compile(
+    r"NCCL INFO (?:Using network (?P<chosen>[A-Za-z][\w .-]{0,31}?)\s*$"
+    r"|[^\n]{0,120} via NET/(?P<connected>[A-Za-z][\w .-]{0,31}?)/\d)",
+    re.MULTILINE,
+)
+"""Lines of NCCL 2.30: the network of a communicator (src/plugin/net.cc) and that of a channel
+(src/transport/net.cc)."""
 
 
 def network_variables(interface: str | None, *, on_gpus: bool) -> Mapping[str, str]:
@@ -35,3 +46,16 @@ def network_variables(interface: str | None, *, on_gpus: bool) -> Mapping[str, s
     nccl = {NCCL_INTERFACE: f"={interface}"} if interface and on_gpus else {}
     gloo = {GLOO_INTERFACE: interface} if interface else {}
     return {**nccl, **gloo, **({NCCL_LOG: NCCL_INFO} if on_gpus else {})}
+
+
+def network_in_use(log: str) -> str:
+    """The network that NCCL uses between nodes, by NCCL's own name; empty if the log does not tell.
+
+    Examples:
+        >>> network_in_use("node-01:39:39 [0] NCCL INFO Using network Socket")
+        'Socket'
+        >>> network_in_use("a:7:9 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/IB/0/GDRDMA")
+        'IB'
+    """
+    *_, last = (None, *_IN_USE.finditer(log))
+    return (last["chosen"] or last["connected"]) if last else ""
