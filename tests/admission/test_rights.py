@@ -36,6 +36,8 @@ def test_a_plain_resource_requires_no_further_right() -> None:
             [PODS],
         ),
         ({"hardware": {"gpu": {"resourceName": "devices/kvm"}}}, "spec.hardware.gpu.resourceName", [PODS]),
+        ({"hardware": {"network": {"resource": "rdma/ib"}}}, "spec.hardware.network.resource", [PODS]),
+        ({"hardware": {"network": {"ipcLock": True}}}, "spec.hardware.network.ipcLock", [PODS]),
         ({"model": {"source": "hf://a/b", "allowPickle": True}}, "spec.model.allowPickle", [PODS]),
         ({"model": {"source": "s3://abc", "s3": {"endpoint": "http://a"}}}, "spec.model.s3.endpoint", [PODS]),
         ({"podTemplate": {}}, "spec.podTemplate", [PODS]),

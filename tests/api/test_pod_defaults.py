@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from inference_operator.api.effective_spec import EffectiveSpec, effective_spec
+from inference_operator.api.network import NetworkSpec
 from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults
 from inference_operator.api.spec import Spec
 from inference_operator.objects.api_form import api_form
@@ -87,9 +88,19 @@ def test_parts_of_the_pod_template_and_variables_replace_the_defaults_of_the_sam
     ]
 
 
+def test_the_network_of_a_resource_replaces_the_default_key_by_key() -> None:
+    default = {"network": {"resource": "rdma/ib", "count": 8, "interface": "net1", "ipcLock": True}}
+    stated = {"resource": "vpc.amazonaws.com/efa", "ipcLock": False}
+    assert over_defaults(spec(hardware={"network": stated}), engines=default).network == NetworkSpec(
+        resource="vpc.amazonaws.com/efa", count=8, interface="net1", ipcLock=False
+    )
+
+
 def test_without_defaults_a_specification_stays_as_it_is() -> None:
     stated = spec(scheduling=CASES["affinity"][0], podTemplate={"labels": {"a": "b"}})
-    expected = EffectiveSpec(stated, stated.engine, stated.scheduling, stated.pod_template, stated.router)
+    expected = EffectiveSpec(
+        stated, stated.engine, stated.scheduling, stated.pod_template, stated.router, NetworkSpec()
+    )
     assert over_defaults(stated) == expected
 
 
@@ -97,6 +108,7 @@ def test_without_defaults_a_specification_stays_as_it_is() -> None:
     "wrong",
     [
         {"scheduling": {"queueName": "team-a"}},
+        {"network": {"count": 2}},
         {"limitRequestRatio": {"cpu": 0.5}},
         {"limitRequestRatio": {"nvidia.com/gpu": 1}},
         {"imagePullSecrets": [{"name": "a"}, {"name": "a"}]},

@@ -33,6 +33,7 @@ from inference_operator.manifest import (
     POD,
     SCALED_OBJECT,
     SERVICE,
+    STATEFUL_SET,
     Kind,
     Manifest,
 )
@@ -367,6 +368,57 @@ def test_a_container_beyond_the_level_restricted_is_refused_to_the_operator(
     answer = thief.post(dry(DEPLOYMENT, victim.namespace), workload(DEPLOYMENT, spec))
     assert refused_by("templates") in answer.message
     assert words in answer.message
+
+
+LOCKING = with_context(capabilities={"drop": ["ALL"], "add": ["IPC_LOCK"]})
+GROUP_LABEL = "inference-operator.dev/group"
+
+
+def group(spec: Manifest, label: str = "stolen") -> Manifest:
+    """A StatefulSet whose pods have this label of a group."""
+    template = {"metadata": {"labels": {**labels("qwen", "engine"), GROUP_LABEL: label}}, "spec": spec}
+    selector = {"matchLabels": labels("qwen", "engine")}
+    return child(STATEFUL_SET, "stolen", {"spec": {"serviceName": "a", "selector": selector, "template": template}})
+
+
+def test_only_the_engine_of_a_group_may_lock_memory(thief: RequestsOf, victim: Workspace) -> None:
+    def answer(kind: Kind, made: Manifest) -> Answer:
+        return thief.post(dry(kind, victim.namespace), made)
+
+    locking = pod(containers=[container(**LOCKING), container(name="loader")])
+    assert answer(STATEFUL_SET, group(locking)).accepted
+    more = with_context(capabilities={"drop": ["ALL"], "add": ["IPC_LOCK", "SYS_ADMIN"]})
+    attacks = (
+        (DEPLOYMENT, workload(DEPLOYMENT, locking)),
+        (JOB, workload(JOB, locking)),
+        (STATEFUL_SET, group(locking, label="other")),
+        (STATEFUL_SET, group(pod(containers=[container(), container(name="other", **LOCKING)]))),
+        (STATEFUL_SET, group(pod(initContainers=[container(name="first", **LOCKING)]))),
+    )
+    for kind, made in attacks:
+        said = answer(kind, made).message
+        assert refused_by("templates") in said
+        assert "may add IPC_LOCK" in said
+    said = answer(STATEFUL_SET, group(pod(containers=[container(**more)]))).message
+    assert "may add only NET_BIND_SERVICE and IPC_LOCK" in said
+
+
+@pytest.mark.parametrize("level", ["baseline", "restricted"])
+def test_a_group_that_locks_memory_is_refused_in_words_where_its_pods_would_be(
+    thief: RequestsOf, kubernetes: LocalCluster, level: str
+) -> None:
+    there = new_workspace(kubernetes, f"level-{level}")
+    locking = group(pod(containers=[container(**LOCKING)]))
+    assert thief.post(dry(STATEFUL_SET, there.namespace), locking).accepted
+    kubernetes.kubectl("label", "namespace", there.namespace, f"pod-security.kubernetes.io/enforce={level}")
+    words = "This namespace enforces the Pod Security level baseline or restricted"
+    eventually(
+        lambda: words in thief.post(dry(STATEFUL_SET, there.namespace), locking).message,
+        seconds=30,
+        what="the group is refused",
+    )
+    assert thief.post(dry(STATEFUL_SET, there.namespace), group(pod())).accepted
+    kubernetes.kubectl("delete", "namespace", there.namespace, "--wait=false")
 
 
 def test_the_former_annotation_of_app_armor_is_refused_to_the_operator(thief: RequestsOf, victim: Workspace) -> None:

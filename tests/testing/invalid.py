@@ -122,6 +122,25 @@ INVALID: dict[str, tuple[Manifest, str, str]] = {
         "spec.scheduling.priorityClassName",
         "",
     ),
+    "network without domain": (
+        {"hardware": {"network": {"resource": "rdma"}}},
+        "spec.hardware.network.resource",
+        "",
+    ),
+    "network of Kubernetes": (
+        {"hardware": {"network": {"resource": "kubernetes.io/batch"}}},
+        "spec.hardware.network.resource",
+        "must be the resource of a device plugin",
+    ),
+    "devices of no resource": (
+        {"hardware": {"network": {"count": 2}}},
+        "spec.hardware.network",
+        "`count` needs `resource`",
+    ),
+    "no devices": ({"hardware": {"network": {"resource": "rdma/ib", "count": 0}}}, "spec.hardware.network.count", "1"),
+    "interface": ({"hardware": {"network": {"interface": "^eth"}}}, "spec.hardware.network.interface", ""),
+    "long interface": ({"hardware": {"network": {"interface": "e" * 16}}}, "spec.hardware.network.interface", "15"),
+    "topology": ({"scheduling": {"topologyKey": "a b"}}, "spec.scheduling.topologyKey", ""),
     "queue": ({"scheduling": {"queueName": "q" * 64}}, "spec.scheduling.queueName", "63"),
     "skew": ({"scheduling": {"topologySpread": [{**_HOST, "maxSkew": 0}]}}, f"{_SPREAD}[0].maxSkew", "1"),
     "domains": (

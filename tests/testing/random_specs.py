@@ -35,6 +35,7 @@ _BY_RULE: Mapping[str, tuple[object, ...]] = {
     "spec.hardware.gpu.products[]": ("H100-80GB", "NVIDIA-L4", "abacus"),
     "spec.hardware.gpu.memory": ("1Gi", "40Gi"),
     "spec.hardware.gpu.resourceName": ("nvidia.com/gpu",),
+    "spec.hardware.network.resource": ("rdma/ib", "vpc.amazonaws.com/efa", "kubernetes.io/zone"),
     "spec.parallelism.tensor": (1, 2, 3, 4, 64),
     "spec.parallelism.pipeline": (1, 2),
     "spec.cache.size": ("40Gi", "2Ti"),

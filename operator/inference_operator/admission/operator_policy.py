@@ -2,7 +2,8 @@
 
 RBAC grants verbs on kinds. Whoever may create any Deployment can read every Secret and become root on every node. These
 policies narrow the same rights to what the operator does: objects of InferenceDeployments, with pods of the Pod
-Security Standards' level restricted. They match no request of anybody else.
+Security Standards' level restricted; in a group, the engine may also lock memory. They match no request of anybody
+else.
 
 A policy sees one object. It cannot look up whether an owner exists.
 """
@@ -10,7 +11,7 @@ A policy sees one object. It cannot look up whether an owner exists.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from inference_operator.admission.pod_security import VARIABLES, confinement, privileges
+from inference_operator.admission.pod_security import VARIABLES, confinement, memory_lock, privileges
 from inference_operator.admission.policy import EVERY_WRITE, WRITES, Policy, Validation
 from inference_operator.manifest import (
     CHILD_KINDS,
@@ -193,7 +194,7 @@ def _templates(operator: OperatorAccount) -> Policy:
         "templates",
         [(kind, kind.plural) for kind in (DEPLOYMENT, STATEFUL_SET, JOB)],
         WRITES,
-        [*confinement(), *privileges(), _account_check(operator), _SELECTED],
+        [*confinement(), *privileges(), *memory_lock(), _account_check(operator), _SELECTED],
         VARIABLES,
     )
 

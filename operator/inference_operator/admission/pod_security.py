@@ -1,5 +1,7 @@
 """The Pod Security Standards' level restricted in CEL, for pod templates of the operator's account.
 
+It has one exception: the engine's container in a group may lock memory.
+
 The level and its fields follow Kubernetes 1.36, pod-security-admission/policy. The expressions read the variables that
 `VARIABLES` defines.
 """
@@ -7,14 +9,24 @@ The level and its fields follow Kubernetes 1.36, pod-security-admission/policy. 
 from collections.abc import Iterator
 
 from inference_operator.admission.policy import Validation
+from inference_operator.manifest import STATEFUL_SET
+from inference_operator.objects.names import COMPONENT_LABEL
+from inference_operator.objects.pod import MEMORY_LOCK
+from inference_operator.views.pod import GROUP_LABEL
 
 VOLUMES = ("configMap", "csi", "emptyDir", "image", "persistentVolumeClaim", "secret")
 """The types of volumes that the operator uses. All are of the level restricted. `projected` is not among them: it can
 contain a token of the pod's ServiceAccount."""
 
+_ADDED_CAPABILITIES = "c.?securityContext.?capabilities.?add.orValue([])"
+
 VARIABLES = (
     ("pod", "object.spec.template.spec"),
     ("containers", "variables.pod.containers + variables.pod.?initContainers.orValue([])"),
+    (
+        "locking",
+        f"variables.containers.filter(c, {_ADDED_CAPABILITIES}.exists(name, name == '{MEMORY_LOCK}'))",
+    ),
     ("nonRoot", "variables.pod.?securityContext.?runAsNonRoot.orValue(false)"),
     ("seccomp", "variables.pod.?securityContext.?seccompProfile.?type.orValue('')"),
 )
@@ -25,6 +37,10 @@ _HOOKS = ("lifecycle.?postStart", "lifecycle.?preStop")
 _HOST_FIELDS = tuple(f"{part}.?{way}.?host" for part in (*_PROBES, *_HOOKS) for way in ("httpGet", "tcpSocket"))
 _OWN_CONFINEMENT = ("seLinuxOptions", "appArmorProfile", "windowsOptions")
 _SECCOMP = "['RuntimeDefault', 'Localhost']"
+_ADDED = ["NET_BIND_SERVICE", MEMORY_LOCK]
+_REFUSING_LOCKS = ["baseline", "restricted"]
+"""Levels that refuse the capability to lock memory."""
+_ENFORCED = "pod-security.kubernetes.io/enforce"
 _DEPRECATED_APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 
 
@@ -71,6 +87,28 @@ def confinement() -> Iterator[Validation]:
     )
 
 
+def memory_lock() -> Iterator[Validation]:
+    """Rules about the capability to lock memory: only for the engine of a group, and where its pods could start.
+
+    Pod Security judges pods, and a StatefulSet tells the refusal only in Events. So a new StatefulSet is refused.
+    """
+    pods = f"object.spec.template.metadata.?labels[?'{GROUP_LABEL}'].orValue('')"
+    engine = f"object.metadata.?labels[?'{COMPONENT_LABEL}'].orValue('')"
+    yield Validation(
+        f"variables.locking.size() == 0 || request.resource.resource == '{STATEFUL_SET.plural}'"
+        f" && {pods} == object.metadata.name && variables.locking.all(c, c.name == {engine})",
+        f"Only the engine's container in a {STATEFUL_SET.name} whose name is its pods' label {GROUP_LABEL} may add"
+        f" {MEMORY_LOCK}.",
+    )
+    yield Validation(
+        "variables.locking.size() == 0 || request.operation != 'CREATE'"
+        f" || !(namespaceObject.metadata.?labels[?'{_ENFORCED}'].orValue('') in {_REFUSING_LOCKS})",
+        f"This namespace enforces the Pod Security level {' or '.join(_REFUSING_LOCKS)} (its label {_ENFORCED}), which"
+        f" refuses pods with {MEMORY_LOCK}. Remove spec.hardware.network.ipcLock, or use a namespace with the level"
+        " privileged.",
+    )
+
+
 def privileges() -> Iterator[Validation]:
     """Rules about the privileges of containers, and the user that they run as."""
     yield Validation(
@@ -80,11 +118,11 @@ def privileges() -> Iterator[Validation]:
         ),
         "A container of the operator must set allowPrivilegeEscalation: false, and may not be privileged.",
     )
-    added = "c.?securityContext.?capabilities.?add.orValue([]).all(name, name == 'NET_BIND_SERVICE')"
+    added = f"{_ADDED_CAPABILITIES}.all(name, name in {_ADDED})"
     dropped = "c.?securityContext.?capabilities.?drop.orValue([]).exists(name, name == 'ALL')"
     yield Validation(
         _every_container(f"{dropped} && {added}"),
-        "A container of the operator must drop ALL capabilities, and may add only NET_BIND_SERVICE.",
+        f"A container of the operator must drop ALL capabilities, and may add only {' and '.join(_ADDED)}.",
     )
     yield Validation(
         _every_container("c.?securityContext.?runAsNonRoot.orValue(variables.nonRoot)"),

@@ -152,6 +152,8 @@ NEEDS_PODS: tuple[str, ...] = (
     "engine.image",
     "engine.multimodal.allowedDomains",
     "podTemplate",
+    "hardware.network.resource",
+    "hardware.network.ipcLock",
     "scheduling.tolerations",
     "scheduling.priorityClassName",
     "scheduling.runtimeClassName",
@@ -162,7 +164,8 @@ NEEDS_PODS: tuple[str, ...] = (
     "router.scheduling.runtimeClassName",
     "router.scheduling.schedulerName",
 )
-"""Fields that decide what runs in a pod, which hosts it reaches, or on which reserved nodes and with which priority."""
+"""Fields that decide what runs in a pod, which devices and privileges it has, which hosts it reaches, or on which
+reserved nodes and with which priority."""
 
 CONSENTS: tuple[str, ...] = ("model.allowPickle",)
 """Fields that allow code of the model's author to run in a pod, if they are true."""

@@ -6,6 +6,7 @@ the operator's settings then restarts nothing. Pods, Jobs and routers are built 
 
 from dataclasses import dataclass
 
+from inference_operator.api.network import NetworkSpec
 from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults, over, variables_over
 from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.api.router import RouterSpec
@@ -23,6 +24,8 @@ class EffectiveSpec:
     scheduling: SchedulingSpec
     pod_template: PodTemplateSpec
     router: RouterSpec
+    network: NetworkSpec
+    """The network between the pods of an engine over several nodes."""
 
     @property
     def model(self) -> ModelSpec:
@@ -54,4 +57,5 @@ def effective_spec(stated: Spec, engines: EngineDefaults, routers: RouterDefault
         scheduling=over(stated.scheduling, engines.scheduling),
         pod_template=over(stated.pod_template, engines.template),
         router=stated.router.model_copy(update=router),
+        network=over(stated.hardware.network, engines.network),
     )

@@ -413,6 +413,11 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
         "No GPU that exists, is declared or is named in the spec can run the model or may be used.",
         "Add a node, declare GPUs with the operator's setting `gpuOffers`, or change `spec.hardware.gpu`.",
     ),
+    Reason.NO_SUITABLE_NETWORK: Explanation(
+        _STALLED,
+        "No nodes with the GPUs of an engine have the network devices or the label that its pods ask for.",
+        "Install the device plugin, or change `spec.hardware.network` or `spec.scheduling.topologyKey`.",
+    ),
     Reason.NAME_CONFLICT: Explanation(
         _STALLED,
         "An object with the name of a child object exists and has another owner.",

@@ -11,6 +11,7 @@ from pydantic import Field, StringConstraints
 
 from inference_operator.api.affinity import Affinity
 from inference_operator.api.container import Environment, EnvironmentVariable, ResourcesSpec
+from inference_operator.api.network import NetworkSpec
 from inference_operator.api.pod_template import (
     AddedContainer,
     Mount,
@@ -55,6 +56,8 @@ class EngineDefaults(PodDefaults):
         {'memory': 1.0}
     """
 
+    network: NetworkSpec = NetworkSpec()
+    """The network between the pods of an engine over several nodes, as `spec.hardware.network`."""
     limit_request_ratio: dict[SizedResource, Ratio] = Field(default_factory=dict)
     """The limit of a resource divided by its request, which sizing computes. For quotas on limits and LimitRanges."""
 

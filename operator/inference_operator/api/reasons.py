@@ -78,6 +78,7 @@ class Reason(StrEnum):
     INVALID_PARALLEL_SIZE = "InvalidParallelSize"
     NEEDS_MULTI_NODE = "NeedsMultiNode"
     NO_SUITABLE_GPU = "NoSuitableGpu"
+    NO_SUITABLE_NETWORK = "NoSuitableNetwork"
     NAME_CONFLICT = "NameConflict"
     WAITING_FOR_DELETION = "WaitingForDeletion"
     CHILD_REJECTED = "ChildRejected"

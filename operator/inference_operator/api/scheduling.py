@@ -132,6 +132,12 @@ class PodScheduling(SpecModel):
 class SchedulingSpec(PodScheduling):
     """Scheduling of the engine pods. Routers have their own, `router.scheduling`."""
 
+    topology_key: LabelKey | None = Field(
+        None,
+        description="Node label in which the nodes of one engine must be equal, for example"
+        " `topology.kubernetes.io/zone` or `nvidia.com/gpu.clique`. For engines over several nodes. Default: none."
+        " Change: rolling restart with new sizing.",
+    )
     queue_name: ObjectName | None = Field(
         None,
         max_length=63,

@@ -35,6 +35,7 @@ from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.api.generation import GenerationSpec
 from inference_operator.api.gpu import GpuSpec
+from inference_operator.api.network import NetworkSpec
 from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.api.router_exposure import HOST_LABEL
@@ -360,6 +361,10 @@ class HardwareSpec(SpecModel):
 
     device: Device = Field(Device.GPU, description=f"Type of device, `GPU` or `CPU`. Default: `GPU`. {_RESIZES}")
     gpu: GpuSpec = Field(default_factory=GpuSpec, description="GPUs that engines may use.")
+    network: NetworkSpec = Field(
+        default_factory=NetworkSpec,
+        description="Network between the pods of an engine over several nodes; an engine on one node has none.",
+    )
 
 
 class ParallelismSpec(SpecModel):

@@ -67,6 +67,14 @@ class KvCacheStatus(_StatusModel):
     )
 
 
+class NetworkStatus(_StatusModel):
+    """The network between the nodes of an engine."""
+
+    in_use: str = Field(description="Network that NCCL uses, by its own name, such as `IB` or `Socket`.")
+    resource: str = Field(description="Resource of the network devices that the pods request.")
+    pod_template_hash: str = Field(description="Hash of the pod template of that engine.")
+
+
 class EngineStatus(_StatusModel):
     """The engine that runs."""
 
@@ -83,6 +91,9 @@ class EngineStatus(_StatusModel):
         ),
     )
     kv_cache: KvCacheStatus | None = Field(None, description="KV cache capacity, once a ready engine has reported it.")
+    network: NetworkStatus | None = Field(
+        None, description="Network between the nodes of an engine, as the log of a start tells it."
+    )
     unread_metrics: int = Field(0, description="Ready engines whose metrics the operator cannot read.")
 
     @model_serializer(mode="wrap")

@@ -205,6 +205,8 @@ Quantity = Annotated[str, _Quantity]
 _WORD = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _SUBDOMAIN = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 LABEL_KEY = f"({_SUBDOMAIN}/)?{_WORD}"
+EXTENDED_RESOURCE = f"{_SUBDOMAIN}/{_WORD}"
+"""The name of a resource that is not Kubernetes' own: it has a domain (1.36, pkg/apis/core/v1/helper)."""
 MAX_LABEL_KEY_LENGTH = 253 + 1 + 63
 """An optional DNS subdomain, `/`, and a name."""
 

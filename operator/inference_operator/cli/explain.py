@@ -19,6 +19,7 @@ from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, POD, Manifest, Ref
 from inference_operator.objects.names import ENGINE, selector_text
+from inference_operator.status.network import slow_network
 from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodView, pod_view
 
@@ -87,6 +88,8 @@ def explanation(observed: Observed, engine: Engine) -> Iterator[str]:
     status = observed.found.status
     yield from (line for condition in status.conditions for line in _condition(condition))
     limit = status.plan.max_num_seqs if status.plan else None
+    if slow := slow_network(status.engine.network if status.engine else None):
+        yield f"Slow: {slow}"
     if not observed.engines:
         yield "No engine is ready, so there are no metrics."
     for one in observed.engines:

@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 
 from inference_operator.api.container import ResourcesSpec
+from inference_operator.api.network import NetworkSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.hardware.offers import VENDOR
-from inference_operator.manifest import Manifest
+from inference_operator.manifest import GPU_RESOURCE, Manifest
 from inference_operator.quantity import canonical, multiplied, value
 from inference_operator.sizing.plan import Plan
+
+NO_NETWORK = NetworkSpec()
 
 
 def refusal_of_resources(requested: ResourcesSpec, field: str = "spec.engine.resources") -> Refusal | None:
@@ -33,7 +36,22 @@ def refusal_of_resources(requested: ResourcesSpec, field: str = "spec.engine.res
     return None
 
 
-def requirements(requested: ResourcesSpec, plan: Plan, limit_ratio: Mapping[str, float]) -> Manifest:
+def refusal_of_network_devices(requested: ResourcesSpec, network: NetworkSpec) -> Refusal | None:
+    """Why the network devices of a group are no such devices, or are requested twice; None if they are valid."""
+    name = network.resource or ""
+    if name == GPU_RESOURCE or name.startswith((f"{GPU_RESOURCE}.", f"{VENDOR}mig-")):
+        cure = "Name the resource of network devices, for example `rdma/hca_shared_devices_a`."
+        return Refusal(Reason.INVALID_SPEC, "spec.hardware.network.resource", f"`{name}` is a GPU.", cure)
+    part = next((part for part in ("requests", "limits") if name in getattr(requested, part)), "")
+    if not part:
+        return None
+    problem, cure = "`spec.hardware.network.resource` names it too.", "Remove it; `count` there is the amount."
+    return Refusal(Reason.MANAGED_ARGUMENT, f"spec.engine.resources.{part}[{name}]", problem, cure)
+
+
+def requirements(
+    requested: ResourcesSpec, plan: Plan, limit_ratio: Mapping[str, float], network: NetworkSpec = NO_NETWORK
+) -> Manifest:
     """Requests and limits of the engine's container, in each of its pods.
 
     A limit without a request also becomes the request, as in Kubernetes. The API server omits empty limits.
@@ -42,16 +60,25 @@ def requirements(requested: ResourcesSpec, plan: Plan, limit_ratio: Mapping[str,
         requested: the user's amounts.
         plan: the plan, with the sized amounts and the GPUs.
         limit_ratio: a limit divided by its request, for resources to which the user gives no limit.
+        network: the network between the pods of an engine over several nodes.
     """
     sized = {"cpu": plan.cpu, "memory": plan.memory, "ephemeral-storage": plan.ephemeral_storage}
-    gpus = {plan.resource: str(plan.gpus_per_pod)} if plan.gpus_per_pod else {}
+    devices = {**_gpus(plan), **(_network_devices(network) if plan.parallel.nodes > 1 else {})}
     replaced = stated(requested)
-    requests = {**sized, **replaced.get("requests", {}), **gpus}
+    requests = {**sized, **replaced.get("requests", {}), **devices}
     limits = {
         **{name: multiplied(requests[name], ratio) for name, ratio in limit_ratio.items()},
         **replaced.get("limits", {}),
     }
-    return {"requests": requests, **({"limits": {**limits, **gpus}} if limits or gpus else {})}
+    return {"requests": requests, **({"limits": {**limits, **devices}} if limits or devices else {})}
+
+
+def _gpus(plan: Plan) -> dict[str, str]:
+    return {plan.resource: str(plan.gpus_per_pod)} if plan.gpus_per_pod else {}
+
+
+def _network_devices(network: NetworkSpec) -> dict[str, str]:
+    return {network.resource: str(network.devices)} if network.resource else {}
 
 
 def stated(requested: ResourcesSpec) -> Manifest:

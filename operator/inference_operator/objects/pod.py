@@ -20,6 +20,10 @@ RESTRICTED_CONTAINER: Manifest = {
     "capabilities": {"drop": ["ALL"]},
 }
 
+MEMORY_LOCK = "IPC_LOCK"
+"""The capability to lock memory, which RDMA needs where the container runtime limits locked memory. The only one that a
+container of the operator can have; the levels baseline and restricted refuse it."""
+
 EVICTABLE_ANNOTATION = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 
 STOP_MARGIN_SECONDS = 10
@@ -46,6 +50,11 @@ def restricted_pod(users: PodUsers, *, user: int, group: int) -> Manifest:
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
     }
+
+
+def with_memory_lock(container: Manifest) -> Manifest:
+    """The security context of a container, with the capability to lock memory."""
+    return {**container, "capabilities": {**container["capabilities"], "add": [MEMORY_LOCK]}}
 
 
 def account(added: PodTemplateSpec) -> Manifest:

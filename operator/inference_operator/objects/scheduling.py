@@ -8,6 +8,7 @@ from inference_operator.hardware.offers import label_of
 from inference_operator.manifest import ARCHITECTURE_LABEL, GPU_RESOURCE, Manifest
 from inference_operator.objects.api_form import api_form
 from inference_operator.sizing.plan import Plan
+from inference_operator.views.pod import GROUP_LABEL
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 """Label of a Deployment whose pods Kueue admits. Kueue itself copies it into the pods
@@ -36,6 +37,30 @@ def scheduling(requested: PodScheduling, *, gpus: int, selector: Mapping[str, st
             _spread(constraint, selector) for constraint in requested.topology_spread
         ]
     return result
+
+
+def near_members(fields: Manifest, topology_key: str | None, *, selector: Mapping[str, str]) -> Manifest:
+    """The fields with an affinity that places all pods of a group into one topology domain; requested terms stay.
+
+    `matchLabelKeys` makes the API server compare the group's label when it creates a pod. So the term is equal in the
+    templates of all groups (on by default from Kubernetes 1.31, gate MatchLabelKeysInPodAffinity).
+
+    Args:
+        fields: the scheduling fields of the pod.
+        topology_key: the node label; None for no affinity.
+        selector: the labels that select the pods of the role.
+    """
+    if topology_key is None:
+        return fields
+    affinity = fields.get("affinity", {})
+    pods = affinity.get("podAffinity", {})
+    term = {
+        "labelSelector": {"matchLabels": dict(selector)},
+        "topologyKey": topology_key,
+        "matchLabelKeys": [GROUP_LABEL],
+    }
+    near = {**pods, _REQUIRED: [*pods.get(_REQUIRED, ()), term]}
+    return {**fields, "affinity": {**affinity, "podAffinity": near}}
 
 
 _ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}

@@ -129,13 +129,15 @@ def _planned(
 
 
 def _role(inputs: Inputs, state: PlanState, model: ModelFindings, way: Routing) -> Role | Refusal:
-    """One role with its plan; refused if it has none, cannot be divided, or if fixed nodes lack the disk for it."""
+    """One role with its plan; refused if it has none, cannot be divided, or if nodes lack a network or disk for it."""
     plan = role_plan(state, model)
     if isinstance(plan, Refusal):
         return plan
     if refusal := refusal_of_groups(inputs, state.context.spec.stated, plan.pinned.plan):
         return refusal
     decided = role(inputs, state.context, plan, open_to_all=way.open_to_all)
+    if not plan.is_kept and decided.network_refusal:
+        return decided.network_refusal
     if not plan.is_kept and decided.disk_shortfall and inputs.settings.capacity is Capacity.FIXED:
         return Refusal(Reason.INSUFFICIENT_DISK, "spec.model.source", decided.disk_shortfall, DISK_CURE)
     return decided

@@ -6,11 +6,13 @@ The operator checks them at its start, since no user can correct a setting.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from inference_operator.api.pod_defaults import PodDefaults
+from inference_operator.api.container import ResourcesSpec
+from inference_operator.api.pod_defaults import EngineDefaults, PodDefaults
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Device, EngineSpec
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.models.source import ClaimModel
+from inference_operator.objects.compute_resources import refusal_of_network_devices
 from inference_operator.objects.names import ENGINE
 from inference_operator.objects.pod_additions import ReservedPodParts, refusal_of_additions, refusal_of_keys
 from inference_operator.objects.volumes import engine_mounts
@@ -33,6 +35,7 @@ def _errors(settings: Settings, engines: EngineRegistry) -> Iterator[str]:
     yield from _line("COMMON_LABELS", refusal_of_keys(settings.common_labels, "labels"))
     yield from _line("ENGINE_DEFAULTS", refusal_of_additions(settings.engine_defaults.pod_template, engine))
     yield from _line("ENGINE_DEFAULTS", _refusal_of_engine_env(settings, engines))
+    yield from _line("ENGINE_DEFAULTS", _refusal_of_network(settings.engine_defaults))
     yield from _line(
         "ROUTER_DEFAULTS", refusal_of_additions(settings.router_defaults.pod_template, reserved_pod_parts(_TEMPLATE))
     )
@@ -47,6 +50,11 @@ def _refusal_of_engine_env(settings: Settings, engines: EngineRegistry) -> Refus
     trusted = settings.model_copy(update={"allowed_environment": tuple(_names(defaults))})
     refusal = engine.check(EngineSpec(env=defaults.env), image=engine.image(Device.GPU, settings), settings=trusted)
     return replace(refusal, field=refusal.field.removeprefix("spec.engine.")) if refusal else None
+
+
+def _refusal_of_network(defaults: EngineDefaults) -> Refusal | None:
+    refusal = refusal_of_network_devices(ResourcesSpec(), defaults.network)
+    return replace(refusal, field=refusal.field.removeprefix("spec.hardware.")) if refusal else None
 
 
 def _line(name: str, refusal: Refusal | None) -> Iterator[str]:

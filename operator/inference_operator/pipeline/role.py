@@ -3,6 +3,12 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from inference_operator.api.container import Environment
+from inference_operator.api.effective_spec import EffectiveSpec
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.spec import Device
+from inference_operator.engines.environment import with_defaults
+from inference_operator.engines.group.network import INTERFACE_VARIABLES, network_variables
 from inference_operator.engines.process import EngineProcess, ServedModel
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.models.source import HubModel, stored_name
@@ -15,11 +21,13 @@ from inference_operator.pipeline.replicas import ObservedScaling, desired_replic
 from inference_operator.planning.capacity import capped
 from inference_operator.planning.disk import disk_shortfall
 from inference_operator.planning.engine_plan import older_image
+from inference_operator.planning.network import NetworkInputs, refusal_of_network, unused_fields
 from inference_operator.planning.role_plan import RolePlan
 from inference_operator.planning.timeouts import timeouts
 from inference_operator.roles.context import RoleContext
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sentences import sentences
+from inference_operator.sizing.plan import Plan
 from inference_operator.views.lookups import Lookup
 from inference_operator.workload.children import children as workload_children
 from inference_operator.workload.hardware_errors import move_due, moved_pods
@@ -58,6 +66,8 @@ class Role:
     """The kind of GPU that the plan needs and no node has; empty if a node has it."""
     disk_shortfall: str = ""
     """Which nodes lack the disk that an engine requests, in a sentence; empty if one has it."""
+    network_refusal: Refusal | None = None
+    """Why no nodes have the network that the pods of an engine ask for; None if they have."""
     lookups: tuple[Lookup, ...] = ()
     recheck_at: datetime | None = None
     """When the role has to be decided again without an event."""
@@ -114,9 +124,13 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
             older_template(template, built),
             capped(wanted, replicas),
             moved.notice,
+            unused_fields(stated, pinned.plan),
         ),
         missing_gpu_kind=plan.missing_gpu_kind,
         disk_shortfall=disk_shortfall(context.nodes, pod_spec, pinned.plan.resource),
+        network_refusal=refusal_of_network(
+            NetworkInputs(context.spec.effective, pinned.plan, context.nodes, pod_spec, settings.capacity)
+        ),
         lookups=(*plan.lookups, *((decided.lookup,) if isinstance(decided, Undecided) else ())),
         recheck_at=min(filter(None, due), default=None),
     )
@@ -134,9 +148,22 @@ def _process(context: RoleContext, plan: PinnedPlan) -> EngineProcess:
         folder = _hub_folder(context.source, plan.commit) if hub_cache else ""
     served = ServedModel(path, name, commit, revision, model.token_secret_ref, folder, hub_cache)
     limits = timeouts(spec.stated, plan.plan, settings)
-    of_image = spec.engine.model_copy(update={"image": plan.image})
+    added = {"image": plan.image, "env": _with_network(spec, plan.plan)}
+    of_image = spec.engine.model_copy(update=added)
     listen, traces = settings.listen_address, settings.traces_endpoint
     return context.engine.process(of_image, plan.plan, served, limits, host=listen, traces=traces)
+
+
+def _with_network(spec: EffectiveSpec, plan: Plan) -> Environment:
+    """The variables of the engine, with those of the network between its pods.
+
+    A variable of the user stays, and one of the administrator unless the user names the interface.
+    """
+    if plan.parallel.nodes == 1:
+        return spec.engine.env
+    replaced = INTERFACE_VARIABLES if spec.stated.hardware.network.interface else ()
+    env = [one for one in spec.engine.env if one.name not in replaced]
+    return with_defaults(env, network_variables(spec.network.interface, on_gpus=plan.device is Device.GPU))
 
 
 def _hub_folder(source: HubModel, commit: str) -> str:

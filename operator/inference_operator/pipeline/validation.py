@@ -6,12 +6,14 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.engines.base import Engine
+from inference_operator.engines.group.network import INTERFACE_VARIABLES
 from inference_operator.engines.validation import refusal_of_fields
 from inference_operator.objects.adapter_list import list_mount
 from inference_operator.objects.cache_volume import CacheVolume
-from inference_operator.objects.compute_resources import refusal_of_resources
+from inference_operator.objects.compute_resources import refusal_of_network_devices, refusal_of_resources
 from inference_operator.objects.pod_additions import ReservedPodParts, refusal_of_additions
 from inference_operator.objects.volumes import engine_mounts
+from inference_operator.planning.network import group_fields
 from inference_operator.planning.role_plan import PlanState
 from inference_operator.roles.engine_choice import EngineChoice
 from inference_operator.router.deployment import reserved_pod_parts as router_parts
@@ -36,11 +38,14 @@ def refusal_of_role(state: PlanState) -> Refusal | None:
         _of_adapters(engine, stated)
         or _of_device(engine, stated)
         or _of_parallelism(engine, stated)
+        or _of_groups(engine, stated)
+        or _of_interface(stated)
         or refusal_of_fields(engine, stated.engine)
         or engine.check(stated.engine, image=state.image, settings=context.settings)
         or engine.check_model(stated.engine, stated.model, cached=stated.cache is not None)
         or _of_defaults(engine.check_model(effective.engine, stated.model, cached=stated.cache is not None))
         or refusal_of_resources(stated.engine.resources)
+        or refusal_of_network_devices(stated.engine.resources, effective.network)
         or refusal_of_router_resources(effective.router.resources)
         or refusal_of_exposure(stated.router)
         or refusal_of_queue(effective.router)
@@ -81,6 +86,27 @@ def _of_parallelism(engine: Engine, stated: Spec) -> Refusal | None:
         return None
     problem, cure = "This engine divides no model over several GPUs.", "Remove it, or set `spec.engine.kind: VLLM`."
     return Refusal(Reason.INVALID_PARALLEL_SIZE, f"spec.parallelism.{name}", problem, cure)
+
+
+def _of_groups(engine: Engine, stated: Spec) -> Refusal | None:
+    """Fields of engines over several nodes, for one that runs on one node."""
+    field = next(group_fields(stated), "")
+    if not field or (engine.runs_over_nodes and stated.parallelism.nodes != 1):
+        return None
+    more = "`spec.parallelism.nodes` to 2 or more" if engine.runs_over_nodes else "`spec.engine.kind: VLLM`"
+    problem = "It is for engines over several nodes, and this one runs on one."
+    return Refusal(Reason.INVALID_SPEC, field, problem, f"Remove it, or set {more}.")
+
+
+def _of_interface(stated: Spec) -> Refusal | None:
+    """The interface and a variable that it sets, both stated."""
+    if not stated.hardware.network.interface:
+        return None
+    twice = next((one.name for one in stated.engine.env if one.name in INTERFACE_VARIABLES), "")
+    if not twice:
+        return None
+    problem = f"`{twice}` and `spec.hardware.network.interface` are both set."
+    return Refusal(Reason.MANAGED_ARGUMENT, f"spec.engine.env[{twice}]", problem, "Remove one of them.")
 
 
 def _of_defaults(refusal: Refusal | None) -> Refusal | None:

@@ -190,6 +190,9 @@ _NOT_SIZED: Mapping[str, bool | set[str]] = {
 }
 """Fields of `spec.engine` that sizes do not depend on."""
 
+_PLACING = {"node_selector", "tolerations", "affinity", "topology_key"}
+"""Fields of `spec.scheduling` that decide on which nodes engines may run."""
+
 
 def requested_of_sizes(spec: Spec, engine: Engine) -> Manifest:
     """The fields of a spec that sizes depend on, as JSON-like data.
@@ -199,9 +202,9 @@ def requested_of_sizes(spec: Spec, engine: Engine) -> Manifest:
     shape = engine.shape(spec.engine)
     stated = {
         "engine": _stated(spec.engine, exclude=_NOT_SIZED),
-        "hardware": _stated(spec.hardware),
+        "hardware": _stated(spec.hardware, exclude={"network": {"interface", "ipc_lock"}}),
         "parallelism": _stated_parallelism(spec.parallelism),
-        "scheduling": _stated(spec.scheduling, include={"node_selector", "tolerations", "affinity"}),
+        "scheduling": _stated(spec.scheduling, include=_PLACING),
         "cache": shape.kv_cache_bytes,
         "claim": spec.cache is not None,
         "offloaded": shape.kv_offload_gib,

@@ -7,6 +7,7 @@ from inference_operator.chain import Chain
 from inference_operator.diagnosis.pending_causes import rejection_reason
 from inference_operator.objects.names import ROUTER
 from inference_operator.sentences import sentences
+from inference_operator.status.network import slow_network
 from inference_operator.status.observation import ConditionVerdict, Observation
 from inference_operator.status.reconciling import reconciling
 from inference_operator.status.shared_rules import ready_of
@@ -42,7 +43,9 @@ def _out_of_traffic(observation: Observation) -> ConditionVerdict | None:
 def _serving(observation: Observation) -> ConditionVerdict | None:
     if not _enough_ready(observation):
         return None
-    return ConditionVerdict("True", Reason.SERVING, sentences(_counted(observation), _unread(observation)))
+    return ConditionVerdict(
+        "True", Reason.SERVING, sentences(_counted(observation), _unread(observation), _network(observation))
+    )
 
 
 def _pod_refused(observation: Observation) -> ConditionVerdict | None:
@@ -106,6 +109,11 @@ def _unread(observation: Observation) -> str:
         f"The metrics of {observation.unread} of them cannot be read, so an engine that hangs is not found: "
         "let the operator's pods reach the port `http` of engines (NetworkPolicies, service mesh)."
     )
+
+
+def _network(observation: Observation) -> str:
+    """Sentence about engines that do not use their network devices; empty if none is known."""
+    return next(filter(None, (slow_network(role.network) for role in observation.roles)), "")
 
 
 def _stall_before(observation: Observation) -> str:

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from inference_operator.api.explanations import with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.status import AdapterStatus, KvCacheStatus, StartupStatus, Status
+from inference_operator.api.status import AdapterStatus, KvCacheStatus, NetworkStatus, StartupStatus, Status
 from inference_operator.diagnosis.component import Component
 from inference_operator.diagnosis.pending_causes import rejection_reason
 from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis, cure_of
@@ -51,6 +51,8 @@ class RoleObservation:
     """Its plan: decided in this round, or recorded before."""
     kv_cache: KvCacheStatus | None
     """The KV cache of its engines, once one has reported it."""
+    network: NetworkStatus | None = None
+    """The network between the nodes of an engine, once a log has told it."""
     rollout: Rollout | None = None
     """How its engines are replaced."""
     rollout_undecided: bool = False

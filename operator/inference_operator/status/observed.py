@@ -25,6 +25,7 @@ from inference_operator.status.adapters import adapters_of
 from inference_operator.status.autoscaling import ScalingObservation, scaling_observation
 from inference_operator.status.capacity import capacity
 from inference_operator.status.kv_cache import kv_cache
+from inference_operator.status.network import network
 from inference_operator.status.observation import Observation, RoleObservation
 from inference_operator.status.request_path import request_path
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
@@ -125,12 +126,18 @@ def _role(inputs: Inputs, live: _Live, load: Load) -> RoleObservation:
         engines=live.staying,
         pinned=pinned,
         kv_cache=kv_cache(inputs, live.role.view.template, live.staying, plan),
+        network=network(inputs, live.role.view.template, live.component.pods, _network_resource(decided)),
         rollout=decided.rollout if decided else None,
         rollout_undecided=decided is not None and decided.rollout is None,
         missing_gpu_kind=decided.missing_gpu_kind if decided else "",
         capacity=sentences(*capacity(plan, _objective(inputs), load)) if plan else "",
         disk_shortfall=decided.disk_shortfall if decided else "",
     )
+
+
+def _network_resource(decided: Role | None) -> str | None:
+    """The resource of the network devices that the pods request."""
+    return decided.context.spec.effective.network.resource if decided else None
 
 
 def _objective(inputs: Inputs) -> Objective:

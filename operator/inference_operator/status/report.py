@@ -99,6 +99,7 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
             image=decided.image,
             model_commit=decided.commit,
             kv_cache=current.roles[0].kv_cache,
+            network=current.roles[0].network,
             unread_metrics=current.unread,
         )
         if decided

@@ -25,6 +25,7 @@ SIZE_REASONS = frozenset(
         Reason.INVALID_PARALLEL_SIZE,
         Reason.NEEDS_MULTI_NODE,
         Reason.NO_SUITABLE_GPU,
+        Reason.NO_SUITABLE_NETWORK,
         Reason.CONTEXT_TOO_LONG,
         Reason.INSUFFICIENT_DISK,
         Reason.MODEL_UNKNOWN,

@@ -28,9 +28,10 @@ from inference_operator.objects.pod import (
     http_probe,
     pod_template,
     restricted_pod,
+    with_memory_lock,
 )
 from inference_operator.objects.pod_additions import env_from, init_containers, mounts, volumes
-from inference_operator.objects.scheduling import bound_to_gpus, on_architecture, scheduling
+from inference_operator.objects.scheduling import bound_to_gpus, near_members, on_architecture, scheduling
 from inference_operator.objects.volumes import engine_mounts, engine_volumes
 from inference_operator.roles.context import RoleContext
 from inference_operator.roles.pinned_plan import PinnedPlan
@@ -126,9 +127,10 @@ def _pod(inputs: WorkloadInputs) -> Manifest:
     spec, process, plan = inputs.spec, inputs.process, inputs.plan.plan
     settings, pull_policy = inputs.settings, inputs.settings.image_pull_policy
     selector = selector_labels(inputs.name, inputs.role)
-    constraints = on_architecture(
-        scheduling(spec.scheduling, gpus=plan.gpus_per_pod, selector=selector), inputs.plan.image
-    )
+    asked = scheduling(spec.scheduling, gpus=plan.gpus_per_pod, selector=selector)
+    if plan.parallel.nodes > 1:
+        asked = near_members(asked, spec.scheduling.topology_key, selector=selector)
+    constraints = on_architecture(asked, inputs.plan.image)
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -230,6 +232,7 @@ def _adapter_loader(inputs: WorkloadInputs) -> list[Manifest]:
 
 def _container(inputs: WorkloadInputs) -> Manifest:
     spec, process = inputs.spec, inputs.process
+    locks = inputs.plan.plan.parallel.nodes > 1 and spec.network.ipc_lock
     return {
         "name": inputs.role,
         "image": inputs.plan.image,
@@ -246,11 +249,14 @@ def _container(inputs: WorkloadInputs) -> Manifest:
         **env_from(spec.pod_template.env_from),
         "ports": [{"name": "http", "containerPort": process.port, "protocol": "TCP"}],
         "resources": requirements(
-            spec.engine.resources, inputs.plan.plan, inputs.settings.engine_defaults.limit_request_ratio
+            spec.engine.resources,
+            inputs.plan.plan,
+            inputs.settings.engine_defaults.limit_request_ratio,
+            spec.network,
         ),
         **_probes(process),
         **(pre_stop(process.pre_stop) if process.pre_stop else pre_stop_wait(process.pre_stop_seconds)),
-        "securityContext": RESTRICTED_CONTAINER,
+        "securityContext": with_memory_lock(RESTRICTED_CONTAINER) if locks else RESTRICTED_CONTAINER,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             *engine_mounts(inputs.context.source, process.writable, inputs.cache, process.compiled),

@@ -1,0 +1,61 @@
+"""The variables by which the processes of a group use a network interface, and by which their log tells what they use.
+
+Torch's backends are the same in every engine: NCCL between GPUs, and gloo between processes. UCX and NCCL's devices
+(`UCX_NET_DEVICES`, `NCCL_IB_HCA`) take names of RDMA devices, which the name of an interface does not tell. Without
+them NCCL uses all devices that the pod has.
+"""
+
+import re
+from collections.abc import Mapping
+
+NCCL_INTERFACE = "NCCL_SOCKET_IFNAME"
+"""Interfaces of NCCL's sockets, by prefix; `=` before a name makes it exact (NVIDIA, NCCL user guide, "Environment
+Variables")."""
+GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
+"""The interface of gloo, by name (PyTorch documentation, "Distributed communication package")."""
+INTERFACE_VARIABLES = (NCCL_INTERFACE, GLOO_INTERFACE)
+
+NCCL_LOG = "NCCL_DEBUG"
+NCCL_INFO = "INFO"
+"""NCCL tells the network that it uses at this level (NVIDIA, NCCL user guide, "Logging")."""
+
+SOCKETS = "Socket"
+"""NCCL's name for TCP sockets, which it uses where it finds no better network."""
+_IN_USE = re.compile(
+    r"NCCL INFO (?:Using network (?P<chosen>[A-Za-z][\w .-]{0,31}?)\s*$"
+    r"|[^\n]{0,120} via NET/(?P<connected>[A-Za-z][\w .-]{0,31}?)/\d)",
+    re.MULTILINE,
+)
+"""Lines of NCCL 2.30: the network of a communicator (src/plugin/net.cc) and that of a channel
+(src/transport/net.cc)."""
+
+
+def network_variables(interface: str | None, *, on_gpus: bool) -> Mapping[str, str]:
+    """The variables of a group's members.
+
+    Args:
+        interface: the network interface in the pod; None to let the libraries choose.
+        on_gpus: whether the engine runs on GPUs, and so with NCCL.
+
+    Examples:
+        >>> network_variables("net1", on_gpus=True)
+        {'NCCL_SOCKET_IFNAME': '=net1', 'GLOO_SOCKET_IFNAME': 'net1', 'NCCL_DEBUG': 'INFO'}
+        >>> network_variables(None, on_gpus=False)
+        {}
+    """
+    nccl = {NCCL_INTERFACE: f"={interface}"} if interface and on_gpus else {}
+    gloo = {GLOO_INTERFACE: interface} if interface else {}
+    return {**nccl, **gloo, **({NCCL_LOG: NCCL_INFO} if on_gpus else {})}
+
+
+def network_in_use(log: str) -> str:
+    """The network that NCCL uses between nodes, by NCCL's own name; empty if the log does not tell.
+
+    Examples:
+        >>> network_in_use("node-01:39:39 [0] NCCL INFO Using network Socket")
+        'Socket'
+        >>> network_in_use("a:7:9 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/IB/0/GDRDMA")
+        'IB'
+    """
+    *_, last = (None, *_IN_USE.finditer(log))
+    return (last["chosen"] or last["connected"]) if last else ""

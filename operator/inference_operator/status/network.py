@@ -1,0 +1,52 @@
+"""The network by which NCCL connects the nodes of an engine, as the log of a start tells it."""
+
+from collections.abc import Sequence
+
+from inference_operator.api.status import NetworkStatus
+from inference_operator.engines.group.network import SOCKETS, network_in_use
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.views.lookups import LogText
+from inference_operator.views.pod import PodView
+
+
+def network(
+    inputs: Inputs, template: str | None, pods: Sequence[PodView], resource: str | None
+) -> NetworkStatus | None:
+    """The network of the engines of a template, if they ask for network devices.
+
+    It is read from status while the template stays: the log of a start is read only until the engine serves.
+
+    Args:
+        inputs: everything that was observed.
+        template: hash of the pod template in use.
+        pods: the pods of the engines.
+        resource: the resource of the network devices; None without one, or while nothing is decided.
+    """
+    if template is None:
+        return None
+    starting = (pod.start for pod in pods if pod.template == template)
+    logs = (inputs.lookups.get(start.log) for start in starting if start and start.log)
+    found = next(filter(None, (network_in_use(log.text) for log in logs if isinstance(log, LogText))), "")
+    if found and resource:
+        return NetworkStatus(in_use=found, resource=resource, pod_template_hash=template)
+    engine = inputs.resource.status.engine
+    before = engine.network if engine else None
+    return before if before and before.pod_template_hash == template else None
+
+
+def slow_network(status: NetworkStatus | None) -> str:
+    """A sentence about engines that do not use their network devices; empty if they do, or if it is not known.
+
+    Examples:
+        >>> slow_network(NetworkStatus(in_use="Socket", resource="rdma/ib", pod_template_hash="a"))[:71]
+        'NCCL connects the nodes by TCP sockets (`NET/Socket`), which is slow, a'
+        >>> slow_network(NetworkStatus(in_use="IB", resource="rdma/ib", pod_template_hash="a"))
+        ''
+    """
+    if status is None or status.in_use != SOCKETS:
+        return ""
+    return (
+        f"NCCL connects the nodes by TCP sockets (`NET/Socket`), which is slow, and not by `{status.resource}`: look for"
+        " the cause in the lines with `NCCL` of an engine's log. It may be an image without the plugin of this network,"
+        " or a limit on locked memory."
+    )
