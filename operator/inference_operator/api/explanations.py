@@ -284,6 +284,18 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
         "No node has the GPUs that the engines were sized for, but one can be added (`capacity: Elastic`).",
         "Wait for the node autoscaler, or add the node.",
     ),
+    Reason.WAITING_FOR_OLDER_GROUP: Explanation(
+        _RECONCILING,
+        "An engine over several nodes found room for a part of its pods only, and an older one lacked that room. The"
+        " younger one gave it back, so that they do not block each other.",
+        "Wait: it tries again at the time in the message. More nodes help, or fewer engines.",
+    ),
+    Reason.NODE_LOST: Explanation(
+        _RECONCILING,
+        "A pod of an engine over several nodes is on a node that does not answer, and the others wait for it.",
+        "Wait: the operator deletes the pod, so that it starts elsewhere. If the message has a command, check that the"
+        " node is gone, then run it.",
+    ),
     Reason.SETTLED: Explanation(_RECONCILING, "All changes are applied and rolled out.", _NO_ACTION),
     Reason.NOT_STALLED: Explanation(_STALLED, "There is no blocking problem.", _NO_ACTION),
     Reason.INVALID_SPEC: Explanation(

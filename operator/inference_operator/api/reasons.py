@@ -50,6 +50,8 @@ class Reason(StrEnum):
     ROLLING_OUT = "RollingOut"
     SWITCHED_TO_REPLACE = "SwitchedToReplace"
     WAITING_FOR_NODE = "WaitingForNode"
+    WAITING_FOR_OLDER_GROUP = "WaitingForOlderGroup"
+    NODE_LOST = "NodeLost"
     SETTLED = "Settled"
     NOT_STALLED = "NotStalled"
     INVALID_SPEC = "InvalidSpec"

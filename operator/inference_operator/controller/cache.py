@@ -1,7 +1,7 @@
 """The informer cache: the last known state of all objects, from watches, from own writes and from complete listings."""
 
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterable, Container, Iterator, Mapping
+from collections.abc import AsyncIterable, Container, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 
@@ -13,7 +13,7 @@ from inference_operator.controller.sample_store import SampleStore
 from inference_operator.controller.scaling_store import ScalingStore
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import ENGINES, VLLM, EngineRegistry
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Kind, Manifest, Ref
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, STATEFUL_SET, Key, Kind, Manifest, Ref
 from inference_operator.objects.child import is_child
 from inference_operator.objects.names import is_role, is_workload_name
 from inference_operator.pipeline.inputs import Inputs
@@ -25,6 +25,7 @@ from inference_operator.views.lookups import Lookup, LookupResult
 from inference_operator.views.pod import PodView
 from inference_operator.views.resource_figures import ResourceFigures
 from inference_operator.views.workload import WORKLOAD_KINDS
+from inference_operator.workload.half_placed import HalfPlaced, half_placed, is_half_placed
 
 STATES = ("ready", "progressing", "stalled")
 """kstatus states of an InferenceDeployment. One that serves but whose last edit was refused is stalled."""
@@ -123,7 +124,21 @@ class Cache:
             roles=self._roles,
             scaling=self.scaling.result(key),
             unavailable_kinds=self.unavailable_kinds,
+            half_placed=self._half_placed() if any(map(is_half_placed, engines_of(pods))) else (),
         )
+
+    def _half_placed(self) -> Sequence[HalfPlaced]:
+        """The half-placed groups of all InferenceDeployments. Only their StatefulSets are decompressed."""
+        pods: dict[str, list[PodView]] = defaultdict(list)
+        for ref, cached in self._objects.items():
+            if cached.pod and cached.pod.group:
+                pods[ref.namespace].append(cached.pod)
+        found: list[HalfPlaced | None] = []
+        for namespace, members in pods.items():
+            for engine in filter(is_half_placed, engines_of(members)):
+                group = self._objects.get(Ref(STATEFUL_SET, namespace, engine.leader.group))
+                found.append(half_placed(engine, group.manifest) if group else None)
+        return [one for one in found if one is not None]
 
     def put_lookup(self, look: Lookup, result: LookupResult | None) -> None:
         """Store the result of a lookup; None removes it, when no resource needs it any more."""

@@ -9,7 +9,7 @@ The reconciler, `infd plan` and `infd render` all call `outcome`, and nothing el
 4. The plan of each role: pinned, corrected or sized now.
 5. The objects of all roles, of the router, of autoscaling and of adapters. Engines wait until their model is downloaded
    or verified.
-6. Stalled engines to delete, and engines to take out of traffic or back in.
+6. Stalled engines and pods on lost nodes to delete, and engines to take out of traffic or back in.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,6 +52,7 @@ from inference_operator.roles.context import LiveRole
 from inference_operator.roles.spec import RoleSpec
 from inference_operator.settings import Capacity
 from inference_operator.workload.hardware_errors import pods_to_move
+from inference_operator.workload.lost_nodes import lost_due, pods_of_lost_nodes
 from inference_operator.workload.stall import Removal, stalled_engines
 from inference_operator.workload.traffic import TrafficChange, traffic_changes
 
@@ -77,7 +78,13 @@ def outcome(inputs: Inputs) -> Outcome:
     if isinstance(decided, Paused):
         return decided
     roles = tuple(live.values())
-    return replace(decided, removals=_removals(inputs, roles), traffic=_traffic(inputs, roles))
+    due = [decided.recheck_at, *(lost_due(live.engines, inputs.nodes, inputs.now) for live in roles)]
+    return replace(
+        decided,
+        removals=_removals(inputs, roles),
+        traffic=_traffic(inputs, roles),
+        recheck_at=min(filter(None, due), default=None),
+    )
 
 
 def _decided(inputs: Inputs, specs: Sequence[RoleSpec], live: Mapping[str, LiveRole]) -> Outcome:
@@ -161,6 +168,7 @@ def _removals(inputs: Inputs, roles: Sequence[LiveRole]) -> tuple[Removal, ...]:
             stall_seconds=inputs.settings.stall_seconds,
         )
         removals += pods_to_move(live.workload, live.engines, namespace=namespace)
+        removals += pods_of_lost_nodes(live.engines, inputs.nodes, inputs.now, namespace=namespace)
     return tuple(removals)
 
 

@@ -24,6 +24,7 @@ from inference_operator.views.node import NodeView
 from inference_operator.views.pod import PodView
 from inference_operator.views.samples import Samples
 from inference_operator.views.workload import WORKLOAD_KINDS, WorkloadView, newest_first, workload_view
+from inference_operator.workload.half_placed import HalfPlaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class Inputs:
     """The latest decision of autoscaling; None before the first one."""
     unavailable_kinds: Mapping[Kind, str] = field(default_factory=dict)
     """Kinds of children that the operator cannot use in this cluster: why, and the fix, in sentences."""
+    half_placed: Sequence[HalfPlaced] = ()
+    """The half-placed groups of all InferenceDeployments, if this one has any."""
 
     @property
     def owner(self) -> Owner:

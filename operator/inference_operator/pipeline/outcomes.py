@@ -32,7 +32,8 @@ class Outcome:
     recheck_at: datetime | None = None
     """When to decide again if no event comes before."""
     removals: tuple[Removal, ...] = ()
-    """Pods to delete: stalled ones, and those on nodes with hardware errors. Their workload creates new ones."""
+    """Pods to delete: stalled ones, and those on nodes with hardware errors or that do not answer. Their workload
+    creates new ones."""
     scaling: ScalingInputs | None = None
     """The inputs of autoscaling; None where the operator does not decide about the number of engines."""
     target: Target | None = None

@@ -29,7 +29,9 @@ from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sentences import sentences
 from inference_operator.sizing.plan import Plan
 from inference_operator.views.lookups import Lookup
+from inference_operator.workload.change import WorkloadChange
 from inference_operator.workload.children import children as workload_children
+from inference_operator.workload.half_placed import yielding
 from inference_operator.workload.hardware_errors import move_due, moved_pods
 from inference_operator.workload.pinned_template import (
     ENGINE_PIN,
@@ -40,7 +42,7 @@ from inference_operator.workload.pinned_template import (
 )
 from inference_operator.workload.pod_spec import WorkloadInputs, engine_template
 from inference_operator.workload.rollout import Rollout, RolloutInputs, Undecided, rollout, switch_due
-from inference_operator.workload.workload import Workload, WorkloadChange, engine_workload, live_workload
+from inference_operator.workload.workload import Workload, engine_workload, live_workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class Role:
     """Engines that are wanted; the workload may have fewer where nodes limit them."""
     notice: str = ""
     """A notice for users about the decision; may be empty."""
+    gave_way: str = ""
+    """Which groups gave their nodes back for others, in sentences; empty if none did."""
     missing_gpu_kind: str = ""
     """The kind of GPU that the plan needs and no node has; empty if a node has it."""
     disk_shortfall: str = ""
@@ -104,12 +108,15 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
     decided = rollout(rollout_inputs, context.lookups, nodes_visible=not settings.namespaces, now=context.now)
     wanted, replicas = desired_replicas(context, pinned, scaling, pod_spec)
     moved = moved_pods(live.workload, live.engines, context.lookups, context.engine, context.nodes)
+    yielded = yielding(context, inputs.half_placed)
     workload = (
         live_workload(live)
         if isinstance(decided, Undecided)
-        else engine_workload(workload_inputs, WorkloadChange(template, decided, moved, replicas), inputs.samples)
+        else engine_workload(
+            workload_inputs, WorkloadChange(template, decided, moved, replicas, yielded), inputs.samples
+        )
     )
-    due = (switch_due(rollout_inputs), move_due(live.workload, moved, context.now))
+    due = (switch_due(rollout_inputs), move_due(live.workload, moved, context.now), yielded.due)
     return Role(
         context=context,
         plan=pinned,
@@ -120,20 +127,27 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         replicas=wanted,
         objects=workload_children(workload_inputs, workload.objects, open_to_all=open_to_all),
         notice=sentences(
-            older_image(pinned.image, stated, context.engine, settings),
-            older_template(template, built),
+            _older(context, pinned, template, built),
             capped(wanted, replicas),
             moved.notice,
             unused_fields(stated, pinned.plan),
+            yielded.notice,
         ),
+        gave_way=yielded.notice,
         missing_gpu_kind=plan.missing_gpu_kind,
         disk_shortfall=disk_shortfall(context.nodes, pod_spec, pinned.plan.resource),
         network_refusal=refusal_of_network(
             NetworkInputs(context.spec.effective, pinned.plan, context.nodes, pod_spec, settings.capacity)
         ),
-        lookups=(*plan.lookups, *((decided.lookup,) if isinstance(decided, Undecided) else ())),
+        lookups=(*plan.lookups, *((decided.lookup,) if isinstance(decided, Undecided) else ()), *yielded.lookups),
         recheck_at=min(filter(None, due), default=None),
     )
+
+
+def _older(context: RoleContext, plan: PinnedPlan, template: PinnedTemplate, built: Pinned[EngineContent]) -> str:
+    """Sentences about what is older in use than this release would make it; empty if nothing is."""
+    image = older_image(plan.image, context.spec.stated, context.engine, context.settings)
+    return sentences(image, older_template(template, built))
 
 
 def _process(context: RoleContext, plan: PinnedPlan) -> EngineProcess:

@@ -18,6 +18,7 @@ from inference_operator.models.source import ModelSource
 from inference_operator.pipeline.outcomes import ModelWait
 from inference_operator.planning.known_model import KnownModel
 from inference_operator.roles.pinned_plan import PinnedPlan
+from inference_operator.sentences import sentences
 from inference_operator.sizing.plan import Plan
 from inference_operator.status.autoscaling import ScalingObservation
 from inference_operator.status.request_path import RequestPath
@@ -61,6 +62,10 @@ class RoleObservation:
     """The kind of GPU that its plan needs and no node has; empty if a node has it."""
     capacity: str = ""
     """Sentence about the requests that one engine carries; empty if the speed of its GPUs is unknown."""
+    gave_way: str = ""
+    """Sentences about its groups that gave their nodes back for others; empty if none did."""
+    lost: str = ""
+    """Sentences about its pods on nodes that do not answer; empty if there are none."""
     disk_shortfall: str = ""
     """Sentence about the nodes, which lack the disk that an engine requests; empty if one has it."""
 
@@ -200,4 +205,16 @@ class Observation:
     @property
     def unschedulable(self) -> bool:
         """Whether the pod whose problem matters most waits for a node. It may do so for any time."""
-        return self.problem is not None and self.problem.reason is Reason.UNSCHEDULABLE
+        if self.problem is None:
+            return bool(self.gave_way)
+        return self.problem.reason is Reason.UNSCHEDULABLE
+
+    @property
+    def gave_way(self) -> str:
+        """Sentences about groups that gave their nodes back for others; empty if none did."""
+        return sentences(*(role.gave_way for role in self.roles))
+
+    @property
+    def lost(self) -> str:
+        """Sentences about pods on nodes that do not answer; empty if there are none."""
+        return sentences(*(role.lost for role in self.roles))

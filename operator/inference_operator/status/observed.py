@@ -31,6 +31,7 @@ from inference_operator.status.request_path import request_path
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
 from inference_operator.views.engine import EngineView
 from inference_operator.views.workload import WorkloadView, combined
+from inference_operator.workload.lost_nodes import lost_pods
 
 
 def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> Observation:
@@ -131,6 +132,8 @@ def _role(inputs: Inputs, live: _Live, load: Load) -> RoleObservation:
         rollout_undecided=decided is not None and decided.rollout is None,
         missing_gpu_kind=decided.missing_gpu_kind if decided else "",
         capacity=sentences(*capacity(plan, _objective(inputs), load)) if plan else "",
+        gave_way=decided.gave_way if decided else "",
+        lost=_lost(inputs, live.role),
         disk_shortfall=decided.disk_shortfall if decided else "",
     )
 
@@ -138,6 +141,12 @@ def _role(inputs: Inputs, live: _Live, load: Load) -> RoleObservation:
 def _network_resource(decided: Role | None) -> str | None:
     """The resource of the network devices that the pods request."""
     return decided.context.spec.effective.network.resource if decided else None
+
+
+def _lost(inputs: Inputs, role: LiveRole) -> str:
+    """Sentences about the role's pods on nodes that do not answer."""
+    found = lost_pods(role.engines, inputs.nodes, inputs.now)
+    return sentences(*(one.sentence(inputs.resource.key.namespace) for one in found))
 
 
 def _objective(inputs: Inputs) -> Objective:

@@ -35,15 +35,19 @@ def _cause_reason(observation: Observation) -> Reason:
     """The reason of the cause that `cause` describes; `Starting` if none is known."""
     if observation.rejected_workload:
         return rejection_reason(observation.rejected_workload.rejection)
+    if observation.lost:
+        return Reason.NODE_LOST
     if missing_node(observation):
         return Reason.WAITING_FOR_NODE
+    if observation.gave_way and not observation.problem:
+        return Reason.WAITING_FOR_OLDER_GROUP
     return observation.problem.reason if observation.problem else Reason.STARTING
 
 
 def cause(observation: Observation) -> str:
     """Why a pod does not run; else the progress of a start; empty if neither is known."""
-    problem = observation.problem.message if observation.problem else ""
-    return observation.rejection or missing_node(observation) or problem or observation.progress
+    problem = sentences(observation.problem.message if observation.problem else "", observation.gave_way)
+    return observation.rejection or observation.lost or missing_node(observation) or problem or observation.progress
 
 
 def _engines_ready(observation: Observation) -> str:

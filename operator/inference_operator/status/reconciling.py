@@ -97,7 +97,20 @@ def _missing_node(observation: Observation) -> ConditionVerdict | None:
 def _pod_problem(observation: Observation) -> ConditionVerdict | None:
     """A pod does not run."""
     problem = observation.problem
-    return ConditionVerdict("True", problem.reason, problem.message) if problem else None
+    if problem is None:
+        return None
+    return ConditionVerdict("True", problem.reason, sentences(problem.message, observation.gave_way))
+
+
+def _lost_node(observation: Observation) -> ConditionVerdict | None:
+    """A node with a pod of a group does not answer: what is wrong with its other pods follows from that."""
+    return ConditionVerdict("True", Reason.NODE_LOST, observation.lost) if observation.lost else None
+
+
+def _gave_way(observation: Observation) -> ConditionVerdict | None:
+    """A group gave its nodes back for an older one."""
+    message = observation.gave_way
+    return ConditionVerdict("True", Reason.WAITING_FOR_OLDER_GROUP, message) if message else None
 
 
 def _not_ready(observation: Observation) -> ConditionVerdict | None:
@@ -131,8 +144,10 @@ reconciling: Chain[Observation, ConditionVerdict] = Chain(
         _done,
         _pod_refused,
         _rollout_without_gpu,
+        _lost_node,
         _missing_node,
         _pod_problem,
+        _gave_way,
         _not_ready,
     ),
     otherwise=_rolling_out,

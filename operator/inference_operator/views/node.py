@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from inference_operator.manifest import Manifest
+from inference_operator.views.raw import condition, timestamp
 from inference_operator.views.resource_requests import whole_amount
 
 
@@ -28,6 +30,8 @@ class NodeView:
     ready: bool
     unschedulable: bool
     """Whether it is cordoned."""
+    unready_since: datetime | None = None
+    """Since when it is not ready; None while it is, and where that is unknown."""
 
     def count(self, resource: str) -> int:
         """The allocatable amount of an extended resource, which is a whole number."""
@@ -37,6 +41,8 @@ class NodeView:
 def node_view(node: Manifest) -> NodeView:
     """The view of a node."""
     meta, spec, status = (node.get(part) or {} for part in ("metadata", "spec", "status"))
+    ready = condition(status, "Ready")
+    is_ready = ready.get("status") == "True"
     return NodeView(
         name=str(meta.get("name", "")),
         labels=dict(meta.get("labels") or {}),
@@ -45,6 +51,7 @@ def node_view(node: Manifest) -> NodeView:
             for t in spec.get("taints") or ()
         ),
         allocatable={name: str(amount) for name, amount in (status.get("allocatable") or {}).items()},
-        ready=any(c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions") or ()),
+        ready=is_ready,
         unschedulable=bool(spec.get("unschedulable")),
+        unready_since=None if is_ready else timestamp(ready.get("lastTransitionTime")),
     )

@@ -109,6 +109,8 @@ class PodView:
     """Name of the group of pods that are one engine; empty on a pod that is an engine of its own."""
     index: int = 0
     """Its ordinal within the group. The pod with 0 is the leader, which serves requests."""
+    ends_by: datetime | None = None
+    """When its grace period ends; None while it is not being deleted."""
 
 
 def has_answered(pod: PodView) -> bool:
@@ -178,6 +180,7 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         engine=str(mapping(meta, "labels").get(ENGINE_LABEL, "")),
         group=group,
         index=_index(meta) if group else 0,
+        ends_by=timestamp(meta.get("deletionTimestamp")),
     )
 
 

@@ -19,18 +19,21 @@ from inference_operator.views.pod import GROUP_LABEL, PodView
 from inference_operator.views.raw import annotations
 from inference_operator.views.samples import Samples
 from inference_operator.views.workload import ENGINES_ANNOTATION, PROGRESS_DEADLINE_ANNOTATION, workload_view
+from inference_operator.workload.change import WorkloadChange
 from inference_operator.workload.deployment import progress_deadline_seconds
 from inference_operator.workload.groups import GroupInputs, Groups, LiveGroup, groups
-from inference_operator.workload.hardware_errors import MOVED_ANNOTATION, MovedPods
-from inference_operator.workload.pinned_template import ENGINE_PIN, TEMPLATE_ANNOTATION, PinnedTemplate
+from inference_operator.workload.half_placed import GIVEN_BACK_ANNOTATION
+from inference_operator.workload.hardware_errors import MOVED_ANNOTATION
+from inference_operator.workload.pinned_template import ENGINE_PIN, TEMPLATE_ANNOTATION
 from inference_operator.workload.pod_spec import WorkloadInputs
-from inference_operator.workload.rollout import ROLLOUT_ANNOTATION, Rollout
+from inference_operator.workload.rollout import ROLLOUT_ANNOTATION
 
 _ANNOTATIONS = (
     PLAN_ANNOTATION,
     ROLLOUT_ANNOTATION,
     TEMPLATE_ANNOTATION,
     MOVED_ANNOTATION,
+    GIVEN_BACK_ANNOTATION,
     PROGRESS_DEADLINE_ANNOTATION,
 )
 """The annotations by which a group's template and its plan are known, beside the number of engines."""
@@ -87,30 +90,28 @@ def _taken(inputs: WorkloadInputs, sets: Sequence[Manifest], pods: Sequence[PodV
     return frozenset(slot for slot in slots if slot is not None)
 
 
-def group_set(
-    inputs: WorkloadInputs, slot: int, template: PinnedTemplate, rollout: Rollout, moved: MovedPods, *, replicas: int
-) -> Manifest:
+def group_set(inputs: WorkloadInputs, slot: int, change: WorkloadChange) -> Manifest:
     """The StatefulSet of a group of the desired template.
 
     - Its pods start at once, in any order: they wait for each other (`Parallel`).
     - Nothing replaces its pods in turn (`OnDelete`): all of them have one template.
+    - It has no pods for a time if it gave its nodes back for another group.
 
     Args:
         inputs: everything that it is built from.
         slot: the number in its name.
-        template: the pod template in use.
-        rollout: how pods are replaced.
-        moved: pods that were moved away from broken GPUs.
-        replicas: engines that the role should have.
+        change: the decisions about the role's workload.
     """
     name = group_name(inputs.name, inputs.role, slot)
+    template, moved, back = change.template, change.moved, change.yielding
     notes = {
         PLAN_ANNOTATION: inputs.plan.text,
-        ROLLOUT_ANNOTATION: rollout.text,
+        ROLLOUT_ANNOTATION: change.rollout.text,
         TEMPLATE_ANNOTATION: template.text,
         **({MOVED_ANNOTATION: moved.text} if moved.text else {}),
+        **({GIVEN_BACK_ANNOTATION: back.texts[name]} if name in back.texts else {}),
         PROGRESS_DEADLINE_ANNOTATION: str(progress_deadline_seconds(inputs.spec.stated, inputs.process)),
-        ENGINES_ANNOTATION: str(replicas),
+        ENGINES_ANNOTATION: str(change.replicas),
     }
     return _stateful_set(
         name,
@@ -119,7 +120,7 @@ def group_set(
         template=template.content.template,
         notes=notes,
         added_labels=queue_labels(inputs.spec.scheduling),
-        pods=inputs.plan.plan.parallel.nodes,
+        pods=0 if name in back.off else inputs.plan.plan.parallel.nodes,
     )
 
 

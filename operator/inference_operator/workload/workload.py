@@ -10,13 +10,11 @@ from inference_operator.manifest import DEPLOYMENT, STATEFUL_SET, Manifest, Owne
 from inference_operator.objects.names import group_name
 from inference_operator.roles.context import LiveRole
 from inference_operator.views.samples import Samples
+from inference_operator.workload.change import WorkloadChange
 from inference_operator.workload.deployment import engine_deployment, scaled_deployment
 from inference_operator.workload.group_sets import group_set, scaled_group, wanted_groups
 from inference_operator.workload.groups import old_engines
-from inference_operator.workload.hardware_errors import MovedPods
-from inference_operator.workload.pinned_template import PinnedTemplate
 from inference_operator.workload.pod_spec import WorkloadInputs
-from inference_operator.workload.rollout import Rollout
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +32,6 @@ class Workload:
     def refs(self) -> frozenset[Ref]:
         """The addresses of its objects."""
         return frozenset(map(Ref.of, self.objects))
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadChange:
-    """The decisions about a role's workload."""
-
-    template: PinnedTemplate
-    """The pod template in use."""
-    rollout: Rollout
-    """How pods are replaced."""
-    moved: MovedPods
-    """Pods that were moved away from broken GPUs."""
-    replicas: int
-    """Engines that are wanted."""
 
 
 def engine_workload(inputs: WorkloadInputs, change: WorkloadChange, samples: Samples) -> Workload:
@@ -70,12 +54,10 @@ def _of_pods(inputs: WorkloadInputs, change: WorkloadChange, _: Samples) -> Sequ
 
 def _of_groups(inputs: WorkloadInputs, change: WorkloadChange, samples: Samples) -> Sequence[Manifest]:
     """The StatefulSets of the groups, and the old Deployment until they serve in its place."""
-    template, replicas, owner = change.template, change.replicas, inputs.owner
-    found = wanted_groups(inputs, template.template_hash, change.rollout.strategy, samples, replicas=replicas)
+    template, owner = change.template, inputs.owner
+    found = wanted_groups(inputs, template.template_hash, change.rollout.strategy, samples, replicas=change.replicas)
     live = {one["metadata"]["name"]: one for one in _sets(inputs.context.live)}
-    built = [
-        group_set(inputs, slot, template, change.rollout, change.moved, replicas=replicas) for slot in found.current
-    ]
+    built = [group_set(inputs, slot, change) for slot in found.current]
     old = [live[group_name(inputs.name, inputs.role, slot)] for slot in found.old]
     off = [] if found.off is None else [live[group_name(inputs.name, inputs.role, found.off)]]
     deployment = next((one for one in inputs.context.live.workloads if one["kind"] == DEPLOYMENT.name), None)

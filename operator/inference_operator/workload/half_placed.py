@@ -1,0 +1,290 @@
+"""Groups that have nodes for a part of their pods only: which of them give these back, so that none blocks another.
+
+Without a gang scheduler, two groups can each hold what the other one lacks. So that one of them always gets it:
+
+1. A group is half placed while some of its pods have a node, others lack a resource, and none is ready.
+2. It is older than another one if its pods have run before and those of the other one have not; else by its creation,
+   its namespace and its name. This is a total order, so exactly one of those that compete is the oldest.
+3. It gives its room back when an older half-placed group of any InferenceDeployment has lacked for a wait what it
+   holds. The oldest keeps its nodes and waits.
+4. The wait begins with the last change of its pods. It is longer if a node autoscaler has said that a node comes.
+5. To give back, its StatefulSet gets no pods for a time, which doubles with each time in a row. Then it tries again.
+6. An annotation of its StatefulSet has when that was, and how often. It ends when all of its pods have nodes.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+
+from pydantic import AwareDatetime, TypeAdapter
+
+from inference_operator.api.reasons import Reason
+from inference_operator.backoff import exponential_backoff
+from inference_operator.diagnosis.inputs import DiagnosisInputs
+from inference_operator.diagnosis.node_autoscaler import autoscaler_answer, autoscaler_lookup
+from inference_operator.manifest import STATEFUL_SET, Manifest
+from inference_operator.objects.json_annotation import compact_json, parsed_json
+from inference_operator.roles.context import RoleContext
+from inference_operator.sentences import sentences
+from inference_operator.views.engine import EngineView
+from inference_operator.views.lookups import EventsLookup
+from inference_operator.views.node import NodeView
+from inference_operator.views.node_fit import matches_node
+from inference_operator.views.pod import PodView
+from inference_operator.views.raw import annotations, mapping, objects, timestamp
+
+GIVEN_BACK_ANNOTATION = "inference-operator.dev/given-back"
+
+GROUP_WAIT = timedelta(seconds=60)
+"""How long a group may be half placed while an older one lacks what it holds. The scheduler tries a pod again within
+10 s (Kubernetes 1.36, `podMaxBackoffSeconds`), and autoscalers say within 30 s what they do: see `EVENTS_LOOKUP_AFTER`.
+"""
+
+NODE_WAIT = timedelta(minutes=10)
+"""The same where a node autoscaler has said that a node comes. Nodes with GPUs take five to ten minutes: the instance,
+its driver and the device plugin. cluster-autoscaler gives a node 15 minutes (1.36, `--max-node-provision-time`)."""
+
+FIRST_BACKOFF, LONGEST_BACKOFF = timedelta(seconds=30), timedelta(minutes=10)
+"""How long a group has no pods. At first, three times the longest time after which the scheduler tries the pods of the
+older group again; at most as long as a node may take."""
+
+RECHECK = timedelta(seconds=10)
+"""Interval at which a half-placed group looks at the others: their changes are no events of its own resource."""
+
+_LACKED = re.compile(r"Insufficient (?P<resource>[-A-Za-z0-9_./]{1,316}?)(?=[,.]?(?:\s|$))")
+"""The scheduler's words for a resource that a node lacks (Kubernetes 1.36,
+pkg/scheduler/framework/plugins/noderesources/fit.go)."""
+
+
+@dataclass(frozen=True, slots=True)
+class HalfPlaced:
+    """A group of which only a part is placed."""
+
+    namespace: str
+    name: str
+    """Name of its StatefulSet."""
+    created: datetime
+    has_run: bool
+    """Whether its members have run together before."""
+    since: datetime
+    """Since when none of its pods was created or placed."""
+    lacks: frozenset[str]
+    """The resources that its other pods lack."""
+    nodes: tuple[str, ...]
+    """The nodes that it holds."""
+    pod: Manifest
+    """The specification of its pods."""
+
+    @property
+    def order(self) -> tuple[bool, datetime, str, str]:
+        """The order of half-placed groups, by rule 2; the least keeps its nodes."""
+        return not self.has_run, self.created, self.namespace, self.name
+
+
+def is_half_placed(engine: EngineView) -> bool:
+    """Whether an engine is a group that is half placed."""
+    if not engine.leader.group or engine.terminating or any(pod.ready for pod in engine.pods):
+        return False
+    return any(pod.node for pod in engine.pods) and any(_lacked(engine))
+
+
+def half_placed(engine: EngineView, group: Manifest) -> HalfPlaced | None:
+    """The group, if it is half placed and its times are known.
+
+    Args:
+        engine: its pods.
+        group: its StatefulSet.
+    """
+    meta = group["metadata"]
+    created, placed = timestamp(meta.get("creationTimestamp")), [pod for pod in engine.pods if pod.node]
+    moments = [*(pod.created for pod in _waiting(engine)), *(_placed_at(pod) for pod in placed)]
+    since = max(filter(None, moments), default=None)
+    if not is_half_placed(engine) or created is None or since is None:
+        return None
+    return HalfPlaced(
+        namespace=meta["namespace"],
+        name=meta["name"],
+        created=created,
+        has_run=any(pod.problem is not None and pod.problem.terminated is not None for pod in placed),
+        since=since,
+        lacks=frozenset(_lacked(engine)),
+        nodes=engine.nodes,
+        pod=mapping(mapping(mapping(group, "spec"), "template"), "spec"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBack:
+    """That a group gave its room back."""
+
+    at: AwareDatetime
+    times: int = 1
+    """How often in a row."""
+    older: str = ""
+    """Name of the older group; empty if that is in another namespace."""
+
+    @property
+    def until(self) -> datetime:
+        """When it tries again."""
+        first, longest = FIRST_BACKOFF.total_seconds(), LONGEST_BACKOFF.total_seconds()
+        return self.at + timedelta(seconds=exponential_backoff(self.times, first=first, longest=longest))
+
+    def is_off(self, now: datetime) -> bool:
+        """Whether the group has no pods now."""
+        return self.at <= now < self.until
+
+    @property
+    def text(self) -> str:
+        """The annotation's value."""
+        return compact_json({**asdict(self), "at": self.at.isoformat()})
+
+
+_ADAPTER = TypeAdapter(GivenBack)
+
+
+def recorded(group: Manifest | None) -> GivenBack | None:
+    """The record of a live StatefulSet."""
+    return parsed_json(annotations(group).get(GIVEN_BACK_ANNOTATION), _ADAPTER)
+
+
+@dataclass(frozen=True, slots=True)
+class Yielding:
+    """Which groups of a role gave their room back."""
+
+    records: Mapping[str, GivenBack | None]
+    """By the names of their StatefulSets; None if a record has ended."""
+    off: frozenset[str] = frozenset()
+    """Names of those that have no pods now."""
+    due: datetime | None = None
+    """When to look again."""
+    lookups: tuple[EventsLookup, ...] = ()
+    """What a node autoscaler says about groups that may have to give their room back."""
+
+    @property
+    def notice(self) -> str:
+        """Sentences about those that have no pods now; empty if there are none.
+
+        Examples:
+            >>> record = GivenBack(datetime.fromisoformat("2026-01-02T03:04:05Z"), older="qwen-engine-0")
+            >>> Yielding({"qwen-engine-1": record}, frozenset({"qwen-engine-1"})).notice
+            'Group `qwen-engine-1` had nodes for a part of its pods only and gave them back for the older group \
+`qwen-engine-0`; it tries again at 03:04:35 UTC.'
+        """
+        found = ((name, self.records[name]) for name in sorted(self.off))
+        return sentences(*(_sentence(name, record) for name, record in found if record))
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """The annotations' values; empty where a record has ended, since that alone changes a live annotation."""
+        return {name: record.text if record else "" for name, record in self.records.items()}
+
+
+def _sentence(name: str, record: GivenBack) -> str:
+    older = f"the older group `{record.older}`" if record.older else "an older group in another namespace"
+    return (
+        f"Group `{name}` had nodes for a part of its pods only and gave them back for {older}; it tries again at"
+        f" {record.until:%H:%M:%S} UTC."
+    )
+
+
+def yielding(context: RoleContext, half: Sequence[HalfPlaced]) -> Yielding:
+    """Which groups of a role give their room back, by the rules at the top of this module.
+
+    Args:
+        context: the role.
+        half: the half-placed groups of all InferenceDeployments, those of the role included.
+    """
+    engines = {one.leader.group: one for one in context.live.engines if one.leader.group}
+    live = {one["metadata"]["name"]: one for one in context.live.workloads if one["kind"] == STATEFUL_SET.name}
+    own = {one.name: one for one in half if one.namespace == context.owner.key.namespace and one.name in live}
+    found = {name: _record(context, group, engines.get(name), half) for name, group in live.items()}
+    records = {name: one for name, one in found.items() if one or GIVEN_BACK_ANNOTATION in annotations(live[name])}
+    off = {name: one.until for name, one in found.items() if one and one.is_off(context.now)}
+    times = [*off.values(), *([context.now + RECHECK] if own.keys() - off.keys() else [])]
+    looks = (_lookup(context, engines[name]) for name, one in own.items() if _older(one, half, context.nodes))
+    return Yielding(records, frozenset(off), min(times, default=None), tuple(look for look in looks if look))
+
+
+def _record(
+    context: RoleContext, group: Manifest, engine: EngineView | None, half: Sequence[HalfPlaced]
+) -> GivenBack | None:
+    """The record that a group should have."""
+    live, now = recorded(group), context.now
+    if live and live.is_off(now):
+        return live
+    mine = half_placed(engine, group) if engine else None
+    if engine is None or mine is None:
+        return None if engine and _is_whole(engine, group) else live
+    older = _older(mine, half, context.nodes)
+    if older is None or not _has_waited(context, engine, mine):
+        return live
+    known = older.name if older.namespace == mine.namespace else ""
+    return GivenBack(now.replace(microsecond=0), live.times + 1 if live else 1, known)
+
+
+def _is_whole(engine: EngineView, group: Manifest) -> bool:
+    """Whether all of its pods exist and have nodes."""
+    size = mapping(group, "spec").get("replicas") or 0
+    return 0 < size <= len(engine.pods) and engine.is_scheduled and not engine.terminating
+
+
+def _older(mine: HalfPlaced, half: Sequence[HalfPlaced], nodes: Sequence[NodeView] | None) -> HalfPlaced | None:
+    """The oldest group that lacks what this one holds."""
+    older = [one for one in half if one.order < mine.order and _could_use(one, mine, nodes)]
+    return min(older, key=lambda one: one.order, default=None)
+
+
+def _could_use(older: HalfPlaced, mine: HalfPlaced, nodes: Sequence[NodeView] | None) -> bool:
+    """Whether the older group lacks what a pod of this one requests, and may run on one of its nodes.
+
+    Of a node that the operator cannot see, it is assumed.
+    """
+    known = {node.name: node for node in nodes or ()}
+    held = (known.get(name) for name in mine.nodes)
+    return bool(older.lacks & _requested(mine.pod)) and any(
+        node is None or matches_node(node, older.pod) for node in held
+    )
+
+
+def _requested(pod: Manifest) -> frozenset[str]:
+    """The resources that a pod requests."""
+    stated = (mapping(one, "resources") for one in objects(pod, "containers"))
+    return frozenset(name for one in stated for part in ("limits", "requests") for name in mapping(one, part))
+
+
+def _has_waited(context: RoleContext, engine: EngineView, mine: HalfPlaced) -> bool:
+    """Whether the group has been half placed for long enough, also for a node that comes.
+
+    While it is not known what a node autoscaler says, as after a restart of the operator, it waits.
+    """
+    look, asked = _lookup(context, engine), _diagnosis_inputs(context)
+    if context.now < mine.since + GROUP_WAIT or (look and look not in context.lookups):
+        return False
+    answers = (autoscaler_answer(pod, asked) for pod in _waiting(engine))
+    comes = any(answer is not None and answer.node_comes for answer in answers)
+    return not comes or context.now >= mine.since + NODE_WAIT
+
+
+def _lookup(context: RoleContext, engine: EngineView) -> EventsLookup | None:
+    """The Events of its first pod without a node. An autoscaler speaks to all of them alike."""
+    return next((autoscaler_lookup(pod, _diagnosis_inputs(context)) for pod in _waiting(engine)), None)
+
+
+def _diagnosis_inputs(context: RoleContext) -> DiagnosisInputs:
+    namespace, lookups = context.owner.key.namespace, context.lookups
+    return DiagnosisInputs(namespace, {}, lookups, read_logs=False, nodes_visible=False, now=context.now)
+
+
+def _waiting(engine: EngineView) -> Sequence[PodView]:
+    """Its pods that fit on no node, in their order."""
+    return [pod for pod in engine.pods if pod.problem is not None and pod.problem.reason is Reason.UNSCHEDULABLE]
+
+
+def _lacked(engine: EngineView) -> Iterator[str]:
+    causes = (pod.problem.cause for pod in _waiting(engine) if pod.problem)
+    return (match["resource"] for cause in causes for match in _LACKED.finditer(cause))
+
+
+def _placed_at(pod: PodView) -> datetime | None:
+    return pod.start.placed if pod.start and pod.start.placed else pod.created
