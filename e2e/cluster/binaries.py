@@ -38,6 +38,10 @@ KARPENTER_MODULE = Path(__file__).parents[1] / "karpenter"
 """Of Karpenter with its provider `kwok`, for the test that runs it."""
 KEDA_MODULE = Path(__file__).parents[1] / "keda"
 """Of KEDA's operator and metrics adapter, for the tests that run them, and of its CRDs."""
+COSCHEDULING_MODULE = Path(__file__).parents[1] / "coscheduling"
+"""Of a scheduler with the plugin Coscheduling, for the test that runs it, and of the CRD of its groups."""
+VOLCANO_MODULE = Path(__file__).parents[1] / "volcano"
+"""Of a generator of CRDs and of the types of Volcano, for the tests of objects for it."""
 PROMETHEUS_MODULE = Path(__file__).parents[1] / "prometheus"
 """Of Prometheus and promtool, for the tests of metrics, rules and dashboards."""
 COLLECTOR_MODULE = Path(__file__).parents[1] / "collector"
@@ -84,6 +88,8 @@ S3_SERVER = Command("versitygw", "github.com/versity/versitygw/cmd/versitygw")
 KARPENTER = Command("karpenter-kwok", "sigs.k8s.io/karpenter/kwok")
 KEDA_OPERATOR = Command("keda-operator", "github.com/kedacore/keda/v2/cmd/operator")
 KEDA_ADAPTER = Command("keda-adapter", "github.com/kedacore/keda/v2/cmd/adapter")
+COSCHEDULER = Command("coscheduler", ".")
+CONTROLLER_GEN = Command("controller-gen", "sigs.k8s.io/controller-tools/cmd/controller-gen")
 PROMETHEUS = Command("prometheus", "github.com/prometheus/prometheus/cmd/prometheus")
 PROMTOOL = Command("promtool", "github.com/prometheus/prometheus/cmd/promtool")
 COLLECTOR = Command("collector", ".")
@@ -171,6 +177,34 @@ def keda_definitions() -> list[Path]:
     """The files with KEDA's CRDs, in Go's module cache; Go downloads the module if it is missing (3 MB)."""
     folder = _module_folder(go_command(KEDA_MODULE / "go.mod"), KEDA_MODULE, "github.com/kedacore/keda/v2")
     return sorted((folder / "config/crd/bases").glob("*.yaml"))
+
+
+def ensure_coscheduler() -> Path:
+    """A scheduler with the plugin Coscheduling, built if it is missing (some minutes on two cores)."""
+    return _ensure((COSCHEDULER,), COSCHEDULING_MODULE) / COSCHEDULER.name
+
+
+def coscheduling_definition() -> Path:
+    """The file with the CRD of Coscheduling's groups, in Go's module cache."""
+    go = go_command(COSCHEDULING_MODULE / "go.mod")
+    folder = _module_folder(go, COSCHEDULING_MODULE, "sigs.k8s.io/scheduler-plugins")
+    return folder / "config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"
+
+
+def volcano_definition() -> Path:
+    """The file with the CRD of Volcano's groups, generated from its types as Volcano does it: it ships none as module.
+
+    The generator is built if it is missing (two minutes on two cores).
+    """
+    commands = _ensure((CONTROLLER_GEN,), VOLCANO_MODULE)
+    made = commands / "volcano" / "scheduling.volcano.sh_podgroups.yaml"
+    with _exclusive(commands / ".lock"):
+        if not made.exists():
+            types = "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+            command = [commands / CONTROLLER_GEN.name, "crd", f"paths={types}", f"output:crd:dir={made.parent}"]
+            environment = go_environment(go_command(VOLCANO_MODULE / "go.mod"))
+            subprocess.run(command, cwd=VOLCANO_MODULE, env=environment, capture_output=True, check=True)
+    return made
 
 
 def ensure_prometheus() -> Path:

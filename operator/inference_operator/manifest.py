@@ -86,6 +86,8 @@ INGRESS = Kind("networking.k8s.io/v1", "Ingress")
 HTTP_ROUTE = Kind("gateway.networking.k8s.io/v1", "HTTPRoute")
 HORIZONTAL_POD_AUTOSCALER = Kind("autoscaling/v2", "HorizontalPodAutoscaler")
 SCALED_OBJECT = Kind("keda.sh/v1alpha1", "ScaledObject")
+COSCHEDULING_GROUP = Kind("scheduling.x-k8s.io/v1alpha1", "PodGroup")
+VOLCANO_GROUP = Kind("scheduling.volcano.sh/v1beta1", "PodGroup")
 JOB = Kind("batch/v1", "Job")
 CLAIM = Kind("v1", "PersistentVolumeClaim")
 POD = Kind("v1", "Pod")
@@ -106,7 +108,7 @@ CHILD_KINDS = (
 """The kinds of child objects, in the order in which the operator writes them. NetworkPolicies are not listed: the
 operator has rights on them only if they are enabled."""
 
-OPTIONAL_KINDS = (HTTP_ROUTE, SCALED_OBJECT)
+OPTIONAL_KINDS = (HTTP_ROUTE, SCALED_OBJECT, COSCHEDULING_GROUP, VOLCANO_GROUP)
 """Kinds of child objects that a cluster has only if their CRD is installed."""
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from e2e.audit import AuditLog
+from e2e.cluster.binaries import coscheduling_definition, volcano_definition
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from tests.apiserver.hung_engine import let_an_engine_stand_still, let_an_engine_stand_still_for_a_while
@@ -25,8 +26,9 @@ FORBIDDEN = 403
 
 @pytest.fixture
 def every_kind(kubernetes: LocalCluster, operator: OperatorProcess) -> Iterator[None]:
-    """The CRDs of HTTPRoute and of ScaledObject, while the operator runs."""
-    with optional_kinds(kubernetes, operator, http_route_crd(), scaled_object_crd()):
+    """The CRDs of all optional kinds, while the operator runs."""
+    groups = (coscheduling_definition(), volcano_definition())
+    with optional_kinds(kubernetes, operator, http_route_crd(), scaled_object_crd(), *groups):
         yield
 
 
@@ -47,6 +49,8 @@ def test_the_operator_uses_every_right_of_its_role_and_no_other(workspace: Works
     _leave_routing_to_others(workspace)
     for backend, kind in (("HPA", "horizontalpodautoscaler"), ("KEDA", "scaledobject")):
         _leave_scaling_to_others(workspace, backend, kind)
+    for scheduler, group in (("gpus", "scheduling.x-k8s.io"), ("volcano", "scheduling.volcano.sh")):
+        _leave_groups_without_pods(workspace, scheduler, f"podgroups.{group}")
     _find_names_taken(workspace, "left-mine", MINE, "job")
     _divide_an_engine_over_nodes(workspace)
     _keep_a_model(workspace)
@@ -86,10 +90,13 @@ def _await_garbage_collection(workspace: Workspace) -> None:
     for version, kind, spec in (
         ("gateway.networking.k8s.io/v1", "HTTPRoute", {}),
         ("keda.sh/v1alpha1", "ScaledObject", scaled),
+        ("scheduling.x-k8s.io/v1alpha1", "PodGroup", {"minMember": 1}),
+        ("scheduling.volcano.sh/v1beta1", "PodGroup", {"minMember": 1}),
     ):
         probe = {"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec}
         workspace.kubectl("create", "--filename=-", input=json.dumps(probe))
-        eventually(partial(_is_gone, workspace, kind.lower(), "probe"), seconds=90, what=f"{kind}s are collected")
+        plural = f"{kind.lower()}s.{version.partition('/')[0]}"
+        eventually(partial(_is_gone, workspace, plural, "probe"), seconds=90, what=f"{plural} are collected")
 
 
 def _inspect_a_model(workspace: Workspace) -> None:
@@ -128,6 +135,18 @@ def _leave_scaling_to_others(workspace: Workspace, backend: str, kind: str) -> N
     workspace.patch(name, {"autoscaling": None})
     eventually(partial(_is_gone, workspace, kind, name), seconds=20, what=f"{kind} is gone")
     workspace.kubectl("delete", "infd", name)
+
+
+def _leave_groups_without_pods(workspace: Workspace, scheduler: str, kind: str) -> None:
+    """A group for a gang scheduler, whose PodGroup has a taken name, and then one without pods."""
+    spec = {**QWEN, "parallelism": {"tensor": 1, "nodes": 2}, "scheduling": {"schedulerName": scheduler}}
+    _find_names_taken(workspace, f"left-{scheduler}", spec, kind)
+    workspace.create(scheduler, spec)
+    group = f"{scheduler}-engine-0"
+    eventually(lambda: workspace.exists(kind, group), seconds=20, what=f"{kind} of {group}")
+    workspace.kubectl("scale", f"infd/{scheduler}", "--replicas=0")
+    eventually(partial(_is_gone, workspace, kind, group), seconds=20, what=f"{kind} is gone")
+    workspace.kubectl("delete", "infd", scheduler)
 
 
 def _keep_a_model(workspace: Workspace) -> None:

@@ -51,6 +51,7 @@ SCHEDULING: Manifest = {
     "runtimeClassName": "nvidia",
     "schedulerName": "default-scheduler",
     "queueName": "team-a",
+    "gang": "Off",
     "topologySpread": [
         {"topologyKey": "topology.kubernetes.io/zone"},
         {"topologyKey": "kubernetes.io/hostname", "maxSkew": 2, "whenUnsatisfiable": "DoNotSchedule", "minDomains": 3},

@@ -27,9 +27,14 @@ from inference_operator.manifest import (
 KINDS = {
     name: kind
     for kind in (*CHILD_KINDS, *OPTIONAL_KINDS, INFERENCE_DEPLOYMENT, NETWORK_POLICY, POD)
-    for name in (kind.name.lower(), kind.plural)
+    for name in (kind.name.lower(), kind.plural, f"{kind.plural}.{kind.api_version.partition('/')[0]}")
 } | {"infd": INFERENCE_DEPLOYMENT, "pdb": next(kind for kind in CHILD_KINDS if kind.name == "PodDisruptionBudget")}
 """What kubectl calls the kinds that tests wait for."""
+
+
+def kind_named(what: str) -> Kind | None:
+    """The kind that kubectl calls so, with or without its group."""
+    return KINDS.get(what) or KINDS.get(what.partition(".")[0])
 
 
 class Reader:

@@ -11,7 +11,7 @@ from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from inference_operator.manifest import CHILD_KINDS, Kind
-from tests.testing.reads import KINDS, reader
+from tests.testing.reads import KINDS, kind_named, reader
 
 SETTLE_SECONDS = 30
 QWEN = {"model": {"source": "hf://Qwen/Qwen3-8B"}}
@@ -32,7 +32,7 @@ class Workspace:
 
     def get(self, what: str, name: str) -> dict[str, Any]:
         """One object."""
-        if kind := KINDS.get(what.partition(".")[0]):
+        if kind := kind_named(what):
             found = reader(self.cluster.kubeconfig).one(kind, self.namespace, name)
             if found is None:
                 raise ClusterError(f"{what} {self.namespace}/{name} is not there")
@@ -46,7 +46,8 @@ class Workspace:
 
     def exists(self, what: str, name: str) -> bool:
         """Whether there is such an object."""
-        kind = KINDS[what.partition(".")[0]]
+        kind = kind_named(what)
+        assert kind is not None, what
         return reader(self.cluster.kubeconfig).one(kind, self.namespace, name) is not None
 
     def create(self, name: str, spec: dict[str, Any]) -> None:

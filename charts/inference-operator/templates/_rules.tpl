@@ -43,6 +43,9 @@ The operator reads no Secret, opens no shell in a pod and no proxy to one, and n
 - apiGroups: [keda.sh]
   resources: [scaledobjects]
   verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [scheduling.x-k8s.io, scheduling.volcano.sh]
+  resources: [podgroups] # of engines over several nodes, for gang schedulers
+  verbs: [get, list, watch, create, patch, delete]
 {{- if .Values.networkPolicies.enabled }}
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]

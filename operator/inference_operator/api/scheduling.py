@@ -34,6 +34,13 @@ class Unsatisfiable(StrEnum):
     SCHEDULE_ANYWAY = "ScheduleAnyway"
 
 
+class Gang(StrEnum):
+    """Whether the pods of an engine over several nodes are placed together or not at all."""
+
+    AUTO = "Auto"
+    OFF = "Off"
+
+
 class Toleration(SpecModel):
     """A toleration of the pods."""
 
@@ -143,4 +150,10 @@ class SchedulingSpec(PodScheduling):
         max_length=63,
         description="Kueue LocalQueue of the engine pods, set as the label `kueue.x-k8s.io/queue-name` of their"
         " Deployment. Default: none. Change: in place; Kueue rejects it while an engine is ready.",
+    )
+    gang: Gang = Field(
+        Gang.AUTO,
+        description="Whether a gang scheduler places an engine over several nodes whole or not at all. `Auto`: if"
+        " `schedulerName` is set and its PodGroup is installed (scheduler-plugins, Volcano); or `Off`. Kueue does it by"
+        " `queueName`. Default: `Auto`. Change: in place, for new groups of pods.",
     )

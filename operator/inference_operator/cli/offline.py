@@ -19,7 +19,7 @@ from inference_operator.engines.registry import EngineRegistry
 from inference_operator.jobs.inspection import model_record
 from inference_operator.jobs.inspection_result import inspection_refusal, parsed_result
 from inference_operator.jobs.result import LIMIT, Failure
-from inference_operator.manifest import Manifest, Ref
+from inference_operator.manifest import COSCHEDULING_GROUP, VOLCANO_GROUP, Manifest, Ref
 from inference_operator.models.entry import Entry
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Refused
@@ -128,6 +128,7 @@ def offline_inputs(
         nodes=nodes,
         engines=engines,
         jobs=False,
+        unavailable_kinds=dict.fromkeys((COSCHEDULING_GROUP, VOLCANO_GROUP), "no cluster was asked."),
     )
 
 

@@ -77,6 +77,7 @@ def role_contexts(
             now=inputs.now,
             lookups=inputs.lookups,
             nodes=inputs.nodes,
+            unavailable_kinds=inputs.unavailable_kinds.keys(),
         )
         for spec in (_with_recorded_engine(inputs, one, live[one.name]) for one in specs)
     )

@@ -35,6 +35,7 @@ from inference_operator.manifest import (
 from inference_operator.models.source import model_source
 from inference_operator.pipeline.adapters import with_adapters
 from inference_operator.pipeline.contexts import live_roles, role_contexts, role_specs, with_chosen_engines
+from inference_operator.pipeline.gang import with_pod_groups
 from inference_operator.pipeline.groups import refusal_of_groups
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_download import with_download
@@ -74,7 +75,7 @@ def outcome(inputs: Inputs) -> Outcome:
     """The objects that an InferenceDeployment should have, and what to do about its engines."""
     specs = role_specs(inputs)
     live = live_roles(inputs, specs)
-    decided = _decided(inputs, specs, live)
+    decided = with_pod_groups(inputs, _decided(inputs, specs, live))
     if isinstance(decided, Paused):
         return decided
     roles = tuple(live.values())

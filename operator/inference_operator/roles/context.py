@@ -1,11 +1,11 @@
 """Roles as observed, and the context of a decision about one role. Both are made once for each decision."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from inference_operator.engines.base import Engine
-from inference_operator.manifest import Manifest, Owner
+from inference_operator.manifest import Kind, Manifest, Owner
 from inference_operator.models.source import ModelSource
 from inference_operator.roles.engine_choice import NO_CHOICE, EngineChoice
 from inference_operator.roles.pinned_plan import PinnedPlan
@@ -64,3 +64,5 @@ class RoleContext:
     """Nodes with GPUs; None where the operator cannot see nodes."""
     choice: EngineChoice = NO_CHOICE
     """Why the engine was chosen."""
+    unavailable_kinds: Collection[Kind] = ()
+    """Kinds of children that the operator cannot use in this cluster."""

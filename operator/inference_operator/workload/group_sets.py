@@ -21,6 +21,7 @@ from inference_operator.views.samples import Samples
 from inference_operator.views.workload import ENGINES_ANNOTATION, PROGRESS_DEADLINE_ANNOTATION, workload_view
 from inference_operator.workload.change import WorkloadChange
 from inference_operator.workload.deployment import progress_deadline_seconds
+from inference_operator.workload.gang import GangScheduler, gang_of, gang_scheduler
 from inference_operator.workload.groups import GroupInputs, Groups, LiveGroup, groups
 from inference_operator.workload.half_placed import GIVEN_BACK_ANNOTATION
 from inference_operator.workload.hardware_errors import MOVED_ANNOTATION
@@ -120,8 +121,15 @@ def group_set(inputs: WorkloadInputs, slot: int, change: WorkloadChange) -> Mani
         template=template.content.template,
         notes=notes,
         added_labels=queue_labels(inputs.spec.scheduling),
+        gang=_gang(inputs, name),
         pods=0 if name in back.off else inputs.plan.plan.parallel.nodes,
     )
+
+
+def _gang(inputs: WorkloadInputs, name: str) -> GangScheduler | None:
+    """The gang scheduler of a group: what it was created with, if it exists."""
+    live = next((one for one in inputs.context.live.workloads if one["metadata"]["name"] == name), None)
+    return gang_of(live) if live else gang_scheduler(inputs.spec.scheduling, inputs.context.unavailable_kinds)
 
 
 def scaled_group(live: Manifest, owner: Owner, *, engines: int, is_off: bool = False) -> Manifest:
@@ -144,6 +152,7 @@ def scaled_group(live: Manifest, owner: Owner, *, engines: int, is_off: bool = F
         template=template.content.template,
         notes={**{name: notes[name] for name in _ANNOTATIONS if name in notes}, ENGINES_ANNOTATION: str(engines)},
         added_labels={name: labels[name] for name in (QUEUE_LABEL,) if name in labels},
+        gang=gang_of(live),
         pods=0 if is_off else spec.get("replicas", 0),
     )
 
@@ -156,9 +165,11 @@ def _stateful_set(
     template: Manifest,
     notes: Mapping[str, str],
     added_labels: Mapping[str, str],
+    gang: GangScheduler | None,
     pods: int,
 ) -> Manifest:
     own, meta = {GROUP_LABEL: name}, template["metadata"]
+    labelled = {**template, "metadata": {**meta, "labels": {**meta["labels"], **own}}}
     content = {
         "spec": {
             "replicas": pods,
@@ -167,7 +178,7 @@ def _stateful_set(
             "updateStrategy": {"type": "OnDelete"},
             "serviceName": members_service_name(owner.key.name, role),
             "selector": {"matchLabels": {**selector_labels(owner.key.name, role), **own}},
-            "template": {**template, "metadata": {**meta, "labels": {**meta["labels"], **own}}},
+            "template": gang.marked(labelled, name) if gang else labelled,
         }
     }
     return child(
