@@ -102,6 +102,14 @@ CONTENT: dict[str, Manifest] = {
             "template": {"metadata": {"labels": labels("qwen", "engine")}, "spec": pod()},
         }
     },
+    "StatefulSet": {
+        "spec": {
+            "replicas": 0,
+            "serviceName": "theirs",
+            "selector": {"matchLabels": labels("qwen", "engine")},
+            "template": {"metadata": {"labels": labels("qwen", "engine")}, "spec": pod()},
+        }
+    },
     "PodDisruptionBudget": {"spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "theirs"}}}},
     "Job": {"spec": {"suspend": True, "template": {"spec": {**pod(), "restartPolicy": "Never"}}}},
     "Ingress": {"spec": {"defaultBackend": {"service": {"name": "theirs", "port": {"number": 80}}}}},

@@ -1,2 +1,65 @@
 """The network that NCCL uses between nodes, from the log of a start to the status."""
 
+from dataclasses import replace
+
+from inference_operator.api.reasons import ConditionType
+from inference_operator.api.status import EngineStatus, NetworkStatus
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.status.network import network
+from inference_operator.views.lookups import LogText
+from tests.status.situations import CURRENT, loading, message, observed, reported, starting, view
+from tests.testing.builders import deployment_status, ready_pod
+
+RESOURCE = "rdma/ib"
+STARTING = view(starting(state={"running": {}}, started=False), age=1, template=CURRENT)
+SERVING = view(ready_pod(), age=1, template=CURRENT)
+SOCKETS = "h100-0:77:77 [0] NCCL INFO Using network Socket\nh100-0:77:77 [0] NCCL INFO ncclCommInitRank comm 0x1\n"
+DEVICES = "h100-0:77:99 [7] NCCL INFO Channel 01/0 : 15[7] -> 7[7] [receive] via NET/IB/7/GDRDMA\n"
+
+
+def with_log(text: str, before: Inputs | None = None) -> Inputs:
+    situation = before or loading(pods=[STARTING])
+    assert STARTING.start
+    assert STARTING.start.log
+    return replace(situation, lookups={STARTING.start.log: LogText(text)})
+
+
+def told(in_use: str, template: str | None = CURRENT) -> NetworkStatus:
+    return NetworkStatus(in_use=in_use, resource=RESOURCE, pod_template_hash=template or "")
+
+
+def serving(before: NetworkStatus) -> Inputs:
+    """Engines that serve, with this network in the status."""
+    engines = {"engines": deployment_status(1), "routers": deployment_status(2), "pods": [SERVING]}
+    status = reported(observed(**engines)).status
+    engine = status.engine or EngineStatus(image="")
+    known = status.model_copy(update={"engine": engine.model_copy(update={"network": before})})
+    return observed(**engines, before=known)
+
+
+def test_the_log_of_a_start_tells_the_network() -> None:
+    assert network(with_log(SOCKETS), CURRENT, [STARTING], RESOURCE) == told("Socket")
+    assert network(with_log(f"{SOCKETS}{DEVICES}"), CURRENT, [STARTING], RESOURCE) == told("IB")
+    assert network(with_log("INFO loading"), CURRENT, [STARTING], RESOURCE) is None
+
+
+def test_engines_that_ask_for_no_network_devices_report_none() -> None:
+    assert network(with_log(SOCKETS), CURRENT, [STARTING], None) is None
+    assert network(with_log(SOCKETS), None, [STARTING], RESOURCE) is None
+
+
+def test_the_network_stays_for_the_same_template() -> None:
+    assert network(serving(told("Socket")), CURRENT, [SERVING], RESOURCE) == told("Socket")
+    assert network(serving(told("Socket", "earlier")), CURRENT, [SERVING], RESOURCE) is None
+    again = with_log(DEVICES, serving(told("Socket")))
+    assert network(again, CURRENT, [STARTING], RESOURCE) == told("IB")
+
+
+def test_engines_available_says_that_sockets_are_used_in_place_of_the_network_devices() -> None:
+    result = reported(serving(told("Socket")))
+    assert "NCCL connects the nodes by TCP sockets (`NET/Socket`), which is slow, and not by `rdma/ib`" in message(
+        result, ConditionType.ENGINES_AVAILABLE
+    )
+    assert result.status.engine
+    assert result.status.engine.network == told("Socket")
+    assert "NCCL" not in message(reported(serving(told("IB"))), ConditionType.ENGINES_AVAILABLE)

@@ -46,7 +46,7 @@ def slow_network(status: NetworkStatus | None) -> str:
     if status is None or status.in_use != SOCKETS:
         return ""
     return (
-        f"NCCL connects the nodes by TCP sockets (`NET/Socket`), which is slow, not by `{status.resource}`: look for"
-        " the cause in the lines with `NCCL` of an engine's log. It may be an image without the plugin of this network,"
-        " or a limit on locked memory."
+        "NCCL connects the nodes by TCP sockets (`NET/Socket`), which is slow, and not by"
+        f" `{status.resource}`: look for the cause in the lines with `NCCL` of an engine's log. It may be an image"
+        " without the plugin of this network, or a limit on locked memory."
     )

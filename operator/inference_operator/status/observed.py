@@ -139,8 +139,9 @@ def _role(inputs: Inputs, live: _Live, load: Load) -> RoleObservation:
 
 
 def _network_resource(decided: Role | None) -> str | None:
-    """The resource of the network devices that the pods request."""
-    return decided.context.spec.effective.network.resource if decided else None
+    """The resource of the network devices that the pods of a group request; None without a group."""
+    is_group = decided is not None and decided.plan.plan.parallel.nodes > 1
+    return decided.context.spec.effective.network.resource if decided and is_group else None
 
 
 def _lost(inputs: Inputs, role: LiveRole) -> str:
