@@ -49,8 +49,8 @@ def test_the_operator_uses_every_right_of_its_role_and_no_other(workspace: Works
     _leave_routing_to_others(workspace)
     for backend, kind in (("HPA", "horizontalpodautoscaler"), ("KEDA", "scaledobject")):
         _leave_scaling_to_others(workspace, backend, kind)
-    for scheduler, group in (("gpus", "scheduling.x-k8s.io"), ("volcano", "scheduling.volcano.sh")):
-        _leave_groups_without_pods(workspace, scheduler, f"podgroups.{group}")
+    for scheduler, version in (("gpus", "scheduling.x-k8s.io/v1alpha1"), ("volcano", "scheduling.volcano.sh/v1beta1")):
+        _need_fewer_groups(workspace, scheduler, version)
     _find_names_taken(workspace, "left-mine", MINE, "job")
     _divide_an_engine_over_nodes(workspace)
     _keep_a_model(workspace)
@@ -137,15 +137,30 @@ def _leave_scaling_to_others(workspace: Workspace, backend: str, kind: str) -> N
     workspace.kubectl("delete", "infd", name)
 
 
-def _leave_groups_without_pods(workspace: Workspace, scheduler: str, kind: str) -> None:
-    """A group for a gang scheduler, whose PodGroup has a taken name, and then one without pods."""
-    spec = {**QWEN, "parallelism": {"tensor": 1, "nodes": 2}, "scheduling": {"schedulerName": scheduler}}
-    _find_names_taken(workspace, f"left-{scheduler}", spec, kind)
-    workspace.create(scheduler, spec)
-    group = f"{scheduler}-engine-0"
-    eventually(lambda: workspace.exists(kind, group), seconds=20, what=f"{kind} of {group}")
-    workspace.kubectl("scale", f"infd/{scheduler}", "--replicas=0")
-    eventually(partial(_is_gone, workspace, kind, group), seconds=20, what=f"{kind} is gone")
+def _need_fewer_groups(workspace: Workspace, scheduler: str, version: str) -> None:
+    """Groups for a gang scheduler: the names of the first are taken, then there are two, then one less."""
+    kind, taken = f"podgroups.{version.partition('/')[0]}", {"name": f"{scheduler}-engine-0"}
+    labels = {"app": "theirs"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
+    theirs = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+    for made in (
+        {"apiVersion": version, "kind": "PodGroup", "metadata": taken, "spec": {"minMember": 1}},
+        {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": taken, "spec": theirs},
+    ):
+        workspace.kubectl("create", "--filename=-", input=json.dumps(made))
+    sized = {"parallelism": {"tensor": 1, "nodes": 2}, "scheduling": {"schedulerName": scheduler}}
+    workspace.create(scheduler, {**QWEN, **sized, "replicas": 2})
+    workspace.settled(scheduler, "Stalled", "True", "NameConflict")
+    workspace.kubectl("delete", f"{kind},statefulsets.apps", taken["name"])
+    of_groups = f"inference-operator.dev/name={scheduler}"
+    for replicas in (2, 1):
+        workspace.kubectl("scale", f"infd/{scheduler}", f"--replicas={replicas}")
+        for what in (kind, "statefulset"):
+            eventually(
+                lambda what=what, count=replicas: len(workspace.all(what, of_groups)) == count,
+                seconds=30,
+                what=f"{replicas} {what}",
+            )
     workspace.kubectl("delete", "infd", scheduler)
 
 
