@@ -41,9 +41,9 @@ def decided(
     on: list[NodeView] | None = None,
     settings: Settings | None = None,
     parallelism: object = None,
-    **more: object,
+    **more: Any,  # noqa: ANN401 - the API's own fields
 ) -> Outcome:
-    hardware = {"hardware": {"network": network}} if network else {}
+    hardware: dict[str, Any] = {"hardware": {"network": network}} if network else {}
     raw = inference_deployment(parallelism=parallelism or PAIR, **{**hardware, **more})
     known = [model_known(raw)]
     there = nodes(rdma=8) if on is None else on

@@ -117,6 +117,8 @@ GUARDED: dict[str, dict[str, Any]] = {
     },
     "model.allowPickle": {"model": {"source": "hf://a/b", "revision": "0" * 40, "allowPickle": True}},
     "podTemplate": {"podTemplate": {"labels": {"a": "b"}}},
+    "hardware.network.resource": {"hardware": {"network": {"resource": "rdma/ib"}}},
+    "hardware.network.ipcLock": {"hardware": {"network": {"ipcLock": True}}},
     "scheduling.tolerations": {"scheduling": {"tolerations": [{"operator": "Exists"}]}},
     "scheduling.priorityClassName": {"scheduling": {"priorityClassName": "system-node-critical"}},
     "scheduling.runtimeClassName": {"scheduling": {"runtimeClassName": "privileged"}},

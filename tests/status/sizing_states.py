@@ -56,6 +56,12 @@ def _uninspected(cause: Cause, reason: str) -> Settled:
 
 
 SIZING_STATES: dict[str, Settled] = {
+    "a network that no node has": refused(
+        "NoSuitableNetwork",
+        gpus=[node("h100-a", gpus=8), node("h100-b", gpus=8)],
+        hardware={"network": {"resource": "rdma/ib"}},
+        parallelism={"tensor": 8, "nodes": 2},
+    ),
     "a model that has to be inspected": (
         inputs(inference_deployment(source=MINE, parallelism={"tensor": 2})),
         [],

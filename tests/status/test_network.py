@@ -1,6 +1,7 @@
 """The network that NCCL uses between nodes, from the log of a start to the status."""
 
 from dataclasses import replace
+from typing import Any
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.status import EngineStatus, NetworkStatus
@@ -30,7 +31,7 @@ def told(in_use: str, template: str | None = CURRENT) -> NetworkStatus:
 
 def serving(before: NetworkStatus) -> Inputs:
     """Engines that serve, with this network in the status."""
-    engines = {"engines": deployment_status(1), "routers": deployment_status(2), "pods": [SERVING]}
+    engines: dict[str, Any] = {"engines": deployment_status(1), "routers": deployment_status(2), "pods": [SERVING]}
     status = reported(observed(**engines)).status
     engine = status.engine or EngineStatus(image="")
     known = status.model_copy(update={"engine": engine.model_copy(update={"network": before})})
