@@ -20,7 +20,7 @@ GROUP = Ref(STATEFUL_SET, "default", "qwen-engine-0")
 def _given_back() -> Inputs:
     found = observed(PAIR, live=PAIR, routers=deployment_status(2))
     group = found.children[GROUP]
-    record = GivenBack(NOW, older="other-engine-0").text
+    record = GivenBack(NOW, 3, "other-engine-0").text
     meta = {**group["metadata"], "annotations": {**group["metadata"]["annotations"], GIVEN_BACK_ANNOTATION: record}}
     off = {**group, "metadata": meta, "spec": {**group["spec"], "replicas": 0}}
     return replace(found, children={**found.children, GROUP: off})

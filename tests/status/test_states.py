@@ -15,8 +15,8 @@ from tests.status.autoscaler_states import AUTOSCALER_STATES
 from tests.status.download_states import DOWNLOAD_STATES
 from tests.status.engine_states import ENGINE_STATES
 from tests.status.exposure_states import EXPOSURE_STATES
-from tests.status.paused_states import PAUSED_STATES
 from tests.status.group_states import GROUP_STATES
+from tests.status.paused_states import PAUSED_STATES
 from tests.status.rolling_states import ROLLING_STATES
 from tests.status.router_states import ROUTER_STATES
 from tests.status.scaling_states import SCALING_STATES
