@@ -1,6 +1,7 @@
 """Two groups that each hold what the other one lacks, and a group on a node that is gone, up to the requests."""
 
 from datetime import timedelta
+from typing import Any
 
 from inference_operator.manifest import POD, STATEFUL_SET, Key, Manifest, Ref
 from inference_operator.objects.names import ENGINE, labels
@@ -13,7 +14,7 @@ from tests.testing.builders import KEY, NOW, inference_deployment, unschedulable
 from tests.testing.memory_cluster import BIRTH, SYSTEM_METADATA
 from tests.testing.nodes import node
 
-PAIR = {"parallelism": {"tensor": 1, "nodes": 2}}
+PAIR: dict[str, Any] = {"parallelism": {"tensor": 1, "nodes": 2}}
 NO_GPU = unschedulable("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")
 WAITS: Manifest = {
     "phase": "Running",

@@ -15,6 +15,7 @@ from tests.status.autoscaler_states import AUTOSCALER_STATES
 from tests.status.download_states import DOWNLOAD_STATES
 from tests.status.engine_states import ENGINE_STATES
 from tests.status.exposure_states import EXPOSURE_STATES
+from tests.status.group_states import GROUP_STATES
 from tests.status.paused_states import PAUSED_STATES
 from tests.status.rolling_states import ROLLING_STATES
 from tests.status.router_states import ROUTER_STATES
@@ -57,6 +58,7 @@ STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = 
     **VERIFICATION_STATES,
     **AUTOSCALER_STATES,
     **EXPOSURE_STATES,
+    **GROUP_STATES,
     **ROLLING_STATES,
     **ROUTER_STATES,
     **SCALING_STATES,

@@ -173,6 +173,9 @@ def test_a_group_that_has_run_goes_before_one_that_has_not() -> None:
         replace(member("qwen-engine-1", 0, on="gpu-1"), problem=crashed, start=None), member("qwen-engine-1", 1)
     )
     assert not decided(OLDER, one=ran).off
+    assert not decided(
+        OLDER, one=engine(member("qwen-engine-1", 0, on="gpu-1", ready=True), member("qwen-engine-1", 1))
+    ).off
     assert decided(replace(OLDER, has_run=True), one=ran).off
 
 
@@ -199,11 +202,10 @@ def test_a_group_waits_until_it_is_known_what_an_autoscaler_says() -> None:
         engine(member("g", 0, on="a"), member("g", 1, on="b")),
         engine(member("g", 0), member("g", 1)),
         engine(member("g", 0, on="a"), member("g", 1, cause="0/1 nodes are available: 1 node(s) were unschedulable.")),
-        engine(member("g", 0, on="a", ready=True), member("g", 1)),
         engine(replace(member("g", 0, on="a"), terminating=True), member("g", 1)),
         engine(replace(member("", 0, on="a"), group="")),
     ],
-    ids=["all placed", "none placed", "lacks no resource", "one is ready", "is being deleted", "no group"],
+    ids=["all placed", "none placed", "lacks no resource", "is being deleted", "no group"],
 )
 def test_other_engines_are_not_half_placed(one: EngineView) -> None:
     assert not is_half_placed(one)

@@ -47,7 +47,8 @@ class NetworkSpec(SpecModel):
     ipc_lock: bool | None = Field(
         None,
         description="Whether engines get the capability `IPC_LOCK`, which Pod Security `baseline` and `restricted`"
-        " refuse. Default: false. Change: rolling restart.",
+        " refuse. Engines are not root: only a runtime that makes it ambient grants it. Default: false. Change: rolling"
+        " restart.",
     )
 
     rules: ClassVar[tuple[Rule, ...]] = (

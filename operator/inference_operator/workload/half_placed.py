@@ -2,7 +2,7 @@
 
 Without a gang scheduler, two groups can each hold what the other one lacks. So that one of them always gets it:
 
-1. A group is half placed while some of its pods have a node, others lack a resource, and none is ready.
+1. A group is half placed while some of its pods have a node and others lack a resource.
 2. It is older than another one if its pods have run before and those of the other one have not; else by its creation,
    its namespace and its name. This is a total order, so exactly one of those that compete is the oldest.
 3. It gives its room back when an older half-placed group of any InferenceDeployment has lacked for a wait what it
@@ -84,7 +84,7 @@ class HalfPlaced:
 
 def is_half_placed(engine: EngineView) -> bool:
     """Whether an engine is a group that is half placed."""
-    if not engine.leader.group or engine.terminating or any(pod.ready for pod in engine.pods):
+    if not engine.leader.group or engine.terminating:
         return False
     return any(pod.node for pod in engine.pods) and any(_lacked(engine))
 
@@ -106,7 +106,7 @@ def half_placed(engine: EngineView, group: Manifest) -> HalfPlaced | None:
         namespace=meta["namespace"],
         name=meta["name"],
         created=created,
-        has_run=any(pod.problem is not None and pod.problem.terminated is not None for pod in placed),
+        has_run=any(map(_has_run, placed)),
         since=since,
         lacks=frozenset(_lacked(engine)),
         nodes=engine.nodes,
@@ -284,6 +284,11 @@ def _waiting(engine: EngineView) -> Sequence[PodView]:
 def _lacked(engine: EngineView) -> Iterator[str]:
     causes = (pod.problem.cause for pod in _waiting(engine) if pod.problem)
     return (match["resource"] for cause in causes for match in _LACKED.finditer(cause))
+
+
+def _has_run(pod: PodView) -> bool:
+    """Whether a member has run: alone, it is never ready and never ends, since it waits for the others."""
+    return pod.ready or (pod.problem is not None and pod.problem.terminated is not None)
 
 
 def _placed_at(pod: PodView) -> datetime | None:

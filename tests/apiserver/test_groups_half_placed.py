@@ -1,0 +1,133 @@
+"""Groups with nodes for a part of them, and on a node that is gone, with Kubernetes' own controllers and scheduler."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from e2e.audit import AuditLog
+from e2e.cluster.handle import LocalCluster
+from e2e.waiting import eventually
+from inference_operator.workload.half_placed import GIVEN_BACK_ANNOTATION
+from inference_operator.workload.lost_nodes import OUT_OF_SERVICE
+from tests.testing.workspace import QWEN, Workspace
+
+POOL, LATE, GONE = "groups", "groups-late", "groups-gone"
+TAINT, LATE_TAINT = ({"key": key, "value": "test", "effect": "NoSchedule"} for key in (POOL, LATE))
+SOON_SECONDS = 20
+GIVE_BACK_SECONDS = 85
+"""60 s of waiting, and one look every 10 s."""
+RETRY_SECONDS = 60
+"""The first backoff of 30 s, and the start of two pods."""
+
+
+class Pool:
+    """Nodes with one GPU each, for these tests alone."""
+
+    def __init__(self, kubernetes: LocalCluster) -> None:
+        self._kubernetes = kubernetes
+        self._nodes: list[str] = []
+
+    def add(self, name: str, *more: dict[str, str], is_run: bool = True) -> None:
+        """Add a node, with more taints. Without a kubelet that is played, it is ready until it is missed."""
+        node = json.loads(self._kubernetes.kubectl("get", "node", "gpu-0", "--output=json"))
+        room = {**node["status"]["capacity"], "nvidia.com/gpu": "1"}
+        labels = {**node["metadata"]["labels"], "kubernetes.io/hostname": name, "pool": POOL}
+        noted = {"kwok.x-k8s.io/node": "fake", "node.alpha.kubernetes.io/ttl": "0"} if is_run else {}
+        made = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": labels, "annotations": noted},
+            "spec": {"taints": [TAINT, *more]},
+            "status": {"capacity": room, "allocatable": room},
+        }
+        self._nodes.append(name)
+        self._kubernetes.kubectl("apply", "--filename=-", input=json.dumps(made))
+        if not is_run:
+            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now, "lastTransitionTime": now}
+            status = json.dumps({"status": {"conditions": [{**ready, "reason": "Test", "message": "played"}]}})
+            self._kubernetes.kubectl("patch", "node", name, "--subresource=status", "--type=merge", f"--patch={status}")
+
+    def taint(self, name: str, taint: str) -> None:
+        self._kubernetes.kubectl("taint", "node", name, taint)
+
+    def remove(self) -> None:
+        self._kubernetes.kubectl("delete", "node", "--ignore-not-found", *self._nodes)
+
+
+@pytest.fixture
+def pool(kubernetes: LocalCluster) -> Iterator[Pool]:
+    """One node; each test adds more."""
+    found = Pool(kubernetes)
+    found.add(POOL)
+    yield found
+    found.remove()
+
+
+def spec(*tolerations: dict[str, str]) -> dict[str, Any]:
+    where = {"nodeSelector": {"pool": POOL}, "tolerations": [TAINT, *tolerations]}
+    return {**QWEN, "parallelism": {"tensor": 1, "nodes": 2}, "scheduling": where, "router": {"replicas": 1}}
+
+
+def nodes_of(workspace: Workspace, name: str) -> dict[str, str]:
+    """The nodes of the members that stay, by the uids of the members; empty where one has none."""
+    pods = workspace.all("pod", f"inference-operator.dev/name={name},app.kubernetes.io/component=engine")
+    staying = (pod for pod in pods if "deletionTimestamp" not in pod["metadata"])
+    return {pod["metadata"]["uid"]: pod["spec"].get("nodeName", "") for pod in staying}
+
+
+def await_placed(workspace: Workspace, name: str, count: int, *, seconds: float = SOON_SECONDS) -> None:
+    eventually(
+        lambda: sum(map(bool, nodes_of(workspace, name).values())) == count,
+        seconds=seconds,
+        what=lambda: f"{count} members of {name} have nodes: {nodes_of(workspace, name)}",
+    )
+
+
+def record(workspace: Workspace, name: str) -> str:
+    noted: dict[str, str] = workspace.get("statefulset", f"{name}-engine-0")["metadata"]["annotations"]
+    return noted.get(GIVEN_BACK_ANNOTATION, "")
+
+
+def test_of_two_half_placed_groups_the_younger_gives_way_and_has_its_turn_later(
+    workspace: Workspace, pool: Pool
+) -> None:
+    workspace.create("able", spec())
+    await_placed(workspace, "able", 1)
+    pool.add(LATE, LATE_TAINT)
+    workspace.create("baker", spec(LATE_TAINT))
+    await_placed(workspace, "baker", 1)
+    pool.taint(LATE, f"{LATE}-")  # the older group may use that node now, and it is full
+    await_placed(workspace, "able", 2, seconds=GIVE_BACK_SECONDS)
+    workspace.settled("able")
+    workspace.settled("baker", "Ready", "False", "WaitingForOlderGroup")
+    workspace.settled("baker", "Reconciling", "True", "WaitingForOlderGroup", saying="older group `able-engine-0`")
+    workspace.kubectl("delete", "infd", "able", "--wait=false")
+    await_placed(workspace, "baker", 2, seconds=RETRY_SECONDS)
+    workspace.settled("baker")
+    eventually(lambda: not record(workspace, "baker"), seconds=SOON_SECONDS, what="its record ends")
+
+
+def test_a_member_on_a_node_that_is_gone_starts_elsewhere_and_the_other_one_stays(
+    workspace: Workspace, pool: Pool, audit: AuditLog
+) -> None:
+    pool.add(GONE, is_run=False)
+    workspace.create("qwen", spec())
+    await_placed(workspace, "qwen", 2)
+    before = nodes_of(workspace, "qwen")
+    (lost,) = (uid for uid, node in before.items() if node == GONE)
+    mark = audit.mark()
+    pool.taint(GONE, f"{OUT_OF_SERVICE}=nodeshutdown:NoExecute")
+    pool.add(LATE)
+    eventually(
+        lambda: sorted(nodes_of(workspace, "qwen").values()) == [POOL, LATE] or None,
+        seconds=SOON_SECONDS,
+        what=lambda: f"a member elsewhere: {nodes_of(workspace, 'qwen')}",
+    )
+    workspace.settled("qwen")
+    assert set(before) - set(nodes_of(workspace, "qwen")) == {lost}
+    deleted = [one for one in audit.writes(mark, namespace=workspace.namespace) if one.verb == "delete"]
+    assert [one.resource for one in deleted] == ["pods"]

@@ -1,0 +1,44 @@
+"""States of engines over several nodes: one that gave its nodes back, and one with a pod on a node that is gone."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from inference_operator.manifest import STATEFUL_SET, Ref
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.status.write_results import WriteResult
+from inference_operator.views.node import node_view
+from inference_operator.workload.half_placed import GIVEN_BACK_ANNOTATION, GivenBack
+from tests.status.situations import observed, starting, view
+from tests.testing.builders import H100, NODES, NOW, deployment_status, inference_deployment
+from tests.testing.engine_groups import grouped
+from tests.testing.nodes import node
+
+PAIR = inference_deployment(parallelism={"tensor": 1, "nodes": 2})
+GROUP = Ref(STATEFUL_SET, "default", "qwen-engine-0")
+
+
+def _given_back() -> Inputs:
+    found = observed(PAIR, live=PAIR, routers=deployment_status(2))
+    group = found.children[GROUP]
+    record = GivenBack(NOW, 3, "other-engine-0").text
+    meta = {**group["metadata"], "annotations": {**group["metadata"]["annotations"], GIVEN_BACK_ANNOTATION: record}}
+    off = {**group, "metadata": meta, "spec": {**group["spec"], "replicas": 0}}
+    return replace(found, children={**found.children, GROUP: off})
+
+
+def _lost() -> Inputs:
+    leader, worker = grouped(replace(view(starting(state={"running": {}})), node=H100["metadata"]["name"]), 2)
+    silent = replace(node_view(node("gone", gpus=8, ready=False)), unready_since=NOW)
+    pods = [leader, replace(worker, node="gone", terminating=True, start=None)]
+    found = observed(PAIR, live=PAIR, routers=deployment_status(2), pods=pods)
+    return replace(found, nodes=[*NODES, silent])
+
+
+GROUP_STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = {
+    "nodes were given back": (
+        _given_back(),
+        [],
+        ("False WaitingForOlderGroup", "True WaitingForOlderGroup", "False NotStalled"),
+    ),
+    "a node is gone": (_lost(), [], ("False NodeLost", "True NodeLost", "False NotStalled")),
+}
