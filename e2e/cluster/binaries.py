@@ -180,7 +180,7 @@ def keda_definitions() -> list[Path]:
 
 
 def ensure_coscheduler() -> Path:
-    """A scheduler with the plugin Coscheduling, built if it is missing (some minutes on two cores)."""
+    """A scheduler with the plugin Coscheduling, built if it is missing (half an hour on two busy cores)."""
     return _ensure((COSCHEDULER,), COSCHEDULING_MODULE) / COSCHEDULER.name
 
 
