@@ -180,7 +180,7 @@ def keda_definitions() -> list[Path]:
 
 
 def ensure_coscheduler() -> Path:
-    """A scheduler with the plugin Coscheduling, built if it is missing (some minutes on two cores)."""
+    """A scheduler with the plugin Coscheduling, built if it is missing (half an hour on two busy cores)."""
     return _ensure((COSCHEDULER,), COSCHEDULING_MODULE) / COSCHEDULER.name
 
 
@@ -201,7 +201,7 @@ def volcano_definition() -> Path:
     with _exclusive(commands / ".lock"):
         if not made.exists():
             types = "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
-            command = [commands / CONTROLLER_GEN.name, "crd", f"paths={types}", f"output:crd:dir={made.parent}"]
+            command = [str(commands / CONTROLLER_GEN.name), "crd", f"paths={types}", f"output:crd:dir={made.parent}"]
             environment = go_environment(go_command(VOLCANO_MODULE / "go.mod"))
             subprocess.run(command, cwd=VOLCANO_MODULE, env=environment, capture_output=True, check=True)
     return made

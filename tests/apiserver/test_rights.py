@@ -156,11 +156,7 @@ def _need_fewer_groups(workspace: Workspace, scheduler: str, version: str) -> No
     for replicas in (2, 1):
         workspace.kubectl("scale", f"infd/{scheduler}", f"--replicas={replicas}")
         for what in (kind, "statefulset"):
-            eventually(
-                lambda what=what, count=replicas: len(workspace.all(what, of_groups)) == count,
-                seconds=30,
-                what=f"{replicas} {what}",
-            )
+            eventually(partial(_has, workspace, what, of_groups, replicas), seconds=30, what=f"{replicas} {what}")
     workspace.kubectl("delete", "infd", scheduler)
 
 
@@ -194,6 +190,10 @@ def _divide_an_engine_over_nodes(workspace: Workspace) -> None:
 
 def _is_owned(workspace: Workspace, claim: str) -> bool:
     return bool(workspace.get("persistentvolumeclaim", claim)["metadata"].get("ownerReferences"))
+
+
+def _has(workspace: Workspace, what: str, selector: str, count: int) -> bool:
+    return len(workspace.all(what, selector)) == count
 
 
 def _is_gone(workspace: Workspace, kind: str, name: str) -> bool:
