@@ -14,6 +14,7 @@ from tests.testing.operated_cluster import optional_kinds, temporary_workspace
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace
 
+pytestmark = pytest.mark.full
 COSCHEDULING, VOLCANO = "podgroups.scheduling.x-k8s.io", "podgroups.scheduling.volcano.sh"
 SECONDS = 30
 

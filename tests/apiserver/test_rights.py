@@ -3,12 +3,13 @@
 import json
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from e2e.audit import AuditLog
-from e2e.cluster.binaries import coscheduling_definition, volcano_definition
+from e2e.cluster.binaries import coscheduling_definition
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from tests.apiserver.hung_engine import let_an_engine_stand_still, let_an_engine_stand_still_for_a_while
@@ -17,6 +18,7 @@ from tests.testing.gateway_api import http_route_crd
 from tests.testing.keda import scaled_object_crd
 from tests.testing.operated_cluster import RELEASE, STALL_SECONDS, SYSTEM, optional_kinds
 from tests.testing.operator_process import OperatorProcess
+from tests.testing.volcano import volcano_groups
 from tests.testing.workspace import QWEN, Workspace
 
 EXPOSED = {"ingress": {"host": "llm.example.com"}, "httpRoute": {"parentRefs": [{"name": "gw"}]}}
@@ -25,9 +27,9 @@ FORBIDDEN = 403
 
 
 @pytest.fixture
-def every_kind(kubernetes: LocalCluster, operator: OperatorProcess) -> Iterator[None]:
+def every_kind(kubernetes: LocalCluster, operator: OperatorProcess, tmp_path: Path) -> Iterator[None]:
     """The CRDs of all optional kinds, while the operator runs."""
-    groups = (coscheduling_definition(), volcano_definition())
+    groups = (coscheduling_definition(), volcano_groups(tmp_path))
     with optional_kinds(kubernetes, operator, http_route_crd(), scaled_object_crd(), *groups):
         yield
 
