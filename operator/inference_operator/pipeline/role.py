@@ -109,37 +109,28 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
     wanted, replicas = desired_replicas(context, pinned, scaling, pod_spec)
     moved = moved_pods(live.workload, live.engines, context.lookups, context.engine, context.nodes)
     yielded = yielding(context, inputs.half_placed)
-    workload = (
-        live_workload(live)
-        if isinstance(decided, Undecided)
-        else engine_workload(
-            workload_inputs, WorkloadChange(template, decided, moved, replicas, yielded), inputs.samples
-        )
-    )
+    change = None if isinstance(decided, Undecided) else WorkloadChange(template, decided, moved, replicas, yielded)
+    workload = engine_workload(workload_inputs, change, inputs.samples) if change else live_workload(live)
+    looks = (decided.lookup,) if isinstance(decided, Undecided) else ()
     due = (switch_due(rollout_inputs), move_due(live.workload, moved, context.now), yielded.due)
+    network = NetworkInputs(context.spec.effective, pinned.plan, context.nodes, pod_spec, settings.capacity)
+    older = _older(context, pinned, template, built)
+    unused = unused_fields(stated, pinned.plan)
     return Role(
         context=context,
         plan=pinned,
         process=process,
         workload=workload,
-        rollout=None if isinstance(decided, Undecided) else decided,
+        rollout=change.rollout if change else None,
         scaling=scaling,
         replicas=wanted,
         objects=workload_children(workload_inputs, workload.objects, open_to_all=open_to_all),
-        notice=sentences(
-            _older(context, pinned, template, built),
-            capped(wanted, replicas),
-            moved.notice,
-            unused_fields(stated, pinned.plan),
-            yielded.notice,
-        ),
+        notice=sentences(older, capped(wanted, replicas), moved.notice, unused, yielded.notice),
         gave_way=yielded.notice,
         missing_gpu_kind=plan.missing_gpu_kind,
         disk_shortfall=disk_shortfall(context.nodes, pod_spec, pinned.plan.resource),
-        network_refusal=refusal_of_network(
-            NetworkInputs(context.spec.effective, pinned.plan, context.nodes, pod_spec, settings.capacity)
-        ),
-        lookups=(*plan.lookups, *((decided.lookup,) if isinstance(decided, Undecided) else ()), *yielded.lookups),
+        network_refusal=refusal_of_network(network),
+        lookups=(*plan.lookups, *looks, *yielded.lookups),
         recheck_at=min(filter(None, due), default=None),
     )
 
@@ -162,10 +153,13 @@ def _process(context: RoleContext, plan: PinnedPlan) -> EngineProcess:
         folder = _hub_folder(context.source, plan.commit) if hub_cache else ""
     served = ServedModel(path, name, commit, revision, model.token_secret_ref, folder, hub_cache)
     limits = timeouts(spec.stated, plan.plan, settings)
-    added = {"image": plan.image, "env": _with_network(spec, plan.plan)}
-    of_image = spec.engine.model_copy(update=added)
+    of_image = spec.engine.model_copy(update={"image": plan.image, _ENV: _with_network(spec, plan.plan)})
     listen, traces = settings.listen_address, settings.traces_endpoint
     return context.engine.process(of_image, plan.plan, served, limits, host=listen, traces=traces)
+
+
+_ENV = "env"
+"""The field of `spec.engine`, not that of a container."""
 
 
 def _with_network(spec: EffectiveSpec, plan: Plan) -> Environment:
