@@ -92,6 +92,7 @@ def record(workspace: Workspace, name: str) -> str:
     return noted.get(GIVEN_BACK_ANNOTATION, "")
 
 
+@pytest.mark.full
 def test_of_two_half_placed_groups_the_younger_gives_way_and_has_its_turn_later(
     workspace: Workspace, pool: Pool
 ) -> None:
