@@ -37,6 +37,7 @@ KUBERNETES_CHECKS = {
     "extraVolumes[]",
     "extraVolumeMounts[]",
     "topologySpreadConstraints[]",
+    "settings.engineDefaults.network",
     *(
         f"settings.{pods}.{part}"
         for pods in ("engineDefaults", "routerDefaults")
