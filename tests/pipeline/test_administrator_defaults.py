@@ -25,7 +25,11 @@ from tests.workload.test_pinned_template import SERVES
 
 AFFINITY = {"podAntiAffinity": SCHEDULING["affinity"]["podAntiAffinity"]}
 POD_SCHEDULING = {
-    **{name: value for name, value in SCHEDULING.items() if name not in ("queueName", "nodeSelector")},
+    **{
+        name: value
+        for name, value in SCHEDULING.items()
+        if name not in ("queueName", "gang", "topologyKey", "nodeSelector")
+    },
     "affinity": AFFINITY,
 }
 """All but what the node of these tests does not meet."""
