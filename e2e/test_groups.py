@@ -21,6 +21,7 @@ from e2e.said import Say
 from e2e.served import PROMPT, Served
 from e2e.waiting import eventually
 
+pytestmark = pytest.mark.full  # two starts of two pods take minutes on two cores
 NAME = "pair"
 LEADER, WORKER = f"{NAME}-engine-0-0", f"{NAME}-engine-0-1"
 START_SECONDS = 400
@@ -140,7 +141,6 @@ def test_two_pods_answer_as_one_and_restart_in_place_when_the_engine_of_one_is_k
     assert max((one.seconds for one in phase.result.lost), default=0.0) <= MOST_HUNG_SECONDS
 
 
-@pytest.mark.full
 def test_an_evicted_worker_moves_alone_and_no_request_is_lost(served: Served, load: Load, say: Say) -> None:
     before = uids(served)
     with load.phase("a worker is evicted", at_least=AFTER, seconds=START_SECONDS, pause=GENTLE_PAUSE_SECONDS) as phase:
@@ -158,7 +158,6 @@ def test_an_evicted_worker_moves_alone_and_no_request_is_lost(served: Served, lo
     assert uids(served)[LEADER] == before[LEADER], "only the evicted pod moves"
 
 
-@pytest.mark.full
 def test_a_group_heals_while_the_operator_is_down(served: Served, say: Say) -> None:
     def scale_operator(replicas: int) -> None:
         operator = f"deployment/{stack.RELEASE}"
