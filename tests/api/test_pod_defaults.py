@@ -57,7 +57,8 @@ def test_scheduling_of_a_resource_replaces_the_defaults_of_the_same_keys(case: s
     own, default, expected = CASES[case]
     engines = over_defaults(spec(scheduling=own), engines={"scheduling": default})
     routers = over_defaults(spec(router={"scheduling": own}), routers={"scheduling": default})
-    assert api_form(engines.scheduling) == api_form(routers.router.scheduling) == expected
+    assert api_form(engines.scheduling) == {**expected, "gang": "Auto"}
+    assert api_form(routers.router.scheduling) == expected
 
 
 def test_parts_of_the_pod_template_and_variables_replace_the_defaults_of_the_same_names() -> None:
