@@ -73,13 +73,18 @@ def load(served: Served) -> Load:
     return load
 
 
+def members(served: Served) -> list[dict[str, Any]]:
+    """The pods of the group."""
+    selector = f"--selector=inference-operator.dev/name={NAME},app.kubernetes.io/component=engine"
+    pods: list[dict[str, Any]] = json.loads(served.kubectl("get", "pods", selector, "--output=json"))["items"]
+    return pods
+
+
 def restarts(served: Served) -> Mapping[str, int]:
     """How often each member's engine has been restarted in its pod, by uid of the pod."""
-    selector = f"--selector=inference-operator.dev/name={NAME},app.kubernetes.io/component=engine"
-    pods = json.loads(served.kubectl("get", "pods", selector, "--output=json"))["items"]
     return {
         pod["metadata"]["uid"]: status["restartCount"]
-        for pod in pods
+        for pod in members(served)
         for status in pod["status"]["containerStatuses"]
         if status["name"] == "engine"
     }
@@ -87,21 +92,17 @@ def restarts(served: Served) -> Mapping[str, int]:
 
 def ready(served: Served) -> Mapping[str, bool]:
     """Whether each member is ready, by name."""
-    selector = f"--selector=inference-operator.dev/name={NAME},app.kubernetes.io/component=engine"
-    pods = json.loads(served.kubectl("get", "pods", selector, "--output=json"))["items"]
     return {
         pod["metadata"]["name"]: any(
             one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", [])
         )
-        for pod in pods
+        for pod in members(served)
     }
 
 
 def uids(served: Served) -> Mapping[str, str]:
     """The uid of each member that stays, by name."""
-    selector = f"--selector=inference-operator.dev/name={NAME},app.kubernetes.io/component=engine"
-    pods = json.loads(served.kubectl("get", "pods", selector, "--output=json"))["items"]
-    staying = (pod["metadata"] for pod in pods if "deletionTimestamp" not in pod["metadata"])
+    staying = (pod["metadata"] for pod in members(served) if "deletionTimestamp" not in pod["metadata"])
     return {meta["name"]: meta["uid"] for meta in staying}
 
 

@@ -6,6 +6,7 @@ the operator's settings then restarts nothing. Pods, Jobs and routers are built 
 
 from dataclasses import dataclass
 
+from inference_operator.api.container import Environment
 from inference_operator.api.network import NetworkSpec
 from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults, over, variables_over
 from inference_operator.api.pod_template import PodTemplateSpec
@@ -31,6 +32,10 @@ class EffectiveSpec:
     def model(self) -> ModelSpec:
         """The model, for which there are no defaults."""
         return self.stated.model
+
+    def running_engine(self, image: str, env: Environment) -> EngineSpec:
+        """The engine section with the image that runs, and with all variables that its pods get."""
+        return self.engine.model_copy(update={"image": image, "env": env})
 
 
 def effective_spec(stated: Spec, engines: EngineDefaults, routers: RouterDefaults) -> EffectiveSpec:

@@ -13,9 +13,9 @@ from inference_operator.controller.sample_store import SampleStore
 from inference_operator.controller.scaling_store import ScalingStore
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import ENGINES, VLLM, EngineRegistry
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, STATEFUL_SET, Key, Kind, Manifest, Ref
+from inference_operator.manifest import DEPLOYMENT, INFERENCE_DEPLOYMENT, STATEFUL_SET, Key, Kind, Manifest, Ref
 from inference_operator.objects.child import is_child
-from inference_operator.objects.names import is_role, is_workload_name
+from inference_operator.objects.names import is_role, slot_of, workload_name
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.roles.spec import RolePolicy, requested_roles
 from inference_operator.settings import Settings
@@ -24,7 +24,6 @@ from inference_operator.views.engine import EngineView, engines_of
 from inference_operator.views.lookups import Lookup, LookupResult
 from inference_operator.views.pod import PodView
 from inference_operator.views.resource_figures import ResourceFigures
-from inference_operator.views.workload import WORKLOAD_KINDS
 from inference_operator.workload.half_placed import HalfPlaced, half_placed, is_half_placed
 
 STATES = ("ready", "progressing", "stalled")
@@ -93,9 +92,12 @@ class Cache:
         """The engine that runs in the pods of a component; None if the component is no role, such as the router."""
         if not is_role(component):
             return None
-        refs = (ref for ref in self._by_owner.get(key, ()) if is_workload_name(ref.name, key.name, component))
-        names = {self._objects[ref].engine for ref in refs if ref.kind in WORKLOAD_KINDS}
-        return self._engines.get(max(names) or self._engines.default) if names else None
+        cached = self._objects.get(Ref(DEPLOYMENT, key.namespace, workload_name(key.name, component)))
+        if cached is None:
+            groups = (ref for ref in self._by_owner.get(key, ()) if ref.kind == STATEFUL_SET)
+            own = (ref for ref in groups if slot_of(ref.name, key.name, component) is not None)
+            cached = next((self._objects[ref] for ref in own), None)
+        return self._engines.get(cached.engine or self._engines.default) if cached else None
 
     def engine_of(self, key: Key, pod: PodView) -> Engine | None:
         """The engine that runs in a pod. During a rollout to another kind, a role has pods of both."""

@@ -88,8 +88,12 @@ class GpuOffer:
         """GPUs of one node that one engine can span."""
         return 1 if self.slice or self.shared else self.per_node
 
-    def can_span(self, nodes: int) -> bool:
+    def can_span(self, nodes: int, *, by_choice: bool = False) -> bool:
         """Whether one engine can have so many of these nodes. Parts of a GPU are for engines of one node.
+
+        Args:
+            nodes: nodes of an engine.
+            by_choice: whether sizing chooses their number, and nobody requests it.
 
         Examples:
             >>> from inference_operator.hardware.kinds import kind_named
@@ -99,7 +103,8 @@ class GpuOffer:
         """
         if nodes == 1:
             return True
-        return not (self.slice or self.shared) and (self.fixed_nodes is None or nodes <= self.fixed_nodes)
+        limits = (self.fixed_nodes, self.chosen_nodes if by_choice else None)
+        return not (self.slice or self.shared) and all(limit is None or nodes <= limit for limit in limits)
 
 
 def offer_of_kind(kind: GpuKind, *, per_node: int = 1, nodes: int = 1, price: float | None = None) -> GpuOffer:

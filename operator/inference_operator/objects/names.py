@@ -146,6 +146,16 @@ def service_name(name: str) -> str:
     return name
 
 
+def service_host(service: str, namespace: str, *, cluster_domain: str) -> str:
+    """The DNS name of a Service.
+
+    Examples:
+        >>> service_host("qwen-engines", "default", cluster_domain="cluster.local")
+        'qwen-engines.default.svc.cluster.local'
+    """
+    return f"{service}.{namespace}.svc.{cluster_domain}"
+
+
 def selector_labels(name: str, component: str) -> dict[str, str]:
     """The labels that select the pods of a component. They never change, since selectors cannot change."""
     return {COMPONENT_LABEL: component, NAME_LABEL: name}

@@ -153,13 +153,9 @@ def _process(context: RoleContext, plan: PinnedPlan) -> EngineProcess:
         folder = _hub_folder(context.source, plan.commit) if hub_cache else ""
     served = ServedModel(path, name, commit, revision, model.token_secret_ref, folder, hub_cache)
     limits = timeouts(spec.stated, plan.plan, settings)
-    of_image = spec.engine.model_copy(update={"image": plan.image, _ENV: _with_network(spec, plan.plan)})
+    running = spec.running_engine(plan.image, _with_network(spec, plan.plan))
     listen, traces = settings.listen_address, settings.traces_endpoint
-    return context.engine.process(of_image, plan.plan, served, limits, host=listen, traces=traces)
-
-
-_ENV = "env"
-"""The field of `spec.engine`, not that of a container."""
+    return context.engine.process(running, plan.plan, served, limits, host=listen, traces=traces)
 
 
 def _with_network(spec: EffectiveSpec, plan: Plan) -> Environment:

@@ -7,14 +7,14 @@ from datetime import datetime, timedelta
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import HTTP_ROUTE, Manifest, Ref
-from inference_operator.objects.names import ROUTER, router_name
+from inference_operator.objects.names import ROUTER, headless_service_name, router_name, service_host
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.role import Role
 from inference_operator.router.children import RouterObjects
 from inference_operator.router.children import children as router_children
 from inference_operator.router.inputs import RouterInputs, Upstream, slots
 from inference_operator.router.pinned_router import live_cold_start_seconds
-from inference_operator.workload.children import engines_selector, service_host
+from inference_operator.workload.children import engines_selector
 from inference_operator.workload.deployment import progress_deadline_seconds
 
 _SWITCH_RECHECK = timedelta(seconds=1)
@@ -76,7 +76,8 @@ def routers(inputs: Inputs, way: Routing, roles: Sequence[Role]) -> RouterObject
 
 
 def _upstream(inputs: Inputs, role: Role) -> Upstream:
-    host = service_host(inputs.owner, role.name, cluster_domain=inputs.settings.cluster_domain)
+    key, domain = inputs.owner.key, inputs.settings.cluster_domain
+    host = service_host(headless_service_name(key.name, role.name), key.namespace, cluster_domain=domain)
     return Upstream(
         name=role.name,
         host=host,

@@ -1,11 +1,11 @@
 """Roles as observed, and the context of a decision about one role. Both are made once for each decision."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from inference_operator.engines.base import Engine
-from inference_operator.manifest import Kind, Manifest, Owner
+from inference_operator.manifest import STATEFUL_SET, Kind, Manifest, Owner
 from inference_operator.models.source import ModelSource
 from inference_operator.roles.engine_choice import NO_CHOICE, EngineChoice
 from inference_operator.roles.pinned_plan import PinnedPlan
@@ -40,6 +40,17 @@ class LiveRole:
     def workload(self) -> Manifest | None:
         """The newest object of its workload, which has its records; None without a workload."""
         return next(iter(self.workloads), None)
+
+    @property
+    def groups(self) -> Mapping[str, Manifest]:
+        """The StatefulSets of its workload by name, the newest first: each is a group."""
+        sets = (one for one in self.workloads if one["kind"] == STATEFUL_SET.name)
+        return {one["metadata"]["name"]: one for one in sets}
+
+    @property
+    def engines_of_groups(self) -> Mapping[str, EngineView]:
+        """The engines of groups, by the name of the group."""
+        return {engine.leader.group: engine for engine in self.engines if engine.leader.group}
 
     @property
     def pods(self) -> Sequence[PodView]:

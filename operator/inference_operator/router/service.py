@@ -2,7 +2,13 @@
 
 from inference_operator.manifest import SERVICE, Manifest, Owner
 from inference_operator.objects.child import child
-from inference_operator.objects.names import ROUTER, headless_service_name, selector_labels, service_name
+from inference_operator.objects.names import (
+    ROUTER,
+    headless_service_name,
+    selector_labels,
+    service_host,
+    service_name,
+)
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.process import METRICS_PORTS, PORT, TLS_PORT
 
@@ -60,7 +66,8 @@ def url(owner: Owner, *, cluster_domain: str) -> str:
         >>> url(Owner(Key("default", "qwen"), "u"), cluster_domain="cluster.local")
         'http://qwen.default.svc.cluster.local/v1'
     """
-    return f"http://{service_name(owner.key.name)}.{owner.key.namespace}.svc.{cluster_domain}/v1"
+    host = service_host(service_name(owner.key.name), owner.key.namespace, cluster_domain=cluster_domain)
+    return f"http://{host}/v1"
 
 
 def _port(name: str, port: int, target: int) -> Manifest:

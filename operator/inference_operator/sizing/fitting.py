@@ -96,8 +96,7 @@ class Pool:
         divided, unless the user requests a size or speculative decoding needs all layers on each rank.
         """
         nodes = division.nodes
-        chosen = inputs.nodes is None and self.offer.chosen_nodes is not None
-        if not self.offer.can_span(nodes) or (chosen and nodes > max(1, self.offer.chosen_nodes or 1)):
+        if not self.offer.can_span(nodes, by_choice=inputs.nodes is None):
             return ()
         stages = self._stages(inputs, division)
         most = MOST_UNLINKED if len(stages) > 1 and not self.offer.linked else math.inf

@@ -25,20 +25,19 @@ def children(inputs: WorkloadInputs, workload: Sequence[Manifest], *, open_to_al
         workload: the Deployment or the StatefulSets of the role.
         open_to_all: whether a NetworkPolicy admits everybody, since something else than our routers sends requests.
     """
-    has_groups = any(one["kind"] == STATEFUL_SET.name for one in workload)
-    only_groups = has_groups and all(one["kind"] == STATEFUL_SET.name for one in workload)
-    built = [_service(inputs, leaders=only_groups), *([_members_service(inputs)] if has_groups else []), *workload]
+    kinds = {one["kind"] for one in workload}
+    has_groups = STATEFUL_SET.name in kinds
+    built = [
+        _service(inputs, leaders=kinds == {STATEFUL_SET.name}),
+        *([_members_service(inputs)] if has_groups else []),
+        *workload,
+    ]
     if inputs.settings.network_policies:
         built.append(_network_policy(inputs, open_to_all=open_to_all, has_groups=has_groups))
     if inputs.spec.stated.most_replicas >= FEWEST_REPLICAS or has_groups:
         name = workload_name(inputs.name, inputs.role)
         built.append(disruption_budget(name, inputs.role, owner=inputs.owner))
     return {Ref.of(manifest): manifest for manifest in built}
-
-
-def service_host(owner: Owner, role: str, *, cluster_domain: str) -> str:
-    """The DNS name of a role's headless Service."""
-    return f"{headless_service_name(owner.key.name, role)}.{owner.key.namespace}.svc.{cluster_domain}"
 
 
 def engines_selector(objects: Mapping[Ref, Manifest], owner: Owner, role: str) -> Mapping[str, str]:

@@ -1,6 +1,6 @@
 """The StatefulSets of a role's groups."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from inference_operator.api.spec import RolloutStrategy
 from inference_operator.manifest import STATEFUL_SET, Manifest, Owner
@@ -53,14 +53,13 @@ def wanted_groups(
         replicas: engines that are wanted.
     """
     live = inputs.context.live
-    sets = [one for one in live.workloads if one["kind"] == STATEFUL_SET.name]
-    engines = {engine.leader.group: engine for engine in live.engines if engine.leader.group}
-    found = [_live_group(inputs, one, template, engines, samples) for one in sets]
+    engines = live.engines_of_groups
+    found = [_live_group(inputs, one, template, engines, samples) for one in live.groups.values()]
     alone = (engine for engine in live.engines if not engine.leader.group and engine.template != template)
     return groups(
         GroupInputs(
             live=[group for group in found if group is not None],
-            taken=_taken(inputs, sets, live.pods),
+            taken=_taken(inputs, live.groups, live.pods),
             replicas=replicas,
             strategy=strategy,
             old_engines=sum(engine.is_serving for engine in alone),
@@ -85,8 +84,8 @@ def _live_group(
     )
 
 
-def _taken(inputs: WorkloadInputs, sets: Sequence[Manifest], pods: Sequence[PodView]) -> frozenset[int]:
-    names = {*(one["metadata"]["name"] for one in sets), *(pod.group for pod in pods)}
+def _taken(inputs: WorkloadInputs, live: Iterable[str], pods: Sequence[PodView]) -> frozenset[int]:
+    names = {*live, *(pod.group for pod in pods)}
     slots = (slot_of(name, inputs.name, inputs.role) for name in names)
     return frozenset(slot for slot in slots if slot is not None)
 
@@ -128,7 +127,7 @@ def group_set(inputs: WorkloadInputs, slot: int, change: WorkloadChange) -> Mani
 
 def _gang(inputs: WorkloadInputs, name: str) -> GangScheduler | None:
     """The gang scheduler of a group: what it was created with, if it exists."""
-    live = next((one for one in inputs.context.live.workloads if one["metadata"]["name"] == name), None)
+    live = inputs.context.live.groups.get(name)
     return gang_of(live) if live else gang_scheduler(inputs.spec.scheduling, inputs.context.unavailable_kinds)
 
 

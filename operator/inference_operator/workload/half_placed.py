@@ -23,7 +23,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.backoff import exponential_backoff
 from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.diagnosis.node_autoscaler import autoscaler_answer, autoscaler_lookup
-from inference_operator.manifest import STATEFUL_SET, Manifest
+from inference_operator.manifest import Manifest
 from inference_operator.objects.json_annotation import compact_json, parsed_json
 from inference_operator.roles.context import RoleContext
 from inference_operator.sentences import sentences
@@ -195,8 +195,7 @@ def yielding(context: RoleContext, half: Sequence[HalfPlaced]) -> Yielding:
         context: the role.
         half: the half-placed groups of all InferenceDeployments, those of the role included.
     """
-    engines = {one.leader.group: one for one in context.live.engines if one.leader.group}
-    live = {one["metadata"]["name"]: one for one in context.live.workloads if one["kind"] == STATEFUL_SET.name}
+    engines, live = context.live.engines_of_groups, context.live.groups
     own = {one.name: one for one in half if one.namespace == context.owner.key.namespace and one.name in live}
     found = {name: _record(context, group, engines.get(name), half) for name, group in live.items()}
     records = {name: one for name, one in found.items() if one or GIVEN_BACK_ANNOTATION in annotations(live[name])}

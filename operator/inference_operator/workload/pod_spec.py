@@ -18,7 +18,7 @@ from inference_operator.objects.adapter_list import LIST_FOLDER, LOADED, list_mo
 from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.compute_resources import requirements
 from inference_operator.objects.container import environment, pre_stop, pre_stop_wait, process_fields
-from inference_operator.objects.names import labels, members_service_name, selector_labels
+from inference_operator.objects.names import labels, members_service_name, selector_labels, service_host
 from inference_operator.objects.pod import (
     RESTRICTED_CONTAINER,
     STOP_MARGIN_SECONDS,
@@ -196,19 +196,15 @@ def _member_variables(inputs: WorkloadInputs) -> list[Manifest]:
         NAME_VARIABLE: "metadata.name",
         ADDRESS_VARIABLE: "status.podIP",
     }
-    service = members_host(inputs.owner, inputs.role, cluster_domain=inputs.settings.cluster_domain)
+    service, domain = members_service_name(inputs.name, inputs.role), inputs.settings.cluster_domain
+    host = service_host(service, inputs.owner.key.namespace, cluster_domain=domain)
     return [
-        {"name": SERVICE_VARIABLE, "value": service},
+        {"name": SERVICE_VARIABLE, "value": host},
         *(
             {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
             for name, path in fields.items()
         ),
     ]
-
-
-def members_host(owner: Owner, role: str, *, cluster_domain: str) -> str:
-    """The DNS name of the headless Service of a role's groups."""
-    return f"{members_service_name(owner.key.name, role)}.{owner.key.namespace}.svc.{cluster_domain}"
 
 
 def _adapter_loader(inputs: WorkloadInputs) -> list[Manifest]:

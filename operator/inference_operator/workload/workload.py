@@ -6,7 +6,7 @@ It has both while one replaces the other.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from inference_operator.manifest import DEPLOYMENT, STATEFUL_SET, Manifest, Owner, Ref
+from inference_operator.manifest import DEPLOYMENT, Manifest, Owner, Ref
 from inference_operator.objects.names import group_name
 from inference_operator.roles.context import LiveRole
 from inference_operator.views.samples import Samples
@@ -47,8 +47,8 @@ def _of_pods(inputs: WorkloadInputs, change: WorkloadChange, _: Samples) -> Sequ
     deployment = engine_deployment(inputs, template, rollout, change.moved, replicas=replicas)
     serving = sum(one.is_serving and one.template == template.template_hash for one in live.engines)
     room = old_engines(rollout.strategy, replicas, serving=serving, current=min(replicas, serving + 1))
-    of_groups = {engine.leader.group for engine in live.engines if engine.is_serving and engine.leader.group}
-    old = [one for one in _sets(live) if one["metadata"]["name"] in of_groups][:room]
+    of_groups = {name for name, engine in live.engines_of_groups.items() if engine.is_serving}
+    old = [one for name, one in live.groups.items() if name in of_groups][:room]
     return [deployment, *old]
 
 
@@ -56,7 +56,7 @@ def _of_groups(inputs: WorkloadInputs, change: WorkloadChange, samples: Samples)
     """The StatefulSets of the groups, and the old Deployment until they serve in its place."""
     template, owner = change.template, inputs.owner
     found = wanted_groups(inputs, template.template_hash, change.rollout.strategy, samples, replicas=change.replicas)
-    live = {one["metadata"]["name"]: one for one in _sets(inputs.context.live)}
+    live = inputs.context.live.groups
     built = [group_set(inputs, slot, change) for slot in found.current]
     old = [live[group_name(inputs.name, inputs.role, slot)] for slot in found.old]
     off = [] if found.off is None else [live[group_name(inputs.name, inputs.role, found.off)]]
@@ -88,7 +88,3 @@ def scaled_workload(live: Sequence[Manifest], replicas: int, owner: Owner) -> Se
         elif number < max(1, replicas):
             scaled.append(scaled_group(one, owner, engines=replicas, is_off=replicas == 0))
     return scaled
-
-
-def _sets(live: LiveRole) -> Sequence[Manifest]:
-    return [one for one in live.workloads if one["kind"] == STATEFUL_SET.name]
