@@ -75,9 +75,9 @@ def gang_scheduler(requested: SchedulingSpec, unavailable: Collection[Kind]) -> 
         unavailable: kinds that the operator cannot use in this cluster.
 
     Examples:
-        >>> gang_scheduler(SchedulingSpec(scheduler_name="gpus"), []) is COSCHEDULING
+        >>> gang_scheduler(SchedulingSpec(schedulerName="gpus"), []) is COSCHEDULING
         True
-        >>> gang_scheduler(SchedulingSpec(scheduler_name="gpus"), [COSCHEDULING_GROUP])
+        >>> gang_scheduler(SchedulingSpec(schedulerName="gpus"), [COSCHEDULING_GROUP])
     """
     if requested.gang is Gang.OFF or requested.queue_name or not requested.scheduler_name:
         return None
