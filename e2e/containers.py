@@ -2,6 +2,9 @@
 
 import json
 import os
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from e2e.cluster.errors import ClusterError
@@ -44,6 +47,13 @@ def node_process(cluster: Cluster, pod: str, namespace: str = "default") -> int:
     """The PID of a process of the pod's node, outside all containers: the parent of the pod's first one."""
     stat = (container_processes(cluster, pod, namespace)[0] / "stat").read_text()
     return int(stat.rpartition(")")[2].split()[1])
+
+
+def kill_processes(processes: Iterable[Path]) -> None:
+    """SIGKILL for these processes; one that has ended meanwhile is passed over."""
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(int(process.name), signal.SIGKILL)
 
 
 def started(process: Path) -> float:

@@ -14,7 +14,7 @@ from e2e.containers import container_processes
 
 _GONE_SECONDS = 10.0
 _POLL_SECONDS = 0.002
-_BLOCKED, _EGRESS = "blocked_by_test", "egress_closed_by_test"
+_BLOCKED, _EGRESS, _CUT_OFF = "blocked_by_test", "egress_closed_by_test", "cut_off_by_test"
 
 
 def kill_container(cluster: Cluster, pod: str, namespace: str = "default", *, container: str = "") -> None:
@@ -67,6 +67,29 @@ def unreachable(
         yield
     finally:
         subprocess.run([*nft, "delete", "table", "inet", _BLOCKED], check=False)
+
+
+@contextmanager
+def cut_off(cluster: Cluster, pod: str, others: Collection[str], *, container: str = "") -> Iterator[None]:
+    """Drop all packets between a pod and these addresses for the block; no connection is closed by it."""
+    process = container_processes(cluster, pod, container=container)[0]
+    families = [("ip6" if ":" in other else "ip", other) for other in sorted(others)]
+    rules = {
+        hook: "; ".join(f"{family} {end} {other} drop" for family, other in families)
+        for hook, end in (("input", "saddr"), ("output", "daddr"))
+    }
+    chains = "; ".join(
+        f"chain {hook} {{ type filter hook {hook} priority 0; {dropped}; }}" for hook, dropped in rules.items()
+    )
+    # The process may end in the block; an open file keeps the pod's network.
+    with (process / "ns" / "net").open("rb") as network:
+        file = network.fileno()
+        nft = ("nsenter", f"--net=/proc/self/fd/{file}", "nft")
+        subprocess.run([*nft, f"table inet {_CUT_OFF} {{ {chains}; }}"], check=True, pass_fds=[file])
+        try:
+            yield
+        finally:
+            subprocess.run([*nft, "delete", "table", "inet", _CUT_OFF], check=False, pass_fds=[file])
 
 
 @contextmanager

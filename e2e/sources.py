@@ -11,6 +11,7 @@ import shutil
 import tarfile
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -44,6 +45,8 @@ class Sources:
         self.repository = repository
         self.files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
         self.blobs, self.manifest = _image(folder)
+        self.sent_bytes: Counter[str] = Counter()
+        """Bytes of files and layers sent so far, by the address of the client."""
         self._server = ThreadingHTTPServer((address, 0), type("Handler", (_Request,), {"sources": self}))
         self.authority = f"{address}:{self._server.server_address[1]}"
         """`address:port`, of both."""
@@ -131,6 +134,8 @@ class _Request(BaseHTTPRequestHandler):
             self.wfile.write(content[sent : sent + DRIP_BYTES])
             sent += DRIP_BYTES
         self.wfile.write(content[sent:])
+        if held:
+            self.sources.sent_bytes[self.client_address[0]] += len(content)
 
 
 def _image(folder: Path) -> tuple[Mapping[str, bytes], bytes]:

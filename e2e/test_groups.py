@@ -4,8 +4,6 @@ Both pods are on the one node of the cluster, each with its own network and proc
 """
 
 import json
-import os
-import signal
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,40 +13,20 @@ import yaml
 
 from e2e import stack
 from e2e.cluster.handle import LocalCluster
-from e2e.containers import container_processes
+from e2e.containers import container_processes, kill_processes
+from e2e.group_forms import NAME, START_SECONDS, pair
 from e2e.load import GENTLE_PAUSE_SECONDS, Load, Loss
 from e2e.said import Say
 from e2e.served import PROMPT, Served
 from e2e.waiting import eventually
 
 pytestmark = pytest.mark.full  # two starts of two pods take minutes on two cores
-NAME = "pair"
 LEADER, WORKER = f"{NAME}-engine-0-0", f"{NAME}-engine-0-1"
-START_SECONDS = 400
-"""Limit of a start of two pods of vLLM on two busy cores."""
 OUT_SECONDS = 20
 """Limit from the end of a member until the group is not ready; a probe may take so long."""
-PIPELINE_ARGS = ['--compilation-config={"mode":2,"backend":"eager"}']
-"""vLLM for CPUs warms a pipeline up only with a compilation mode, and its first request would end it without (0.32.0,
-`v1/worker/cpu_model_runner.py`). This backend compiles nothing."""
 MOST_HUNG_SECONDS = 30
 """No request waits longer for an answer that a group without a member will never give."""
 BEFORE, AFTER = 100, 100
-
-
-def pair(name: str = NAME, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
-    """The sample over two pods."""
-    resource: dict[str, Any] = yaml.safe_load(stack.SAMPLE.read_text())
-    resource["metadata"]["name"] = name
-    spec = resource["spec"]
-    args = [one for one in spec["engine"]["args"] if one != "--enforce-eager"]
-    spec["engine"]["args"] = [*args, *PIPELINE_ARGS]
-    env = [one for one in spec["engine"]["env"] if one["name"] != "VLLM_ENABLE_V1_MULTIPROCESSING"]
-    spec["engine"]["env"] = env
-    spec["engine"]["resources"] = {"requests": {"cpu": "250m", "memory": "1500Mi"}, "limits": {"memory": "3Gi"}}
-    spec["parallelism"] = {"nodes": 2}
-    spec["startupTimeout"] = f"{START_SECONDS}s"
-    return {**resource, "spec": {**spec, **more}}
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +93,7 @@ def evict(served: Served, pod: str) -> None:
 
 def kill_engine(served: Served, pod: str) -> None:
     """Kill the engine in a member's container: every process but the first, which is the operator's program."""
-    for process in container_processes(served.cluster, pod, container="engine")[1:]:
-        os.kill(int(process.name), signal.SIGKILL)
+    kill_processes(container_processes(served.cluster, pod, container="engine")[1:])
 
 
 def test_two_pods_answer_as_one_and_restart_in_place_when_the_engine_of_one_is_killed(

@@ -40,6 +40,8 @@ KEDA_MODULE = Path(__file__).parents[1] / "keda"
 """Of KEDA's operator and metrics adapter, for the tests that run them, and of its CRDs."""
 COSCHEDULING_MODULE = Path(__file__).parents[1] / "coscheduling"
 """Of a scheduler with the plugin Coscheduling, for the test that runs it, and of the CRD of its groups."""
+LWS_MODULE = Path(__file__).parents[1] / "lws"
+"""Of LeaderWorkerSet's controller and its CRDs, for the benchmark that runs groups of it."""
 VOLCANO_MODULE = Path(__file__).parents[1] / "volcano"
 """Of a generator of CRDs and of the types of Volcano, for the tests of objects for it."""
 PROMETHEUS_MODULE = Path(__file__).parents[1] / "prometheus"
@@ -89,6 +91,7 @@ KARPENTER = Command("karpenter-kwok", "sigs.k8s.io/karpenter/kwok")
 KEDA_OPERATOR = Command("keda-operator", "github.com/kedacore/keda/v2/cmd/operator")
 KEDA_ADAPTER = Command("keda-adapter", "github.com/kedacore/keda/v2/cmd/adapter")
 COSCHEDULER = Command("coscheduler", ".")
+LWS = Command("lws", "sigs.k8s.io/lws/cmd")
 CONTROLLER_GEN = Command("controller-gen", "sigs.k8s.io/controller-tools/cmd/controller-gen")
 PROMETHEUS = Command("prometheus", "github.com/prometheus/prometheus/cmd/prometheus")
 PROMTOOL = Command("promtool", "github.com/prometheus/prometheus/cmd/promtool")
@@ -189,6 +192,12 @@ def coscheduling_definition() -> Path:
     go = go_command(COSCHEDULING_MODULE / "go.mod")
     folder = _module_folder(go, COSCHEDULING_MODULE, "sigs.k8s.io/scheduler-plugins")
     return folder / "config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"
+
+
+def ensure_lws() -> tuple[Path, Path]:
+    """LeaderWorkerSet's controller, built if missing (five minutes), and the folder of its configuration."""
+    command = _ensure((LWS,), LWS_MODULE) / LWS.name
+    return command, _module_folder(go_command(LWS_MODULE / "go.mod"), LWS_MODULE, "sigs.k8s.io/lws") / "config"
 
 
 def volcano_definition() -> Path:
