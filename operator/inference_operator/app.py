@@ -22,7 +22,7 @@ from inference_operator.controller.cluster import ClusterError, NotLeaderError
 from inference_operator.controller.lister import Lister
 from inference_operator.controller.reconciler import Reconciler
 from inference_operator.controller.relist_loop import RelistLoop
-from inference_operator.controller.workqueue import WorkQueue
+from inference_operator.controller.workqueue import Priority, WorkQueue
 from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.hardware.offers import prices
 from inference_operator.kube.client import Api, connect
@@ -130,7 +130,7 @@ class Operator:
         if stop.is_set():
             return True
         for key in self._cache.resource_keys():
-            self._queue.add(key)
+            self._queue.add(key, Priority.LOW)
         # Created before `watch`: when kopf stops, it cancels tasks that are younger than itself.
         workers = [asyncio.create_task(self._queue.work(self._handle, _on_failed)) for _ in range(WORKERS)]
         others = (self._events.work(), self._relist_loop.work(stop), self._scraper.run())

@@ -8,7 +8,8 @@ import pytest
 from inference_operator.controller.cache import Cache
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, Listing, NotFoundError
 from inference_operator.controller.lister import Lister
-from inference_operator.manifest import HTTP_ROUTE, INFERENCE_DEPLOYMENT, NODE, Key, Kind, Manifest
+from inference_operator.controller.workqueue import Priority
+from inference_operator.manifest import HTTP_ROUTE, INFERENCE_DEPLOYMENT, NODE, Key, Kind, Manifest, Ref
 from inference_operator.settings import Settings
 from tests.testing.builders import SETTINGS, inference_deployment
 from tests.testing.memory_cluster import SYSTEM_METADATA, MemoryCluster
@@ -48,9 +49,16 @@ class Scene:
         self.cluster = Guarded()
         self.cache = Cache(SETTINGS)
         self.added: list[Key] = []
-        self.lister = Lister(self.cluster, self.cache, Settings(namespaces=namespaces), self.added.append)
+        self.urgent: list[Key] = []
+        """The keys of `added` with high priority."""
+        self.lister = Lister(self.cluster, self.cache, Settings(namespaces=namespaces), self.add)
         for key in (A, B):
             self.cluster.apply_as("kubectl", asked(key))
+
+    def add(self, key: Key, priority: Priority) -> None:
+        self.added.append(key)
+        if priority is Priority.HIGH:
+            self.urgent.append(key)
 
 
 async def test_an_operator_of_the_whole_cluster_lists_all_namespaces_at_once() -> None:
@@ -66,7 +74,18 @@ async def test_only_the_namespaces_that_are_served_are_listed() -> None:
     assert await scene.lister.list_all()
     assert scene.cache.resource_keys() == [B]
     assert scene.added == [B]
+    assert scene.urgent == [], "a listing concerns all resources, and none in particular"
     assert {request.ref.namespace for request in scene.cluster.reads} == {"team-b"}
+
+
+async def test_an_event_of_a_resource_has_priority_over_a_listing() -> None:
+    scene = Scene()
+    assert await scene.lister.list_all()
+    scene.cluster.apply_as("kubectl", asked(A, replicas=2))
+    changed = await scene.cluster.get(Ref(INFERENCE_DEPLOYMENT, A.namespace, A.name))
+    assert changed is not None
+    scene.lister.on_event("MODIFIED", changed)
+    assert scene.urgent == [A]
 
 
 async def test_a_forbidden_namespace_blocks_no_other_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,14 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from inference_operator.controller.cluster import ClusterError
-from inference_operator.controller.workqueue import FIRST_BACKOFF_SECONDS, JITTER, LATEST_BACKOFF_SECONDS, WorkQueue
+from inference_operator.controller.workqueue import (
+    FIRST_BACKOFF_SECONDS,
+    JITTER,
+    LATEST_BACKOFF_SECONDS,
+    LOW_EVERY,
+    Priority,
+    WorkQueue,
+)
 from inference_operator.manifest import Key
 from inference_operator.status.report import Requeue
 from tests.controller.virtual_time import run
@@ -262,3 +269,61 @@ def test_a_failing_key_does_not_block_other_keys() -> None:
 
     work(script, fail_for_a, workers=1)
     assert seen == [B]
+
+
+FLEET = [Key("fleet", f"resource-{number}") for number in range(100)]
+
+
+def order(script: Callable[[WorkQueue], Awaitable[None]]) -> list[Key]:
+    """The keys in the order in which one worker takes them, one a second."""
+    log = Log(takes=1)
+    work(script, log.handle, workers=1)
+    return [key for _, key in log.begun]
+
+
+def test_an_edit_does_not_wait_for_a_listing_of_the_fleet() -> None:
+    async def script(queue: WorkQueue) -> None:
+        for key in FLEET:
+            queue.add(key, Priority.LOW)
+        await asyncio.sleep(2.5)
+        queue.add(A)
+        assert len(queue) == len(FLEET) - 3 + 1
+        await asyncio.sleep(200)
+
+    assert order(script) == [*FLEET[:3], A, *FLEET[3:]]
+
+
+def test_a_key_that_waits_with_low_priority_moves_when_something_happens_to_it() -> None:
+    async def script(queue: WorkQueue) -> None:
+        for key in FLEET:
+            queue.add(key, Priority.LOW)
+        queue.add(FLEET[50])
+        queue.add(FLEET[50], Priority.LOW)
+        await asyncio.sleep(200)
+
+    taken = order(script)
+    assert taken[0] == FLEET[50]
+    assert sorted(taken) == sorted(FLEET), "each is reconciled once"
+
+
+def test_a_stream_of_events_does_not_stop_the_others_for_ever() -> None:
+    async def script(queue: WorkQueue) -> None:
+        queue.add(B, Priority.LOW)
+        for key in FLEET:
+            queue.add(key)
+        await asyncio.sleep(200)
+
+    assert order(script).index(B) < LOW_EVERY
+
+
+def test_a_key_that_was_added_during_its_reconcile_keeps_the_higher_priority() -> None:
+    async def script(queue: WorkQueue) -> None:
+        queue.add(A)
+        await asyncio.sleep(0.5)
+        queue.add(A)
+        queue.add(A, Priority.LOW)
+        for key in FLEET:
+            queue.add(key, Priority.LOW)
+        await asyncio.sleep(200)
+
+    assert order(script)[:2] == [A, A]

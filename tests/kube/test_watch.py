@@ -174,7 +174,7 @@ async def test_a_watch_with_bookmarks_but_no_events_escapes_kopf_and_is_found_by
 
     server.streams = [only_bookmarks]
     cluster, watching = MemoryCluster(), Watching(inactivity=inactivity)
-    lister = Lister(cluster, Cache(SETTINGS), SETTINGS, lambda _: None)
+    lister = Lister(cluster, Cache(SETTINGS), SETTINGS, lambda *_: None)
     watching.on_event = lister.on_event  # type: ignore[method-assign]
     async with running(watching):
         for number in range(3):

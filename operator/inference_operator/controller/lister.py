@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 from inference_operator.controller.cache import Cache
 from inference_operator.controller.cluster import Cluster, ClusterError, ForbiddenError, Listing, NotFoundError
+from inference_operator.controller.workqueue import Priority
 from inference_operator.manifest import (
     CHILD_KINDS,
     INFERENCE_DEPLOYMENT,
@@ -41,10 +42,12 @@ class Lister:
         cluster: the cluster to list.
         cache: the cache to replace.
         settings: the namespaces that are served; none means the whole cluster.
-        add: queues a key for a reconcile.
+        add: queues a key for a reconcile: with high priority after an event of its own, else with low priority.
     """
 
-    def __init__(self, cluster: Cluster, cache: Cache, settings: Settings, add: Callable[[Key], None]) -> None:
+    def __init__(
+        self, cluster: Cluster, cache: Cache, settings: Settings, add: Callable[[Key, Priority], None]
+    ) -> None:
         self._cluster = cluster
         self._cache = cache
         self._add = add
@@ -93,7 +96,7 @@ class Lister:
             return
         key = self._cache.forget(manifest) if event == "DELETED" else self._cache.put(manifest)
         if key is not None:
-            self._add(key)
+            self._add(key, Priority.HIGH)
 
     def dead_watches(self) -> Sequence[Kind]:
         """The kinds whose watch sends no events although listings find changes.
@@ -142,7 +145,7 @@ class Lister:
             if concerned:
                 changed.append(kind)
             for key in concerned:
-                self._add(key)
+                self._add(key, Priority.LOW)
         self._missing[namespace] = missing
         return changed
 
@@ -171,7 +174,7 @@ class Lister:
 
     def _queue_unsettled(self, changed: bool) -> None:  # noqa: FBT001 - the result of the store's method
         for key in self._cache.unsettled() if changed else ():
-            self._add(key)
+            self._add(key, Priority.LOW)
 
     def _fail(self, namespace: str | None, error: ClusterError) -> None:
         if self._unreadable.get(namespace) != error.cause:

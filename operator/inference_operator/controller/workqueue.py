@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from enum import Enum, auto
 
 from inference_operator.backoff import exponential_backoff
 from inference_operator.controller.cluster import ClusterError
@@ -12,6 +13,19 @@ from inference_operator.status.report import Requeue
 FIRST_BACKOFF_SECONDS, LATEST_BACKOFF_SECONDS = 0.5, 120.0
 JITTER = 0.2
 """Each backoff differs by up to a fifth, so that keys that failed together do not come back together."""
+
+LOW_EVERY = 8
+"""Of so many keys that workers take, one has low priority if one waits, so that none waits for ever."""
+
+
+class Priority(Enum):
+    """Which keys a worker takes first."""
+
+    HIGH = auto()
+    """Something has happened to this resource: an edit, an event of a child, a stall, a change of the load."""
+    LOW = auto()
+    """All resources are looked at: a start of the operator, a listing, changed nodes."""
+
 
 Handle = Callable[[Key], Awaitable[Requeue | None]]
 """Reconciles a key; returns when to reconcile it again."""
@@ -27,6 +41,7 @@ class WorkQueue:
     - A key that is added while a worker handles it is handled once more afterwards.
     - A key that failed waits: half a second at first, and twice as long after each failure in a row.
     - An event of that key ends the wait, but not before the time that the API server gave (`Retry-After`).
+    - Workers take keys of high priority first. A key of low priority that is added with high priority moves up.
 
     Args:
         chance: a random number from 0 to 1, for the jitter of the backoff.
@@ -36,13 +51,16 @@ class WorkQueue:
     def __init__(self, chance: Callable[[], float] = random.random, on_started: OnStarted | None = None) -> None:
         self._chance = chance
         self._on_started = on_started
-        self._queue: asyncio.Queue[Key] = asyncio.Queue()
-        self._waiting: set[Key] = set()
+        self._lanes: dict[Priority, dict[Key, None]] = {priority: {} for priority in Priority}
+        """The keys that wait for a worker, in their order."""
+        self._available = asyncio.Semaphore(0)
+        """Has as many permits as keys wait."""
+        self._taken = 0
         self._working: dict[Key, float] = {}
         """The keys that workers handle, with the time at which they started."""
         self._added: dict[Key, float] = {}
         """When a key was added first since its last reconcile started."""
-        self._dirty: set[Key] = set()
+        self._dirty: dict[Key, Priority] = {}
         """The keys that were added while a worker handled them."""
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._failures: dict[Key, int] = {}
@@ -51,23 +69,26 @@ class WorkQueue:
 
     def __len__(self) -> int:
         """The number of keys that wait for a worker."""
-        return len(self._waiting)
+        return sum(map(len, self._lanes.values()))
 
     def longest_running(self) -> float:
         """Seconds for which the oldest running reconcile has run; 0 if none runs."""
         return asyncio.get_running_loop().time() - min(self._working.values()) if self._working else 0.0
 
-    def add(self, key: Key) -> None:
+    def add(self, key: Key, priority: Priority = Priority.HIGH) -> None:
         """Queue a key for a reconcile as soon as possible."""
         self._cancel_timer(key)
         self._added.setdefault(key, asyncio.get_running_loop().time())
+        high, low = self._lanes[Priority.HIGH], self._lanes[Priority.LOW]
         if key in self._working:
-            self._dirty.add(key)
+            self._dirty[key] = Priority.HIGH if Priority.HIGH in (priority, self._dirty.get(key)) else priority
         elif (wait := self._seconds_to_hold(key)) > 0:
             self.add_after(key, wait)
-        elif key not in self._waiting:
-            self._waiting.add(key)
-            self._queue.put_nowait(key)
+        elif key in low and priority is Priority.HIGH:
+            high[key] = low.pop(key)
+        elif key not in low and key not in high:
+            self._lanes[priority][key] = None
+            self._available.release()
 
     def add_after(self, key: Key, seconds: float) -> None:
         """Queue a key after a time, unless it is due before."""
@@ -82,16 +103,16 @@ class WorkQueue:
         self._closed = True
         for timer in self._timers.values():
             timer.cancel()
-        self._queue.put_nowait(Key("", ""))  # wakes a worker that waits for a key
+        self._available.release()  # wakes a worker that waits for a key
 
     async def work(self, handle: Handle, on_failed: OnFailed) -> None:
         """Handle keys until the queue is closed; several workers may run at a time."""
         while True:
-            key = await self._queue.get()
+            await self._available.acquire()
             if self._closed:
-                self._queue.put_nowait(key)  # wakes the next worker
+                self._available.release()  # wakes the next worker
                 return
-            self._waiting.discard(key)
+            key = self._take()
             now = asyncio.get_running_loop().time()
             self._working[key] = now
             added = self._added.pop(key, now)
@@ -106,9 +127,17 @@ class WorkQueue:
                 del self._working[key]
             self._finish(key, after)
 
+    def _take(self) -> Key:
+        """Remove the key that is next; at least one waits."""
+        self._taken += 1
+        high, low = self._lanes[Priority.HIGH], self._lanes[Priority.LOW]
+        lane = low if low and (not high or self._taken % LOW_EVERY == 0) else high
+        key = next(iter(lane))
+        del lane[key]
+        return key
+
     def _finish(self, key: Key, after: Requeue | None) -> None:
-        dirty = key in self._dirty
-        self._dirty.discard(key)
+        dirty = self._dirty.pop(key, None)
         wait = after.seconds if after else None
         if after is not None and after.backoff:
             requested = after.seconds or 0.0
@@ -119,8 +148,8 @@ class WorkQueue:
             self._failures.pop(key, None)
         if self._closed:
             return
-        if dirty:
-            self.add(key)
+        if dirty is not None:
+            self.add(key, dirty)
         elif wait is not None:
             self.add_after(key, wait)
 
