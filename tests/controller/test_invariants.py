@@ -13,7 +13,7 @@ import pytest
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.controller.cluster import ClusterError, ConflictError, ForbiddenError, RejectedError
-from inference_operator.manifest import Manifest, Ref
+from inference_operator.manifest import CHILD_KINDS, Manifest, Ref
 from inference_operator.objects.child import content_hash
 from tests.controller.virtual_time import run
 from tests.controller.world import RESOURCE, World
@@ -264,6 +264,39 @@ def test_an_outdated_listing_deletes_and_changes_nothing() -> None:
             assert (world.children(), _generations(world)) == (before, generations)
 
     run(live())
+
+
+@pytest.mark.parametrize("bump", [0, 1_000_000], ids=["as it was", "with bumped versions"])
+@pytest.mark.parametrize("number", range(1, len(LIFE)))
+def test_a_restored_backup_of_etcd_is_noticed_by_the_next_listing(number: int, bump: int) -> None:
+    wanted = calm()
+
+    async def live() -> None:
+        world = World()
+        for step in LIFE[:number]:
+            await step(world)
+        backup = world.cluster.backup()
+        await LIFE[number](world)
+        world.cluster.remove(SERVICE_OF_ROUTERS)
+        await persist(world)
+        await world.list_all()
+        world.cluster.restore(backup, bump=bump)
+        await world.list_all()
+        assert _versions(world.cache_children()) == _versions(_all_children(world))
+        for step in LIFE[number:]:
+            await step(world)
+        assert world.children() == wanted.children
+        assert world.conditions() == wanted.conditions
+
+    run(live())
+
+
+def _all_children(world: World) -> Mapping[Ref, Manifest]:
+    return {ref: manifest for ref, manifest in world.cluster.live().items() if ref.kind in CHILD_KINDS}
+
+
+def _versions(manifests: Mapping[Ref, Manifest]) -> Mapping[Ref, str]:
+    return {ref: manifest["metadata"]["resourceVersion"] for ref, manifest in manifests.items()}
 
 
 def _generations(world: World) -> Mapping[Ref, object]:

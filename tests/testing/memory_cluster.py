@@ -188,6 +188,23 @@ class MemoryCluster:
         """Let the request of that number fail, counted from 1; it may take effect nevertheless."""
         self._faults.at(number, Fault(error, took_effect))
 
+    def backup(self) -> tuple[dict[Ref, _Stored], int]:
+        """All objects and the version, as a snapshot of etcd has them."""
+        return deepcopy(self._objects), self._version
+
+    def restore(self, backup: tuple[dict[Ref, _Stored], int], *, bump: int = 0) -> None:
+        """Go back to a snapshot without any event, as `etcdutl snapshot restore` does.
+
+        Args:
+            backup: the snapshot.
+            bump: by how much the version is above the largest one before (`--bump-revision`); 0 for that of the backup.
+        """
+        objects, version = backup
+        self._objects = deepcopy(objects)
+        self._version = self._version + bump if bump else version
+        self._versions = itertools.count(self._version + 1)
+        self.events.clear()
+
     # Implementation.
 
     def _write(self, verb: str, ref: Ref, act: Callable[[], Result]) -> Result:

@@ -34,7 +34,7 @@ class Cache:
     """Objects by address, and by the InferenceDeployment that they belong to.
 
     Versions only grow. An event that is older than the cached object, for example of the state before an own write, is
-    ignored.
+    ignored. Only a listing can show that the cluster's state was restored from a backup; it then counts.
     """
 
     def __init__(
@@ -50,6 +50,8 @@ class Cache:
         self._by_owner: dict[Key, set[Ref]] = defaultdict(set)
         self._tombstones: dict[Ref, int] = {}
         """The versions at which objects were deleted. A listing or event from before does not bring them back."""
+        self._listed_at: dict[tuple[Kind, str | None], int] = {}
+        """The version of the last listing of each kind and namespace."""
         self._lookups: dict[Lookup, LookupResult] = {}
         self.nodes = NodeStore()
         """The nodes with GPUs."""
@@ -159,11 +161,16 @@ class Cache:
                     self._add_tombstone(ref, cached.version)
                 self.remove(ref)
 
-    def put(self, manifest: Manifest) -> Key | None:
-        """Store an object; returns the key that it concerns, or None if the cache had this version or a newer one."""
+    def put(self, manifest: Manifest, *, listed_at: int = -1) -> Key | None:
+        """Store an object; returns the key that it concerns, or None if the cache had this version or a newer one.
+
+        An object of a listing is the truth at the listing's version. If the cache has another one of that time, the
+        cluster's history went back (etcd was restored with larger versions), and the listing counts.
+        """
         ref, version = Ref.of(manifest), version_of(manifest)
         cached = self._objects.get(ref)
-        if version <= (self._tombstones.get(ref, -1) if cached is None else cached.version):
+        known = self._tombstones.get(ref, -1) if cached is None else cached.version
+        if version == known or (version < known and known > listed_at):
             return None
         if cached is not None:
             self._remove_from_owner(ref, cached.key)
@@ -198,19 +205,30 @@ class Cache:
         """
         listed, concerned = set[Ref](), set[Key | None]()
         async for page in pages:
+            concerned.update(self._drop_if_history_went_back(kind, page))
             listed.update(Ref.of(item) for item in page.items)
-            concerned.update(self.put(item) for item in page.items)
+            concerned.update(self.put(item, listed_at=page.version) for item in page.items)
         concerned.update(self._remove_unlisted(kind, page, listed))
         return {key for key in concerned if key is not None}
 
+    def _drop_if_history_went_back(self, kind: Kind, page: Listing) -> list[Key | None]:
+        """Remove everything of a kind if a former listing was newer: the cluster's state was restored from a backup.
+
+        Versions of the restored state are lower than those in the cache, so they cannot be compared.
+        """
+        scope = kind, page.namespace
+        former, self._listed_at[scope] = self._listed_at.get(scope, -1), page.version
+        if page.version >= former:
+            return []
+        self._tombstones = {ref: at for ref, at in self._tombstones.items() if not page.covers(ref, kind)}
+        return [self.remove(ref) for ref in list(self._objects) if page.covers(ref, kind)]
+
     def _remove_unlisted(self, kind: Kind, page: Listing, listed: Container[Ref]) -> list[Key | None]:
         """Remove the objects that are absent from the listing; returns the keys that they concerned."""
-
-        def in_scope(ref: Ref) -> bool:
-            return ref.kind == kind and (page.namespace is None or ref.namespace == page.namespace)
-
-        absent = [ref for ref in self._objects if ref not in listed and in_scope(ref)]
-        self._tombstones = {ref: at for ref, at in self._tombstones.items() if not in_scope(ref) or at > page.version}
+        absent = [ref for ref in self._objects if ref not in listed and page.covers(ref, kind)]
+        self._tombstones = {
+            ref: at for ref, at in self._tombstones.items() if not page.covers(ref, kind) or at > page.version
+        }
         return [self.remove(ref, version=page.version) for ref in absent]
 
     def _owned(self, key: Key) -> list[CachedObject]:

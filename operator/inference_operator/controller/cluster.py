@@ -30,6 +30,10 @@ class Listing:
     namespace: str | None = None
     """The namespace that was listed; None means all of them."""
 
+    def covers(self, ref: Ref, kind: Kind) -> bool:
+        """Whether the listing has an object, if it is a listing of this kind and the object exists."""
+        return ref.kind == kind and self.namespace in (None, ref.namespace)
+
 
 class ClusterError(Exception):
     """A request that was not carried out, or whose outcome is unknown.

@@ -64,6 +64,8 @@ class Lister:
         """Whether nodes have never been listed, although the operator has the right to."""
         self.versions: dict[str, int] = {}
         """The resourceVersion of the last listing, by the URL path of each collection."""
+        self.history_went_back = False
+        """Whether a listing was older than a former one: the cluster's state was restored from a backup of etcd."""
         self._with_events: set[Kind] = set()
         """The kinds of which an event has come since the last listing."""
         self._silent_listings: Counter[Kind] = Counter()
@@ -154,7 +156,9 @@ class Lister:
     ) -> AsyncIterator[Listing]:
         async for page in self._cluster.pages(kind, namespace=namespace, selector=selector):
             yield page
-            self.versions[kind.path(namespace)] = page.version
+            path = kind.path(namespace)
+            self.history_went_back |= page.version < self.versions.get(path, 0)
+            self.versions[path] = page.version
 
     async def _list_nodes(self) -> Iterable[Kind]:
         """List the nodes if the whole cluster is served. Without the right to, engines are sized by the settings."""

@@ -55,7 +55,11 @@ class RelistLoop:
                 await asyncio.wait_for(stop.wait(), RETRY_SECONDS)
 
     async def work(self, stop: asyncio.Event) -> None:
-        """List in intervals until cancelled; set `stop` when other namespaces or kinds can be read than are watched."""
+        """List in intervals until cancelled; set `stop` when the watches can no longer be right.
+
+        That is so when other namespaces or kinds can be read than are watched, and when the cluster's state was
+        restored from a backup: watches begin at versions that do not exist any more.
+        """
         lister = self._lister
         watched = (lister.readable, lister.watchable)
         while True:
@@ -66,6 +70,9 @@ class RelistLoop:
             await self._list()
             if (lister.readable, lister.watchable) != watched:
                 log.info("Restarting: the namespaces or kinds that can be read have changed")
+                stop.set()
+            if lister.history_went_back:
+                log.warning("Restarting: the API server's state is older than before, as after a restore of etcd")
                 stop.set()
 
     async def _list(self) -> bool:
