@@ -133,9 +133,15 @@ class Operator:
             self._queue.add(key, Priority.LOW)
         # Created before `watch`: when kopf stops, it cancels tasks that are younger than itself.
         workers = [asyncio.create_task(self._queue.work(self._handle, _on_failed)) for _ in range(WORKERS)]
-        others = (self._events.work(), self._relist_loop.work(stop), self._scraper.run())
-        feeders = [asyncio.create_task(self._looks.work()) for _ in range(LOOKERS)]
-        feeders += [asyncio.create_task(work) for work in others]
+        loops = {
+            "events": self._events.work(),
+            "listings": self._relist_loop.work(stop),
+            "scrapes": self._scraper.run(),
+        }
+        feeders = [asyncio.create_task(self._looks.work(), name="lookups") for _ in range(LOOKERS)]
+        feeders += [asyncio.create_task(work, name=name) for name, work in loops.items()]
+        for feeder in feeders:
+            feeder.add_done_callback(lambda ended: stop_after(ended, stop))
         ender = asyncio.create_task(self._end(stop, feeders))
         try:
             lister = self._lister
@@ -182,6 +188,19 @@ class Operator:
         QUEUE_LONGEST.set_function(self._queue.longest_running)
         CACHE_AGE.set_function(self._relist_loop.age)
         UNREADABLE.set_function(lambda: len(self._lister.unreadable))
+
+
+def stop_after(ended: asyncio.Task[None], stop: asyncio.Event) -> None:
+    """Stop the process after a loop that should never end, so that it is started anew with all of its loops.
+
+    Args:
+        ended: the task of a loop. It is cancelled when `stop` is set.
+        stop: ends the process.
+    """
+    if not stop.is_set():
+        error = None if ended.cancelled() else ended.exception()
+        log.critical("Restarting: the loop %s has ended", ended.get_name(), exc_info=error)
+        stop.set()
 
 
 def _instance() -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.status import NEVER_OBSERVED
+from inference_operator.controller import reconciler
 from inference_operator.controller.cluster import ClusterError, ConflictError, RejectedError
 from inference_operator.status.report import Requeue
 from tests.controller.test_writes import CHILDREN, STATUS, not_written
@@ -19,7 +20,7 @@ EVERY_CHILD = pytest.mark.parametrize("number", range(len(CHILDREN)))
 LOST_OR_UNANSWERED = pytest.mark.parametrize("took_effect", [False, True], ids=["lost", "unanswered"])
 
 
-class Killed(Exception):  # noqa: N818 - not an error but an end
+class Killed(BaseException):
     """The process is killed."""
 
 
@@ -233,3 +234,31 @@ async def test_a_status_for_an_outdated_spec_is_not_written(world: World) -> Non
     await world.settle()
     assert world.status().observed_generation == 2
     assert world.status().ready == "0/2"
+
+
+async def test_a_bug_of_the_operator_is_in_the_status_without_the_exceptions_text(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.ask()
+    await world.settle()
+    before = world.children()
+    url = world.status().url
+
+    def broken(_: object) -> None:
+        raise ZeroDivisionError("hf_secret in a text of somebody else")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reconciler, "outcome", broken)
+        world.ask(replicas=2)
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                await world.reconcile()
+    assert world.conditions()[ConditionType.STALLED] == ("True", "OperatorError")
+    assert "secret" not in world.status().message
+    assert world.status().url == url, "the rest of the status stays"
+    assert world.status().observed_generation == world.live(RESOURCE)["metadata"]["generation"]
+    assert world.children() == before
+    statuses = [request for request in world.cluster.writes if request.verb == "status"]
+    assert len(statuses) == 2, "a repeated failure writes nothing"
+    await world.settle()
+    assert world.conditions()[ConditionType.STALLED] == ("False", "NotStalled")

@@ -26,7 +26,7 @@ MOST_MORE_REQUESTS = 12
 """A repeated reconcile costs a read and a write per child, one status write for the fault and one after it."""
 
 
-class Killed(Exception):  # noqa: N818 - not an error but an end
+class Killed(BaseException):
     """The process is killed."""
 
 

@@ -12,10 +12,10 @@ Result = TypeVar("Result")
 class Fault:
     """What is raised instead of an answer."""
 
-    error: Exception
+    error: BaseException
     took_effect: bool
 
-    def strike(self, act: Callable[[], object]) -> Exception:
+    def strike(self, act: Callable[[], object]) -> BaseException:
         if self.took_effect:
             act()
         return self.error

@@ -180,11 +180,11 @@ class MemoryCluster:
             for ref in orphans:
                 self.remove(ref)
 
-    def fail_next(self, error: Exception, *, skip: int = 0, took_effect: bool = False) -> None:
+    def fail_next(self, error: BaseException, *, skip: int = 0, took_effect: bool = False) -> None:
         """Let a write of the operator fail, after `skip` successful ones; it may take effect nevertheless."""
         self._faults.next_write(Fault(error, took_effect), skip=skip)
 
-    def fail_at(self, number: int, error: Exception, *, took_effect: bool = False) -> None:
+    def fail_at(self, number: int, error: BaseException, *, took_effect: bool = False) -> None:
         """Let the request of that number fail, counted from 1; it may take effect nevertheless."""
         self._faults.at(number, Fault(error, took_effect))
 

@@ -445,6 +445,11 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
         "The API server or an admission policy rejects a child object.",
         "Change what the message names, in the InferenceDeployment or in the policy.",
     ),
+    Reason.OPERATOR_ERROR: Explanation(
+        _STALLED,
+        "A bug of the operator: it could not decide what this InferenceDeployment needs, and left everything as it is.",
+        "Undo the last edit if there was one, and report the error in the operator's log. The operator tries again.",
+    ),
     Reason.REQUEST_FAILED: Explanation(
         _RECONCILING,
         "A request to the API server for a child object failed or got no answer.",

@@ -85,6 +85,7 @@ class Reason(StrEnum):
     WAITING_FOR_DELETION = "WaitingForDeletion"
     CHILD_REJECTED = "ChildRejected"
     REQUEST_FAILED = "RequestFailed"
+    OPERATOR_ERROR = "OperatorError"
     IMAGE_PULL_FAILED = "ImagePullFailed"
     CONTAINER_CONFIG_ERROR = "ContainerConfigError"
     VOLUME_UNAVAILABLE = "VolumeUnavailable"

@@ -1,19 +1,20 @@
 """The reconciler: read the inputs, decide, apply the changes, write the status. It has no branch on the spec."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from inference_operator.api.resource import Resource
 from inference_operator.api.status import Status
 from inference_operator.controller.cache import Cache
 from inference_operator.controller.changes import changes, is_held
-from inference_operator.controller.cluster import Cluster
+from inference_operator.controller.cluster import Cluster, ClusterError, NotLeaderError
 from inference_operator.controller.execute import execute
 from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, Key, Ref
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.events import Event, events
-from inference_operator.status.report import Requeue, report
+from inference_operator.status.report import Requeue, report, undecided
 from inference_operator.status.write_results import WriteResult
 
 OnEvents = Callable[[Resource, Sequence[Event]], None]
@@ -39,10 +40,23 @@ class Reconciler:
         self._on_events = on_events
 
     async def reconcile(self, key: Key) -> Requeue | None:
-        """Bring the children and the status of one InferenceDeployment up to date; returns when to reconcile again."""
+        """Bring the children and the status of one InferenceDeployment up to date; returns when to reconcile again.
+
+        An exception that is no answer of the API server is a bug. The status then says so, without its text.
+        """
         inputs = self._cache.inputs(key, now=self._now())
         if inputs is None:
             return None
+        try:
+            return await self._carry_out(key, inputs)
+        except (ClusterError, NotLeaderError):
+            raise
+        except Exception:
+            with suppress(ClusterError):
+                await self._publish(inputs, undecided(inputs))
+            raise
+
+    async def _carry_out(self, key: Key, inputs: Inputs) -> Requeue | None:
         decided = outcome(inputs)
         self._cache.scaling.want(key, decided.scaling)
         self._cache.samples.await_adapters(key, decided.awaits_adapters)

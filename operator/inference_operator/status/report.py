@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from inference_operator.api.conditions import MAX_MESSAGE_LENGTH, Condition
-from inference_operator.api.reasons import ConditionType
+from inference_operator.api.explanations import EXPLANATIONS, with_cure
+from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import MAX_EXTERNAL_URLS, EngineStatus, Status
 from inference_operator.objects.names import ENGINE, selector_text
@@ -111,6 +112,20 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
     )
     requeue = replace(_requeue(current, status), lookups=(*outcome.lookups, *current.lookups))
     return Report(status, requeue if requeue != Requeue() else None)
+
+
+def undecided(inputs: Inputs) -> Status:
+    """The status after an unexpected exception of a decision: the former one, with the condition Stalled.
+
+    Args:
+        inputs: what was observed.
+    """
+    explained, former = EXPLANATIONS[Reason.OPERATOR_ERROR], inputs.resource.status
+    verdict = ConditionVerdict("True", Reason.OPERATOR_ERROR, with_cure(explained.cause, explained.cure))
+    stalled = _condition(ConditionType.STALLED, verdict, inputs)
+    others = tuple(one for one in former.conditions if one.type != ConditionType.STALLED)
+    said = {"reason": verdict.reason, "message": verdict.message, "conditions": (*others, stalled)}
+    return former.model_copy(update={"observed_generation": inputs.resource.generation, **said})
 
 
 def _condition(kind: ConditionType, verdict: ConditionVerdict, inputs: Inputs) -> Condition:
