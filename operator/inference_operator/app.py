@@ -190,7 +190,7 @@ class Operator:
         UNREADABLE.set_function(lambda: len(self._lister.unreadable))
 
 
-def stop_after(ended: asyncio.Task[None], stop: asyncio.Event) -> None:
+def stop_after(ended: asyncio.Task[Any], stop: asyncio.Event) -> None:
     """Stop the process after a loop that should never end, so that it is started anew with all of its loops.
 
     Args:
