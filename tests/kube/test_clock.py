@@ -6,7 +6,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from inference_operator.kube.clock import WHOLE_SECOND, Clock
+from inference_operator.kube.clock import PATIENCE, WHOLE_SECOND, Clock
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -78,8 +78,30 @@ def test_of_several_late_responses_the_least_delayed_sets_the_clock() -> None:
 def test_the_clock_follows_an_api_server_whose_clock_is_set() -> None:
     machine = Machine(timedelta())
     machine.adjust()
+    machine.seconds += PATIENCE.total_seconds()
     machine.adjust(late=HOUR, took=0.0)
     assert machine.off() == WHOLE_SECOND - HOUR
+
+
+def test_a_better_response_corrects_the_clock_that_a_late_one_has_set() -> None:
+    machine = Machine(HOUR)
+    machine.adjust(late=timedelta(seconds=20))
+    machine.adjust()
+    assert timedelta() <= machine.off() <= WHOLE_SECOND
+
+
+@pytest.mark.parametrize("difference", [timedelta(seconds=45), -timedelta(seconds=45), HOUR])
+def test_api_servers_whose_clocks_differ_do_not_throw_the_time_to_and_fro(
+    difference: timedelta, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine = Machine(timedelta())
+    with caplog.at_level(logging.WARNING):
+        for number in range(400):
+            machine.seconds += 1
+            machine.adjust(late=-difference if number % 40 >= 20 else timedelta(), took=0.0)
+            assert abs(machine.off()) <= WHOLE_SECOND
+    (record,) = caplog.records
+    assert "The clocks of the API servers differ by" in record.message
 
 
 @pytest.mark.parametrize("date", ["", "yesterday", "Sun, 22 Nov 2026 12:00:00 -0000", "Sun, 99 Nov 2026 12:00:00 GMT"])

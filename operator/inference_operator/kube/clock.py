@@ -16,6 +16,13 @@ WHOLE_SECOND = timedelta(seconds=1)
 WRONG = timedelta(seconds=30)
 """A larger error of this machine's clock is logged. Decisions do not use that clock, but logs do."""
 
+LEAP = timedelta(seconds=5)
+"""Clocks of API servers that keep time by NTP differ by far less. A larger difference is that of a wrong clock."""
+
+PATIENCE = timedelta(seconds=60)
+"""The clock leaps only when no response has agreed with it for so long. So API servers whose clocks differ do not throw
+it to and fro, and a single one whose clock was set is followed."""
+
 log = logging.getLogger(__name__)
 
 
@@ -37,9 +44,12 @@ class Clock:
         >>> clock.adjust("Sun, 22 Nov 2026 06:59:58 GMT", took=1.5)
         >>> clock.now().isoformat()
         '2026-11-22T07:00:00+00:00'
-        >>> clock.adjust("Sun, 22 Nov 2026 08:00:00 GMT", took=1.5)
+        >>> clock.adjust("Sun, 22 Nov 2026 07:00:03 GMT", took=1.5)
         >>> clock.now().isoformat()
-        '2026-11-22T08:00:00+00:00'
+        '2026-11-22T07:00:03+00:00'
+        >>> clock.adjust("Sun, 22 Nov 2026 08:00:00 GMT", took=1.5)  # another API server
+        >>> clock.now().isoformat()
+        '2026-11-22T07:00:03+00:00'
     """
 
     def __init__(
@@ -50,7 +60,11 @@ class Clock:
         self._zero = time_of_day() - timedelta(seconds=elapsed())
         """The time at which `elapsed` was zero."""
         self._last_date = ""
-        self._warned = False
+        self._warned = self._differed = False
+        self._agreed_at: float | None = None
+        """When a response agreed with the clock, by `elapsed`; None before the first response."""
+        self._slack = timedelta()
+        """By how much the response that set the clock may have been read too late."""
 
     def now(self) -> datetime:
         """The time."""
@@ -71,11 +85,25 @@ class Clock:
         except (ValueError, TypeError):
             return  # absent, or changed by a proxy: keep the time as it is
         late = WHOLE_SECOND + timedelta(seconds=took)
-        if error > timedelta():
-            self._zero += error
-        elif error < -late:
-            self._zero += error + late
+        correction = error if error > timedelta() else min(timedelta(), error + late)
+        if abs(correction) > LEAP + self._slack and self._agreed_lately():
+            self._warn_of_difference(correction)
+            return
+        self._slack = late if correction else self._slack
+        self._zero += correction
+        self._agreed_at = self._elapsed()
         self._warn()
+
+    def _agreed_lately(self) -> bool:
+        return self._agreed_at is not None and self._elapsed() - self._agreed_at < PATIENCE.total_seconds()
+
+    def _warn_of_difference(self, difference: timedelta) -> None:
+        if not self._differed:
+            log.warning(
+                "The clocks of the API servers differ by %.0f s. The operator keeps to one of them. Set the clocks",
+                abs(difference).total_seconds(),
+            )
+        self._differed = True
 
     def _warn(self) -> None:
         wrong = self._time_of_day() - self.now()
