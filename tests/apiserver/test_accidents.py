@@ -105,15 +105,21 @@ def test_foreground_and_background_deletion_remove_all_children(qwen: Workspace,
     eventually(lambda: not qwen.exists("infd", "qwen"), seconds=WAIT_SECONDS, what="no owner after its children")
 
 
-def test_orphaned_children_are_not_adopted_by_a_new_resource_of_the_same_name(qwen: Workspace) -> None:
-    uid = qwen.get("deployment", "qwen-engine")["metadata"]["uid"]
+def test_orphaned_children_are_adopted_without_a_restart_once_somebody_says_so(qwen: Workspace) -> None:
+    before = qwen.get("deployment", "qwen-engine")
     qwen.kubectl("delete", "infd", "qwen", "--cascade=orphan")
     qwen.create("qwen", QWEN)
-    qwen.settled("qwen", "Stalled", "True", "NameConflict", saying="Delete or rename it")
-    assert qwen.get("deployment", "qwen-engine")["metadata"]["uid"] == uid
+    qwen.settled("qwen", "Stalled", "True", "NameConflict", saying="take it over with the annotation")
+    assert qwen.get("deployment", "qwen-engine")["metadata"]["uid"] == before["metadata"]["uid"]
     kinds = "deployments,services,configmaps,poddisruptionbudgets"
-    qwen.kubectl("delete", kinds, "--selector=inference-operator.dev/name=qwen")
+    selector = "--selector=inference-operator.dev/name=qwen"
+    qwen.kubectl("annotate", kinds, selector, "inference-operator.dev/adopt=true")
     qwen.settled("qwen")
+    adopted = qwen.get("deployment", "qwen-engine")
+    assert adopted["metadata"]["uid"] == before["metadata"]["uid"]
+    assert adopted["spec"]["template"] == before["spec"]["template"], "no pod is replaced"
+    (owner,) = adopted["metadata"]["ownerReferences"]
+    assert owner["uid"] == qwen.get("infd", "qwen")["metadata"]["uid"]
 
 
 def test_a_namespace_with_a_served_model_can_be_deleted(kubernetes: LocalCluster, qwen: Workspace) -> None:

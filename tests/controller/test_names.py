@@ -5,9 +5,11 @@ from datetime import timedelta
 import pytest
 
 from inference_operator.manifest import CONFIG_MAP, Manifest, Ref
+from inference_operator.objects.child import ADOPT_ANNOTATION
+from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL
 from tests.controller.test_writes import CHILDREN, STATUS, not_written
 from tests.controller.world import RESOURCE, World
-from tests.testing.builders import CONFIG, SERVICE_OF_ROUTERS
+from tests.testing.builders import CONFIG, ENGINES, ROUTERS, SERVICE_OF_ROUTERS
 from tests.testing.memory_cluster import Request
 
 
@@ -136,3 +138,47 @@ async def test_objects_with_the_label_but_without_the_owner_reference_are_no_chi
     foreign["metadata"]["labels"] = settled.live(CONFIG)["metadata"]["labels"]
     settled.cluster.apply_as("somebody-else", foreign)
     assert await settled.settle() == []
+
+
+async def test_children_of_a_deleted_resource_are_taken_over_where_their_annotation_says_so(settled: World) -> None:
+    """As after `kubectl delete --cascade=orphan`, or after a backup without owner references."""
+    before = settled.children()
+    settled.cluster.remove(RESOURCE)
+
+    def lose_owner(manifest: Manifest) -> None:
+        del manifest["metadata"]["ownerReferences"]
+
+    for ref in before:
+        settled.edit(ref, lose_owner)
+    settled.deliver()
+    settled.ask(replicas=1)
+    await settled.settle()
+    stalled = {c.type: c for c in settled.status().conditions}["Stalled"]
+    assert stalled.reason == "NameConflict"
+    assert f'take it over with the annotation {ADOPT_ANNOTATION}: "true"' in stalled.message
+    templates = [settled.live(ref)["spec"]["template"] for ref in (ENGINES, ROUTERS)]
+
+    def say_so(manifest: Manifest) -> None:
+        manifest["metadata"]["annotations"][ADOPT_ANNOTATION] = "true"
+
+    for ref in before:
+        settled.edit(ref, say_so)
+    await settled.settle()
+    owner = settled.live(RESOURCE)["metadata"]["uid"]
+    assert [owners["uid"] for ref in before for owners in settled.live(ref)["metadata"]["ownerReferences"]] == [
+        owner
+    ] * len(before)
+    assert [settled.live(ref)["spec"]["template"] for ref in (ENGINES, ROUTERS)] == templates, "nothing restarts"
+    assert settled.conditions()["Stalled"] == ("False", "NotStalled")
+    assert await settled.settle() == []
+
+
+async def test_nothing_of_another_resource_is_taken_over(world: World) -> None:
+    claimed = _foreign(CONFIG)
+    claimed["metadata"]["labels"] = {MANAGED_BY_LABEL: MANAGER, NAME_LABEL: "other"}
+    claimed["metadata"]["annotations"] = {ADOPT_ANNOTATION: "true"}
+    foreign = world.cluster.apply_as("somebody-else", claimed)
+    world.ask()
+    await world.reconcile()
+    assert world.live(CONFIG) == foreign
+    assert world.conditions()["Stalled"] == ("True", "NameConflict")

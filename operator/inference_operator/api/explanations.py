@@ -433,7 +433,8 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     Reason.NAME_CONFLICT: Explanation(
         _STALLED,
         "An object with the name of a child object exists and has another owner.",
-        "Delete or rename that object, or use another name for the InferenceDeployment.",
+        "Delete or rename that object, take over what a former InferenceDeployment left behind with the annotation"
+        ' `inference-operator.dev/adopt: "true"`, or use another name for the InferenceDeployment.',
     ),
     Reason.WAITING_FOR_DELETION: Explanation(
         _RECONCILING,

@@ -7,7 +7,7 @@ from inference_operator.controller.changes import Apply, Change, Delete, Label
 from inference_operator.controller.cluster import Cluster, ClusterError, ConflictError, NotFoundError, RejectedError
 from inference_operator.manifest import Manifest, Owner
 from inference_operator.objects.child import is_child
-from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER
+from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL
 from inference_operator.status.write_results import (
     Applied,
     Conflict,
@@ -96,7 +96,9 @@ async def _apply_unknown(cluster: Cluster, change: Apply) -> WriteResult:
     if is_child(live, change.owner):
         body = _with_uid(change.manifest, live["metadata"]["uid"])
         return Applied(await cluster.apply(change.ref, body, force=True))
-    return Waiting(change.ref) if _is_orphan(live, change.owner) else Conflict(change.ref, _holder(live))
+    if _is_orphan(live, change.owner):
+        return Waiting(change.ref)
+    return Conflict(change.ref, _holder(live), left_behind=_is_left_behind(live, change.manifest))
 
 
 def _with_uid(manifest: Manifest, uid: str) -> Manifest:
@@ -112,12 +114,23 @@ def _is_orphan(live: Manifest, owner: Owner) -> bool:
     )
 
 
+def _is_left_behind(live: Manifest, desired: Manifest) -> bool:
+    """Whether it has no owner, and the labels of the child that is desired."""
+    same = all(_label_of(live, name) == _label_of(desired, name) for name in (MANAGED_BY_LABEL, NAME_LABEL))
+    return same and not live["metadata"].get("ownerReferences")
+
+
+def _label_of(manifest: Manifest, name: str) -> str | None:
+    value: str | None = (manifest["metadata"].get("labels") or {}).get(name)
+    return value
+
+
 def _holder(live: Manifest) -> str:
     """Who owns the object, in a phrase for users."""
     for reference in live["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
             return f"{reference.get('kind')} {reference.get('name')}"
-    if (live["metadata"].get("labels") or {}).get(MANAGED_BY_LABEL) == MANAGER:
+    if _label_of(live, MANAGED_BY_LABEL) == MANAGER:
         return "an InferenceDeployment that is gone, which left it behind"
     managers = {str(f.get("manager")) for f in live["metadata"].get("managedFields") or ()}
     return f"somebody else (written by {', '.join(sorted(managers))})" if managers else "somebody else"

@@ -16,6 +16,11 @@ RETAIN_ANNOTATION = "inference-operator.dev/retain"
 """With the value `true` on a child: the reconciler does not delete the child when it is no longer desired. The garbage
 collector still deletes it together with its owner."""
 
+ADOPT_ANNOTATION = "inference-operator.dev/adopt"
+"""With the value `true` on a child that has lost its owner: the InferenceDeployment of its label takes it over. Owners
+are lost by `kubectl delete --cascade=orphan`, and by backups without owner references. Without the annotation nothing
+is taken over: the name of a label is no proof."""
+
 _HASH_LENGTH = 16
 _DELETE = b"\x7f"
 """The only ASCII character that `json` escapes and orjson does not."""
@@ -95,7 +100,9 @@ def child(
 
 
 def is_child(manifest: Manifest, owner: Owner) -> bool:
-    """Whether the object belongs to the owner: by its owner reference, or it outlives owners and has its labels.
+    """Whether the object belongs to the owner: by its owner reference, or by its labels if it may be without an owner.
+
+    That is so if it outlives owners, and if somebody has said that it is to be adopted.
 
     Examples:
         >>> from inference_operator.manifest import CONFIG_MAP, Key
@@ -112,7 +119,7 @@ def is_child(manifest: Manifest, owner: Owner) -> bool:
     found, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
     return (
         not meta.get("ownerReferences")
-        and annotations.get(RETAIN_ANNOTATION) == "true"
+        and "true" in (annotations.get(RETAIN_ANNOTATION), annotations.get(ADOPT_ANNOTATION))
         and (found.get(MANAGED_BY_LABEL), found.get(NAME_LABEL)) == (MANAGER, owner.key.name)
         and meta["namespace"] == owner.key.namespace
     )

@@ -6,6 +6,7 @@ from inference_operator.api.duration import in_words
 from inference_operator.api.explanations import EXPLANATIONS, with_cure
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.chain import Chain
+from inference_operator.objects.child import ADOPT_ANNOTATION
 from inference_operator.objects.names import ROUTER
 from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionVerdict, Observation
@@ -17,10 +18,11 @@ from inference_operator.status.write_results import Conflict, Rejected, Waiting
 def _name_conflict(observation: Observation) -> ConditionVerdict | None:
     """A foreign object has the name of a child."""
     match observation.blocked:
-        case Conflict(ref, holder):
+        case Conflict(ref, holder, left_behind):
+            cure = f'take it over with the annotation {ADOPT_ANNOTATION}: "true"' if left_behind else "rename it"
             message = (
                 f"{ref} exists and belongs to {holder}."
-                " Delete or rename it, or create this InferenceDeployment under another name."
+                f" Delete it, {cure}, or create this InferenceDeployment under another name."
             )
             return ConditionVerdict("True", Reason.NAME_CONFLICT, message)
         case _:

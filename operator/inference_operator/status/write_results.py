@@ -26,6 +26,8 @@ class Conflict:
 
     ref: Ref
     holder: str
+    left_behind: bool = False
+    """Whether it is a child of a former InferenceDeployment of this name, and can be taken over."""
 
 
 @dataclass(frozen=True, slots=True)
