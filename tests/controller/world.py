@@ -61,7 +61,7 @@ class World:
 
     async def reconcile(self) -> Requeue | None:
         self.deliver()
-        return await self.reconciler.reconcile(KEY)
+        return await self.reconciler.handle(KEY)
 
     async def settle(self) -> list[Request]:
         """Reconcile until no event changes the cache; returns the writes."""

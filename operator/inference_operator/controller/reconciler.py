@@ -39,24 +39,23 @@ class Reconciler:
         self._now = now
         self._on_events = on_events
 
-    async def reconcile(self, key: Key) -> Requeue | None:
-        """Bring the children and the status of one InferenceDeployment up to date; returns when to reconcile again.
-
-        An exception that is no answer of the API server is a bug. The status then says so, without its text.
-        """
-        inputs = self._cache.inputs(key, now=self._now())
-        if inputs is None:
-            return None
+    async def handle(self, key: Key) -> Requeue | None:
+        """Reconcile. An exception that is no answer of the API server is a bug: the status says so, without its text."""
         try:
-            return await self._carry_out(key, inputs)
+            return await self.reconcile(key)
         except (ClusterError, NotLeaderError):
             raise
         except Exception:
-            with suppress(ClusterError):
-                await self._publish(inputs, undecided(inputs))
+            if inputs := self._cache.inputs(key, now=self._now()):
+                with suppress(ClusterError):
+                    await self._publish(inputs, undecided(inputs))
             raise
 
-    async def _carry_out(self, key: Key, inputs: Inputs) -> Requeue | None:
+    async def reconcile(self, key: Key) -> Requeue | None:
+        """Bring the children and the status of one InferenceDeployment up to date; returns when to reconcile again."""
+        inputs = self._cache.inputs(key, now=self._now())
+        if inputs is None:
+            return None
         decided = outcome(inputs)
         self._cache.scaling.want(key, decided.scaling)
         self._cache.samples.await_adapters(key, decided.awaits_adapters)
