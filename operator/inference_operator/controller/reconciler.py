@@ -40,7 +40,7 @@ class Reconciler:
         self._on_events = on_events
 
     async def handle(self, key: Key) -> Requeue | None:
-        """Reconcile. An exception that is no answer of the API server is a bug: the status says so, without its text."""
+        """Reconcile. An exception that is no answer of the API server is a bug: the status says so without its text."""
         try:
             return await self.reconcile(key)
         except (ClusterError, NotLeaderError):
