@@ -78,12 +78,6 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
     )
 
 
-def _due(live: Sequence[_Live], outcome: Outcome, now: datetime) -> Iterator[datetime]:
-    yield from (moment for role in live for moment in members_due(role.latest, now))
-    if outcome.recheck_at:
-        yield outcome.recheck_at
-
-
 def _stalls(outcome: Outcome) -> str:
     """Why stalled engines are deleted; one sentence for all pods of an engine."""
     whys = (removal.why for removal in outcome.removals if removal.reason is Reason.ENGINE_STALLED)
@@ -117,6 +111,12 @@ def _live(role: LiveRole, decided: Role | None) -> _Live:
     engine = decided.context.engine if decided else role.engine
     workload = in_engines(seen(role.view, role.engines), role.engines)
     return _Live(role, decided, staying, Component(role.name, workload, pods, engine))
+
+
+def _due(live: Sequence[_Live], outcome: Outcome, now: datetime) -> Iterator[datetime]:
+    yield from (moment for role in live for moment in members_due(role.latest, now))
+    if outcome.recheck_at:
+        yield outcome.recheck_at
 
 
 def _is_outdated(routers: WorkloadView, planned: Planned | None) -> bool:

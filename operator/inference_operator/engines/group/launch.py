@@ -15,6 +15,8 @@ SERVICE_VARIABLE = "GROUP_SERVICE"
 StatefulSet. Members of another Service are no members, so the name has the namespace in it."""
 NAME_VARIABLE, ADDRESS_VARIABLE = "POD_NAME", "POD_IP"
 """Variables with the pod's own name and address."""
+MEMBER_VARIABLES = (RANK_VARIABLE, SERVICE_VARIABLE, NAME_VARIABLE, ADDRESS_VARIABLE)
+"""The variables of a member's program (`options.py`)."""
 
 CONTROL_PORT = 29510
 """Port on which a leader waits for its workers: below the ephemeral ports, which engines use among themselves."""
