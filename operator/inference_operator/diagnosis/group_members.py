@@ -60,7 +60,8 @@ for a node.'
         """What members wait for; neighbours that wait for the same stand together."""
         for words, members in groupby(range(len(self.waits)), key=lambda index: self.waits[index]):
             first, *more = members
-            yield f"each of members {first} to {more[-1]} {words}" if more else f"member {first} {words}"
+            between = "to" if len(more) > 1 else "and"
+            yield f"each of members {first} {between} {more[-1]} {words}" if more else f"member {first} {words}"
 
 
 def group_members(engine: EngineView, size: int, *, log: str = "") -> GroupMembers | None:
@@ -85,8 +86,8 @@ def group_members(engine: EngineView, size: int, *, log: str = "") -> GroupMembe
 
 
 def waits_itself(pod: PodView) -> bool:
-    """Whether nothing is wrong with a member: it runs, or has ended because another one did."""
-    return pod.running or ended_first(pod) is not None
+    """Whether nothing is known to be wrong with a member: it runs or starts, or has ended because another one did."""
+    return pod.problem is None or pod.running or ended_first(pod) is not None
 
 
 def _waits(pod: PodView | None, joined: bool, missing: int, *, leads: bool) -> str:  # noqa: FBT001 - one call
