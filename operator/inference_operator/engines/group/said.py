@@ -3,18 +3,13 @@
 import re
 from dataclasses import dataclass
 
-from inference_operator.engines.group.options import EXIT, LOST, SILENT, SLOW, STOPPED
+from inference_operator.engines.group.options import HOW
 
 _POD = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-_ENDS = {
-    EXIT: "ended first: exit status",
-    LOST: "ended first: its connection broke",
-    SILENT: "has been silent",
-    SLOW: "ended first: its engine was not healthy",
-    STOPPED: "was stopped",
+_ENDED = {
+    how: re.compile(rf"Member ({_POD}) {re.escape(words.partition('{')[0].rstrip())}\b") for how, words in HOW.items()
 }
-"""The beginning of each sentence about an end (`options.py`, `HOW`)."""
-_ENDED = {how: re.compile(rf"Member ({_POD}) {words}\b") for how, words in _ENDS.items()}
+"""The beginning of each sentence about an end."""
 _WAITS = re.compile(rf"group: Rank 0 of \d+ waits for ({_POD}(?:, {_POD})*)$", re.MULTILINE)
 _JOINED = re.compile(rf"group: ({_POD}) has joined$", re.MULTILINE)
 _ALL_JOINED = re.compile(r"group: All \d+ members have joined\b")
@@ -26,7 +21,7 @@ class FirstEnd:
 
     pod: str
     how: str
-    """One of `EXIT`, `LOST`, `SILENT`, `SLOW` and `STOPPED` (`options.py`)."""
+    """One of the keys of `HOW` (`options.py`)."""
 
 
 def first_end(message: str) -> FirstEnd | None:
