@@ -329,6 +329,13 @@ FLEET = Dashboard(
             },
             nothing=NONE,
         ),
+        Panel(
+            "Engine restarts",
+            "Restarts of engines in place in an hour, by cause",
+            "short",
+            {"{{cause}}": "sum by (cause) (increase(infd_engine_restarts_total[1h]))"},
+            nothing=NONE,
+        ),
     ],
 )
 

@@ -87,6 +87,37 @@ def await_placed(workspace: Workspace, name: str, count: int, *, seconds: float 
     )
 
 
+def joined(workspace: Workspace, name: str) -> str:
+    """What the status says about the members of a group; empty if it says nothing."""
+    told = workspace.get("infd", name).get("status", {}).get("message", "")
+    members = f"members of group `{name}-engine-0` have joined"
+    return f"{told[told.index(members) - len('1 of 2 ') :]}" if members in told else ""
+
+
+def test_the_status_says_what_each_member_waits_for_until_all_have_a_node(workspace: Workspace, pool: Pool) -> None:
+    workspace.create("qwen", spec())
+    await_placed(workspace, "qwen", 1)
+    eventually(
+        lambda: "waits for a node" in joined(workspace, "qwen"),
+        seconds=SOON_SECONDS,
+        what=lambda: str(workspace.get("infd", "qwen").get("status")),
+    )
+    placed = next(
+        pod["metadata"]["name"][-1]
+        for pod in workspace.all("pod", "inference-operator.dev/name=qwen,app.kubernetes.io/component=engine")
+        if pod["spec"].get("nodeName")
+    )
+    start, waits = {
+        "0": ("1 of 2", "member 0 waits for 1 member to join; member 1 waits for a node."),
+        "1": ("0 of 2", "member 0 waits for a node; member 1 waits for the leader."),
+    }[placed]
+    said = f"{start} members of group `qwen-engine-0` have joined: {waits}"
+    eventually(lambda: joined(workspace, "qwen") == said, seconds=SOON_SECONDS, what=lambda: joined(workspace, "qwen"))
+    pool.add("groups-more")
+    workspace.settled("qwen")
+    eventually(lambda: not joined(workspace, "qwen"), seconds=SOON_SECONDS, what=lambda: joined(workspace, "qwen"))
+
+
 def record(workspace: Workspace, name: str) -> str:
     noted: dict[str, str] = workspace.get("statefulset", f"{name}-engine-0")["metadata"]["annotations"]
     return noted.get(GIVEN_BACK_ANNOTATION, "")

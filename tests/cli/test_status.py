@@ -16,9 +16,9 @@ from inference_operator.cli.status_report import StatusReport, Traffic, status_r
 from inference_operator.cli.status_screen import screen
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ENGINE, ROUTER
-from inference_operator.views.pod import pod_view
+from inference_operator.views.pod import GROUP_LABEL, POD_INDEX_LABEL, pod_view
 from inference_operator.views.samples import EngineActivity, EngineSample, Histogram, RouterSample, Samples
-from tests.status.situations import reported
+from tests.status.situations import NO_GPU, reported, starting
 from tests.status.test_states import STATES
 from tests.testing.builders import NOW, inference_deployment, pod, ready_pod, waiting
 from tests.testing.golden import GoldenFile
@@ -77,6 +77,27 @@ def test_the_screen_of_a_situation(name: str, columns: int, snapshot: SnapshotAs
     text = printed(report_of(state, *pods), columns)
     assert max(map(len, text.splitlines())) <= columns
     assert text == snapshot.use_extension(GoldenFile.ending("txt"))
+
+
+def test_the_pods_of_a_group_say_what_each_waits_for() -> None:
+    running = starting(state={"running": {}}, started=False)
+    follows = {"exitCode": 1, "message": "Member qwen-engine-0-1 ended first: exit status 1."}
+    again = starting(state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState={"terminated": follows})
+    ended = starting(state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState={"terminated": {"exitCode": 1}})
+    cases = [
+        ((running, NO_GPU), ["waits for 1 member to join", "Unschedulable: 0/3 nodes are available: 3 Insufficient"]),
+        ((starting(), running), ["waits for its network", "waits for the leader"]),
+        ((running, running), ["starts", "starts"]),
+        ((again, ended), ["waits until it is started again", "CrashLoop: container `engine` ended with exit code 1"]),
+    ]
+    for statuses, states in cases:
+        pods = [engine("0", status) for status in statuses]
+        for index, one in enumerate(pods):
+            one["metadata"]["name"] = f"qwen-engine-0-{index}"
+            one["metadata"]["labels"] |= {GROUP_LABEL: "qwen-engine-0", POD_INDEX_LABEL: str(index)}
+        found = status_report(live("nodes were given back", *pods), at=NOW).engines
+        assert [one.name for one in found] == ["qwen-engine-0-0", "qwen-engine-0-1"]
+        assert [one.state.startswith(state) for one, state in zip(found, states, strict=True)] == [True] * 2, found
 
 
 def test_rates_and_first_bytes_are_those_between_two_readings() -> None:

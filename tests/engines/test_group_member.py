@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from e2e.waiting import eventually
-from inference_operator.engines.group.launch import first_to_end
+from inference_operator.engines.group.options import EXIT, LOST, SILENT
 from inference_operator.engines.group.peers import LINE_BYTES, MOST_VISITORS
+from inference_operator.engines.group.said import FirstEnd, absent_members, first_end
 from tests.engines.group_of_pods import GONE, SERVICE, SILENCE_SECONDS, WAIT_SECONDS, Group, Pod
 
 NAMES = [f"qwen-engine-0-{rank}" for rank in range(3)]
@@ -60,9 +61,12 @@ def test_nobody_starts_before_all_have_joined(group: Group, order: Sequence[int]
                 what=lambda: f"{group.leader.state()}:\n{group.logs()}",
             )
             assert (known.status("/live"), known.status("/ready")) == (200, 503)
+        if 0 in here:
+            assert absent_members(group.leader.log()) == {NAMES[rank] for rank in range(3) if rank not in here}
     assert not any(pod.started() for pod in group.pods)
     group.pods[order[2]].start()
     group.until_ready()
+    assert absent_members(group.leader.log()) == frozenset()
     told = [pod.started() for pod in group.pods]
     assert [one["args"] for one in told] == [
         ["--rank=0", "--size=3", "--leader=127.0.0.1"],
@@ -116,7 +120,7 @@ def test_all_end_when_one_engine_ends(group: Group, first: int, status: int, cod
     assert ended == [code if rank == first else 1 for rank in range(3)], group.logs()
     said = f"Member {NAMES[first]} ended first: exit status {status}."
     assert [pod.message() for pod in group.pods] == ["" if rank == first else said for rank in range(3)]
-    assert first_to_end(said) == NAMES[first]
+    assert first_end(said) == FirstEnd(NAMES[first], EXIT)
     assert f"The engine has ended: exit status {status}\n" in group.pods[first].log()
     assert not any(alive(one[key]) for one in told for key in ("pid", "orphan")), "also what is in a session of its own"
     group.serve()
@@ -129,6 +133,7 @@ def test_all_end_when_a_member_is_killed_and_they_join_again(group: Group, first
     other = group.pods[1 - first]
     assert other.ended() == 1
     assert other.message() == f"Member {NAMES[first]} ended first: its connection broke."
+    assert first_end(other.message()) == FirstEnd(NAMES[first], LOST)
     other.start()
     eventually(lambda: other.status("/live") == 200, seconds=WAIT_SECONDS, what=group.logs)
     assert (other.status("/ready"), other.started()) == (503, {})
@@ -145,7 +150,7 @@ def test_all_end_when_a_member_is_silent(group: Group, first: int) -> None:
     assert other.ended() == 1
     assert SILENCE_SECONDS - 1 < time.monotonic() - began < SILENCE_SECONDS + WAIT_SECONDS / 4
     assert other.message() == f"Member {NAMES[first]} has been silent for {SILENCE_SECONDS} s."
-    assert first_to_end(other.message()) == NAMES[first]
+    assert first_end(other.message()) == FirstEnd(NAMES[first], SILENT)
     stopped.running.send_signal(signal.SIGCONT)
     assert stopped.ended() == 1, "it hears what the others have said, and that it was left"
 

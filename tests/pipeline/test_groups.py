@@ -54,7 +54,7 @@ def refused(raw: Manifest, *access_modes: str) -> str:
     given = inputs(raw, children=[model_known(raw)])
     found = outcome(replace(given, lookups=known_claims(raw, *access_modes)) if access_modes else given)
     assert isinstance(found, Refused), found
-    assert found.refusal.reason in {Reason.INVALID_SPEC, Reason.VOLUME_UNAVAILABLE}
+    assert found.refusal.reason in {Reason.INVALID_SPEC, Reason.VOLUME_UNAVAILABLE, Reason.MANAGED_ARGUMENT}
     return f"{found.refusal.field}: {found.refusal.problem} {found.refusal.cure}"
 
 
@@ -136,4 +136,49 @@ def test_names_and_claims_that_groups_cannot_have_are_refused() -> None:
     assert "only pods on one node can mount claim `qwen-cache`" in refused(one_node)
     assert "only pods on one node can mount claim `models`" in refused(
         pair(cache={"claimName": "models"}), "ReadWriteOnce"
+    )
+
+
+@pytest.mark.parametrize("name", ["GROUP_RANK", "GROUP_SERVICE", "POD_NAME", "POD_IP"])
+def test_the_variables_of_members_are_refused_in_groups_alone(name: str) -> None:
+    engine = {"env": [{"name": name, "value": "1"}]}
+    assert refused(pair(engine=engine)).startswith(f"spec.engine.env[{name}]: `{name}` is managed by the operator.")
+    alone = inference_deployment(engine=engine)
+    assert not isinstance(outcome(inputs(alone, children=[model_known(alone)])), Refused)
+
+
+def test_no_variable_stands_twice_in_a_member() -> None:
+    names = [one["name"] for one in container(pair(hardware={"network": {"interface": "net1"}}))["env"]]
+    assert sorted(set(names)) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--distributed-executor-backend=ray"],
+        ["--distributed-executor-backend", "uni"],
+        ["--distributed-executor=external_launcher"],
+        ["--distributed_executor_backend"],
+        ["-dpb=ray"],
+    ],
+)
+def test_how_the_processes_of_a_group_are_started_is_the_operators(args: list[str]) -> None:
+    said = refused(pair(engine={"args": ["--seed=1", *args]}))
+    assert said.startswith("spec.engine.args[1]: `--")
+    assert said.endswith("in an engine over several nodes. Remove it; the operator connects the pods with `mp`.")
+    alone = inference_deployment(engine={"args": args})
+    assert not isinstance(outcome(inputs(alone, children=[model_known(alone)])), Refused)
+
+
+def test_the_backend_of_groups_may_be_named() -> None:
+    given = pair(engine={"args": ["--distributed-executor-backend=mp"]})
+    assert "--distributed-executor-backend=mp" in container(given)["args"]
+
+
+@pytest.mark.parametrize("flag", ["--nnodes=2", "--node-rank=1", "--master-addr=a", "--master-port=1", "--headless"])
+def test_the_flags_that_connect_members_are_refused(flag: str) -> None:
+    name = flag.partition("=")[0]
+    assert refused(pair(engine={"args": [flag]})) == (
+        f"spec.engine.args[0]: `{name}` is managed by the operator. Use `spec.parallelism.nodes`; the operator connects"
+        " the pods of an engine."
     )

@@ -102,6 +102,13 @@ def test_a_group_on_cpus_uses_the_interface_without_nccl() -> None:
     assert not [name for name in made if name.startswith("NCCL_")]
 
 
+def test_ucx_uses_the_interface_unless_there_are_devices_or_the_user_names_some() -> None:
+    assert variables(engine({"interface": "net1"}))["UCX_NET_DEVICES"] == "net1"
+    assert "UCX_NET_DEVICES" not in variables(engine({"interface": "net1", "resource": RDMA}))
+    own = {"env": [{"name": "UCX_NET_DEVICES", "value": "mlx5_0:1"}]}
+    assert variables(engine({"interface": "net1"}, engine=own))["UCX_NET_DEVICES"] == "mlx5_0:1"
+
+
 def test_only_the_engine_of_a_group_that_asks_for_it_may_lock_memory() -> None:
     assert engine({"ipcLock": True})["securityContext"]["capabilities"] == LOCKS
     assert engine({"resource": RDMA})["securityContext"]["capabilities"] == {"drop": ["ALL"]}

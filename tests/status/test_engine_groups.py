@@ -2,26 +2,39 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.status import StartupStep
-from inference_operator.manifest import Manifest
+from inference_operator.engines.start_log import Phase
+from inference_operator.manifest import STATEFUL_SET, Manifest, Ref
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.views.pod import PodView
+from inference_operator.views.lookups import LogLookup, LogText
+from inference_operator.views.pod import PodView, pod_template_hash
 from inference_operator.views.samples import Samples
+from tests.engines.test_vllm_phase import QUOTED
 from tests.status.situations import (
     CURRENT,
     NO_IMAGE,
     RAW,
     main_conditions,
+    message,
     observed,
     reported,
     starting,
     view,
 )
-from tests.testing.builders import STALLED_ENGINE, deployment_status, inference_deployment, ready_pod
+from tests.testing.builders import (
+    NOW,
+    STALLED_ENGINE,
+    deployment_status,
+    inference_deployment,
+    planned,
+    ready_pod,
+    unschedulable,
+)
 from tests.testing.engine_groups import grouped
 
 SANDBOX = starting()
@@ -120,3 +133,143 @@ def test_an_engine_out_of_traffic_is_named_once() -> None:
     condition = result.status.condition(ConditionType.ENGINES_AVAILABLE)
     assert condition is not None
     assert (condition.reason, condition.message.count("gets no new requests")) == (Reason.ENGINE_NOT_PROGRESSING, 1)
+
+
+NO_NODE = unschedulable("0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")
+
+
+def ended(message: str, *, again: bool = False) -> Manifest:
+    """The status of a pod whose container has ended with this termination message, and may run again."""
+    last = {"terminated": {"exitCode": 1, "message": message}}
+    state = {"running": {}} if again else {"waiting": {"reason": "CrashLoopBackOff"}}
+    return starting(state=state, lastState=last, started=False, restartCount=1)
+
+
+def member(raw: Manifest, status: Manifest, index: int, *, group: str = "qwen-engine-0") -> PodView:
+    """A pod of a group, with the name that a StatefulSet gives it, a minute old."""
+    made = planned(raw).desired[Ref(STATEFUL_SET, "default", "qwen-engine-0")]
+    template = pod_template_hash(made["spec"]["template"]["metadata"])
+    one = view(status, name=f"{group}-{index}", template=template)
+    return replace(one, group=group, index=index, created=NOW - timedelta(minutes=1))
+
+
+def pair(*statuses: Manifest, missing: Sequence[int] = (), log: str = "") -> Inputs:
+    """Inputs with a group of pods."""
+    raw = inference_deployment(parallelism={"tensor": 1, "nodes": len(statuses)})
+    pods = [member(raw, status, index) for index, status in enumerate(statuses)]
+    found = observed(raw, live=raw, routers=deployment_status(2), pods=[p for p in pods if p.index not in missing])
+    start = pods[0].start
+    return replace(found, lookups={start.log: LogText(log)} if log and start and start.log else {})
+
+
+def told(given: Inputs) -> str:
+    """The message of the status; that of the condition Reconciling is the same."""
+    result = reported(given)
+    assert result.status.message == message(result, ConditionType.RECONCILING)
+    return result.status.message
+
+
+def joined(*ranks: int, of: int, go: bool = False) -> str:
+    waits = ", ".join(f"qwen-engine-0-{rank}" for rank in range(1, of))
+    lines = [f"Rank 0 of {of} waits for {waits}", *(f"qwen-engine-0-{rank} has joined" for rank in ranks)]
+    lines += [f"All {of} members have joined: the engine starts"] if go else []
+    return "\n".join(f"INFO 2026-01-02 03:00:00,000 group: {line}" for line in lines)
+
+
+def test_a_group_with_a_pending_member_says_who_waits_for_what() -> None:
+    said = told(pair(RUNNING, NO_NODE))
+    assert said.startswith("Pod qwen-engine-0-1 does not run: it fits none of 2 nodes: 2 have too little")
+    assert said.endswith(
+        "1 of 2 members of group `qwen-engine-0` have joined: member 0 waits for 1 member to join; member 1 waits for a"
+        " node."
+    )
+
+
+OF = "members of group `qwen-engine-0` have joined"
+ONE = "waits for 1 member to join"
+VOLUMES = "waits for its network, its volumes or its images"
+
+
+@pytest.mark.parametrize(
+    ("statuses", "missing", "log", "words"),
+    [
+        (
+            [RUNNING, SANDBOX, SANDBOX],
+            [],
+            "",
+            f"1 of 3 {OF}: member 0 waits for 2 members to join; each of members 1 and 2 {VOLUMES}.",
+        ),
+        ([SANDBOX, RUNNING], [], "", f"0 of 2 {OF}: member 0 {VOLUMES}; member 1 waits for the leader."),
+        ([RUNNING, RUNNING], [1], "", f"1 of 2 {OF}: member 0 {ONE}; member 1 has no pod yet."),
+        (
+            [RUNNING, RUNNING, RUNNING],
+            [],
+            joined(2, of=3),
+            f"2 of 3 {OF}: member 0 {ONE}; member 1 runs and does not reach the leader; member 2 {ONE}.",
+        ),
+        (
+            [RUNNING, RUNNING],
+            [],
+            joined(1, of=2, go=True),
+            f"All 2 {OF}. Pod qwen-engine-0-0 starts its engine.",
+        ),
+    ],
+)
+def test_the_status_of_a_start_says_how_many_have_joined_and_what_each_waits_for(
+    statuses: Sequence[Manifest], missing: Sequence[int], log: str, words: str
+) -> None:
+    given = pair(*statuses, missing=missing, log=log)
+    assert told(given) == f"0 of 1 engine is ready. {words}"
+    later = replace(given, resource=replace(given.resource, status=reported(given).status))
+    assert reported(later).status == reported(given).status
+
+
+def test_the_furthest_step_follows_once_all_have_joined() -> None:
+    log = f"{joined(1, of=2, go=True)}\n{next(text for text, phase in QUOTED if phase is Phase.LOADING)}"
+    assert told(pair(RUNNING, RUNNING, log=log)) == (
+        "0 of 1 engine is ready. All 2 members of group `qwen-engine-0` have joined. Pod qwen-engine-0-0 loads the"
+        " weights."
+    )
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_cause_is_that_of_the_member_that_ended_first(first: int) -> None:
+    follows = f"Member qwen-engine-0-{first} ended first: exit status 1."
+    statuses = [ended("ValueError: no") if index == first else ended(follows, again=True) for index in range(2)]
+    said = told(pair(*statuses))
+    assert said.startswith(
+        f"Pod qwen-engine-0-{first} does not run: container `engine` ended with exit code 1: ValueError"
+    )
+    assert "ended first" not in said
+    assert f"member {first} waits until it is started again" in said
+
+
+def test_a_member_that_only_follows_names_the_first_one_and_its_log_is_not_read() -> None:
+    follows = ended("Member qwen-engine-0-1 ended first: its connection broke.")
+    given = pair(follows, SANDBOX)
+    assert told(given) == (
+        "Pod qwen-engine-0-0 does not run: Member qwen-engine-0-1 ended first: its connection broke."
+        " `kubectl describe pod -n default qwen-engine-0-1` shows what happened to that pod."
+        " 0 of 2 members of group `qwen-engine-0` have joined: member 0 waits until it is started again; member 1 waits"
+        " for its network, its volumes or its images."
+    )
+    requeue = reported(given).requeue
+    assert requeue is not None
+    assert [one for one in requeue.lookups if isinstance(one, LogLookup)] == []
+
+
+def test_of_two_members_that_accuse_each_other_the_leader_is_believed() -> None:
+    silent = [ended(f"Member qwen-engine-0-{1 - index} has been silent for 10 s.", again=True) for index in range(2)]
+    assert "qwen-engine-0-0 does not run: Member qwen-engine-0-1 has been silent for 10 s." in told(pair(*silent))
+
+
+def test_a_group_that_is_not_ready_beside_one_that_serves_is_told_by_the_engines_condition() -> None:
+    raw = inference_deployment(replicas=2, parallelism={"tensor": 1, "nodes": 2})
+    starts = [member(raw, status, index) for index, status in enumerate((RUNNING, SANDBOX))]
+    serves = [member(raw, ready_pod(), index, group="qwen-engine-1") for index in range(2)]
+    result = reported(observed(raw, live=raw, routers=deployment_status(2), pods=[*starts, *serves]))
+    assert main_conditions(result)[0] == "True Serving"
+    assert message(result, ConditionType.ENGINES_AVAILABLE).startswith(
+        "1 of 2 engines are ready. 1 of 2 members of group `qwen-engine-0` have joined: member 0 waits for 1 member"
+    )
+    assert result.status.message == message(result, ConditionType.ENGINES_AVAILABLE)

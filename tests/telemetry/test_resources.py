@@ -7,8 +7,9 @@ from inference_operator.api.reasons import ConditionType
 from inference_operator.autoscaling.decision import Bound, Decision, Terms
 from inference_operator.autoscaling.inputs import ScalingResult
 from inference_operator.controller.cache import Cache
+from inference_operator.diagnosis.restart_cause import RestartCause
 from inference_operator.hardware.offers import prices
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Manifest, Ref
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, POD, Key, Manifest, Ref
 from inference_operator.objects.names import DOWNLOAD, ENGINE, INSPECTION, ROUTER, VERIFICATION, labels, workload_name
 from inference_operator.telemetry.resources import MAX_SERIES, ResourceMetrics
 from inference_operator.views.pod import GROUP_LABEL, POD_INDEX_LABEL
@@ -181,6 +182,105 @@ def test_faults_of_engines_are_counted_from_zero_and_end_with_their_resource() -
     assert [world.samples(metric) for metric in of] == [{"": 0}, {"": 0}]
 
 
+RESTARTS = "infd_engine_restarts_total"
+
+
+def restarted(count: int, *, ready: bool = False, **ended: object) -> Manifest:
+    """The status of a pod whose container was restarted so often, the last time after this end."""
+    container = {"name": ENGINE, "restartCount": count, "state": {"running": {}}}
+    last = {"lastState": {"terminated": {"exitCode": 1, **ended}}} if count else {}
+    conditions = [{"type": "Ready", "status": str(ready)}]
+    return {"node": "n1", "conditions": conditions, "containerStatuses": [{**container, **last}]}
+
+
+def causes(world: World) -> dict[str, float]:
+    """The restarts that were counted, by cause."""
+    return {cause: count for cause, count in world.samples(RESTARTS).items() if count}
+
+
+def group(world: World, *restarts: Manifest, uid: str = "g") -> None:
+    """The pods of a group. A pod with another uid has the same name."""
+    for index, status in enumerate(restarts):
+        world.engine(f"{uid if index == 0 else 'g'}-{index}", group="g", index=index, **status)
+
+
+def test_restarts_are_counted_once_by_their_cause_and_not_again_by_the_next_operator() -> None:
+    world = World()
+    world.resource()
+    world.engine("a", **restarted(0))
+    assert world.samples(RESTARTS) == dict.fromkeys(RestartCause, 0), "from zero"
+    world.engine("a", **restarted(1))
+    assert [causes(world), causes(world)] == [{"ended": 1}] * 2
+    world.engine("a", **restarted(2, exitCode=137, reason="OOMKilled"))
+    world.engine("b", **restarted(1, exitCode=137))
+    assert causes(world) == {"ended": 1, "out_of_memory": 1, "probe": 1}
+    world.metrics = ResourceMetrics()
+    world.metrics.resources = world.cache.figures
+    assert causes(world) == {}, "the next operator"
+    world.engine("a", **restarted(3))
+    assert causes(world) == {"ended": 1}
+    world.cache.remove(Ref(INFERENCE_DEPLOYMENT, "default", "qwen"))
+    assert world.series() == []
+
+
+@pytest.mark.parametrize(
+    ("leader", "worker", "cause"),
+    [
+        ({}, {"message": "Member g-0 ended first: exit status 1."}, "ended"),
+        ({"message": "Member g-1 ended first: exit status 3."}, {}, "ended"),
+        ({"message": "Member g-1 ended first: its connection broke."}, {}, "lost"),
+        ({"message": "Member g-1 ended first: its connection broke."}, {"reason": "OOMKilled"}, "out_of_memory"),
+        ({"message": "Member g-1 has been silent for 10 s."}, {"message": "Member g-0 has been silent."}, "silent"),
+        ({"message": "Member g-1 was stopped."}, {}, "stopped"),
+        ({}, {"message": "Member g-0 ended first: its engine was not healthy within 60 s."}, "slow_start"),
+        ({"exitCode": 0}, {"message": "Member g-0 was stopped."}, "probe"),
+        ({"exitCode": None}, {}, "unknown"),
+    ],
+)
+def test_a_restart_of_a_group_is_counted_once_by_the_cause_of_its_first_member(
+    leader: Manifest, worker: Manifest, cause: str
+) -> None:
+    world = World()
+    world.resource()
+    group(world, restarted(0), restarted(0))
+    world.series()
+    group(world, restarted(0), restarted(1, **worker))
+    assert causes(world) == {}, "the leader follows"
+    group(world, restarted(1, **leader), restarted(1, **worker))
+    assert [causes(world), causes(world)] == [{cause: 1}] * 2
+    group(world, restarted(1, ready=True, **leader), restarted(1, ready=True, **worker))
+    assert causes(world) == {cause: 1}
+
+
+@pytest.mark.parametrize(("how", "cause"), [("was stopped", "stopped"), ("has been silent for 10 s", "silent")])
+def test_a_restart_because_the_pod_of_the_leader_is_replaced_is_counted_once(how: str, cause: str) -> None:
+    world = World()
+    world.resource()
+    group(world, restarted(0, ready=True), restarted(0, ready=True), restarted(0, ready=True))
+    world.series()
+    follows = restarted(1, message=f"Member g-0 {how}.")
+    group(world, restarted(0), follows, restarted(0))
+    assert causes(world) == {}, "the former leader is still there"
+    world.cache.remove(Ref(POD, "default", "g-0"))
+    assert causes(world) == {}
+    group(world, restarted(0), follows, follows, uid="new")
+    assert [causes(world), causes(world)] == [{cause: 1}] * 2
+    ready = restarted(1, ready=True, message=f"Member g-0 {how}.")
+    group(world, restarted(0, ready=True), ready, ready, uid="new")
+    group(world, restarted(1), restarted(2), restarted(2), uid="new")
+    assert causes(world) == {cause: 1, "ended": 1}
+
+
+def test_a_group_that_waits_and_gets_other_pods_is_not_restarted() -> None:
+    world = World()
+    world.resource()
+    group(world, restarted(0), restarted(0))
+    world.series()
+    world.cache.remove(Ref(POD, "default", "g-0"))
+    group(world, restarted(0), restarted(0), uid="new")
+    assert causes(world) == {}
+
+
 @pytest.mark.parametrize("plan", [{}, {"device": "CPU", "gpusPerReplica": 0}])
 def test_a_resource_without_gpus_has_no_series_of_gpus_or_cost(plan: dict[str, object]) -> None:
     world = World("H100:8@2.5")
@@ -233,7 +333,7 @@ def test_the_series_of_a_thousand_resources_are_bounded_and_end_with_their_resou
     for number in range(MANY):
         world.engine(f"m{number}-a", owner=f"m{number}", **reached(ready_after=90))
     assert len(world.series()) == MANY * MAX_SERIES
-    assert MAX_SERIES == 30
+    assert MAX_SERIES == 38
     for key in world.cache.resource_keys()[1:]:
         world.cache.remove(Ref(INFERENCE_DEPLOYMENT, key.namespace, key.name))
     assert len(world.series()) == MAX_SERIES

@@ -84,6 +84,10 @@ class Echo:
     def formats(self) -> frozenset[WeightFormat]:
         return frozenset({WeightFormat.SAFETENSORS})
 
+    def check_member(self, spec: EngineSpec) -> Refusal | None:  # noqa: ARG002 - protocol
+        """None: it runs on one node."""
+        return None
+
     @property
     def option_classes(self) -> OptionClasses:
         return OptionClasses(frozenset({"--delay"}), frozenset({"--listen"}), frozenset({"ECHO_DELAY"}), frozenset())

@@ -41,8 +41,8 @@ class NetworkSpec(SpecModel):
     )
     interface: InterfaceName | None = Field(
         None,
-        description="Network interface in the pod that NCCL and gloo use, for example `net1`. Default: their choice."
-        " Change: rolling restart.",
+        description="Network interface in the pod that NCCL and gloo use, and without `resource` UCX, for example"
+        " `net1`. Default: their choice. Change: rolling restart.",
     )
     ipc_lock: bool | None = Field(
         None,

@@ -14,6 +14,7 @@ from inference_operator.api.spec import Spec
 from inference_operator.api.status import Status
 from inference_operator.cli.live_resource import LiveEvent, LiveResource
 from inference_operator.cli.output import harmless
+from inference_operator.diagnosis.group_members import group_members, waits_itself
 from inference_operator.diagnosis.startup_progress import sentence
 from inference_operator.objects.names import ENGINE, ROUTER
 from inference_operator.sizing.shape import ParallelSizes
@@ -115,7 +116,7 @@ def status_report(
         engines_ready=status.ready or "",
         gpus=status.gpus,
         engines=tuple(_engines(now, at)),
-        routers=tuple(_line(pod, at) for pod in sorted(now.of(ROUTER), key=lambda pod: pod.name)),
+        routers=tuple(_line(pod, _state(pod), at) for pod in sorted(now.of(ROUTER), key=lambda pod: pod.name)),
         traffic=_traffic(now, before, elapsed),
         scaling=tuple(_scaling(found, at)),
         adapters=tuple((one.name, str(one.phase), one.engines, one.message) for one in status.adapters),
@@ -155,21 +156,29 @@ def _engine(status: Status) -> str:
 
 
 def _engines(now: LiveResource, at: datetime) -> Iterator[PodLine]:
-    startup = now.found.status.startup
+    status = now.found.status
+    nodes = status.plan.nodes if status.plan else 1
     for engine in sorted(engines_of(now.of(ENGINE)), key=lambda one: one.name):
+        members = group_members(engine, nodes)
         for pod in engine.pods:
             activity = now.samples.engines.get(pod.uid)
             said = f"{activity.sample.running:,} run, {activity.sample.waiting:,} wait" if activity else ""
             said = "worker" if pod in engine.workers else said
-            step = sentence(startup) if startup and startup.pod == pod.name else ""
-            yield _line(pod, at, requests=said, step=step.removeprefix(f"Pod {pod.name} ").removesuffix("."))
+            waits = members.waits[pod.index] if members and waits_itself(pod) and not pod.terminating else ""
+            yield _line(pod, waits or _state(pod, _step(pod, status)), at, requests=said)
 
 
-def _line(pod: PodView, at: datetime, *, requests: str = "", step: str = "") -> PodLine:
-    return PodLine(pod.name, _state(pod, step), pod.ready, pod.node, _age(pod.created, at), requests)
+def _step(pod: PodView, status: Status) -> str:
+    """The step of a pod, if its start is the one in the status; else empty."""
+    step = sentence(status.startup) if status.startup and status.startup.pod == pod.name else ""
+    return step.removeprefix(f"Pod {pod.name} ").removesuffix(".")
 
 
-def _state(pod: PodView, step: str) -> str:
+def _line(pod: PodView, state: str, at: datetime, *, requests: str = "") -> PodLine:
+    return PodLine(pod.name, state, pod.ready, pod.node, _age(pod.created, at), requests)
+
+
+def _state(pod: PodView, step: str = "") -> str:
     if pod.terminating:
         return "ends"
     if pod.problem:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from inference_operator.engines.base import Engine
-from inference_operator.engines.group.launch import first_to_end
+from inference_operator.engines.group.said import first_end
 from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import PodView
 from inference_operator.views.workload import WorkloadView
@@ -34,17 +34,30 @@ class Component:
         return min(troubled, key=_blame, default=None)
 
 
-def _blame(pod: PodView) -> tuple[bool, bool, str, str]:
-    """The order in which pods with a problem explain a component; the first one explains it best."""
+def _blame(pod: PodView) -> tuple[bool, bool, int, str, str]:
+    """The order in which pods with a problem explain a component; the first one explains it best.
+
+    Of members that only name another one, the leader knows best: it tells the workers who was first.
+    """
+    followed = ended_first(pod) is not None
+    return pod.failed, followed, pod.index if followed else 0, str(pod.created), pod.name
+
+
+def ended_first(pod: PodView) -> str | None:
+    """The other pod that ended this one's group, as this one tells; None if it tells none."""
     ended = pod.problem.terminated if pod.problem else None
-    followed = ended is not None and first_to_end(ended.message) is not None
-    return pod.failed, followed, str(pod.created), pod.name
+    found = first_end(ended.message) if ended else None
+    return found.pod if found else None
 
 
 def stays(one: PodView | EngineView, workload: WorkloadView) -> bool:
     """Whether a pod or an engine is to stay: not of an earlier template, and not being deleted."""
-    earlier = one.template and workload.template and one.template != workload.template
-    return not (one.terminating or earlier)
+    return is_latest(one, workload) and not one.terminating
+
+
+def is_latest(one: PodView | EngineView, workload: WorkloadView) -> bool:
+    """Whether a pod or an engine is not of an earlier template, as far as that is known."""
+    return not (one.template and workload.template and one.template != workload.template)
 
 
 def seen(workload: WorkloadView, pods: Sequence[PodView] | Sequence[EngineView]) -> WorkloadView:

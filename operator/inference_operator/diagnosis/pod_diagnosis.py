@@ -7,6 +7,7 @@ from datetime import datetime
 from inference_operator.api.explanations import EXPLANATIONS, with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.chain import Chain
+from inference_operator.diagnosis.component import ended_first
 from inference_operator.diagnosis.gpu_shortfall import gpu_shortfall, shortfall_lookup
 from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.diagnosis.node_autoscaler import autoscaler_answer, autoscaler_due, autoscaler_lookup
@@ -82,6 +83,18 @@ def _not_started(case: _Case) -> PodDiagnosis | None:
     return case.diagnosis(case.problem.reason, with_cure(case.problem.cause, cure_of(case.problem.reason)))
 
 
+def _ended_after_another(case: _Case) -> PodDiagnosis | None:
+    """Another member of the group ended first, and nothing is wrong with that one now.
+
+    The log of this one shows only what followed.
+    """
+    ended, first = case.problem.terminated, ended_first(case.pod)
+    if ended is None or first is None:
+        return None
+    cure = f"`kubectl describe pod -n {ended.log.namespace} {first}` shows what happened to that pod."
+    return case.diagnosis(case.problem.reason, with_cure(one_line(ended.message), cure))
+
+
 def _engine_error(case: _Case) -> PodDiagnosis | None:
     """An engine terminated, and its termination message or log, of which that is the end, names a known error."""
     ended, engine = case.problem.terminated, case.engine
@@ -118,7 +131,8 @@ def _ended(case: _Case) -> PodDiagnosis:
 
 
 _diagnosis: Chain[_Case, PodDiagnosis] = Chain(
-    (_unschedulable, _runtime_error, _not_started, _engine_error, _startup_timeout), otherwise=_ended
+    (_unschedulable, _runtime_error, _not_started, _ended_after_another, _engine_error, _startup_timeout),
+    otherwise=_ended,
 )
 
 
@@ -150,6 +164,8 @@ def diagnosis_lookups(diagnosis: PodDiagnosis | None, inputs: DiagnosisInputs) -
     if diagnosis is None or diagnosis.pod.problem is None:
         return ()
     pod, ended = diagnosis.pod, diagnosis.pod.problem.terminated
+    if ended_first(pod):
+        return ()
     if ended is None:
         possible = (shortfall_lookup(pod, inputs), autoscaler_lookup(pod, inputs))
         return tuple(lookup for lookup in possible if lookup)

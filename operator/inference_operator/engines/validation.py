@@ -97,6 +97,9 @@ class SpecValidation(Protocol):
     def runs_over_nodes(self) -> bool:
         """Whether one engine can have several nodes, with a pod on each."""
 
+    def check_member(self, spec: EngineSpec, /) -> Refusal | None:
+        """Why an engine over several nodes cannot run what one on a single node can; None if it can."""
+
     @property
     def option_classes(self) -> OptionClasses:
         """The options and variables that everybody may set, and those that nobody may."""

@@ -141,7 +141,7 @@ def _role(inputs: Inputs, state: PlanState, model: ModelFindings, way: Routing) 
     plan = role_plan(state, model)
     if isinstance(plan, Refusal):
         return plan
-    if refusal := refusal_of_groups(inputs, state.context.spec.stated, plan.pinned.plan):
+    if refusal := refusal_of_groups(inputs, state.context.engine, state.context.spec.stated, plan.pinned.plan):
         return refusal
     decided = role(inputs, state.context, plan, open_to_all=way.open_to_all)
     if not plan.is_kept and decided.network_refusal:

@@ -1,8 +1,9 @@
-"""Whether a role's engines can be groups of pods: the name and the claim must allow it."""
+"""Whether a role's engines can be groups of pods: the name, the claim and the engine must allow it."""
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
+from inference_operator.engines.base import Engine
 from inference_operator.objects.names import MAX_NAME_OF_GROUPS
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_claim import one_node_claim
@@ -11,7 +12,7 @@ from inference_operator.sizing.plan import Plan
 FEWER_NODES = "or set `spec.parallelism.nodes` to 1, if the model fits on one node"
 
 
-def refusal_of_groups(inputs: Inputs, spec: Spec, plan: Plan) -> Refusal | None:
+def refusal_of_groups(inputs: Inputs, engine: Engine, spec: Spec, plan: Plan) -> Refusal | None:
     """Why an engine of this plan cannot be divided over nodes; None if it can, or is not."""
     name, nodes = inputs.resource.key.name, plan.parallel.nodes
     if nodes == 1:
@@ -23,4 +24,4 @@ def refusal_of_groups(inputs: Inputs, spec: Spec, plan: Plan) -> Refusal | None:
         problem = f"the pods of an engine are on {nodes} nodes, and only pods on one node can mount claim `{claim}`."
         cure = f"Use a claim with the access mode ReadWriteMany or ReadOnlyMany, {FEWER_NODES}."
         return Refusal(Reason.VOLUME_UNAVAILABLE, "spec.cache", problem, cure)
-    return None
+    return engine.check_member(spec.engine)

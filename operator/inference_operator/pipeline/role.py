@@ -167,7 +167,9 @@ def _with_network(spec: EffectiveSpec, plan: Plan) -> Environment:
         return spec.engine.env
     replaced = INTERFACE_VARIABLES if spec.stated.hardware.network.interface else ()
     env = [one for one in spec.engine.env if one.name not in replaced]
-    return with_defaults(env, network_variables(spec.network.interface, on_gpus=plan.device is Device.GPU))
+    network, on_gpus = spec.network, plan.device is Device.GPU
+    has_devices = network.resource is not None
+    return with_defaults(env, network_variables(network.interface, on_gpus=on_gpus, has_devices=has_devices))
 
 
 def _hub_folder(source: HubModel, commit: str) -> str:

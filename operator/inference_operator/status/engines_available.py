@@ -62,7 +62,7 @@ def _pod_problem(observation: Observation) -> ConditionVerdict | None:
     problem = observation.problem
     if problem is None or problem.pod.component == ROUTER:
         return None
-    message = "" if _is_told(observation) else problem.message
+    message = "" if _is_told(observation) else sentences(problem.message, observation.members)
     return ConditionVerdict("False", problem.reason, sentences(_counted(observation), message))
 
 
@@ -74,7 +74,7 @@ def _being_replaced(observation: Observation) -> ConditionVerdict | None:
 
 def _too_few(observation: Observation) -> ConditionVerdict:
     reason = Reason.STARTING if observation.engines.ready == 0 else Reason.ENGINES_UNAVAILABLE
-    return ConditionVerdict("False", reason, _counted(observation))
+    return ConditionVerdict("False", reason, sentences(_counted(observation), _members(observation)))
 
 
 engines_available: Chain[Observation, ConditionVerdict] = Chain(
@@ -114,6 +114,11 @@ def _unread(observation: Observation) -> str:
 def _network(observation: Observation) -> str:
     """Sentence about engines that do not use their network devices; empty if none is known."""
     return next(filter(None, (slow_network(role.network) for role in observation.roles)), "")
+
+
+def _members(observation: Observation) -> str:
+    """Sentences about a group that is not ready while others serve; empty if another condition tells them."""
+    return "" if _is_told(observation) else observation.members
 
 
 def _stall_before(observation: Observation) -> str:

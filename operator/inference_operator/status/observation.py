@@ -10,6 +10,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.status import AdapterStatus, KvCacheStatus, NetworkStatus, StartupStatus, Status
 from inference_operator.diagnosis.component import Component
+from inference_operator.diagnosis.group_members import GroupMembers
 from inference_operator.diagnosis.pending_causes import rejection_reason
 from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis, cure_of
 from inference_operator.diagnosis.startup_progress import sentence
@@ -66,6 +67,8 @@ class RoleObservation:
     """Sentences about its groups that gave their nodes back for others; empty if none did."""
     lost: str = ""
     """Sentences about its pods on nodes that do not answer; empty if there are none."""
+    members: GroupMembers | None = None
+    """The members of a group that is not ready: of the one whose problem or progress is reported."""
     disk_shortfall: str = ""
     """Sentence about the nodes, which lack the disk that an engine requests; empty if one has it."""
 
@@ -137,8 +140,9 @@ class Observation:
 
     @property
     def progress(self) -> str:
-        """The startup progress in a sentence; empty if there is none."""
-        return sentence(self.startup) if self.startup else ""
+        """The startup progress in sentences; empty if there is none. A group's begins when all members have joined."""
+        waits = any(role.members and not role.members.all_joined for role in self.roles)
+        return sentences(self.members, sentence(self.startup) if self.startup and not waits else "")
 
     @property
     def rollout(self) -> Rollout | None:
@@ -213,6 +217,11 @@ class Observation:
     def gave_way(self) -> str:
         """Sentences about groups that gave their nodes back for others; empty if none did."""
         return sentences(*(role.gave_way for role in self.roles))
+
+    @property
+    def members(self) -> str:
+        """Sentences about the members of groups that are not ready; empty if there are none."""
+        return sentences(*(role.members.sentence for role in self.roles if role.members))
 
     @property
     def lost(self) -> str:

@@ -1,14 +1,15 @@
 """The observation of a round: what was observed after its writes, its decision, and the results of its writes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.autoscaling.inputs import measured_load
-from inference_operator.diagnosis.component import Component, in_engines, seen, stays
-from inference_operator.diagnosis.diagnoses import diagnoses
+from inference_operator.diagnosis.component import Component, in_engines, is_latest, seen, stays
+from inference_operator.diagnosis.diagnoses import Diagnoses, diagnoses
 from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.models.source import ModelSource, model_source
 from inference_operator.objects.names import ROUTER
@@ -25,6 +26,7 @@ from inference_operator.status.adapters import adapters_of
 from inference_operator.status.autoscaling import ScalingObservation, scaling_observation
 from inference_operator.status.capacity import capacity
 from inference_operator.status.kv_cache import kv_cache
+from inference_operator.status.members import members_due, reported_members
 from inference_operator.status.network import network
 from inference_operator.status.observation import Observation, RoleObservation
 from inference_operator.status.request_path import request_path
@@ -44,7 +46,7 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
     workload = combined([role.component.workload for role in live])
     return Observation(
         key=inputs.resource.key,
-        roles=[_role(inputs, role, _load(inputs, planned)) for role in live],
+        roles=[_role(inputs, role, found, _load(inputs, planned)) for role in live],
         desired=_desired(inputs, planned, workload, roles=len(live)),
         engines=workload,
         routers=routers.workload,
@@ -70,7 +72,7 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
         adapters=adapters_of(inputs, planned, [engine for one in live for engine in one.staying]),
         startup=found.startup.status,
         lookups=found.lookups(request),
-        due=(*found.due, *([outcome.recheck_at] if outcome.recheck_at else [])),
+        due=(*found.due, *_due(live, outcome, inputs.now)),
         previous=inputs.resource.status,
         now=inputs.now,
     )
@@ -91,6 +93,11 @@ class _Live:
     staying: Sequence[EngineView]
     component: Component
 
+    @property
+    def latest(self) -> Sequence[EngineView]:
+        """The engines of the latest template, also those of which pods are being deleted."""
+        return [engine for engine in self.role.engines if is_latest(engine, self.role.view)]
+
 
 def _live_roles(inputs: Inputs, planned: Planned | None) -> Sequence[_Live]:
     if planned:
@@ -106,6 +113,12 @@ def _live(role: LiveRole, decided: Role | None) -> _Live:
     return _Live(role, decided, staying, Component(role.name, workload, pods, engine))
 
 
+def _due(live: Sequence[_Live], outcome: Outcome, now: datetime) -> Iterator[datetime]:
+    yield from (moment for role in live for moment in members_due(role.latest, now))
+    if outcome.recheck_at:
+        yield outcome.recheck_at
+
+
 def _is_outdated(routers: WorkloadView, planned: Planned | None) -> bool:
     """Whether the live routers have another template than the latest; unknown while nothing is decided."""
     latest = planned.latest_router_template if planned else ""
@@ -118,7 +131,7 @@ def _routers(inputs: Inputs) -> Component:
     return Component(ROUTER, workload, [pod for pod in pods if stays(pod, workload)])
 
 
-def _role(inputs: Inputs, live: _Live, load: Load) -> RoleObservation:
+def _role(inputs: Inputs, live: _Live, found: Diagnoses, load: Load) -> RoleObservation:
     decided = live.decided
     pinned = decided.plan if decided else live.role.recorded
     plan = pinned.plan if pinned else None
@@ -134,6 +147,13 @@ def _role(inputs: Inputs, live: _Live, load: Load) -> RoleObservation:
         capacity=sentences(*capacity(plan, _objective(inputs), load)) if plan else "",
         gave_way=decided.gave_way if decided else "",
         lost=_lost(inputs, live.role),
+        members=reported_members(
+            live.latest,
+            plan.parallel.nodes if plan else 1,
+            found,
+            lookups=inputs.lookups,
+            now=inputs.now,
+        ),
         disk_shortfall=decided.disk_shortfall if decided else "",
     )
 

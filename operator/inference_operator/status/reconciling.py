@@ -75,7 +75,7 @@ def _rollout_without_gpu(observation: Observation) -> ConditionVerdict | None:
     if not (rollout and observation.problem and observation.unschedulable and observation.engines.rolling):
         return None
     reason = _WITHOUT_GPU.get(rollout.why)
-    message = sentences(_strategy(rollout), observation.problem.message)
+    message = sentences(_strategy(rollout), observation.problem.message, observation.members)
     return ConditionVerdict("True", reason, message) if reason else None
 
 
@@ -91,7 +91,8 @@ _WITHOUT_GPU: Mapping[RolloutReason, Reason] = {
 def _missing_node(observation: Observation) -> ConditionVerdict | None:
     """No node has the GPUs that an engine needs."""
     message = missing_node(observation)
-    return ConditionVerdict("True", Reason.WAITING_FOR_NODE, message) if message else None
+    told = sentences(message, observation.members)
+    return ConditionVerdict("True", Reason.WAITING_FOR_NODE, told) if message else None
 
 
 def _pod_problem(observation: Observation) -> ConditionVerdict | None:
@@ -99,12 +100,14 @@ def _pod_problem(observation: Observation) -> ConditionVerdict | None:
     problem = observation.problem
     if problem is None:
         return None
-    return ConditionVerdict("True", problem.reason, sentences(problem.message, observation.gave_way))
+    message = sentences(problem.message, observation.gave_way, observation.members)
+    return ConditionVerdict("True", problem.reason, message)
 
 
 def _lost_node(observation: Observation) -> ConditionVerdict | None:
     """A node with a pod of a group does not answer: what is wrong with its other pods follows from that."""
-    return ConditionVerdict("True", Reason.NODE_LOST, observation.lost) if observation.lost else None
+    message = sentences(observation.lost, observation.members)
+    return ConditionVerdict("True", Reason.NODE_LOST, message) if observation.lost else None
 
 
 def _gave_way(observation: Observation) -> ConditionVerdict | None:

@@ -85,7 +85,7 @@ def _engines_are_down(observation: Observation) -> bool:
 def _lasting_problem(observation: Observation) -> str:
     problem = observation.problem.message if observation.problem else observation.rejection
     if problem:
-        return problem
+        return sentences(problem, observation.members)
     state = ready(observation)
     if state.status == "True":
         return "No pod of the new specification has become ready."

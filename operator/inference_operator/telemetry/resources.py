@@ -15,7 +15,9 @@ from prometheus_client.registry import Collector
 from inference_operator.api.reasons import ConditionType
 from inference_operator.autoscaling.decision import Bound, Decision
 from inference_operator.autoscaling.inputs import ScalingResult
+from inference_operator.diagnosis.restart_cause import RestartCause
 from inference_operator.manifest import Key
+from inference_operator.telemetry.restarts import EngineRestarts
 from inference_operator.views.engine import EngineView
 from inference_operator.views.pod_startup import StartupTimes
 from inference_operator.views.resource_figures import ResourceFigures
@@ -47,6 +49,7 @@ MAX_SERIES = (
     + len(GPU_STATES)
     + len(PHASES)
     + len(DEMAND_PARTS)
+    + len(RestartCause)
     + len(("max", "target", "bound", "cost", "step", "no progress", "stalls"))
 )
 """Series of one InferenceDeployment."""
@@ -120,9 +123,16 @@ STALLS = Description(
     _OF,
     "Engines that had requests, made no progress and did not respond for the operator's `stallSeconds`",
 )
+RESTARTS = Description(
+    "infd_engine_restarts_total",
+    "counter",
+    (*_OF, "cause"),
+    "Restarts of engines in place, by the cause of the pod that ended first; a group of pods counts once: "
+    + ", ".join(f"`{cause}`" for cause in RestartCause),
+)
 DESCRIPTIONS = (
     *(CONDITION, REPLICAS, MAX_REPLICAS, DEMAND, TARGET, BOUND, GPUS, COST, STEP, START),
-    *(NO_PROGRESS, STALLS),
+    *(NO_PROGRESS, STALLS, RESTARTS),
 )
 Family = CounterMetricFamily | GaugeMetricFamily
 _FAMILIES: Mapping[str, type[Family]] = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
@@ -137,7 +147,7 @@ class ResourceMetrics(Collector):
         """The latest decision of autoscaling; None where the operator does not decide."""
         self.prices: Mapping[str, float] = {}
         """Price of one GPU per hour, by kind."""
-        self._startups = _Startups()
+        self._startups, self._restarts = _Startups(), EngineRestarts()
         self._faults: dict[Description, Counter[Key]] = {NO_PROGRESS: Counter(), STALLS: Counter()}
         """Faults of engines. Each resource has them from its start: Prometheus does not see the begin of a series."""
 
@@ -155,7 +165,9 @@ class ResourceMetrics(Collector):
         every = [(key, figures, _staying(engines)) for key, figures, engines in self.resources()]
         keys = {key for key, _, _ in every}
         self._faults = {one: Counter({k: n for k, n in c.items() if k in keys}) for one, c in self._faults.items()}
-        self._startups.update({key: engines for key, _, engines in every})
+        staying = {key: engines for key, _, engines in every}
+        self._startups.update(staying)
+        self._restarts.update(staying)
         for key, figures, engines in every:
             for metric, value, *labels in self._series(key, figures, engines):
                 families[metric.name].add_metric([key.namespace, key.name, *labels], value)
@@ -180,8 +192,13 @@ class ResourceMetrics(Collector):
             yield STEP, 1, figures.startup_step
         for phase, seconds in self._startups.last(key).items():
             yield START, seconds, phase
+        yield from self._counted(key)
+
+    def _counted(self, key: Key) -> Iterator[Series]:
         for metric, counts in self._faults.items():
             yield metric, counts[key]
+        for cause, number in self._restarts.of(key).items():
+            yield RESTARTS, number, cause
 
 
 def _decided(decision: Decision) -> Iterator[Series]:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from inference_operator.api.reasons import Reason
 from inference_operator.manifest import Manifest
+from inference_operator.views.container_restart import ContainerRestart, container_restart
 from inference_operator.views.lookups import LogLookup
 from inference_operator.views.pod_startup import PodStartup, StartupTimes, pod_startup, startup_times
 from inference_operator.views.raw import condition, mapping, objects, timestamp
@@ -111,6 +112,10 @@ class PodView:
     """Its ordinal within the group. The pod with 0 is the leader, which serves requests."""
     ends_by: datetime | None = None
     """When its grace period ends; None while it is not being deleted."""
+    running: bool = False
+    """Whether its main container runs now."""
+    restart: ContainerRestart | None = None
+    """The last restart of its main container; None without one."""
 
 
 def has_answered(pod: PodView) -> bool:
@@ -156,6 +161,8 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
     ready = condition(status, "Ready").get("status") == "True"
     problem = None if ready else _problem(pod, status)
     group = str(mapping(meta, "labels").get(GROUP_LABEL, ""))  # without it, an index means nothing
+    main = _main(status, component)
+    terminated = mapping(mapping(main, "state"), "terminated")
     return PodView(
         name=str(meta.get("name", "")),
         component=component,
@@ -168,7 +175,7 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         template=pod_template_hash(meta),
         uid=str(meta.get("uid", "")),
         address=str(status.get("podIP", "")),
-        termination_message=str(_terminated(status, component).get("message") or ""),
+        termination_message=str(terminated.get("message") or ""),
         node=str(mapping(pod, "spec").get("nodeName", "")),
         ports=_ports(mapping(pod, "spec")),
         startup_times=startup_times(pod, container=component) if ready else None,
@@ -176,11 +183,13 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         ready_since=timestamp(condition(status, "Ready").get("lastTransitionTime")) if ready else None,
         deletion_cost=_deletion_cost(meta),
         adapters=str(mapping(meta, "annotations").get(ADAPTERS_ANNOTATION, "")),
-        exit_code=code if isinstance(code := _terminated(status, component).get("exitCode"), int) else None,
+        exit_code=code if isinstance(code := terminated.get("exitCode"), int) else None,
         engine=str(mapping(meta, "labels").get(ENGINE_LABEL, "")),
         group=group,
         index=_index(meta) if group else 0,
         ends_by=timestamp(meta.get("deletionTimestamp")),
+        running="running" in mapping(main, "state"),
+        restart=container_restart(main),
     )
 
 
@@ -194,10 +203,9 @@ def _deletion_cost(metadata: Manifest) -> int:
     return int(value) if re.fullmatch(r"-?[0-9]{1,10}", value) else 0
 
 
-def _terminated(status: Manifest, component: str) -> Manifest:
-    """The end of the component's own container. Other containers, such as a service mesh's proxy, may still run."""
-    own = (container for container in objects(status, "containerStatuses") if container.get("name") == component)
-    return next((mapping(mapping(container, "state"), "terminated") for container in own), {})
+def _main(status: Manifest, component: str) -> Manifest:
+    """The status of the component's own container. Others, such as a service mesh's proxy, may still run."""
+    return next((one for one in objects(status, "containerStatuses") if one.get("name") == component), {})
 
 
 def _ports(spec: Manifest) -> Mapping[str, int]:

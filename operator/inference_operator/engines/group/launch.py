@@ -1,6 +1,5 @@
 """How the member of a group is run: command, hook before its stop, ports and variables of its container."""
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -16,6 +15,8 @@ SERVICE_VARIABLE = "GROUP_SERVICE"
 StatefulSet. Members of another Service are no members, so the name has the namespace in it."""
 NAME_VARIABLE, ADDRESS_VARIABLE = "POD_NAME", "POD_IP"
 """Variables with the pod's own name and address."""
+MEMBER_VARIABLES = (RANK_VARIABLE, SERVICE_VARIABLE, NAME_VARIABLE, ADDRESS_VARIABLE)
+"""The variables of a member's program (`options.py`)."""
 
 CONTROL_PORT = 29510
 """Port on which a leader waits for its workers: below the ephemeral ports, which engines use among themselves."""
@@ -41,8 +42,6 @@ GROUP_PROGRAMS = {
     MEMBER: member_source(),
     DRAIN: files(__package__).joinpath("drain_program.py").read_text(encoding="utf-8"),
 }
-
-_FIRST = re.compile(r"^Member ([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?) (?:ended first|has been silent|was stopped)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +101,6 @@ def stop_limit(timeouts: Timeouts, stop_seconds: int, member: GroupMember | None
     """
     own = UNREADY_SECONDS + HOOK_MARGIN_SECONDS + ORDER_SECONDS if member else 0
     return timeouts.dns_staleness + timeouts.drain + stop_seconds + own
-
-
-def first_to_end(message: str) -> str | None:
-    """The pod that ended a group, from the termination message of another member; None if it names none.
-
-    Examples:
-        >>> first_to_end("Member qwen-engine-0-1 ended first: exit status 1.")
-        'qwen-engine-0-1'
-        >>> first_to_end("RuntimeError: out of memory") is None
-        True
-    """
-    found = _FIRST.match(message)
-    return found.group(1) if found else None
 
 
 def _options(engine: GroupedEngine, nodes: int, timeouts: Timeouts) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """The variables by which the processes of a group use a network interface, and by which their log tells what they use.
 
-Torch's backends are the same in every engine: NCCL between GPUs, and gloo between processes. UCX and NCCL's devices
-(`UCX_NET_DEVICES`, `NCCL_IB_HCA`) take names of RDMA devices, which the name of an interface does not tell. Without
-them NCCL uses all devices that the pod has.
+Torch's backends are the same in every engine: NCCL between GPUs, and gloo between processes. UCX moves KV caches, where
+an engine sends them to others (vLLM's NIXL connector). NCCL's devices (`NCCL_IB_HCA`) take names of RDMA devices, which
+the name of an interface does not tell. Without them NCCL uses all devices that the pod has.
 """
 
 import re
@@ -14,6 +14,10 @@ Variables")."""
 GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
 """The interface of gloo, by name (PyTorch documentation, "Distributed communication package")."""
 INTERFACE_VARIABLES = (NCCL_INTERFACE, GLOO_INTERFACE)
+
+UCX_DEVICES = "UCX_NET_DEVICES"
+"""All devices of UCX, by name: RDMA devices, such as `mlx5_0:1`, and for TCP interfaces (OpenUCX, FAQ, "Which network
+devices does UCX use?"). With an interface alone, UCX uses no RDMA device."""
 
 NCCL_LOG = "NCCL_DEBUG"
 NCCL_INFO = "INFO"
@@ -30,22 +34,26 @@ _IN_USE = re.compile(
 (src/transport/net.cc)."""
 
 
-def network_variables(interface: str | None, *, on_gpus: bool) -> Mapping[str, str]:
+def network_variables(interface: str | None, *, on_gpus: bool, has_devices: bool = False) -> Mapping[str, str]:
     """The variables of a group's members.
 
     Args:
         interface: the network interface in the pod; None to let the libraries choose.
         on_gpus: whether the engine runs on GPUs, and so with NCCL.
+        has_devices: whether the pod has network devices beside it, which UCX should find.
 
     Examples:
-        >>> network_variables("net1", on_gpus=True)
+        >>> network_variables("net1", on_gpus=True, has_devices=True)
         {'NCCL_SOCKET_IFNAME': '=net1', 'GLOO_SOCKET_IFNAME': 'net1', 'NCCL_DEBUG': 'INFO'}
+        >>> network_variables("net1", on_gpus=False)
+        {'GLOO_SOCKET_IFNAME': 'net1', 'UCX_NET_DEVICES': 'net1'}
         >>> network_variables(None, on_gpus=False)
         {}
     """
     nccl = {NCCL_INTERFACE: f"={interface}"} if interface and on_gpus else {}
     gloo = {GLOO_INTERFACE: interface} if interface else {}
-    return {**nccl, **gloo, **({NCCL_LOG: NCCL_INFO} if on_gpus else {})}
+    ucx = {UCX_DEVICES: interface} if interface and not has_devices else {}
+    return {**nccl, **gloo, **ucx, **({NCCL_LOG: NCCL_INFO} if on_gpus else {})}
 
 
 def network_in_use(log: str) -> str:

@@ -118,6 +118,10 @@ class LlamaCpp:
         """The operator runs it on one node."""
         return False
 
+    def check_member(self, spec: EngineSpec) -> Refusal | None:  # noqa: ARG002 - protocol
+        """None: it runs on one node."""
+        return None
+
     @property
     def option_classes(self) -> OptionClasses:
         """The classes of the server's options, and of the variables of its libraries."""

@@ -139,6 +139,10 @@ class SGLang:
         """The operator runs it on one node."""
         return False
 
+    def check_member(self, spec: EngineSpec) -> Refusal | None:  # noqa: ARG002 - protocol
+        """None: it runs on one node."""
+        return None
+
     @property
     def option_classes(self) -> OptionClasses:
         """The classes of SGLang's options, and of the variables of its libraries."""

@@ -31,7 +31,7 @@ from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.cuda import gpu_needs
 from inference_operator.engines.vllm.errors import diagnosis
 from inference_operator.engines.vllm.generation import MAX_N, generation_arguments
-from inference_operator.engines.vllm.groups import group_programs, grouped
+from inference_operator.engines.vllm.groups import group_programs, grouped, refusal_of_member
 from inference_operator.engines.vllm.hub_env import commit_arguments, refusal_of_cached
 from inference_operator.engines.vllm.image import GROUP, HOME, USER, WRITABLE, default_image
 from inference_operator.engines.vllm.media import ENVIRONMENT as MEDIA_ENVIRONMENT
@@ -197,6 +197,10 @@ class Vllm:
     def runs_over_nodes(self) -> bool:
         """As many processes on each of several nodes (`--nnodes`)."""
         return True
+
+    def check_member(self, spec: EngineSpec) -> Refusal | None:
+        """The refusal of what the operator decides for an engine over several nodes, or None."""
+        return refusal_of_member(spec)
 
     @property
     def option_classes(self) -> OptionClasses:

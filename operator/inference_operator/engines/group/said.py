@@ -1,0 +1,51 @@
+"""The sentences of the members of a group, read: who ended a run, and who has not joined the next one."""
+
+import re
+from dataclasses import dataclass
+
+from inference_operator.engines.group.options import HOW
+
+_POD = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_ENDED = {
+    how: re.compile(rf"Member ({_POD}) {re.escape(words.partition('{')[0].rstrip())}\b") for how, words in HOW.items()
+}
+"""The beginning of each sentence about an end."""
+_WAITS = re.compile(rf"group: Rank 0 of \d+ waits for ({_POD}(?:, {_POD})*)$", re.MULTILINE)
+_JOINED = re.compile(rf"group: ({_POD}) has joined$", re.MULTILINE)
+_ALL_JOINED = re.compile(r"group: All \d+ members have joined\b")
+
+
+@dataclass(frozen=True, slots=True)
+class FirstEnd:
+    """The member that ended a group, and how."""
+
+    pod: str
+    how: str
+    """One of the keys of `HOW` (`options.py`)."""
+
+
+def first_end(message: str) -> FirstEnd | None:
+    """The member that ended a group, from the termination message of another member; None if it names none.
+
+    Examples:
+        >>> first_end("Member qwen-engine-0-1 ended first: exit status 1.")
+        FirstEnd(pod='qwen-engine-0-1', how='exit')
+        >>> first_end("RuntimeError: out of memory") is None
+        True
+    """
+    found = ((how, pattern.match(message)) for how, pattern in _ENDED.items())
+    return next((FirstEnd(match[1], how) for how, match in found if match), None)
+
+
+def absent_members(log: str) -> frozenset[str]:
+    r"""The pods that a leader still waits for, from its log; empty also if the log does not tell.
+
+    Examples:
+        >>> waits = "INFO 03:00 group: Rank 0 of 3 waits for qwen-engine-0-1, qwen-engine-0-2"
+        >>> sorted(absent_members(f"{waits}\nINFO 03:01 group: qwen-engine-0-2 has joined"))
+        ['qwen-engine-0-1']
+    """
+    waits = _WAITS.search(log)
+    if waits is None or _ALL_JOINED.search(log):
+        return frozenset()
+    return frozenset(waits[1].split(", ")) - frozenset(_JOINED.findall(log))

@@ -1,0 +1,62 @@
+"""The members of the group whose problem or progress the status reports."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from inference_operator.diagnosis.diagnoses import Diagnoses
+from inference_operator.diagnosis.group_members import GroupMembers, group_members
+from inference_operator.diagnosis.startup_progress import REPORT_AFTER
+from inference_operator.views.engine import EngineView
+from inference_operator.views.lookups import LogText, LookupResults
+
+
+def reported_members(
+    engines: Sequence[EngineView], size: int, found: Diagnoses, *, lookups: LookupResults, now: datetime
+) -> GroupMembers | None:
+    """The members of one group that is not ready; None if there is none, or if all of them have just been created.
+
+    It is the group of the problem that is reported, else of the start, else the first one.
+
+    Args:
+        engines: the engines of a role, of the latest template.
+        size: pods of one engine, as planned.
+        found: the diagnoses.
+        lookups: the logs that were read.
+        now: the time.
+    """
+    groups = [engine for engine in engines if engine.leader.group and _is_reported(engine, now)]
+    told = (found.problem.pod.name if found.problem else "", found.startup.status.pod if found.startup.status else "")
+    for engine in sorted(groups, key=lambda one: ([name not in _names(one) for name in told], one.leader.group)):
+        if members := group_members(engine, size, log=_leader_log(engine, lookups)):
+            return members
+    return None
+
+
+def members_due(engines: Sequence[EngineView], now: datetime) -> Sequence[datetime]:
+    """When there will be members to report, if no event comes before.
+
+    Args:
+        engines: the engines of a role, of the latest template.
+        now: the time.
+    """
+    groups = (engine for engine in engines if engine.leader.group and not engine.ready)
+    created = (pod.created + REPORT_AFTER for engine in groups for pod in engine.pods if pod.created)
+    return sorted(moment for moment in created if moment > now)[:1]
+
+
+def _is_reported(engine: EngineView, now: datetime) -> bool:
+    """Whether some of its pods stay, and one leaves, has a problem, or is old enough for a report of its start."""
+    leaving = [pod.terminating for pod in engine.pods]
+    if any(leaving):
+        return not all(leaving)
+    return any(pod.problem or (pod.created and pod.created + REPORT_AFTER <= now) for pod in engine.pods)
+
+
+def _names(engine: EngineView) -> frozenset[str]:
+    return frozenset(pod.name for pod in engine.pods)
+
+
+def _leader_log(engine: EngineView, lookups: LookupResults) -> str:
+    start = engine.leader.start if engine.leader.index == 0 else None
+    found = lookups.get(start.log) if start and start.log else None
+    return found.text if isinstance(found, LogText) else ""
