@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from inference_operator.engines.group.launch import GROUP_PROGRAMS, GroupedEngine, group_command
 from inference_operator.engines.process import Timeouts
+from inference_operator.engines.vllm.data_parallel import ONE_API_SERVER
 from inference_operator.engines.vllm.metrics import REQUESTS_RUNNING, REQUESTS_WAITING
 from inference_operator.sizing.plan import Plan
 
@@ -24,7 +25,8 @@ def grouped(
     if plan.parallel.nodes == 1:
         return tuple(command)
     metrics = (REQUESTS_RUNNING, REQUESTS_WAITING)
-    engine = GroupedEngine(port, health_path, metrics, stop_seconds, LEADER_ARGS, WORKER_ARGS, HOST_IP)
+    leader = (*LEADER_ARGS, *((ONE_API_SERVER,) if plan.parallel.data > 1 else ()))
+    engine = GroupedEngine(port, health_path, metrics, stop_seconds, leader, WORKER_ARGS, HOST_IP)
     return group_command(command, engine, plan.parallel.nodes, timeouts)
 
 
