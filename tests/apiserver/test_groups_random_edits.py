@@ -1,7 +1,7 @@
 """Twenty engines of two pods each through random edits and faults: what holds at every look, and at rest.
 
 At every look: the pod template of a group never changes, no group has more pods than nodes, its pods are on different
-nodes, and there are never more groups than engines and one for a rollout. At rest: as many groups as engines, all of
+nodes, and there are never more groups than engines and a rollout's surge. At rest: as many groups as engines, all of
 one template, with all members ready and all leaders in rotation; nothing is written any more; and nothing depends on
 what was there before.
 """
@@ -23,7 +23,9 @@ from tests.testing.workspace import QUIET_SECONDS, Workspace
 ENGINES, MEMBERS = 20, 2
 NODES, GPUS = 24, 2
 """Room for all engines without the nodes of one fault, and for one engine more."""
-ROUNDS, EDITS = 5, 6
+SURGE = 2
+"""A rollout creates one group more than serve, and the next one just before it deletes the one that this replaces."""
+ROUNDS, EDITS = 4, 6
 REST_SECONDS = 400
 """A rollout starts one group after the other, and KWOK starts a pod within seconds; on a busy machine."""
 TEMPLATE, PLAN = "inference-operator.dev/template", "inference-operator.dev/plan"
@@ -115,7 +117,7 @@ class Edits:
         running = [
             one for one in found.values() if one["spec"]["replicas"] and "deletionTimestamp" not in one["metadata"]
         ]
-        assert len(running) <= self.most + 1, (self.done, sorted(found))
+        assert len(running) <= self.most + SURGE, (self.done, sorted(found))
         placed: dict[str, list[str]] = {}
         for pod in self.pods():
             name, _, _ = pod["metadata"]["name"].rpartition("-")
@@ -188,6 +190,7 @@ def test_groups_hold_their_invariants_through_random_edits_and_faults(
         audit.quiet(QUIET_SECONDS, namespace=workspace.namespace)
         assert audit.writes(mark, namespace=workspace.namespace) == [], edits.done
         assert members(workspace) == before, edits.done
+        print(f"at rest with {edits.replicas} engines after {edits.done}")  # noqa: T201 - how far a long run is
     last, with_history = workspace.get("infd", "qwen")["spec"], _of_groups(workspace)
     workspace.kubectl("delete", "infd", "qwen")
     eventually(lambda: not groups(workspace) and not edits.pods(), seconds=REST_SECONDS, what="nothing is left over")
