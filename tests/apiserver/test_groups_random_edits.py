@@ -25,7 +25,7 @@ NODES, GPUS = 24, 2
 """Room for all engines without the nodes of one fault, and for one engine more."""
 SURGE = 2
 """A rollout creates one group more than serve, and the next one just before it deletes the one that this replaces."""
-ROUNDS, EDITS = 4, 6
+ROUNDS, EDITS = 2, 6
 REST_SECONDS = 400
 """A rollout starts one group after the other, and KWOK starts a pod within seconds; on a busy machine."""
 TEMPLATE, PLAN = "inference-operator.dev/template", "inference-operator.dev/plan"

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from inference_operator.api.reasons import Reason
+from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.spec import Spec
-from inference_operator.api.status import ConditionType
 from inference_operator.cli.yaml_documents import dump
 from inference_operator.engines.vllm.vllm import PORT
 from inference_operator.manifest import (
