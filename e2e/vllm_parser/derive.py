@@ -34,6 +34,13 @@ T = TypeVar("T")
 KERNELS = "vllm._C_stable_libtorch"
 ABSENT = ("torchvision", "vllm.vllm_flash_attn")
 """Modules for GPUs and images, which the image does not have. Nothing of them is called here."""
+PARALLEL = (
+    *("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "data_parallel_size_local"),
+    *("data_parallel_rank", "data_parallel_master_ip", "data_parallel_hybrid_lb", "data_parallel_external_lb"),
+    *("enable_expert_parallel", "distributed_executor_backend", "nnodes", "node_rank", "master_addr", "master_port"),
+    *("node_rank_within_dp", "local_world_size"),
+)
+"""What vLLM derives about the ranks of one pod."""
 FP8_SINCE = 89
 """Compute capability from which vLLM's kernels multiply in FP8 (0.32.0, `csrc/.../scaled_mm_entry.cu`)."""
 
@@ -144,8 +151,10 @@ def derived(arguments: list[str], parser: Any) -> dict[str, Any]:  # noqa: ANN40
     """What vLLM's configuration says after its own checks, as far as sizing depends on it."""
     found = parser.parse_args(["serve", *arguments])
     found.model = found.model_tag
-    config = AsyncEngineArgs.from_cli_args(found).create_engine_config(usage_context=UsageContext.OPENAI_API_SERVER)
-    model, scheduler = config.model_config, config.scheduler_config
+    config = AsyncEngineArgs.from_cli_args(found).create_engine_config(
+        usage_context=UsageContext.OPENAI_API_SERVER, headless=found.headless
+    )
+    model, scheduler, parallel = config.model_config, config.scheduler_config, config.parallel_config
     return {
         "max_model_len": model.max_model_len,
         "max_num_seqs": scheduler.max_num_seqs,
@@ -155,6 +164,7 @@ def derived(arguments: list[str], parser: Any) -> dict[str, Any]:  # noqa: ANN40
         "element_bytes": model.dtype.itemsize,
         "quantization": model.quantization,
         "runner": model.runner_type,
+        "parallel": {name: getattr(parallel, name) for name in PARALLEL},
         "video_limit": model.multimodal_config.get_limit_per_prompt("video") if model.multimodal_config else None,
     }
 

@@ -24,16 +24,16 @@ RETRY_SECONDS = 60
 
 
 class Pool:
-    """Nodes with one GPU each, for these tests alone."""
+    """Nodes with as many GPUs each, for one test alone."""
 
-    def __init__(self, kubernetes: LocalCluster) -> None:
-        self._kubernetes = kubernetes
+    def __init__(self, kubernetes: LocalCluster, gpus: int = 1) -> None:
+        self._kubernetes, self._gpus = kubernetes, str(gpus)
         self._nodes: list[str] = []
 
     def add(self, name: str, *more: dict[str, str], is_run: bool = True) -> None:
         """Add a node, with more taints. Without a kubelet that is played, it is ready until it is missed."""
         node = json.loads(self._kubernetes.kubectl("get", "node", "gpu-0", "--output=json"))
-        room = {**node["status"]["capacity"], "nvidia.com/gpu": "1"}
+        room = {**node["status"]["capacity"], "nvidia.com/gpu": self._gpus}
         labels = {**node["metadata"]["labels"], "kubernetes.io/hostname": name, "pool": POOL}
         noted = {"kwok.x-k8s.io/node": "fake", "node.alpha.kubernetes.io/ttl": "0"} if is_run else {}
         made = {

@@ -73,6 +73,35 @@ def test_each_pod_starts_vllm_with_its_rank_and_the_address_of_the_leader(rank: 
     assert (found.size, found.health, found.port, found.path) == (2, HEALTH_PORT, 8000, "/health")
 
 
+WIDE = replace(PLAN, parallel=ParallelSizes(tensor=1, data=16, nodes=2), max_num_seqs=256)
+
+
+@pytest.mark.parametrize(("rank", "own"), [(0, "--api-server-count=1"), (1, "--headless")])
+def test_data_parallel_ranks_are_divided_over_pods_and_the_leader_has_the_only_api(rank: int, own: str) -> None:
+    process = made(WIDE, EngineSpec(image="vllm/vllm-openai:v0.32.0"))
+    command = options(process, rank).started("10.0.0.5")
+    shared = ["--tensor-parallel-size=1", "--data-parallel-size=16", "--enable-expert-parallel"]
+    assert [one for one in command if "parallel" in one] == shared
+    assert command[-5:] == ["--nnodes=2", f"--node-rank={rank}", "--master-addr=10.0.0.5", "--master-port=29501", own]
+    assert process.max_concurrency == 16 * 256, "each rank has batches of its own"
+    assert f"--max-num-queued-reqs={16 * 256 * 32}" in process.args
+
+
+def test_data_parallel_ranks_on_one_node_need_no_members() -> None:
+    process = made(replace(WIDE, parallel=ParallelSizes(tensor=1, data=8), gpus_per_replica=8))
+    assert process.member is None
+    assert {"--data-parallel-size=8", "--enable-expert-parallel", "--api-server-count=1"} <= set(process.args)
+    assert "--enable-expert-parallel" not in made().args
+
+
+def test_tensor_parallelism_over_pods_has_no_pipeline() -> None:
+    spread = replace(PLAN, parallel=ParallelSizes(tensor=16, nodes=2))
+    commands = [options(made(spread), rank).started("10.0.0.5") for rank in (0, 1)]
+    for command in commands:
+        assert [one for one in command if "parallel" in one] == ["--tensor-parallel-size=16"]
+    assert commands[1][-1] == "--headless"
+
+
 def test_what_a_member_adds_are_managed_options_of_vllm() -> None:
     for argument in WORKER_ARGS:
         assert argument.partition("=")[0] in SPELLINGS

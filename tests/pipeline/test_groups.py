@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from inference_operator.api.reasons import Reason
+from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.spec import Spec
 from inference_operator.cli.yaml_documents import dump
 from inference_operator.engines.vllm.vllm import PORT
@@ -23,12 +23,15 @@ from inference_operator.manifest import (
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Refused
 from inference_operator.settings import Settings
+from inference_operator.status.report import report
 from inference_operator.views.workload import ENGINES_ANNOTATION
 from tests.testing.builders import inference_deployment, inputs, known_claims, model_known, planned
 from tests.testing.golden import GoldenFile
 
 R1 = inference_deployment(source="hf://deepseek-ai/DeepSeek-R1", parallelism={"nodes": 2})
+WIDE = inference_deployment(source="hf://deepseek-ai/DeepSeek-R1", parallelism={"data": 16, "nodes": 2})
 PAIR = {"tensor": 1, "nodes": 2}
+ENGINES = Ref(SERVICE, "default", "qwen-engines")
 FIRST = Ref(STATEFUL_SET, "default", "qwen-engine-0")
 
 
@@ -54,13 +57,28 @@ def refused(raw: Manifest, *access_modes: str) -> str:
     given = inputs(raw, children=[model_known(raw)])
     found = outcome(replace(given, lookups=known_claims(raw, *access_modes)) if access_modes else given)
     assert isinstance(found, Refused), found
-    assert found.refusal.reason in {Reason.INVALID_SPEC, Reason.VOLUME_UNAVAILABLE, Reason.MANAGED_ARGUMENT}
+    assert found.refusal.reason in {
+        *(Reason.INVALID_SPEC, Reason.VOLUME_UNAVAILABLE),
+        *(Reason.INVALID_PARALLEL_SIZE, Reason.MANAGED_ARGUMENT),
+    }
     return f"{found.refusal.field}: {found.refusal.problem} {found.refusal.cure}"
 
 
 def test_golden(golden: SnapshotAssertion) -> None:
     """DeepSeek-R1 on two nodes of eight H100."""
     assert golden == dump([one for ref, one in desired(R1).items() if "engine" in ref.name])
+
+
+def test_wide_expert_parallel_golden(golden: SnapshotAssertion) -> None:
+    """DeepSeek-R1 with sixteen data parallel ranks on two nodes of eight H100; not run by the project."""
+    assert golden == dump([one for ref, one in desired(WIDE).items() if ref in {FIRST, ENGINES}])
+
+
+def test_tensor_parallelism_over_two_pods_with_one_gpu_each() -> None:
+    found = container(inference_deployment(parallelism={"tensor": 2, "pipeline": 1, "nodes": 2}))
+    assert found["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert "--tensor-parallel-size=2" in found["args"]
+    assert not [one for one in found["args"] if one.startswith("--pipeline")]
 
 
 def test_replicas_are_groups_and_each_selects_its_own_pods() -> None:
@@ -182,3 +200,56 @@ def test_the_flags_that_connect_members_are_refused(flag: str) -> None:
         f"spec.engine.args[0]: `{name}` is managed by the operator. Use `spec.parallelism.nodes`; the operator connects"
         " the pods of an engine."
     )
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "more", "said"),
+    [
+        (
+            {"data": 2},
+            {"engine": {"kind": "SGLang"}},
+            "spec.parallelism.data: This engine has no data parallel ranks. ",
+        ),
+        (
+            {"data": 2},
+            {"engine": {"args": ["--no-enable-expert-parallel"]}},
+            "spec.engine.args: `--enable-expert-parallel` is off, and `spec.parallelism.data` needs it. Remove the",
+        ),
+        (
+            {"data": 2, "nodes": 2},
+            {"hardware": {"device": "CPU"}},
+            "spec.parallelism.data: Data parallel ranks need GPUs. Remove it.",
+        ),
+        (
+            {"data": 2},
+            {"engine": {"args": ["--data-parallel-hybrid-lb"]}},
+            "spec.engine.args[0]: `--data-parallel-hybrid-lb` is managed by the operator. Use `spec.parallelism.data`;",
+        ),
+        (
+            {"data": 3, "nodes": 2},
+            {},
+            "spec.parallelism.data: 3 data parallel ranks cannot be divided equally over 2 nodes. Use a multiple of 2",
+        ),
+        ({"data": 2}, {}, "spec.parallelism.data: Data parallel ranks share routed experts, and this model has none."),
+    ],
+)
+def test_data_parallel_ranks_that_cannot_run_are_refused_before_any_pod(
+    parallelism: Manifest, more: Manifest, said: str
+) -> None:
+    assert refused(inference_deployment(parallelism=parallelism, **more)).startswith(said)
+
+
+def test_the_status_says_that_data_parallel_ranks_were_not_run() -> None:
+    given = inputs(WIDE, children=[model_known(WIDE)])
+    found = report(given, outcome(given), []).status
+    sized = found.condition(ConditionType.SIZED)
+    assert sized
+    assert "Data parallel ranks with expert parallelism were not run by the project" in sized.message
+    assert "at once in each data parallel rank" in sized.message
+    assert found.plan
+    assert (found.plan.tensor_parallel_size, found.plan.data_parallel_size, found.plan.nodes) == (1, 16, 2)
+    assert found.plan.model_dump(mode="json", by_alias=True)["dataParallelSize"] == 16
+    alone = outcome(inputs(R1, children=[model_known(R1)]))
+    plain = report(inputs(R1, children=[model_known(R1)]), alone, []).status
+    assert plain.plan
+    assert "dataParallelSize" not in plain.plan.model_dump(mode="json", by_alias=True)

@@ -15,8 +15,10 @@ from inference_operator.sizing.division import MOST_NODES
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
 from inference_operator.sizing.host import host_needs
 from inference_operator.sizing.learned import Learned, on_the_same_gpus
-from inference_operator.sizing.plan import cpu_plan, unchecked_plan
+from inference_operator.sizing.plan import checked_plan, cpu_plan, unchecked_plan
+from inference_operator.sizing.serving import TYPICAL_LOAD, serving, serving_of_plan
 from inference_operator.sizing.shape import Adapters, ParallelSizes, Shape, SizingInputs, Speculation
+from inference_operator.sizing.weights import rank_weights
 from tests.sizing.pools import model, on_gpus, pool
 from tests.sizing.test_plan import CPU
 
@@ -79,10 +81,54 @@ def test_without_nvlink_each_node_has_several_stages() -> None:
         ({"tensor": 4, "pipeline": 4}, ParallelSizes(4, 4, nodes=2)),
         ({"tensor": 16, "pipeline": 1, "nodes": 2}, ParallelSizes(16, 1, nodes=2)),
         ({"tensor": 8, "pipeline": 2, "nodes": 4}, ParallelSizes(8, 2, nodes=4)),
+        ({"data": 16, "nodes": 2}, ParallelSizes(1, data=16, nodes=2)),
+        ({"data": 8, "nodes": 2}, ParallelSizes(2, data=8, nodes=2)),
+        ({"tensor": 2, "data": 8, "nodes": 2}, ParallelSizes(2, data=8, nodes=2)),
+        ({"data": 32, "nodes": 4}, ParallelSizes(1, data=32, nodes=4)),
     ],
 )
 def test_requested_sizes_are_kept(asked: dict[str, int], parallel: ParallelSizes) -> None:
     assert sized(R1, pool("H100:8"), **asked).shape.parallel == parallel
+
+
+def test_each_pod_may_have_one_rank_of_a_layer() -> None:
+    assert sized(SMALL, pool("H100:1"), tensor=2, pipeline=1, nodes=2).shape.parallel == ParallelSizes(2, nodes=2)
+
+
+def test_data_parallel_ranks_have_whole_attention_and_share_the_experts() -> None:
+    facts, engine = model(R1), on_gpus(pool("H200:8")[0])
+    alone, ranks, wide = ParallelSizes(8), ParallelSizes(1, data=8), ParallelSizes(1, data=16, nodes=2)
+    weights = [rank_weights(facts, Shape(one))[0] for one in (alone, ranks, wide)]
+    assert weights[1].experts == pytest.approx(weights[0].experts, rel=0.02)
+    assert weights[2].experts == pytest.approx(weights[0].experts / 2, rel=0.02)
+    assert weights[1].always_read == pytest.approx(weights[2].always_read)
+    assert weights[1].always_read > 3 * weights[0].always_read
+    budgets = [engine.budget(facts, Shape(one, context=32768)) for one in (alone, ranks, wide)]
+    assert budgets[1].kv_token_bytes == budgets[0].kv_token_bytes, (
+        "each rank has all latent vectors of its own requests"
+    )
+    assert budgets[2].activation > budgets[1].activation > budgets[0].activation, "buffers for the batches of all ranks"
+    assert {one.context_memory for one in budgets} == {budgets[0].context_memory}
+
+
+def test_an_engine_serves_what_all_its_data_parallel_ranks_serve() -> None:
+    found = sized(R1, pool("H200:8"), data=8)
+    assert found.step
+    one, all_ranks = serving(found.step, found.budget), serving(found.step, found.budget, 8)
+    assert all_ranks.max_num_seqs == 8 * one.max_num_seqs
+    assert all_ranks.room(TYPICAL_LOAD) == pytest.approx(8 * one.room(TYPICAL_LOAD))
+    each, whole = one.at(16, TYPICAL_LOAD), all_ranks.at(128, TYPICAL_LOAD)
+    assert (whole.tpot, whole.ttft, whole.concurrency) == (each.tpot, each.ttft, 128)
+    assert whole.requests == pytest.approx(8 * each.requests)
+    first, second = (all_ranks.at(number, TYPICAL_LOAD) for number in (1, 4))
+    assert first.tpot == second.tpot, "fewer requests than ranks do not wait for each other"
+    assert second.requests == pytest.approx(4 * first.requests)
+    assert serving_of_plan(checked_plan(found, model(R1), downloads=True)) is not None
+
+
+def test_data_parallel_ranks_are_never_chosen() -> None:
+    for gpus in ("H200:8", "H100:8", "H100:8x4"):
+        assert sized(R1, pool(gpus)).shape.parallel.data == 1
 
 
 def test_a_small_model_is_divided_over_as_many_nodes_as_requested() -> None:
@@ -98,6 +144,7 @@ def test_a_small_model_is_divided_over_as_many_nodes_as_requested() -> None:
         tensor=st.none() | st.sampled_from([1, 2, 4, 8, 16]),
         pipeline=st.none() | st.sampled_from([1, 2, 3, 4]),
         nodes=st.none() | st.integers(1, 9),
+        data=st.sampled_from([1, 1, 2, 8, 16]),
     ),
     st.sampled_from([pool, lambda gpus: fixed(pool(gpus))]),
 )
@@ -117,6 +164,8 @@ def test_ranks_are_divided_equally_over_nodes_that_hold_them(
     assert on_gpus(found.offer).budget(model(name), found.shape).fits
     for asked, chosen in ((request.tensor, parallel.tensor), (request.pipeline, parallel.pipeline)):
         assert asked in (None, chosen)
+    assert parallel.data == request.data
+    assert parallel.data % parallel.nodes == 0 or parallel.data == 1
 
 
 @pytest.mark.parametrize(
@@ -149,6 +198,12 @@ def test_ranks_are_divided_equally_over_nodes_that_hold_them(
         (pool("H100:8"), {"pipeline": 100}, "pipeline", "80 layers cannot be divided over 100 stages. Use at most 80."),
         (pool("H100:8"), {"nodes": 100}, "nodes", "80 layers cannot be divided over 100 stages. Use at most 80."),
         ([replace(pool("H100:8")[0], slice=True)], {"nodes": 2}, "nodes", "MIG slices cannot communicate"),
+        (
+            pool("H100:8"),
+            {"data": 8},
+            "data",
+            "Data parallel ranks share routed experts, and this model has none. Leave it out, and set `spec.",
+        ),
     ],
 )
 def test_an_impossible_division_is_refused_in_words(
@@ -158,6 +213,59 @@ def test_an_impossible_division_is_refused_in_words(
     assert found.reason is InfeasibleReason.INVALID_PARALLEL_SIZE
     assert found.field == f"spec.parallelism.{field}"
     assert said in found.message
+
+
+@pytest.mark.parametrize(
+    ("offers", "asked", "field", "said"),
+    [
+        (
+            pool("H100:8"),
+            {"data": 16, "nodes": 3},
+            "data",
+            "16 data parallel ranks cannot be divided equally over 3 nodes. Use a multiple of 3, or change `spec.para",
+        ),
+        (
+            pool("H100:8"),
+            {"data": 2, "tensor": 8, "nodes": 4},
+            "data",
+            "2 data parallel ranks cannot be divided equally",
+        ),
+        (
+            pool("H100:8"),
+            {"data": 4, "pipeline": 2, "nodes": 2},
+            "data",
+            "4 data parallel ranks and 2 stages are requested together. Use one of `spec.parallelism.data` and `.pipe",
+        ),
+        (
+            pool("H100:8"),
+            {"data": 16, "tensor": 2},
+            "data",
+            "32 GPUs are requested, and no node has more than 8. Use at most 4, or leave it out. Set `spec.para",
+        ),
+        (
+            pool("H100:8"),
+            {"data": 16, "tensor": 2, "nodes": 2},
+            "nodes",
+            "32 GPUs over 2 nodes are more than 8 on each, and no node has more. Use more nodes, or smaller `spec.para",
+        ),
+        (fixed(pool("H100:8")), {"data": 16, "nodes": 2}, "nodes", "and no more than 1 exist (GPUs of a node: 8 H100"),
+        ([replace(pool("H100:8")[0], slice=True)], {"data": 8}, "data", "MIG slices cannot communicate"),
+    ],
+)
+def test_impossible_data_parallel_ranks_are_refused_in_words(
+    offers: list[GpuOffer], asked: dict[str, int], field: str, said: str
+) -> None:
+    found = refused(R1, offers, **asked)
+    assert found.reason is InfeasibleReason.INVALID_PARALLEL_SIZE
+    assert found.field == f"spec.parallelism.{field}"
+    assert said in found.message
+
+
+def test_too_little_memory_for_data_parallel_ranks_is_told_for_the_smallest_batches() -> None:
+    found = refused("moonshotai/Kimi-K2-Instruct", pool("H100:8"), data=16, nodes=2)
+    assert found.reason is InfeasibleReason.INSUFFICIENT_GPU_MEMORY
+    assert "tensor parallel 1, data 16, on H100-80GB offers 72.8 GiB each" in found.problem
+    assert "activation 4.6" in found.problem
 
 
 def test_shared_gpus_are_for_engines_of_one_node() -> None:
@@ -252,6 +360,10 @@ def test_exchange_over_the_network_is_slower_than_over_nvlink() -> None:
     assert tensor
     assert wide
     assert local.exchange < stages.exchange < tensor.exchange
+    near, far = (engine.step_costs(model(R1), Shape(ParallelSizes(1, data=16, nodes=nodes))) for nodes in (1, 2))
+    assert near
+    assert far
+    assert (near.exchange, near.fixed) < (far.exchange, far.fixed)
     assert wide.exchange < tensor.exchange
     assert stages.estimated
     assert stages.seconds(16, prompt=1000) > local.seconds(16, prompt=1000)

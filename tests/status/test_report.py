@@ -36,7 +36,7 @@ from tests.testing.builders import (
     planned,
 )
 
-SHOWN_SIZES = 11
+SHOWN_SIZES = 12
 """Fields of a plan that people read in status."""
 
 

@@ -19,7 +19,7 @@ from inference_operator.engines.series import series
 from inference_operator.engines.sizes import Parsers
 from inference_operator.engines.start_log import Diagnosis, LoadProgress, Phase
 from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage
-from inference_operator.engines.validation import OptionClasses
+from inference_operator.engines.validation import NO_DATA_PARALLEL, OptionClasses
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
@@ -79,6 +79,9 @@ class Echo:
     @property
     def runs_over_nodes(self) -> bool:
         return False
+
+    def check_data_parallel(self, spec: EngineSpec) -> Refusal | None:  # noqa: ARG002 - protocol
+        return NO_DATA_PARALLEL
 
     @property
     def formats(self) -> frozenset[WeightFormat]:

@@ -22,7 +22,7 @@ _ARGS = "`spec.engine.args`"
 OF_OTHER_PROJECTS: Mapping[str, str] = {
     "accelerator": _KINDS,
     "cacheProfile": "`spec.cache`",
-    "dataParallelSize": "`spec.replicas`",
+    "dataParallelSize": "`spec.replicas`, or `spec.parallelism.data` for models with experts",
     "extraArgs": _ARGS,
     "gpu": _GPUS,
     "gpuCount": _GPUS,

@@ -393,6 +393,14 @@ class ParallelismSpec(SpecModel):
         description="Nodes of one engine: a group of pods with equal numbers of GPUs, one on each. It must divide"
         f" `tensor` x `pipeline`. Default: 1 if the model fits on one node, else the fewest that hold it. {_RESIZES}",
     )
+    data: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description="Data parallel size, for models with routed experts: groups of `tensor` GPUs with whole attention"
+        " and their own KV cache, which share the experts (expert parallelism). One engine uses `tensor` x `data` GPUs;"
+        f" `nodes` must divide `data`. Not run by the project. Default: 1. {_RESIZES}",
+    )
 
 
 class RolloutStrategy(StrEnum):

@@ -42,6 +42,7 @@ class PlanStatus(_StatusModel):
     gpus_per_replica: int = Field(description="GPUs of one engine, on all of its nodes.")
     tensor_parallel_size: int = Field(description="Tensor parallel size of one engine.")
     pipeline_parallel_size: int = Field(1, description="Pipeline parallel size of one engine.")
+    data_parallel_size: int = Field(1, description="Data parallel size of one engine; absent for one rank.")
     nodes: int = Field(1, description="Nodes of one engine, each with a pod of it; absent for one node.")
     max_model_len: int | None = Field(None, description="Maximum context length in tokens.")
     max_num_seqs: int | None = Field(None, description="Maximum sequences per scheduler iteration.")
@@ -51,9 +52,10 @@ class PlanStatus(_StatusModel):
 
     @model_serializer(mode="wrap")
     def _without_empty(self, dump: SerializerFunctionWrapHandler) -> Manifest:
-        """The fields that have a value; an empty string and one node are left out."""
+        """The fields that have a value; an empty string, one node and one data parallel rank are left out."""
         fields: Manifest = dump(self)
-        return {name: value for name, value in fields.items() if value != "" and (name, value) != ("nodes", 1)}
+        ones = {("nodes", 1), ("dataParallelSize", 1), ("data_parallel_size", 1)}
+        return {name: value for name, value in fields.items() if value != "" and (name, value) not in ones}
 
 
 class KvCacheStatus(_StatusModel):

@@ -125,7 +125,7 @@ def _bounds(plan: Plan, max_num_seqs: int, objective: Objective, load: Load) -> 
     engine = serving_of_plan(plan)
     if engine is None:
         if plan.per_gpu is not None:
-            held = plan.per_gpu.max_concurrency_at_2048_tokens * TYPICAL_TOKENS
+            held = plan.parallel.data * plan.per_gpu.max_concurrency_at_2048_tokens * TYPICAL_TOKENS
             bounds[TargetBound.KV_CACHE] = FULL * held / load.resident
         return {**bounds, TargetBound.UNKNOWN_SPEED: UNKNOWN_TARGET}
     engine = replace(engine, max_num_seqs=max_num_seqs)

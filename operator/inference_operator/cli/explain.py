@@ -87,7 +87,8 @@ def explanation(observed: Observed, engine: Engine) -> Iterator[str]:
     """The lines of the explanation: conditions that are not as they should be, then each engine."""
     status = observed.found.status
     yield from (line for condition in status.conditions for line in _condition(condition))
-    limit = status.plan.max_num_seqs if status.plan else None
+    plan = status.plan
+    limit = plan.max_num_seqs * plan.data_parallel_size if plan and plan.max_num_seqs else None
     if slow := slow_network(status.engine.network if status.engine else None):
         yield f"Slow: {slow}"
     if not observed.engines:

@@ -62,6 +62,7 @@ def add_arguments(fit: argparse.ArgumentParser) -> None:
     fit.add_argument("--gpu-memory-gib", type=_amount, help="memory of one GPU in GiB, as CUDA reports it")
     fit.add_argument("--tensor", type=_positive, help="tensor parallel size")
     fit.add_argument("--pipeline", type=_positive, help="pipeline parallel size")
+    fit.add_argument("--data", type=_positive, default=1, help="data parallel size, for models with routed experts")
     fit.add_argument("--nodes", type=_positive, help="nodes of one engine; default: the fewest that hold the model")
     fit.add_argument(_flag("gpu_memory_utilization"), type=_fraction, help="fraction of GPU memory to use")
     fit.add_argument(_flag("max_num_seqs"), type=_positive, help="maximum sequences per scheduler iteration")
@@ -99,6 +100,8 @@ def run_fit(options: argparse.Namespace, engines: EngineRegistry) -> int:
     engine = engines[options.engine or engines.default]
     if (options.nodes or 1) > 1 and not engine.runs_over_nodes:
         raise UsageError(f"--nodes: {options.engine} runs on one node. Remove it, or use `--engine VLLM`.")
+    if options.data > 1 and (refused := engine.check_data_parallel(EngineSpec(args=options.engine_args))):
+        raise UsageError(f"--data: {refused.problem}")
     if (asked := asked_rate(options)) is not None:
         return _for_rate(options, asked, engine)
     answers = list(_answers(options, engine))
@@ -156,7 +159,7 @@ def _answers(options: argparse.Namespace, engine: Engine) -> Iterator[Answer]:
 
 def _requested(options: argparse.Namespace, shape: Shape) -> SizingInputs:
     """The parallel sizes that the options request."""
-    return SizingInputs(tensor=options.tensor, pipeline=options.pipeline, nodes=options.nodes, shape=shape)
+    return SizingInputs(options.tensor, options.pipeline, options.nodes, options.data, shape=shape)
 
 
 def _on_gpus(options: argparse.Namespace, engine: Engine) -> OnGpus:

@@ -70,6 +70,7 @@ class Answer:
             "gpu": self.gpu,
             "tensor": shape.parallel.tensor,
             "pipeline": shape.parallel.pipeline,
+            "data": shape.parallel.data,
             "nodes": shape.parallel.nodes,
             "gpus_per_replica": self.plan.gpus_per_replica,
             "replicas_per_node": self.plan.replicas_per_node,

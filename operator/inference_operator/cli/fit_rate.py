@@ -117,6 +117,7 @@ def _document(plan: FleetPlan, asked: Asked) -> Manifest:
         "gpu": plan.option.pool.offer.kind,
         "tensor": parallel.tensor,
         "pipeline": parallel.pipeline,
+        "data": parallel.data,
         "nodes": parallel.nodes,
         "replicas": plan.replicas,
         "gpus": plan.gpus,
@@ -189,7 +190,8 @@ def _plotted(plan: FleetPlan, asked: Asked) -> Iterator[str]:
     """TPOT and TTFT of one engine over its load; a bar of full width is the objective."""
     if plan.option.costs is None:
         return
-    engine = serving(plan.option.costs, plan.option.candidate.budget)
+    found = plan.option.candidate
+    engine = serving(plan.option.costs, found.budget, found.shape.parallel.data)
     points = [
         (level, at_rate(engine, asked.load, level * plan.capacity.requests))
         for level in LEVELS

@@ -135,13 +135,14 @@ def _plan(status: Status) -> Iterator[str]:
     plan = status.plan
     if plan is None:
         return
-    sizes = ParallelSizes(plan.tensor_parallel_size, plan.pipeline_parallel_size, nodes=plan.nodes)
+    sizes = ParallelSizes(plan.tensor_parallel_size, plan.pipeline_parallel_size, plan.data_parallel_size, plan.nodes)
     divided = plan.gpus_per_replica > 1 or plan.nodes > 1
     yield f"{status.gpus} for each engine" + (f", {sizes.words}" if divided else "")
+    part = "data parallel rank" if sizes.data > 1 else "engine"
     words = (
         (plan.max_model_len, "{:,} tokens of context"),
-        (plan.max_num_seqs, "{:,} requests at once in each engine"),
-        (plan.kv_cache_tokens, "KV cache for {:,} tokens"),
+        (plan.max_num_seqs, f"{{:,}} requests at once in each {part}"),
+        (plan.kv_cache_tokens, "KV cache for {:,} tokens" + (f" in each {part}" if sizes.data > 1 else "")),
     )
     if said := ", ".join(text.format(value) for value, text in words if value):
         yield said

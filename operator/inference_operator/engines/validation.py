@@ -100,9 +100,21 @@ class SpecValidation(Protocol):
     def check_member(self, spec: EngineSpec, /) -> Refusal | None:
         """Why an engine over several nodes cannot run what one on a single node can; None if it can."""
 
+    def check_data_parallel(self, spec: EngineSpec, /) -> Refusal | None:
+        """Why an engine of this specification has no data parallel ranks; None if it can have several."""
+
     @property
     def option_classes(self) -> OptionClasses:
         """The options and variables that everybody may set, and those that nobody may."""
+
+
+NO_DATA_PARALLEL = Refusal(
+    Reason.INVALID_PARALLEL_SIZE,
+    "spec.parallelism.data",
+    "This engine has no data parallel ranks.",
+    "Remove it, or set `spec.engine.kind: VLLM`.",
+)
+"""The refusal by engines that the operator runs with one data parallel rank."""
 
 
 def refusal_of_fields(engine: SpecValidation, spec: EngineSpec) -> Refusal | None:

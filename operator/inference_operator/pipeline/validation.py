@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import Spec
+from inference_operator.api.spec import Device, Spec
 from inference_operator.engines.base import Engine
 from inference_operator.engines.group.network import INTERFACE_VARIABLES
 from inference_operator.engines.validation import refusal_of_fields
@@ -80,12 +80,22 @@ def _of_parallelism(engine: Engine, stated: Spec) -> Refusal | None:
     if (asked.nodes or 1) > 1 and not engine.runs_over_nodes:
         problem, cure = "This engine runs on one node.", "Remove it, or set `spec.engine.kind: VLLM`."
         return Refusal(Reason.INVALID_PARALLEL_SIZE, "spec.parallelism.nodes", problem, cure)
+    if asked.data is not None and asked.data > 1 and (refused := _of_data(engine, stated)):
+        return refused
     sizes = {"tensor": asked.tensor or 1, "pipeline": asked.pipeline or 1}
     name = next((name for name, size in sizes.items() if size > 1), None)
     if name is None or engine.divides_models:
         return None
     problem, cure = "This engine divides no model over several GPUs.", "Remove it, or set `spec.engine.kind: VLLM`."
     return Refusal(Reason.INVALID_PARALLEL_SIZE, f"spec.parallelism.{name}", problem, cure)
+
+
+def _of_data(engine: Engine, stated: Spec) -> Refusal | None:
+    """Data parallel ranks of an engine that has none, or on CPUs, where ranks exchange nothing with experts."""
+    if stated.hardware.device is Device.CPU:
+        problem = "Data parallel ranks need GPUs."
+        return Refusal(Reason.INVALID_PARALLEL_SIZE, "spec.parallelism.data", problem, "Remove it.")
+    return engine.check_data_parallel(stated.engine)
 
 
 def _of_groups(engine: Engine, stated: Spec) -> Refusal | None:

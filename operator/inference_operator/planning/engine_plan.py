@@ -167,6 +167,7 @@ def sizing_inputs(spec: Spec, engine: Engine) -> SizingInputs:
         tensor=spec.parallelism.tensor,
         pipeline=spec.parallelism.pipeline,
         nodes=spec.parallelism.nodes,
+        data=spec.parallelism.data or 1,
         kinds=gpu.products,
         least_memory_gib=float(gpu.memory.removesuffix("Gi")) if gpu.memory else 0.0,
         resource=gpu.resource_name or GPU_RESOURCE,

@@ -75,6 +75,7 @@ def activation_gib(facts: ModelFacts, engine: EngineMemory, shape: Shape, contex
     if facts.is_pooling:
         sampler = tokens * facts.hidden_size * POOLER_BYTES if ends else 0.0
     workspace = _workspace(facts, shape, tokens, element) if engine.expert_workspace else 0.0
+    workspace += _gathered(facts, shape, tokens, element)
     encoder, cached = _encoder(facts, shape, tokens, context)
     vision = cached * facts.hidden_size * element / GIB + engine.vision_gib if facts.has_vision else 0.0
     return engine.activation_gib + max(encoder * element, workspace + max(forward, sampler)) / GIB + vision
@@ -95,12 +96,25 @@ def _encoder(facts: ModelFacts, shape: Shape, tokens: int, context: int) -> tupl
 
 
 def _workspace(facts: ModelFacts, shape: Shape, tokens: int, element: int) -> float:
-    """Bytes of the two buffers of fused experts (vLLM 0.19.0, `fused_moe.py`, `TritonExperts.workspace_shapes`)."""
+    """Bytes of the two buffers of fused experts (vLLM 0.19.0, `fused_moe.py`, `TritonExperts.workspace_shapes`).
+
+    They hold the tokens of all data parallel ranks, since the router may send all of them to the experts of one.
+    """
     experts = facts.experts
     if experts is None or facts.quantization.kernel is Kernel.MXFP4:
         return 0.0
-    width = experts.intermediate_size / (1 if shape.expert_parallel else shape.parallel.tensor)
+    width = experts.intermediate_size / (1 if shape.has_whole_experts else shape.parallel.tensor)
+    tokens *= shape.parallel.data
     return tokens * experts.top_k * (max(2 * width, facts.hidden_size) + max(width, facts.hidden_size)) * element
+
+
+def _gathered(facts: ModelFacts, shape: Shape, tokens: int, element: int) -> float:
+    """Bytes of the batches of all data parallel ranks, before and after the experts; 0 for one rank.
+
+    vLLM's default exchange gathers them on each rank (0.32.0, `config/parallel.py`, `all2all_backend`).
+    """
+    ranks = shape.parallel.data
+    return 2.0 * ranks * tokens * facts.hidden_size * element if ranks > 1 else 0.0
 
 
 def graphs_gib(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> float:
@@ -111,7 +125,7 @@ def graphs_gib(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> float:
     layers = math.ceil(facts.layers / shape.parallel.pipeline) + sum(
         one.layers for one in drafting_layers(facts, shape)
     )
-    base = graphs.base_gib if shape.parallel.tensor == 1 else graphs.group_base_gib
+    base = graphs.base_gib if shape.parallel.group == 1 else graphs.group_base_gib
     each = graphs.layer_gib + (graphs.expert_layer_gib if facts.experts else 0.0)
     tokens = sequences(engine, shape) * (1 + shape.speculative_tokens)
     captured_part = _captured(min(graphs.largest, 2 * tokens)) / _captured(graphs.largest)

@@ -10,7 +10,7 @@ class GraphMemory:
 
     base_gib: float
     group_base_gib: float
-    """The base with a tensor parallel size above 1."""
+    """The base with several ranks that exchange activations in each layer."""
     layer_gib: float
     expert_layer_gib: float
     """Additional amount for a layer with routed experts."""
@@ -44,7 +44,8 @@ class EngineMemory:
     expert_workspace: bool
     """Whether mixture-of-experts models keep the workspace of their kernels during the sampler's peak."""
     group_gib: tuple[tuple[int, float], ...]
-    """CUDA context and communication buffers by tensor parallel size; the last entry up to the size applies."""
+    """CUDA context and communication buffers by ranks that exchange activations in each layer; the last entry up to
+    their number applies."""
     unlinked_group_gib: float
     """The same for tensor parallelism without NVLink."""
     stage_gib: float
@@ -79,10 +80,10 @@ class EngineMemory:
         origin = f"{self.origin}, and {gib:.2f} GiB that the engine reported"
         return replace(self, activation_gib=self.activation_gib + gib, origin=origin)
 
-    def context_gib(self, tensor: int, pipeline: int, *, linked: bool) -> float:
+    def context_gib(self, group: int, pipeline: int, *, linked: bool) -> float:
         """Memory outside PyTorch: the CUDA context and the buffers of collective operations."""
-        if tensor == 1:
+        if group == 1:
             return self.stage_gib if pipeline > 1 else self.group_gib[0][1]
         if not linked:
             return self.unlinked_group_gib
-        return [gib for ranks, gib in self.group_gib if ranks <= tensor][-1]
+        return [gib for ranks, gib in self.group_gib if ranks <= group][-1]

@@ -38,6 +38,9 @@ MOST_UNLINKED = 2
 """Largest tensor parallel size without NVLink, unless it is requested: each further GPU exchanges activations over the
 same bus. NVIDIA's table for the RTX PRO 6000 has a pipeline ahead of larger sizes (NVIDIA/TensorRT-LLM,
 `docs/source/developer-guide/perf-overview.md`)."""
+SHARED_BATCH = 1024
+"""`max_num_batched_tokens` of data parallel ranks, if larger ones do not fit: each rank has buffers for the batches of
+all (`activation.py`)."""
 CONTEXT_STEP = 1024
 """A context that sizing chooses is a multiple of it, unless it is the model's own."""
 SMALL_SEQUENCES, SMALL_BATCH = 256, 2048
@@ -73,7 +76,8 @@ class Pool:
         found = candidate.budget
         # A KV cache of a requested size does not grow, so the spare memory is outside of the budget.
         left = found.outside_headroom if candidate.shape.kv_cache_bytes else found.headroom
-        roomy = bool(inputs.context) or found.context <= USUAL_CONTEXT or found.concurrency >= FULL_LENGTH_REQUESTS
+        held = found.concurrency * candidate.shape.parallel.data
+        roomy = bool(inputs.context) or found.context <= USUAL_CONTEXT or held >= FULL_LENGTH_REQUESTS
         return found.fits and left >= spare and roomy
 
     def starts(self, shape: Shape, inputs: SizingInputs) -> bool:
@@ -82,8 +86,8 @@ class Pool:
 
     def sizes(self, inputs: SizingInputs, stages: int = 1, nodes: int = 1) -> tuple[int, ...]:
         """Tensor parallel sizes to try: those that the model and the nodes allow, or the requested one."""
-        most = self.offer.most_in_a_group * nodes // stages
-        shape = replace(inputs.shape, parallel=ParallelSizes(1, stages, nodes=nodes))
+        most = self.offer.most_in_a_group * nodes // (stages * inputs.data)
+        shape = replace(inputs.shape, parallel=ParallelSizes(1, stages, inputs.data, nodes))
         if inputs.tensor is None:
             return self.engine.allowed_sizes(self.facts, shape, most)
         allowed = self.engine.broken_rule(self.facts, shape.with_tensor(inputs.tensor)) is None
@@ -101,22 +105,24 @@ class Pool:
         stages = self._stages(inputs, division)
         most = MOST_UNLINKED if len(stages) > 1 and not self.offer.linked else math.inf
         found = [
-            ParallelSizes(tensor, pipeline, nodes=nodes)
+            ParallelSizes(tensor, pipeline, inputs.data, nodes)
             for pipeline in stages
             for tensor in self.sizes(inputs, pipeline, nodes)
-            if tensor <= most and tensor * pipeline % nodes == 0
+            if tensor <= most and tensor * pipeline * inputs.data % nodes == 0
         ]
         ordered = sorted(found, key=lambda one: (one.world_size, one.pipeline))
         return tuple(one for one in ordered if division == ONE_NODE or self._may_hold(inputs, one))
 
     def _may_hold(self, inputs: SizingInputs, parallel: ParallelSizes) -> bool:
         """Whether the least context fits with the smallest batches. It saves the search where many nodes are tried."""
-        *_, smallest = _shapes(self.facts, inputs, parallel)
+        smallest = smallest_batches(self.facts, inputs, parallel)
         return self.candidate(replace(smallest, context=least_context(self.facts, inputs))).budget.fits
 
     def _stages(self, inputs: SizingInputs, division: Division) -> tuple[int, ...]:
         """Pipeline parallel sizes to try: the requested one, or one stage on each node, or several."""
         nodes, stages = division.nodes, inputs.pipeline
+        if inputs.data > 1:  # only on as many nodes as are requested
+            return (1,) if division == Division(inputs.nodes or 1) else ()
         if stages is not None:
             whole = inputs.nodes is not None or stages % nodes == 0  # else tensor parallelism would leave its node
             return (stages,) if whole and not division.deep else ()
@@ -186,7 +192,8 @@ def enough(candidate: Candidate, inputs: SizingInputs) -> bool:
     """Whether the typical requests fit at once, or as many as are requested at most. A requested KV cache is enough."""
     given = candidate.shape.kv_cache_bytes is not None and inputs.concurrency is None
     most = inputs.shape.max_num_seqs or TYPICAL_REQUESTS
-    return given or candidate.budget.typical(inputs.concurrency or min(TYPICAL_REQUESTS, most))
+    requests = inputs.concurrency or min(TYPICAL_REQUESTS, most)
+    return given or candidate.budget.typical(math.ceil(requests / candidate.shape.parallel.data))
 
 
 def _shapes(facts: ModelFacts, inputs: SizingInputs, parallel: ParallelSizes) -> Iterator[Shape]:
@@ -197,4 +204,13 @@ def _shapes(facts: ModelFacts, inputs: SizingInputs, parallel: ParallelSizes) ->
     shape = replace(inputs.shape, parallel=parallel)
     yield shape
     if shape.max_num_seqs is None and shape.max_num_batched_tokens is None and not facts.is_pooling:
-        yield replace(shape, max_num_seqs=SMALL_SEQUENCES, max_num_batched_tokens=SMALL_BATCH)
+        small = replace(shape, max_num_seqs=SMALL_SEQUENCES, max_num_batched_tokens=SMALL_BATCH)
+        yield small
+        if parallel.data > 1:
+            yield replace(small, max_num_batched_tokens=SHARED_BATCH)
+
+
+def smallest_batches(facts: ModelFacts, inputs: SizingInputs, parallel: ParallelSizes) -> Shape:
+    """The requested shape with the smallest batches that sizing chooses."""
+    *_, smallest = _shapes(facts, inputs, parallel)
+    return smallest

@@ -65,7 +65,7 @@ def fleet_plan(option: Option, load: Load, objective: Objective, rate: float) ->
     """
     if option.costs is None:
         return None
-    engine = serving(option.costs, option.candidate.budget)
+    engine = serving(option.costs, option.candidate.budget, option.candidate.shape.parallel.data)
     capacity, limit, keeps = engine.best(load, objective)
     if not keeps:
         return None

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
+from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.division import MOST_NODES
 from inference_operator.sizing.fitting import Pool
 from inference_operator.sizing.gpu_plan import Infeasible, InfeasibleReason
-from inference_operator.sizing.shape import SizingInputs
+from inference_operator.sizing.shape import ParallelSizes, SizingInputs
 
-TENSOR, NODES = "spec.parallelism.tensor", "spec.parallelism.nodes"
+TENSOR, NODES, DATA = "spec.parallelism.tensor", "spec.parallelism.nodes", "spec.parallelism.data"
 PER_NODE = "If nodes that do not exist yet have more GPUs, set `spec.hardware.gpu.perNode`."
 OVER_NODES = f"Set `{NODES}` to divide an engine over several nodes."
 OF_SLICES = "MIG slices cannot communicate with each other, so an engine has exactly one."
@@ -25,6 +26,8 @@ def unequal(inputs: SizingInputs) -> Infeasible | None:
 change `spec.parallelism.tensor` or `.pipeline`.
     """
     parallel, nodes = inputs.requested_shape.parallel, inputs.nodes
+    if parallel.data > 1:
+        return _divided_data(parallel)
     ranks = parallel.world_size
     if nodes is None or inputs.tensor is None or ranks % nodes == 0:
         return None
@@ -34,6 +37,36 @@ change `spec.parallelism.tensor` or `.pipeline`.
     problem = f"{ranks} ranks ({words}) cannot be divided equally over {nodes} nodes."
     fit = listed([str(count) for count in range(1, ranks + 1) if ranks % count == 0])
     return _invalid(NODES, problem, f"Use {fit}, or change `{TENSOR}` or `.pipeline`.")
+
+
+def _divided_data(parallel: ParallelSizes) -> Infeasible | None:
+    """Why data parallel ranks cannot be divided so; None if they can. Each one is whole on its node."""
+    if parallel.pipeline > 1:
+        problem = f"{parallel.data} data parallel ranks and {parallel.pipeline} stages are requested together."
+        return _invalid(DATA, problem, f"Use one of `{DATA}` and `.pipeline`.")
+    if parallel.data % parallel.nodes == 0:
+        return None
+    problem = f"{parallel.data} data parallel ranks cannot be divided equally over {parallel.nodes} nodes."
+    return _invalid(DATA, problem, f"Use a multiple of {parallel.nodes}, or change `{NODES}`.")
+
+
+def without_experts(facts: ModelFacts, inputs: SizingInputs) -> Infeasible | None:
+    """Why a model without routed experts gets no data parallel ranks; None for other models and requests.
+
+    Its ranks would have nothing in common. vLLM refuses such ranks where each has its own load balancer (0.32.0,
+    `engine/arg_utils.py`).
+
+    Examples:
+        >>> from inference_operator.models.catalogue import entry
+        >>> from inference_operator.models.model import model_facts
+        >>> print(without_experts(model_facts(entry("Qwen/Qwen3-8B").config), SizingInputs(data=2)).message)
+        spec.parallelism.data: Data parallel ranks share routed experts, and this model has none. Leave it out, and \
+set `spec.replicas` to 2.
+    """
+    if inputs.data == 1 or facts.experts:
+        return None
+    problem = "Data parallel ranks share routed experts, and this model has none."
+    return _invalid(DATA, problem, f"Leave it out, and set `spec.replicas` to {inputs.data}.")
 
 
 def impossible(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible | None:
@@ -58,7 +91,7 @@ def _held(pool: Pool, inputs: SizingInputs) -> bool:
 def _numbers_of_nodes(pool: Pool, inputs: SizingInputs) -> Iterator[int]:
     """Numbers of nodes that the request allows: a requested pipeline is divided over as many as it has stages."""
     stages = inputs.pipeline
-    if inputs.nodes or stages is None or not pool.divides_layers(inputs):
+    if inputs.nodes or stages is None or inputs.data > 1 or not pool.divides_layers(inputs):
         yield inputs.nodes or 1
         return
     yield from (nodes for nodes in range(1, MOST_NODES + 1) if stages % nodes == 0 and pool.offer.can_span(nodes))
@@ -83,18 +116,22 @@ def _too_few_gpus(pools: Sequence[Pool], inputs: SizingInputs, nodes: int) -> In
     """The refusal of more GPUs of each of several nodes than one has."""
     ranks, most = inputs.requested_shape.parallel.world_size, max(pool.offer.most_in_a_group for pool in pools)
     problem = f"{ranks} GPUs over {nodes} nodes are more than {most} on each, and no node has more."
-    return _invalid(NODES, problem, f"Use more nodes, or smaller `{TENSOR}` and `.pipeline`.")
+    smaller = "" if inputs.data == 1 else " and `.data`"
+    stage = " Without `.pipeline` each node has a stage." if inputs.pipeline is None and inputs.data == 1 else ""
+    return _invalid(NODES, problem, f"Use more nodes, or smaller `{TENSOR}`{smaller or ' and `.pipeline`'}.{stage}")
 
 
 def _too_large(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
     """The refusal of more GPUs than one node has."""
     ranks, most = inputs.requested_shape.parallel.world_size, max(pool.offer.most_in_a_group for pool in pools)
+    field = TENSOR if inputs.data == 1 else DATA
     if all(pool.offer.slice for pool in pools):
-        return _invalid(TENSOR, OF_SLICES, f"Use at most {most}, or leave it out.")
+        return _invalid(field, OF_SLICES, f"Use at most {most}, or leave it out.")
     problem = f"{ranks} GPUs are requested, and no node has more than {most}."
     more = f" {PER_NODE}" if inputs.kinds else ""
     whole = any(pool.offer.can_span(2) and pool.divides_layers(inputs) for pool in pools)
-    return _invalid(TENSOR, problem, f"Use at most {most}, or leave it out.{f' {OVER_NODES}' if whole else ''}{more}")
+    fewer = f"Use at most {most // (inputs.tensor or 1)}" if inputs.data > 1 else f"Use at most {most}"
+    return _invalid(field, problem, f"{fewer}, or leave it out.{f' {OVER_NODES}' if whole else ''}{more}")
 
 
 def _invalid(field: str, problem: str, cure: str) -> Infeasible:

@@ -10,9 +10,17 @@ from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.facts import Kernel, ModelFacts, Quantization
 from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget
 from inference_operator.sizing.division import MOST_NODES
-from inference_operator.sizing.fitting import SPARE, TYPICAL_REQUESTS, Pool, least_context
+from inference_operator.sizing.fitting import SPARE, TYPICAL_REQUESTS, Pool, least_context, smallest_batches
 from inference_operator.sizing.gpu_plan import Infeasible, InfeasibleReason
-from inference_operator.sizing.impossible_division import NODES, PER_NODE, TENSOR, impossible, listed, unequal
+from inference_operator.sizing.impossible_division import (
+    NODES,
+    PER_NODE,
+    TENSOR,
+    impossible,
+    listed,
+    unequal,
+    without_experts,
+)
 from inference_operator.sizing.rules import SIZES
 from inference_operator.sizing.shape import ParallelSizes, Shape, SizingInputs
 
@@ -32,8 +40,8 @@ def wrong_size(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible | None
         return Infeasible(
             InfeasibleReason.CONTEXT_TOO_LONG, CONTEXT, problem, f"Use at most {longest}, or leave it out."
         )
-    if undivided := _undivided(facts, inputs):
-        return undivided
+    if refused := _undivided(facts, inputs) or without_experts(facts, inputs):
+        return refused
     shape = inputs.requested_shape
     if rule := engine.broken_rule(facts, shape):
         return _not_allowed(pools, inputs, rule)
@@ -102,7 +110,9 @@ def unknown_kinds(names: Sequence[str]) -> str:
 def does_not_fit(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
     """Why the model does not fit on the largest group of GPUs, and which change makes it fit."""
     pool = max((pool for pool in pools if pool.offer.can_span(inputs.nodes or 1)), key=_total_memory)
-    shape = replace(inputs.shape, parallel=_tried(pool, inputs), context=least_context(pool.facts, inputs))
+    parallel = _tried(pool, inputs)
+    wished = smallest_batches(pool.facts, inputs, parallel) if inputs.data > 1 else inputs.shape
+    shape = replace(wished, parallel=parallel, context=least_context(pool.facts, inputs))
     tried, offer = pool.candidate(shape).budget, pool.offer
     problem = _too_little_left(offer, shape, tried, inputs) if tried.fits else shortfall(offer.kind, shape, tried)
     changes, reason = list(_changes(pool, shape, inputs)), InfeasibleReason.INSUFFICIENT_GPU_MEMORY
@@ -118,10 +128,10 @@ def does_not_fit(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
 
 def _tried(pool: Pool, inputs: SizingInputs) -> ParallelSizes:
     """The largest group on the requested nodes, else on one."""
-    nodes = inputs.nodes or 1
-    stages = inputs.pipeline or nodes
-    sizes = [size for size in pool.sizes(inputs, stages, nodes) if size * stages % nodes == 0]
-    return ParallelSizes(inputs.tensor or (sizes or [1])[-1], stages, nodes=nodes)
+    asked = inputs.requested_shape.parallel
+    sizes = pool.sizes(inputs, asked.pipeline, asked.nodes)
+    whole = [size for size in sizes if size * asked.pipeline * asked.data % asked.nodes == 0]
+    return replace(asked, tensor=inputs.tensor or (whole or [1])[-1])
 
 
 def _total_memory(pool: Pool) -> tuple[float, float, str, str]:
@@ -144,9 +154,9 @@ def _too_little_left(offer: GpuOffer, shape: Shape, found: Budget, inputs: Sizin
 
 def shortfall(kind: str, shape: Shape, found: Budget) -> str:
     """Memory needed and offered for each GPU, in a sentence."""
-    group = f"tensor parallel {shape.parallel.tensor}" + (
-        f", pipeline {shape.parallel.pipeline}," if shape.parallel.pipeline > 1 else ""
-    )
+    parallel = shape.parallel
+    group = f"tensor parallel {parallel.tensor}" + (f", pipeline {parallel.pipeline}," if parallel.pipeline > 1 else "")
+    group += f", data {parallel.data}," if parallel.data > 1 else ""
     head = f"{group} on {kind} offers {found.offered:.1f} GiB each ({found.memory:.1f}{TIMES}{found.utilization:g})"
     if found.headroom >= 0 > found.outside_headroom:
         return (
@@ -165,7 +175,7 @@ def shortfall(kind: str, shape: Shape, found: Budget) -> str:
 
 def _changes(pool: Pool, shape: Shape, inputs: SizingInputs) -> Iterator[str]:
     """Changes with which the model fits, the smallest change first."""
-    most = pool.offer.most_in_a_group * shape.parallel.nodes // shape.parallel.pipeline
+    most = pool.offer.most_in_a_group * shape.parallel.nodes // (shape.parallel.pipeline * shape.parallel.data)
     sizes = pool.engine.allowed_sizes(pool.facts, shape, most)
     larger = (size for size in sizes if size > shape.parallel.tensor and pool.starts(shape.with_tensor(size), inputs))
     if size := next(larger, None):
@@ -183,7 +193,7 @@ def _changes(pool: Pool, shape: Shape, inputs: SizingInputs) -> Iterator[str]:
 def _larger_group(pool: Pool, shape: Shape, inputs: SizingInputs) -> ParallelSizes | None:
     """A group of more nodes that would hold the model; None if none is found, or if it would not be taken."""
     one, offer = shape.parallel, pool.offer
-    if offer.slice or offer.shared or pool.facts.is_pooling or inputs.shape.speculation:
+    if offer.slice or offer.shared or pool.facts.is_pooling or inputs.shape.speculation or inputs.data > 1:
         return None
     spread = (
         replace(one, pipeline=one.pipeline * nodes // one.nodes, nodes=nodes)

@@ -93,11 +93,15 @@ def paged_budget(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Shape
     """
     context = shape.context or facts.context
     weights, activation = _fullest_stage(facts, engine, shape, context)
-    outside_torch = engine.context_gib(shape.parallel.tensor, shape.parallel.pipeline, linked=gpu.linked)
+    outside_torch = engine.context_gib(shape.parallel.group, shape.parallel.pipeline, linked=gpu.linked)
     graphs = graphs_gib(facts, engine, shape)
     counted = graphs if engine.graphs.in_budget else 0.0
     batched = batched_tokens(facts, engine, shape, context)
-    kernels = engine.unprofiled_mxfp4_bytes * batched / GIB if facts.quantization.kernel is Kernel.MXFP4 else 0.0
+    kernels = (
+        engine.unprofiled_mxfp4_bytes * batched * shape.parallel.data / GIB
+        if facts.quantization.kernel is Kernel.MXFP4
+        else 0.0
+    )
     used = weights + activation + outside_torch + counted
     utilization = shape.utilization or engine.utilization
     if shape.kv_cache_bytes:  # the engine then ignores its utilization

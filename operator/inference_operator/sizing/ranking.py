@@ -99,7 +99,7 @@ def option(pool: Pool, candidate: Candidate, inputs: SizingInputs) -> Option:
     if costs is None or not costs.decodes:
         return Option(pool, candidate, costs, None, None, keeps_objective=False)
     objective = WITHOUT_OBJECTIVE if inputs.profile is EngineProfile.THROUGHPUT else inputs.objective
-    served, limit, keeps = serving(costs, candidate.budget).best(TYPICAL_LOAD, objective)
+    served, limit, keeps = serving(costs, candidate.budget, candidate.shape.parallel.data).best(TYPICAL_LOAD, objective)
     return Option(pool, candidate, costs, served, limit, keeps)
 
 

@@ -18,7 +18,7 @@
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget
@@ -98,8 +98,11 @@ class Serving:
     costs: StepCosts
     max_num_seqs: int
     max_num_batched_tokens: int
+    """Of each data parallel rank."""
     cached_tokens: float
     """Tokens that the KV cache holds, in sequences of a typical length."""
+    ranks: int = 1
+    """Data parallel ranks, which share the requests equally."""
 
     def room(self, load: Load) -> float:
         """Requests of a load that the KV cache holds."""
@@ -115,6 +118,14 @@ class Serving:
             >>> few.tpot < many.tpot, few.requests < many.requests
             (True, True)
         """
+        if self.ranks == 1:
+            return self._of_rank(concurrency, load)
+        each = max(1.0, concurrency / self.ranks)
+        found = self._of_rank(each, load)
+        return replace(found, concurrency=concurrency, requests=found.requests * concurrency / each)
+
+    def _of_rank(self, concurrency: float, load: Load) -> Served:
+        """One data parallel rank with this many requests at once."""
         if not self.costs.decodes:
             return self._pooling(concurrency, load)
         work = load.new_prompt / load.answer
@@ -177,10 +188,10 @@ def _missed(served: Served, objective: Objective) -> Limit:
     return Limit.TTFT if served.ttft > objective.ttft else Limit.TPOT
 
 
-def serving(costs: StepCosts, budget: Budget) -> Serving:
-    """The engine of a budget."""
+def serving(costs: StepCosts, budget: Budget, ranks: int = 1) -> Serving:
+    """The engine of a budget, which is that of each of its data parallel ranks."""
     tokens = budget.typical_concurrency * min(TYPICAL_TOKENS, budget.context)
-    return Serving(costs, budget.max_num_seqs, budget.max_num_batched_tokens, tokens)
+    return Serving(costs, ranks * budget.max_num_seqs, budget.max_num_batched_tokens, ranks * tokens, ranks)
 
 
 def serving_of_plan(plan: Plan) -> Serving | None:
@@ -189,6 +200,7 @@ def serving_of_plan(plan: Plan) -> Serving | None:
     match known:
         case StepCosts() as costs, PerGpu() as per_gpu, int(sequences), int(batched), int(context) if costs.possible:
             tokens = per_gpu.max_concurrency_at_2048_tokens * min(TYPICAL_TOKENS, context)
-            return Serving(costs, sequences, batched, tokens)
+            ranks = plan.parallel.data
+            return Serving(costs, ranks * sequences, batched, ranks * tokens, ranks)
         case _:
             return None

@@ -85,8 +85,8 @@ class ParallelSizes:
     tensor: int
     pipeline: int = 1
     data: int = 1
-    """Groups of ranks with whole attention and their own batches. No field asks for more than one; the model of a
-    step's time knows them."""
+    """Groups of ranks with whole attention, and with batches and a KV cache of their own. They share the routed experts
+    (expert parallelism). Only users ask for more than one."""
     nodes: int = 1
     """Nodes that the ranks of one engine are divided over. They are numbered node by node: the stages of a pipeline are
     on different nodes before tensor parallelism crosses one (vLLM 0.32.0, `vllm/config/parallel.py`)."""
@@ -97,22 +97,33 @@ class ParallelSizes:
         return self.tensor * self.pipeline * self.data
 
     @property
+    def group(self) -> int:
+        """Ranks that exchange activations in each layer."""
+        return self.tensor * self.data
+
+    @property
     def ranks_per_node(self) -> int:
         """Ranks on each node: those of one pod."""
         return self.world_size // self.nodes
 
     @property
     def words(self) -> str:
-        """Tensor and pipeline parallel sizes and nodes, in words for users.
+        """The parallel sizes and nodes, in words for users.
 
         Examples:
             >>> ParallelSizes(tensor=4).words, ParallelSizes(tensor=4, pipeline=2).words
             ('tensor parallel 4', 'tensor parallel 4, pipeline parallel 2')
             >>> ParallelSizes(tensor=8, pipeline=2, nodes=2).words
             'tensor parallel 8, pipeline parallel 2 over 2 nodes'
+            >>> ParallelSizes(tensor=1, data=16, nodes=2).words
+            'tensor parallel 1, data parallel 16 over 2 nodes'
         """
-        stages = f", pipeline parallel {self.pipeline}" if self.pipeline > 1 else ""
-        return f"tensor parallel {self.tensor}{stages}" + (f" over {self.nodes} nodes" if self.nodes > 1 else "")
+        more = {"pipeline": self.pipeline, "data": self.data}
+        words = [
+            f"tensor parallel {self.tensor}",
+            *(f"{name} parallel {size}" for name, size in more.items() if size > 1),
+        ]
+        return ", ".join(words) + (f" over {self.nodes} nodes" if self.nodes > 1 else "")
 
 
 ONE_RANK = ParallelSizes(tensor=1)
@@ -140,7 +151,7 @@ class Shape:
     doubled_batches: bool = False
     """Whether the engine doubles its default batches."""
     expert_parallel: bool = False
-    """Whether each rank has whole routed experts; otherwise its part of every expert."""
+    """Whether arguments ask that each rank has whole routed experts; otherwise it has its part of every expert."""
     kv_cache_bytes: int | None = None
     """Size of the KV cache of each rank; None: on GPUs the remaining memory, on CPUs what sizing computes."""
     cpu_offload_gib: float = 0.0
@@ -151,6 +162,11 @@ class Shape:
     """Whether requests may contain video, for which the engine then reserves memory."""
     adapters: Adapters | None = None
     speculation: Speculation | None = None
+
+    @property
+    def has_whole_experts(self) -> bool:
+        """Whether each rank has whole routed experts. Data parallel ranks always share them so."""
+        return self.expert_parallel or self.parallel.data > 1
 
     @property
     def speculative_tokens(self) -> int:
@@ -171,7 +187,9 @@ class SizingInputs:
     pipeline: int | None = None
     """Pipeline parallel size; None: sizing chooses it, most often a stage on each node."""
     nodes: int | None = None
-    """Nodes of an engine; None: sizing chooses them, one if the model fits on it."""
+    """Nodes of an engine; None: sizing chooses them, one if the model fits on it, or with data parallel ranks."""
+    data: int = 1
+    """Data parallel size. Sizing never chooses it."""
     concurrency: int | None = None
     """Typical requests that must fit at once; None: `TYPICAL_REQUESTS`."""
     kinds: tuple[str, ...] = ()
@@ -196,5 +214,5 @@ class SizingInputs:
     def requested_shape(self) -> Shape:
         """The shape with the requested parallel sizes: without them one rank, on several nodes one on each."""
         nodes = self.nodes or 1
-        parallel = ParallelSizes(self.tensor or 1, self.pipeline or nodes, nodes=nodes)
-        return replace(self.shape, parallel=parallel)
+        stages = self.pipeline or (nodes if self.data == 1 else 1)
+        return replace(self.shape, parallel=ParallelSizes(self.tensor or 1, stages, self.data, nodes))

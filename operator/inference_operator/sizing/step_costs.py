@@ -48,8 +48,8 @@ def step_costs(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, overhead: Over
         overhead,
         operations_per_second=gpu.tflops * TERA * SPEEDUP[one.arithmetic] * share.value,
         stages=shape.parallel.pipeline,
-        # No measurement of a step over several nodes is public in this form.
-        estimated=not share.measurements or shape.parallel.nodes > 1,
+        # No measurement of a step over several nodes, or of data parallel ranks, is public in this form.
+        estimated=not share.measurements or shape.parallel.nodes > 1 or shape.parallel.data > 1,
     )
     return replace(costs, decodes=not facts.is_pooling)
 

@@ -100,11 +100,13 @@ def expert_ranks(matrix: Matrix, shape: Shape) -> tuple[int, int]:
         ...     experts, Shape(ParallelSizes(8), expert_parallel=True)
         ... )
         ((8, 128), (1, 16))
+        >>> expert_ranks(experts, Shape(ParallelSizes(1, data=16, nodes=2)))
+        (1, 8)
     """
     parallel = shape.parallel
-    if matrix.part is not Part.EXPERTS or not shape.expert_parallel:
+    if matrix.part is not Part.EXPERTS or not shape.has_whole_experts:
         return parallel.tensor, matrix.stacked
-    return 1, math.ceil(matrix.stacked / (parallel.tensor * parallel.data))
+    return 1, math.ceil(matrix.stacked / parallel.group)
 
 
 ENDS = (Part.EMBEDDING, Part.HEAD)

@@ -119,8 +119,9 @@ def _exchange(facts: ModelFacts, shape: Shape, part: float) -> tuple[_Exchange, 
     """What a rank exchanges in each step: inside its node, and with other nodes.
 
     A ring all-reduce sends every element nearly twice; between nodes, the adapters of all GPUs of a node share that.
-    Experts of data parallel ranks get each token once, and send its result back. A stage sends its activations to the
-    next one; ranks are numbered node by node, so as many stages as there are nodes have the next one on another node.
+    Experts of data parallel ranks get each token once, and send its result back; each node gets as many. Between
+    nodes a token goes at most once to each other node, as in a ring of all. A stage sends its activations to the next
+    one; ranks are numbered node by node, so as many stages as there are nodes have the next one on another node.
     """
     parallel, layers = shape.parallel, facts.layers * part
     tensor, data, activation = parallel.tensor, parallel.data, facts.hidden_size * facts.element_bytes
@@ -130,11 +131,14 @@ def _exchange(facts: ModelFacts, shape: Shape, part: float) -> tuple[_Exchange, 
         groups += _Exchange(sums * activation * 2 * (tensor - 1) / tensor, sums)
     if data > 1 and facts.experts:
         copies = min(facts.experts.top_k, data - 1)
-        groups += _Exchange(2 * layers * activation * copies, 2 * layers)
+        away = 1 - 1 / parallel.nodes
+        groups += _Exchange(2 * layers * activation * copies * (1 - away), 2 * layers)
+        sent = min(copies * away, parallel.nodes - 1)
+        crossing += _Exchange(2 * layers * activation * sent, 2 * layers if away else 0.0)
     if parallel.pipeline > 1:
         share = min(1.0, parallel.nodes / parallel.pipeline) if parallel.nodes > 1 else 0.0
         stages = _Exchange(activation * (1 - share), 1 - share)
-        crossing = _Exchange(activation * share, share)
+        crossing += _Exchange(activation * share, share)
     if tensor > parallel.ranks_per_node:
         return stages, _Exchange(groups.sent / parallel.ranks_per_node, groups.operations) + crossing
     return groups + stages, crossing

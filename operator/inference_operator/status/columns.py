@@ -51,6 +51,7 @@ def sizes(plan: Plan) -> PlanStatus:
         gpus_per_replica=plan.gpus_per_replica,
         tensor_parallel_size=plan.parallel.tensor,
         pipeline_parallel_size=plan.parallel.pipeline,
+        data_parallel_size=plan.parallel.data,
         nodes=plan.parallel.nodes,
         max_model_len=plan.max_model_len,
         max_num_seqs=plan.max_num_seqs,

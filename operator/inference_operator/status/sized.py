@@ -9,6 +9,7 @@ from inference_operator.chain import Chain
 from inference_operator.planning.disk import DISK_CURE
 from inference_operator.sentences import sentences
 from inference_operator.sizing.plan import PerGpu, Plan
+from inference_operator.sizing.shape import ParallelSizes
 from inference_operator.status.correction import correction
 from inference_operator.status.kv_cache import remark
 from inference_operator.status.model_resolved import UNREADABLE
@@ -69,6 +70,18 @@ sized: Chain[Observation, ConditionVerdict] = Chain((_refused, _inspecting, _not
 """The computed GPU memory use, or why there is none."""
 
 
+def not_run(parallel: ParallelSizes) -> str:
+    """The sentence about sizes that the project has had no GPUs for; empty for others.
+
+    Examples:
+        >>> not_run(ParallelSizes(tensor=1, data=16, nodes=2))
+        'Data parallel ranks with expert parallelism were not run by the project: try them before you rely on them.'
+    """
+    if parallel.data == 1:
+        return ""
+    return "Data parallel ranks with expert parallelism were not run by the project: try them before you rely on them."
+
+
 @dataclass(frozen=True, slots=True)
 class _Sized:
     """A role that has a plan."""
@@ -81,7 +94,12 @@ class _Sized:
         """Sentences about what an engine carries, what engines reported, and the disks of nodes."""
         disk = f"{self.role.disk_shortfall} {DISK_CURE}" if self.role.disk_shortfall else ""
         return sentences(
-            self.plan.engine_choice, self.role.capacity, correction(self.plan), remark(self.role.kv_cache), disk
+            not_run(self.plan.parallel),
+            self.plan.engine_choice,
+            self.role.capacity,
+            correction(self.plan),
+            remark(self.role.kv_cache),
+            disk,
         )
 
 
@@ -154,4 +172,5 @@ def _memory(plan: Plan, per_gpu: PerGpu) -> Iterator[str]:
     size = f"{plan.parallel.words.capitalize()} on {plan.gpu}"
     yield f"{size}: of {per_gpu.requested_gib:.1f} GiB each, {terms}, {kv_cache}."
     longest = f"{per_gpu.max_concurrency_at_full_context:g} requests of {plan.max_model_len:,} tokens"
-    yield f"That is {longest} at once, or {per_gpu.max_concurrency_at_2048_tokens:g} of 2,048."
+    each = " in each data parallel rank" if plan.parallel.data > 1 else ""
+    yield f"That is {longest} at once{each}, or {per_gpu.max_concurrency_at_2048_tokens:g} of 2,048."

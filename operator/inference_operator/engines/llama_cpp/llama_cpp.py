@@ -32,7 +32,7 @@ from inference_operator.engines.series import series
 from inference_operator.engines.sizes import Parsers
 from inference_operator.engines.start_log import Diagnosis, LoadProgress, Phase
 from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage
-from inference_operator.engines.validation import OptionClasses
+from inference_operator.engines.validation import NO_DATA_PARALLEL, OptionClasses
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.checkpoint import WeightFormat
@@ -121,6 +121,10 @@ class LlamaCpp:
     def check_member(self, spec: EngineSpec) -> Refusal | None:  # noqa: ARG002 - protocol
         """None: it runs on one node."""
         return None
+
+    def check_data_parallel(self, spec: EngineSpec) -> Refusal | None:  # noqa: ARG002 - protocol
+        """The refusal: the operator runs it with one data parallel rank."""
+        return NO_DATA_PARALLEL
 
     @property
     def option_classes(self) -> OptionClasses:

@@ -28,7 +28,7 @@ from inference_operator.engines.transformers import memory
 from inference_operator.engines.transformers.architectures import BATCHED, support
 from inference_operator.engines.transformers.options import CLASSES, OPTIONS
 from inference_operator.engines.transformers.start_log import ERRORS, load_progress, phase
-from inference_operator.engines.validation import OptionClasses
+from inference_operator.engines.validation import NO_DATA_PARALLEL, OptionClasses
 from inference_operator.engines.vllm.cuda import gpu_needs
 from inference_operator.engines.vllm.image import GROUP, HOME, TEMPORARY, USER, WRITABLE, default_image
 from inference_operator.hardware.needs import GpuNeeds
@@ -127,6 +127,10 @@ class Transformers:
     def check_member(self, spec: EngineSpec) -> Refusal | None:  # noqa: ARG002 - protocol
         """None: it runs on one node."""
         return None
+
+    def check_data_parallel(self, spec: EngineSpec) -> Refusal | None:  # noqa: ARG002 - protocol
+        """The refusal: the operator runs it with one data parallel rank."""
+        return NO_DATA_PARALLEL
 
     @property
     def option_classes(self) -> OptionClasses:

@@ -10,6 +10,7 @@ from inference_operator.engines.environment import NO_FIELD as _NO_FIELD
 _PLAIN = "Remove it; routers and probes speak plain HTTP to the engine's port."
 
 _ONE_GROUP = "Use `spec.parallelism.tensor`, `.pipeline` and `.nodes`; they divide an engine over GPUs."
+_DATA = "Use `spec.parallelism.data`; the operator divides the ranks over the pods of an engine."
 _NODES = "Use `spec.parallelism.nodes`; the operator connects the pods of an engine."
 
 MANAGED_FLAGS: dict[str, str] = {
@@ -30,16 +31,22 @@ MANAGED_FLAGS: dict[str, str] = {
     "--performance-mode": "Use `spec.engine.profile`.",
     "--override-generation-config": "Use `spec.engine.generation`.",
     "--allowed-media-domains": "Use `spec.engine.multimodal.allowedDomains`.",
+    "--prefill-context-parallel-size": _ONE_GROUP,
     **dict.fromkeys(
         (
-            "--prefill-context-parallel-size",
             "--data-parallel-size",
             "--data-parallel-size-local",
             "--data-parallel-rank",
             "--data-parallel-start-rank",
             "--data-parallel-address",
+            "--data-parallel-rpc-port",
+            "--data-parallel-backend",
+            "--data-parallel-external-lb",
+            "--data-parallel-hybrid-lb",
+            "--data-parallel-multi-port-external-lb",
+            "--data-parallel-supervisor-port",
         ),
-        _ONE_GROUP,
+        _DATA,
     ),
     **dict.fromkeys(("--nnodes", "--node-rank", "--master-addr", "--master-port", "--headless"), _NODES),
     "--host": _NO_FIELD,

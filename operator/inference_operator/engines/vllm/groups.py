@@ -9,6 +9,7 @@ from inference_operator.engines.environment import NO_FIELD, refusal_of_variable
 from inference_operator.engines.group.launch import GROUP_PROGRAMS, MEMBER_VARIABLES, GroupedEngine, group_command
 from inference_operator.engines.process import Timeouts
 from inference_operator.engines.vllm.cli_args import given_options
+from inference_operator.engines.vllm.data_parallel import ONE_API_SERVER
 from inference_operator.engines.vllm.metrics import REQUESTS_RUNNING, REQUESTS_WAITING
 from inference_operator.sizing.plan import Plan
 
@@ -34,7 +35,8 @@ def grouped(
     if plan.parallel.nodes == 1:
         return tuple(command)
     metrics = (REQUESTS_RUNNING, REQUESTS_WAITING)
-    engine = GroupedEngine(port, health_path, metrics, stop_seconds, LEADER_ARGS, WORKER_ARGS, HOST_IP)
+    leader = (*LEADER_ARGS, *((ONE_API_SERVER,) if plan.parallel.data > 1 else ()))
+    engine = GroupedEngine(port, health_path, metrics, stop_seconds, leader, WORKER_ARGS, HOST_IP)
     return group_command(command, engine, plan.parallel.nodes, timeouts)
 
 

@@ -29,6 +29,7 @@ from inference_operator.engines.vllm.arguments import (
 )
 from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.cuda import gpu_needs
+from inference_operator.engines.vllm.data_parallel import data_arguments, refusal_of_own_batches
 from inference_operator.engines.vllm.errors import diagnosis
 from inference_operator.engines.vllm.generation import MAX_N, generation_arguments
 from inference_operator.engines.vllm.groups import group_programs, grouped, refusal_of_member
@@ -202,6 +203,10 @@ class Vllm:
         """The refusal of what the operator decides for an engine over several nodes, or None."""
         return refusal_of_member(spec)
 
+    def check_data_parallel(self, spec: EngineSpec) -> Refusal | None:
+        """The refusal of arguments without which the ranks have no experts of their own, or None."""
+        return refusal_of_own_batches(spec.args)
+
     @property
     def option_classes(self) -> OptionClasses:
         """The classes of vLLM's options and variables."""
@@ -246,12 +251,13 @@ class Vllm:
         self, spec: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, *, host: str, traces: str = ""
     ) -> EngineProcess:
         """The process of one engine of this plan."""
-        sequences = plan.max_num_seqs or default_sequences(plan)
+        sequences = plan.parallel.data * (plan.max_num_seqs or default_sequences(plan))
         member = group_member(plan.parallel.nodes)
         defaults = {**ENVIRONMENT, **_computed(spec, served, timeouts)}
         managed = (
             *(*_served_names(served), f"--host={host}", f"--port={self.port}"),
             f"--tensor-parallel-size={plan.parallel.tensor}",
+            *data_arguments(plan.parallel),
             *memory_arguments(spec, plan),
             *parser_arguments(spec, Parsers(plan.tool_call_parser, plan.reasoning_parser)),
             *generation_arguments(spec.generation),
