@@ -177,7 +177,6 @@ def test_no_variable_stands_twice_in_a_member() -> None:
         ["--distributed-executor-backend", "uni"],
         ["--distributed-executor=external_launcher"],
         ["--distributed_executor_backend"],
-        ["-dpb=ray"],
     ],
 )
 def test_how_the_processes_of_a_group_are_started_is_the_operators(args: list[str]) -> None:

@@ -22,8 +22,7 @@ LEADER_ARGS = ("--nnodes={size}", "--node-rank={rank}", "--master-addr={leader}"
 WORKER_ARGS = (*LEADER_ARGS, "--headless")
 """Of ranks above 0: they have no API (0.32.0, vllm/entrypoints/cli/serve.py)."""
 
-BACKENDS = ("--distributed-executor-backend", "--data-parallel-backend")
-BACKEND = "mp"
+BACKEND_OPTION, BACKEND = "--distributed-executor-backend", "mp"
 """vLLM's own default for several nodes. It refuses Ray for them (0.32.0, vllm/config/parallel.py, engine/arg_utils.py),
 and with other values a pod would run no processes for its GPUs."""
 
@@ -55,10 +54,9 @@ nodes. Remove it; the operator connects the pods with `mp`.
         >>> refusal_of_member(EngineSpec(args=["--distributed-executor-backend=mp"])) is None
         True
     """
-    for option in BACKENDS:
-        for given in given_options(spec.args, option):
-            if given.value != BACKEND:
-                problem = f"`{option}` is managed by the operator in an engine over several nodes."
-                cure = f"Remove it; the operator connects the pods with `{BACKEND}`."
-                return Refusal(Reason.MANAGED_ARGUMENT, f"spec.engine.args[{given.index}]", problem, cure)
+    for given in given_options(spec.args, BACKEND_OPTION):
+        if given.value != BACKEND:
+            problem = f"`{BACKEND_OPTION}` is managed by the operator in an engine over several nodes."
+            cure = f"Remove it; the operator connects the pods with `{BACKEND}`."
+            return Refusal(Reason.MANAGED_ARGUMENT, f"spec.engine.args[{given.index}]", problem, cure)
     return refusal_of_variables(spec.env, managed=dict.fromkeys(MEMBER_VARIABLES, NO_FIELD), dangerous={})
