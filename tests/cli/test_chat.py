@@ -143,6 +143,13 @@ def test_a_port_forward_that_breaks_before_the_answer_is_made_again(infd: Infd, 
     assert infd("chat", "qwen", "Hi")[:2] == (0, "Hello world\n")
 
 
+def test_a_service_that_cannot_be_reached_is_told_with_the_cause(infd: Infd, behind: Behind) -> None:
+    behind.breaks = 100
+    status, said, complaints = infd("chat", "qwen", "Hi")
+    assert (status, said, len(behind.forwarded)) == (1, "", 5)
+    assert "No answer: the connection to qwen breaks (the node could not connect to the port of the pod)." in complaints
+
+
 def test_an_answer_that_breaks_off_is_no_success(infd: Infd, behind: Behind) -> None:
     behind.answer = streamed(["Hel"], cut=True)
     status, said, complaints = infd("chat", "qwen", "Hi")

@@ -84,6 +84,8 @@ async def echoed(forward: PortForward, content: bytes) -> bytes:
             return await reader.readexactly(len(content))
     except asyncio.IncompleteReadError as error:
         return error.partial
+    except ConnectionResetError:
+        return b""
     finally:
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)

@@ -106,7 +106,15 @@ class AnswerRefusedError(Exception):
 
 
 class AnswerBrokenError(Exception):
-    """The connection to the service ended before the answer did."""
+    """The connection to the service ended before the answer did, or was not made.
+
+    Args:
+        cause: why, in a phrase for users.
+    """
+
+    def __init__(self, cause: str = "it ended") -> None:
+        super().__init__(cause)
+        self.cause = cause
 
 
 @dataclass(slots=True)

@@ -148,7 +148,7 @@ async def _measure(api: "Api", cluster: "KubeCluster", found: Resource, options:
         except AnswerRefusedError as error:
             print(refusal_words(error, found, model), file=sys.stderr)
             return EXIT_REFUSED
-        except (AnswerBrokenError, TimeoutError):
+        except (AnswerBrokenError, TimeoutError):  # no answer at all
             print(
                 f"{found.key.name} did not answer the first request. `infd status {found.key.name}` shows more.",
                 file=sys.stderr,

@@ -75,8 +75,8 @@ def plot(report: BenchReport, columns: int) -> str:
     figure.plot([0, most], [report.objective.ttft] * 2)
     drawn: str = figure.show()
     lines = [line.replace("()", "").rstrip() for line in drawn.splitlines()]  # the labels of the axes
-    objective = f"the level line is the objective of {report.objective.ttft:g} s"
-    return "\n".join((f"TTFT P95 in seconds over requests at once; {objective}:", *lines))
+    title = f"TTFT P95 in seconds over requests at once, and the objective of {report.objective.ttft:g} s:"
+    return "\n".join((title, *lines))
 
 
 def _label(value: float, chars: int, delta: float, left: bool = False) -> str:  # noqa: ARG001, FBT001, FBT002 - the library's

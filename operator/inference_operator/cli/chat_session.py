@@ -74,10 +74,10 @@ class ChatSession:
                     continue
                 _say(refusal_words(error, self._found, self._conversation.model))
                 return EXIT_REFUSED
-            except AnswerBrokenError:
+            except AnswerBrokenError as error:
                 if self._answer or connections >= MAX_CONNECTIONS:
                     self._newline()
-                    _say("The connection broke before the answer ended. Ask again to go on.")
+                    _say(self._broken(error))
                     return EXIT_REFUSED
                 await asyncio.sleep(1)
                 continue
@@ -92,6 +92,12 @@ class ChatSession:
         _say("Stopped.")
         if self._answer:
             self._conversation.turns.append((question, self._answer))
+
+    def _broken(self, error: AnswerBrokenError) -> str:
+        if self._answer:
+            return "The connection broke before the answer ended. Ask again to go on."
+        name = self._found.key.name
+        return f"No answer: the connection to {name} breaks ({error.cause}). `infd status {name}` shows its routers."
 
     async def _answered(self, question: str) -> AnswerTimes:
         """Print the answer as it comes."""

@@ -23,7 +23,7 @@ from inference_operator.cli.answer_stream import (
 )
 from inference_operator.cli.parser import UsageError
 from inference_operator.cli.service_key import VARIABLE
-from inference_operator.controller.cluster import ForbiddenError
+from inference_operator.controller.cluster import ClusterError, ForbiddenError
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.port_forward import NoTargetError, PodPort, PortForward
@@ -128,6 +128,8 @@ class ServiceClient:
             case NoTargetError():
                 part = "engine" if _bypasses_routers(self._found) else "router"
                 return UsageError(f"No {part} of {namespace}/{name} is ready. `infd status {name}` shows the cause.")
+            case ClusterError(cause=cause):
+                return AnswerBrokenError(cause)
         return AnswerBrokenError()
 
     async def _targets(self) -> Sequence[PodPort]:
