@@ -40,7 +40,9 @@ def behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Behind]:
 
 
 def live(*, ready: int = 1, **spec: object) -> Manifest:
-    return {**inference_deployment(**spec), "status": {"readyReplicas": ready, "replicas": ready}}
+    raw = inference_deployment()
+    raw["spec"] |= spec
+    return {**raw, "status": {"readyReplicas": ready, "replicas": ready}}
 
 
 def router(name: str) -> Manifest:

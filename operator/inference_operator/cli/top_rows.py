@@ -83,11 +83,8 @@ def _queued(traffic: Traffic | None, now: LiveResource) -> int | None:
 
 def _tokens_per_second(now: LiveResource, before: LiveResource, elapsed: float) -> float | None:
     """Tokens of all engines that were there at both readings."""
-    grown = [
-        load.generated - before.loads[uid].generated
-        for uid, load in now.loads.items()
-        if uid in before.loads and load.generated is not None and before.loads[uid].generated is not None
-    ]
+    both = [(load.generated, before.loads[uid].generated) for uid, load in now.loads.items() if uid in before.loads]
+    grown = [new - old for new, old in both if new is not None and old is not None]
     return sum(max(0, one) for one in grown) / elapsed if grown and elapsed > 0 else None
 
 
