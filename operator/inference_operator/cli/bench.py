@@ -9,11 +9,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from inference_operator.api.resource import Resource, resource
-from inference_operator.cli.chat import cannot_answer, needs_key
+from inference_operator.cli.chat import cannot_answer
 from inference_operator.cli.connection import add_connection
 from inference_operator.cli.explain import read_resource
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
-from inference_operator.cli.service_key import VARIABLE, add_key
+from inference_operator.cli.service_key import add_key, service_key
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import Manifest
 
@@ -127,13 +127,8 @@ async def _measure(api: "Api", cluster: "KubeCluster", found: Resource, options:
     )
     from inference_operator.cli.bench_load import BenchLoad  # noqa: PLC0415 - as above
     from inference_operator.cli.service_client import ServiceClient, refusal_words, served_model  # noqa: PLC0415
-    from inference_operator.cli.service_key import service_key  # noqa: PLC0415 - as above
 
-    key = await service_key(cluster, found.key.namespace, options.key_from)
-    if not key and needs_key(found):
-        raise UsageError(
-            f"{found.key.name} needs an API key. Set {VARIABLE}, or name a Secret: --key-from SECRET/ENTRY."
-        )
+    key = await service_key(cluster, found, options.key_from)
     model = options.model or served_model(found)
     async with ServiceClient(api, cluster, found, key, keeps_connections=True) as client:
         load = BenchLoad(

@@ -24,7 +24,7 @@ def row(level: LevelResult) -> str:
 
     Examples:
         >>> row(LevelResult(4, 20.0, 9, 0, 0.45, 60.0, 0.2, 2.5, 0.01, 0.03, 0.012))
-        '       4     0.45       60    0.20s    2.50s      10ms      30ms       0'
+        '       4     0.45       60    0.20s    2.50s     10ms     30ms        0'
     """
     return _line(
         (

@@ -11,7 +11,7 @@ from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.connection import add_connection
 from inference_operator.cli.explain import read_resource
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
-from inference_operator.cli.service_key import VARIABLE, add_key
+from inference_operator.cli.service_key import add_key, service_key
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import Manifest
 
@@ -79,26 +79,16 @@ async def _talk(api: "Api", cluster: "KubeCluster", found: Resource, options: ar
     from inference_operator.cli.chat_session import ChatSession, talk  # noqa: PLC0415 - aiohttp takes half a second
     from inference_operator.cli.conversation import Conversation, Sampling  # noqa: PLC0415 - as above
     from inference_operator.cli.service_client import ServiceClient, served_model  # noqa: PLC0415 - as above
-    from inference_operator.cli.service_key import service_key  # noqa: PLC0415 - as above
 
     if problem := cannot_answer(found):
         print(problem, file=sys.stderr)
         return EXIT_REFUSED
-    key = await service_key(cluster, found.key.namespace, options.key_from)
-    if not key and needs_key(found):
-        raise UsageError(
-            f"{found.key.name} needs an API key. Set {VARIABLE}, or name a Secret: --key-from SECRET/ENTRY."
-        )
+    key = await service_key(cluster, found, options.key_from)
     sampling = Sampling(options.max_tokens, options.temperature)
     conversation = Conversation(options.model or served_model(found), options.system, sampling)
     async with ServiceClient(api, cluster, found, key) as client:
         session = ChatSession(client, cluster, found, conversation, options.timeout)
         return await session.ask(question) if question else await talk(session)
-
-
-def needs_key(found: Resource) -> bool:
-    """Whether the routers of a resource ask for an API key."""
-    return not isinstance(found.spec, Refusal) and found.spec.router.keys is not None
 
 
 def cannot_answer(found: Resource) -> str:

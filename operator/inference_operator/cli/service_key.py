@@ -6,6 +6,8 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from inference_operator.api.resource import Resource
+from inference_operator.api.spec import Spec
 from inference_operator.cli.parser import UsageError
 from inference_operator.manifest import SECRET, Manifest, Ref
 from inference_operator.views.raw import mapping
@@ -27,18 +29,21 @@ def add_key(parser: argparse.ArgumentParser) -> None:
     )
 
 
-async def service_key(cluster: "KubeCluster", namespace: str, key_from: str | None) -> str:
-    """The API key; empty if none is given.
+async def service_key(cluster: "KubeCluster", found: Resource, key_from: str | None) -> str:
+    """The API key; empty if none is given, and none is needed.
 
     Args:
         cluster: has the Secret.
-        namespace: of the Secret.
+        found: the resource.
         key_from: value of the option.
 
     Raises:
-        UsageError: there is no usable key where the option says, with the cure.
+        UsageError: there is no usable key where the option says, or none at all; with the cure.
     """
+    name, namespace = found.key.name, found.key.namespace
     key = os.environ.get(VARIABLE, "") if key_from is None else await _of_secret(cluster, namespace, key_from)
+    if not key and isinstance(found.spec, Spec) and found.spec.router.keys:
+        raise UsageError(f"{name} needs an API key. Set {VARIABLE}, or name a Secret: --key-from SECRET/ENTRY.")
     if key and not _USABLE.fullmatch(key):
         where = VARIABLE if key_from is None else "--key-from"
         raise UsageError(
