@@ -1,4 +1,4 @@
-"""`infd list`, `status` and `logs` on a real node, of a service that answers and of one that ends."""
+"""Commands of `infd` about resources on a real node: of a service that answers, and of one that ends."""
 
 import json
 from collections.abc import Iterator
@@ -52,6 +52,40 @@ def test_a_service_that_answers_is_on_one_screen_with_its_traffic(cluster: Local
     found = json.loads(said)
     assert (status, found["ready"], found["traffic"]["per_second"]) == (0, True, 0.0)
     assert f"{served.name}  yes" in infd(cluster, "list", namespace)[1]
+
+
+def test_a_question_is_answered_through_the_api_server_and_a_router(cluster: LocalCluster, served: Served) -> None:
+    namespace = f"--namespace={served.namespace}"
+    fixed = (namespace, "--max-tokens=8", "--temperature=0")
+    status, said, complaints = infd(cluster, "chat", served.name, "Tell me about otters", *fixed)
+    assert (status, bool(said.strip())) == (0, True), complaints
+    assert "first token after " in complaints.splitlines()[-1]
+    status, _, complaints = infd(cluster, "chat", served.name, "Hi", namespace, "--key-from=nowhere")
+    assert (status, "there is no Secret `nowhere`" in complaints) == (2, True)
+
+
+def test_the_traffic_of_all_services_is_shown_in_numbers(cluster: LocalCluster, served: Served) -> None:
+    assert served.complete()
+    status, said, complaints = infd(cluster, "top", "-A", "--output=json")
+    assert (status, complaints) == (0, "")
+    (found,) = (one for one in json.loads(said) if one["name"] == served.name)
+    assert (found["namespace"], found["engines_ready"], found["running"]) == (served.namespace, "1/1", 0)
+    assert (found["requests_per_second"], found["queued"]) == (0.0, 0)
+    assert (
+        infd(cluster, "top", served.name, f"--namespace={served.namespace}")[1].splitlines()[1].startswith(served.name)
+    )
+
+
+@pytest.mark.full
+def test_the_load_of_a_service_rises_step_by_step(cluster: LocalCluster, served: Served) -> None:
+    small = ("--max-concurrency=2", "--seconds=5", "--prompt-tokens=8", "--max-tokens=8")
+    arguments = ("bench", served.name, f"--namespace={served.namespace}", "--yes", "--output=json")
+    status, said, complaints = infd(cluster, *arguments, *small)
+    assert status in (0, 1), complaints  # a busy machine may break the objective
+    levels = json.loads(said)["levels"]
+    assert [level["concurrency"] for level in levels] == [1, 2][: len(levels)]
+    assert levels[0]["answered"] > 0
+    assert levels[0]["failed"] == 0
 
 
 def test_logs_of_engines_and_routers_are_read_and_a_cause_comes_first(cluster: LocalCluster, served: Served) -> None:

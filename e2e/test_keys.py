@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from e2e.infd_command import infd
 from e2e.served import Served
 from e2e.waiting import eventually
 
@@ -64,6 +65,21 @@ def _all(served: Served, key: str, wanted: int) -> bool:
 
 
 @pytest.mark.full
+def test_infd_chat_takes_the_key_of_a_secret(keyed: tuple[Served, str]) -> None:
+    tiny, key = keyed
+    question = ("chat", tiny.name, "otters", f"--namespace={tiny.namespace}", "--max-tokens=4")
+    status, _, complaints = infd(tiny.cluster, *question)
+    assert (status, "needs an API key" in complaints) == (2, True)
+    tiny.kubectl("create", "secret", "generic", "of-a-client", f"--from-literal=key={key}")
+    try:
+        status, _, complaints = infd(tiny.cluster, *question, "--key-from=of-a-client")
+        assert status == 0, complaints
+        status, _, complaints = infd(tiny.cluster, *question, f"--key-from={SECRET}")
+        assert (status, "has only hashes" in complaints) == (2, True)
+    finally:
+        tiny.kubectl("delete", "secret", "of-a-client")
+
+
 def test_routers_accept_only_keys_of_the_secret_and_follow_it_without_a_restart(keyed: tuple[Served, str]) -> None:
     served, key = keyed
     assert (status(served, key), status(served, "wrong")) == (200, 401)

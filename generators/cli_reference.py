@@ -8,12 +8,14 @@ from inference_operator.cli.parser import STATUSES
 
 INTRODUCTION = f"""\
 # `infd`, the command line
-`infd` creates resources (`infd run`), shows what runs (`infd list`, `infd status`, `infd logs`, `infd explain`), and
-plans without a cluster. Commands with `--context` use a cluster as kubectl does: the kubeconfig's current context and
-its namespace, unless options name others. Reading needs the rights to get and list what a command shows, and
-`pods/proxy` for metrics. Four commands write: `infd run` a new resource; `infd cache prefetch` and `infd cache prune`
-a Job, and a ConfigMap that records its result; `infd renew` an annotation in the specification of resources. In a
-clone of the repository, `uv run infd` runs it, and `uv tool install .` puts `infd` and `kubectl infd` on the PATH. It
+`infd` creates resources (`infd run`), shows what runs (`infd list`, `infd status`, `infd top`, `infd logs`, `infd
+explain`), [asks and measures it](../how-to/ask-and-measure.md) (`infd chat`, `infd bench`), and plans without a
+cluster. Commands with `--context` use a cluster as kubectl does: the kubeconfig's current context and its namespace,
+unless options name others. Reading needs the rights to get and list what a command shows, and `pods/proxy` for
+metrics; requests to a model need `pods/portforward`. Four commands write: `infd run` a new resource; `infd cache
+prefetch` and `infd cache prune` a Job, and a ConfigMap that records its result; `infd renew` an annotation in the
+specification of resources. In a clone of the repository, `uv run infd` runs it, and `uv tool install .` puts `infd`
+and `kubectl infd` on the PATH. It
 requires Python 3.11 or newer.
 
 {STATUSES} `infd fit` exits with 1 if the model fits on none of the GPUs, or if none of them carry the rate.
@@ -55,6 +57,12 @@ def _command(name: str, one: argparse.ArgumentParser) -> Iterator[str]:
     if arguments:
         yield "\n| argument | meaning |\n|---|---|\n"
         yield from (f"| {_called(action)} | {action.help} |\n" for action in arguments)
+    if one.epilog:
+        yield f"\n```sh\n{_examples(one.epilog)}```\n"
+
+
+def _examples(epilog: str) -> str:
+    return "".join(f"{line.strip()}\n" for line in epilog.splitlines()[1:])
 
 
 def _called(action: argparse.Action) -> str:

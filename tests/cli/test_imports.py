@@ -50,6 +50,12 @@ def test_help_of_a_command_does_not_import_the_modules_of_the_others() -> None:
     assert [name for name in COMMANDS if f"inference_operator.cli.{name}" in modules] == ["key"]
 
 
+@pytest.mark.parametrize("command", ["chat", "top", "bench"])
+def test_help_of_a_command_for_services_imports_no_client_and_no_screen(command: str) -> None:
+    modules = imported(command, "--help")
+    assert not modules & {"aiohttp", "kubernetes", "plotille", "prompt_toolkit", "rich"}
+
+
 def test_a_plan_of_a_model_of_the_catalogue_imports_no_client() -> None:
     modules = imported("plan", "--filename=-", "--gpu=L4:4", stdin=RESOURCE)
     assert not modules & {"aiohttp", "huggingface_hub", "kopf", "kubernetes", "prometheus_client"}

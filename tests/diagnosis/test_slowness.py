@@ -19,7 +19,7 @@ def load(**figures: float) -> EngineLoad:
 def test_the_recorded_metrics_of_a_loaded_vllm_show_its_load() -> None:
     found = Vllm().load(METRICS)
     assert found is not None
-    assert (found.running, found.waiting, found.preemptions) == (2, 8, 0)
+    assert (found.running, found.waiting, found.preemptions, found.generated) == (2, 8, 0, 2903)
     assert found.cache_usage == pytest.approx(0.00061, abs=0.00001)
 
 

@@ -237,7 +237,7 @@ def test_the_page_gives_the_figures_of_requests_tokens_and_latencies() -> None:
     assert (tokens.requests, tokens.prompt, tokens.answer, tokens.cached) == (4, 400, 104, 256)
     load = ENGINE.load(SGLANG_PAGE)
     assert load is not None
-    assert (load.cache_usage, load.preemptions, load.answered) == (0.25, 1, 4)
+    assert (load.cache_usage, load.preemptions, load.answered, load.generated) == (0.25, 1, 4, 104)
 
 
 def test_the_numbers_of_several_groups_of_attention_add_up_and_the_cache_is_that_of_one_rank() -> None:

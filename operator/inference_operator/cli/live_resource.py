@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from inference_operator.api.resource import Resource, resource
 from inference_operator.engines.base import Engine
 from inference_operator.engines.series import histogram
+from inference_operator.engines.telemetry import EngineLoad
 from inference_operator.manifest import POD, Manifest, Ref
 from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, NAME_LABEL, ROUTER, is_role
 from inference_operator.router.observe import METRIC_PREFIX, ROUTER_METRICS_PATH
@@ -49,6 +50,8 @@ class LiveResource:
     first_byte: Histogram | None = None
     """Seconds to the first byte of streams since the start of the routers; None if no router told."""
     created: datetime | None = None
+    loads: Mapping[str, EngineLoad] = field(default_factory=dict)
+    """How busy the engines are that tell, by the uid of their pods."""
 
     def of(self, component: str) -> list[PodView]:
         """The pods of a component."""
@@ -68,7 +71,9 @@ async def live_resource(api: "Api", cluster: "KubeCluster", live: Manifest, engi
     events = sorted([_event(event, last_time(event)) async for event in selected], key=lambda one: one.at)
     routers = "\n".join(page for pod in pods if pod.component == ROUTER for page in pages.get(pod.uid, ()))
     created = timestamp(mapping(live, "metadata").get("creationTimestamp"))
-    return LiveResource(found, pods, _samples(pods, pages, engine), events, _first_bytes(routers), created)
+    shown = {pod.uid: pages[pod.uid] for pod in pods if is_role(pod.component) and pages.get(pod.uid)}
+    loads = {uid: load for uid, (page, *_) in shown.items() if (load := engine.load(page)) is not None}
+    return LiveResource(found, pods, _samples(pods, pages, engine), events, _first_bytes(routers), created, loads)
 
 
 def _view(pod: Manifest) -> PodView | None:

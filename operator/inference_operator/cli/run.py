@@ -157,6 +157,8 @@ def _next_commands(ref: Ref, url: str) -> str:
     request = shlex.quote(f'{{"model": "{ref.name}", "prompt": "Hello", "max_tokens": 16}}')
     return (
         f"It serves at {url or 'its Service'} inside the cluster. From here:\n"
+        f"  infd chat --namespace {ref.namespace} {ref.name} Hello\n"
+        "or, as any client of the OpenAI API:\n"
         f"  kubectl port-forward --namespace {ref.namespace} service/{ref.name} 8080:80 &\n"
         f"  curl localhost:8080/v1/completions --json {request}"
     )

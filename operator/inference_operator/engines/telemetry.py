@@ -52,6 +52,8 @@ class EngineLoad:
     """Requests since its start whose KV cache was dropped for others, so that they were computed again."""
     answered: int
     """Requests since its start that it has finished."""
+    generated: int | None = None
+    """Tokens of answers since its start, those of running requests included; None if it does not count them."""
 
 
 class Telemetry(Protocol):

@@ -1,5 +1,6 @@
 """Requests to the API server. The only module that imports the Kubernetes client, and of that only its untyped half."""
 
+import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -9,7 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import orjson
-from aiohttp import ClientError
+from aiohttp import ClientError, ClientWebSocketResponse, WSServerHandshakeError
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import (
@@ -34,6 +35,8 @@ REQUEST_TIMEOUT_SECONDS = 30
 """The timeout of a read, which changes nothing and may be long."""
 WRITE_TIMEOUT_SECONDS = 8.0
 """The default timeout of a write; an etcd in trouble takes seconds for one."""
+HEARTBEAT_SECONDS = 30.0
+"""Between pings on a websocket. Load balancers before API servers end connections that are idle for minutes."""
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 _REJECTIONS = frozenset({HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.BAD_REQUEST})
 
@@ -130,6 +133,38 @@ class Api:
         if status >= HTTPStatus.BAD_REQUEST:
             _body(status, content, f"GET {path}", retry_after=retry_after)
         return content.decode(errors="replace")
+
+    async def websocket(
+        self, path: str, kind: Kind, *, query: Mapping[str, str], protocol: str
+    ) -> ClientWebSocketResponse:
+        """An open websocket to the API server, which the caller closes; raises the same as `request`.
+
+        The client's own websocket class ignores the kubeconfig's proxy and TLS server name, so its session is used.
+        """
+        target = f"{path}?{urlencode(query)}"
+        rest = self._client.rest_client
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
+                _, url, headers, *_ = await self._client.param_serialize("GET", target, auth_settings=["BearerToken"])
+                rest.pool_manager = rest.pool_manager or rest._create_pool_manager()  # noqa: SLF001 - as its `request`
+                found: ClientWebSocketResponse = await rest.pool_manager.ws_connect(
+                    url,
+                    protocols=[protocol],
+                    headers=headers,
+                    heartbeat=HEARTBEAT_SECONDS,
+                    proxy=rest.proxy,
+                    proxy_headers=rest.proxy_headers,
+                    server_hostname=self._client.configuration.tls_server_name,
+                )
+        except WSServerHandshakeError as error:
+            self._count("GET", kind, str(error.status))
+            _body(max(error.status, HTTPStatus.BAD_REQUEST), b"", f"GET {path}", retry_after=0)
+            raise
+        except (ClientError, OSError, TimeoutError) as error:
+            self._count("GET", kind, "error")
+            raise ClusterError(_connection_error(error), request=f"GET {path}: {type(error).__name__}") from error
+        self._count("GET", kind, str(HTTPStatus.SWITCHING_PROTOCOLS.value))
+        return found
 
     async def _call(
         self,

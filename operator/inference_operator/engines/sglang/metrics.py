@@ -18,7 +18,7 @@ FINISHED, RETRACTED = "sglang:num_requests_total", "sglang:num_retracted_request
 TTFT, ITL = "sglang:time_to_first_token_seconds", "sglang:inter_token_latency_seconds"
 TPOT = "sglang:request_time_per_output_token_seconds"
 _PROMPT, _ANSWER = "sglang:prompt_tokens_histogram", "sglang:generation_tokens_histogram"
-_CACHED = "sglang:cached_tokens_total"
+_CACHED, _GENERATED = "sglang:cached_tokens_total", "sglang:generation_tokens_total"
 
 FIRST_TOKEN_BUCKETS = (
     *("0.001", "0.005", "0.01", "0.02", "0.04", "0.06", "0.08", "0.1", "0.25", "0.5", "0.75"),
@@ -82,7 +82,7 @@ def engine_load(text: str) -> EngineLoad | None:
     """How busy SGLang is; None without numbers of requests."""
     values: dict[str, list[float]] = defaultdict(list)
     try:
-        for one in series(text, (RUNNING, WAITING, CACHE_USAGE, RETRACTED, FINISHED)):
+        for one in series(text, (RUNNING, WAITING, CACHE_USAGE, RETRACTED, FINISHED, _GENERATED)):
             values[one.name].append(one.value)
         if not values[RUNNING] or not values[WAITING]:
             return None
@@ -92,6 +92,7 @@ def engine_load(text: str) -> EngineLoad | None:
             cache_usage=max(values[CACHE_USAGE], default=0.0),
             preemptions=int(sum(values[RETRACTED])),
             answered=int(sum(values[FINISHED])),
+            generated=int(sum(values[_GENERATED])) if values[_GENERATED] else None,
         )
     except (ValueError, OverflowError):
         return None

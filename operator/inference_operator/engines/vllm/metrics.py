@@ -15,10 +15,12 @@ REQUESTS_RUNNING = "vllm:num_requests_running"
 REQUESTS_WAITING = "vllm:num_requests_waiting"
 """Requests in the scheduler's queue."""
 
+_GENERATED = "vllm:generation_tokens_total"
+
 _PROGRESS = (
     "vllm:iteration_tokens_total_count",
     "vllm:prompt_tokens_total",
-    "vllm:generation_tokens_total",
+    _GENERATED,
     "vllm:kv_cache_usage_perc",
     REQUESTS_RUNNING,
     REQUESTS_WAITING,
@@ -76,7 +78,7 @@ def engine_load(text: str) -> EngineLoad | None:
         >>> engine_load("python_info 1.0\n") is None
         True
     """
-    names = (REQUESTS_RUNNING, REQUESTS_WAITING, _CACHE_USAGE, _PREEMPTIONS, _ANSWERED)
+    names = (REQUESTS_RUNNING, REQUESTS_WAITING, _CACHE_USAGE, _PREEMPTIONS, _ANSWERED, _GENERATED)
     values: dict[str, list[float]] = {name: [] for name in names}
     try:
         for one in series(text, names):
@@ -91,6 +93,7 @@ def engine_load(text: str) -> EngineLoad | None:
         cache_usage=max(values[_CACHE_USAGE], default=0.0),
         preemptions=int(sum(values[_PREEMPTIONS])),
         answered=int(sum(values[_ANSWERED])),
+        generated=int(sum(values[_GENERATED])) if values[_GENERATED] else None,
     )
 
 

@@ -1,0 +1,172 @@
+"""The levels of load of `infd bench`: how many requests at once, and what each level measured. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from inference_operator.api.autoscaling import ObjectiveSpec
+from inference_operator.api.resource import Resource
+from inference_operator.api.spec import Spec
+from inference_operator.cli.answer_stream import AnswerTimes
+
+TYPICAL, MOST = 0.5, 0.95
+"""The median, and the percentile of `autoscaling.objective.ttft`."""
+_WORDS = ("otter", "river", "stone", "light", "north", "seven", "bread", "cloud", "paper", "green", "table", "music")
+"""About one token each."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyGoal:
+    """The latencies that requests shall have, in seconds."""
+
+    ttft: float
+    tpot: float
+
+
+@dataclass(frozen=True, slots=True)
+class LevelResult:
+    """What was measured at one level of load; latencies are None without an answer."""
+
+    concurrency: int
+    """Requests at once."""
+    seconds: float
+    answered: int
+    """Requests whose answers ended within the level."""
+    failed: int
+    requests_per_second: float
+    tokens_per_second: float
+    ttft_p50_seconds: float | None
+    ttft_p95_seconds: float | None
+    itl_p50_seconds: float | None
+    """Between two pieces of an answer."""
+    itl_p95_seconds: float | None
+    tpot_mean_seconds: float | None
+    """Mean time of each token after the first, as in `autoscaling.objective.tpot`."""
+
+    def broken(self, goal: LatencyGoal) -> str:
+        """Why the level does not keep the objective; empty if it does.
+
+        Examples:
+            >>> level = LevelResult(4, 20.0, 9, 0, 0.5, 60.0, 0.2, 2.5, 0.01, 0.03, 0.012)
+            >>> level.broken(LatencyGoal(ttft=2.0, tpot=0.05))
+            'its TTFT of 2.50 s (95 of 100 requests) is over the objective of 2 s'
+            >>> level.broken(LatencyGoal(ttft=3.0, tpot=0.05))
+            ''
+        """
+        if self.failed:
+            return f"{self.failed:,} of its requests failed"
+        if self.ttft_p95_seconds is None:
+            return "no answer came in its time"
+        if self.ttft_p95_seconds > goal.ttft:
+            shown = f"{self.ttft_p95_seconds:.2f} s (95 of 100 requests)"
+            return f"its TTFT of {shown} is over the objective of {goal.ttft:g} s"
+        if self.tpot_mean_seconds is not None and self.tpot_mean_seconds > goal.tpot:
+            shown = f"{1000 * self.tpot_mean_seconds:.0f} ms"
+            return f"its time per output token of {shown} is over the objective of {1000 * goal.tpot:g} ms"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchReport:
+    """All levels of a service."""
+
+    namespace: str
+    name: str
+    objective: LatencyGoal
+    prompt_tokens: int
+    """About as many, in words."""
+    max_tokens: int
+    levels: tuple[LevelResult, ...]
+    stopped: str
+    """Why no higher level was tried."""
+
+    @property
+    def best(self) -> LevelResult | None:
+        """The highest level within the objective before the first that is not."""
+        kept = [level for level in self.levels if not level.broken(self.objective)]
+        return kept[-1] if kept else None
+
+
+def goal_of(found: Resource) -> LatencyGoal:
+    """The objective of a resource, or the default one."""
+    scaling = found.spec.autoscaling if isinstance(found.spec, Spec) else None
+    wanted = scaling.objective if scaling else ObjectiveSpec()
+    return LatencyGoal(wanted.ttft.total_seconds(), wanted.tpot.total_seconds())
+
+
+def concurrencies(most: int) -> Iterator[int]:
+    """The levels: each the double of the one before, and the last one as given.
+
+    Examples:
+        >>> list(concurrencies(6)), list(concurrencies(8))
+        ([1, 2, 4, 6], [1, 2, 4, 8])
+    """
+    level = 1
+    while level < most:
+        yield level
+        level *= 2
+    yield most
+
+
+def level_result(
+    concurrency: int, answers: Sequence[AnswerTimes], *, failed: int, begin: float, seconds: float
+) -> LevelResult:
+    """The figures of a level.
+
+    What arrived within it counts, also of answers that were cut at its end. A request without a token counts with its
+    time until then, if that is longer than any time to a first token: it would have been longer still.
+
+    Args:
+        concurrency: requests at once.
+        answers: those that ended, and those that were cut.
+        failed: requests without an answer.
+        begin: when the level began.
+        seconds: its length.
+    """
+    end = begin + seconds
+    ended = [one for one in answers if one.ended and one.pieces and one.pieces[-1] <= end]
+    first = [one.ttft for one in answers if one.ttft is not None]
+    waits = [end - one.begin for one in answers if one.ttft is None]
+    first += [wait for wait in waits if wait > max(first, default=0.0)]
+    gaps = [gap for one in answers for gap in one.gaps]
+    means = [one.tpot for one in ended if one.tpot is not None]
+    return LevelResult(
+        concurrency=concurrency,
+        seconds=seconds,
+        answered=len(ended),
+        failed=failed,
+        requests_per_second=len(ended) / seconds,
+        tokens_per_second=sum(_tokens(one, end) for one in answers) / seconds,
+        ttft_p50_seconds=quantile(first, TYPICAL),
+        ttft_p95_seconds=quantile(first, MOST),
+        itl_p50_seconds=quantile(gaps, TYPICAL),
+        itl_p95_seconds=quantile(gaps, MOST),
+        tpot_mean_seconds=sum(means) / len(means) if means else None,
+    )
+
+
+def _tokens(answer: AnswerTimes, end: float) -> float:
+    """Tokens of an answer until a time. Each piece has the same number of them."""
+    if not answer.pieces:
+        return 0.0
+    return answer.tokens * sum(at <= end for at in answer.pieces) / len(answer.pieces)
+
+
+def quantile(values: Sequence[float], part: float) -> float | None:
+    """The least value that this part of the values does not exceed; None without values.
+
+    Examples:
+        >>> quantile([3.0, 1.0, 2.0, 4.0], 0.5), quantile([3.0, 1.0], 0.95), quantile([], 0.5)
+        (2.0, 3.0, None)
+    """
+    return sorted(values)[max(0, ceil(part * len(values)) - 1)] if values else None
+
+
+def prompt(number: int, tokens: int) -> str:
+    """A text of about this many tokens. Its begin differs from that of others, so that no prefix cache has it.
+
+    Examples:
+        >>> prompt(12, 4)
+        '12 otter river stone'
+    """
+    return " ".join((str(number), *(_WORDS[place % len(_WORDS)] for place in range(tokens - 1))))

@@ -1,0 +1,204 @@
+"""A conversation with a service that is out of reach at times: it waits for engines and connects again."""
+
+import asyncio
+import signal
+import sys
+import time
+from contextlib import suppress
+
+from inference_operator.api.resource import Resource, resource
+from inference_operator.cli.answer_stream import (
+    AnswerBrokenError,
+    AnswerDelta,
+    AnswerRefusedError,
+    AnswerTimes,
+)
+from inference_operator.cli.conversation import Conversation
+from inference_operator.cli.output import harmless
+from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
+from inference_operator.cli.service_client import ServiceClient, refusal_words
+from inference_operator.controller.cluster import ClusterError
+from inference_operator.kube.cluster import KubeCluster
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Ref
+
+POLL_SECONDS = 2.0
+"""Between two looks at the status while no token has come."""
+RETRY_SECONDS = 5.0
+"""Before the next attempt, where the service names no time."""
+MAX_CONNECTIONS = 5
+"""Attempts to connect for one question before its first token."""
+DIM, PLAIN = "\x1b[2m", "\x1b[0m"
+
+
+class ChatSession:
+    """Questions of a terminal or a pipe, and the answers of a service.
+
+    Args:
+        client: of the service.
+        cluster: has the resource.
+        found: the resource.
+        conversation: continues with each answer.
+        timeout_seconds: for an engine to start.
+    """
+
+    def __init__(
+        self,
+        client: ServiceClient,
+        cluster: KubeCluster,
+        found: Resource,
+        conversation: Conversation,
+        timeout_seconds: float,
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._found = found
+        self._conversation = conversation
+        self._timeout = timeout_seconds
+        self._answer = ""
+        self._thinks = False
+
+    async def ask(self, question: str) -> int:
+        """Print the answer; returns the exit status."""
+        end, connections = time.monotonic() + self._timeout, 0
+        self._answer = ""
+        while True:
+            connections += 1
+            try:
+                times = await self._answered(question)
+            except AnswerRefusedError as error:
+                if error.lacks_template and self._conversation.has_template:
+                    self._conversation.has_template = False
+                    _say("The model has no chat template, so it continues the text instead of answering.")
+                    continue
+                if await self._waits(error, end):
+                    continue
+                _say(refusal_words(error, self._found, self._conversation.model))
+                return EXIT_REFUSED
+            except AnswerBrokenError as error:
+                if self._answer or connections >= MAX_CONNECTIONS:
+                    self._newline()
+                    _say(self._broken(error))
+                    return EXIT_REFUSED
+                await asyncio.sleep(1)
+                continue
+            self._newline()
+            _say(times.words)
+            self._conversation.turns.append((question, self._answer))
+            return 0
+
+    def stopped(self, question: str) -> None:
+        """Keep a question whose answer was stopped, as far as it came."""
+        self._newline()
+        _say("Stopped.")
+        if self._answer:
+            self._conversation.turns.append((question, self._answer))
+
+    def _broken(self, error: AnswerBrokenError) -> str:
+        if self._answer:
+            return "The connection broke before the answer ended. Ask again to go on."
+        name = self._found.key.name
+        return f"No answer: the connection to {name} breaks ({error.cause}). `infd status {name}` shows its routers."
+
+    async def _answered(self, question: str) -> AnswerTimes:
+        """Print the answer as it comes."""
+        path, body = self._conversation.request(question)
+        times = AnswerTimes(time.monotonic())
+        news = asyncio.ensure_future(self._tell_news())
+        try:
+            async for delta in self._client.stream(path, body):
+                times.add(delta, time.monotonic())
+                if times.pieces:
+                    news.cancel()
+                self._print(delta)
+        finally:
+            news.cancel()
+            await asyncio.gather(news, return_exceptions=True)
+        return times
+
+    def _print(self, delta: AnswerDelta) -> None:
+        """Print a piece. What a model thinks is no answer: it goes to a terminal only, in another colour."""
+        coloured = sys.stdout.isatty()
+        if delta.reasoning and coloured:
+            print(f"{DIM}{harmless(delta.reasoning)}{PLAIN}", end="", flush=True)
+            self._thinks = True
+        if delta.text:
+            print("\n\n" * self._thinks + harmless(delta.text), end="", flush=True)
+            self._thinks = False
+        self._answer += delta.text
+
+    def _newline(self) -> None:
+        if self._answer or self._thinks:
+            print(flush=True)
+        self._thinks = False
+
+    async def _waits(self, error: AnswerRefusedError, end: float) -> bool:
+        """Whether to ask again, after a while: the router held the question for an engine as long as it may."""
+        if self._answer or error.retry_after is None or error.status < 500 or time.monotonic() > end:  # noqa: PLR2004 - HTTP
+            return False
+        if await self._ready_engines() > 0:
+            return False
+        await asyncio.sleep(error.retry_after or RETRY_SECONDS)
+        return True
+
+    async def _ready_engines(self) -> int:
+        found = await self._look()
+        return found.status.ready_replicas if found else 0
+
+    async def _tell_news(self) -> None:
+        """Tell, while no token has come, that an engine starts, and each new message of the status."""
+        said = ""
+        while True:
+            await asyncio.sleep(POLL_SECONDS if said else 1)
+            found = await self._look()
+            if found is None or found.status.ready_replicas:
+                continue
+            if not said:
+                _say(f"No engine of {found.key.name} is ready. The question waits for one; Ctrl-C gives up.")
+            if said != (said := found.status.message or "-"):
+                _say(harmless(said))
+
+    async def _look(self) -> Resource | None:
+        ref = Ref(INFERENCE_DEPLOYMENT, self._found.key.namespace, self._found.key.name)
+        with suppress(ClusterError):
+            live = await self._cluster.get(ref)
+            return resource(live) if live else None
+        return None
+
+
+async def talk(session: ChatSession) -> int:
+    """Answer questions of a terminal until Ctrl-D; returns the exit status."""
+    from prompt_toolkit import PromptSession  # noqa: PLC0415 - only here
+
+    lines: PromptSession[str] = PromptSession()
+    _say("Ctrl-C stops an answer, Ctrl-D ends.")
+    while True:
+        try:
+            question = (await lines.prompt_async("> ")).strip()
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return 0
+        if question:
+            await _ask_until_stopped(session, question)
+
+
+async def _ask_until_stopped(session: ChatSession, question: str) -> int:
+    """Ask; Ctrl-C stops the answer only."""
+    asked = asyncio.ensure_future(session.ask(question))
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, asked.cancel)
+    try:
+        return await asked
+    except asyncio.CancelledError:
+        session.stopped(question)
+        return EXIT_INTERRUPTED
+    except UsageError as error:
+        _say(str(error))
+        return EXIT_REFUSED
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+def _say(text: str) -> None:
+    """Print what is no part of an answer."""
+    print(f"{DIM}{text}{PLAIN}" if sys.stderr.isatty() else text, file=sys.stderr, flush=True)

@@ -1,0 +1,183 @@
+"""Requests to a service from outside of the cluster, through the API server and one of its routers.
+
+Every router also accepts HTTP without TLS, and the API server encrypts the way to it. So a request needs no certificate
+of `router.tls`.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from http import HTTPStatus
+from typing import Self
+
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, UnixConnector
+
+from inference_operator.api.resource import Resource
+from inference_operator.api.router import RouterStrategy
+from inference_operator.api.spec import Spec
+from inference_operator.cli.answer_stream import (
+    AnswerBrokenError,
+    AnswerDelta,
+    AnswerRefusedError,
+    answer_delta,
+    error_message,
+)
+from inference_operator.cli.parser import UsageError
+from inference_operator.cli.service_key import VARIABLE
+from inference_operator.controller.cluster import ClusterError, ForbiddenError
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
+from inference_operator.kube.port_forward import NoTargetError, PodPort, PortForward
+from inference_operator.manifest import POD
+from inference_operator.objects.names import ENGINE, ROUTER, selector_text
+from inference_operator.router.process import PORT
+from inference_operator.views.engine import engines_of
+from inference_operator.views.pod import PodView, pod_view
+
+ENGINE_PORT = "http"
+"""Name of the port of the engine's API."""
+LINE_BYTES = 2**20
+"""Longest event of a stream."""
+OPTIONAL = ("stream_options", "ignore_eos")
+"""Fields of requests that some engines do not know: after a refusal that names one, requests go without it."""
+
+
+class ServiceClient:
+    """A client of one service.
+
+    Args:
+        api: the API server.
+        cluster: the same.
+        found: the resource.
+        key: API key; empty: none.
+        keeps_connections: whether requests share connections. One that is idle for long may be dead.
+    """
+
+    def __init__(
+        self, api: Api, cluster: KubeCluster, found: Resource, key: str, *, keeps_connections: bool = False
+    ) -> None:
+        self._cluster = cluster
+        self._found = found
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._keeps_connections = keeps_connections
+        self._forward = PortForward(api, found.key.namespace, self._targets)
+        self._session: ClientSession | None = None
+        self._unknown: set[str] = set()
+        """Optional fields that the engine refuses."""
+        self._open = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self._open.enter_async_context(self._forward)
+        connector = UnixConnector(str(self._forward.path), limit=0, force_close=not self._keeps_connections)
+        self._session = await self._open.enter_async_context(
+            ClientSession(
+                f"http://{self._found.key.name}",
+                connector=connector,
+                headers=self._headers,
+                timeout=ClientTimeout(total=None),
+                read_bufsize=LINE_BYTES,
+            )
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._open.aclose()
+
+    async def stream(self, path: str, body: Mapping[str, object]) -> AsyncIterator[AnswerDelta]:
+        """The events of an answer.
+
+        Raises:
+            AnswerRefusedError: the service refuses the request.
+            AnswerBrokenError: the connection ended before the answer did.
+            UsageError: there is no way to the service, with the cure.
+        """
+        try:
+            async for delta in self._events(path, body):
+                yield delta
+        except AnswerRefusedError as error:
+            refused = {name for name in OPTIONAL if name in body and name in error.message} - self._unknown
+            if not refused:
+                raise
+            self._unknown |= refused
+            async for delta in self._events(path, body):
+                yield delta
+
+    async def _events(self, path: str, body: Mapping[str, object]) -> AsyncIterator[AnswerDelta]:
+        assert self._session, "the client is open"  # noqa: S101 - for the type
+        content = {name: value for name, value in body.items() if name not in self._unknown}
+        try:
+            async with self._session.post(path, json=content) as response:
+                if response.status != HTTPStatus.OK:
+                    raise await _refusal(response)
+                async for line in response.content:
+                    if delta := answer_delta(line.decode(errors="replace")):
+                        if delta.error:
+                            raise AnswerRefusedError(HTTPStatus.OK, delta.error)
+                        yield delta
+        except (ClientError, OSError) as error:
+            raise self._broken() from error
+
+    def _broken(self) -> Exception:
+        """The exception for a connection that ended."""
+        name, namespace = self._found.key.name, self._found.key.namespace
+        match self._forward.problem:
+            case ForbiddenError():
+                return UsageError(
+                    f"You may not forward a port to the pods of {namespace}/{name}. It needs the rights to get and"
+                    f" create `pods/portforward` in the namespace `{namespace}`."
+                )
+            case NoTargetError():
+                part = "engine" if _bypasses_routers(self._found) else "router"
+                return UsageError(f"No {part} of {namespace}/{name} is ready. `infd status {name}` shows the cause.")
+            case ClusterError(cause=cause):
+                return AnswerBrokenError(cause)
+        return AnswerBrokenError()
+
+    async def _targets(self) -> Sequence[PodPort]:
+        """The ready routers; where none shall run, the engines."""
+        component = ENGINE if _bypasses_routers(self._found) else ROUTER
+        labels = selector_text(self._found.key.name, component)
+        listed = self._cluster.each(POD, namespace=self._found.key.namespace, labels=labels)
+        return targets([pod_view(pod, component=component) async for pod in listed])
+
+
+def targets(pods: Sequence[PodView]) -> Sequence[PodPort]:
+    """The ports of the ready pods among routers or engines, which accept requests."""
+    routers = [PodPort(pod.name, PORT) for pod in pods if pod.component == ROUTER and pod.ready and not pod.terminating]
+    engines = [one.leader for one in engines_of(pod for pod in pods if pod.component == ENGINE) if one.is_serving]
+    return [*routers, *(PodPort(pod.name, pod.ports.get(ENGINE_PORT, 0)) for pod in engines)]
+
+
+def _bypasses_routers(found: Resource) -> bool:
+    return isinstance(found.spec, Spec) and found.spec.router.strategy is RouterStrategy.EXTERNAL
+
+
+async def _refusal(response: ClientResponse) -> AnswerRefusedError:
+    message = error_message(await response.text(errors="replace"))
+    after = response.headers.get("Retry-After", "")
+    return AnswerRefusedError(response.status, message, float(after) if after.isdecimal() else None)
+
+
+def refusal_words(error: AnswerRefusedError, found: Resource, model: str) -> str:
+    """A refusal in words, with what helps."""
+    name, said = found.key.name, f" It says: {error.message}" if error.message else ""
+    match error.status:
+        case HTTPStatus.UNAUTHORIZED:
+            return (
+                f"{name} needs an API key, or does not know this one. Set {VARIABLE}, or name a Secret with the key:"
+                " --key-from SECRET/ENTRY. Who runs the service makes keys with `infd key create`."
+            )
+        case HTTPStatus.NOT_FOUND:
+            served = found.spec.model.served_name if isinstance(found.spec, Spec) else None
+            names = ", ".join(f"`{one}`" for one in (served or name, *(one.name for one in found.status.adapters)))
+            return f"{name} has no model or adapter `{model}`. It has {names}."
+        case HTTPStatus.TOO_MANY_REQUESTS:
+            return f"{name} is busy, or a limit of your key is reached. Try again later.{said}"
+        case HTTPStatus.SERVICE_UNAVAILABLE | HTTPStatus.BAD_GATEWAY | HTTPStatus.GATEWAY_TIMEOUT:
+            return f"No engine of {name} answers. `infd status {name}` shows the cause.{said}"
+    return f"{name} refuses the request (HTTP {error.status}).{said}"
+
+
+def served_model(found: Resource) -> str:
+    """The name of the model in requests."""
+    served = found.spec.model.served_name if isinstance(found.spec, Spec) else None
+    return served or found.key.name

@@ -1,0 +1,146 @@
+"""`infd top`: the traffic of resources in numbers, once or live."""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from inference_operator.api.resource import resource
+from inference_operator.cli.connection import add_connection, in_cluster
+from inference_operator.cli.explain import engine_of, read_resource
+from inference_operator.cli.live_resource import LiveResource, live_resource
+from inference_operator.cli.parser import EXIT_INTERRUPTED, UsageError
+from inference_operator.cli.top_rows import TopRow, lines, top_row
+from inference_operator.engines.registry import EngineRegistry
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from inference_operator.kube.client import Api
+    from inference_operator.kube.cluster import KubeCluster
+
+BETWEEN_SECONDS = 2.0
+"""Between two readings, as in `infd status`."""
+AT_ONCE = 8
+"""Resources that are read at once: a request a pod, through the API server."""
+EXAMPLES = """\
+examples:
+  infd top
+  infd top qwen --watch
+  infd top -A -o json
+"""
+
+
+def add_arguments(top: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd top`."""
+    top.description = (
+        "Show the traffic of InferenceDeployments in numbers: requests per second and the times to the first byte that"
+        " 50 and 95 of 100 streams keep (TTFT50, TTFT95), as the routers measure them; requests that run and that wait;"
+        " tokens per second and the use of the fullest KV cache, as the engines tell. Two readings, 2 s apart, give the"
+        " rates; times to the first byte are bounds of a histogram. `-` stands where nobody tells. It needs the rights"
+        " to get and list resources, to list pods and Events, and to get `pods/proxy`."
+    )
+    top.epilog = EXAMPLES
+    top.formatter_class = argparse.RawDescriptionHelpFormatter
+    top.add_argument("name", nargs="?", help="name of the InferenceDeployment; default: all of the namespace")
+    add_connection(top, all_namespaces="those of all namespaces")
+    top.add_argument("-w", "--watch", action="store_true", help="show them live until Ctrl-C")
+    top.add_argument("-o", "--output", choices=["table", "json"], default="table", help="default table")
+    top.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    """Print the numbers."""
+    if options.name and options.all_namespaces:
+        raise UsageError("Give a name, or --all-namespaces.")
+    if options.watch and (options.output == "json" or not sys.stdout.isatty()):
+        raise UsageError("--watch needs a terminal, and no --output=json.")
+    try:
+        return asyncio.run(_shown(options, engines))
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+async def _shown(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    async def every(api: "Api", cluster: "KubeCluster") -> int:
+        return await _show(_rows(api, cluster, options, engines), options)
+
+    async def one(api: "Api", cluster: "KubeCluster", _: Manifest) -> int:
+        return await every(api, cluster)
+
+    return await (read_resource(options, options.name, one) if options.name else in_cluster(every, options))
+
+
+async def _show(found: AsyncIterator[Sequence[TopRow]], options: argparse.Namespace) -> int:
+    from inference_operator.cli.status_screen import console  # noqa: PLC0415 - Rich takes a tenth of a second
+
+    if options.watch:
+        from rich.live import Live  # noqa: PLC0415 - only here
+
+        with Live(console=console(), auto_refresh=False, screen=True) as shown:
+            async for rows in found:
+                shown.update(top_table(rows, with_namespace=options.all_namespaces), refresh=True)
+    rows = await anext(found)
+    if options.output == "json":
+        print(json.dumps([asdict(one) for one in rows], indent=2))
+    elif rows:
+        console().print(top_table(rows, with_namespace=options.all_namespaces))
+    else:
+        print("There is no InferenceDeployment here. Create one: infd run NAME MODEL")
+    return 0
+
+
+def top_table(rows: Sequence[TopRow], *, with_namespace: bool) -> "RenderableType":
+    """The table, names left and numbers right."""
+    from rich.table import Table  # noqa: PLC0415 - as above
+    from rich.text import Text  # noqa: PLC0415 - as above
+
+    from inference_operator.cli.status_screen import DIM  # noqa: PLC0415 - as above
+
+    titles, *cells = lines(rows, with_namespace=with_namespace)
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style=DIM, pad_edge=False)
+    for number, title in enumerate(titles):
+        is_name = number <= with_namespace
+        table.add_column(title, justify="left" if is_name else "right", no_wrap=not is_name, overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    return table
+
+
+async def _rows(
+    api: "Api", cluster: "KubeCluster", options: argparse.Namespace, engines: EngineRegistry
+) -> AsyncIterator[Sequence[TopRow]]:
+    """The numbers of each two readings that follow one another."""
+    loop = asyncio.get_running_loop()
+    before, read_at = await _readings(api, cluster, options, engines), loop.time()
+    while True:
+        await asyncio.sleep(BETWEEN_SECONDS if before else 0)
+        now, last, read_at = await _readings(api, cluster, options, engines), read_at, loop.time()
+        at = datetime.now(UTC)
+        yield [top_row(one, before[uid], elapsed=read_at - last, at=at) for uid, one in now.items() if uid in before]
+        before = now
+
+
+async def _readings(
+    api: "Api", cluster: "KubeCluster", options: argparse.Namespace, engines: EngineRegistry
+) -> dict[str, LiveResource]:
+    """A reading of each resource, by its uid."""
+    if options.name:
+        live = await cluster.get(Ref(INFERENCE_DEPLOYMENT, options.namespace, options.name))
+        found = [live] if live else []
+    else:
+        namespace = None if options.all_namespaces else options.namespace
+        found = [one async for one in cluster.each(INFERENCE_DEPLOYMENT, namespace=namespace)]
+    few = asyncio.Semaphore(AT_ONCE)
+
+    async def reading(live: Manifest) -> LiveResource:
+        async with few:
+            return await live_resource(api, cluster, live, engine_of(resource(live), engines))
+
+    read = await asyncio.gather(*map(reading, found))
+    return {one.found.uid: one for one in read}

@@ -1,0 +1,97 @@
+"""`infd top`: the numbers of two readings, the table at two widths, and the readings of real pages."""
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from syrupy.assertion import SnapshotAssertion
+
+from inference_operator.cli.live_resource import LiveResource
+from inference_operator.cli.top import top_table
+from inference_operator.cli.top_rows import TopRow, top_row
+from inference_operator.engines.telemetry import EngineLoad
+from inference_operator.objects.names import ENGINE, ROUTER
+from inference_operator.views.samples import Samples
+from tests.cli.conftest import Infd
+from tests.cli.forwarding import Behind, behind_api_server
+from tests.cli.test_status import ROUTER_POD, SERVING, engine, live
+from tests.testing.builders import NOW, inference_deployment, pod, ready_pod
+from tests.testing.golden import GoldenFile
+
+LONG = "a-model-with-a-long-name-of-many-words-qwen"
+NOBODY = TopRow("default", "otter", "0/1", None, None, None, None, None, None, None)
+
+
+def reading(generated: int | None, **more: object) -> LiveResource:
+    found = live(SERVING, engine("a", ready_pod()), ROUTER_POD, **more)  # type: ignore[arg-type] # as named
+    (uid,) = found.samples.engines
+    return replace(found, loads={uid: EngineLoad(12, 3, 0.42, 0, 90, generated)})
+
+
+def row(*, before: int | None = 1_000, now: int | None = 4_000) -> TopRow:
+    first = reading(before, arrivals=100, streams=(10, 20, 20, 20))
+    second = reading(now, arrivals=130, streams=(30, 46, 49, 50))
+    return top_row(second, first, elapsed=2.0, at=NOW + timedelta(seconds=2))
+
+
+def test_rates_are_those_between_two_readings() -> None:
+    found = row()
+    assert found == TopRow(
+        "default", "qwen", found.engines_ready, 15.0, 12, 7, 0.1, 1.0, tokens_per_second=1500.0, kv_cache_usage=0.42
+    )
+
+
+def test_what_nobody_tells_is_no_number() -> None:
+    assert row(now=None).tokens_per_second is None
+    assert row(now=10).tokens_per_second == 0.0  # the engine has started again
+    silent = replace(reading(1), samples=Samples(), loads={})
+    found = top_row(silent, silent, elapsed=2.0, at=NOW)
+    assert asdict(found) == asdict(replace(NOBODY, name="qwen", engines_ready=found.engines_ready))
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_table_of_several_resources(columns: int, snapshot: SnapshotAssertion) -> None:
+    rows = [row(), replace(row(), name=LONG, requests_per_second=1234.5), NOBODY]
+    text = io.StringIO()
+    Console(file=text, width=columns, highlight=False).print(top_table(rows, with_namespace=columns > 100))
+    lines = [line.rstrip() for line in text.getvalue().splitlines()]
+    assert max(map(len, lines)) <= columns
+    assert "".join(f"{line}\n" for line in lines) == snapshot.use_extension(GoldenFile.ending("txt"))
+
+
+@pytest.fixture
+def behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Behind]:
+    with behind_api_server(tmp_path, monkeypatch) as found:
+        yield found
+
+
+def test_pages_are_read_twice_through_the_api_server(infd: Infd, behind: Behind) -> None:
+    ports = {"containers": [{"name": "engine", "ports": [{"name": "http", "containerPort": 8000}]}]}
+    behind.serve(
+        {**inference_deployment(), "status": {"ready": "1/1", "readyReplicas": 1}},
+        {**pod(name="qwen-engine-a", component=ENGINE, status=ready_pod()), "spec": ports},
+        pod(name="qwen-router-a", component=ROUTER, status=ready_pod()),
+    )
+    page = "vllm:num_requests_running 3\nvllm:num_requests_waiting 2\nvllm:kv_cache_usage_perc 0.5\n"
+    behind.pages["/api/v1/namespaces/default/pods/qwen-engine-a:8000/proxy/metrics"] = page
+    status, said, complaints = infd("top", "qwen", "--output=json")
+    assert (status, complaints) == (0, "")
+    (found,) = json.loads(said)
+    assert (found["name"], found["running"], found["queued"], found["kv_cache_usage"]) == ("qwen", 3, 2, 0.5)
+    status, said, _ = infd("top", "-A")
+    assert (status, said.split()[0], said.splitlines()[1].split()[:3]) == (0, "NAMESPACE", ["default", "qwen", "1/1"])
+
+
+def test_wrong_usage_is_refused(infd: Infd, behind: Behind) -> None:
+    assert not behind.objects
+    assert infd("top", "qwen", "-A")[2] == "Give a name, or --all-namespaces.\n"
+    assert infd("top", "--watch")[2] == "--watch needs a terminal, and no --output=json.\n"
+    status, _, complaints = infd("top", "otter")
+    assert (status, complaints) == (2, "There is no InferenceDeployment `otter` in the namespace `default`.\n")
+    status, said, _ = infd("top")
+    assert (status, said) == (0, "There is no InferenceDeployment here. Create one: infd run NAME MODEL\n")
