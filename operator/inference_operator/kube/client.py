@@ -35,6 +35,8 @@ REQUEST_TIMEOUT_SECONDS = 30
 WRITE_TIMEOUT_SECONDS = 8.0
 """The default timeout of a write; an etcd in trouble takes seconds for one."""
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
+"""Forms of a PATCH: server-side apply, and a JSON merge patch."""
 _REJECTIONS = frozenset({HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.BAD_REQUEST})
 
 
@@ -119,9 +121,13 @@ class Api:
         *,
         query: Mapping[str, str] | None = None,
         body: Manifest | None = None,
+        patch: str = APPLY,
     ) -> Manifest:
-        """The object in the API server's response; raises `ClusterError` or one of its subclasses."""
-        status, content, retry_after = await self._call(method, path, kind, query=query, body=body)
+        """The object in the API server's response; raises `ClusterError` or one of its subclasses.
+
+        A PATCH is a server-side apply, unless `patch` names another form.
+        """
+        status, content, retry_after = await self._call(method, path, kind, query=query, body=body, patch=patch)
         return _body(status, content, f"{method} {path}", retry_after=retry_after)
 
     async def text(self, path: str, kind: Kind, *, query: Mapping[str, str]) -> str:
@@ -139,6 +145,7 @@ class Api:
         *,
         query: Mapping[str, str] | None = None,
         body: Manifest | None = None,
+        patch: str = APPLY,
     ) -> tuple[int, bytes, float]:
         """The HTTP status, the body, and the seconds in the `Retry-After` header (0 without one)."""
         timeout = REQUEST_TIMEOUT_SECONDS if method == "GET" else self._write_timeout
@@ -148,7 +155,7 @@ class Api:
         target = f"{path}?{urlencode(parameters)}" if parameters else path
         headers = {"Accept": "application/json"}
         if method == "PATCH":
-            headers["Content-Type"] = "application/apply-patch+yaml"
+            headers["Content-Type"] = patch
         start = time.monotonic()
         try:
             call = await self._client.param_serialize(
