@@ -12,11 +12,11 @@ INTRODUCTION = f"""\
 explain`), [asks and measures it](../how-to/ask-and-measure.md) (`infd chat`, `infd bench`), and plans without a
 cluster. Commands with `--context` use a cluster as kubectl does: the kubeconfig's current context and its namespace,
 unless options name others. Reading needs the rights to get and list what a command shows, and `pods/proxy` for
-metrics; requests to a model need `pods/portforward`. Four commands write: `infd run` a new resource; `infd cache
-prefetch` and `infd cache prune` a Job, and a ConfigMap that records its result; `infd renew` an annotation in the
-specification of resources. In a clone of the repository, `uv run infd` runs it, and `uv tool install .` puts `infd`
-and `kubectl infd` on the PATH. It
-requires Python 3.11 or newer.
+metrics; requests to a model need `pods/portforward`. These commands write: `infd run` a new resource; `infd cache
+prefetch` and `infd cache prune` a Job, and a ConfigMap that records its result; `infd restart` and `infd renew` an
+annotation in the specification of resources; `infd pause` and `infd resume` the field `spec.paused`. In a clone of the
+repository, `uv run infd` runs it, and `uv tool install .` puts `infd` and `kubectl infd` on the PATH. It requires
+Python 3.11 or newer.
 
 {STATUSES} `infd fit` exits with 1 if the model fits on none of the GPUs, or if none of them carry the rate.
 

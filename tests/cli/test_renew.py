@@ -5,7 +5,8 @@ import json
 import pytest
 import yaml
 
-from inference_operator.cli.renewal import Progress, applied_edit, edit, manager, progress
+from inference_operator.cli.managed_fields import applied_edit, manager
+from inference_operator.cli.renewal import Progress, edit, progress
 from inference_operator.manifest import Manifest
 from tests.cli.conftest import Infd, listing
 from tests.status.situations import RAW
@@ -86,7 +87,7 @@ def test_what_applies_a_resource_is_known_by_its_labels_annotations_and_managers
 def test_the_edit_is_another_one_for_each_generation_and_can_create_no_resource() -> None:
     live = stored("RouterOutdated")
     assert edit(live) == {"router": {"podTemplate": {"annotations": {"renewed-at-generation": "7"}}}}
-    assert applied_edit(live)["metadata"] == {"namespace": "default", "name": "qwen", "uid": "u"}
+    assert applied_edit(live, edit(live))["metadata"] == {"namespace": "default", "name": "qwen", "uid": "u"}
 
 
 def put(server: dict[str, bytes], *resources: Manifest) -> None:
@@ -135,7 +136,7 @@ def test_what_cannot_be_renewed_says_why_and_the_others_have_their_turn_those_wi
     assert (status, output) == (1, "default/a: routers are as this release builds them. Nothing was changed.\n")
     told = [line for line in complaints.splitlines() if line.startswith("default/")]
     assert [line.partition(":")[0] for line in told] == ["default/d", "default/b", "default/c"]
-    assert told[1].endswith("while `spec.paused` is true. Set it to false first.")
+    assert told[1].endswith("while `spec.paused` is true. Run `infd resume` first.")
     assert told[2].startswith("default/c: Because of RouterUnavailable. Routers that become ready are as this release")
 
 

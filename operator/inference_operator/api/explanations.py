@@ -156,7 +156,7 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     Reason.PAUSED: Explanation(
         _READY,
         "`spec.paused` is true: the operator does not create, change or delete objects. It still updates the status.",
-        "Set `spec.paused` to false. Edits made while paused are then applied.",
+        "Run `infd resume`, or set `spec.paused` to false. Edits made while paused are then applied.",
     ),
     Reason.STARTING: Explanation(
         _READY,

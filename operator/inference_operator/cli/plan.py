@@ -25,6 +25,7 @@ from inference_operator.cli.offline import (
     why_nothing,
 )
 from inference_operator.cli.output import add_output, dumped, table
+from inference_operator.cli.parser import UsageError
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.engines.validation import OptionClasses
 from inference_operator.manifest import Manifest
@@ -94,10 +95,23 @@ def add_arguments(plan: argparse.ArgumentParser) -> None:
     """Add the description and the arguments of `infd plan`."""
     plan.description = (
         "Size new resources as the operator does: for the GPUs of --gpu, or for the nodes of the cluster"
-        " of the current kubeconfig."
+        " of the current kubeconfig. With --diff, show what the operator would write in the cluster after an apply of"
+        " the files: which objects change, which engines and routers restart and how, GPUs, time, and what becomes of"
+        " requests. Nothing is written. It needs the rights to get and patch InferenceDeployments, and to list their"
+        " children and pods. Without those to read nodes and the operator's Deployment, it says what it assumes."
+        " Examples: `infd plan -f qwen.yaml --gpu L4:4`; `infd plan -f qwen.yaml --diff`."
     )
     add_source(plan)
-    plan.add_argument("--cluster", action="store_true", help="use the nodes of the cluster of the kubeconfig")
+    where = plan.add_mutually_exclusive_group()
+    where.add_argument("--cluster", action="store_true", help="use the nodes of the cluster of the kubeconfig")
+    where.add_argument("--diff", action="store_true", help="show what would change in the cluster of the kubeconfig")
+    plan.add_argument(
+        "-n",
+        "--namespace",
+        dest="in_namespace",
+        metavar="NAME",
+        help="with --diff: namespace of resources whose file names none; default: that of the context",
+    )
     add_cluster(plan)
     add_output(plan)
     plan.add_argument("-v", "--verbose", action="store_true", help="show the memory of one GPU, with sources")
@@ -106,6 +120,12 @@ def add_arguments(plan: argparse.ArgumentParser) -> None:
 
 def run_plan(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Plan every resource of the files; returns 1 if one of them is rejected."""
+    if options.diff:
+        from inference_operator.cli.plan_diff import run_diff  # noqa: PLC0415 - only with a cluster
+
+        if options.gpu or options.model:
+            raise UsageError("--diff takes GPUs and models from the cluster: leave out --gpu and --model.")
+        return run_diff(options, engines)
     settings = settings_with(options.gpu)
     cluster = asyncio.run(cluster_of_kubeconfig(options)) if options.cluster else LiveState()
     model = model_of(options.model)

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 import yaml
 
 from inference_operator.cli.connection import add_connection, in_cluster
+from inference_operator.cli.managed_fields import applied_edit, manager
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
 from inference_operator.cli.renewal import (
-    FIELD_MANAGER,
+    FIELD_MANAGER_OF_ROUTERS,
     Progress,
-    applied_edit,
     edit,
     is_paused,
     is_vulnerable,
-    manager,
     problem,
     progress,
     router_condition,
@@ -135,7 +134,7 @@ async def _renew_one(api: "Api", cluster: "KubeCluster", ref: Ref, timeout_secon
 def _why_not_edited(live: Manifest) -> str:
     """Why a resource whose routers are not the latest is left as it is; empty if it is edited."""
     if is_paused(live):
-        return "the operator changes nothing while `spec.paused` is true. Set it to false first."
+        return "the operator changes nothing while `spec.paused` is true. Run `infd resume` first."
     if progress(live) is Progress.UNAVAILABLE:
         return f"{_message(live)} Routers that become ready are as this release builds them. Nothing was changed."
     if name := manager(live):
@@ -152,9 +151,9 @@ async def _edit(api: "Api", ref: Ref, live: Manifest) -> None:
         RejectedError,
     )
 
-    query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+    query = {"fieldManager": FIELD_MANAGER_OF_ROUTERS, "force": "true"}
     try:
-        await api.request("PATCH", ref.path, ref.kind, query=query, body=applied_edit(live))
+        await api.request("PATCH", ref.path, ref.kind, query=query, body=applied_edit(live, edit(live)))
     except ForbiddenError as error:
         raise RenewalError(
             f"you may not edit it. The command needs the right to patch InferenceDeployments: {error.cause}"

@@ -1,4 +1,4 @@
-"""The renewal of routers: how far it is, the edit that begins it, and what else would make that edit."""
+"""The renewal of routers and engines: the edits that begin it, and how far that of routers is."""
 
 from collections.abc import Mapping
 from enum import Enum, auto
@@ -6,21 +6,17 @@ from enum import Enum, auto
 from inference_operator.api.conditions import Condition
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import resource
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
-from inference_operator.views.raw import annotations, mapping, objects
+from inference_operator.cli.managed_fields import FIELD_MANAGER
+from inference_operator.manifest import Manifest
+from inference_operator.views.raw import mapping
 
 RENEWED_ANNOTATION = "renewed-at-generation"
 """Annotation of the router pods that Argo CD's action `renew-routers` sets too. Its value is the generation before the
 edit, so that it is another one each time."""
 
-FIELD_MANAGER = "infd"
-
-_ARGO_CD_ANNOTATION = "argocd.argoproj.io/tracking-id"
-_ARGO_CD_LABEL = "argocd.argoproj.io/instance"
-_FLUX_LABELS = ("kustomize.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/name")
-_MANAGERS = {"argocd-controller": "Argo CD", "kustomize-controller": "Flux", "helm-controller": "Flux"}
-"""Field managers of what applies Git (argo-cd v3.5, common/common.go, `ArgoCDSSAManager`; Flux: the controllers' names,
-as kustomize-controller v1.9.6, main.go, `controllerName`)."""
+FIELD_MANAGER_OF_ROUTERS, FIELD_MANAGER_OF_ENGINES = (
+    f"{FIELD_MANAGER}-renew-{pods}" for pods in ("routers", "engines")
+)
 
 
 class Progress(Enum):
@@ -83,33 +79,10 @@ def problem(live: Manifest) -> str:
 
 def edit(live: Manifest) -> Manifest:
     """The specification's part that makes the operator replace the routers."""
+    return {"router": engines_edit(live)}
+
+
+def engines_edit(live: Manifest) -> Manifest:
+    """The specification's part that makes the operator replace the engines, as Argo CD's action `renew` does."""
     value = str(live["metadata"].get("generation", 0))
-    return {"router": {"podTemplate": {"annotations": {RENEWED_ANNOTATION: value}}}}
-
-
-def applied_edit(live: Manifest) -> Manifest:
-    """The object for a server-side apply of the edit; with the uid, so that it creates nothing."""
-    metadata = live["metadata"]
-    return {
-        "apiVersion": INFERENCE_DEPLOYMENT.api_version,
-        "kind": INFERENCE_DEPLOYMENT.name,
-        "metadata": {name: metadata[name] for name in ("namespace", "name", "uid")},
-        "spec": edit(live),
-    }
-
-
-def manager(live: Manifest) -> str:
-    """What applies a live InferenceDeployment from Git, by labels, annotations and field managers; empty if nothing.
-
-    Examples:
-        >>> manager({"metadata": {"labels": {"kustomize.toolkit.fluxcd.io/name": "models"}}})
-        'Flux'
-    """
-    metadata = mapping(live, "metadata")
-    labels = mapping(metadata, "labels")
-    if _ARGO_CD_ANNOTATION in annotations(live) or _ARGO_CD_LABEL in labels:
-        return "Argo CD"
-    if any(label in labels for label in _FLUX_LABELS):
-        return "Flux"
-    names = (str(entry.get("manager")) for entry in objects(metadata, "managedFields"))
-    return next((_MANAGERS[name] for name in names if name in _MANAGERS), "")
+    return {"podTemplate": {"annotations": {RENEWED_ANNOTATION: value}}}

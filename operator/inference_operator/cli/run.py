@@ -11,9 +11,9 @@ from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.connection import add_connection, in_cluster
+from inference_operator.cli.managed_fields import FIELD_MANAGER
 from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
-from inference_operator.cli.renewal import FIELD_MANAGER
 from inference_operator.cli.run_manifest import RunChoices, smallest_manifest
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref

@@ -38,6 +38,8 @@ WRITE_TIMEOUT_SECONDS = 8.0
 HEARTBEAT_SECONDS = 30.0
 """Between pings on a websocket. Load balancers before API servers end connections that are idle for minutes."""
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
+"""Forms of a PATCH: server-side apply, and a JSON merge patch."""
 _REJECTIONS = frozenset({HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.BAD_REQUEST})
 
 
@@ -122,9 +124,13 @@ class Api:
         *,
         query: Mapping[str, str] | None = None,
         body: Manifest | None = None,
+        patch: str = APPLY,
     ) -> Manifest:
-        """The object in the API server's response; raises `ClusterError` or one of its subclasses."""
-        status, content, retry_after = await self._call(method, path, kind, query=query, body=body)
+        """The object in the API server's response; raises `ClusterError` or one of its subclasses.
+
+        A PATCH is a server-side apply, unless `patch` names another form.
+        """
+        status, content, retry_after = await self._call(method, path, kind, query=query, body=body, patch=patch)
         return _body(status, content, f"{method} {path}", retry_after=retry_after)
 
     async def text(self, path: str, kind: Kind, *, query: Mapping[str, str]) -> str:
@@ -174,6 +180,7 @@ class Api:
         *,
         query: Mapping[str, str] | None = None,
         body: Manifest | None = None,
+        patch: str = APPLY,
     ) -> tuple[int, bytes, float]:
         """The HTTP status, the body, and the seconds in the `Retry-After` header (0 without one)."""
         timeout = REQUEST_TIMEOUT_SECONDS if method == "GET" else self._write_timeout
@@ -183,7 +190,7 @@ class Api:
         target = f"{path}?{urlencode(parameters)}" if parameters else path
         headers = {"Accept": "application/json"}
         if method == "PATCH":
-            headers["Content-Type"] = "application/apply-patch+yaml"
+            headers["Content-Type"] = patch
         start = time.monotonic()
         try:
             call = await self._client.param_serialize(

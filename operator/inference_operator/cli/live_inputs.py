@@ -1,0 +1,150 @@
+"""The operator's observations of one resource, read with the rights of a user."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from inference_operator.cli.operator_settings import FoundSettings
+from inference_operator.cli.parser import UsageError
+from inference_operator.cli.prediction import Prediction, prediction
+from inference_operator.controller.cache import Cache
+from inference_operator.controller.cluster import ForbiddenError, NotFoundError
+from inference_operator.controller.lister import watched_kinds
+from inference_operator.engines.registry import EngineRegistry
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, NODE, OPTIONAL_KINDS, Key, Kind, Manifest
+from inference_operator.objects.names import NAME_LABEL
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.views.lookups import (
+    ClaimLookup,
+    ConfigMapLookup,
+    ForeignAutoscalersLookup,
+    FreeGpusLookup,
+    Lookup,
+    LookupResult,
+    Unavailable,
+)
+
+if TYPE_CHECKING:
+    from inference_operator.kube.client import Api
+    from inference_operator.kube.cluster import KubeCluster
+
+MOST_LOOKUPS = 4
+"""Decisions in a row that need further lookups: one kind of lookup rarely leads to another."""
+NO_NODES = "You have no right to list nodes: of GPUs, only those that the operator's `gpuOffers` declare are assumed."
+_OF_LOOKUPS: Mapping[type[Lookup], str] = {
+    FreeGpusLookup: (
+        "Free GPUs could not be counted: it needs the right to list nodes, and pods of all namespaces. A rollout is"
+        " assumed to begin with a new engine."
+    ),
+    ClaimLookup: "You have no right to get the claim that the resource names: it is assumed to be as it is asked for.",
+    ConfigMapLookup: "You have no right to get a ConfigMap that the resource names: it is assumed to be empty.",
+    ForeignAutoscalersLookup: "You have no right to list HorizontalPodAutoscalers: none is assumed.",
+}
+"""What is assumed without a lookup's result."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveInputs:
+    """The observations, and what is assumed where the user may not read."""
+
+    inputs: Inputs
+    notes: tuple[str, ...]
+    """Sentences."""
+
+
+async def live_inputs(
+    api: "Api",
+    cluster: "KubeCluster",
+    live: Manifest,
+    operator: FoundSettings,
+    engines: EngineRegistry,
+    *,
+    now: datetime,
+) -> LiveInputs:
+    """The observations about a resource.
+
+    Args:
+        api: the API server.
+        cluster: the same, for objects.
+        live: the resource; it need not exist yet.
+        operator: the operator's settings.
+        engines: the engines.
+        now: the time.
+
+    Raises:
+        UsageError: the user may not read the children.
+    """
+    key = Key(live["metadata"]["namespace"], live["metadata"]["name"])
+    cache, notes = Cache(operator.settings, engines), list(operator.notes)
+    cache.put(live)
+    children = [kind for kind in watched_kinds(operator.settings) if kind != INFERENCE_DEPLOYMENT]
+    for kind in children:
+        try:
+            await _list(cluster, cache, kind, key)
+        except ForbiddenError as error:
+            raise UsageError(
+                f"--diff needs the right to list {kind.plural} in `{key.namespace}`: {error.cause}"
+            ) from error
+    cache.unavailable_kinds = {
+        kind: why for kind in OPTIONAL_KINDS if (why := await _unavailable(api, cluster, cache, kind, key))
+    }
+    if not operator.settings.namespaces:
+        try:
+            await cache.nodes.replace(cluster.pages(NODE))
+        except ForbiddenError:
+            notes.append(NO_NODES)
+    inputs = cache.inputs(key, now=now)
+    if inputs is None:
+        raise UsageError(f"{key} is being deleted.")
+    return LiveInputs(inputs, tuple(notes))
+
+
+async def predicted(cluster: "KubeCluster", inputs: Inputs) -> tuple[Prediction, Sequence[str]]:
+    """The prediction, with the lookups that its decisions need, and what is assumed without a result of one."""
+    from inference_operator.kube.lookup_poller import look_up  # noqa: PLC0415 - see `cli.connection`
+
+    results: dict[Lookup, LookupResult] = {}
+    found = prediction(inputs)
+    for _ in range(MOST_LOOKUPS):
+        if not found.lookups:
+            break
+        for look in found.lookups:
+            results[look] = await look_up(cluster, look)
+        found = prediction(replace(inputs, lookups=dict(results)))
+    return found, list(dict.fromkeys(_assumed(results)))
+
+
+def _assumed(results: Mapping[Lookup, LookupResult]) -> Iterator[str]:
+    """A sentence for each lookup without a result."""
+    for look, result in results.items():
+        if isinstance(result, Unavailable) and type(look) in _OF_LOOKUPS:
+            yield _OF_LOOKUPS[type(look)]
+
+
+async def _list(cluster: "KubeCluster", cache: Cache, kind: Kind, key: Key) -> None:
+    selector = f"{NAME_LABEL}={key.name}"
+    await cache.replace(kind, cluster.pages(kind, namespace=key.namespace, selector=selector))
+
+
+async def _unavailable(api: "Api", cluster: "KubeCluster", cache: Cache, kind: Kind, key: Key) -> str:
+    """Why a kind with a CRD of its own cannot be used; empty if it can.
+
+    The API server answers 403 for a kind that does not exist to those who may not list it. Discovery tells the two
+    apart; every user may read it.
+    """
+    missing = f"the cluster has no {kind.plural} of {kind.api_version}."
+    try:
+        await _list(cluster, cache, kind, key)
+    except NotFoundError:
+        return missing
+    except ForbiddenError as error:
+        try:
+            known = await api.request("GET", f"/apis/{kind.api_version}", kind)
+        except NotFoundError:
+            return missing
+        if kind.plural in {one.get("name") for one in known.get("resources") or ()}:
+            right = f"--diff needs the right to list {kind.plural} in `{key.namespace}`: {error.cause}"
+            raise UsageError(right) from error
+        return missing
+    return ""

@@ -1,0 +1,214 @@
+"""`infd plan --diff`: what the operator would write in the cluster after an apply of files, and what follows."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.resource import resource
+from inference_operator.api.spec import Spec
+from inference_operator.cli.changed_fields import changed_fields
+from inference_operator.cli.connection import DEFAULT_NAMESPACE, in_cluster
+from inference_operator.cli.consequences import Consequences, consequences
+from inference_operator.cli.files import documents
+from inference_operator.cli.live_inputs import live_inputs, predicted
+from inference_operator.cli.offline import metadata
+from inference_operator.cli.operator_settings import FoundSettings, found_settings
+from inference_operator.cli.output import dumped, harmless
+from inference_operator.cli.parser import EXIT_REFUSED, UsageError
+from inference_operator.cli.prediction import PredictedWrite, Prediction
+from inference_operator.cli.stored_edit import stored_edit
+from inference_operator.controller.cluster import ForbiddenError, RejectedError
+from inference_operator.engines.registry import EngineRegistry
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import NeedsInspection, Refused
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from inference_operator.kube.client import Api
+    from inference_operator.kube.cluster import KubeCluster
+
+CREATE, CHANGE, DELETE = "create", "change", "delete"
+MARKS = {CREATE: ("+", "green"), CHANGE: ("~", "yellow"), DELETE: ("-", "red")}
+CURE = (
+    "--diff needs the rights to get InferenceDeployments, and to list its children and pods in their namespace, such as"
+    " the ClusterRole `view` gives."
+)
+PAUSED = "`spec.paused` is true: the operator writes this once it is false (`infd resume`)."
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectChange:
+    """What becomes of one object, for people and programs."""
+
+    action: str
+    kind: str
+    name: str
+    fields: tuple[str, ...] = ()
+    """Of a changed object: the paths of what changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The predicted change of one resource."""
+
+    namespace: str
+    name: str
+    refusal: str = ""
+    """Why the API server or the operator refuses it; empty if they accept it."""
+    is_new: bool = False
+    is_paused: bool = False
+    changes: tuple[ObjectChange, ...] = ()
+    consequences: Consequences = field(default_factory=Consequences)
+    waits: str = ""
+    """What has to end before the operator decides more, in sentences; empty if nothing has to."""
+    notes: tuple[str, ...] = ()
+    """What is assumed, in sentences."""
+
+    def document(self) -> Manifest:
+        """The difference as an object."""
+        roles = [{**asdict(one), "seconds": one.seconds} for one in self.consequences.roles]
+        return {
+            "namespace": self.namespace,
+            "name": self.name,
+            "accepted": not self.refusal,
+            "message": self.refusal or self.waits,
+            "new": self.is_new,
+            "paused": self.is_paused,
+            "changes": [{**asdict(one), "fields": list(one.fields)} for one in self.changes],
+            "engines": roles,
+            "consequences": list(self.consequences.sentences()),
+            "assumed": list(self.notes),
+        }
+
+
+def run_diff(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    """Show the difference of every resource of the files; returns 1 if one of them is refused."""
+    found = documents(options.filename)
+    namespace = options.in_namespace or _context_namespace(options)
+
+    async def work(api: "Api", cluster: "KubeCluster") -> list[Difference]:
+        return [await difference(api, cluster, _with_namespace(one, namespace), engines) for one in found]
+
+    differences = asyncio.run(in_cluster(work, options, cure=CURE))
+    if options.output == "table":
+        _show(differences)
+    else:
+        print(dumped([one.document() for one in differences], options.output))
+    return EXIT_REFUSED if any(one.refusal for one in differences) else 0
+
+
+def _context_namespace(options: argparse.Namespace) -> str:
+    from inference_operator.kube.client import context_namespace  # noqa: PLC0415 - see `cli.connection`
+
+    return context_namespace(options.kubeconfig, options.context) or DEFAULT_NAMESPACE
+
+
+def _with_namespace(document: Manifest, namespace: str) -> Manifest:
+    meta = metadata(document)
+    if not isinstance(meta.get("name"), str):
+        raise UsageError("metadata.name: is missing. --diff needs the name of each resource.")
+    return {**document, "metadata": {**meta, "namespace": str(meta.get("namespace") or namespace)}}
+
+
+async def difference(
+    api: "Api",
+    cluster: "KubeCluster",
+    document: Manifest,
+    engines: EngineRegistry,
+    *,
+    operator: FoundSettings | None = None,
+) -> Difference:
+    """The predicted change of one resource.
+
+    Args:
+        api: the API server.
+        cluster: the same, for objects.
+        document: the resource of a file, with its namespace.
+        engines: the engines.
+        operator: the operator's settings; None: as its Deployment has them.
+    """
+    namespace, name = document["metadata"]["namespace"], document["metadata"]["name"]
+    live = await cluster.get(Ref(INFERENCE_DEPLOYMENT, namespace, name))
+    try:
+        edited = await stored_edit(api, document, live)
+    except ForbiddenError as error:
+        raise UsageError(
+            f"You have no right to patch InferenceDeployments in `{namespace}`. With it, the API server tells what it"
+            f" would store: {error.cause}"
+        ) from error
+    except RejectedError as error:
+        return Difference(namespace, name, refusal=f"The API server refuses it: {error.cause}", is_new=live is None)
+    settings = operator or await found_settings(cluster, namespace)
+    before = await live_inputs(api, cluster, live or edited, settings, engines, now=api.clock.now())
+    after, is_paused = _unpaused(replace(before.inputs, resource=resource(edited)))
+    found, assumed = await predicted(cluster, after)
+    return Difference(
+        namespace,
+        name,
+        refusal=_refusal(found),
+        is_new=live is None,
+        is_paused=is_paused,
+        changes=tuple(map(_change, found.writes)),
+        consequences=consequences(before.inputs, found),
+        waits=found.outcome.message if isinstance(found.outcome, NeedsInspection) else "",
+        notes=(*before.notes, *assumed),
+    )
+
+
+def _unpaused(inputs: Inputs) -> tuple[Inputs, bool]:
+    """The inputs as they are once the resource is resumed, and whether it is paused."""
+    spec = inputs.resource.spec
+    if isinstance(spec, Refusal) or not spec.paused:
+        return inputs, False
+    running: Spec = spec.model_copy(update={"paused": False})
+    return replace(inputs, resource=replace(inputs.resource, spec=running)), True
+
+
+def _refusal(found: Prediction) -> str:
+    decided = found.outcome
+    return (
+        f"The operator refuses it: {decided.refusal.message} What runs stays." if isinstance(decided, Refused) else ""
+    )
+
+
+def _change(write: PredictedWrite) -> ObjectChange:
+    kind, name = write.ref.kind.name, write.ref.name
+    if write.live is None or write.desired is None:
+        return ObjectChange(CREATE if write.live is None else DELETE, kind, name)
+    return ObjectChange(CHANGE, kind, name, tuple(changed_fields(write.live, write.desired)))
+
+
+def _show(differences: Sequence[Difference]) -> None:
+    """Print differences for people: refusals on standard error."""
+    from rich.console import Group  # noqa: PLC0415 - only here
+
+    from inference_operator.cli.status_screen import console  # noqa: PLC0415 - only here
+
+    for one in differences:
+        if one.refusal:
+            print(harmless(f"{one.namespace}/{one.name}: {one.refusal}"), file=sys.stderr)
+        else:
+            console().print(Group(*_lines(one)))
+
+
+def _lines(shown: Difference) -> "Iterator[Text]":
+    from rich.text import Text  # noqa: PLC0415 - only here
+
+    number = len(shown.changes)
+    count = f"{number} object{'' if number == 1 else 's'}" if number else "nothing"
+    new = " (new)" if shown.is_new else ""
+    yield Text(f"{shown.namespace}/{shown.name}{new}: the operator would write {count}.", style="bold")
+    for one in shown.changes:
+        mark, colour = MARKS[one.action]
+        fields = f"  {', '.join(one.fields)}" if one.fields else ""
+        yield Text(harmless(f"  {mark} {one.kind} {one.name}{fields}"), style=colour)
+    waits = (f"First: {shown.waits}",) if shown.waits else ()
+    paused = (PAUSED,) if shown.is_paused else ()
+    yield from (Text(harmless(one)) for one in (*paused, *shown.consequences.sentences(), *waits))
+    yield from (Text(harmless(f"Assumed: {one}"), style="dim") for one in shown.notes)
