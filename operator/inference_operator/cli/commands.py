@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
+from keyword import iskeyword
 from typing import NoReturn
 
 from inference_operator import __version__
@@ -16,7 +17,7 @@ def command_parser(description: str, commands: Mapping[str, str], words: Collect
 
     Args:
         description: of the program.
-        commands: the commands with their help. Each has a module of its name here, with `add_arguments`.
+        commands: the commands with their help. Each has a module here (`module_of`), with `add_arguments`.
         words: the command line.
     """
     result: argparse.ArgumentParser = Parser(prog="infd", description=description, epilog=STATUSES)
@@ -25,8 +26,19 @@ def command_parser(description: str, commands: Mapping[str, str], words: Collect
     for name, summary in commands.items():
         command = parsers.add_parser(name, help=summary)
         if name in words:
-            import_module(f"inference_operator.cli.{name}").add_arguments(command)
+            import_module(f"inference_operator.cli.{module_of(name)}").add_arguments(command)
     return result
+
+
+def module_of(command: str) -> str:
+    """Name of a command's module.
+
+    Examples:
+        >>> module_of("support-bundle"), module_of("import"), module_of("plan")
+        ('support_bundle', 'import_', 'plan')
+    """
+    name = command.replace("-", "_")
+    return f"{name}_" if iskeyword(name) else name
 
 
 def run_command(run: Callable[[], int]) -> NoReturn:
