@@ -64,7 +64,7 @@ def _run(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
     async def read(api: "Api", cluster: "KubeCluster") -> ClusterFacts:
         reader = ClusterReader(api, cluster, options.namespace)
-        facts = await reader.facts(probe_pod(ClusterFacts(options.namespace), options.hub))
+        facts = await reader.facts(lambda seen: probe_pod(seen, options.hub))
         if not options.cluster:
             return facts
         print("A pod asks from inside the cluster. It is deleted at the end.", file=sys.stderr)

@@ -223,7 +223,10 @@ def dns(facts: ClusterFacts) -> Iterator[Finding]:
         why = found.right if isinstance(found := facts.of(COREFILE), Unseen) else "kube-system has no ConfigMap coredns"
         yield Finding("DNS", Health.UNKNOWN, f"The time to live of cluster records is not known: {why}.", cure)
     elif ttl + DNS_MARGIN_SECONDS > staleness:
-        message = f"Cluster records live {ttl} s, and `settings.dnsStalenessSeconds` is {staleness}: requests reach ended engines."
+        message = (
+            f"Cluster records live {ttl} s, and `settings.dnsStalenessSeconds` is {staleness}: requests reach engines"
+            " that have ended."
+        )
         yield Finding("DNS", Health.BAD, message, f"Set `settings.dnsStalenessSeconds={ttl + DNS_MARGIN_SECONDS}`.")
     else:
         yield Finding(
@@ -232,10 +235,10 @@ def dns(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def corefile_ttl(found: Listed) -> int | None:
-    """The time to live of cluster records by CoreDNS' configuration; None if it tells none.
+    r"""The time to live of cluster records by CoreDNS' configuration; None if it tells none.
 
     Examples:
-        >>> corefile_ttl([{"data": {"Corefile": "kubernetes cluster.local {\\n ttl 30\\n}"}}]), corefile_ttl([])
+        >>> corefile_ttl([{"data": {"Corefile": "kubernetes cluster.local {\n ttl 30\n}"}}]), corefile_ttl([])
         (30, None)
     """
     texts = [] if isinstance(found, Unseen) else [str(mapping(one, "data").get("Corefile") or "") for one in found]

@@ -1,7 +1,8 @@
 """Facts of a cluster as the API server tells them; what may not be read is noted with the missing right."""
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from inference_operator.admission.rights import CREATE_PODS, Right
@@ -80,20 +81,22 @@ class ClusterReader:
         self._namespace = namespace
         self._limit = asyncio.Semaphore(AT_ONCE)
 
-    async def facts(self, trial_pod: Manifest) -> ClusterFacts:
+    async def facts(self, trial_pod: Callable[[ClusterFacts], Manifest]) -> ClusterFacts:
         """All facts but those of a pod in the cluster.
 
         Args:
-            trial_pod: a pod that the API server checks, and does not create.
+            trial_pod: makes a pod that the API server checks, and does not create.
         """
         version = await self._api.request("GET", "/version", NODE)
         groups = await self._api.request("GET", "/apis", NODE)
-        lists = dict(zip(CLUSTER_KINDS, await self._all(self._list(kind) for kind in CLUSTER_KINDS), strict=True))
+        lists: dict[Kind, Listed] = dict(
+            zip(CLUSTER_KINDS, await self._all(self._list(kind) for kind in CLUSTER_KINDS), strict=True)
+        )
         lists |= await self._named_lists()
         own = await self._own_rights()
         leftovers = (*(kind for kind in CHILD_KINDS), NETWORK_POLICY)
         found = await self._all(self._list(kind, self._namespace, labels=MANAGED_SELECTOR) for kind in leftovers)
-        return ClusterFacts(
+        facts = ClusterFacts(
             self._namespace,
             str(version.get("gitVersion") or ""),
             frozenset(str(one.get("name")) for one in objects(groups, "groups")),
@@ -102,15 +105,17 @@ class ClusterReader:
             own,
             await self._operator_rights(lists[DEPLOYMENT]),
             await self._missing_services(lists),
-            await self._trial(trial_pod) if own.get(CREATE_PODS) else Unseen(f"the right to {CREATE_PODS} is missing"),
         )
+        if not own.get(CREATE_PODS):
+            return replace(facts, trial=Unseen(f"the right to {CREATE_PODS} is missing"))
+        return replace(facts, trial=await self._trial(trial_pod(facts)))
 
-    async def _all(self, asked: "Sequence[Awaitable[_Result]] | object") -> list[_Result]:
+    async def _all(self, asked: Iterable[Awaitable[_Result]]) -> list[_Result]:
         async def limited(one: Awaitable[_Result]) -> _Result:
             async with self._limit:
                 return await one
 
-        return list(await asyncio.gather(*(limited(one) for one in asked)))  # type: ignore[attr-defined]
+        return list(await asyncio.gather(*(limited(one) for one in asked)))
 
     async def _named_lists(self) -> Mapping[Kind, Listed]:
         """The lists of which only some objects count."""
