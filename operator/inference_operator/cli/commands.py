@@ -11,6 +11,8 @@ from typing import NoReturn
 from inference_operator import __version__
 from inference_operator.cli.parser import EXIT_USAGE, STATUSES, Parser, UsageError
 
+USAGE = "infd [-h] [--version] COMMAND ..."
+
 
 class CommandParser(Parser):
     """A parser whose help lists commands in groups."""
@@ -49,12 +51,14 @@ def command_parser(
         words: the command line.
         apart: names of the commands for pods and installers.
     """
-    result = CommandParser(prog="infd", description=description, epilog=STATUSES)
+    result = CommandParser(prog="infd", usage=USAGE, description=description, epilog=STATUSES)
     people = {name: summary for name, summary in commands.items() if name not in apart}
     others = {name: summary for name, summary in commands.items() if name in apart}
     result.groups = {"commands": people, **({"commands for pods and installers": others} if others else {})}
     result.add_argument("--version", action="version", version=__version__, help="show the version and exit")
-    parsers = result.add_subparsers(required=True, metavar="COMMAND", help=argparse.SUPPRESS, parser_class=Parser)
+    parsers = result.add_subparsers(
+        required=True, prog="infd", metavar="COMMAND", help=argparse.SUPPRESS, parser_class=Parser
+    )
     for name in commands:
         command = parsers.add_parser(name)
         if name in words:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 SECONDS = 10
 DNS_PORT = 53
+RESOLVER = Path("/etc/resolv.conf")
 POINTER = 0xC0
 """The first bits of a name in a DNS message that points elsewhere (RFC 1035, 4.1.4)."""
 FIXED_BYTES = 10
@@ -51,7 +52,7 @@ def least_ttl(answer: bytes, asked: bytes) -> "int | None":
 def cluster_ttl(name: str) -> "int | None":
     """The time to live of a name, by the first DNS server of the pod; None if it does not tell."""
     try:
-        lines = Path("/etc/resolv.conf").read_text(encoding="utf-8").splitlines()
+        lines = RESOLVER.read_text(encoding="utf-8").splitlines()
         server = next(line.split()[1] for line in lines if line.startswith("nameserver"))
         asked = question(name, secrets.randbelow(65536))
         family = socket.AF_INET6 if ":" in server else socket.AF_INET

@@ -54,7 +54,7 @@ _OWN_SETTINGS = frozenset(
         "WRITE_TIMEOUT_SECONDS",
     )
 )
-"""Settings of the operator that hold a number, an image or a name. Others may have variables of pods or URLs in them."""
+"""Settings of the operator that hold a number, an image or a name. Others may hold variables of pods, or URLs."""
 MOST_DEPTH = 60
 """Levels of an object, above all that the API server stores of Kubernetes' own kinds."""
 
