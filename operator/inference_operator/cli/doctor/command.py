@@ -109,6 +109,7 @@ def _blocks(found: Sequence[Finding], *, with_symbols: bool) -> Iterator[Rendera
 def _summary(found: Sequence[Finding]) -> Text:
     count = {health: sum(1 for one in found if one.health is health) for health in Health}
     if count[Health.BAD]:
-        return Text(f"{count[Health.BAD]} things are wrong, {count[Health.UNKNOWN]} could not be seen.", style=BAD)
+        wrong = "1 thing is" if count[Health.BAD] == 1 else f"{count[Health.BAD]} things are"
+        return Text(f"{wrong} wrong, {count[Health.UNKNOWN]} could not be seen.", style=BAD)
     unknown = f" {count[Health.UNKNOWN]} could not be seen." if count[Health.UNKNOWN] else ""
     return Text(f"Nothing is wrong.{unknown}", style=GOOD)
