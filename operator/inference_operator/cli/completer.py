@@ -14,6 +14,7 @@ from typing import Protocol
 
 import argcomplete
 from argcomplete.completers import SuppressCompleter
+from argcomplete.finders import CompletionFinder
 
 from inference_operator.cli.main import parser
 
@@ -25,6 +26,13 @@ NEW_NAMES = frozenset({"run"})
 """Commands whose `name` is that of something new."""
 ARGUMENTS, LINE, POINT = "_ARGCOMPLETE", "COMP_LINE", "COMP_POINT"
 """Variables by which a shell asks (argcomplete 3.6, `finders.py`)."""
+
+
+class _Finder(CompletionFinder):
+    """A finder that writes no notes for debugging: they go to whatever file has the number 9."""
+
+    def _init_debug_stream(self) -> None:
+        """Leave the file alone."""
 
 
 class Completer(Protocol):
@@ -59,8 +67,7 @@ def completions(words: list[str]) -> list[str]:
     os.environ.update(asked)
     said = io.StringIO()
     try:
-        finder = argcomplete.CompletionFinder()
-        finder(
+        _Finder()(
             _with_completers(words),
             always_complete_options="long",
             exit_method=_stay,
@@ -95,7 +102,7 @@ def _complete_names(one: argparse.ArgumentParser, command: str) -> None:
             action.completer = completer  # type: ignore[attr-defined]
 
 
-def _completer(dest: str, command: str) -> Callable[..., Collection[str]] | None:
+def _completer(dest: str, command: str) -> Callable[..., object] | None:
     """Where the values of an argument come from; None: argparse knows them, or they are files."""
     match dest:
         case "name" if command in NEW_NAMES:

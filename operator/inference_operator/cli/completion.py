@@ -2,7 +2,7 @@
 
 import argparse
 
-import argcomplete
+from argcomplete.shell_integration import shellcode
 
 from inference_operator.engines.registry import EngineRegistry
 
@@ -23,5 +23,5 @@ def add_arguments(completion: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
     """Print the script."""
-    print(argcomplete.shellcode(["infd"], shell=options.shell), end="")
+    print(shellcode(["infd"], shell=options.shell), end="")
     return 0

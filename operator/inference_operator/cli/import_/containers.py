@@ -166,12 +166,25 @@ def _on_claim(draft: Draft, path: str) -> str:
         volume = next((one for one in objects(template, "volumes") if one.get("name") == mount.get("name")), {})
         claim = mapping(volume, "persistentVolumeClaim").get("claimName")
         if claim and at and (path == at or path.startswith(f"{at}/")):
-            template["volumeMounts"].remove(mount)
-            if not any(one.get("name") == mount.get("name") for one in template["volumeMounts"]):
-                template["volumes"].remove(volume)
+            _remove_mount(draft, template, mount, volume)
             inner = "/".join(part for part in (str(mount.get("subPath") or ""), path[len(at) :].strip("/")) if part)
             return f"{CLAIM_SCHEME}{claim}/{inner}".rstrip("/")
     return ""
+
+
+def _remove_mount(draft: Draft, template: Manifest, mount: Manifest, volume: Manifest) -> None:
+    """Remove a mount of a model, and its volume if nothing else mounts it; what else they say is noted."""
+    template["volumeMounts"].remove(mount)
+    if not any(one.get("name") == mount.get("name") for one in template["volumeMounts"]):
+        template["volumes"].remove(volume)
+    for part in ("volumeMounts", "volumes"):
+        if not template[part]:
+            del template[part]
+    if not template:
+        del draft.spec["podTemplate"]
+    claim = mapping(volume, "persistentVolumeClaim")
+    extra = {*mount, *volume, *claim} - {"name", "mountPath", "subPath", "persistentVolumeClaim", "claimName"}
+    draft.notes += [(f"volume {mount.get('name')}: {one}", OPERATOR_SETS) for one in sorted(map(str, extra))]
 
 
 def _take_environment(origin: Origin, draft: Draft, path: Path) -> None:
@@ -182,7 +195,9 @@ def _take_environment(origin: Origin, draft: Draft, path: Path) -> None:
         if name in HUB_TOKENS and secret.get("name"):
             reference = {"name": secret["name"], "key": str(secret.get("key") or HUB_TOKEN)}
             draft.put("model.tokenSecretRef", reference)
-            origin.take(dict, *path, index)
+            origin.take(str, *path, index, "name")
+            for part in ("name", "key"):
+                origin.take(str, *path, index, "valueFrom", "secretKeyRef", part)
         elif name in HUB_TOKENS:
             origin.leave("a token belongs into a Secret: name it in `spec.model.tokenSecretRef`.", *path, index)
         elif why := _why_no_variable(one):
@@ -230,8 +245,10 @@ def _take_volumes(origin: Origin, draft: Draft, container: Path, pod: Path) -> N
             origin.leave("the operator mounts shared memory.", *pod, "volumes", index)
         elif claim and place.startswith(HUB_CACHE):
             draft.put("cache.claimName", claim)
-            origin.take(dict, *container, "volumeMounts", at)
-            origin.take(dict, *pod, "volumes", index)
+            for part in ("name", "mountPath"):
+                origin.take(str, *container, "volumeMounts", at, part)
+            origin.take(str, *pod, "volumes", index, "name")
+            origin.take(str, *pod, "volumes", index, "persistentVolumeClaim", "claimName")
         elif any(kind in volume for kind in _VOLUMES):
             mounts.append(origin.take(dict, *container, "volumeMounts", at))
             used[name] = _volume(origin.take(dict, *pod, "volumes", index) or {})

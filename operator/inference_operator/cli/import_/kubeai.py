@@ -81,9 +81,10 @@ def _adapters_and_cache(origin: Origin, draft: Draft, url: str) -> None:
     for at, one in enumerate(origin.look(list, "spec", "adapters") or ()):
         source = str(one.get("url") or "") if isinstance(one, dict) else ""
         if source.startswith(SCHEMES):
-            adapters.append({"name": one.get("name"), "source": source})
-            origin.take(dict, "spec", "adapters", at)
-        origin.leave("copy it to `hf://`, `s3://` or `pvc://`, and name that.", "spec", "adapters", at)
+            adapters.append({"name": origin.take(str, "spec", "adapters", at, "name"), "source": source})
+            origin.take(str, "spec", "adapters", at, "url")
+        else:
+            origin.leave("copy it to `hf://`, `s3://` or `pvc://`, and name that.", "spec", "adapters", at)
     draft.put("model.adapters", adapters)
     profile = origin.take(str, "spec", "cacheProfile")
     if profile:

@@ -98,9 +98,14 @@ def _field(name: str, value: object, depth: int) -> object:
         return dict.fromkeys(map(shown_text, map(str, value)), HIDDEN)
     if name == "annotations" and isinstance(value, dict):
         return {shown_text(str(key)): _annotation(str(key), part, depth + 1) for key, part in value.items()}
-    if isinstance(value, str | int) and not isinstance(value, bool) and _is_secret_name(name):
-        return HIDDEN
+    if _is_secret_name(name):
+        return [_secret(one, depth) for one in value] if isinstance(value, list) else _secret(value, depth)
     return _shown(value, depth)
+
+
+def _secret(value: object, depth: int) -> object:
+    """A value whose name says that it is a secret; parts of an object have names of their own."""
+    return HIDDEN if isinstance(value, str | int | float) and not isinstance(value, bool) else _shown(value, depth)
 
 
 def _is_secret_name(name: str) -> bool:
