@@ -11,10 +11,11 @@ INTRODUCTION = f"""\
 `infd` creates resources (`infd run`), shows what runs (`infd list`, `infd status`, `infd logs`, `infd explain`), and
 plans without a cluster. Commands with `--context` use a cluster as kubectl does: the kubeconfig's current context and
 its namespace, unless options name others. Reading needs the rights to get and list what a command shows, and
-`pods/proxy` for metrics. Four commands write: `infd run` a new resource; `infd cache prefetch` and `infd cache prune`
-a Job, and a ConfigMap that records its result; `infd renew` an annotation in the specification of resources. In a
-clone of the repository, `uv run infd` runs it, and `uv tool install .` puts `infd` and `kubectl infd` on the PATH. It
-requires Python 3.11 or newer.
+`pods/proxy` for metrics; `infd doctor` says which you have. These commands write: `infd run` a new resource; `infd
+cache prefetch` and `infd cache prune` a Job, and a ConfigMap that records its result; `infd renew` an annotation in the
+specification of resources; `infd doctor --cluster` a pod that it deletes. In a clone of the repository, `uv run infd`
+runs it, and `uv tool install .` puts `infd` and `kubectl infd` on the PATH, with the program by which kubectl completes
+it. It requires Python 3.11 or newer.
 
 {STATUSES} `infd fit` exits with 1 if the model fits on none of the GPUs, or if none of them carry the rate.
 

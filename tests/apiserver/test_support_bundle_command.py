@@ -64,3 +64,32 @@ def test_it_lists_before_it_writes_and_never_replaces_a_file(workspace: Workspac
     assert (status, "exists already" in complaints, path.read_text()) == (2, True, "mine")
     status, _, complaints = infd(workspace.cluster, "support-bundle", "otter", here, "--yes", f"--file={path}2")
     assert (status, "There is no InferenceDeployment `otter`" in complaints) == (2, True)
+
+
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: old}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: old}}
+  template:
+    metadata: {labels: {app: old}}
+    spec:
+      containers:
+      - name: vllm
+        image: docker.io/vllm/vllm-openai:v0.32.0
+        args: [--model=Qwen/Qwen3-8B, --max-model-len=8192]
+"""
+
+
+def test_a_deployment_of_the_cluster_becomes_a_manifest_that_the_api_server_takes(workspace: Workspace) -> None:
+    workspace.kubectl("apply", "--filename=-", input=DEPLOYMENT)
+    here = f"--namespace={workspace.namespace}"
+    status, said, complaints = infd(workspace.cluster, "import", "deployment/old", here)
+    assert status == 0, complaints
+    assert "Deployment old: spec.selector: the operator sets it." in complaints.splitlines()
+    workspace.kubectl("apply", "--dry-run=server", "--filename=-", input=said)
+    assert yaml.safe_load(said)["spec"]["model"] == {"source": "hf://Qwen/Qwen3-8B"}
+    status, _, complaints = infd(workspace.cluster, "import", "model/otter", here)
+    assert (status, "There is no model `otter`" in complaints) == (2, True)

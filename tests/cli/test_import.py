@@ -15,7 +15,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
 from inference_operator.cli.import_.command import READERS
 from inference_operator.cli.import_.containers import serve_arguments
-from inference_operator.cli.import_.origin import Origin
+from inference_operator.cli.import_.origin import ForeignObject
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.vllm.imported import imported_arguments
 from tests.cli.conftest import Infd
@@ -63,13 +63,13 @@ def test_every_field_that_is_added_anywhere_is_reported(manifest: dict[str, Any]
         for step in place:
             parent = parent[step]
         parent["otter"] = 1
-        origin = Origin(changed)
+        origin = ForeignObject(changed)
         draft = read(origin)
         said = " ".join(field for field, _ in (*draft.notes, *origin.report()))
         assert "otter" in said or "otter" in json.dumps(draft.spec) or _is_left(origin, place), place
 
 
-def _is_left(origin: Origin, place: tuple[str | int, ...]) -> bool:
+def _is_left(origin: ForeignObject, place: tuple[str | int, ...]) -> bool:
     """Whether a field that has the place in it is reported as a whole."""
     shown = "spec"
     wholes = {field for field, _ in origin.report()}
@@ -96,7 +96,7 @@ def test_any_value_in_any_field_is_refused_or_taken_without_an_exception(manifes
     for step in path[:cut]:
         parent = parent[step]
     parent[path[cut]] = data.draw(JSON)
-    origin = Origin(changed)
+    origin = ForeignObject(changed)
     try:
         draft = READERS[changed["apiVersion"], changed["kind"]](origin)
     except UsageError:
@@ -109,7 +109,7 @@ def test_any_value_in_any_field_is_refused_or_taken_without_an_exception(manifes
 @given(JSON)
 def test_any_specification_is_refused_or_taken_without_an_exception(spec: object) -> None:
     for read in READERS.values():
-        origin = Origin({"metadata": {"name": "a"}, "spec": spec})
+        origin = ForeignObject({"metadata": {"name": "a"}, "spec": spec})
         try:
             read(origin)
         except UsageError:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_operator.cli.parser import UsageError
-from inference_operator.cli.support_bundle.archive import Member, packed, write
+from inference_operator.cli.support_bundle.archive import BundleFile, packed, write
 from inference_operator.cli.support_bundle.hiding import shown_object, shown_text
 
 ANY = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FFF, exclude_categories=["Cs", "Cc"]), min_size=8)
@@ -26,7 +26,7 @@ VARIABLE = st.sampled_from(["A", "HF_TOKEN", "INFERENCE_OPERATOR_PROMETHEUS_URL"
 
 def archive_of(manifest: dict[str, Any], log: str) -> str:
     """Everything that an archive with an object and a log says."""
-    members = [Member("a.yaml", yaml.safe_dump(shown_object(manifest))), Member("a.log", shown_text(log))]
+    members = [BundleFile("a.yaml", yaml.safe_dump(shown_object(manifest))), BundleFile("a.log", shown_text(log))]
     with tarfile.open(fileobj=io.BytesIO(packed(members, "bundle"))) as archive:
         return "\n".join(
             part.read().decode() for one in archive.getmembers() if (part := archive.extractfile(one)) is not None

@@ -60,6 +60,8 @@ CLUSTER_KINDS = (
     ADMISSION_POLICY,
     API_SERVICE,
 )
+LABELLED_KINDS = (*CHILD_KINDS, NETWORK_POLICY)
+"""Kinds of objects that the operator makes."""
 AT_ONCE = 8
 """Requests at the same time: below the limit of one user's queue in the API server (`--max-requests-inflight`)."""
 _ACCESS = "/apis/authorization.k8s.io/v1"
@@ -94,14 +96,13 @@ class ClusterReader:
         )
         lists |= await self._named_lists()
         own = await self._own_rights()
-        leftovers = (*(kind for kind in CHILD_KINDS), NETWORK_POLICY)
-        found = await self._all(self._list(kind, self._namespace, labels=MANAGED_SELECTOR) for kind in leftovers)
+        found = await self._all(self._list(kind, self._namespace, labels=MANAGED_SELECTOR) for kind in LABELLED_KINDS)
         facts = ClusterFacts(
             self._namespace,
             str(version.get("gitVersion") or ""),
             frozenset(str(one.get("name")) for one in objects(groups, "groups")),
             lists,
-            dict(zip(leftovers, found, strict=True)),
+            dict(zip(LABELLED_KINDS, found, strict=True)),
             own,
             await self._operator_rights(lists[DEPLOYMENT]),
             await self._missing_services(lists),

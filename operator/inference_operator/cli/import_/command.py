@@ -17,7 +17,7 @@ from inference_operator.cli.import_.kserve import from_llm_inference_service
 from inference_operator.cli.import_.kubeai import API_VERSION as KUBEAI_VERSION
 from inference_operator.cli.import_.kubeai import KIND as KUBEAI_KIND
 from inference_operator.cli.import_.kubeai import from_model
-from inference_operator.cli.import_.origin import Draft, Origin
+from inference_operator.cli.import_.origin import Draft, ForeignObject
 from inference_operator.cli.output import dumped, harmless
 from inference_operator.cli.parser import EXIT_REFUSED, UsageError
 from inference_operator.engines.registry import EngineRegistry
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from inference_operator.kube.client import Api
     from inference_operator.kube.cluster import KubeCluster
 
-Reader = Callable[[Origin], Draft]
+Reader = Callable[[ForeignObject], Draft]
 READERS: Mapping[tuple[str, str], Reader] = {
     (KUBEAI_VERSION, KUBEAI_KIND): from_model,
     (DEPLOYMENT.api_version, DEPLOYMENT.name): from_deployment,
@@ -86,7 +86,7 @@ def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
 
 
 def _imported(one: Manifest, read: Reader, label: str) -> Manifest:
-    origin = Origin(one)
+    origin = ForeignObject(one)
     draft = read(origin)
     for field, why in (*draft.notes, *origin.report()):
         print(f"{label}: {harmless(field)}: {why}", file=sys.stderr)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from inference_operator.api.adapters import CLAIM_SCHEME
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.spec import HUB_TOKEN
-from inference_operator.cli.import_.origin import OPERATOR_SETS, Draft, Origin, Path
+from inference_operator.cli.import_.origin import OPERATOR_SETS, Draft, ForeignObject, Path
 from inference_operator.engines.vllm.arguments import refusal_of_env
 from inference_operator.engines.vllm.imported import ImportedArguments, imported_arguments
 from inference_operator.hardware.kinds import kind_of_product
@@ -89,7 +89,7 @@ def serve_arguments(command: Sequence[str], args: Sequence[str]) -> list[str] | 
     return None
 
 
-def take_container(origin: Origin, draft: Draft, path: Path, pod: Path) -> ImportedArguments | None:
+def take_container(origin: ForeignObject, draft: Draft, path: Path, pod: Path) -> ImportedArguments | None:
     """Take over a container of vLLM, and return its arguments; None if its command cannot be read."""
     command, args = (_words(origin.look(list, *path, part)) for part in ("command", "args"))
     found = serve_arguments(command, args)
@@ -122,7 +122,7 @@ def put_arguments(draft: Draft, words: Sequence[str]) -> ImportedArguments:
     return found
 
 
-def take_pod(origin: Origin, draft: Draft, pod: Path) -> None:
+def take_pod(origin: ForeignObject, draft: Draft, pod: Path) -> None:
     """Take over scheduling and accounts of a pod."""
     for part in SCHEDULING:
         kind: type[object] = str if part.endswith("Name") else object
@@ -187,7 +187,7 @@ def _remove_mount(draft: Draft, template: Manifest, mount: Manifest, volume: Man
     draft.notes += [(f"volume {mount.get('name')}: {one}", OPERATOR_SETS) for one in sorted(map(str, extra))]
 
 
-def _take_environment(origin: Origin, draft: Draft, path: Path) -> None:
+def _take_environment(origin: ForeignObject, draft: Draft, path: Path) -> None:
     kept: list[Manifest] = list(mapping(draft.spec, "engine").get("env") or ())
     for index, one in enumerate(origin.look(list, *path) or ()):
         name = str(one.get("name") or "") if isinstance(one, dict) else ""
@@ -218,7 +218,7 @@ def _why_no_variable(one: object) -> str:
     return refusal.cure if refusal else ""
 
 
-def _take_resources(origin: Origin, draft: Draft, path: Path) -> None:
+def _take_resources(origin: ForeignObject, draft: Draft, path: Path) -> None:
     """Take over CPU and memory; the number of GPUs is computed."""
     computed = "the number of GPUs is computed: `spec.parallelism.tensor` sets it."
     for kind in ("requests", "limits"):
@@ -232,7 +232,7 @@ def _take_resources(origin: Origin, draft: Draft, path: Path) -> None:
         draft.put(f"engine.resources.{kind}", kept)
 
 
-def _take_volumes(origin: Origin, draft: Draft, container: Path, pod: Path) -> None:
+def _take_volumes(origin: ForeignObject, draft: Draft, container: Path, pod: Path) -> None:
     """Take over mounts with their volumes; what the operator mounts itself is left."""
     volumes = {str(one.get("name")): (at, one) for at, one in _indexed(origin, (*pod, "volumes"))}
     mounts, used = [], {}
@@ -264,7 +264,7 @@ def _volume(volume: Manifest) -> Manifest:
     }
 
 
-def _indexed(origin: Origin, path: Path) -> list[tuple[int, Manifest]]:
+def _indexed(origin: ForeignObject, path: Path) -> list[tuple[int, Manifest]]:
     return [(at, one) for at, one in enumerate(origin.look(list, *path) or ()) if isinstance(one, dict)]
 
 

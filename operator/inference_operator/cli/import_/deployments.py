@@ -1,13 +1,13 @@
 """A Deployment that runs `vllm serve`, as an InferenceDeployment."""
 
 from inference_operator.cli.import_.containers import is_vllm, put_model, take_container, take_pod
-from inference_operator.cli.import_.origin import OPERATOR_SETS, Draft, Origin
+from inference_operator.cli.import_.origin import OPERATOR_SETS, Draft, ForeignObject
 from inference_operator.cli.parser import UsageError
 
 POD = ("spec", "template", "spec")
 
 
-def from_deployment(origin: Origin) -> Draft:
+def from_deployment(origin: ForeignObject) -> Draft:
     """The draft of a Deployment.
 
     Raises:

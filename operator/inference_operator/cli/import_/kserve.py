@@ -7,7 +7,7 @@ same file of v1alpha2.
 import shlex
 
 from inference_operator.cli.import_.containers import put_arguments, take_container, take_pod
-from inference_operator.cli.import_.origin import OPERATOR_SETS, Draft, Origin
+from inference_operator.cli.import_.origin import OPERATOR_SETS, Draft, ForeignObject
 from inference_operator.cli.parser import UsageError
 
 API_VERSIONS = frozenset({"serving.kserve.io/v1alpha1", "serving.kserve.io/v1alpha2"})
@@ -32,7 +32,7 @@ LEFT = {
 }
 
 
-def from_llm_inference_service(origin: Origin) -> Draft:
+def from_llm_inference_service(origin: ForeignObject) -> Draft:
     """The draft of an LLMInferenceService.
 
     Raises:
@@ -63,7 +63,7 @@ def from_llm_inference_service(origin: Origin) -> Draft:
     return draft
 
 
-def _pod(origin: Origin, draft: Draft) -> None:
+def _pod(origin: ForeignObject, draft: Draft) -> None:
     containers = origin.look(list, *POD, "containers") or []
     names = [one.get("name") if isinstance(one, dict) else None for one in containers]
     if MAIN in names:
@@ -90,7 +90,7 @@ def _added_arguments(draft: Draft, text: str) -> None:
         draft.notes.append((f"variable {ADDED}", "its quotes do not match: write `spec.engine.args` by hand."))
 
 
-def _adapters(origin: Origin, draft: Draft, uri: str) -> None:
+def _adapters(origin: ForeignObject, draft: Draft, uri: str) -> None:
     lora = ("spec", "model", "lora")
     adapters = []
     for at, one in enumerate(origin.look(list, *lora, "adapters") or ()):

@@ -3,7 +3,7 @@
 import re
 
 from inference_operator.cli.import_.containers import put_arguments
-from inference_operator.cli.import_.origin import OPERATOR_SETS, Draft, Origin
+from inference_operator.cli.import_.origin import OPERATOR_SETS, Draft, ForeignObject
 from inference_operator.cli.parser import UsageError
 from inference_operator.hardware.kinds import kind_named
 
@@ -15,7 +15,7 @@ ASSUMED_MOST = 1
 """Engines, where the Model sets no limit: one more would cost a GPU that nobody asked for."""
 
 
-def from_model(origin: Origin) -> Draft:
+def from_model(origin: ForeignObject) -> Draft:
     """The draft of a Model.
 
     Raises:
@@ -50,7 +50,7 @@ def from_model(origin: Origin) -> Draft:
     return draft
 
 
-def _environment(origin: Origin, draft: Draft) -> None:
+def _environment(origin: ForeignObject, draft: Draft) -> None:
     variables = origin.look(dict, "spec", "env") or {}
     kept = []
     for name in variables:
@@ -62,7 +62,7 @@ def _environment(origin: Origin, draft: Draft) -> None:
     draft.put("podTemplate.envFrom", origin.take(list, "spec", "envFrom"))
 
 
-def _hardware(origin: Origin, draft: Draft) -> None:
+def _hardware(origin: ForeignObject, draft: Draft) -> None:
     profile = origin.look(str, "spec", "resourceProfile") or ""
     gpu = _PROFILE.fullmatch(profile)
     kind = kind_named(gpu[1]) if gpu else None
@@ -76,7 +76,7 @@ def _hardware(origin: Origin, draft: Draft) -> None:
     origin.leave("name the GPUs in `spec.hardware.gpu.products`; their number is computed.", "spec", "resourceProfile")
 
 
-def _adapters_and_cache(origin: Origin, draft: Draft, url: str) -> None:
+def _adapters_and_cache(origin: ForeignObject, draft: Draft, url: str) -> None:
     adapters = []
     for at, one in enumerate(origin.look(list, "spec", "adapters") or ()):
         source = str(one.get("url") or "") if isinstance(one, dict) else ""
@@ -95,7 +95,7 @@ def _adapters_and_cache(origin: Origin, draft: Draft, url: str) -> None:
         draft.spec["cache"] = {}
 
 
-def _scaling(origin: Origin, draft: Draft) -> None:
+def _scaling(origin: ForeignObject, draft: Draft) -> None:
     replicas = origin.take(int, "spec", "replicas")
     least, most = (origin.take(int, "spec", one) for one in ("minReplicas", "maxReplicas"))
     if origin.take(bool, "spec", "autoscalingDisabled"):

@@ -30,11 +30,11 @@ MOST_DEPTH = 40
 
 
 @dataclass(slots=True)
-class Origin:
+class ForeignObject:
     """The fields of an object, and what was taken of them.
 
     Examples:
-        >>> origin = Origin({"spec": {"url": "hf://a/b", "owner": "me", "files": [{"path": "/a"}]}})
+        >>> origin = ForeignObject({"spec": {"url": "hf://a/b", "owner": "me", "files": [{"path": "/a"}]}})
         >>> origin.take(str, "spec", "url")
         'hf://a/b'
         >>> origin.leave("it is deprecated.", "spec", "owner")

@@ -14,7 +14,7 @@ READABLE_BY_OWNER = 0o600
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class BundleFile:
     """One file of the archive."""
 
     path: str
@@ -26,7 +26,7 @@ class Member:
         return len(self.text.encode(errors="replace"))
 
 
-def packed(members: Sequence[Member], folder: str) -> bytes:
+def packed(members: Sequence[BundleFile], folder: str) -> bytes:
     """A gzipped tar file with the members below a folder."""
     written = io.BytesIO()
     with tarfile.open(fileobj=written, mode="w:gz") as archive:

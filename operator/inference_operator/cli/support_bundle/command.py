@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from inference_operator.cli.connection import add_connection, in_cluster
 from inference_operator.cli.output import table
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
-from inference_operator.cli.support_bundle.archive import Member, packed, write
+from inference_operator.cli.support_bundle.archive import BundleFile, packed, write
 from inference_operator.cli.support_bundle.contents import BundleReader
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Ref
@@ -50,7 +50,7 @@ def _run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     if not (options.yes or options.dry_run or may_ask):
         raise UsageError("Without a terminal, add --yes to write, or --dry-run to see the list.")
 
-    async def read(api: "Api", cluster: "KubeCluster") -> Sequence[Member]:
+    async def read(api: "Api", cluster: "KubeCluster") -> Sequence[BundleFile]:
         ref = Ref(INFERENCE_DEPLOYMENT, options.namespace, options.name)
         if options.name and await cluster.get(ref) is None:
             raise UsageError(f"There is no InferenceDeployment `{ref.name}` in the namespace `{ref.namespace}`.")
@@ -73,7 +73,7 @@ def _run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     return 0
 
 
-def _print_list(members: Sequence[Member], form: str) -> None:
+def _print_list(members: Sequence[BundleFile], form: str) -> None:
     if form == "json":
         print(json.dumps([{"path": one.path, "bytes": one.size} for one in members], indent=2))
         return

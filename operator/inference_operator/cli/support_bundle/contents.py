@@ -11,16 +11,14 @@ from inference_operator import __version__
 from inference_operator.cli.doctor.facts import ClusterFacts, Unseen, name_of
 from inference_operator.cli.doctor.findings import findings
 from inference_operator.cli.doctor.probe import probe_pod
-from inference_operator.cli.doctor.reading import CLUSTER_KINDS, ClusterReader
-from inference_operator.cli.support_bundle.archive import Member
+from inference_operator.cli.doctor.reading import CLUSTER_KINDS, LABELLED_KINDS, ClusterReader
+from inference_operator.cli.support_bundle.archive import BundleFile
 from inference_operator.cli.support_bundle.hiding import shown_object, shown_text
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import (
-    CHILD_KINDS,
     CONFIG_MAP,
     DEPLOYMENT,
     INFERENCE_DEPLOYMENT,
-    NETWORK_POLICY,
     NODE,
     POD,
     Kind,
@@ -59,10 +57,10 @@ class BundleReader:
         self._namespace = namespace
         self._name = name
         self._engines = engines
-        self._members: list[Member] = []
+        self._members: list[BundleFile] = []
         self._unseen: list[str] = []
 
-    async def members(self) -> Sequence[Member]:
+    async def members(self) -> Sequence[BundleFile]:
         """All members, sorted by their path."""
         facts = await ClusterReader(self._api, self._cluster, self._namespace).facts(
             lambda seen: probe_pod(seen, "https://huggingface.co")
@@ -78,10 +76,10 @@ class BundleReader:
 
     def _add(self, path: str, text: str) -> None:
         if text.strip():
-            self._members.append(Member(path, shown_text(text)))
+            self._members.append(BundleFile(path, shown_text(text)))
 
     def _dump(self, path: str, manifest: Manifest) -> None:
-        self._members.append(Member(path, yaml.safe_dump(shown_object(manifest), sort_keys=False, width=1000)))
+        self._members.append(BundleFile(path, yaml.safe_dump(shown_object(manifest), sort_keys=False, width=1000)))
 
     async def _list(self, kind: Kind, namespace: str, labels: str | None = None) -> Sequence[Manifest]:
         """The objects of a kind; none, with a note, if they may not be listed."""
@@ -104,7 +102,7 @@ class BundleReader:
         for one in await self._list(INFERENCE_DEPLOYMENT, self._namespace):
             if self._name in {"", name_of(one)}:
                 self._dump(f"resources/{name_of(one)}.yaml", one)
-        for kind in (*CHILD_KINDS, NETWORK_POLICY):
+        for kind in LABELLED_KINDS:
             for one in await self._list(kind, self._namespace, selector):
                 if not (kind == CONFIG_MAP and _labels(one).get(COMPONENT_LABEL) == PROGRAM):
                     self._dump(f"objects/{kind.name.lower()}-{name_of(one)}.yaml", one)
