@@ -15,7 +15,8 @@ its namespace, unless options name others. Reading needs the rights to get and l
 cache prefetch` and `infd cache prune` a Job, and a ConfigMap that records its result; `infd renew` an annotation in the
 specification of resources; `infd doctor --cluster` a pod that it deletes. In a clone of the repository, `uv run infd`
 runs it, and `uv tool install .` puts `infd` and `kubectl infd` on the PATH, with the program by which kubectl completes
-it. It requires Python 3.11 or newer.
+it. It requires Python 3.11 or newer. `make pex` builds one file to copy, `dist/infd.pex`, for the platform and the
+minor version of Python that build it.
 
 {STATUSES} `infd fit` exits with 1 if the model fits on none of the GPUs, or if none of them carry the rate.
 
