@@ -144,9 +144,12 @@ def _items(values: list[object], depth: int) -> Iterator[object]:
     """The items of a list; the one after an option such as `--api-key` is hidden."""
     hides = False
     for one in values:
-        is_option = isinstance(one, str) and bool(_OPTION.fullmatch(one))
-        yield HIDDEN if hides and not is_option else _option(one, depth) if isinstance(one, str) else _shown(one, depth)
-        hides = is_option and _is_secret_name(str(one))
+        text = one if isinstance(one, str) else ""
+        if hides and not text.startswith("--"):
+            yield HIDDEN
+        else:
+            yield _option(text, depth) if text else _shown(one, depth)
+        hides = bool(_OPTION.fullmatch(text)) and _is_secret_name(text)
 
 
 def _option(text: str, depth: int) -> str:
