@@ -96,6 +96,19 @@ crd: $(UV) ## Generate the CRD, the admission policy, the reference pages and th
 	@$(RUN) python -m tests.gitops.recorded
 	@$(RUN) python -m e2e.manifests
 
+# The libraries have native parts, so the file is for this platform and this minor version of Python alone.
+PEX_VERSION := 2.105.2
+.PHONY: pex
+pex: $(UV) ## One file, OUT/infd.pex: infd with its libraries, for this platform and this version of Python
+	@rm -rf $(or $(OUT),dist)/pex && mkdir -p $(or $(OUT),dist)/pex
+	@$(UV) export --quiet --frozen --no-dev --no-emit-project --output-file $(or $(OUT),dist)/pex/locked.txt
+	@$(UV) pip install --quiet --target $(or $(OUT),dist)/pex/lib --requirement $(or $(OUT),dist)/pex/locked.txt
+	@$(UV) pip install --quiet --target $(or $(OUT),dist)/pex/lib --no-deps .
+	@$(UV) tool run --quiet --from pex==$(PEX_VERSION) --python .venv/bin/python pex \
+	  --sources-directory $(or $(OUT),dist)/pex/lib --entry-point inference_operator.cli.main:main --venv prepend \
+	  --interpreter-constraint "==$$(.venv/bin/python -c 'import sys; print(*sys.version_info[:2], sep=".")').*" \
+	  --python-shebang '/usr/bin/env python3' --output-file $(or $(OUT),dist)/infd.pex
+
 .PHONY: run
 run: $(UV) ## Run the operator here, with your kubeconfig
 	@INFERENCE_OPERATOR_LOG_FORMAT=text \

@@ -2,10 +2,11 @@
 
 From the start of the process to its end, the fastest of some rounds. Python's bytecode is compiled before, as in the
 operator's image and after the first call of an installed `infd`. The model is one of the catalogue, so that no network
-counts.
+counts. Beside them: a key press in a shell that completes a command, Python alone, and kubectl where it is on the PATH.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,9 +18,12 @@ from bench.figures import Aim, Figure, at_most, parser_of, shown
 from bench.rendered import resource
 
 ROUNDS = 7
-AIMS: Mapping[str, Aim] = {"--help": at_most(0.3), "plan": at_most(0.6)}
+AIMS: Mapping[str, Aim] = {"--help": at_most(0.3), "--version": at_most(0.3), "plan": at_most(0.6)}
 """Seconds of the commands: what feels immediate, and what still feels like an answer."""
+COMPLETION_AIM = at_most(0.3)
+"""Seconds of a key press: as immediate as help."""
 _INFD = "import sys; from inference_operator.cli.main import main; sys.exit(main(sys.argv[1:]))"
+_COMPLETER = "from inference_operator.cli.completer import kubectl; kubectl()"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -39,11 +43,18 @@ def measured(folder: Path, rounds: int) -> list[Figure]:
     file.write_text(resource({}))
     own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment = {**own, "PYTHONPYCACHEPREFIX": str(folder), "INFERENCE_OPERATOR_MODEL_INSPECTION": "WhenUnknown"}
-    commands = {"--help": [], "plan": [f"--filename={file}"]}
-    return [
-        Figure(f"infd {name}", _fastest([name, *rest], environment, rounds), "s", AIMS[name])
-        for name, rest in commands.items()
-    ]
+    commands = {"--help": [], "--version": [], "plan": [f"--filename={file}"]}
+    python = [sys.executable, "-c"]
+
+    def figure(name: str, words: Sequence[str], aim: Aim | None = None) -> Figure:
+        return Figure(name, _fastest(words, environment, rounds), "s", aim)
+
+    found = [figure(f"infd {name}", [*python, _INFD, name, *rest], AIMS[name]) for name, rest in commands.items()]
+    found.append(figure("completion of a command", [*python, _COMPLETER, "sta"], COMPLETION_AIM))
+    found.append(figure("python -c pass", [*python, "pass"]))
+    if kubectl := shutil.which("kubectl"):
+        found.append(figure("kubectl version --client", [kubectl, "version", "--client"]))
+    return found
 
 
 def _fastest(words: Sequence[str], environment: Mapping[str, str], rounds: int) -> float:
@@ -51,7 +62,7 @@ def _fastest(words: Sequence[str], environment: Mapping[str, str], rounds: int) 
     taken = []
     for _ in range(1 + rounds):
         begin = time.monotonic()
-        subprocess.run([sys.executable, "-c", _INFD, *words], env=environment, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(words, env=environment, check=True, stdout=subprocess.DEVNULL)
         taken.append(time.monotonic() - begin)
     return min(taken[1:])
 

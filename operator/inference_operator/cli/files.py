@@ -19,10 +19,15 @@ def documents(names: Sequence[str]) -> Sequence[Manifest]:
     return [document for name in names for document in _of_name(name)]
 
 
+def read_objects(name: str) -> Sequence[Manifest]:
+    """All objects of a file, folder or standard input, whatever their kind."""
+    files = _files(Path(name)) if name != STDIN else [Path(name)]
+    return [document for file in files for document in _objects(file)]
+
+
 def _of_name(name: str) -> Sequence[Manifest]:
     label = "standard input" if name == STDIN else name
-    files = _files(Path(name)) if name != STDIN else [Path(name)]
-    documents = [document for file in files for document in _objects(file)]
+    documents = read_objects(name)
     matching = [document for document in documents if _type(document) == (API_VERSION, KIND)]
     if matching:
         return matching

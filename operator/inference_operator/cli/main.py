@@ -6,6 +6,7 @@ second. `infd --help` needs names and one line for each.
 
 import argparse
 import gc
+import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -36,12 +37,18 @@ COMMANDS: Mapping[str, str] = {
     "pause": "stop the operator from changing an InferenceDeployment",
     "resume": "let the operator change a paused InferenceDeployment again",
     "restart": "replace engines or routers one by one",
+    "doctor": "check whether a cluster is as the operator needs it, and say what helps",
+    "support-bundle": "collect what others need to help you, without secrets, in one archive",
+    "import": "turn a KubeAI Model, a vLLM Deployment or a KServe LLMInferenceService into an InferenceDeployment",
+    "completion": "print the script that completes commands and names in a shell",
     "renew": "replace routers that keep an earlier release's configuration",
     "key": "make API keys for users",
     "crd": "print the CustomResourceDefinition",
     "policy": "print the admission policies",
 }
-"""The commands with their help. Each has a module of its name here, with `add_arguments`."""
+"""The commands with their help. Each has a module here (`commands.module_of`), with `add_arguments`."""
+APART = frozenset({"download", "prune", "crd", "policy"})
+"""Commands for pods and installers, which the help lists apart."""
 
 
 def main(arguments: Sequence[str] | None = None, engines: "EngineRegistry | None" = None) -> None:
@@ -51,6 +58,10 @@ def main(arguments: Sequence[str] | None = None, engines: "EngineRegistry | None
         arguments: the command line without the program name; None reads `sys.argv`.
         engines: the engines that models can be sized for; None: all engines.
     """
+    if "_ARGCOMPLETE" in os.environ:
+        from inference_operator.cli.completer import complete  # noqa: PLC0415 - only where a shell asks
+
+        complete()
     words = sys.argv[1:] if arguments is None else arguments
     gc.disable()  # imports make many objects and no garbage: looking for it would take a seventh of their time
     try:
@@ -62,7 +73,9 @@ def main(arguments: Sequence[str] | None = None, engines: "EngineRegistry | None
 
 def parser(words: Collection[str] = COMMANDS) -> argparse.ArgumentParser:
     """The parser of all commands, with the arguments of those that are among the words."""
-    return command_parser("Plan models without a cluster, and run, list and explain them in one.", COMMANDS, words)
+    return command_parser(
+        "Plan models without a cluster, and run, list and explain them in one.", COMMANDS, words, APART
+    )
 
 
 def _run(options: argparse.Namespace, engines: "EngineRegistry | None") -> int:

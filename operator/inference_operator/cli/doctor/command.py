@@ -1,0 +1,115 @@
+"""The command `infd doctor`, its options, and its two forms of output."""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from inference_operator.cli.connection import add_connection, in_cluster
+from inference_operator.cli.doctor.facts import ClusterFacts, Finding, Health
+from inference_operator.cli.doctor.findings import findings
+from inference_operator.cli.doctor.probe import probe_pod, probed
+from inference_operator.cli.doctor.reading import ClusterReader
+from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
+from inference_operator.cli.status_screen import BAD, DIM, GOOD, console
+from inference_operator.engines.registry import EngineRegistry
+
+if TYPE_CHECKING:
+    from inference_operator.kube.client import Api
+    from inference_operator.kube.cluster import KubeCluster
+
+TIMEOUT_SECONDS = 180
+"""Default of --timeout: the pull of the operator's image, 100 MB, on a slow network."""
+HUB = "https://huggingface.co"
+SYMBOLS = {Health.GOOD: "✔", Health.NOTE: "!", Health.BAD: "✖", Health.UNKNOWN: "?"}
+WORDS = {Health.GOOD: "ok", Health.NOTE: "note", Health.BAD: "BAD", Health.UNKNOWN: "?"}
+STYLES = {Health.GOOD: GOOD, Health.NOTE: "yellow", Health.BAD: BAD, Health.UNKNOWN: DIM}
+
+
+def add_arguments(doctor: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd doctor`."""
+    doctor.description = (
+        "Check whether a cluster and a namespace are as the operator needs them: a list with what is right, what is"
+        " not, and what helps. It only reads, and sends one pod that the API server checks and does not create. What"
+        " you may not see is marked `?` with the missing right. With --cluster, a small restricted pod asks DNS and the"
+        " hub from inside, and is deleted at the end. Exit status 1: something is wrong. Examples: `infd doctor`;"
+        " `infd doctor -n team-a --cluster`; `infd doctor -o json`."
+    )
+    add_connection(doctor)
+    doctor.add_argument("--cluster", action="store_true", help="also start a pod that asks DNS and the hub")
+    doctor.add_argument("--hub", default=HUB, metavar="URL", help=f"hub or mirror that the pod asks; default {HUB}")
+    doctor.add_argument(
+        "--timeout",
+        type=int,
+        default=TIMEOUT_SECONDS,
+        metavar="SECONDS",
+        help=f"time that the pod has; default {TIMEOUT_SECONDS}",
+    )
+    doctor.add_argument("-o", "--output", choices=["table", "json"], default="table", help="default table")
+    doctor.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    """Print the findings; returns 1 if one of them is bad."""
+    if not options.hub.startswith(("http://", "https://")):
+        raise UsageError("--hub: write a URL, such as `https://huggingface.co`.")
+
+    async def read(api: "Api", cluster: "KubeCluster") -> ClusterFacts:
+        reader = ClusterReader(api, cluster, options.namespace)
+        facts = await reader.facts(lambda seen: probe_pod(seen, options.hub))
+        if not options.cluster:
+            return facts
+        print("A pod asks from inside the cluster. It is deleted at the end.", file=sys.stderr)
+        return replace(facts, probe=await probed(api, cluster, probe_pod(facts, options.hub), options.timeout))
+
+    try:
+        facts = asyncio.run(
+            in_cluster(read, options, cure="Check that `kubectl version` works with the same kubeconfig.")
+        )
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    found = list(findings(facts, engines))
+    is_bad = any(one.health is Health.BAD for one in found)
+    if options.output == "json":
+        shown = {"namespace": options.namespace, "healthy": not is_bad, "findings": [asdict(one) for one in found]}
+        print(json.dumps(shown, indent=2))
+    else:
+        console().print(screen(found, with_symbols=sys.stdout.isatty()))
+    return EXIT_REFUSED if is_bad else 0
+
+
+def screen(found: Sequence[Finding], *, with_symbols: bool) -> RenderableType:
+    """The list: each finding with its state, and below those that need something the cure."""
+    return Group(*_blocks(found, with_symbols=with_symbols))
+
+
+def _blocks(found: Sequence[Finding], *, with_symbols: bool) -> Iterator[RenderableType]:
+    signs = SYMBOLS if with_symbols else WORDS
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for one in found:
+        text = Text(one.message)
+        if one.cure and one.health is not Health.GOOD:
+            text.append(f"\n→ {one.cure}", style=DIM)
+        table.add_row(Text(signs[one.health], style=STYLES[one.health]), Text(one.check), text)
+    yield table
+    yield Padding(_summary(found), (1, 0, 0, 0))
+
+
+def _summary(found: Sequence[Finding]) -> Text:
+    count = {health: sum(1 for one in found if one.health is health) for health in Health}
+    if count[Health.BAD]:
+        wrong = "1 thing is" if count[Health.BAD] == 1 else f"{count[Health.BAD]} things are"
+        return Text(f"{wrong} wrong, {count[Health.UNKNOWN]} could not be seen.", style=BAD)
+    unknown = f" {count[Health.UNKNOWN]} could not be seen." if count[Health.UNKNOWN] else ""
+    return Text(f"Nothing is wrong.{unknown}", style=GOOD)

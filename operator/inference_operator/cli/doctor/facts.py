@@ -1,0 +1,142 @@
+"""Facts about a cluster from which `infd doctor` draws its findings, and the findings."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from inference_operator.admission.rights import Right
+from inference_operator.manifest import DEPLOYMENT, POD, Kind, Manifest
+from inference_operator.views.raw import mapping, objects
+
+NAMESPACE = Kind("v1", "Namespace")
+RUNTIME_CLASS = Kind("node.k8s.io/v1", "RuntimeClass")
+STORAGE_CLASS = Kind("storage.k8s.io/v1", "StorageClass")
+DAEMON_SET = Kind("apps/v1", "DaemonSet")
+DEFINITION = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+VALIDATING_WEBHOOKS = Kind("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration")
+MUTATING_WEBHOOKS = Kind("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration")
+ADMISSION_POLICY = Kind("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy")
+API_SERVICE = Kind("apiregistration.k8s.io/v1", "APIService")
+LEASE = Kind("coordination.k8s.io/v1", "Lease")
+COREFILE = Kind("v1", "ConfigMap")
+"""The ConfigMap `coredns` of `kube-system`, under a name of its own: others of this kind are children."""
+
+
+class Health(StrEnum):
+    """State of one thing that was looked at."""
+
+    GOOD = "good"
+    NOTE = "note"
+    """It may matter, and does not stop anything by itself."""
+    BAD = "bad"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check."""
+
+    check: str
+    health: Health
+    message: str
+    cure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """A fact that could not be read."""
+
+    right: str
+    """The missing right, or why there is no answer."""
+
+
+Listed: TypeAlias = Sequence[Manifest] | Unseen
+UNREAD = Unseen("it was not read")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The API server's answer to a pod that was sent to be checked and not created."""
+
+    refusal: str = ""
+    """Empty: it would be created."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """What a pod in the cluster found."""
+
+    problem: str = ""
+    """Why the pod did not run, empty if it did."""
+    dns_error: str = ""
+    dns_ttl_seconds: int | None = None
+    hub_error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """The part of a cluster that findings depend on."""
+
+    namespace: str
+    version: str = ""
+    """As `v1.36.1`; empty if it is not known."""
+    groups: frozenset[str] = frozenset()
+    """Names of the API groups that are served."""
+    lists: Mapping[Kind, Listed] = field(default_factory=dict)
+    leftovers: Mapping[Kind, Listed] = field(default_factory=dict)
+    """Child objects of the operator by their kind."""
+    own_rights: Mapping[Right, bool] = field(default_factory=dict)
+    operator_rights: Mapping[Right, bool] | Unseen = UNREAD
+    missing_services: frozenset[str] = frozenset()
+    """Services of webhooks that do not exist, as `namespace/name`."""
+    trial: Trial | Unseen = UNREAD
+    probe: ProbeResult | None = None
+    """None: no pod was started."""
+
+    def of(self, kind: Kind) -> Listed:
+        """The objects of a kind."""
+        return self.lists.get(kind, UNREAD)
+
+    def seen(self, kind: Kind) -> Sequence[Manifest]:
+        """The objects of a kind; none where they could not be read."""
+        found = self.of(kind)
+        return () if isinstance(found, Unseen) else found
+
+    @property
+    def operator(self) -> Manifest | None:
+        """The operator's Deployment; None if there is none, or it was not seen."""
+        return next(iter(self.seen(DEPLOYMENT)), None)
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """The operator's settings by their variable, as its Deployment has them."""
+        template = mapping(mapping(mapping(self.operator or {}, "spec"), "template"), "spec")
+        variables = (one for container in objects(template, "containers") for one in objects(container, "env"))
+        return {str(one.get("name")): str(one.get("value") or "") for one in variables}
+
+    @property
+    def pods(self) -> Sequence[Manifest]:
+        """The operator's pods in the namespace."""
+        return self.seen(POD)
+
+
+def name_of(manifest: Manifest) -> str:
+    """The name of an object."""
+    return str(mapping(manifest, "metadata").get("name") or "")
+
+
+def place_of(manifest: Manifest) -> str:
+    """Namespace and name of an object, as `namespace/name`."""
+    return f"{mapping(manifest, 'metadata').get('namespace') or ''}/{name_of(manifest)}"
+
+
+def labels_of(manifest: Manifest) -> Manifest:
+    """The labels of an object."""
+    return mapping(mapping(manifest, "metadata"), "labels")
+
+
+def unseen(check: str, found: Listed) -> Iterator[Finding]:
+    """The finding that a fact could not be read; nothing if it could."""
+    if isinstance(found, Unseen):
+        yield Finding(check, Health.UNKNOWN, f"Not seen: {found.right}.")

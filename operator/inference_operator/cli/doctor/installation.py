@@ -1,0 +1,164 @@
+"""Findings about the API server, the CRD, the operator, and what older releases left."""
+
+import re
+from collections.abc import Iterator
+
+from inference_operator import __version__
+from inference_operator.api.crd import crd
+from inference_operator.cli.doctor.facts import (
+    DEFINITION,
+    LEASE,
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+    ClusterFacts,
+    Finding,
+    Health,
+    Unseen,
+    labels_of,
+    name_of,
+    place_of,
+    unseen,
+)
+from inference_operator.manifest import DEPLOYMENT, GROUP, PLURAL, VERSION, Manifest
+from inference_operator.objects.names import MANAGER
+from inference_operator.views.raw import mapping, objects
+
+LEAST_MINOR = 31
+"""Kubernetes 1.31, as `kubeVersion` of the chart."""
+IMAGE_VOLUMES_MINOR = 36
+"""Kubernetes 1.36 mounts images as volumes, which `oci://` models need."""
+VERSION_LABEL = "app.kubernetes.io/version"
+MOST_FIELDS = 4
+"""Fields that a message names."""
+UPGRADE = "Apply `infd crd` of the operator's release; the chart does not update a CRD by itself."
+INSTALL = "Install it: docs/how-to/install.md."
+
+
+def kubernetes(facts: ClusterFacts) -> Iterator[Finding]:
+    """The finding about the API server's version.
+
+    Examples:
+        >>> next(kubernetes(ClusterFacts("default", version="v1.29.4"))).health
+        <Health.BAD: 'bad'>
+    """
+    found = re.match(r"v?1\.(\d{1,3})", facts.version)
+    if found is None:
+        yield Finding("Kubernetes", Health.UNKNOWN, "The API server did not tell its version.")
+    elif int(found[1]) < LEAST_MINOR:
+        message = f"The API server is {facts.version}; this release needs 1.{LEAST_MINOR} or newer."
+        yield Finding("Kubernetes", Health.BAD, message, "Upgrade the cluster.")
+    else:
+        note = "" if int(found[1]) >= IMAGE_VOLUMES_MINOR else " Models `oci://` need 1.36."
+        yield Finding("Kubernetes", Health.GOOD, f"The API server is {facts.version}.{note}")
+
+
+def definition(facts: ClusterFacts) -> Iterator[Finding]:
+    """The findings about the CRD: whether it is there, and has the fields of this release."""
+    found = facts.of(DEFINITION)
+    if isinstance(found, Unseen):
+        if GROUP not in facts.groups:
+            yield Finding("CRD", Health.BAD, f"The cluster does not serve {GROUP}.", INSTALL)
+        else:
+            yield Finding("CRD", Health.UNKNOWN, f"It is served. Its fields were not compared: {found.right}.")
+        return
+    live = next((one for one in found if name_of(one) == f"{PLURAL}.{GROUP}"), None)
+    if live is None:
+        yield Finding("CRD", Health.BAD, f"The CustomResourceDefinition {PLURAL}.{GROUP} is missing.", INSTALL)
+        return
+    ours, theirs = set(_fields(_schema(crd()), "")), set(_fields(_schema(live), ""))
+    lacks, has_more = sorted(ours - theirs), sorted(theirs - ours)
+    if not theirs:
+        yield Finding("CRD", Health.BAD, f"It does not serve {VERSION}.", UPGRADE)
+    elif lacks:
+        yield Finding(
+            "CRD", Health.BAD, f"It is older than this infd ({__version__}) and lacks {_some(lacks)}.", UPGRADE
+        )
+    elif has_more:
+        message = f"It is newer than this infd ({__version__}), and also has {_some(has_more)}."
+        yield Finding("CRD", Health.NOTE, message, "Use the infd of the operator's release.")
+    else:
+        yield Finding("CRD", Health.GOOD, f"It has the fields of this infd ({__version__}).")
+
+
+def operator(facts: ClusterFacts) -> Iterator[Finding]:
+    """The findings about the operator's Deployment and its Lease."""
+    found = facts.of(DEPLOYMENT)
+    live = facts.operator
+    if live is None:
+        yield from unseen("Operator", found)
+        if not isinstance(found, Unseen):
+            yield Finding("Operator", Health.BAD, "No Deployment of inference-operator was found.", INSTALL)
+        return
+    status, version = mapping(live, "status"), str(labels_of(live).get(VERSION_LABEL) or "")
+    ready, wanted = status.get("readyReplicas") or 0, mapping(live, "spec").get("replicas", 1)
+    where, namespace = place_of(live), mapping(live, "metadata").get("namespace")
+    if not ready:
+        cure = (
+            f"kubectl --namespace {namespace} get pods; kubectl --namespace {namespace} logs deployment/{name_of(live)}"
+        )
+        yield Finding("Operator", Health.BAD, f"None of {wanted} pods of {where} is ready.", cure)
+    else:
+        yield Finding("Operator", Health.GOOD, f"{ready} of {wanted} pods of {where} are ready.")
+    if version and version != __version__:
+        message = f"The operator is {version}, and this infd {__version__}."
+        yield Finding("Versions", Health.NOTE, message, "Use the infd of the operator's release: plans may differ.")
+    elif version:
+        yield Finding("Versions", Health.GOOD, f"The operator and this infd are {version}.")
+    yield from _lease(facts)
+
+
+def _lease(facts: ClusterFacts) -> Iterator[Finding]:
+    found = facts.of(LEASE)
+    yield from unseen("Lease", found)
+    if not isinstance(found, Unseen) and not any(mapping(one, "spec").get("holderIdentity") for one in found):
+        cure = "Read the log of its pods: the right on the Lease may be missing."
+        yield Finding("Lease", Health.BAD, "No operator pod holds the Lease, so none works.", cure)
+
+
+def leftovers(facts: ClusterFacts) -> Iterator[Finding]:
+    """The findings about objects, CRDs and webhooks that nothing uses any more."""
+    ownerless = [
+        f"{kind.name} {place_of(one)}"
+        for kind, found in facts.leftovers.items()
+        if not isinstance(found, Unseen)
+        for one in found
+        if not mapping(one, "metadata").get("ownerReferences")
+    ]
+    old = [
+        f"CustomResourceDefinition {name_of(one)}"
+        for one in facts.seen(DEFINITION)
+        if mapping(one, "spec").get("group") == GROUP and name_of(one) != f"{PLURAL}.{GROUP}"
+    ]
+    hooks = [
+        f"{kind.name} {name_of(one)}"
+        for kind in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)
+        for one in facts.seen(kind)
+        if MANAGER in name_of(one)
+    ]
+    if found := [*ownerless, *old, *hooks]:
+        cure = "Nothing uses them. Look at each with kubectl, and delete it."
+        yield Finding("Leftovers", Health.NOTE, f"{len(found)} without use: {_some(found)}.", cure)
+    elif facts.leftovers and all(isinstance(one, Unseen) for one in facts.leftovers.values()):
+        yield from unseen("Leftovers", next(iter(facts.leftovers.values())))
+    else:
+        yield Finding("Leftovers", Health.GOOD, "No object of the operator is without an owner.")
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - MOST_FIELDS} more" if len(names) > MOST_FIELDS else ""
+    return ", ".join(names[:MOST_FIELDS]) + more
+
+
+def _schema(definition: Manifest) -> Manifest:
+    versions = (one for one in objects(mapping(definition, "spec"), "versions") if one.get("name") == VERSION)
+    return mapping(mapping(next(versions, {}), "schema"), "openAPIV3Schema")
+
+
+def _fields(schema: Manifest, path: str) -> Iterator[str]:
+    """The paths of all fields of a schema."""
+    for name, part in mapping(schema, "properties").items():
+        if isinstance(part, dict):
+            yield f"{path}{name}"
+            yield from _fields(part, f"{path}{name}.")
+    if items := mapping(schema, "items"):
+        yield from _fields(items, f"{path}[].")

@@ -1,0 +1,130 @@
+"""Findings about nodes: the device plugin, labels of GPUs, drivers, and the runtime class."""
+
+import json
+from collections.abc import Iterator, Sequence
+
+from inference_operator.api.spec import Device, EngineSpec
+from inference_operator.cli.doctor.facts import RUNTIME_CLASS, ClusterFacts, Finding, Health, Unseen, name_of, unseen
+from inference_operator.engines.registry import EngineRegistry
+from inference_operator.hardware.needs import DRIVER_MAJOR
+from inference_operator.hardware.node_labels import AWS_NAME, COREWEAVE, GKE, PRODUCT, kind_told
+from inference_operator.hardware.offers import offers_of_node
+from inference_operator.manifest import GPU_RESOURCE, INFERENCE_DEPLOYMENT, NODE
+from inference_operator.settings import PREFIX, Settings
+from inference_operator.views.node import NodeView, node_view
+from inference_operator.views.raw import mapping
+
+PRESENT = "nvidia.com/gpu.present"
+"""Label of NVIDIA's GPU operator and of GPU feature discovery."""
+MOST_NODES = 3
+"""Nodes that a message names."""
+NVIDIA = "nvidia"
+VENDOR = f"{GPU_RESOURCE.partition('/')[0]}/"
+
+
+def gpus(facts: ClusterFacts) -> Iterator[Finding]:
+    """The findings about the device plugin and the labels of nodes with GPUs."""
+    found = facts.of(NODE)
+    yield from unseen("GPUs", found)
+    if isinstance(found, Unseen):
+        return
+    nodes = [node_view(one) for one in found]
+    silent = [node for node in nodes if _is_told(node) and not _allocatable(node)]
+    working = [node for node in nodes if _allocatable(node)]
+    if silent:
+        message = f"{_names(silent)} should have GPUs by labels, and offers none to pods."
+        cure = "Install NVIDIA's device plugin or GPU operator, and read the log of its pod on that node."
+        yield Finding("Device plugin", Health.BAD, message, cure)
+    if not working:
+        coming = bool(facts.settings.get(f"{PREFIX}GPU_OFFERS"))
+        text = "No node offers GPUs now" + (
+            "; `settings.gpuOffers` declares those of nodes to come." if coming else "."
+        )
+        cure = "Install NVIDIA's device plugin; for nodes that appear on demand set `settings.gpuOffers`."
+        yield Finding("GPUs", Health.NOTE if coming or silent else Health.BAD, text, "" if coming else cure)
+        return
+    total = sum(_allocatable(node) for node in working)
+    yield Finding("GPUs", Health.GOOD, f"{total} GPUs on {len(working)} of {len(nodes)} nodes.")
+    added = _list(facts.settings.get(f"{PREFIX}GPU_NODE_LABELS", ""))
+    if nameless := [one for one in working if not offers_of_node(one.labels, one.allocatable, added)]:
+        cure = "Install GPU feature discovery, or name the labels of your nodes in `settings.gpuNodeLabels`."
+        yield Finding("GPU labels", Health.BAD, f"No label names the GPUs of {_names(nameless)}.", cure)
+    else:
+        yield Finding("GPU labels", Health.GOOD, "Labels name the GPUs of each node that has some.")
+
+
+def driver(facts: ClusterFacts, engines: EngineRegistry) -> Iterator[Finding]:
+    """The findings about drivers of nodes against the engine's image."""
+    nodes = [node for one in facts.seen(NODE) if _allocatable(node := node_view(one))]
+    if not nodes:
+        return
+    engine = engines[engines.default]
+    image = facts.settings.get(f"{PREFIX}GPU_ENGINE_IMAGE") or engine.image(Device.GPU, Settings())
+    needs = engine.gpu_needs(EngineSpec(), image)
+    if not needs.driver:
+        yield Finding("Driver", Health.UNKNOWN, f"No table says which driver the image {image} needs.")
+    elif old := [node for node in nodes if needs.too_old(node.labels)]:
+        message = (
+            f"The image {image} has CUDA {needs.cuda} and needs driver {needs.driver}; {_names(old)} has an older one."
+        )
+        yield Finding("Driver", Health.BAD, message, needs.older_drivers)
+    elif all(any(label in node.labels for label in DRIVER_MAJOR) for node in nodes):
+        yield Finding("Driver", Health.GOOD, f"Each node has driver {needs.driver} or newer, for CUDA {needs.cuda}.")
+    else:
+        message = f"The image needs driver {needs.driver}, and no label tells the driver of some nodes."
+        yield Finding("Driver", Health.UNKNOWN, message, "GPU feature discovery labels nodes with it.")
+
+
+def runtime_class(facts: ClusterFacts) -> Iterator[Finding]:
+    """The findings about runtime classes that pods name."""
+    found = facts.of(RUNTIME_CLASS)
+    yield from unseen("Runtime class", found)
+    if isinstance(found, Unseen):
+        return
+    present, named = {name_of(one) for one in found}, sorted(_named_classes(facts))
+    for name in (one for one in named if one not in present):
+        message = f"The runtime class `{name}` that engines name does not exist."
+        cure = "Create it, or change `runtimeClassName` in `settings.engineDefaults` or `spec.scheduling`."
+        yield Finding("Runtime class", Health.BAD, message, cure)
+    if named and present >= set(named):
+        yield Finding("Runtime class", Health.GOOD, f"Engines use {', '.join(f'`{one}`' for one in named)}.")
+    elif not named and NVIDIA in present:
+        message = "`nvidia` exists, and no engine names it. That is right where it is the nodes' default runtime."
+        yield Finding("Runtime class", Health.NOTE, message, "k3s and RKE2: docs/how-to/platforms.md.")
+    elif not named:
+        yield Finding("Runtime class", Health.GOOD, "Engines use the nodes' default runtime.")
+
+
+def _named_classes(facts: ClusterFacts) -> Iterator[str]:
+    """The runtime classes that the administrator's defaults and the resources of the namespace name."""
+    try:
+        defaults = json.loads(facts.settings.get(f"{PREFIX}ENGINE_DEFAULTS") or "{}")
+    except ValueError:
+        defaults = {}
+    specs = [mapping(one, "spec") for one in facts.seen(INFERENCE_DEPLOYMENT)]
+    for one in (defaults if isinstance(defaults, dict) else {}, *specs):
+        if name := mapping(one, "scheduling").get("runtimeClassName"):
+            yield str(name)
+
+
+def _is_told(node: NodeView) -> bool:
+    """Whether labels say that a node has GPUs of NVIDIA."""
+    return bool(
+        node.labels.get(PRESENT) == "true"
+        or any(label in node.labels for label in (PRODUCT, AWS_NAME, GKE, COREWEAVE))
+        or kind_told(node.labels)
+    )
+
+
+def _allocatable(node: NodeView) -> int:
+    """GPUs and parts of GPUs that pods can request."""
+    return sum(node.count(name) for name in node.allocatable if name.startswith(VENDOR))
+
+
+def _names(nodes: Sequence[NodeView]) -> str:
+    more = f" and {len(nodes) - MOST_NODES} more" if len(nodes) > MOST_NODES else ""
+    return ("node " if len(nodes) == 1 else "nodes ") + ", ".join(one.name for one in nodes[:MOST_NODES]) + more
+
+
+def _list(text: str) -> list[str]:
+    return [one for one in text.split(",") if one]

@@ -1,0 +1,249 @@
+"""Findings about the platform: storage, admission, the network, DNS, metrics."""
+
+import re
+from collections.abc import Iterator
+
+from inference_operator.cli.doctor.facts import (
+    ADMISSION_POLICY,
+    API_SERVICE,
+    COREFILE,
+    DAEMON_SET,
+    MUTATING_WEBHOOKS,
+    NAMESPACE,
+    STORAGE_CLASS,
+    VALIDATING_WEBHOOKS,
+    ClusterFacts,
+    Finding,
+    Health,
+    Listed,
+    Unseen,
+    labels_of,
+    name_of,
+    unseen,
+)
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, NODE, SCALED_OBJECT, Manifest
+from inference_operator.settings import PREFIX, Settings
+from inference_operator.views.raw import annotations, mapping, objects
+
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+ENFORCED = "pod-security.kubernetes.io/enforce"
+SYSTEM_NAMESPACES = frozenset({"kube-system", "kube-public", "kube-node-lease"})
+"""The operator's policies refuse child objects there (docs/how-to/operate.md)."""
+ENFORCING = {
+    "cilium": "Cilium",
+    "calico-node": "Calico",
+    "canal": "Canal",
+    "antrea-agent": "Antrea",
+    "kube-router": "kube-router",
+    "weave-net": "Weave Net",
+    "ovnkube-node": "OVN-Kubernetes",
+    "kube-ovn-cni": "Kube-OVN",
+    "anetd": "GKE Dataplane V2",
+    "azure-npm": "Azure Network Policy Manager",
+}
+"""DaemonSets of networks that enforce NetworkPolicies (Kubernetes documentation of 1.36, "Cluster networking" and
+"Installing addons")."""
+NOT_ENFORCING = {"kube-flannel-ds": "Flannel", "kube-flannel": "Flannel"}
+"""Flannel has no NetworkPolicies (flannel-io/flannel v0.28, README)."""
+MAYBE = {"aws-node": "the Amazon VPC CNI", "kindnet": "kindnet"}
+"""Networks that enforce them in some versions or settings only."""
+DNS_MARGIN_SECONDS = 5
+"""For the way from the kubelet to the DNS server (docs/how-to/platforms.md, DNS)."""
+COREDNS_TTL_SECONDS = 5
+"""Of cluster records without the option `ttl` (CoreDNS 1.13, `plugin/kubernetes/README.md`)."""
+PROMETHEUS, METRICS, EXTERNAL = "monitoring.coreos.com", "metrics.k8s.io", "external.metrics.k8s.io"
+
+
+def storage(facts: ClusterFacts) -> Iterator[Finding]:
+    """The finding about the default StorageClass."""
+    found = facts.of(STORAGE_CLASS)
+    yield from unseen("Storage", found)
+    if isinstance(found, Unseen):
+        return
+    default = [name_of(one) for one in found if annotations(one).get(DEFAULT_CLASS) == "true"]
+    if default:
+        yield Finding("Storage", Health.GOOD, f"The default StorageClass is `{default[0]}`.")
+    else:
+        cure = "Mark one as default, or name one in `spec.cache.storageClassName`."
+        yield Finding("Storage", Health.NOTE, "No StorageClass is the default, and `spec.cache` needs one.", cure)
+
+
+def pod_security(facts: ClusterFacts) -> Iterator[Finding]:
+    """The findings about the namespace: its Pod Security level, and whether the operator works in it."""
+    if facts.namespace in SYSTEM_NAMESPACES:
+        message = f"The operator creates nothing in `{facts.namespace}`."
+        yield Finding("Namespace", Health.BAD, message, "Use another namespace.")
+    found = facts.of(NAMESPACE)
+    yield from unseen("Pod Security", found)
+    for one in facts.seen(NAMESPACE):
+        level = labels_of(one).get(ENFORCED) or "none"
+        message = f"Level {level} of `{facts.namespace}`: pods of the operator meet the level restricted."
+        yield Finding("Pod Security", Health.GOOD, message)
+    if not isinstance(found, Unseen) and not found:
+        cure = f"kubectl create namespace {facts.namespace}"
+        yield Finding("Namespace", Health.BAD, f"The namespace `{facts.namespace}` does not exist.", cure)
+
+
+def admission(facts: ClusterFacts) -> Iterator[Finding]:
+    """The findings about what may refuse pods: a trial, then webhooks and policies that must answer."""
+    if isinstance(facts.trial, Unseen):
+        yield Finding("Admission", Health.UNKNOWN, f"No pod was sent to be checked: {facts.trial.right}.")
+    elif facts.trial.refusal:
+        cure = "Exempt the namespace, or have the policy accept restricted pods of this operator."
+        yield Finding("Admission", Health.BAD, f"A pod as of an engine is refused: {facts.trial.refusal}", cure)
+    else:
+        yield Finding("Admission", Health.GOOD, "The API server would accept a pod as of an engine (dry run).")
+    for kind in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS):
+        yield from unseen("Webhooks", facts.of(kind))
+        for one in facts.seen(kind):
+            yield from (_webhook(facts, one, hook) for hook in objects(one, "webhooks") if _stops_pods(facts, hook))
+    policies = [
+        one
+        for one in facts.seen(ADMISSION_POLICY)
+        if _covers_pods(mapping(mapping(one, "spec"), "matchConstraints"), "resourceRules")
+    ]
+    if strict := [name_of(one) for one in policies if mapping(one, "spec").get("failurePolicy") != "Ignore"]:
+        yield Finding("Policies", Health.NOTE, f"Policies that may refuse pods: {', '.join(sorted(strict))}.")
+
+
+def _webhook(facts: ClusterFacts, one: Manifest, hook: Manifest) -> Finding:
+    service = mapping(mapping(hook, "clientConfig"), "service")
+    place = f"{service.get('namespace')}/{service.get('name')}"
+    if service and place in facts.missing_services:
+        message = f"{name_of(one)} must answer for each pod, and its Service {place} does not exist."
+        return Finding("Webhooks", Health.BAD, message, "Reinstall what it belongs to, or delete the configuration.")
+    return Finding("Webhooks", Health.NOTE, f"{name_of(one)} must answer before a pod is created: no answer, no pod.")
+
+
+def _stops_pods(facts: ClusterFacts, hook: Manifest) -> bool:
+    """Whether a webhook fails closed, covers new pods, and covers the namespace."""
+    labels = next((labels_of(one) for one in facts.seen(NAMESPACE)), {})
+    selector = mapping(hook, "namespaceSelector")
+    return hook.get("failurePolicy") != "Ignore" and _covers_pods(hook, "rules") and selects(selector, labels)
+
+
+def _covers_pods(parent: Manifest, name: str) -> bool:
+    return any(
+        {"", "*"} & set(rule.get("apiGroups") or ())
+        and {"pods", "*", "*/*", "pods/*"} & set(rule.get("resources") or ())
+        and {"CREATE", "*"} & set(rule.get("operations") or ())
+        for rule in objects(parent, name)
+    )
+
+
+def selects(selector: Manifest, labels: Manifest) -> bool:
+    """Whether a label selector of Kubernetes selects these labels.
+
+    Examples:
+        >>> selects({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["x"]}]}, {"a": "x"})
+        False
+        >>> selects({}, {}), selects({"matchLabels": {"a": "x"}}, {"a": "x"})
+        (True, True)
+    """
+    if any(labels.get(key) != value for key, value in mapping(selector, "matchLabels").items()):
+        return False
+    return all(_holds(one, labels) for one in objects(selector, "matchExpressions"))
+
+
+def _holds(expression: Manifest, labels: Manifest) -> bool:
+    key, values = expression.get("key"), expression.get("values") or ()
+    match expression.get("operator"):
+        case "In":
+            return key in labels and labels[key] in values
+        case "NotIn":
+            return key not in labels or labels[key] not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+    return True
+
+
+def network_policies(facts: ClusterFacts) -> Iterator[Finding]:
+    """The finding about the network that would enforce NetworkPolicies."""
+    enabled = facts.settings.get(f"{PREFIX}NETWORK_POLICIES") == "true"
+    found = facts.of(DAEMON_SET)
+    names = {name_of(one) for one in facts.seen(DAEMON_SET)}
+    k3s = any("+k3s" in str(_kubelet(one)) or "+rke2" in str(_kubelet(one)) for one in facts.seen(NODE))
+    if name := next((title for key, title in ENFORCING.items() if key in names), "k3s" if k3s else ""):
+        yield Finding("NetworkPolicies", Health.GOOD, f"{name} enforces them.")
+    elif name := next((title for key, title in NOT_ENFORCING.items() if key in names), ""):
+        health = Health.BAD if enabled else Health.NOTE
+        cure = "Use a network that does, or set `networkPolicies.enabled=false`: who is refused is then not refused."
+        yield Finding("NetworkPolicies", health, f"{name} does not enforce them.", cure if enabled else "")
+    elif name := next((title for key, title in MAYBE.items() if key in names), ""):
+        yield Finding("NetworkPolicies", Health.UNKNOWN, f"{name} enforces them in some settings only.")
+    else:
+        why = f": {found.right}" if isinstance(found, Unseen) else ""
+        yield Finding("NetworkPolicies", Health.UNKNOWN, f"Whether the network enforces them cannot be known{why}.")
+
+
+def _kubelet(node: Manifest) -> object:
+    return mapping(mapping(node, "status"), "nodeInfo").get("kubeletVersion")
+
+
+def metrics(facts: ClusterFacts) -> Iterator[Finding]:
+    """The findings about Prometheus, the metrics API, and what autoscaling by others needs."""
+    if PROMETHEUS in facts.groups:
+        yield Finding("Prometheus", Health.GOOD, f"The CRDs of the Prometheus operator ({PROMETHEUS}) are installed.")
+    else:
+        message = "The CRDs of the Prometheus operator are not installed. Only dashboards and alerts need a Prometheus."
+        yield Finding("Prometheus", Health.NOTE, message, "docs/how-to/monitoring.md")
+    broken = {
+        str(mapping(one, "spec").get("group"))
+        for one in facts.seen(API_SERVICE)
+        for state in objects(mapping(one, "status"), "conditions")
+        if state.get("type") == "Available" and state.get("status") == "False"
+    }
+    if METRICS in broken:
+        cure = f"kubectl describe apiservice v1beta1.{METRICS}"
+        yield Finding("Metrics API", Health.BAD, f"{METRICS} is registered and does not answer.", cure)
+    elif METRICS in facts.groups:
+        yield Finding("Metrics API", Health.GOOD, f"{METRICS} is served.")
+    else:
+        yield Finding("Metrics API", Health.NOTE, f"{METRICS} is not served. Only `kubectl top` needs it.")
+    backends = {
+        str(mapping(mapping(one, "spec"), "autoscaling").get("backend")) for one in facts.seen(INFERENCE_DEPLOYMENT)
+    }
+    for backend, group in (("HPA", EXTERNAL), ("KEDA", SCALED_OBJECT.api_version.partition("/")[0])):
+        if backend in backends and group not in facts.groups - broken:
+            message = f"Resources have `autoscaling.backend: {backend}`, and {group} is not served."
+            yield Finding("Autoscaling", Health.BAD, message, "docs/how-to/autoscaling-hpa-keda.md")
+
+
+def dns(facts: ClusterFacts) -> Iterator[Finding]:
+    """The findings about the time to live of the cluster's DNS against the operator's setting."""
+    setting = facts.settings.get(f"{PREFIX}DNS_STALENESS_SECONDS", "")
+    staleness = int(setting) if setting.isdecimal() else int(Settings.model_fields["dns_staleness_seconds"].default)
+    ttl = facts.probe.dns_ttl_seconds if facts.probe else None
+    if ttl is None:
+        ttl = corefile_ttl(facts.of(COREFILE))
+    if ttl is None:
+        cure = "infd doctor --cluster asks from a pod; docs/how-to/platforms.md has a table of providers."
+        why = found.right if isinstance(found := facts.of(COREFILE), Unseen) else "kube-system has no ConfigMap coredns"
+        yield Finding("DNS", Health.UNKNOWN, f"The time to live of cluster records is not known: {why}.", cure)
+    elif ttl + DNS_MARGIN_SECONDS > staleness:
+        message = (
+            f"Cluster records live {ttl} s, and `settings.dnsStalenessSeconds` is {staleness}: requests reach engines"
+            " that have ended."
+        )
+        yield Finding("DNS", Health.BAD, message, f"Set `settings.dnsStalenessSeconds={ttl + DNS_MARGIN_SECONDS}`.")
+    else:
+        yield Finding(
+            "DNS", Health.GOOD, f"Cluster records live {ttl} s; `settings.dnsStalenessSeconds` is {staleness}."
+        )
+
+
+def corefile_ttl(found: Listed) -> int | None:
+    r"""The time to live of cluster records by CoreDNS' configuration; None if it tells none.
+
+    Examples:
+        >>> corefile_ttl([{"data": {"Corefile": "kubernetes cluster.local {\n ttl 30\n}"}}]), corefile_ttl([])
+        (30, None)
+    """
+    texts = [] if isinstance(found, Unseen) else [str(mapping(one, "data").get("Corefile") or "") for one in found]
+    block = next((part for text in texts if (part := re.search(r"\bkubernetes\b[^{\n]*(\{[^}]*\})?", text))), None)
+    if block is None:
+        return None
+    ttl = re.search(r"\bttl\s+(\d{1,5})\b", block[0])
+    return int(ttl[1]) if ttl else COREDNS_TTL_SECONDS

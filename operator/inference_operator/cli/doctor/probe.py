@@ -1,0 +1,147 @@
+"""The pod of `infd doctor --cluster`: asks DNS and the hub from inside, and is deleted at the end."""
+
+import asyncio
+import json
+import secrets
+import time
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from inference_operator.cli.doctor.facts import ClusterFacts, ProbeResult
+from inference_operator.cli.doctor.pods import PULL_ERRORS
+from inference_operator.cli.output import harmless
+from inference_operator.jobs.result import TERMINATION_MESSAGE
+from inference_operator.manifest import POD, Manifest, Ref
+from inference_operator.objects.container import process_fields
+from inference_operator.objects.pod import RESTRICTED_CONTAINER, restricted_pod
+from inference_operator.settings import PREFIX, PodUsers, Settings
+from inference_operator.views.pod import one_line
+from inference_operator.views.raw import condition, mapping, objects
+
+if TYPE_CHECKING:
+    from inference_operator.kube.client import Api
+    from inference_operator.kube.cluster import KubeCluster
+
+POLL_SECONDS = 1.0
+USER, GROUP = 2000, 0
+"""As engines and Jobs have (docs/how-to/platforms.md)."""
+DEADLINE_SECONDS = 60
+"""For the program, three questions of at most 10 s each; the image's pull comes before it."""
+COMPONENT = "doctor"
+NAME_BYTES = 4
+
+
+def probe_pod(facts: ClusterFacts, hub: str) -> Manifest:
+    """The pod: restricted, with the operator's image, and gone a minute after its start.
+
+    Args:
+        facts: of the cluster, for the operator's settings.
+        hub: URL that it asks.
+    """
+    defaults = Settings.model_fields
+    image = facts.settings.get(f"{PREFIX}OPERATOR_IMAGE") or defaults["operator_image"].default
+    domain = facts.settings.get(f"{PREFIX}CLUSTER_DOMAIN") or defaults["cluster_domain"].default
+    users = PodUsers(facts.settings.get(f"{PREFIX}POD_USERS") or PodUsers.FIXED)
+    program = files("inference_operator.cli.doctor").joinpath("probe_program.py").read_text(encoding="utf-8")
+    arguments = ["-c", program, f"kubernetes.default.svc.{domain}", hub, TERMINATION_MESSAGE]
+    container = {
+        "name": COMPONENT,
+        "image": image,
+        **process_fields(command=["python3"], args=arguments),
+        "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}},
+        "securityContext": RESTRICTED_CONTAINER,
+    }
+    name = f"infd-{COMPONENT}-{secrets.token_hex(NAME_BYTES)}"
+    labels = {"app.kubernetes.io/managed-by": "infd", "app.kubernetes.io/component": COMPONENT}
+    return {
+        "apiVersion": POD.api_version,
+        "kind": POD.name,
+        "metadata": {"name": name, "namespace": facts.namespace, "labels": labels},
+        "spec": {
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": DEADLINE_SECONDS * 10,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": restricted_pod(users, user=USER, group=GROUP),
+            "containers": [container],
+        },
+    }
+
+
+async def probed(api: "Api", cluster: "KubeCluster", pod: Manifest, timeout_seconds: int) -> ProbeResult:
+    """What the pod finds; it is deleted whatever happens."""
+    from inference_operator.controller.cluster import ClusterError  # noqa: PLC0415 - see `cli.connection`
+
+    try:
+        made = await api.request("POST", POD.path(pod["metadata"]["namespace"]), POD, body=pod)
+    except ClusterError as error:
+        return ProbeResult(harmless(error.cause))
+    ref, uid = Ref.of(pod), made["metadata"]["uid"]
+    try:
+        return await _ended(cluster, ref, timeout_seconds)
+    finally:
+        await _deleted(cluster, ref, uid)
+
+
+async def _deleted(cluster: "KubeCluster", ref: Ref, uid: str) -> None:
+    from inference_operator.controller.cluster import (  # noqa: PLC0415 - as above
+        ConflictError,
+        NotFoundError,
+    )
+
+    try:
+        await cluster.delete(ref, uid=uid, grace_seconds=0)
+    except (NotFoundError, ConflictError):  # somebody else has deleted it
+        return
+
+
+async def _ended(cluster: "KubeCluster", ref: Ref, timeout_seconds: int) -> ProbeResult:
+    """Its result, as soon as it has one or cannot have one."""
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        found = await cluster.get(ref)
+        if found is None:
+            return ProbeResult("somebody deleted it.")
+        late = time.monotonic() > deadline
+        if result := result_of(found, timeout_seconds if late else 0):
+            return result
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def result_of(pod: Manifest, waited_seconds: int = 0) -> ProbeResult | None:
+    """The result of the pod; None while it may still have one.
+
+    Args:
+        pod: as it is now.
+        waited_seconds: the time after which it counts as failed; 0 before.
+
+    Examples:
+        >>> result_of({"status": {"phase": "Pending"}})
+        >>> result_of({"status": {"phase": "Pending"}}, 60).problem
+        'it did not end within 60 s.'
+    """
+    status = mapping(pod, "status")
+    state = mapping(next(iter(objects(status, "containerStatuses")), {}), "state")
+    if ended := mapping(state, "terminated"):
+        return _told(str(ended.get("message") or ""))
+    waiting = mapping(state, "waiting")
+    if waiting.get("reason") in PULL_ERRORS:
+        return ProbeResult(f"its image cannot be pulled: {one_line(waiting.get('message'))}")
+    if waited_seconds:
+        scheduled = condition(status, "PodScheduled")
+        why = one_line(scheduled.get("message")) if scheduled.get("status") == "False" else ""
+        return ProbeResult(why or f"it did not end within {waited_seconds} s.")
+    return None
+
+
+def _told(message: str) -> ProbeResult:
+    try:
+        found = json.loads(message)
+        ttl = found["dns_ttl_seconds"]
+        return ProbeResult(
+            dns_error=one_line(harmless(str(found["dns_error"]))),
+            dns_ttl_seconds=ttl if isinstance(ttl, int) else None,
+            hub_error=one_line(harmless(str(found["hub_error"]))),
+        )
+    except (ValueError, KeyError, TypeError):
+        return ProbeResult("its program ended without an answer.")

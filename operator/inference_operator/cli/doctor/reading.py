@@ -1,0 +1,253 @@
+"""Facts of a cluster as the API server tells them; what may not be read is noted with the missing right."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from inference_operator.admission.rights import CREATE_PODS, Right
+from inference_operator.cli.doctor.facts import (
+    ADMISSION_POLICY,
+    API_SERVICE,
+    COREFILE,
+    DAEMON_SET,
+    DEFINITION,
+    LEASE,
+    MUTATING_WEBHOOKS,
+    NAMESPACE,
+    RUNTIME_CLASS,
+    STORAGE_CLASS,
+    VALIDATING_WEBHOOKS,
+    ClusterFacts,
+    Listed,
+    Trial,
+    Unseen,
+)
+from inference_operator.cli.doctor.rights import OPERATOR_RIGHTS, OWN_RIGHTS
+from inference_operator.cli.output import harmless
+from inference_operator.cli.policy import NAMESPACE as OPERATOR_NAMESPACE
+from inference_operator.manifest import (
+    CHILD_KINDS,
+    CONFIG_MAP,
+    DEPLOYMENT,
+    INFERENCE_DEPLOYMENT,
+    NETWORK_POLICY,
+    NODE,
+    POD,
+    SERVICE,
+    Kind,
+    Manifest,
+    Ref,
+)
+from inference_operator.objects.names import MANAGED_SELECTOR, MANAGER, NAME_LABEL
+from inference_operator.views.raw import mapping, objects
+
+if TYPE_CHECKING:
+    from inference_operator.kube.client import Api
+    from inference_operator.kube.cluster import KubeCluster
+
+_Result = TypeVar("_Result")
+OPERATOR_SELECTOR = f"app.kubernetes.io/name={MANAGER}"
+"""The label of the chart's objects."""
+CLUSTER_KINDS = (
+    NODE,
+    RUNTIME_CLASS,
+    STORAGE_CLASS,
+    DAEMON_SET,
+    DEFINITION,
+    VALIDATING_WEBHOOKS,
+    MUTATING_WEBHOOKS,
+    ADMISSION_POLICY,
+    API_SERVICE,
+)
+LABELLED_KINDS = (*CHILD_KINDS, NETWORK_POLICY)
+"""Kinds of objects that the operator makes."""
+AT_ONCE = 8
+"""Requests at the same time: below the limit of one user's queue in the API server (`--max-requests-inflight`)."""
+_ACCESS = "/apis/authorization.k8s.io/v1"
+_REVIEW = Kind("authorization.k8s.io/v1", "SelfSubjectAccessReview")
+
+
+class ClusterReader:
+    """Reads facts.
+
+    Args:
+        api: the API server.
+        cluster: the same, for lists.
+        namespace: the namespace that is looked at.
+    """
+
+    def __init__(self, api: "Api", cluster: "KubeCluster", namespace: str) -> None:
+        self._api = api
+        self._cluster = cluster
+        self._namespace = namespace
+        self._limit = asyncio.Semaphore(AT_ONCE)
+
+    async def facts(self, trial_pod: Callable[[ClusterFacts], Manifest]) -> ClusterFacts:
+        """All facts but those of a pod in the cluster.
+
+        Args:
+            trial_pod: makes a pod that the API server checks, and does not create.
+        """
+        version = await self._api.request("GET", "/version", NODE)
+        groups = await self._api.request("GET", "/apis", NODE)
+        lists: dict[Kind, Listed] = dict(
+            zip(CLUSTER_KINDS, await self._all(self._list(kind) for kind in CLUSTER_KINDS), strict=True)
+        )
+        lists |= await self._named_lists()
+        own = await self._own_rights()
+        found = await self._all(self._list(kind, self._namespace, labels=MANAGED_SELECTOR) for kind in LABELLED_KINDS)
+        facts = ClusterFacts(
+            self._namespace,
+            str(version.get("gitVersion") or ""),
+            frozenset(str(one.get("name")) for one in objects(groups, "groups")),
+            lists,
+            dict(zip(LABELLED_KINDS, found, strict=True)),
+            own,
+            await self._operator_rights(lists[DEPLOYMENT]),
+            await self._missing_services(lists),
+        )
+        if not own.get(CREATE_PODS):
+            return replace(facts, trial=Unseen(f"the right to {CREATE_PODS} is missing"))
+        return replace(facts, trial=await self._trial(trial_pod(facts)))
+
+    async def _all(self, asked: Iterable[Awaitable[_Result]]) -> list[_Result]:
+        async def limited(one: Awaitable[_Result]) -> _Result:
+            async with self._limit:
+                return await one
+
+        return list(await asyncio.gather(*(limited(one) for one in asked)))
+
+    async def _named_lists(self) -> Mapping[Kind, Listed]:
+        """The lists of which only some objects count."""
+        operators = await self._list(DEPLOYMENT, labels=OPERATOR_SELECTOR)
+        if isinstance(operators, Unseen):
+            within = await self._list(DEPLOYMENT, OPERATOR_NAMESPACE, labels=OPERATOR_SELECTOR)
+            operators = within if within and not isinstance(within, Unseen) else operators
+        home = OPERATOR_NAMESPACE
+        if operators and not isinstance(operators, Unseen):
+            home = str(operators[0]["metadata"]["namespace"])
+        return {
+            DEPLOYMENT: operators,
+            LEASE: await self._list(LEASE, home, names=_lease_name(operators)),
+            POD: await self._list(POD, self._namespace, labels=NAME_LABEL),
+            INFERENCE_DEPLOYMENT: await self._list(INFERENCE_DEPLOYMENT, self._namespace),
+            COREFILE: await self._one(Ref(CONFIG_MAP, "kube-system", "coredns")),
+            NAMESPACE: await self._namespaces(),
+        }
+
+    async def _list(
+        self, kind: Kind, namespace: str | None = None, *, labels: str | None = None, names: str = ""
+    ) -> Listed:
+        from inference_operator.controller.cluster import (  # noqa: PLC0415 - see `cli.connection`
+            ForbiddenError,
+            NotFoundError,
+        )
+
+        fields = f"metadata.name={names}" if names else None
+        try:
+            found = self._cluster.each(kind, namespace=namespace, labels=labels, fields=fields)
+            return [one async for one in found]
+        except NotFoundError:  # the cluster does not serve the kind
+            return ()
+        except ForbiddenError:
+            where = f" in `{namespace}`" if namespace else ""
+            return Unseen(f"the right to list {kind.plural}{where} is missing")
+
+    async def _one(self, ref: Ref) -> Listed:
+        return await self._read(ref.path, ref.kind, f"get {ref.kind.plural} in `{ref.namespace}`")
+
+    async def _namespaces(self) -> Listed:
+        return await self._read(
+            f"/api/v1/namespaces/{self._namespace}", NAMESPACE, f"get namespace `{self._namespace}`"
+        )
+
+    async def _read(self, path: str, kind: Kind, right: str) -> Listed:
+        from inference_operator.controller.cluster import (  # noqa: PLC0415 - as above
+            ForbiddenError,
+            NotFoundError,
+        )
+
+        try:
+            return [await self._api.request("GET", path, kind)]
+        except NotFoundError:
+            return ()
+        except ForbiddenError:
+            return Unseen(f"the right to {right} is missing")
+
+    async def _own_rights(self) -> Mapping[Right, bool]:
+        asked = list(dict.fromkeys([*(right for needed in OWN_RIGHTS.values() for right in needed), CREATE_PODS]))
+        answers = await self._all(self._may(right) for right in asked)
+        return dict(zip(asked, answers, strict=True))
+
+    async def _may(self, right: Right, subject: Manifest | None = None) -> bool:
+        """Whether somebody has a right in the namespace; without a subject, who asks."""
+        plural, _, part = right.plural.partition("/")
+        attributes = {
+            "namespace": self._namespace,
+            "verb": right.verb,
+            "group": right.group,
+            "resource": plural,
+            **({"subresource": part} if part else {}),
+        }
+        kind = "SubjectAccessReview" if subject else "SelfSubjectAccessReview"
+        body = {
+            "apiVersion": _REVIEW.api_version,
+            "kind": kind,
+            "spec": {"resourceAttributes": attributes, **(subject or {})},
+        }
+        answer = await self._api.request("POST", f"{_ACCESS}/{kind.lower()}s", _REVIEW, body=body)
+        return bool(mapping(answer, "status").get("allowed"))
+
+    async def _operator_rights(self, operators: Listed) -> Mapping[Right, bool] | Unseen:
+        from inference_operator.controller.cluster import ForbiddenError  # noqa: PLC0415 - as above
+
+        if isinstance(operators, Unseen):
+            return operators
+        if not operators:
+            return Unseen("there is no operator")
+        namespace = operators[0]["metadata"]["namespace"]
+        pod = mapping(mapping(mapping(operators[0], "spec"), "template"), "spec")
+        account = f"system:serviceaccount:{namespace}:{pod.get('serviceAccountName') or 'default'}"
+        groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+        subject = {"user": account, "groups": groups}
+        try:
+            await self._may(OPERATOR_RIGHTS[0], subject)
+            answers = await self._all(self._may(right, subject) for right in OPERATOR_RIGHTS)
+        except ForbiddenError:
+            return Unseen("the right to create subjectaccessreviews is missing")
+        return dict(zip(OPERATOR_RIGHTS, answers, strict=True))
+
+    async def _missing_services(self, lists: Mapping[Kind, Listed]) -> frozenset[str]:
+        """The Services of webhooks that do not exist."""
+        places = {
+            (str(service["namespace"]), str(service["name"]))
+            for kind in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)
+            if not isinstance(found := lists[kind], Unseen)
+            for one in found
+            for hook in objects(one, "webhooks")
+            if (service := mapping(mapping(hook, "clientConfig"), "service"))
+        }
+        missing = [
+            f"{space}/{name}" for space, name in sorted(places) if not await self._one(Ref(SERVICE, space, name))
+        ]
+        return frozenset(missing)
+
+    async def _trial(self, pod: Manifest) -> Trial | Unseen:
+        """The API server's answer to a pod that is not created."""
+        from inference_operator.controller.cluster import ClusterError  # noqa: PLC0415 - as above
+
+        path = POD.path(self._namespace)
+        try:
+            await self._api.request("POST", path, POD, query={"dryRun": "All"}, body=pod)
+        except ClusterError as error:
+            text = harmless(error.cause)
+            if "does not support dry run" in text:
+                return Unseen("an admission webhook supports no dry run")
+            return Trial(text)
+        return Trial()
+
+
+def _lease_name(operators: Listed) -> str:
+    """Name of the Lease, which the chart names after the Deployment."""
+    return "" if isinstance(operators, Unseen) or not operators else str(operators[0]["metadata"]["name"])

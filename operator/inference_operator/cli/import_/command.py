@@ -1,0 +1,129 @@
+"""The command `infd import`, which prints InferenceDeployments and says what it could not take over."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.resource import resource
+from inference_operator.cli.connection import add_connection, in_cluster
+from inference_operator.cli.files import read_objects
+from inference_operator.cli.import_.deployments import from_deployment
+from inference_operator.cli.import_.kserve import API_VERSIONS as KSERVE_VERSIONS
+from inference_operator.cli.import_.kserve import KIND as KSERVE_KIND
+from inference_operator.cli.import_.kserve import from_llm_inference_service
+from inference_operator.cli.import_.kubeai import API_VERSION as KUBEAI_VERSION
+from inference_operator.cli.import_.kubeai import KIND as KUBEAI_KIND
+from inference_operator.cli.import_.kubeai import from_model
+from inference_operator.cli.import_.origin import Draft, ForeignObject
+from inference_operator.cli.output import dumped, harmless
+from inference_operator.cli.parser import EXIT_REFUSED, UsageError
+from inference_operator.engines.registry import EngineRegistry
+from inference_operator.manifest import DEPLOYMENT, Kind, Manifest, Ref
+from inference_operator.models.source import model_source
+from inference_operator.views.raw import mapping
+
+if TYPE_CHECKING:
+    from inference_operator.kube.client import Api
+    from inference_operator.kube.cluster import KubeCluster
+
+Reader = Callable[[ForeignObject], Draft]
+READERS: Mapping[tuple[str, str], Reader] = {
+    (KUBEAI_VERSION, KUBEAI_KIND): from_model,
+    (DEPLOYMENT.api_version, DEPLOYMENT.name): from_deployment,
+    **{(version, KSERVE_KIND): from_llm_inference_service for version in KSERVE_VERSIONS},
+}
+"""How objects are read, by apiVersion and kind."""
+KINDS: Mapping[str, Sequence[Kind]] = {
+    "model": [Kind(KUBEAI_VERSION, KUBEAI_KIND)],
+    "deployment": [DEPLOYMENT],
+    "llminferenceservice": [Kind(version, KSERVE_KIND) for version in sorted(KSERVE_VERSIONS, reverse=True)],
+}
+"""Kinds of objects of the cluster, as people write them."""
+
+
+def add_arguments(imported: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd import`."""
+    imported.description = (
+        "Print an InferenceDeployment for a Model of KubeAI, a Deployment that runs `vllm serve`, or an"
+        " LLMInferenceService of KServe, from a file or from the cluster. Standard error says, field by field, what"
+        " could not be taken over. Nothing is changed. Exit status 1: one of them could not be taken over."
+        " Examples: `infd import -f model.yaml`; `infd import deployment/vllm -n demo | infd plan -f - --cluster`."
+    )
+    imported.add_argument("object", nargs="?", help="KIND/NAME in the cluster: model, deployment, llminferenceservice")
+    imported.add_argument("-f", "--filename", metavar="FILE", help="file, folder, or - for standard input")
+    add_connection(imported)
+    imported.add_argument("-o", "--output", choices=["yaml", "json"], default="yaml", help="default yaml")
+    imported.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
+    """Print the manifests; returns 1 if one could not be made."""
+    if bool(options.object) == bool(options.filename):
+        raise UsageError("Write either KIND/NAME or -f FILE.")
+    found = read_objects(options.filename) if options.filename else [asyncio.run(_of_cluster(options))]
+    made, status = [], 0
+    for one in found:
+        label = f"{harmless(str(one.get('kind') or '?'))} {harmless(str(mapping(one, 'metadata').get('name') or '?'))}"
+        read = READERS.get((str(one.get("apiVersion")), str(one.get("kind"))))
+        if read is None:
+            print(f"{label}: not read, since it describes no model.", file=sys.stderr)
+            continue
+        try:
+            made.append(_imported(one, read, label))
+        except UsageError as error:
+            print(f"{label}: {error}", file=sys.stderr)
+            status = EXIT_REFUSED
+    if not made and not status:
+        known = "a KubeAI Model, a Deployment, or a KServe LLMInferenceService"
+        raise UsageError(f"{options.filename}: contains no {known}.")
+    if made:
+        print(_printed(made, options.output))
+    refused = [one for one in made if _is_refused(one)]
+    return EXIT_REFUSED if refused else status
+
+
+def _imported(one: Manifest, read: Reader, label: str) -> Manifest:
+    origin = ForeignObject(one)
+    draft = read(origin)
+    for field, why in (*draft.notes, *origin.report()):
+        print(f"{label}: {harmless(field)}: {why}", file=sys.stderr)
+    metadata = mapping(one, "metadata")
+    return draft.manifest(str(metadata.get("name") or ""), str(metadata.get("namespace") or ""))
+
+
+def _printed(made: Sequence[Manifest], form: str) -> str:
+    if form == "json":
+        return dumped(made, "json")
+    return "\n---\n".join(dumped([one], "yaml") for one in made)
+
+
+def _is_refused(made: Manifest) -> bool:
+    """Whether the API server would refuse a manifest; if so, the reason is printed."""
+    raw = {**made, "metadata": {**made["metadata"], "uid": "", "generation": 1}}
+    found = resource(raw).spec
+    refusal = found if isinstance(found, Refusal) else model_source(found.model.source)
+    if isinstance(refusal, Refusal):
+        print(f"Correct it before you apply it: {refusal.message}", file=sys.stderr)
+    return isinstance(refusal, Refusal)
+
+
+async def _of_cluster(options: argparse.Namespace) -> Manifest:
+    """The object that the command line names."""
+    word, _, name = options.object.lower().partition("/")
+    kinds = next((kinds for key, kinds in KINDS.items() if word in {key, f"{key}s"}), None)
+    if not kinds or not name:
+        raise UsageError(f"Write KIND/NAME, with one of the kinds {', '.join(KINDS)}.")
+
+    async def read(_: "Api", cluster: "KubeCluster") -> Manifest | None:
+        for kind in kinds:
+            if found := await cluster.get(Ref(kind, options.namespace, name)):
+                return found
+        return None
+
+    found = await in_cluster(read, options, cure="Check that kubectl gets it with the same kubeconfig.")
+    if found is None:
+        raise UsageError(f"There is no {word} `{name}` in the namespace `{options.namespace}`.")
+    return found

@@ -1,0 +1,187 @@
+"""The members of a support bundle, read from a cluster. Secrets are never asked for."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import yaml
+
+from inference_operator import __version__
+from inference_operator.cli.doctor.facts import ClusterFacts, Unseen, name_of
+from inference_operator.cli.doctor.findings import findings
+from inference_operator.cli.doctor.probe import probe_pod
+from inference_operator.cli.doctor.reading import CLUSTER_KINDS, LABELLED_KINDS, ClusterReader
+from inference_operator.cli.support_bundle.archive import BundleFile
+from inference_operator.cli.support_bundle.hiding import shown_object, shown_text
+from inference_operator.engines.registry import EngineRegistry
+from inference_operator.manifest import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    INFERENCE_DEPLOYMENT,
+    NODE,
+    POD,
+    Kind,
+    Manifest,
+    Ref,
+)
+from inference_operator.objects.names import COMPONENT_LABEL, NAME_LABEL, PROGRAM
+from inference_operator.views.raw import mapping, objects
+
+if TYPE_CHECKING:
+    from inference_operator.kube.client import Api
+    from inference_operator.kube.cluster import KubeCluster
+
+LOG_LINES = 500
+"""Last lines of each container."""
+LOG_BYTES = 1_000_000
+"""Bytes of each log: a bundle of twenty pods can be sent by mail."""
+NODE_PARTS = ("allocatable", "capacity", "conditions", "nodeInfo")
+"""Of a node's status; its addresses are left out."""
+
+
+class BundleReader:
+    """Reads the members.
+
+    Args:
+        api: the API server.
+        cluster: the same, for lists.
+        namespace: the namespace of the resources.
+        name: of one resource; empty for all.
+        engines: the engines, for the findings of `infd doctor`.
+    """
+
+    def __init__(self, api: "Api", cluster: "KubeCluster", namespace: str, name: str, engines: EngineRegistry) -> None:
+        self._api = api
+        self._cluster = cluster
+        self._namespace = namespace
+        self._name = name
+        self._engines = engines
+        self._members: list[BundleFile] = []
+        self._unseen: list[str] = []
+
+    async def members(self) -> Sequence[BundleFile]:
+        """All members, sorted by their path."""
+        facts = await ClusterReader(self._api, self._cluster, self._namespace).facts(
+            lambda seen: probe_pod(seen, "https://huggingface.co")
+        )
+        self._add("versions.txt", f"infd {__version__}\nKubernetes {facts.version}\n")
+        found = [asdict(one) for one in findings(facts, self._engines)]
+        self._add("doctor.json", json.dumps([shown_object(one) for one in found], indent=2))
+        await self._resources()
+        await self._operator(facts)
+        self._nodes(facts)
+        self._add("unseen.txt", "\n".join(dict.fromkeys([*self._unseen, *_missing(facts)])))
+        return sorted(self._members, key=lambda one: one.path)
+
+    def _add(self, path: str, text: str) -> None:
+        if text.strip():
+            self._members.append(BundleFile(path, shown_text(text)))
+
+    def _dump(self, path: str, manifest: Manifest) -> None:
+        self._members.append(BundleFile(path, yaml.safe_dump(shown_object(manifest), sort_keys=False, width=1000)))
+
+    async def _list(self, kind: Kind, namespace: str, labels: str | None = None) -> Sequence[Manifest]:
+        """The objects of a kind; none, with a note, if they may not be listed."""
+        from inference_operator.controller.cluster import (  # noqa: PLC0415 - see `cli.connection`
+            ForbiddenError,
+            NotFoundError,
+        )
+
+        try:
+            return [one async for one in self._cluster.each(kind, namespace=namespace, labels=labels)]
+        except NotFoundError:
+            return ()
+        except ForbiddenError as error:
+            self._unseen.append(error.cause)
+            return ()
+
+    async def _resources(self) -> None:
+        """Resources, their children, pods, logs and Events."""
+        selector = f"{NAME_LABEL}={self._name}" if self._name else NAME_LABEL
+        for one in await self._list(INFERENCE_DEPLOYMENT, self._namespace):
+            if self._name in {"", name_of(one)}:
+                self._dump(f"resources/{name_of(one)}.yaml", one)
+        for kind in LABELLED_KINDS:
+            for one in await self._list(kind, self._namespace, selector):
+                if not (kind == CONFIG_MAP and _labels(one).get(COMPONENT_LABEL) == PROGRAM):
+                    self._dump(f"objects/{kind.name.lower()}-{name_of(one)}.yaml", one)
+        await self._pods("pods", self._namespace, selector)
+        await self._events("events.yaml", self._namespace)
+
+    async def _operator(self, facts: ClusterFacts) -> None:
+        """The operator's Deployment with its settings, pods, logs and Events."""
+        for one in facts.seen(DEPLOYMENT):
+            namespace = str(mapping(one, "metadata").get("namespace"))
+            self._dump(f"operator/deployment-{name_of(one)}.yaml", one)
+            chosen = mapping(mapping(mapping(one, "spec"), "selector"), "matchLabels")
+            labels = ",".join(f"{key}={value}" for key, value in chosen.items())
+            if labels:
+                await self._pods("operator/pods", namespace, labels)
+            await self._events("operator/events.yaml", namespace)
+
+    async def _pods(self, folder: str, namespace: str, labels: str) -> None:
+        for pod in await self._list(POD, namespace, labels):
+            self._dump(f"{folder}/{name_of(pod)}/pod.yaml", pod)
+            status = mapping(pod, "status")
+            for part in ("initContainerStatuses", "containerStatuses"):
+                for state in objects(status, part):
+                    await self._logs(f"{folder}/{name_of(pod)}", namespace, name_of(pod), state)
+
+    async def _logs(self, folder: str, namespace: str, pod: str, state: Manifest) -> None:
+        name = str(state.get("name") or "")
+        runs = ("", "previous") if state.get("restartCount") else ("",)
+        for run in runs:
+            text = await self._log(namespace, pod, name, previous=bool(run))
+            self._add(f"{folder}/{name}{f'.{run}' if run else ''}.log", text)
+
+    async def _log(self, namespace: str, pod: str, container: str, *, previous: bool) -> str:
+        from inference_operator.controller.cluster import (  # noqa: PLC0415 - as above
+            ClusterError,
+            ForbiddenError,
+        )
+
+        query = {
+            "container": container,
+            "tailLines": str(LOG_LINES),
+            "limitBytes": str(LOG_BYTES),
+            "timestamps": "true",
+            **({"previous": "true"} if previous else {}),
+        }
+        try:
+            return await self._api.text(f"{Ref(POD, namespace, pod).path}/log", POD, query=query)
+        except ForbiddenError as error:
+            self._unseen.append(error.cause)
+        except ClusterError:  # no log, or no kubelet that answers
+            pass
+        return ""
+
+    async def _events(self, path: str, namespace: str) -> None:
+        from inference_operator.kube.object_events import EVENT  # noqa: PLC0415 - as above
+
+        found = await self._list(EVENT, namespace)
+        wanted = [one for one in found if self._name in str(mapping(one, "involvedObject").get("name") or "")]
+        if wanted:
+            self._dump(path, {"items": [{key: one[key] for key in one if key != "metadata"} for one in wanted]})
+
+    def _nodes(self, facts: ClusterFacts) -> None:
+        nodes = [
+            {
+                "name": name_of(one),
+                "labels": _labels(one),
+                "taints": mapping(one, "spec").get("taints") or [],
+                **{part: mapping(one, "status").get(part) for part in NODE_PARTS},
+            }
+            for one in facts.seen(NODE)
+        ]
+        if nodes:
+            self._dump("nodes.yaml", {"nodes": nodes})
+
+
+def _labels(manifest: Manifest) -> Mapping[str, str]:
+    return mapping(mapping(manifest, "metadata"), "labels")
+
+
+def _missing(facts: ClusterFacts) -> list[str]:
+    found = (facts.of(kind) for kind in CLUSTER_KINDS)
+    return [one.right for one in found if isinstance(one, Unseen)]

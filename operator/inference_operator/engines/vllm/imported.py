@@ -1,0 +1,140 @@
+"""Arguments of a `vllm serve` that somebody wrote by hand, as fields of an InferenceDeployment."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+
+from inference_operator.engines.vllm.arguments import refusal_of_args
+from inference_operator.engines.vllm.flags import MANAGED_FLAGS, REMOVED_FLAGS, SECRET_FLAGS
+from inference_operator.engines.vllm.options import VERSION, resolve_option, written_option
+
+_IMAGE = f"vllm/vllm-openai:v{VERSION}"
+"""An image for whose version the tables of options are complete."""
+_FIELD = re.compile(r"Use `spec\.([A-Za-z.]+)`\.")
+_TEXT = frozenset({"model.servedName", "model.revision", "engine.dtype", "engine.quantization", "engine.kvCacheDtype"})
+_NUMBERS = frozenset(
+    {
+        "parallelism.tensor",
+        "parallelism.pipeline",
+        "engine.maxModelLen",
+        "engine.maxNumSeqs",
+        "engine.maxNumBatchedTokens",
+        "engine.gpuMemoryUtilization",
+        "engine.cpuOffloadGiB",
+    }
+)
+_FIELDS: Mapping[str, str] = {
+    **{
+        flag: found[1]
+        for flag, cure in MANAGED_FLAGS.items()
+        if (found := _FIELD.fullmatch(cure)) and found[1] in _TEXT | _NUMBERS
+    },
+    "--tool-call-parser": "engine.toolCallParser",
+    "--reasoning-parser": "engine.reasoningParser",
+    "--max-loras": "engine.adapterSlots",
+    "--max-lora-rank": "engine.maxAdapterRank",
+}
+"""The field for each option that becomes one."""
+
+
+def _by_option(table: Mapping[str, str]) -> Mapping[str, str]:
+    """A table of spellings by the options that they mean."""
+    return {next(iter(resolve_option(one)), one): told for one, told in table.items()}
+
+
+FIELDS = _by_option(_FIELDS)
+_SECRETS = _by_option(SECRET_FLAGS)
+_WHOLE = _NUMBERS | {"engine.adapterSlots", "engine.maxAdapterRank"}
+_BY_OTHER_FIELDS: Mapping[str, str] = {
+    "--enable-auto-tool-choice": "The operator sets it with `spec.engine.toolCallParser`.",
+    "--enable-lora": "The operator sets it with `spec.model.adapters`.",
+    "--lora-modules": "Write each into `spec.model.adapters`, which needs `spec.cache`.",
+}
+_MANAGED = _by_option({**REMOVED_FLAGS, **MANAGED_FLAGS, **_BY_OTHER_FIELDS})
+_LETTERS: Mapping[str, int] = {"k": 1000, "m": 1000**2, "g": 1000**3, "K": 2**10, "M": 2**20, "G": 2**30}
+"""Letters after a number of tokens (vLLM 0.32.0, engine/arg_utils.py, `human_readable_int`)."""
+
+
+@dataclass(slots=True)
+class ImportedArguments:
+    """The parts into which arguments were divided."""
+
+    model: str = ""
+    """Repository or path of the model; empty if no argument names it."""
+    fields: dict[str, object] = field(default_factory=dict)
+    """Values by the path of their field below `spec`."""
+    kept: list[str] = field(default_factory=list)
+    """Arguments for `spec.engine.args`."""
+    left: list[tuple[str, str]] = field(default_factory=list)
+    """Options that were left out, each with the reason. No value is in it: it could be a secret."""
+
+
+def imported_arguments(args: Sequence[str]) -> ImportedArguments:
+    """The fields, arguments and remains of what follows `vllm serve`.
+
+    Examples:
+        >>> found = imported_arguments(["Qwen/Qwen3-8B", "-tp", "2", "--max-model-len=32k", "--seed=8", "--port", "80"])
+        >>> found.model, found.fields, found.kept
+        ('Qwen/Qwen3-8B', {'parallelism.tensor': 2, 'engine.maxModelLen': 32000}, ['--seed=8'])
+        >>> found.left
+        [('--port', 'Remove it; the operator decides it and has no field for it.')]
+        >>> imported_arguments(["--api-key=abc"]).left
+        [('--api-key', 'It is a secret: set VLLM_API_KEY from a Secret, or use `spec.router.keys`.')]
+    """
+    found = ImportedArguments()
+    for tokens in _grouped(args):
+        _take(found, tokens)
+    return found
+
+
+def _grouped(args: Sequence[str]) -> Iterator[list[str]]:
+    """Each option with its values; values before the first option stand alone."""
+    position = 0
+    while position < len(args):
+        values = takewhile(lambda one: written_option(one) is None, args[position + 1 :])
+        is_option = written_option(args[position]) is not None
+        group = [args[position], *(values if is_option and "=" not in args[position] else ())]
+        yield group
+        position += len(group)
+
+
+def _take(found: ImportedArguments, tokens: Sequence[str]) -> None:
+    option = written_option(tokens[0])
+    if option is None:
+        if found.model:
+            found.left.append(("an argument without an option", "It belongs to no option."))
+        found.model = found.model or tokens[0]
+        return
+    names = list(resolve_option(option))
+    name = names[0] if len(names) == 1 else option
+    inline = tokens[0].partition("=")[2]
+    value = inline or " ".join(tokens[1:])
+    if name == "--model" and value:
+        found.model = value
+    elif name in FIELDS and "." not in tokens[0].partition("=")[0] and _typed(FIELDS[name], value) is not None:
+        found.fields[FIELDS[name]] = _typed(FIELDS[name], value)
+    elif why := _why_left(name, tokens):
+        found.left.append((option, why))
+    else:
+        found.kept.extend(tokens)
+
+
+def _why_left(name: str, tokens: Sequence[str]) -> str:
+    """Why an option cannot stay in `spec.engine.args`; empty if it can."""
+    if name in _SECRETS:
+        return f"It is a secret: set {_SECRETS[name]} from a Secret, or use `spec.router.keys`."
+    if name in _MANAGED:
+        return _MANAGED[name]
+    refusal = refusal_of_args(tokens, image=_IMAGE)
+    return refusal.cure if refusal else ""
+
+
+def _typed(path: str, text: str) -> object:
+    """The value as its field has it; None if it has no such form."""
+    if path not in _WHOLE:
+        return text or None
+    if path == "engine.gpuMemoryUtilization":
+        return float(text) if re.fullmatch(r"[01]?\.?\d{1,6}", text) else None
+    number = re.fullmatch(r"(\d{1,9})(?:\.0+)?([kmgKMG]?)", text)
+    return int(number[1]) * _LETTERS.get(number[2], 1) if number else None
