@@ -287,7 +287,13 @@ def write_model(folder: Path, config: Manifest) -> None:
     words = {f"w{number}": number for number in range(WORDS)}
     kind = {"type": "WordLevel", "vocab": words, "unk_token": "w0"}
     unused = dict.fromkeys(("truncation", "padding", "normalizer", "post_processor", "decoder"))
-    tokenizer = {"version": "1.0", **unused, "added_tokens": [], "pre_tokenizer": {"type": "Whitespace"}, "model": kind}
+    tokenizer: Manifest = {
+        "version": "1.0",
+        **unused,
+        "added_tokens": [],
+        "pre_tokenizer": {"type": "Whitespace"},
+        "model": kind,
+    }
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
 
