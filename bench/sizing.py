@@ -39,6 +39,7 @@ EXPLAINED = {
     "gt-264": "open: 5.6 GiB beside weights and cache on an L40S, no terms logged",
     "gt-265": "open: V0 before latent caches, padding of heads not logged",
     "gt-271": "open: compressed attention of DeepSeek V4",
+    "gt-292": "open: 0.7 GiB more beside weights and cache than estimated; ended before its terms were logged",
 }
 
 

@@ -32,8 +32,10 @@ def h100() -> GpuOffer:
     return offer
 
 
-def test_the_bench_reads_weights_activation_and_tokens_from_vllms_log() -> None:
-    assert gpu.reported(ON_GPU) == gpu.Terms(15.27, 2.43, 391_312)
+def test_the_bench_reads_weights_other_memory_and_tokens_from_vllms_log() -> None:
+    found = gpu.reported(ON_GPU)
+    assert (found.weights, found.kv_tokens) == (15.27, 391_312)
+    assert found.others == pytest.approx(72.85 - 53.74 - 15.27)
 
 
 def test_the_bench_reads_the_tokens_of_a_recorded_start() -> None:
@@ -48,7 +50,7 @@ def test_the_bench_starts_each_model_with_the_operators_arguments_and_random_wei
     assert "--load-format=dummy" in start.command
     assert start.command[-1] == "--port=PORT", "the last of two values counts"
     assert {flag for part in start.command[3:] if (flag := managed_flag(part))} >= {"--tensor-parallel-size", "--port"}
-    assert None not in (start.estimate.weights, start.estimate.activation, start.estimate.kv_tokens)
+    assert None not in (start.estimate.weights, start.estimate.others, start.estimate.kv_tokens)
 
 
 def test_the_bench_has_five_models_or_more() -> None:
@@ -67,12 +69,12 @@ def test_the_error_of_each_term_is_relative_to_what_vllm_reported() -> None:
     figures = gpu.compared("m", gpu.Terms(15.27, 2.0, 400_000), gpu.Terms(15.27, None, 391_312))
     errors = {one.name: one.value for one in figures if one.name.endswith("error")}
     assert errors["m: weights, error"] == 0
-    assert math.isnan(errors["m: activation, error"])
+    assert math.isnan(errors["m: other memory, error"])
     assert errors["m: KV cache tokens, error"] == pytest.approx(2.22, abs=0.01)
 
 
 def test_the_ratio_of_the_router_has_an_aim() -> None:
-    ratio = gpu.throughput(gpu.Loads(1000.0, 995.0, {}))[-1]
+    ratio = gpu.throughput("m", gpu.Loads({}, 1000.0, 995.0))[-1]
     assert ratio.value == 0.995
     assert ratio.aim is not None
     assert ratio.aim.met_by(ratio.value)
@@ -84,25 +86,33 @@ def test_without_a_gpu_every_row_is_not_measured(
     monkeypatch.setenv("PATH", "")
     assert gpu.main(["-o", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert len(rows) == 9 * len(gpu.MODELS) + 3 + 3 * len(gpu.BATCHES)
+    assert len(rows) == (9 + 3 * len(gpu.BATCHES)) * len(gpu.MODELS) + 3
     assert {row["value"] for row in rows} == {None}
     assert gpu.main([]) == 0
     assert all("not measured" in line for line in capsys.readouterr().out.splitlines())
 
 
-def test_a_model_after_the_deadline_is_not_measured(h100: GpuOffer) -> None:
+def test_a_model_after_the_deadline_is_not_measured(tmp_path: Path, h100: GpuOffer) -> None:
     start = gpu.start_of(gpu.MODELS[0], h100)
     assert start is not None
-    figures = {one.name: one.value for one in gpu.measured([start], time.monotonic() - 1)}
+    measured = gpu.measured([start.name], {start.name: start}, time.monotonic() - 1, tmp_path)
+    figures = {one.name: one.value for one in measured}
+    assert len(json.loads((tmp_path / "figures.json").read_text())) == len(figures) - 3, "without the router's"
     assert figures[f"{start.name}: weights, estimated"] == start.estimate.weights
     assert math.isnan(figures[f"{start.name}: weights, reported"])
+
+
+def test_no_step_of_experts_with_random_weights_is_compared(h100: GpuOffer) -> None:
+    start = gpu.start_of("Qwen/Qwen3-30B-A3B-FP8", h100)
+    assert start is not None
+    assert start.serving is None
 
 
 def test_the_time_of_a_step_is_compared_with_the_model_for_each_batch(h100: GpuOffer) -> None:
     start = gpu.start_of(gpu.MODELS[-1], h100)
     assert start is not None
-    rates = gpu.Loads(1.0, 1.0, {batch: 100.0 * batch for batch in gpu.BATCHES})
-    found = {figure.name: figure.value for figure in gpu.steps(rates, start.serving)}
+    rates = gpu.Loads({batch: 100.0 * batch for batch in gpu.BATCHES})
+    found = {figure.name: figure.value for figure in gpu.steps(start.name, rates, start.serving)}
     assert found[f"{start.name}: step of 16 sequences, measured"] == pytest.approx(10)
     times = [found[f"{start.name}: step of {batch} sequences, model"] for batch in gpu.BATCHES]
     assert times == sorted(times)
