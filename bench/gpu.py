@@ -219,7 +219,7 @@ def measured(names: Sequence[str], starts: Mapping[str, Start], deadline: float,
     for name in names:
         found, rates, start = Terms(), None, starts.get(name)
         own = folder / name.replace("/", "--")
-        own.mkdir(parents=True)
+        own.mkdir(parents=True, exist_ok=True)
         if start and time.monotonic() < deadline:
             write_model(own / "model", start.config)
             found, rates = asyncio.run(loaded(start, own, deadline, routed=name == names[-1]))

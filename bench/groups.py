@@ -156,7 +156,8 @@ def running(group: Group) -> Iterator[Group]:
     """The engine during the block, from when it is ready."""
     group.cluster.kubectl("apply", "--filename=-", input=as_list(group.form.objects))
     try:
-        awaited(group.is_ready, START_SECONDS)
+        if isnan(awaited(group.is_ready, START_SECONDS)):
+            raise SystemExit(f"{group.form.name}: the engine is not ready within {START_SECONDS} s.")
         yield group
     finally:
         group.cluster.kubectl("delete", "--filename=-", "--wait=true", input=as_list(group.form.objects))
@@ -187,8 +188,10 @@ def outcome_of(group: Group, fault: Fault) -> Outcome:
         begun = ready = nan
         if not isnan(out):  # a group that nobody has noticed does not start again
             starts = (group.form.leader, group.form.worker)
-            awaited(lambda: all(group.engine_start(pod) > since_boot for pod in starts), PATIENCE_SECONDS)
-            begun = max(group.engine_start(pod) for pod in starts) - since_boot
+            if not isnan(
+                awaited(lambda: all(group.engine_start(pod) > since_boot for pod in starts), PATIENCE_SECONDS)
+            ):
+                begun = max(group.engine_start(pod) for pod in starts) - since_boot
             ready = awaited(group.is_ready, START_SECONDS, since)
     after = group.pods()
     replaced = sum(after.get(name, ("", ""))[0] != uid for name, (uid, _) in before.items())
@@ -207,7 +210,7 @@ def awaited(is_so: Callable[[], bool], seconds: float, since: float | None = Non
 
 def figures(form: Form, fault: Fault, outcome: Outcome) -> Iterator[Figure]:
     """The figures of one outcome."""
-    late = f"not within {PATIENCE_SECONDS} s: vLLM still says that it is healthy"
+    late = f"not within {PATIENCE_SECONDS} s"
     for name, value in (
         ("out of rotation", outcome.out),
         ("engines start again", outcome.begun),

@@ -80,6 +80,7 @@ def test_infd_chat_takes_the_key_of_a_secret(keyed: tuple[Served, str]) -> None:
         tiny.kubectl("delete", "secret", "of-a-client")
 
 
+@pytest.mark.full
 def test_routers_accept_only_keys_of_the_secret_and_follow_it_without_a_restart(keyed: tuple[Served, str]) -> None:
     served, key = keyed
     assert (status(served, key), status(served, "wrong")) == (200, 401)

@@ -254,6 +254,7 @@ async def test_a_bug_of_the_operator_is_in_the_status_without_the_exceptions_tex
             with pytest.raises(ZeroDivisionError):
                 await world.reconcile()
     assert world.conditions()[ConditionType.STALLED] == ("True", "OperatorError")
+    assert world.conditions()[ConditionType.RECONCILING] == ("False", "Settled"), "as kstatus reads it: failed"
     assert "secret" not in world.status().message
     assert world.status().url == url, "the rest of the status stays"
     assert world.status().observed_generation == world.live(RESOURCE)["metadata"]["generation"]

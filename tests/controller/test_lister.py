@@ -1,5 +1,6 @@
 """Listings of several namespaces, some of them unreadable; and watches without events."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 
@@ -8,6 +9,7 @@ import pytest
 from inference_operator.controller.cache import Cache
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, Listing, NotFoundError
 from inference_operator.controller.lister import Lister
+from inference_operator.controller.relist_loop import RelistLoop
 from inference_operator.controller.workqueue import Priority
 from inference_operator.manifest import HTTP_ROUTE, INFERENCE_DEPLOYMENT, NODE, Key, Kind, Manifest, Ref
 from inference_operator.settings import Settings
@@ -76,6 +78,24 @@ async def test_only_the_namespaces_that_are_served_are_listed() -> None:
     assert scene.added == [B]
     assert scene.urgent == [], "a listing concerns all resources, and none in particular"
     assert {request.ref.namespace for request in scene.cluster.reads} == {"team-b"}
+
+
+async def test_a_listing_that_is_older_than_the_one_before_ends_the_process_and_changes_no_cache() -> None:
+    """As after a restore of etcd: half of a cache that is replaced kind by kind would plan serving engines anew."""
+    scene = Scene()
+    backup = scene.cluster.backup()
+    scene.cluster.apply_as("kubectl", asked(A, replicas=2))
+    assert await scene.lister.list_all()
+    scene.added.clear()
+    scene.cluster.restore(backup)
+    loop, stop = RelistLoop(scene.lister, Settings(resync_seconds=1)), asyncio.Event()
+    work = asyncio.create_task(loop.work(stop))
+    await asyncio.wait_for(stop.wait(), 30)
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+    assert scene.lister.history_went_back
+    assert scene.added == []
+    assert scene.cache.resource_keys() == [A, B]
 
 
 async def test_an_event_of_a_resource_has_priority_over_a_listing() -> None:

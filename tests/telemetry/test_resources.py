@@ -271,6 +271,19 @@ def test_a_restart_because_the_pod_of_the_leader_is_replaced_is_counted_once(how
     assert causes(world) == {cause: 1, "ended": 1}
 
 
+def test_restarts_are_not_counted_again_after_a_pod_of_the_group_has_failed() -> None:
+    world = World()
+    world.resource()
+    group(world, restarted(0), restarted(0))
+    world.series()
+    group(world, restarted(1), restarted(1))
+    assert causes(world) == {"ended": 1}
+    group(world, restarted(1), {**restarted(1), "phase": "Failed", "reason": "Evicted"})
+    assert causes(world) == {"ended": 1}
+    group(world, restarted(1), restarted(1))
+    assert causes(world) == {"ended": 1}
+
+
 def test_a_group_that_waits_and_gets_other_pods_is_not_restarted() -> None:
     world = World()
     world.resource()

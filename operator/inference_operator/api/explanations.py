@@ -448,7 +448,7 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     ),
     Reason.OPERATOR_ERROR: Explanation(
         _STALLED,
-        "A bug of the operator: it could not decide what this InferenceDeployment needs, and left everything as it is.",
+        "A bug of the operator: it could not finish a decision about this resource. Engines that serve go on.",
         "Undo the last edit if there was one, and report the error in the operator's log. The operator tries again.",
     ),
     Reason.REQUEST_FAILED: Explanation(

@@ -34,7 +34,8 @@ class Cache:
     """Objects by address, and by the InferenceDeployment that they belong to.
 
     Versions only grow. An event that is older than the cached object, for example of the state before an own write, is
-    ignored. Only a listing can show that the cluster's state was restored from a backup; it then counts.
+    ignored. Only a listing can show that the cluster's state was restored from a backup, with larger versions; it then
+    counts.
     """
 
     def __init__(
@@ -50,8 +51,6 @@ class Cache:
         self._by_owner: dict[Key, set[Ref]] = defaultdict(set)
         self._tombstones: dict[Ref, int] = {}
         """The versions at which objects were deleted. A listing or event from before does not bring them back."""
-        self._listed_at: dict[tuple[Kind, str | None], int] = {}
-        """The version of the last listing of each kind and namespace."""
         self._lookups: dict[Lookup, LookupResult] = {}
         self.nodes = NodeStore()
         """The nodes with GPUs."""
@@ -205,23 +204,10 @@ class Cache:
         """
         listed, concerned = set[Ref](), set[Key | None]()
         async for page in pages:
-            concerned.update(self._drop_if_history_went_back(kind, page))
             listed.update(Ref.of(item) for item in page.items)
             concerned.update(self.put(item, listed_at=page.version) for item in page.items)
         concerned.update(self._remove_unlisted(kind, page, listed))
         return {key for key in concerned if key is not None}
-
-    def _drop_if_history_went_back(self, kind: Kind, page: Listing) -> list[Key | None]:
-        """Remove everything of a kind if a former listing was newer: the cluster's state was restored from a backup.
-
-        Versions of the restored state are lower than those in the cache, so they cannot be compared.
-        """
-        scope = kind, page.namespace
-        former, self._listed_at[scope] = self._listed_at.get(scope, -1), page.version
-        if page.version >= former:
-            return []
-        self._tombstones = {ref: at for ref, at in self._tombstones.items() if not page.covers(ref, kind)}
-        return [self.remove(ref) for ref in list(self._objects) if page.covers(ref, kind)]
 
     def _remove_unlisted(self, kind: Kind, page: Listing, listed: Container[Ref]) -> list[Key | None]:
         """Remove the objects that are absent from the listing; returns the keys that they concerned."""

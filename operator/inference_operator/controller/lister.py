@@ -65,7 +65,10 @@ class Lister:
         self.versions: dict[str, int] = {}
         """The resourceVersion of the last listing, by the URL path of each collection."""
         self.history_went_back = False
-        """Whether a listing was older than a former one: the cluster's state was restored from a backup of etcd."""
+        """Whether a listing was older than a former one: the cluster's state was restored from a backup of etcd.
+
+        Versions in the cache cannot be compared with those of now. So nothing of it is used any more: the process ends.
+        """
         self._with_events: set[Kind] = set()
         """The kinds of which an event has come since the last listing."""
         self._silent_listings: Counter[Kind] = Counter()
@@ -113,6 +116,8 @@ class Lister:
         changed: set[Kind] = set()
         watching = bool(self._listed)
         for namespace in self._scope:
+            if self.history_went_back:
+                break
             try:
                 changed.update(await self._list(namespace))
             except ClusterError as error:
@@ -155,9 +160,11 @@ class Lister:
         self, kind: Kind, namespace: str | None = None, selector: str | None = None
     ) -> AsyncIterator[Listing]:
         async for page in self._cluster.pages(kind, namespace=namespace, selector=selector):
-            yield page
             path = kind.path(namespace)
-            self.history_went_back |= page.version < self.versions.get(path, 0)
+            if page.version < self.versions.get(path, 0):
+                self.history_went_back = True
+                raise ClusterError("the state of the API server is older than before, as after a restore of etcd")
+            yield page
             self.versions[path] = page.version
 
     async def _list_nodes(self) -> Iterable[Kind]:

@@ -46,8 +46,8 @@ class Reconciler:
         except (ClusterError, NotLeaderError):
             raise
         except Exception:
-            if inputs := self._cache.inputs(key, now=self._now()):
-                with suppress(ClusterError):
+            with suppress(Exception):  # the first exception is the one to report
+                if inputs := self._cache.inputs(key, now=self._now()):
                     await self._publish(inputs, undecided(inputs))
             raise
 

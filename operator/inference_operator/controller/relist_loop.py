@@ -50,7 +50,7 @@ class RelistLoop:
 
     async def begin(self, stop: asyncio.Event) -> None:
         """List until it succeeds for the first time, or until `stop` is set."""
-        while not stop.is_set() and not await self._list():
+        while not stop.is_set() and not await self._list(stop):
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), RETRY_SECONDS)
 
@@ -67,16 +67,16 @@ class RelistLoop:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._events_lost.wait(), wait)
             self._events_lost.clear()
-            await self._list()
+            await self._list(stop)
             if (lister.readable, lister.watchable) != watched:
                 log.info("Restarting: the namespaces or kinds that can be read have changed")
                 stop.set()
-            if lister.history_went_back:
-                log.warning("Restarting: the API server's state is older than before, as after a restore of etcd")
-                stop.set()
 
-    async def _list(self) -> bool:
+    async def _list(self, stop: asyncio.Event) -> bool:
         succeeded = await self._lister.list_all()
+        if self._lister.history_went_back:
+            log.warning("Restarting: the state of the API server is older than before, as after a restore of etcd")
+            stop.set()
         self._tried_at = asyncio.get_running_loop().time()
         if succeeded:
             self._listed_at = self._tried_at

@@ -77,9 +77,10 @@ def group_members(engine: EngineView, size: int, *, log: str = "") -> GroupMembe
     if not group or engine.ready:
         return None
     pods = {pod.index: pod for pod in engine.pods}
-    members = [pods.get(index) for index in range(max(size, *(index + 1 for index in pods)))]
+    # An index is a label, which anybody who may label pods can set to any number: none beyond the size counts.
+    members = [pods.get(index) for index in range(max(size, 1))]
     absent, leads = absent_members(log), bool(members[0] and members[0].running)
-    joined = [leads and one is not None and one.running and one.name not in absent for one in members]
+    joined = [leads and one is not None and _runs(one) and one.name not in absent for one in members]
     missing = joined.count(False)
     waits = [_waits(one, joins, missing, leads=leads) for one, joins in zip(members, joined, strict=True)]
     return GroupMembers(group, len(members) - missing, waits)
@@ -88,6 +89,10 @@ def group_members(engine: EngineView, size: int, *, log: str = "") -> GroupMembe
 def waits_itself(pod: PodView) -> bool:
     """Whether nothing is known to be wrong with a member: it runs or starts, or has ended because another one did."""
     return pod.problem is None or pod.running or ended_first(pod) is not None
+
+
+def _runs(pod: PodView) -> bool:
+    return pod.running and not pod.terminating
 
 
 def _waits(pod: PodView | None, joined: bool, missing: int, *, leads: bool) -> str:  # noqa: FBT001 - one call

@@ -26,6 +26,11 @@ it to and fro, and a single one whose clock was set is followed."""
 log = logging.getLogger(__name__)
 
 
+def boot_time() -> float:
+    """Seconds on a monotonic clock that goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 def _time_of_day() -> datetime:
     return datetime.now(UTC)
 
@@ -36,7 +41,7 @@ class Clock:
     Before the first response it is this machine's time.
 
     Args:
-        elapsed: a monotonic clock, in seconds.
+        elapsed: a monotonic clock, in seconds, which counts while the machine sleeps.
         time_of_day: this machine's time of day.
 
     Examples:
@@ -53,7 +58,7 @@ class Clock:
     """
 
     def __init__(
-        self, elapsed: Callable[[], float] = time.monotonic, time_of_day: Callable[[], datetime] = _time_of_day
+        self, elapsed: Callable[[], float] = boot_time, time_of_day: Callable[[], datetime] = _time_of_day
     ) -> None:
         self._elapsed = elapsed
         self._time_of_day = time_of_day

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 
 from inference_operator.api.resource import Resource
-from inference_operator.controller.cluster import FIELD_MANAGER, Cluster, ClusterError
+from inference_operator.controller.cluster import FIELD_MANAGER, Cluster, ClusterError, NotLeaderError
 from inference_operator.manifest import API_VERSION, KIND, Kind, Manifest, Ref
 from inference_operator.status.events import Event
 
@@ -55,7 +55,7 @@ class Events:
         body = self._body(resource, event)
         try:
             await self._cluster.apply(Ref.of(body), body, force=True)
-        except ClusterError as error:
+        except (ClusterError, NotLeaderError) as error:
             log.warning("Cannot write the Event %s of %s: %s", event.reason, resource.key, error)
 
     def _body(self, resource: Resource, event: Event) -> Manifest:

@@ -12,13 +12,13 @@ Each process uses only its own clock, which continues while the machine is suspe
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Protocol
 
 from inference_operator.controller.cluster import ClusterError, ConflictError, NotFoundError
+from inference_operator.kube.clock import boot_time
 from inference_operator.manifest import Kind, Manifest, Ref
 from inference_operator.settings import Settings
 
@@ -43,11 +43,6 @@ class Requests(Protocol):
 
 class LeaseLostError(Exception):
     """This process no longer holds the Lease; another process may hold it."""
-
-
-def boot_time() -> float:
-    """Seconds on a monotonic clock that goes on while the machine sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Lease:

@@ -124,13 +124,13 @@ def _too_few_gpus(pools: Sequence[Pool], inputs: SizingInputs, nodes: int) -> In
 def _too_large(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
     """The refusal of more GPUs than one node has."""
     ranks, most = inputs.requested_shape.parallel.world_size, max(pool.offer.most_in_a_group for pool in pools)
-    field = TENSOR if inputs.data == 1 else DATA
+    field = TENSOR if inputs.data == 1 or (inputs.tensor or 1) > most else DATA
     if all(pool.offer.slice for pool in pools):
         return _invalid(field, OF_SLICES, f"Use at most {most}, or leave it out.")
     problem = f"{ranks} GPUs are requested, and no node has more than {most}."
     more = f" {PER_NODE}" if inputs.kinds else ""
     whole = any(pool.offer.can_span(2) and pool.divides_layers(inputs) for pool in pools)
-    fewer = f"Use at most {most // (inputs.tensor or 1)}" if inputs.data > 1 else f"Use at most {most}"
+    fewer = f"Use at most {most // (inputs.tensor or 1)}" if field == DATA else f"Use at most {most}"
     return _invalid(field, problem, f"{fewer}, or leave it out.{f' {OVER_NODES}' if whole else ''}{more}")
 
 

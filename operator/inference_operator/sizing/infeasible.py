@@ -140,14 +140,14 @@ def _total_memory(pool: Pool) -> tuple[float, float, str, str]:
 
 
 def _too_little_left(offer: GpuOffer, shape: Shape, found: Budget, inputs: SizingInputs) -> str:
-    group = f"tensor parallel {shape.parallel.tensor} on {offer.kind}"
+    group = f"{shape.parallel.words} on {offer.kind}"
     if found.headroom < SPARE * found.memory:
         return (
             f"{group} leaves {found.headroom:.1f} GiB of {found.memory:.1f} beside one sequence of {found.context:,}"
             f" tokens; {SPARE * found.memory:.1f} stay free for memory that profiling does not measure."
         )
     return (
-        f"{group} holds {found.typical_concurrency:.1f} requests of"
+        f"{group} holds {found.typical_concurrency * shape.parallel.data:.1f} requests of"
         f" {TYPICAL_TOKENS:,} tokens at once; {inputs.concurrency or TYPICAL_REQUESTS} are requested."
     )
 

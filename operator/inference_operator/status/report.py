@@ -122,9 +122,11 @@ def undecided(inputs: Inputs) -> Status:
     """
     explained, former = EXPLANATIONS[Reason.OPERATOR_ERROR], inputs.resource.status
     verdict = ConditionVerdict("True", Reason.OPERATOR_ERROR, with_cure(explained.cause, explained.cure))
-    stalled = _condition(ConditionType.STALLED, verdict, inputs)
-    others = tuple(one for one in former.conditions if one.type != ConditionType.STALLED)
-    said = {"reason": verdict.reason, "message": verdict.message, "conditions": (*others, stalled)}
+    settled = ConditionVerdict("False", Reason.SETTLED, "Waiting does not help.")
+    own = {ConditionType.RECONCILING: settled, ConditionType.STALLED: verdict}
+    others = tuple(one for one in former.conditions if one.type not in own)
+    conditions = (*others, *(_condition(kind, one, inputs) for kind, one in own.items()))
+    said = {"reason": verdict.reason, "message": verdict.message, "conditions": conditions}
     return former.model_copy(update={"observed_generation": inputs.resource.generation, **said})
 
 

@@ -162,12 +162,12 @@ class ResourceMetrics(Collector):
     def collect(self) -> Iterator[Family]:
         """The current values."""
         families = {one.name: _FAMILIES[one.type](one.name, one.text, labels=one.labels) for one in DESCRIPTIONS}
-        every = [(key, figures, _staying(engines)) for key, figures, engines in self.resources()]
+        found = list(self.resources())
+        self._restarts.update({key: engines for key, _, engines in found})
+        every = [(key, figures, _staying(engines)) for key, figures, engines in found]
         keys = {key for key, _, _ in every}
         self._faults = {one: Counter({k: n for k, n in c.items() if k in keys}) for one, c in self._faults.items()}
-        staying = {key: engines for key, _, engines in every}
-        self._startups.update(staying)
-        self._restarts.update(staying)
+        self._startups.update({key: engines for key, _, engines in every})
         for key, figures, engines in every:
             for metric, value, *labels in self._series(key, figures, engines):
                 families[metric.name].add_metric([key.namespace, key.name, *labels], value)
