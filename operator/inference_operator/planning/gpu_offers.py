@@ -104,8 +104,8 @@ def usable_offers(
     suiting = _suiting(nodes, pod)
     old = {node.name: driver for node in suiting if (driver := needs.too_old(node.labels))}
     recent = None if nodes is None else [node for node in nodes if node.name not in old]
-    parallelism, on = spec.parallelism, spec.parallelism.nodes or 1
-    groups = parallelism.data if (parallelism.data or 1) > 1 else parallelism.pipeline or on
+    parallelism, on, data = spec.parallelism, spec.parallelism.nodes or 1, spec.parallelism.data or 1
+    groups = data if data > 1 else parallelism.pipeline or on
     asked = -(-(parallelism.tensor or 1) * groups // on)
     found = gpu_offers(recent, pod, spec.hardware.gpu, settings, asked)
     kinds = sorted({one.kind for one in found.possible if not needs.can_run_on(one.capability)})
