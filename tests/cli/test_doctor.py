@@ -259,6 +259,8 @@ def test_the_screen(columns: int, snapshot: SnapshotAssertion) -> None:
 
 
 def test_programs_get_words_instead_of_symbols() -> None:
+    hostile = Finding("A", Health.BAD, "red\x1b[2J", "\x9b0m")
+    assert not {"\x1b", "\x9b"} & set(printed([hostile], 80))
     text = printed(list(findings(facts(version="v1.20.0"), ENGINES)), 200, with_symbols=False)
     assert text.startswith("BAD")
     assert "✔" not in text
@@ -288,6 +290,23 @@ def test_the_pod_is_restricted_has_no_token_and_ends_by_itself() -> None:
     assert spec["activeDeadlineSeconds"] > 0
     platform = probe_pod(facts({DEPLOYMENT: [operator(POD_USERS="FromPlatform")]}), "https://hub.example")
     assert "runAsUser" not in platform["spec"]["securityContext"]
+
+
+def test_a_tenants_deployment_does_not_pose_as_the_operator() -> None:
+    fake = operator(OPERATOR_IMAGE="evil.example/a:1", POD_USERS="Nobody")
+    fake["metadata"]["namespace"] = "a-tenant"
+    own = operator(OPERATOR_IMAGE="example.com/mine:1")
+    for found in ([fake, own], [own, fake]):
+        assert facts({DEPLOYMENT: found}).operator is own
+    pod = probe_pod(facts({DEPLOYMENT: [fake]}), "https://hub.example")
+    assert "evil" not in json.dumps(pod)
+    assert "runAsUser" in pod["spec"]["securityContext"]
+
+
+def test_an_operator_of_other_namespaces_is_not_the_one() -> None:
+    other = operator(NAMESPACES="team-b")
+    assert facts({DEPLOYMENT: [other]}).operator is None
+    assert "does not serve the namespace `team-a`" in of("Operator", facts({DEPLOYMENT: [other]}))[0][1]
 
 
 def test_what_the_pod_says_is_read_and_never_trusted() -> None:
