@@ -1,5 +1,7 @@
 """`infd bench`: rising load on a real service, when it stops, what it asks, and its screen at two widths."""
 
+import argparse
+import asyncio
 import json
 import os
 import signal
@@ -15,6 +17,9 @@ from syrupy.assertion import SnapshotAssertion
 from inference_operator.cli.answer_stream import AnswerTimes
 from inference_operator.cli.bench_levels import BenchReport, LatencyGoal, LevelResult, level_result
 from inference_operator.cli.bench_screen import plot, row, titles, verdict
+from inference_operator.cli.connection import in_cluster
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import Manifest
 from tests.cli.conftest import Infd
 from tests.cli.forwarding import Behind, Handler, behind_api_server, one_after_the_other, refused, streamed
@@ -120,21 +125,15 @@ def test_a_field_that_an_engine_does_not_know_is_left_out_of_requests_at_once(in
     assert (status, [level["failed"] for level in json.loads(said)["levels"]]) == (0, [0, 0])
 
 
-def test_more_requests_than_the_clients_pool_has_connections_run_at_once(infd: Infd, behind: Behind) -> None:
-    running, most = 0, 0
+@pytest.mark.usefixtures("behind")
+def test_the_client_has_a_connection_for_every_request_at_once() -> None:
+    async def limit(api: Api, _: KubeCluster) -> int:
+        async with api._client.rest_client._create_pool_manager() as pool:
+            found: int = pool.connector.limit
+            return found
 
-    async def slow(request: web.Request) -> web.StreamResponse:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        try:
-            return await streamed(["a"] * 100, wait=0.2)(request)
-        finally:
-            running -= 1
-
-    behind.answer = one_after_the_other(streamed(["a"]), slow)
-    assert infd("bench", "qwen", "--yes", "--seconds=4", "--max-concurrency=120")[0] == 0
-    assert most > 100
+    options = argparse.Namespace(kubeconfig=None, context=None)
+    assert asyncio.run(in_cluster(limit, options)) == 0  # aiohttp: no limit
 
 
 def test_ctrl_c_at_the_question_ends_it(behind: Behind) -> None:

@@ -164,7 +164,7 @@ def test_an_answer_that_breaks_off_is_no_success(infd: Infd, behind: Behind) -> 
 
 def test_an_engine_that_fails_amid_its_answer_is_no_success(infd: Infd, behind: Behind) -> None:
     for error, words in (({"message": ""}, "the engine failed"), ({"message": "CUDA\x1b"}, "CUDA\ufffd")):
-        lines = [{"choices": [{"delta": {"content": "Hel"}}]}, {"error": error}]
+        lines: list[Manifest] = [{"choices": [{"delta": {"content": "Hel"}}]}, {"error": error}]
 
         async def answer(_: web.Request, lines: list[Manifest] = lines) -> web.Response:
             return web.Response(text="".join(f"data: {json.dumps(one)}\n\n" for one in lines))

@@ -39,7 +39,7 @@ from inference_operator.cli.doctor.facts import (
 )
 from inference_operator.cli.doctor.findings import findings
 from inference_operator.cli.doctor.probe import probe_pod, result_of
-from inference_operator.cli.doctor.rights import OPERATOR_RIGHTS, OWN_RIGHTS
+from inference_operator.cli.doctor.rights import OPERATOR_RIGHTS, OWN_RIGHTS, RESOURCE
 from inference_operator.engines.registry import ENGINES
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, INFERENCE_DEPLOYMENT, NODE, POD, Kind, Manifest
 from tests.testing.golden import GoldenFile
@@ -226,6 +226,13 @@ def test_what_stops_nothing_is_not_bad(situation: str) -> None:
     check, found, health = NOTED[situation]
     assert [one[0] for one in of(check, found)] == [health]
     assert not [one for one in findings(found, ENGINES) if one.health is Health.BAD]
+
+
+def test_rights_that_are_missing_name_the_commands_that_need_them() -> None:
+    lacks = {Right("create", "pods/portforward"): False, Right("patch", *RESOURCE): False}
+    ((_, message),) = of("Your rights", facts(own_rights=lacks))
+    assert "(for chat, bench)" in message
+    assert "(for run, renew, restart, pause, resume, plan --diff)" in message
 
 
 def test_a_webhook_for_other_namespaces_or_that_fails_open_is_not_named() -> None:

@@ -26,8 +26,10 @@ OPTIONS = st.sampled_from(
     ["--api-key", "--hf-token", "--ssl-keyfile-password", "-token", "--client-secret", "--encryption-key"]
 )
 SECRET_FIELDS = st.sampled_from(
-    "password token apiKey clientSecret authorization sessionCookie"
-    " accountKey azurestorageaccountkey pwd signature sig tls.key".split()
+    [
+        *("password", "token", "apiKey", "clientSecret", "authorization", "sessionCookie"),
+        *("accountKey", "azurestorageaccountkey", "pwd", "signature", "sig", "tls.key"),
+    ]
 )
 VARIABLE = st.sampled_from(["A", "HF_TOKEN", "INFERENCE_OPERATOR_PROMETHEUS_URL", "INFERENCE_OPERATOR_ENGINE_DEFAULTS"])
 

@@ -99,7 +99,8 @@ class Emptied:
         """Nothing."""
 
     async def each(self, *_: object, **__: object) -> AsyncIterator[Any]:
-        for one in ():
+        nothing: list[Any] = []
+        for one in nothing:
             yield one
 
 

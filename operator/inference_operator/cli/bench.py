@@ -118,9 +118,9 @@ def _agreed(found: Resource) -> bool:
     print(
         f"This loads {name} ({engines}) until its objective is broken. Its users get slower answers.", file=sys.stderr
     )
-    print("Go on? [y/N] ", end="", file=sys.stderr, flush=True)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # asyncio's ends no reading
     try:
+        print("Go on? [y/N] ", end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")
     finally:
         signal.signal(signal.SIGINT, before)

@@ -78,9 +78,11 @@ def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
 def _piped() -> str:
     """The text of standard input."""
     try:
-        return sys.stdin.read()
-    except UnicodeDecodeError as error:
+        text = sys.stdin.read()
+        text.encode()  # the locale C decodes every byte
+    except UnicodeError as error:
         raise UsageError("standard input: is not UTF-8 text.") from error
+    return text
 
 
 async def _talk(api: "Api", cluster: "KubeCluster", found: Resource, options: argparse.Namespace, question: str) -> int:
