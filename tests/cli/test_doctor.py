@@ -1,5 +1,6 @@
 """`infd doctor`: findings from facts, and the screen at two widths."""
 
+import asyncio
 import io
 import json
 import socketserver
@@ -38,8 +39,9 @@ from inference_operator.cli.doctor.facts import (
     Unseen,
 )
 from inference_operator.cli.doctor.findings import findings
-from inference_operator.cli.doctor.probe import probe_pod, result_of
+from inference_operator.cli.doctor.probe import probe_pod, probed, result_of
 from inference_operator.cli.doctor.rights import OPERATOR_RIGHTS, OWN_RIGHTS, RESOURCE
+from inference_operator.controller.cluster import ClusterError
 from inference_operator.engines.registry import ENGINES
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, INFERENCE_DEPLOYMENT, NODE, POD, Kind, Manifest
 from tests.testing.golden import GoldenFile
@@ -330,6 +332,28 @@ def test_what_the_pod_says_is_read_and_never_trusted() -> None:
     waiting = result_of({"status": {"containerStatuses": [PULL]}})
     assert waiting is not None
     assert waiting.problem == "its image cannot be pulled: denied"
+
+
+class Broken:
+    """An API server that creates a pod and then fails."""
+
+    async def request(self, *_: object, body: Manifest, **__: object) -> Manifest:
+        return {**body, "metadata": {**body["metadata"], "uid": "u"}}
+
+    async def get(self, _: object) -> Manifest:
+        raise ClusterError("the connection broke\x1b")
+
+    async def delete(self, *_: object, **__: object) -> None:
+        raise ClusterError("it timed out")
+
+
+def test_a_cluster_that_fails_meanwhile_loses_no_report(capsys: pytest.CaptureFixture[str]) -> None:
+    broken: Any = Broken()
+    pod = probe_pod(facts(), "https://hub.example")
+    found = asyncio.run(probed(broken, broken, pod, 1))
+    assert found.problem == "the connection broke\ufffd"
+    name = pod["metadata"]["name"]
+    assert capsys.readouterr().err == f"The pod team-a/{name} could not be deleted: it timed out. Delete it.\n"
 
 
 class Dns(socketserver.BaseRequestHandler):
