@@ -40,7 +40,7 @@ def test_a_bundle_has_what_helps_and_no_secret(workspace: Workspace, tmp_path: P
     assert {"versions.txt", "doctor.json", "resources/qwen.yaml", "nodes.yaml"} <= set(found)
     assert {"objects/deployment-qwen-engine.yaml", "objects/service-qwen.yaml"} <= set(found)
     assert any(name.startswith("pods/qwen-engine-") and name.endswith("/pod.yaml") for name in found)
-    assert any(name.startswith("operator/deployment-") for name in found)
+    assert any(name.startswith("operator/") and "/deployment-" in name for name in found)
     everything = "\n".join(found.values())
     assert not [one for one in SECRETS if one in everything]
     resource = yaml.safe_load(found["resources/qwen.yaml"])

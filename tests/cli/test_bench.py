@@ -1,6 +1,10 @@
 """`infd bench`: rising load on a real service, when it stops, what it asks, and its screen at two widths."""
 
+import argparse
+import asyncio
 import json
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,10 +17,13 @@ from syrupy.assertion import SnapshotAssertion
 from inference_operator.cli.answer_stream import AnswerTimes
 from inference_operator.cli.bench_levels import BenchReport, LatencyGoal, LevelResult, level_result
 from inference_operator.cli.bench_screen import plot, row, titles, verdict
+from inference_operator.cli.connection import in_cluster
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import Manifest
 from tests.cli.conftest import Infd
 from tests.cli.forwarding import Behind, Handler, behind_api_server, one_after_the_other, refused, streamed
-from tests.cli.test_chat import SECONDS, live, router
+from tests.cli.test_chat import SECONDS, Terminal, live, router
 from tests.testing.golden import GoldenFile
 
 GOAL = LatencyGoal(ttft=2.0, tpot=0.05)
@@ -94,12 +101,51 @@ def test_an_objective_that_one_request_breaks_is_a_failure(infd: Infd, behind: B
 
 def test_a_field_that_an_engine_does_not_know_is_left_out(infd: Infd, behind: Behind) -> None:
     behind.answer = one_after_the_other(
-        refused(422, "Unexpected fields: {'ignore_eos'}"), streamed(["a", "b"], wait=0.1)
+        refused(422, "Unexpected fields: {'ignore_eos'}"),
+        refused(400, "stream_options: extra field"),
+        streamed(["a", "b"], wait=0.1),
     )
     assert infd("bench", "qwen", "--yes", "--seconds=1", "--max-concurrency=1")[0] == 0
-    first, *others = [body for _, body, _ in behind.requests]
-    assert "ignore_eos" in first
-    assert all("ignore_eos" not in one and "stream_options" in one for one in others)
+    first, second, *others = [body for _, body, _ in behind.requests]
+    assert {"ignore_eos", "stream_options"} <= set(first)
+    assert ("ignore_eos" in second, "stream_options" in second) == (False, True)
+    assert others
+    assert not [one for one in others if "ignore_eos" in one or "stream_options" in one]
+
+
+def test_a_field_that_an_engine_does_not_know_is_left_out_of_requests_at_once(infd: Infd, behind: Behind) -> None:
+    answer = streamed(["a", "b"], wait=0.1)
+
+    async def strict(request: web.Request) -> web.StreamResponse:
+        known = "ignore_eos" not in await request.json()
+        return await (answer if known else refused(422, "Unexpected: ignore_eos"))(request)
+
+    behind.answer = one_after_the_other(answer, strict)  # the engine changes after the first request
+    status, said, _ = infd("bench", "qwen", "--yes", "--seconds=1", "--max-concurrency=2", "--output=json")
+    assert (status, [level["failed"] for level in json.loads(said)["levels"]]) == (0, [0, 0])
+
+
+@pytest.mark.usefixtures("behind")
+def test_the_client_has_a_connection_for_every_request_at_once() -> None:
+    async def limit(api: Api, _: KubeCluster) -> int:
+        found: int = api._client.rest_client.maxsize  # noqa: SLF001 - the limit that aiohttp's connector gets
+        return found
+
+    options = argparse.Namespace(kubeconfig=None, context=None)
+    assert asyncio.run(in_cluster(limit, options)) == 0  # aiohttp: no limit
+
+
+def test_ctrl_c_at_the_question_ends_it(behind: Behind) -> None:
+    terminal = Terminal("bench", "qwen")
+    try:
+        terminal.until("Go on? [y/N]")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.process.wait(SECONDS) == 130
+    finally:
+        terminal.process.kill()
+        terminal.process.wait()
+        os.close(terminal.screen)
+    assert not behind.requests
 
 
 def test_it_asks_first_and_needs_a_service_that_serves(infd: Infd, behind: Behind) -> None:
@@ -129,6 +175,8 @@ def test_a_level_counts_what_arrived_in_its_time() -> None:
     assert (found.ttft_p50_seconds, found.ttft_p95_seconds, found.tpot_mean_seconds) == (1.0, 10.0, 0.4)
     nothing = level_result(4, [], failed=0, begin=begin, seconds=10)
     assert nothing.broken(GOAL) == "no answer came in its time"
+    silent = level_result(1, [AnswerTimes(begin)], failed=0, begin=begin, seconds=1)
+    assert (silent.ttft_p95_seconds, silent.broken(GOAL)) == (1.0, "no answer came in its time")
     assert replace(LEVELS[0], tpot_mean_seconds=0.06).broken(GOAL).startswith("its time per output token of 60 ms")
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import os
 import pty
 import select
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from inference_operator.manifest import SECRET, Manifest, Ref
 from inference_operator.objects.names import ENGINE, ROUTER
@@ -158,6 +160,52 @@ def test_an_answer_that_breaks_off_is_no_success(infd: Infd, behind: Behind) -> 
     assert (status, said) == (1, "Hel\n")
     assert complaints == "The connection broke before the answer ended. Ask again to go on.\n"
     assert len(behind.requests) == 1
+
+
+def test_an_engine_that_fails_amid_its_answer_is_no_success(infd: Infd, behind: Behind) -> None:
+    for error, words in (({"message": ""}, "the engine failed"), ({"message": "CUDA\x1b"}, "CUDA\ufffd")):
+        lines: list[Manifest] = [{"choices": [{"delta": {"content": "Hel"}}]}, {"error": error}]
+
+        async def answer(_: web.Request, lines: list[Manifest] = lines) -> web.Response:
+            return web.Response(text="".join(f"data: {json.dumps(one)}\n\n" for one in lines))
+
+        behind.answer = answer
+        status, said, complaints = infd("chat", "qwen", "Hi")
+        assert (status, said) == (1, "Hel\n")
+        assert complaints == f"qwen broke off the answer. It says: {words}\n"
+
+
+def test_an_event_of_endless_length_is_no_answer(infd: Infd, behind: Behind) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text=f"data: {'x' * 2**22}\n\n")
+
+    behind.answer = answer
+    status, _, complaints = infd("chat", "qwen", "Hi")
+    assert (status, "No answer: the connection to qwen breaks" in complaints) == (1, True)
+
+
+def test_an_engine_that_becomes_ready_after_the_refusal_is_asked_once_more(infd: Infd, behind: Behind) -> None:
+    busy = refused(503, "no engine is available", **{"Retry-After": "1"})
+    behind.answer = one_after_the_other(busy, streamed(["Here I am"]))
+    assert infd("chat", "qwen", "Hi")[:2] == (0, "Here I am\n")
+    behind.answer = busy
+    status, said, complaints = infd("chat", "qwen", "Hi")
+    assert (status, said, len(behind.requests)) == (1, "", 4)
+    assert complaints.startswith("No engine of qwen answers.")
+
+
+def test_no_wait_is_longer_than_the_timeout(infd: Infd, behind: Behind) -> None:
+    behind.serve(live(ready=0, autoscaling={"minReplicas": 0, "maxReplicas": 2}), router("a"))
+    behind.answer = refused(503, "no engine is available", **{"Retry-After": "100000"})
+    status, said, _ = infd("chat", "qwen", "Hi", "--timeout=1")
+    assert (status, said, len(behind.requests)) == (1, "", 2)
+
+
+def test_a_pipe_without_text_is_refused(behind: Behind) -> None:
+    command = (str(Path(sys.executable).with_name("infd")), "chat", "qwen")
+    ended = subprocess.run(command, input=b"\x89PNG\xff", capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (2, b"standard input: is not UTF-8 text.\n")
+    assert not behind.requests
 
 
 def test_at_zero_engines_it_waits_for_the_one_that_starts(infd: Infd, behind: Behind) -> None:

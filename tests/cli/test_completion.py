@@ -15,8 +15,9 @@ from inference_operator.cli.main import COMMANDS
 from tests.cli.conftest import Infd
 
 KUBECTL = """#!/bin/sh
+[ -z "$_ARGCOMPLETE$COMP_LINE$COMP_POINT" ] || exit 1
 case "$*" in
-  *"config get-contexts"*) echo prod; echo test ;;
+  *"config get-contexts"*) echo prod; echo test; echo arn:aws:eks:eu-west-1:123:cluster/prod ;;
   *"get namespaces"*) echo namespace/team-a; echo namespace/team-b ;;
   *"get inferencedeployments"*--namespace=team-b*) echo inferencedeployment.inference-operator.dev/otter ;;
   *"get inferencedeployments"*) echo inferencedeployment.inference-operator.dev/qwen; exit 0 ;;
@@ -51,7 +52,8 @@ def test_each_shell_has_a_script(infd: Infd, shell: str) -> None:
         (["status", ""], ["qwen"]),
         (["status", "-n", "team-b", ""], ["otter"]),
         (["status", "-n", "te"], ["team-a", "team-b"]),
-        (["list", "--context", ""], ["prod", "test"]),
+        (["list", "--context", ""], ["prod", "test", "arn:aws:eks:eu-west-1:123:cluster/prod"]),
+        (["plan", "--diff", "-n", "te"], ["team-a", "team-b"]),
         (["list", "--output", ""], ["table", "json"]),
         (["run", ""], []),
     ],

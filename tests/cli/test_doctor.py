@@ -1,5 +1,6 @@
 """`infd doctor`: findings from facts, and the screen at two widths."""
 
+import asyncio
 import io
 import json
 import socketserver
@@ -38,8 +39,9 @@ from inference_operator.cli.doctor.facts import (
     Unseen,
 )
 from inference_operator.cli.doctor.findings import findings
-from inference_operator.cli.doctor.probe import probe_pod, result_of
-from inference_operator.cli.doctor.rights import OPERATOR_RIGHTS, OWN_RIGHTS
+from inference_operator.cli.doctor.probe import probe_pod, probed, result_of
+from inference_operator.cli.doctor.rights import OPERATOR_RIGHTS, OWN_RIGHTS, RESOURCE
+from inference_operator.controller.cluster import ClusterError
 from inference_operator.engines.registry import ENGINES
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, INFERENCE_DEPLOYMENT, NODE, POD, Kind, Manifest
 from tests.testing.golden import GoldenFile
@@ -228,6 +230,13 @@ def test_what_stops_nothing_is_not_bad(situation: str) -> None:
     assert not [one for one in findings(found, ENGINES) if one.health is Health.BAD]
 
 
+def test_rights_that_are_missing_name_the_commands_that_need_them() -> None:
+    lacks = {Right("create", "pods/portforward"): False, Right("patch", *RESOURCE): False}
+    ((_, message),) = of("Your rights", facts(own_rights=lacks))
+    assert "(for chat, bench)" in message
+    assert "(for run, renew, restart, pause, resume, plan --diff)" in message
+
+
 def test_a_webhook_for_other_namespaces_or_that_fails_open_is_not_named() -> None:
     other = {**POD_HOOK, "namespaceSelector": {"matchLabels": {"a": "b"}}}
     hooks = [named("a", webhooks=[other]), named("b", webhooks=[{**POD_HOOK, "failurePolicy": "Ignore"}])]
@@ -259,6 +268,8 @@ def test_the_screen(columns: int, snapshot: SnapshotAssertion) -> None:
 
 
 def test_programs_get_words_instead_of_symbols() -> None:
+    hostile = Finding("A", Health.BAD, "red\x1b[2J", "\x9b0m")
+    assert not {"\x1b", "\x9b"} & set(printed([hostile], 80))
     text = printed(list(findings(facts(version="v1.20.0"), ENGINES)), 200, with_symbols=False)
     assert text.startswith("BAD")
     assert "✔" not in text
@@ -290,6 +301,23 @@ def test_the_pod_is_restricted_has_no_token_and_ends_by_itself() -> None:
     assert "runAsUser" not in platform["spec"]["securityContext"]
 
 
+def test_a_tenants_deployment_does_not_pose_as_the_operator() -> None:
+    fake = operator(OPERATOR_IMAGE="evil.example/a:1", POD_USERS="Nobody")
+    fake["metadata"]["namespace"] = "a-tenant"
+    own = operator(OPERATOR_IMAGE="example.com/mine:1")
+    for found in ([fake, own], [own, fake]):
+        assert facts({DEPLOYMENT: found}).operator is own
+    pod = probe_pod(facts({DEPLOYMENT: [fake]}), "https://hub.example")
+    assert "evil" not in json.dumps(pod)
+    assert "runAsUser" in pod["spec"]["securityContext"]
+
+
+def test_an_operator_of_other_namespaces_is_not_the_one() -> None:
+    other = operator(NAMESPACES="team-b")
+    assert facts({DEPLOYMENT: [other]}).operator is None
+    assert "does not serve the namespace `team-a`" in of("Operator", facts({DEPLOYMENT: [other]}))[0][1]
+
+
 def test_what_the_pod_says_is_read_and_never_trusted() -> None:
     def ended(message: str) -> ProbeResult | None:
         state = {"terminated": {"message": message}}
@@ -304,6 +332,28 @@ def test_what_the_pod_says_is_read_and_never_trusted() -> None:
     waiting = result_of({"status": {"containerStatuses": [PULL]}})
     assert waiting is not None
     assert waiting.problem == "its image cannot be pulled: denied"
+
+
+class Broken:
+    """An API server that creates a pod and then fails."""
+
+    async def request(self, *_: object, body: Manifest, **__: object) -> Manifest:
+        return {**body, "metadata": {**body["metadata"], "uid": "u"}}
+
+    async def get(self, _: object) -> Manifest:
+        raise ClusterError("the connection broke\x1b")
+
+    async def delete(self, *_: object, **__: object) -> None:
+        raise ClusterError("it timed out")
+
+
+def test_a_cluster_that_fails_meanwhile_loses_no_report(capsys: pytest.CaptureFixture[str]) -> None:
+    broken: Any = Broken()
+    pod = probe_pod(facts(), "https://hub.example")
+    found = asyncio.run(probed(broken, broken, pod, 1))
+    assert found.problem == "the connection broke\ufffd"
+    name = pod["metadata"]["name"]
+    assert capsys.readouterr().err == f"The pod team-a/{name} could not be deleted: it timed out. Delete it.\n"
 
 
 class Dns(socketserver.BaseRequestHandler):

@@ -10,6 +10,8 @@ from inference_operator import __version__
 from inference_operator.admission.operator_policy import OperatorAccount, operator_policies
 from inference_operator.admission.writer_policy import writer_policies
 from inference_operator.api.crd import crd
+from inference_operator.cli.commands import run_command
+from inference_operator.cli.parser import UsageError
 from inference_operator.engines.registry import ENGINES
 from tests.cli.conftest import Infd
 from tests.testing.builders import model_known
@@ -204,6 +206,24 @@ def test_the_policy_command_prints_the_policies_of_the_operators_own_account(inf
 def test_kubectl_finds_the_command_as_a_plugin() -> None:
     commands = {one.name: one.value for one in entry_points(group="console_scripts")}
     assert commands["kubectl-infd"] == commands["infd"] == "inference_operator.cli.main:main"
+
+
+def test_ctrl_c_ends_a_command_with_the_status_of_shells() -> None:
+    def interrupted() -> int:
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as end:
+        run_command(interrupted)
+    assert end.value.code == 130
+
+
+def test_an_error_carries_nothing_out_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    def wrong() -> int:
+        raise UsageError("a\x1b]0;title\x07\nb")
+
+    with pytest.raises(SystemExit):
+        run_command(wrong)
+    assert capsys.readouterr().err == "a\ufffd]0;title\ufffd\nb\n"
 
 
 def test_the_version_option_prints_the_version(infd: Infd) -> None:

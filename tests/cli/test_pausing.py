@@ -83,5 +83,7 @@ def test_a_restart_waits_until_engines_and_routers_are_new_and_ends_where_waitin
     assert str(rolling(told(seen=6))).startswith("the operator has not seen the edit yet.")
     assert rolling(told(Reconciling=("True", "RollingOut"))) == "Because of RollingOut."
     assert rolling(told(RouterAvailable=("True", "RollingOut"))) == "Because of RollingOut."
+    with pytest.raises(EditError, match="paused meanwhile"):
+        rolling(told(Reconciling=("False", "Paused")))
     with pytest.raises(EditError, match="OutOfMemory: Because of OutOfMemory"):
         rolling(told(Stalled=("True", "OutOfMemory"), Reconciling=("True", "RollingOut")))

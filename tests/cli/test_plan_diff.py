@@ -126,3 +126,4 @@ def test_wrong_usage_is_said(infd: Infd) -> None:
     assert infd("plan", "-f", "-", "--diff", "--gpu=L4", stdin=QWEN)[2].startswith("--diff takes GPUs and models from")
     status, _, complaints = infd("plan", "-f", "-", "--diff", "--cluster", stdin=QWEN)
     assert (status, "not allowed with" in complaints) == (2, True)
+    assert infd("plan", "-f", "-", "-n", "a", stdin=QWEN) == (2, "", "--namespace: only with --diff.\n")

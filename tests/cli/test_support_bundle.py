@@ -1,7 +1,9 @@
 """`infd support-bundle`: no secret that is planted anywhere is in the archive."""
 
+import errno
 import io
 import json
+import os
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -13,14 +15,22 @@ from hypothesis import strategies as st
 
 from inference_operator.cli.parser import UsageError
 from inference_operator.cli.support_bundle.archive import BundleFile, packed, write
+from inference_operator.cli.support_bundle.contents import _is_about
 from inference_operator.cli.support_bundle.hiding import shown_object, shown_text
 
 ANY = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FFF, exclude_categories=["Cs", "Cc"]), min_size=8)
 """A value of any form, where the place alone says that it is a secret."""
 LETTERS = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", min_size=24, max_size=40)
 FORMS = st.sampled_from(["hf_{}", "sk-{}", "ghp_{}", "github_pat_{}", "xoxb-{}", "eyJ{0}.{0}.{0}"])
-OPTIONS = st.sampled_from(["--api-key", "--hf-token", "--ssl-keyfile-password", "-token", "--client-secret"])
-SECRET_FIELDS = st.sampled_from(["password", "token", "apiKey", "clientSecret", "authorization", "sessionCookie"])
+OPTIONS = st.sampled_from(
+    ["--api-key", "--hf-token", "--ssl-keyfile-password", "-token", "--client-secret", "--encryption-key"]
+)
+SECRET_FIELDS = st.sampled_from(
+    [
+        *("password", "token", "apiKey", "clientSecret", "authorization", "sessionCookie"),
+        *("accountKey", "azurestorageaccountkey", "pwd", "signature", "sig", "tls.key"),
+    ]
+)
 VARIABLE = st.sampled_from(["A", "HF_TOKEN", "INFERENCE_OPERATOR_PROMETHEUS_URL", "INFERENCE_OPERATOR_ENGINE_DEFAULTS"])
 
 
@@ -37,9 +47,14 @@ def archive_of(manifest: dict[str, Any], log: str) -> str:
 def test_values_of_variables_are_hidden_wherever_they_stand(value: str, name: str) -> None:
     secret = f"<<{value}>>"
     env = [{"name": name, "value": secret}]
-    container = {"name": "a", "env": env, "deep": [{"env": env}]}
+    probe = {"httpGet": {"httpHeaders": env}}
+    container = {"name": "a", "env": env, "deep": [{"env": env}], "livenessProbe": probe}
+    volume = {"csi": {"driver": "a", "volumeAttributes": {name: secret}}}
     annotation = {"inference-operator.dev/template": json.dumps({"spec": {"containers": [container]}})}
-    pod = {"metadata": {"annotations": annotation}, "spec": {"containers": [container], "env": {name: secret}}}
+    pod = {
+        "metadata": {"annotations": annotation},
+        "spec": {"containers": [container], "env": {name: secret}, "volumes": [volume]},
+    }
     found = archive_of(pod, "")
     assert secret not in found
     assert secret not in yaml.safe_load(found).values()
@@ -104,6 +119,28 @@ def test_hostile_objects_are_written_without_an_error() -> None:
     text = "[" * 5000
     assert shown_object({"a": text, "env": [7, None, "x"]}) == {"a": text, "env": ["[hidden]"] * 3}
     assert archive_of({"a": "\x00\x1b[2J"}, "\udc80")
+
+
+@pytest.mark.parametrize(
+    ("name", "about", "is_wanted"),
+    [("qwen", "qwen", True), ("qwen", "qwen-engine-a", True), ("qwen", "my-qwen", False), ("", "other", True)],
+)
+def test_events_are_those_of_the_resource(name: str, about: str, *, is_wanted: bool) -> None:
+    assert _is_about({"involvedObject": {"name": about}}, name) is is_wanted
+
+
+class Full(io.FileIO):
+    """A file on a full disk."""
+
+    def write(self, _: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_file_that_cannot_be_written_whole_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fdopen", Full)
+    with pytest.raises(UsageError, match="No space left on device"):
+        write(tmp_path / "a.tar.gz", b"x")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_file_is_new_and_its_owners_alone(tmp_path: Path) -> None:

@@ -1,19 +1,24 @@
 """`infd top`: the numbers of two readings, the table at two widths, and the readings of real pages."""
 
+import argparse
+import asyncio
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.cli.live_resource import LiveResource
-from inference_operator.cli.top import top_table
+from inference_operator.cli.parser import UsageError
+from inference_operator.cli.top import BETWEEN_SECONDS, _rows, top_table
 from inference_operator.cli.top_rows import TopRow, top_row
+from inference_operator.engines.registry import ENGINES
 from inference_operator.engines.telemetry import EngineLoad
 from inference_operator.objects.names import ENGINE, ROUTER
 from inference_operator.views.samples import Samples
@@ -85,6 +90,41 @@ def test_pages_are_read_twice_through_the_api_server(infd: Infd, behind: Behind)
     assert (found["name"], found["running"], found["queued"], found["kv_cache_usage"]) == ("qwen", 3, 2, 0.5)
     status, said, _ = infd("top", "-A")
     assert (status, said.split()[0], said.splitlines()[1].split()[:3]) == (0, "NAMESPACE", ["default", "qwen", "1/1"])
+
+
+class Emptied:
+    """A cluster whose resources were just deleted."""
+
+    async def get(self, _: object) -> None:
+        """Nothing."""
+
+    async def each(self, *_: object, **__: object) -> AsyncIterator[Any]:
+        nothing: list[Any] = []
+        for one in nothing:
+            yield one
+
+
+def rows_of(name: str) -> AsyncIterator[object]:
+    options = argparse.Namespace(name=name, namespace="default", all_namespaces=False, watch=True)
+    return _rows(cast("Any", None), cast("Any", Emptied()), options, ENGINES)
+
+
+def test_watching_nothing_pauses_and_what_was_deleted_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    paused: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        paused.append(seconds)
+
+    monkeypatch.setattr("inference_operator.cli.top.asyncio.sleep", pause)
+
+    async def watch() -> None:
+        found = rows_of("")
+        assert [await anext(found), await anext(found)] == [[], []]
+        with pytest.raises(UsageError, match="default/qwen was deleted"):
+            await anext(rows_of("qwen"))
+
+    asyncio.run(watch())
+    assert paused == [BETWEEN_SECONDS] * 2
 
 
 def test_wrong_usage_is_refused(infd: Infd, behind: Behind) -> None:

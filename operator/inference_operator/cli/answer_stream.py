@@ -59,7 +59,7 @@ def answer_delta(line: str) -> AnswerDelta | None:
         text=str(part.get("content") or choice.get("text") or ""),
         reasoning=str(part.get("reasoning_content") or part.get("reasoning") or ""),
         tokens=tokens if isinstance(tokens, int) else None,
-        error=error_message(content) if event.get("error") else "",
+        error=(error_message(content) or "the engine failed") if event.get("error") else "",
     )
 
 

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import json
 import shutil
+import signal
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.chat import cannot_answer
 from inference_operator.cli.connection import add_connection
 from inference_operator.cli.explain import read_resource
+from inference_operator.cli.output import harmless
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
 from inference_operator.cli.service_key import add_key, service_key
 from inference_operator.engines.registry import EngineRegistry
@@ -91,7 +93,7 @@ def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
     async def work(api: "Api", cluster: "KubeCluster", live: Manifest) -> int:
         found = resource(live)
         if problem := cannot_answer(found) or _nobody_serves(found):
-            print(problem, file=sys.stderr)
+            print(harmless(problem), file=sys.stderr)
             return EXIT_REFUSED
         if not options.yes and not _agreed(found):
             print("Nothing was sent.", file=sys.stderr)
@@ -116,8 +118,12 @@ def _agreed(found: Resource) -> bool:
     print(
         f"This loads {name} ({engines}) until its objective is broken. Its users get slower answers.", file=sys.stderr
     )
-    print("Go on? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # asyncio's ends no reading
+    try:
+        print("Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 async def _measure(api: "Api", cluster: "KubeCluster", found: Resource, options: argparse.Namespace) -> int:
@@ -141,7 +147,7 @@ async def _measure(api: "Api", cluster: "KubeCluster", found: Resource, options:
         try:
             await load.warm_up()
         except AnswerRefusedError as error:
-            print(refusal_words(error, found, model), file=sys.stderr)
+            print(harmless(refusal_words(error, found, model)), file=sys.stderr)
             return EXIT_REFUSED
         except (AnswerBrokenError, TimeoutError):  # no answer at all
             print(

@@ -55,7 +55,7 @@ class LevelResult:
         """
         if self.failed:
             return f"{self.failed:,} of its requests failed"
-        if self.ttft_p95_seconds is None:
+        if self.ttft_p95_seconds is None or not self.tokens_per_second:
             return "no answer came in its time"
         if self.ttft_p95_seconds > goal.ttft:
             shown = f"{self.ttft_p95_seconds:.2f} s (95 of 100 requests)"

@@ -10,6 +10,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.connection import add_connection
 from inference_operator.cli.explain import read_resource
+from inference_operator.cli.output import harmless
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
 from inference_operator.cli.service_key import add_key, service_key
 from inference_operator.engines.registry import EngineRegistry
@@ -61,7 +62,7 @@ def add_arguments(chat: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
     """Answer one question, or one after the other."""
     is_dialogue = options.prompt is None and sys.stdin.isatty()
-    question = "" if is_dialogue else (sys.stdin.read() if options.prompt is None else options.prompt).strip()
+    question = "" if is_dialogue else (_piped() if options.prompt is None else options.prompt).strip()
     if not question and not is_dialogue:
         raise UsageError('There is no question. Write it after the name: infd chat NAME "Hello"')
 
@@ -74,6 +75,16 @@ def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
         return EXIT_INTERRUPTED
 
 
+def _piped() -> str:
+    """The text of standard input."""
+    try:
+        text = sys.stdin.read()
+        text.encode()  # the locale C decodes every byte
+    except UnicodeError as error:
+        raise UsageError("standard input: is not UTF-8 text.") from error
+    return text
+
+
 async def _talk(api: "Api", cluster: "KubeCluster", found: Resource, options: argparse.Namespace, question: str) -> int:
     """Answer; with an empty question those that are typed."""
     from inference_operator.cli.chat_session import ChatSession, talk  # noqa: PLC0415 - aiohttp takes half a second
@@ -81,7 +92,7 @@ async def _talk(api: "Api", cluster: "KubeCluster", found: Resource, options: ar
     from inference_operator.cli.service_client import ServiceClient, served_model  # noqa: PLC0415 - as above
 
     if problem := cannot_answer(found):
-        print(problem, file=sys.stderr)
+        print(harmless(problem), file=sys.stderr)
         return EXIT_REFUSED
     key = await service_key(cluster, found, options.key_from)
     sampling = Sampling(options.max_tokens, options.temperature)

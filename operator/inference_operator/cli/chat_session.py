@@ -56,11 +56,13 @@ class ChatSession:
         self._timeout = timeout_seconds
         self._answer = ""
         self._thinks = False
+        self._had_engine = False
+        """Whether an engine was ready when the question was last refused."""
 
     async def ask(self, question: str) -> int:
         """Print the answer; returns the exit status."""
         end, connections = time.monotonic() + self._timeout, 0
-        self._answer = ""
+        self._answer, self._had_engine = "", False
         while True:
             connections += 1
             try:
@@ -71,7 +73,9 @@ class ChatSession:
                     _say("The model has no chat template, so it continues the text instead of answering.")
                     continue
                 if await self._waits(error, end):
+                    connections = 0
                     continue
+                self._newline()
                 _say(refusal_words(error, self._found, self._conversation.model))
                 return EXIT_REFUSED
             except AnswerBrokenError as error:
@@ -133,11 +137,14 @@ class ChatSession:
 
     async def _waits(self, error: AnswerRefusedError, end: float) -> bool:
         """Whether to ask again, after a while: the router held the question for an engine as long as it may."""
-        if self._answer or error.retry_after is None or error.status < 500 or time.monotonic() > end:  # noqa: PLR2004 - HTTP
+        left = end - time.monotonic()
+        if self._answer or error.retry_after is None or error.status < 500 or left <= 0:  # noqa: PLR2004 - HTTP
             return False
-        if await self._ready_engines() > 0:
+        has_engine = await self._ready_engines() > 0
+        if has_engine and self._had_engine:  # with one refusal, it may have become ready after it
             return False
-        await asyncio.sleep(error.retry_after or RETRY_SECONDS)
+        self._had_engine = has_engine
+        await asyncio.sleep(min(error.retry_after or RETRY_SECONDS, left))
         return True
 
     async def _ready_engines(self) -> int:
@@ -155,7 +162,7 @@ class ChatSession:
             if not said:
                 _say(f"No engine of {found.key.name} is ready. The question waits for one; Ctrl-C gives up.")
             if said != (said := found.status.message or "-"):
-                _say(harmless(said))
+                _say(said)
 
     async def _look(self) -> Resource | None:
         ref = Ref(INFERENCE_DEPLOYMENT, self._found.key.namespace, self._found.key.name)
@@ -201,4 +208,5 @@ async def _ask_until_stopped(session: ChatSession, question: str) -> int:
 
 def _say(text: str) -> None:
     """Print what is no part of an answer."""
+    text = harmless(text)
     print(f"{DIM}{text}{PLAIN}" if sys.stderr.isatty() else text, file=sys.stderr, flush=True)

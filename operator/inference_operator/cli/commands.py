@@ -9,7 +9,7 @@ from keyword import iskeyword
 from typing import NoReturn
 
 from inference_operator import __version__
-from inference_operator.cli.parser import EXIT_USAGE, STATUSES, Parser, UsageError
+from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_USAGE, STATUSES, Parser, UsageError
 
 USAGE = "infd [-h] [--version] COMMAND ..."
 
@@ -82,7 +82,11 @@ def run_command(run: Callable[[], int]) -> NoReturn:
     try:
         sys.exit(run())
     except UsageError as error:
-        print(error, file=sys.stderr)
+        from inference_operator.cli.output import harmless  # noqa: PLC0415 - only for errors
+
+        print(harmless(str(error)), file=sys.stderr)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:  # the reader, such as `head`, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

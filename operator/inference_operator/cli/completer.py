@@ -109,7 +109,7 @@ def _completer(dest: str, command: str) -> Callable[..., object] | None:
             return SuppressCompleter()
         case "name":
             return _asked(["get", "inferencedeployments", "--output=name"])
-        case "namespace":
+        case "namespace" | "in_namespace":
             return _asked(["get", "namespaces", "--output=name"], within=False)
         case "context":
             return _asked(["config", "get-contexts", "--output=name"], within=False)
@@ -130,10 +130,22 @@ def _asked(arguments: list[str], *, within: bool = True) -> Completer:
         options = [f"--{name}={value}" for name, value in given.items() if value]
         command = ["kubectl", *arguments, *options, f"--request-timeout={SECONDS}s"]
         try:
-            ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)  # noqa: S603
+            ended = subprocess.run(  # noqa: S603
+                command, capture_output=True, text=True, timeout=SECONDS, check=False, env=_environment()
+            )
         except (OSError, subprocess.TimeoutExpired):
             return []
-        found = (line.rpartition("/")[2] for line in ended.stdout.splitlines())
+        lines = ended.stdout.splitlines()
+        found = [line.rpartition("/")[2] for line in lines] if arguments[0] == "get" else lines
         return [one for one in found if one.startswith(prefix)]
 
     return words
+
+
+def _environment() -> dict[str, str]:
+    """The environment of kubectl: a plugin for its credentials may use argcomplete too, and would complete words."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(ARGUMENTS) and name not in {LINE, POINT}
+    }

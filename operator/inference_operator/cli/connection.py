@@ -60,7 +60,7 @@ async def in_cluster(
 
     logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # the error below says the same for users
     try:
-        client = await connect(options.kubeconfig, options.context)
+        client = await connect(options.kubeconfig, options.context, max_connections=0)
         try:
             api = Api(client)
             return await work(api, KubeCluster(api))

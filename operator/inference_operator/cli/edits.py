@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from inference_operator.kube.cluster import KubeCluster
 
 POLL_SECONDS = 1.0
+QUIET_SECONDS = 10.0
+"""Before the wait tells that the operator has not seen the edit: it sees most within a second."""
 UNSEEN = "the operator has not seen the edit yet. If this lasts, does it run?"
 
 
@@ -66,15 +68,17 @@ async def awaited(
     Raises:
         EditError: it was deleted, or nothing changed for too long.
     """
-    said, since = "", time.monotonic()
+    said = ""
+    begin = since = time.monotonic()
     while (live := await cluster.get(ref)) is not None:
         message = progress(live)
         if message is None:
             return
-        if message != said:
+        now = time.monotonic()
+        if message != said and not (message == UNSEEN and now - begin < QUIET_SECONDS):
             print(harmless(f"{ref.namespace}/{ref.name}: {message}"), flush=True)
-            said, since = message, time.monotonic()
-        elif time.monotonic() - since > timeout_seconds:
+            said, since = message, now
+        elif now - since > timeout_seconds:
             raise EditError(f"nothing has changed for {timeout_seconds} s.")
         await asyncio.sleep(POLL_SECONDS)
     raise EditError("it was deleted.")

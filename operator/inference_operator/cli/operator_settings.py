@@ -60,11 +60,34 @@ def settings_of(deployments: Sequence[Manifest], namespace: str) -> FoundSetting
         deployments: those of all operators.
         namespace: of the resource.
     """
-    candidates = [_settings(one) for one in deployments]
-    serving = [one for one in candidates if not one.settings.namespaces or namespace in one.settings.namespaces]
-    if serving:
-        return serving[0]
+    if found := operator_of(deployments, namespace):
+        return _settings(found)
     return FoundSettings(Settings(), (f"No Deployment of an operator for this namespace was found. {_INSTEAD}",))
+
+
+def operator_of(deployments: Sequence[Manifest], namespace: str) -> Manifest | None:
+    """The operator among several that serves a namespace; None if none does.
+
+    Whoever may create Deployments can give one the operator's label. So one in the operator's own namespace comes
+    first.
+
+    Args:
+        deployments: those of all operators.
+        namespace: of the resource.
+
+    Examples:
+        >>> own, other = ({"metadata": {"namespace": one}} for one in (SYSTEM_NAMESPACE, "a"))
+        >>> operator_of([other, own], "a") is own
+        True
+    """
+    served = ((one, _settings(one).settings.namespaces) for one in deployments)
+    serving = [one for one, namespaces in served if not namespaces or namespace in namespaces]
+    return min(serving, key=lambda one: not is_at_home(one), default=None)
+
+
+def is_at_home(deployment: Manifest) -> bool:
+    """Whether a Deployment is in the operator's own namespace, where no tenant can create one."""
+    return bool(mapping(deployment, "metadata").get("namespace") == SYSTEM_NAMESPACE)
 
 
 def _settings(deployment: Manifest) -> FoundSettings:

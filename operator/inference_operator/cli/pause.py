@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.cli.connection import add_connection, in_cluster
+from inference_operator.cli.output import harmless
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import Manifest, Ref
@@ -54,24 +55,29 @@ def set_paused(options: argparse.Namespace, _: EngineRegistry, *, paused: bool) 
     """Pause or resume one resource; returns 1 if that is refused, or the operator does not see it."""
     from inference_operator.cli.edits import EditError  # noqa: PLC0415 - see `cli.connection`
 
+    made: list[Manifest] = []
+
     async def work(api: "Api", cluster: "KubeCluster") -> int:
         shown = f"{options.namespace}/{options.name}"
         try:
-            print(f"{shown}: {await _set(api, cluster, options, paused=paused)}")
+            print(f"{shown}: {await _set(api, cluster, options, made, paused=paused)}")
         except EditError as error:
-            print(f"{shown}: {error}", file=sys.stderr)
+            print(harmless(f"{shown}: {error}"), file=sys.stderr)
             return EXIT_REFUSED
         return 0
 
     try:
         return asyncio.run(in_cluster(work, options))
     except KeyboardInterrupt:
-        print("Interrupted. The edit is made.", file=sys.stderr)
+        done = "The edit is made." if made else f"Perhaps nothing has changed: `infd status {options.name}` shows it."
+        print(f"Interrupted. {done}", file=sys.stderr)
         return EXIT_INTERRUPTED
 
 
-async def _set(api: "Api", cluster: "KubeCluster", options: argparse.Namespace, *, paused: bool) -> str:
-    """Edit the resource and wait until the operator has seen it; returns what is so now."""
+async def _set(
+    api: "Api", cluster: "KubeCluster", options: argparse.Namespace, made: list[Manifest], *, paused: bool
+) -> str:
+    """Edit the resource, add it to `made`, and wait until the operator has seen it; returns what is so now."""
     from inference_operator.cli.edits import EditError, awaited, edited, live_of  # noqa: PLC0415 - see `cli.connection`
     from inference_operator.cli.pausing import (  # noqa: PLC0415 - as above
         FIELD_MANAGER_OF_PAUSE,
@@ -90,6 +96,7 @@ async def _set(api: "Api", cluster: "KubeCluster", options: argparse.Namespace, 
     live = await edited(api, change.body, FIELD_MANAGER_OF_PAUSE)
     if not paused and (by_force := resume_by_force(live)):
         await edited(api, by_force.body, FIELD_MANAGER_OF_PAUSE)
+    made.append(live)
     ref = Ref.of(live)
     await awaited(cluster, ref, lambda found: _unseen(found, paused=paused), timeout_seconds=options.timeout)
     return PAUSED if paused else RESUMED

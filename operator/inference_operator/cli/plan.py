@@ -120,6 +120,8 @@ def add_arguments(plan: argparse.ArgumentParser) -> None:
 
 def run_plan(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Plan every resource of the files; returns 1 if one of them is rejected."""
+    if options.in_namespace and not options.diff:
+        raise UsageError("--namespace: only with --diff.")
     if options.diff:
         from inference_operator.cli.plan_diff import run_diff  # noqa: PLC0415 - only with a cluster
 

@@ -9,6 +9,7 @@ import yaml
 
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.cli.connection import add_connection, in_cluster
+from inference_operator.cli.output import harmless
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED
 from inference_operator.cli.renewal import (
     FIELD_MANAGER_OF_ENGINES,
@@ -65,7 +66,7 @@ def _restart(options: argparse.Namespace, _: EngineRegistry) -> int:
         try:
             await _roll(api, cluster, options)
         except EditError as error:
-            print(f"{options.namespace}/{options.name}: {error}", file=sys.stderr)
+            print(harmless(f"{options.namespace}/{options.name}: {error}"), file=sys.stderr)
             return EXIT_REFUSED
         return 0
 
@@ -130,6 +131,8 @@ def rolling(live: Manifest) -> str | None:
         raise EditError(f"{stalled.reason}: {stalled.message}")
     if reconciling is None or routers is None:
         return UNSEEN
+    if reconciling.reason == Reason.PAUSED:
+        raise EditError("it was paused meanwhile. Run `infd resume`.")
     if reconciling.status == "True":
         return reconciling.message
     return routers.message if routers.reason == Reason.ROLLING_OUT else None

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Self
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, UnixConnector
+from aiohttp.http import HttpProcessingError
 
 from inference_operator.api.resource import Resource
 from inference_operator.api.router import RouterStrategy
@@ -90,22 +91,23 @@ class ServiceClient:
             AnswerBrokenError: the connection ended before the answer did.
             UsageError: there is no way to the service, with the cure.
         """
-        try:
-            async for delta in self._events(path, body):
-                yield delta
-        except AnswerRefusedError as error:
-            refused = {name for name in OPTIONAL if name in body and name in error.message} - self._unknown
-            if not refused:
-                raise
-            self._unknown |= refused
-            async for delta in self._events(path, body):
-                yield delta
+        while True:
+            sent = {name: value for name, value in body.items() if name not in self._unknown}
+            try:
+                async for delta in self._events(path, sent):
+                    yield delta
+            except AnswerRefusedError as error:
+                refused = {name for name in OPTIONAL if name in sent and name in error.message}
+                if not refused:
+                    raise
+                self._unknown |= refused
+            else:
+                return
 
     async def _events(self, path: str, body: Mapping[str, object]) -> AsyncIterator[AnswerDelta]:
         assert self._session, "the client is open"  # noqa: S101 - for the type
-        content = {name: value for name, value in body.items() if name not in self._unknown}
         try:
-            async with self._session.post(path, json=content) as response:
+            async with self._session.post(path, json=body) as response:
                 if response.status != HTTPStatus.OK:
                     raise await _refusal(response)
                 async for line in response.content:
@@ -113,7 +115,7 @@ class ServiceClient:
                         if delta.error:
                             raise AnswerRefusedError(HTTPStatus.OK, delta.error)
                         yield delta
-        except (ClientError, OSError) as error:
+        except (ClientError, HttpProcessingError, OSError) as error:
             raise self._broken() from error
 
     def _broken(self) -> Exception:
@@ -161,6 +163,8 @@ def refusal_words(error: AnswerRefusedError, found: Resource, model: str) -> str
     """A refusal in words, with what helps."""
     name, said = found.key.name, f" It says: {error.message}" if error.message else ""
     match error.status:
+        case HTTPStatus.OK:
+            return f"{name} broke off the answer.{said}"
         case HTTPStatus.UNAUTHORIZED:
             return (
                 f"{name} needs an API key, or does not know this one. Set {VARIABLE}, or name a Secret with the key:"

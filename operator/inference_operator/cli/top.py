@@ -13,6 +13,7 @@ from inference_operator.api.resource import resource
 from inference_operator.cli.connection import add_connection, in_cluster
 from inference_operator.cli.explain import engine_of, read_resource
 from inference_operator.cli.live_resource import LiveResource, live_resource
+from inference_operator.cli.output import harmless
 from inference_operator.cli.parser import EXIT_INTERRUPTED, UsageError
 from inference_operator.cli.top_rows import TopRow, lines, top_row
 from inference_operator.engines.registry import EngineRegistry
@@ -108,7 +109,7 @@ def top_table(rows: Sequence[TopRow], *, with_namespace: bool) -> "RenderableTyp
         is_name = number <= with_namespace
         table.add_column(title, justify="left" if is_name else "right", no_wrap=not is_name, overflow="fold")
     for row in cells:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(harmless(cell)) for cell in row))
     return table
 
 
@@ -119,7 +120,7 @@ async def _rows(
     loop = asyncio.get_running_loop()
     before, read_at = await _readings(api, cluster, options, engines), loop.time()
     while True:
-        await asyncio.sleep(BETWEEN_SECONDS if before else 0)
+        await asyncio.sleep(BETWEEN_SECONDS if before or options.watch else 0)
         now, last, read_at = await _readings(api, cluster, options, engines), read_at, loop.time()
         at = datetime.now(UTC)
         yield [top_row(one, before[uid], elapsed=read_at - last, at=at) for uid, one in now.items() if uid in before]
@@ -132,7 +133,9 @@ async def _readings(
     """A reading of each resource, by its uid."""
     if options.name:
         live = await cluster.get(Ref(INFERENCE_DEPLOYMENT, options.namespace, options.name))
-        found = [live] if live else []
+        if live is None:
+            raise UsageError(f"{options.namespace}/{options.name} was deleted.")
+        found = [live]
     else:
         namespace = None if options.all_namespaces else options.namespace
         found = [one async for one in cluster.each(INFERENCE_DEPLOYMENT, namespace=namespace)]

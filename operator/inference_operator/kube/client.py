@@ -52,14 +52,17 @@ UNUSABLE = (ConfigException, OSError, YAMLError, AttributeError, LookupError, Ty
 """Exceptions of the reader of a kubeconfig for an invalid one (kubernetes 37, `aio/config/kube_config.py`)."""
 
 
-async def connect(kubeconfig: Path | None = None, context: str | None = None) -> ApiClient:
+async def connect(
+    kubeconfig: Path | None = None, context: str | None = None, *, max_connections: int | None = None
+) -> ApiClient:
     """A client with the pod's ServiceAccount, or outside of a cluster with a kubeconfig.
 
     Args:
         kubeconfig: None is the user's own.
         context: one of its contexts; None is the current one.
+        max_connections: at once, 0 without a limit; None is the client's default, 100. Each websocket is one.
     """
-    configuration = Configuration()
+    configuration = Configuration(connection_pool_maxsize=max_connections)
     if kubeconfig is None and context is None and in_cluster():
         load_incluster_config(client_configuration=configuration)
     else:

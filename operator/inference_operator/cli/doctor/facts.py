@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from inference_operator.admission.rights import Right
+from inference_operator.cli.operator_settings import operator_of
 from inference_operator.manifest import DEPLOYMENT, POD, Kind, Manifest
 from inference_operator.views.raw import mapping, objects
 
@@ -105,8 +106,8 @@ class ClusterFacts:
 
     @property
     def operator(self) -> Manifest | None:
-        """The operator's Deployment; None if there is none, or it was not seen."""
-        return next(iter(self.seen(DEPLOYMENT)), None)
+        """The Deployment of the operator that serves the namespace; None if there is none, or it was not seen."""
+        return operator_of(self.seen(DEPLOYMENT), self.namespace)
 
     @property
     def settings(self) -> Mapping[str, str]:

@@ -19,6 +19,7 @@ from inference_operator.cli.doctor.facts import (
     place_of,
     unseen,
 )
+from inference_operator.cli.operator_settings import VERSION_LABEL
 from inference_operator.manifest import DEPLOYMENT, GROUP, PLURAL, VERSION, Manifest
 from inference_operator.objects.names import MANAGER
 from inference_operator.views.raw import mapping, objects
@@ -27,7 +28,6 @@ LEAST_MINOR = 31
 """Kubernetes 1.31, as `kubeVersion` of the chart."""
 IMAGE_VOLUMES_MINOR = 36
 """Kubernetes 1.36 mounts images as volumes, which `oci://` models need."""
-VERSION_LABEL = "app.kubernetes.io/version"
 MOST_FIELDS = 4
 """Fields that a message names."""
 UPGRADE = "Apply `infd crd` of the operator's release; the chart does not update a CRD by itself."
@@ -86,7 +86,10 @@ def operator(facts: ClusterFacts) -> Iterator[Finding]:
     live = facts.operator
     if live is None:
         yield from unseen("Operator", found)
-        if not isinstance(found, Unseen):
+        if found and not isinstance(found, Unseen):
+            message = f"The operator of {place_of(found[0])} does not serve the namespace `{facts.namespace}`."
+            yield Finding("Operator", Health.BAD, message, "Add the namespace to `scope.namespaces` of its chart.")
+        elif not isinstance(found, Unseen):
             yield Finding("Operator", Health.BAD, "No Deployment of inference-operator was found.", INSTALL)
         return
     status, version = mapping(live, "status"), str(labels_of(live).get(VERSION_LABEL) or "")

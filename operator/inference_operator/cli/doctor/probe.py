@@ -3,12 +3,14 @@
 import asyncio
 import json
 import secrets
+import sys
 import time
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from inference_operator.cli.doctor.facts import ClusterFacts, ProbeResult
 from inference_operator.cli.doctor.pods import PULL_ERRORS
+from inference_operator.cli.operator_settings import is_at_home
 from inference_operator.cli.output import harmless
 from inference_operator.jobs.result import TERMINATION_MESSAGE
 from inference_operator.manifest import POD, Manifest, Ref
@@ -25,23 +27,27 @@ if TYPE_CHECKING:
 POLL_SECONDS = 1.0
 USER, GROUP = 2000, 0
 """As engines and Jobs have (docs/how-to/platforms.md)."""
-DEADLINE_SECONDS = 60
-"""For the program, three questions of at most 10 s each; the image's pull comes before it."""
+DEADLINE_SECONDS = 600
+"""For the image's pull, and the program with three questions of at most 10 s each."""
 COMPONENT = "doctor"
 NAME_BYTES = 4
 
 
 def probe_pod(facts: ClusterFacts, hub: str) -> Manifest:
-    """The pod: restricted, with the operator's image, and gone a minute after its start.
+    """The pod: restricted, with the operator's image, and ended by Kubernetes if `infd` cannot delete it.
+
+    Its image is a setting only of an operator in its own namespace: tenants could name any image in another.
 
     Args:
         facts: of the cluster, for the operator's settings.
         hub: URL that it asks.
     """
     defaults = Settings.model_fields
-    image = facts.settings.get(f"{PREFIX}OPERATOR_IMAGE") or defaults["operator_image"].default
+    named = facts.settings.get(f"{PREFIX}OPERATOR_IMAGE") if facts.operator and is_at_home(facts.operator) else ""
+    image = named or defaults["operator_image"].default
     domain = facts.settings.get(f"{PREFIX}CLUSTER_DOMAIN") or defaults["cluster_domain"].default
-    users = PodUsers(facts.settings.get(f"{PREFIX}POD_USERS") or PodUsers.FIXED)
+    is_chosen = facts.settings.get(f"{PREFIX}POD_USERS") == PodUsers.FROM_PLATFORM
+    users = PodUsers.FROM_PLATFORM if is_chosen else PodUsers.FIXED
     program = files("inference_operator.cli.doctor").joinpath("probe_program.py").read_text(encoding="utf-8")
     arguments = ["-c", program, f"kubernetes.default.svc.{domain}", hub, TERMINATION_MESSAGE]
     container = {
@@ -59,7 +65,7 @@ def probe_pod(facts: ClusterFacts, hub: str) -> Manifest:
         "metadata": {"name": name, "namespace": facts.namespace, "labels": labels},
         "spec": {
             "restartPolicy": "Never",
-            "activeDeadlineSeconds": DEADLINE_SECONDS * 10,
+            "activeDeadlineSeconds": DEADLINE_SECONDS,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "securityContext": restricted_pod(users, user=USER, group=GROUP),
@@ -79,12 +85,15 @@ async def probed(api: "Api", cluster: "KubeCluster", pod: Manifest, timeout_seco
     ref, uid = Ref.of(pod), made["metadata"]["uid"]
     try:
         return await _ended(cluster, ref, timeout_seconds)
+    except ClusterError as error:
+        return ProbeResult(harmless(error.cause))
     finally:
         await _deleted(cluster, ref, uid)
 
 
 async def _deleted(cluster: "KubeCluster", ref: Ref, uid: str) -> None:
     from inference_operator.controller.cluster import (  # noqa: PLC0415 - as above
+        ClusterError,
         ConflictError,
         NotFoundError,
     )
@@ -93,6 +102,9 @@ async def _deleted(cluster: "KubeCluster", ref: Ref, uid: str) -> None:
         await cluster.delete(ref, uid=uid, grace_seconds=0)
     except (NotFoundError, ConflictError):  # somebody else has deleted it
         return
+    except ClusterError as error:
+        place = f"{ref.namespace}/{ref.name}"
+        print(f"The pod {place} could not be deleted: {harmless(error.cause)}. Delete it.", file=sys.stderr)
 
 
 async def _ended(cluster: "KubeCluster", ref: Ref, timeout_seconds: int) -> ProbeResult:

@@ -24,8 +24,8 @@ from inference_operator.cli.doctor.facts import (
     Unseen,
 )
 from inference_operator.cli.doctor.rights import OPERATOR_RIGHTS, OWN_RIGHTS
+from inference_operator.cli.operator_settings import SELECTOR, SYSTEM_NAMESPACE, operator_of
 from inference_operator.cli.output import harmless
-from inference_operator.cli.policy import NAMESPACE as OPERATOR_NAMESPACE
 from inference_operator.manifest import (
     CHILD_KINDS,
     CONFIG_MAP,
@@ -39,7 +39,7 @@ from inference_operator.manifest import (
     Manifest,
     Ref,
 )
-from inference_operator.objects.names import MANAGED_SELECTOR, MANAGER, NAME_LABEL
+from inference_operator.objects.names import MANAGED_SELECTOR, NAME_LABEL
 from inference_operator.views.raw import mapping, objects
 
 if TYPE_CHECKING:
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from inference_operator.kube.cluster import KubeCluster
 
 _Result = TypeVar("_Result")
-OPERATOR_SELECTOR = f"app.kubernetes.io/name={MANAGER}"
-"""The label of the chart's objects."""
 CLUSTER_KINDS = (
     NODE,
     RUNTIME_CLASS,
@@ -120,21 +118,24 @@ class ClusterReader:
 
     async def _named_lists(self) -> Mapping[Kind, Listed]:
         """The lists of which only some objects count."""
-        operators = await self._list(DEPLOYMENT, labels=OPERATOR_SELECTOR)
+        operators = await self._list(DEPLOYMENT, labels=SELECTOR)
         if isinstance(operators, Unseen):
-            within = await self._list(DEPLOYMENT, OPERATOR_NAMESPACE, labels=OPERATOR_SELECTOR)
+            within = await self._list(DEPLOYMENT, SYSTEM_NAMESPACE, labels=SELECTOR)
             operators = within if within and not isinstance(within, Unseen) else operators
-        home = OPERATOR_NAMESPACE
-        if operators and not isinstance(operators, Unseen):
-            home = str(operators[0]["metadata"]["namespace"])
+        own = self._operator(operators)
+        home = str(own["metadata"]["namespace"]) if own else SYSTEM_NAMESPACE
         return {
             DEPLOYMENT: operators,
-            LEASE: await self._list(LEASE, home, names=_lease_name(operators)),
+            LEASE: await self._list(LEASE, home, names=own["metadata"]["name"] if own else ""),  # as its chart does
             POD: await self._list(POD, self._namespace, labels=NAME_LABEL),
             INFERENCE_DEPLOYMENT: await self._list(INFERENCE_DEPLOYMENT, self._namespace),
             COREFILE: await self._one(Ref(CONFIG_MAP, "kube-system", "coredns")),
             NAMESPACE: await self._namespaces(),
         }
+
+    def _operator(self, operators: Listed) -> Manifest | None:
+        """The Deployment of the operator that serves the namespace; None if there is none, or it was not seen."""
+        return None if isinstance(operators, Unseen) else operator_of(operators, self._namespace)
 
     async def _list(
         self, kind: Kind, namespace: str | None = None, *, labels: str | None = None, names: str = ""
@@ -204,10 +205,11 @@ class ClusterReader:
 
         if isinstance(operators, Unseen):
             return operators
-        if not operators:
+        own = self._operator(operators)
+        if own is None:
             return Unseen("there is no operator")
-        namespace = operators[0]["metadata"]["namespace"]
-        pod = mapping(mapping(mapping(operators[0], "spec"), "template"), "spec")
+        namespace = own["metadata"]["namespace"]
+        pod = mapping(mapping(mapping(own, "spec"), "template"), "spec")
         account = f"system:serviceaccount:{namespace}:{pod.get('serviceAccountName') or 'default'}"
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
         subject = {"user": account, "groups": groups}
@@ -246,8 +248,3 @@ class ClusterReader:
                 return Unseen("an admission webhook supports no dry run")
             return Trial(text)
         return Trial()
-
-
-def _lease_name(operators: Listed) -> str:
-    """Name of the Lease, which the chart names after the Deployment."""
-    return "" if isinstance(operators, Unseen) or not operators else str(operators[0]["metadata"]["name"])

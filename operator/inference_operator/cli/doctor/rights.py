@@ -22,7 +22,7 @@ from inference_operator.manifest import (
 
 RESOURCE = (PLURAL, GROUP)
 OWN_RIGHTS: Mapping[str, Sequence[Right]] = {
-    "list, status, explain": (
+    "list, status, explain, top": (
         Right("get", *RESOURCE),
         Right("list", *RESOURCE),
         Right("list", "pods"),
@@ -30,7 +30,9 @@ OWN_RIGHTS: Mapping[str, Sequence[Right]] = {
         Right("get", "pods/proxy"),
     ),
     "run": (Right("patch", *RESOURCE), Right("create", *RESOURCE)),
-    "renew": (Right("patch", *RESOURCE),),
+    "renew, restart, pause, resume": (Right("patch", *RESOURCE),),
+    "plan --diff": (Right("patch", *RESOURCE),),
+    "chat, bench": (Right("get", "pods/portforward"), Right("create", "pods/portforward")),
     "logs": (Right("get", "pods/log"),),
     "plan --cluster": (Right("list", "nodes"),),
     "cache": (Right("list", "persistentvolumeclaims"), Right("patch", "jobs", "batch"), Right("patch", "configmaps")),

@@ -74,7 +74,7 @@ def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
         try:
             made.append(_imported(one, read, label))
         except UsageError as error:
-            print(f"{label}: {error}", file=sys.stderr)
+            print(f"{label}: {harmless(str(error))}", file=sys.stderr)
             status = EXIT_REFUSED
     if not made and not status:
         known = "a KubeAI Model, a Deployment, or a KServe LLMInferenceService"
@@ -89,7 +89,7 @@ def _imported(one: Manifest, read: Reader, label: str) -> Manifest:
     origin = ForeignObject(one)
     draft = read(origin)
     for field, why in (*draft.notes, *origin.report()):
-        print(f"{label}: {harmless(field)}: {why}", file=sys.stderr)
+        print(f"{label}: {harmless(f'{field}: {why}')}", file=sys.stderr)
     metadata = mapping(one, "metadata")
     return draft.manifest(str(metadata.get("name") or ""), str(metadata.get("namespace") or ""))
 
@@ -106,7 +106,7 @@ def _is_refused(made: Manifest) -> bool:
     found = resource(raw).spec
     refusal = found if isinstance(found, Refusal) else model_source(found.model.source)
     if isinstance(refusal, Refusal):
-        print(f"Correct it before you apply it: {refusal.message}", file=sys.stderr)
+        print(f"Correct it before you apply it: {harmless(refusal.message)}", file=sys.stderr)
     return isinstance(refusal, Refusal)
 
 

@@ -50,5 +50,9 @@ def write(path: Path, content: bytes) -> None:
         raise UsageError(f"{path}: exists already. Choose another name with --file.") from error
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}.") from error
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise UsageError(f"{path}: {error.strerror}.") from error

@@ -107,18 +107,22 @@ class BundleReader:
                 if not (kind == CONFIG_MAP and _labels(one).get(COMPONENT_LABEL) == PROGRAM):
                     self._dump(f"objects/{kind.name.lower()}-{name_of(one)}.yaml", one)
         await self._pods("pods", self._namespace, selector)
-        await self._events("events.yaml", self._namespace)
+        await self._events("events.yaml", self._namespace, self._name)
 
     async def _operator(self, facts: ClusterFacts) -> None:
-        """The operator's Deployment with its settings, pods, logs and Events."""
+        """The Deployment of each operator with its settings, pods, logs, and the Events of its namespace."""
+        seen: set[str] = set()
         for one in facts.seen(DEPLOYMENT):
             namespace = str(mapping(one, "metadata").get("namespace"))
-            self._dump(f"operator/deployment-{name_of(one)}.yaml", one)
+            folder = f"operator/{namespace}"
+            self._dump(f"{folder}/deployment-{name_of(one)}.yaml", one)
             chosen = mapping(mapping(mapping(one, "spec"), "selector"), "matchLabels")
             labels = ",".join(f"{key}={value}" for key, value in chosen.items())
             if labels:
-                await self._pods("operator/pods", namespace, labels)
-            await self._events("operator/events.yaml", namespace)
+                await self._pods(f"{folder}/pods", namespace, labels)
+            if namespace not in seen:
+                await self._events(f"{folder}/events.yaml", namespace)
+            seen.add(namespace)
 
     async def _pods(self, folder: str, namespace: str, labels: str) -> None:
         for pod in await self._list(POD, namespace, labels):
@@ -156,11 +160,12 @@ class BundleReader:
             pass
         return ""
 
-    async def _events(self, path: str, namespace: str) -> None:
+    async def _events(self, path: str, namespace: str, name: str = "") -> None:
+        """The Events of a namespace; with a name those of one resource, whose objects have names that begin with it."""
         from inference_operator.kube.object_events import EVENT  # noqa: PLC0415 - as above
 
         found = await self._list(EVENT, namespace)
-        wanted = [one for one in found if self._name in str(mapping(one, "involvedObject").get("name") or "")]
+        wanted = [one for one in found if _is_about(one, name)]
         if wanted:
             self._dump(path, {"items": [{key: one[key] for key in one if key != "metadata"} for one in wanted]})
 
@@ -176,6 +181,11 @@ class BundleReader:
         ]
         if nodes:
             self._dump("nodes.yaml", {"nodes": nodes})
+
+
+def _is_about(event: Manifest, name: str) -> bool:
+    about = str(mapping(event, "involvedObject").get("name") or "")
+    return not name or about == name or about.startswith(f"{name}-")
 
 
 def _labels(manifest: Manifest) -> Mapping[str, str]:

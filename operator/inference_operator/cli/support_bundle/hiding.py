@@ -12,11 +12,16 @@ from inference_operator.manifest import GROUP, Manifest
 from inference_operator.settings import PREFIX
 from inference_operator.views.redact import HIDDEN, redacted
 
-_SECRET_NAME = re.compile(r"(?i)(token|secret|passw|credential|api[-_]?key|access[-_]?key|private[-_]?key|auth|cookie)")
+_SECRET_NAME = re.compile(
+    r"(?i)(token|secret|passw|pwd|credential|signature|\bsig\b|auth|cookie"
+    r"|(api|access|private|account)[-_]?key|[-_.]key$)"
+)
+"""Names as in `views.redact`. A field `key` alone stays: it names an entry of a Secret."""
 _REFERENCE = re.compile(r"(Ref|Refs|Name|Names)$")
 """Fields that name an object, such as `tokenSecretRef` and `secretName`; names are no secrets."""
 _OPTION = re.compile(r"--?[\w.-]+")
-_VARIABLES = frozenset({"env"})
+_VARIABLES = frozenset({"env", "volumeAttributes", "httpHeaders"})
+"""Fields whose values are hidden whatever their names: variables, parameters of CSI drivers, headers of probes."""
 _DROPPED = frozenset({"managedFields", "binaryData"})
 _OWN_SETTINGS = frozenset(
     f"{PREFIX}{name}"
