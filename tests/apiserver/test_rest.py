@@ -50,7 +50,7 @@ def test_an_idle_operator_writes_nothing_but_its_lease(
     operator.stop()
     operator.start()
     time.sleep(QUIET_SECONDS)
-    assert audit.writes(mark) == []
+    assert audit.writes(mark, namespace=qwen.namespace) == [], "other tests have namespaces of their own"
 
 
 def test_a_paused_resource_gets_status_writes_only(qwen: Workspace, audit: AuditLog) -> None:

@@ -38,6 +38,7 @@ _BY_RULE: Mapping[str, tuple[object, ...]] = {
     "spec.hardware.network.resource": ("rdma/ib", "vpc.amazonaws.com/efa", "kubernetes.io/zone"),
     "spec.parallelism.tensor": (1, 2, 3, 4, 64),
     "spec.parallelism.pipeline": (1, 2),
+    "spec.parallelism.data": (1, 1, 1, 1, 2),  # ranks need a model with experts, and most of these have none
     "spec.cache.size": ("40Gi", "2Ti"),
     "spec.startupTimeout": _DURATIONS,
     "spec.drainTimeout": _DURATIONS,
