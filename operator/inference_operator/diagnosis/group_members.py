@@ -65,7 +65,7 @@ for a node.'
 
 
 def group_members(engine: EngineView, size: int, *, log: str = "") -> GroupMembers | None:
-    """The members of a group; None if it is ready, or if the engine is one pod.
+    """The members of a group; None if it is ready, or if engines are planned as one pod.
 
     Args:
         engine: the engine.
@@ -74,11 +74,11 @@ def group_members(engine: EngineView, size: int, *, log: str = "") -> GroupMembe
             count as joined.
     """
     group = engine.leader.group
-    if not group or engine.ready:
+    if not group or engine.ready or size == 1:
         return None
     pods = {pod.index: pod for pod in engine.pods}
     # An index is a label, which anybody who may label pods can set to any number: none beyond the size counts.
-    members = [pods.get(index) for index in range(max(size, 1))]
+    members = [pods.get(index) for index in range(size)]
     absent, leads = absent_members(log), bool(members[0] and members[0].running)
     joined = [leads and one is not None and _runs(one) and one.name not in absent for one in members]
     missing = joined.count(False)
