@@ -13,6 +13,7 @@ WITHOUT_STACK = (
     "e2e/cluster",
     "e2e/images",
     "e2e/test_arguments.py",
+    "e2e/test_group_arguments.py",
     "e2e/test_sglang.py",
     "e2e/test_media_client.py",
     "e2e/test_derived_sizes.py",
