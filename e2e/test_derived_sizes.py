@@ -72,8 +72,8 @@ def _no_header(_name: str, _length: int) -> bytes:
 
 
 def planned(entry: Entry, gpu: GpuKind, engine: Manifest) -> Planned | None:
-    """The decision for a model on up to eight GPUs; None if it does not fit or cannot run there."""
-    spec = {"model": {"source": "pvc://models/x"}, "engine": engine}
+    """The decision for a model on up to eight GPUs of one node; None if it does not fit or cannot run there."""
+    spec = {"model": {"source": "pvc://models/x"}, "engine": engine, "parallelism": {"nodes": 1}}
     metadata = {"name": "m", "namespace": "default"}
     raw = {"apiVersion": "inference-operator.dev/v1alpha1", "kind": "InferenceDeployment", "metadata": metadata}
     settings = Settings(gpu_offers=(f"{gpu.name}:8",))
