@@ -4,11 +4,12 @@ import argparse
 
 from inference_operator.admission.operator_policy import OperatorAccount, operator_policies
 from inference_operator.admission.writer_policy import writer_policies
+from inference_operator.cli.operator_settings import SYSTEM_NAMESPACE
 from inference_operator.cli.yaml_documents import dump
 from inference_operator.engines.registry import EngineRegistry
 
-NAMESPACE, NAME = "inference-operator-system", "inference-operator"
-"""Where the documentation installs the operator."""
+NAME = "inference-operator"
+"""The release that the documentation installs."""
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -19,7 +20,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--operator", action="store_true", help="print those for the operator's own ServiceAccount")
     own = command.add_argument_group("with --operator")
-    own.add_argument("--namespace", "-n", default=NAMESPACE, help=f"namespace of the operator (default: {NAMESPACE})")
+    own.add_argument(
+        "--namespace", "-n", default=SYSTEM_NAMESPACE, help=f"namespace of the operator (default: {SYSTEM_NAMESPACE})"
+    )
     own.add_argument("--name", default=NAME, help=f"name of the operator's Lease (default: {NAME})")
     own.add_argument("--account", default="", help="name of the operator's ServiceAccount (default: that of the Lease)")
     own.add_argument(

@@ -145,21 +145,12 @@ def _why_not_edited(live: Manifest) -> str:
 
 
 async def _edit(api: "Api", ref: Ref, live: Manifest) -> None:
-    from inference_operator.controller.cluster import (  # noqa: PLC0415 - see `cli.connection`
-        ConflictError,
-        ForbiddenError,
-        RejectedError,
-    )
+    from inference_operator.cli.edits import EditError, edited  # noqa: PLC0415 - see `cli.connection`
 
-    query = {"fieldManager": FIELD_MANAGER_OF_ROUTERS, "force": "true"}
     try:
-        await api.request("PATCH", ref.path, ref.kind, query=query, body=applied_edit(live, edit(live)))
-    except ForbiddenError as error:
-        raise RenewalError(
-            f"you may not edit it. The command needs the right to patch InferenceDeployments: {error.cause}"
-        ) from error
-    except (ConflictError, RejectedError) as error:
-        raise RenewalError(f"the API server refuses the edit: {error.cause}") from error
+        await edited(api, applied_edit(live, edit(live)), FIELD_MANAGER_OF_ROUTERS)
+    except EditError as error:
+        raise RenewalError(str(error)) from error
     print(f"{_shown(ref)}: edited `spec.router.podTemplate.annotations`.")
 
 

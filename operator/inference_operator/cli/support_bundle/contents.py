@@ -1,14 +1,14 @@
 """The members of a support bundle, read from a cluster. Secrets are never asked for."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import yaml
 
 from inference_operator import __version__
-from inference_operator.cli.doctor.facts import ClusterFacts, Unseen, name_of
+from inference_operator.cli.doctor.facts import ClusterFacts, Unseen, labels_of, name_of
 from inference_operator.cli.doctor.findings import findings
 from inference_operator.cli.doctor.probe import probe_pod
 from inference_operator.cli.doctor.reading import CLUSTER_KINDS, LABELLED_KINDS, ClusterReader
@@ -104,7 +104,7 @@ class BundleReader:
                 self._dump(f"resources/{name_of(one)}.yaml", one)
         for kind in LABELLED_KINDS:
             for one in await self._list(kind, self._namespace, selector):
-                if not (kind == CONFIG_MAP and _labels(one).get(COMPONENT_LABEL) == PROGRAM):
+                if not (kind == CONFIG_MAP and labels_of(one).get(COMPONENT_LABEL) == PROGRAM):
                     self._dump(f"objects/{kind.name.lower()}-{name_of(one)}.yaml", one)
         await self._pods("pods", self._namespace, selector)
         await self._events("events.yaml", self._namespace, self._name)
@@ -173,7 +173,7 @@ class BundleReader:
         nodes = [
             {
                 "name": name_of(one),
-                "labels": _labels(one),
+                "labels": labels_of(one),
                 "taints": mapping(one, "spec").get("taints") or [],
                 **{part: mapping(one, "status").get(part) for part in NODE_PARTS},
             }
@@ -186,10 +186,6 @@ class BundleReader:
 def _is_about(event: Manifest, name: str) -> bool:
     about = str(mapping(event, "involvedObject").get("name") or "")
     return not name or about == name or about.startswith(f"{name}-")
-
-
-def _labels(manifest: Manifest) -> Mapping[str, str]:
-    return mapping(mapping(manifest, "metadata"), "labels")
 
 
 def _missing(facts: ClusterFacts) -> list[str]:
