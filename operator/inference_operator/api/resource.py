@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
+from inference_operator.api.conditions import Condition
 from inference_operator.api.field_errors import causes, field_error
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.refusal import Refusal, all_of
@@ -36,6 +37,11 @@ class Resource:
     def owner(self) -> Owner:
         """The owner of the child objects."""
         return Owner(self.key, self.uid)
+
+    def current_condition(self, kind: ConditionType) -> Condition | None:
+        """A condition, if it is about the last edit."""
+        condition = self.status.condition(kind)
+        return condition if condition and condition.observed_generation == self.generation else None
 
 
 def resource(raw: Manifest) -> Resource:

@@ -5,9 +5,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from inference_operator.api.conditions import Condition
-from inference_operator.api.reasons import ConditionType
-from inference_operator.api.resource import resource
 from inference_operator.cli.output import harmless
 from inference_operator.cli.parser import UsageError
 from inference_operator.controller.cluster import ConflictError, ForbiddenError, RejectedError
@@ -45,13 +42,6 @@ async def edited(api: "Api", body: Manifest, field_manager: str) -> Manifest:
         raise EditError(f"you may not edit it. {right}: {error.cause}") from error
     except (ConflictError, RejectedError) as error:
         raise EditError(f"the API server refuses the edit: {error.cause}") from error
-
-
-def current(live: Manifest, kind: ConditionType) -> Condition | None:
-    """A condition, if it is about the last edit."""
-    found = resource(live)
-    condition = found.status.condition(kind)
-    return condition if condition and condition.observed_generation == found.generation else None
 
 
 async def awaited(

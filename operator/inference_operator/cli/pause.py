@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from inference_operator.api.reasons import ConditionType, Reason
+from inference_operator.api.resource import resource
 from inference_operator.cli.connection import add_connection, in_cluster
 from inference_operator.cli.output import harmless
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED
@@ -104,7 +105,7 @@ async def _set(
 
 def _unseen(live: Manifest, *, paused: bool) -> str | None:
     """Why the wait goes on; None once the condition Ready tells of the edit."""
-    from inference_operator.cli.edits import UNSEEN, current  # noqa: PLC0415 - see `cli.connection`
+    from inference_operator.cli.edits import UNSEEN  # noqa: PLC0415 - see `cli.connection`
 
-    ready = current(live, ConditionType.READY)
+    ready = resource(live).current_condition(ConditionType.READY)
     return None if ready and (ready.reason == Reason.PAUSED) == paused else UNSEEN

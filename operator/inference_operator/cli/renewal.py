@@ -47,9 +47,7 @@ _BY_REASON: Mapping[str, Progress] = {
 
 def router_condition(live: Manifest) -> Condition | None:
     """The condition RouterAvailable, if it is about the last edit."""
-    found = resource(live)
-    condition = found.status.condition(ConditionType.ROUTER_AVAILABLE)
-    return condition if condition and condition.observed_generation == found.generation else None
+    return resource(live).current_condition(ConditionType.ROUTER_AVAILABLE)
 
 
 def progress(live: Manifest) -> Progress:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from inference_operator.api.reasons import ConditionType, Reason
+from inference_operator.api.resource import resource
 from inference_operator.cli.connection import add_connection, in_cluster
 from inference_operator.cli.output import harmless
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED
@@ -121,10 +122,11 @@ def why_not(live: Manifest, *, routers: bool) -> str:
 
 def rolling(live: Manifest) -> str | None:
     """What a rollout waits for; None once all pods are new. Raises `EditError` if waiting is vain."""
-    from inference_operator.cli.edits import UNSEEN, EditError, current  # noqa: PLC0415 - see `cli.connection`
+    from inference_operator.cli.edits import UNSEEN, EditError  # noqa: PLC0415 - see `cli.connection`
 
+    found = resource(live)
     stalled, reconciling, routers = (
-        current(live, kind)
+        found.current_condition(kind)
         for kind in (ConditionType.STALLED, ConditionType.RECONCILING, ConditionType.ROUTER_AVAILABLE)
     )
     if stalled and stalled.status == "True":

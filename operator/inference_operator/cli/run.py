@@ -139,8 +139,8 @@ async def _follow(cluster: "KubeCluster", ref: Ref, timeout_seconds: int) -> int
 def _progress(found: Resource, waited: float) -> str:
     """The condition that tells most: what is wrong, then what goes on, then whether it serves."""
     for kind in (ConditionType.STALLED, ConditionType.RECONCILING, ConditionType.READY):
-        condition = found.status.condition(kind)
-        if condition and condition.observed_generation == found.generation and _is(found, kind):
+        condition = found.current_condition(kind)
+        if condition and condition.status == "True":
             return f"{condition.reason}: {condition.message}"
     if waited > UNSEEN_SECONDS:
         return "the operator has not seen it yet. Does it run? `kubectl get deployments -A | grep inference-operator`"
@@ -149,8 +149,8 @@ def _progress(found: Resource, waited: float) -> str:
 
 def _is(found: Resource, kind: ConditionType) -> bool:
     """Whether a condition is true for the resource as it is now."""
-    condition = found.status.condition(kind)
-    return bool(condition and condition.observed_generation == found.generation and condition.status == "True")
+    condition = found.current_condition(kind)
+    return condition is not None and condition.status == "True"
 
 
 def _next_commands(ref: Ref, url: str) -> str:
