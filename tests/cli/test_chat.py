@@ -22,7 +22,8 @@ from tests.cli.forwarding import Behind, behind_api_server, one_after_the_other,
 from tests.testing.builders import inference_deployment, pod, ready_pod
 
 NO_TEMPLATE = "default chat template is no longer allowed, so you must provide a chat template"
-SECONDS = 60
+SECONDS = 600
+"""As long as the machine may be busy with the tests of clusters, to which this process gives way."""
 STALLED = {
     "type": "Stalled",
     "status": "True",

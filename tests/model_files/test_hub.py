@@ -41,7 +41,7 @@ def inspect(hub: Hub, tmp_path: Path) -> Infd:
         message = tmp_path / "message"
         command = [str(Path(sys.executable).with_name("infd")), "inspect", source, "-o", "json", "--to", str(message)]
         answer = subprocess.run(
-            [*command, *arguments], env=environment, capture_output=True, text=True, check=False, timeout=100
+            [*command, *arguments], env=environment, capture_output=True, text=True, check=False, timeout=600
         )
         assert answer.stderr == ""
         assert answer.stdout == message.read_text() + "\n"
