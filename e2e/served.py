@@ -44,9 +44,11 @@ class Served:
         """GET from its Service; returns the status and the body."""
         return _answer(f"http://{self.address}{path}", None)
 
-    def post(self, path: str, body: Mapping[str, Any]) -> tuple[int, str]:
-        """POST a JSON body to its Service; returns the status and the body."""
-        return _answer(f"http://{self.address}{path}", json.dumps(body).encode())
+    def post(
+        self, path: str, body: Mapping[str, Any], *, key: str = "", seconds: int = _ANSWER_SECONDS
+    ) -> tuple[int, str]:
+        """POST a JSON body to its Service, with an API key if one is given; returns the status and the body."""
+        return _answer(f"http://{self.address}{path}", json.dumps(body).encode(), key, seconds)
 
     def complete(self, prompt: str = PROMPT, **more: Any) -> str:  # noqa: ANN401 - any JSON
         """The text of one completion; a status other than 200 raises ClusterError."""
@@ -112,10 +114,11 @@ def _metric(address: str, name: str) -> float:
     return metric(address, f"{name}{{")
 
 
-def _answer(url: str, body: bytes | None) -> tuple[int, str]:
-    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 - a cluster's own
+def _answer(url: str, body: bytes | None, key: str = "", seconds: int = _ANSWER_SECONDS) -> tuple[int, str]:
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    request = urllib.request.Request(url, body, headers)  # noqa: S310 - a cluster's own
     try:
-        with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310 - as above
+        with urllib.request.urlopen(request, timeout=seconds) as answer:  # noqa: S310 - as above
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:

@@ -1,0 +1,154 @@
+"""An engine over two pods together with keys, a LoRA adapter, zero engines and an engine that hangs.
+
+The right answer of the adapter is that of the same adapter on an engine of one pod.
+"""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e import stack
+from e2e.adapter_files import write_adapter
+from e2e.claim import claim_of
+from e2e.cluster.handle import LocalCluster
+from e2e.containers import engine_core
+from e2e.group_forms import NAME, START_SECONDS, pair
+from e2e.groups import LEADER, members, restarts, uids
+from e2e.infd_command import infd
+from e2e.said import Say
+from e2e.served import PROMPT, Served
+from e2e.waiting import eventually
+
+pytestmark = pytest.mark.full  # six starts of vLLM on two cores
+FILES, ADAPTER, REFERENCE, SECRET = "pair-files", "sea", "adapted-alone", "pair-keys"
+STALL_SECONDS, SCRAPE_SECONDS, NO_PROGRESS_SECONDS = 30, 2, 6
+SLEEP_SECONDS = 240
+"""Limit until an idle group has gone: its stabilization, and the drain of its members."""
+
+
+@contextmanager
+def applied(served: Served, manifest: dict[str, Any]) -> Iterator[None]:
+    """The resource during the block, from when it is ready."""
+    served.kubectl("apply", "--filename=-", input=yaml.safe_dump(manifest))
+    try:
+        stack.wait_ready(served.cluster, served.name)
+        yield
+    finally:
+        served.kubectl("delete", f"infd/{served.name}", "--wait=true")
+        served.await_gone()
+
+
+@pytest.fixture(scope="module")
+def adapters(cluster: LocalCluster) -> Iterator[list[dict[str, str]]]:
+    """`spec.model.adapters` with one adapter, on a claim."""
+    folder = cluster.volumes / FILES
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o777)
+    write_adapter(folder / ADAPTER, 1)
+    with claim_of(cluster, FILES, folder, access="ReadWriteMany"):
+        yield [{"name": ADAPTER, "source": f"pvc://{FILES}/{ADAPTER}"}]
+
+
+@pytest.fixture(scope="module")
+def right(cluster: LocalCluster, adapters: list[dict[str, str]]) -> str:
+    """What an engine of one pod answers with the adapter."""
+    served, manifest = Served(cluster, REFERENCE), yaml.safe_load(stack.SAMPLE.read_text())
+    manifest["metadata"]["name"] = REFERENCE
+    manifest["spec"]["model"]["adapters"] = adapters
+    with applied(served, manifest):
+        _await_adapter(served)
+        answer = served.complete(PROMPT, model=ADAPTER)
+        assert answer != served.complete(PROMPT)
+        return answer
+
+
+@pytest.fixture(scope="module")
+def key(cluster: LocalCluster) -> Iterator[str]:
+    """A key of the routers, as its user has it."""
+    status, secret, said = infd(cluster, "key", "create", "alice", "--secret", SECRET)
+    assert status == 0
+    cluster.kubectl("apply", "--filename=-", input=secret)
+    yield said.splitlines()[-1]
+    cluster.kubectl("delete", "secret", SECRET)
+
+
+@pytest.fixture(scope="module")
+def served(cluster: LocalCluster, right: str, adapters: list[dict[str, str]], key: str) -> Iterator[Served]:
+    """The sample over two pods with all of it, under an operator that soon takes an engine for hung."""
+    del right, key  # they exist before
+    numbers = {
+        "settings.noProgressSeconds": NO_PROGRESS_SECONDS,
+        "settings.stallSeconds": STALL_SECONDS,
+        "settings.scrapeSeconds": SCRAPE_SECONDS,
+    }
+    stack.install_operator(cluster, numbers=numbers)
+    served, manifest = Served(cluster, NAME), pair()
+    manifest["spec"]["model"]["adapters"] = adapters
+    manifest["spec"]["router"] = {"replicas": 1, "keys": {"secretRef": {"name": SECRET}}}
+    with applied(served, manifest):
+        yield served
+    stack.install_operator(cluster)
+
+
+def _await_adapter(served: Served) -> None:
+    def phases() -> dict[str, str]:
+        found = json.loads(served.kubectl("get", f"infd/{served.name}", "--output=json"))["status"]
+        return {one["name"]: one["phase"] for one in found.get("adapters", [])}
+
+    eventually(
+        lambda: phases() == {ADAPTER: "Ready"}, seconds=START_SECONDS, what=lambda: f"the adapter is ready: {phases()}"
+    )
+
+
+def asked(served: Served, key: str, model: str) -> str:
+    """The text of an answer, for which a router may wait until an engine has started."""
+    status, answer = served.post("/v1/completions", _question(model), key=key, seconds=START_SECONDS)
+    assert status == 200, answer
+    text: str = json.loads(answer)["choices"][0]["text"]
+    return text
+
+
+def _question(model: str) -> dict[str, Any]:
+    return {"model": model, "prompt": PROMPT, "max_tokens": 8, "temperature": 0}
+
+
+def test_both_members_compute_with_the_adapter_and_only_with_a_key(served: Served, key: str, right: str) -> None:
+    _await_adapter(served)
+    assert served.post("/v1/completions", _question(ADAPTER))[0] == 401
+    assert asked(served, key, ADAPTER) == right
+    assert asked(served, key, NAME) != right
+
+
+def test_a_group_that_hangs_is_replaced_with_its_adapter(served: Served, key: str, right: str, say: Say) -> None:
+    before, count = set(uids(served).values()), restarts(served)
+    os.kill(engine_core(served.cluster, LEADER), signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as client:
+        answer = client.submit(asked, served, key, ADAPTER)
+        eventually(
+            lambda: restarts(served) != count or set(uids(served).values()) != before,
+            seconds=START_SECONDS,
+            what="the group is replaced or restarted",
+        )
+        say(f"  pods before: {sorted(before)}, and now: {sorted(uids(served).values())}")
+        assert answer.result() == right, "the request was sent again, to the new engine"
+    stack.wait_engines(served.cluster, NAME, 1)
+    assert asked(served, key, ADAPTER) == right
+
+
+def test_a_group_goes_to_zero_and_comes_back_for_a_held_request(served: Served, key: str, right: str) -> None:
+    change = {
+        "spec": {"autoscaling": {"minReplicas": 0, "maxReplicas": 1, "idleTimeout": "30s", "scaleDownDelay": "30s"}}
+    }
+    served.kubectl("patch", f"infd/{NAME}", "--type=merge", f"--patch={json.dumps(change)}")
+    eventually(lambda: members(served) == [], seconds=SLEEP_SECONDS, what=lambda: f"no member: {uids(served)}")
+    with ThreadPoolExecutor(1) as client:
+        answer = client.submit(asked, served, key, ADAPTER)
+        assert answer.result() == right
+    assert len(members(served)) == 2

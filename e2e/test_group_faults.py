@@ -1,0 +1,190 @@
+"""Faults of an engine over two pods under load: ends, silence, evictions, a rollout, other replicas.
+
+Every answer must be right. A request is lost only if its engine ended under it, and no request hangs.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+import yaml
+
+from e2e import stack
+from e2e.cluster.handle import LocalCluster
+from e2e.faults import cut_off
+from e2e.group_forms import NAME, START_SECONDS, pair
+from e2e.groups import LEADER, OUT_SECONDS, WORKER, evict, kill_engine, members, ready, restarts, uids
+from e2e.load import GENTLE_PAUSE_SECONDS, Load, Loss, Result
+from e2e.said import Say
+from e2e.served import PROMPT, Served
+from e2e.waiting import eventually
+
+pytestmark = pytest.mark.full  # each fault is a start of two pods on two cores
+MOST_HUNG_SECONDS = 30
+"""No request waits longer for an answer that a group without a member will never give."""
+SILENT_OUT_SECONDS = 40
+"""Limit from the first lost packet until the group is not ready: the silence of 10 s, the end of both, a probe."""
+REQUESTS, AT_MOST = 2000, 200_000
+BEFORE, AFTER = 500, 500
+PHASE_SECONDS = 3 * START_SECONDS
+
+UnderLoad = Callable[[str, Callable[[], None]], Result]
+
+
+@pytest.fixture(scope="module")
+def served(cluster: LocalCluster) -> Iterator[Served]:
+    """The sample over two pods, behind two routers."""
+    served = Served(cluster, NAME)
+    served.kubectl("apply", "--filename=-", input=yaml.safe_dump(pair()))
+    try:
+        stack.wait_ready(cluster, NAME)
+        served.await_routers(2)
+        yield served
+    finally:
+        served.kubectl("delete", f"infd/{NAME}", "--wait=true")
+        served.await_gone()
+
+
+@pytest.fixture(scope="module")
+def load(served: Served) -> Load:
+    """64 clients with a long timeout, which have learned the right answers."""
+    load = Load(served.address, NAME, request_seconds=START_SECONDS)
+    load.learn()
+    return load
+
+
+@pytest.fixture
+def under_load(load: Load, say: Say) -> UnderLoad:
+    """Does something under load."""
+
+    def _under_load(name: str, act: Callable[[], None]) -> Result:
+        pause = GENTLE_PAUSE_SECONDS
+        with load.phase(name, at_least=REQUESTS, seconds=PHASE_SECONDS, at_most=AT_MOST, pause=pause) as phase:
+            phase.await_answers(BEFORE)
+            phase.mark()
+            act()
+            phase.await_answers(AFTER)
+        say(f"{phase.result}, longest time without an answer {phase.result.gap:.1f} s")
+        for line in phase.result.losses()[:4]:
+            say(f"  {line}")
+        return phase.result
+
+    return _under_load
+
+
+def await_restart(served: Served, out_seconds: float = OUT_SECONDS) -> None:
+    """Wait until no member is ready, and then until both are."""
+    eventually(lambda: not any(ready(served).values()), seconds=out_seconds, what="no member is ready")
+    _await_ready(served)
+
+
+def _await_ready(served: Served) -> None:
+    eventually(
+        lambda: len(ready(served)) == len(uids(served)) and all(ready(served).values()),
+        seconds=START_SECONDS,
+        what=lambda: f"all members are ready: {ready(served)}",
+    )
+
+
+def assert_only_its_own_are_lost(result: Result) -> None:
+    """Assert that no answer is wrong, no request hung, and only requests of the engine that ended are lost."""
+    assert Loss.DIFFERENT not in {one.loss for one in result.lost}
+    assert max((one.seconds for one in result.lost), default=0.0) <= MOST_HUNG_SECONDS
+    assert result.fault is not None
+    assert [one for one in result.lost if one.ended < result.fault] == []
+
+
+@pytest.mark.parametrize("pod", [LEADER, WORKER])
+def test_the_members_of_a_killed_one_start_again_in_their_pods(served: Served, under_load: UnderLoad, pod: str) -> None:
+    before = restarts(served)
+
+    def kill() -> None:
+        kill_engine(served, pod)
+        await_restart(served)
+
+    assert_only_its_own_are_lost(under_load(f"{pod} is killed", kill))
+    assert {uid: count - before[uid] for uid, count in restarts(served).items()} == dict.fromkeys(before, 1)
+
+
+def test_a_member_that_no_packet_reaches_ends_with_the_others(served: Served, under_load: UnderLoad) -> None:
+    before = uids(served)
+
+    def silence() -> None:
+        others = [one["status"]["podIP"] for one in members(served) if one["metadata"]["name"] == LEADER]
+        with cut_off(served.cluster, WORKER, others, container="engine"):
+            eventually(lambda: not ready(served)[LEADER], seconds=SILENT_OUT_SECONDS, what="the leader is not ready")
+        _await_ready(served)
+
+    assert_only_its_own_are_lost(under_load("packets of a worker are dropped", silence))
+    assert uids(served) == before, "both restart in place"
+
+
+@pytest.mark.parametrize(("pod", "stays"), [(WORKER, LEADER), (LEADER, WORKER)])
+def test_an_evicted_member_moves_alone_and_no_request_is_lost(
+    served: Served, under_load: UnderLoad, pod: str, stays: str
+) -> None:
+    before = uids(served)
+
+    def drain() -> None:
+        evict(served, pod)
+        eventually(
+            lambda: uids(served).get(pod, before[pod]) != before[pod] and all(ready(served).values()),
+            seconds=2 * START_SECONDS,
+            what=lambda: f"a new member, and a group that serves: {ready(served)}",
+        )
+
+    assert under_load(f"{pod} is evicted", drain).lost == ()
+    assert uids(served)[stays] == before[stays], "only the evicted pod moves"
+
+
+def test_a_group_heals_while_the_operator_is_down(served: Served, under_load: UnderLoad) -> None:
+    before = uids(served)
+
+    def scale_operator(replicas: int) -> None:
+        operator = f"deployment/{stack.RELEASE}"
+        served.cluster.kubectl("--namespace", stack.SYSTEM, "scale", operator, f"--replicas={replicas}")
+
+    def kill() -> None:
+        kill_engine(served, LEADER)
+        await_restart(served)
+
+    scale_operator(0)
+    try:
+        assert_only_its_own_are_lost(under_load("a leader is killed, without an operator", kill))
+        assert uids(served) == before
+    finally:
+        scale_operator(2)
+    assert served.complete(PROMPT)
+
+
+def test_a_rollout_of_a_group_loses_no_request(served: Served, under_load: UnderLoad) -> None:
+    old = set(uids(served).values())
+
+    def roll() -> None:
+        env = json.loads(served.kubectl("get", f"infd/{NAME}", "--output=json"))["spec"]["engine"]["env"]
+        change = {"spec": {"engine": {"env": [*env, {"name": "ROLLED", "value": "yes"}]}}}
+        served.kubectl("patch", f"infd/{NAME}", "--type=merge", f"--patch={json.dumps(change)}")
+        eventually(
+            lambda: len(members(served)) == 2 and not old & set(uids(served).values()) and all(ready(served).values()),
+            seconds=2 * START_SECONDS,
+            what=lambda: f"two new members: {ready(served)}",
+        )
+
+    assert under_load("a group is rolled", roll).lost == ()
+
+
+def test_another_group_comes_and_goes_and_no_request_is_lost(served: Served, under_load: UnderLoad) -> None:
+    def scale() -> None:
+        for groups in (2, 1):
+            served.kubectl("scale", f"infd/{NAME}", f"--replicas={groups}")
+            _await_members(served, 2 * groups)
+
+    assert under_load("a second group comes and goes", scale).lost == ()
+
+
+def _await_members(served: Served, number: int) -> None:
+    eventually(
+        lambda: len(members(served)) == number and all(ready(served).values()),
+        seconds=2 * START_SECONDS,
+        what=lambda: f"{number} members: {ready(served)}",
+    )
