@@ -213,7 +213,7 @@ def test_ctrl_c_ends_a_command_with_the_status_of_shells() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(SystemExit) as end:
-        run_command(interrupted)
+        run_command(interrupted, ())
     assert end.value.code == 130
 
 
@@ -222,8 +222,19 @@ def test_an_error_carries_nothing_out_on_the_terminal(capsys: pytest.CaptureFixt
         raise UsageError("a\x1b]0;title\x07\nb")
 
     with pytest.raises(SystemExit):
-        run_command(wrong)
+        run_command(wrong, ())
     assert capsys.readouterr().err == "a\ufffd]0;title\ufffd\nb\n"
+
+
+@pytest.mark.parametrize("form", [["-o", "json"], ["-ojson"], ["--output=yaml"], ["--output", "yaml"], ["-o=json"]])
+def test_an_error_is_one_object_where_the_answer_is_for_programs(infd: Infd, form: list[str]) -> None:
+    status, output, complaints = infd("plan", "-f", "/nowhere", *form)
+    assert (status, output) == (2, "")
+    error = yaml.safe_load(complaints)["error"]
+    assert error == json.loads(complaints)["error"]
+    assert (error["exitStatus"], "/nowhere" in error["message"]) == (2, True)
+    status, _, complaints = infd("plan", *form, "--otter")
+    assert "`infd plan --help`" in json.loads(complaints)["error"]["message"]
 
 
 def test_the_version_option_prints_the_version(infd: Infd) -> None:

@@ -13,8 +13,7 @@ from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.chat import cannot_answer
 from inference_operator.cli.connection import add_connection
 from inference_operator.cli.explain import read_resource
-from inference_operator.cli.output import harmless
-from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
+from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, RefusedError, UsageError
 from inference_operator.cli.service_key import add_key, service_key
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import Manifest
@@ -93,11 +92,9 @@ def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
     async def work(api: "Api", cluster: "KubeCluster", live: Manifest) -> int:
         found = resource(live)
         if problem := cannot_answer(found) or _nobody_serves(found):
-            print(harmless(problem), file=sys.stderr)
-            return EXIT_REFUSED
+            raise RefusedError(problem)
         if not options.yes and not _agreed(found):
-            print("Nothing was sent.", file=sys.stderr)
-            return EXIT_REFUSED
+            raise RefusedError("Nothing was sent.")
         return await _measure(api, cluster, found, options)
 
     try:
@@ -147,14 +144,10 @@ async def _measure(api: "Api", cluster: "KubeCluster", found: Resource, options:
         try:
             await load.warm_up()
         except AnswerRefusedError as error:
-            print(harmless(refusal_words(error, found, model)), file=sys.stderr)
-            return EXIT_REFUSED
-        except (AnswerBrokenError, TimeoutError):  # no answer at all
-            print(
-                f"{found.key.name} did not answer the first request. `infd status {found.key.name}` shows more.",
-                file=sys.stderr,
-            )
-            return EXIT_REFUSED
+            raise RefusedError(refusal_words(error, found, model)) from error
+        except (AnswerBrokenError, TimeoutError) as error:  # no answer at all
+            name = found.key.name
+            raise RefusedError(f"{name} did not answer the first request. `infd status {name}` shows more.") from error
         return await _rise(load, found, options)
 
 

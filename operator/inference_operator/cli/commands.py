@@ -3,13 +3,13 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from keyword import iskeyword
 from typing import NoReturn
 
 from inference_operator import __version__
-from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_USAGE, STATUSES, Parser, UsageError
+from inference_operator.cli.parser import EXIT_INTERRUPTED, STATUSES, Parser, UsageError, told
 
 USAGE = "infd [-h] [--version] COMMAND ..."
 
@@ -77,17 +77,22 @@ def module_of(command: str) -> str:
     return f"{name}_" if iskeyword(name) else name
 
 
-def run_command(run: Callable[[], int]) -> NoReturn:
-    """Run a command and exit with the status that it returns."""
+def run_command(run: Callable[[], int], words: Sequence[str]) -> NoReturn:
+    """Run a command and exit with the status that it returns, or with that of its error.
+
+    Args:
+        run: parses the command line, and does what it says.
+        words: the command line without the program's name.
+    """
     try:
         sys.exit(run())
     except UsageError as error:
         from inference_operator.cli.output import harmless  # noqa: PLC0415 - only for errors
 
-        print(harmless(str(error)), file=sys.stderr)
+        print(harmless(told(error, words)), file=sys.stderr)
+        sys.exit(error.status)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:  # the reader, such as `head`, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    sys.exit(EXIT_USAGE)

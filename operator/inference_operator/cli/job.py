@@ -4,6 +4,7 @@ Jobs run it where the operator's image is the official one of Python (jobs/progr
 """
 
 import sys
+from collections.abc import Sequence
 
 from inference_operator.cli.commands import command_parser, run_command
 
@@ -17,5 +18,10 @@ COMMANDS = {
 
 def main() -> None:
     """Run one of the commands and exit."""
-    options = command_parser("Run what Jobs of inference-operator run.", COMMANDS, sys.argv[1:]).parse_args()
-    run_command(lambda: int(options.run(options, None)))
+    words = sys.argv[1:]
+    run_command(lambda: _run(words), words)
+
+
+def _run(words: Sequence[str]) -> int:
+    options = command_parser("Run what Jobs of inference-operator run.", COMMANDS, words).parse_args(words)
+    return int(options.run(options, None))

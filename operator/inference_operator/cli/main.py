@@ -63,12 +63,15 @@ def main(arguments: Sequence[str] | None = None, engines: "EngineRegistry | None
 
         complete()
     words = sys.argv[1:] if arguments is None else arguments
+    run_command(lambda: _run(_parsed(words), engines), words)
+
+
+def _parsed(words: Sequence[str]) -> argparse.Namespace:
     gc.disable()  # imports make many objects and no garbage: looking for it would take a seventh of their time
     try:
-        options = parser(words).parse_args(words)
+        return parser(words).parse_args(words)
     finally:
         gc.enable()
-    run_command(lambda: _run(options, engines))
 
 
 def parser(words: Collection[str] = COMMANDS) -> argparse.ArgumentParser:

@@ -23,7 +23,7 @@ from inference_operator.cli.cache.jobs import (
 from inference_operator.cli.connection import add_connection, in_cluster
 from inference_operator.cli.offline import UNKNOWN_UID
 from inference_operator.cli.output import add_output, dumped, table
-from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
+from inference_operator.cli.parser import EXIT_INTERRUPTED, RefusedError, UsageError
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.jobs.download import DownloadInputs
 from inference_operator.jobs.download_result import Downloaded, parsed_download
@@ -177,8 +177,7 @@ def _prefetch(options: argparse.Namespace, engines: EngineRegistry) -> int:
         print(f"{options.source} is complete on the claim {options.claim}: {_gib(result.size_bytes)}, {result.commit}.")
         return 0
     why = result.message if isinstance(result, Failure) else ended.message or "it ended without a result."
-    print(f"Job {ref.name}: {why}", file=sys.stderr)
-    return EXIT_REFUSED
+    raise RefusedError(f"Job {ref.name}: {why}")
 
 
 def _download(options: argparse.Namespace, engines: EngineRegistry) -> DownloadInputs:
@@ -242,8 +241,7 @@ def _prune(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
     ref, ended, report = _run_job(options, work)
     if report is None:
-        print(f"Job {ref.name} failed: {ended.message or 'it ended without a result.'}", file=sys.stderr)
-        return EXIT_REFUSED
+        raise RefusedError(f"Job {ref.name} failed: {ended.message or 'it ended without a result.'}")
     _print_report(report, options.output)
     return 0
 

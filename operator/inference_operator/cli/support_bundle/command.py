@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from inference_operator.cli.connection import add_connection, in_cluster
 from inference_operator.cli.output import table
-from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
+from inference_operator.cli.parser import EXIT_INTERRUPTED, RefusedError, UsageError
 from inference_operator.cli.support_bundle.archive import BundleFile, packed, write
 from inference_operator.cli.support_bundle.contents import BundleReader
 from inference_operator.engines.registry import EngineRegistry
@@ -64,8 +64,7 @@ def _run(options: argparse.Namespace, engines: EngineRegistry) -> int:
         if options.dry_run:
             return 0
         if not options.yes and input(f"Write {path}? [y/N] ").strip().lower() not in {"y", "yes"}:
-            print("Nothing was written.", file=sys.stderr)
-            return EXIT_REFUSED
+            raise RefusedError("Nothing was written.")
     except (KeyboardInterrupt, EOFError):
         return EXIT_INTERRUPTED
     write(path, packed(members, stem))
