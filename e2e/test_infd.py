@@ -1,7 +1,9 @@
 """Commands of `infd` about resources on a real node: of a service that answers, and of one that ends."""
 
 import json
+import tarfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -74,6 +76,72 @@ def test_the_traffic_of_all_services_is_shown_in_numbers(cluster: LocalCluster, 
     assert (
         infd(cluster, "top", served.name, f"--namespace={served.namespace}")[1].splitlines()[1].startswith(served.name)
     )
+
+
+def test_an_edit_is_predicted_held_back_and_then_made(cluster: LocalCluster, served: Served, tmp_path: Path) -> None:
+    namespace = f"--namespace={served.namespace}"
+    live = json.loads(served.kubectl("get", f"infd/{served.name}", "--output=json"))
+    engine = {**live["spec"]["engine"], "env": [{"name": "EDITED", "value": "yes"}]}
+    edit = {
+        **{field: live[field] for field in ("apiVersion", "kind")},
+        "metadata": {"name": served.name, "namespace": served.namespace},
+        "spec": {**live["spec"], "engine": engine},
+    }
+    (tmp_path / "edit.json").write_text(json.dumps(edit))
+    status, said, complaints = infd(cluster, "plan", "--diff", f"--filename={tmp_path / 'edit.json'}", "--output=json")
+    assert status == 0, complaints
+    predicted = json.loads(said)
+    assert (predicted["accepted"], [one["restarts"] for one in predicted["engines"]]) == (True, [1])
+
+    before = set(served.pods("engine"))
+    assert infd(cluster, "pause", served.name, namespace)[0] == 0
+    served.kubectl(
+        "patch", f"infd/{served.name}", "--type=merge", f"--patch={json.dumps({'spec': {'engine': engine}})}"
+    )
+    assert "`spec.paused`" in infd(cluster, "status", served.name, namespace)[1]
+    assert set(served.pods("engine")) == before
+    assert infd(cluster, "resume", served.name, namespace)[0] == 0
+    eventually(
+        lambda: served.pods("engine") and not before & set(served.pods("engine")), seconds=SECONDS, what="a new engine"
+    )
+    stack.wait_ready(cluster, served.name)
+    edited = set(served.pods("engine"))
+    status, said, complaints = infd(cluster, "restart", served.name, namespace)
+    assert (status, said.splitlines()[-1]) == (0, f"{served.namespace}/{served.name}: all engines are new."), complaints
+    assert not edited & set(served.pods("engine"))
+    assert served.complete()
+
+
+def test_the_cluster_is_examined_and_a_bundle_has_what_others_need(
+    cluster: LocalCluster, served: Served, tmp_path: Path
+) -> None:
+    namespace = f"--namespace={served.namespace}"
+    found = json.loads(infd(cluster, "doctor", namespace, "--output=json")[1])["findings"]
+    health = {one["check"]: one["health"] for one in found}
+    for check in ("Kubernetes", "CRD", "Operator", "Its rights", "Admission", "Image pull"):
+        assert health[check] == "good", [one for one in found if one["check"] == check]
+    file = tmp_path / "bundle.tar.gz"
+    status, said, complaints = infd(cluster, "support-bundle", served.name, namespace, "--yes", f"--file={file}")
+    assert status == 0, complaints
+    with tarfile.open(file) as bundle:
+        names = bundle.getnames()
+    (pod,) = served.pods("engine")
+    assert any(pod in name for name in names), names
+    status, said, complaints = infd(cluster, "explain", served.name, namespace)
+    assert (status, served.name in said) == (0, True), complaints
+
+
+def test_a_model_is_served_by_one_command(cluster: LocalCluster, folder: str) -> None:
+    served = Served(cluster, "begun")
+    source = f"pvc://{folder}/{WHOLE}"
+    arguments = ("run", served.name, source, "--cpu", "--engine=LlamaCpp", f"--namespace={served.namespace}")
+    try:
+        status, said, complaints = infd(cluster, *arguments, f"--timeout={SECONDS}", seconds=2 * SECONDS)
+        assert status == 0, (said, complaints)
+        assert served.complete()
+    finally:
+        served.kubectl("delete", f"infd/{served.name}", "--wait=true", "--ignore-not-found")
+        served.await_gone()
 
 
 @pytest.mark.full

@@ -1,17 +1,23 @@
 """The parts of `infd plan --diff` that ask no cluster; tests/apiserver/test_plan_diff.py has the whole command."""
 
+import io
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
+from syrupy.assertion import SnapshotAssertion
 
 from inference_operator import __version__
+from inference_operator.cli.consequences import Consequences, RoleConsequence
 from inference_operator.cli.managed_fields import applier, owners
 from inference_operator.cli.operator_settings import settings_of
+from inference_operator.cli.plan_diff import Difference, ObjectChange, screen
 from inference_operator.cli.stored_edit import LAST_APPLIED, last_applied, merge_patch
 from inference_operator.manifest import Manifest
 from tests.cli.conftest import Infd, listing
+from tests.testing.golden import GoldenFile
 
 QWEN = "apiVersion: inference-operator.dev/v1alpha1\nkind: InferenceDeployment\nmetadata: {name: qwen}\nspec: {}\n"
 OBJECTS = st.recursive(
@@ -127,3 +133,40 @@ def test_wrong_usage_is_said(infd: Infd) -> None:
     status, _, complaints = infd("plan", "-f", "-", "--diff", "--cluster", stdin=QWEN)
     assert (status, "not allowed with" in complaints) == (2, True)
     assert infd("plan", "-f", "-", "-n", "a", stdin=QWEN) == (2, "", "--namespace: only with --diff.\n")
+
+
+FREE = "a node has free GPUs for one more engine"
+CHANGED = RoleConsequence("engine", 2, 3, 2, 3, 4, restarts=2, strategy="Surge", why=FREE, start_seconds=95)
+ARGS = "spec.template.spec.containers[engine].args"
+DIFFERENCES = {
+    "edit": Difference(
+        "chat",
+        "qwen",
+        changes=(
+            ObjectChange("change", "Deployment", "qwen-engine", ("spec.replicas", ARGS)),
+            ObjectChange("change", "ConfigMap", "qwen-router", ("data.haproxy.cfg",)),
+            ObjectChange("delete", "PodDisruptionBudget", "qwen-engine"),
+        ),
+        consequences=Consequences((CHANGED,), "2 routers restart, one after the other.", "files of the model."),
+        notes=("The settings are those of the operator's Deployment.",),
+    ),
+    "new": Difference(
+        "chat",
+        "llama",
+        is_new=True,
+        changes=(ObjectChange("create", "Job", "llama-inspect"),),
+        waits="the Job `llama-inspect` reads the model, and the sizes follow from it.",
+    ),
+    "paused": Difference(
+        "chat", "held", is_paused=True, changes=(ObjectChange("change", "Deployment", "held-engine", (ARGS,)),)
+    ),
+}
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_screen_of_differences(columns: int, snapshot: SnapshotAssertion) -> None:
+    text = io.StringIO()
+    for one in DIFFERENCES.values():
+        Console(file=text, width=columns, highlight=False).print(screen(one))
+    assert max(map(len, text.getvalue().splitlines())) <= columns
+    assert text.getvalue() == snapshot.use_extension(GoldenFile.ending("txt"))

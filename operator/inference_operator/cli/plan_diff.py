@@ -28,7 +28,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import NeedsInspection, Refused
 
 if TYPE_CHECKING:
-    from rich.text import Text
+    from rich.console import Group, RenderableType
 
     from inference_operator.kube.client import Api
     from inference_operator.kube.cluster import KubeCluster
@@ -186,18 +186,24 @@ def _change(write: PredictedWrite) -> ObjectChange:
 
 def _show(differences: Sequence[Difference]) -> None:
     """Print differences for people: refusals on standard error."""
-    from rich.console import Group  # noqa: PLC0415 - only here
-
     from inference_operator.cli.status_screen import console  # noqa: PLC0415 - only here
 
     for one in differences:
         if one.refusal:
             print(harmless(f"{one.namespace}/{one.name}: {one.refusal}"), file=sys.stderr)
         else:
-            console().print(Group(*_lines(one)))
+            console().print(screen(one))
 
 
-def _lines(shown: Difference) -> "Iterator[Text]":
+def screen(shown: Difference) -> "Group":
+    """The text of one difference that is not refused: what is written, and then what follows from it."""
+    from rich.console import Group  # noqa: PLC0415 - only here
+
+    return Group(*_lines(shown))
+
+
+def _lines(shown: Difference) -> "Iterator[RenderableType]":
+    from rich.padding import Padding  # noqa: PLC0415 - only here
     from rich.text import Text  # noqa: PLC0415 - only here
 
     number = len(shown.changes)
@@ -206,9 +212,10 @@ def _lines(shown: Difference) -> "Iterator[Text]":
     yield Text(f"{shown.namespace}/{shown.name}{new}: the operator would write {count}.", style="bold")
     for one in shown.changes:
         mark, colour = MARKS[one.action]
-        fields = f"  {', '.join(one.fields)}" if one.fields else ""
-        yield Text(harmless(f"  {mark} {one.kind} {one.name}{fields}"), style=colour)
+        yield Text(harmless(f"  {mark} {one.kind} {one.name}"), style=colour)
+        if one.fields:
+            yield Padding(Text(harmless(", ".join(one.fields)), style="dim"), (0, 0, 0, 6))
     waits = (f"First: {shown.waits}",) if shown.waits else ()
-    paused = (PAUSED,) if shown.is_paused else ()
+    paused = (PAUSED,) if shown.is_paused and shown.changes else ()
     yield from (Text(harmless(one)) for one in (*paused, *shown.consequences.sentences(), *waits))
     yield from (Text(harmless(f"Assumed: {one}"), style="dim") for one in shown.notes)
