@@ -114,7 +114,7 @@ def add_arguments(plan: argparse.ArgumentParser) -> None:
     )
     add_cluster(plan)
     add_output(plan)
-    plan.add_argument("-v", "--verbose", action="store_true", help="show the memory of one GPU, with sources")
+    plan.add_argument("-v", "--verbose", action="store_true", help="show the source of the model, the runner-up, and the memory of one GPU")
     plan.set_defaults(run=run_plan)
 
 
@@ -201,13 +201,13 @@ def _lines(plannings: Sequence[Planning], *, verbose: bool) -> Iterator[str]:
     for planning in plannings:
         if not planning.refused:
             yield f"{planning.name}: {planning.message}"
-            yield f"{planning.name}: {planning.model}"
             if planning.change:
                 yield f"{planning.name}: {planning.change}"
-            yield from _runner_up(planning)
             yield from _slots(planning)
             yield from _rights(planning)
         if verbose and planning.plan:
+            yield f"{planning.name}: {planning.model}"
+            yield from _runner_up(planning)
             yield from _memory(planning.name, planning.plan)
 
 
