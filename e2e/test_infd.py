@@ -98,7 +98,8 @@ def test_an_edit_is_predicted_held_back_and_then_made(cluster: LocalCluster, ser
     served.kubectl(
         "patch", f"infd/{served.name}", "--type=merge", f"--patch={json.dumps({'spec': {'engine': engine}})}"
     )
-    assert "`spec.paused`" in infd(cluster, "status", served.name, namespace)[1]
+    said = infd(cluster, "status", served.name, namespace)[1]
+    assert said.startswith(f"{served.name}  Ready (Paused)\nPaused: the operator changes nothing"), said
     assert set(served.pods("engine")) == before
     assert infd(cluster, "resume", served.name, namespace)[0] == 0
     eventually(

@@ -67,6 +67,7 @@ SCREENS: dict[str, tuple[str, list[Manifest]]] = {
     "serving": (SERVING, [engine("a", ready_pod()), engine("b", ready_pod(), timedelta(minutes=4)), ROUTER_POD]),
     "starting": (STARTS, [engine("a", FAILED), ROUTER_POD]),
     "refused": (MISSPELT, []),
+    "paused": ("paused, serving", [engine("a", ready_pod()), ROUTER_POD]),
 }
 
 

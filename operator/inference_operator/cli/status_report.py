@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from inference_operator.api.reasons import ConditionType
+from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import Resource
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import Status
@@ -125,10 +125,12 @@ def status_report(
 
 
 def _trouble(status: Status) -> str:
-    """The message that matters most, of a resource that is not as it should be."""
+    """The message that matters most, of a resource that is not as it should be, or is left as it is."""
     stalled, reconciling = (status.condition(kind) for kind in (ConditionType.STALLED, ConditionType.RECONCILING))
     wrong = any(one and one.status == "True" for one in (stalled, reconciling))
-    return status.message if wrong else ""
+    ready = status.condition(ConditionType.READY)
+    paused = ready is not None and ready.reason == Reason.PAUSED
+    return status.message if wrong or paused else ""
 
 
 def _plan(status: Status) -> Iterator[str]:
