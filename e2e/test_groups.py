@@ -19,6 +19,7 @@ from e2e.said import Say
 from e2e.served import PROMPT, Served
 from e2e.waiting import eventually
 
+pytestmark = pytest.mark.full  # two starts of two pods: five minutes beside other tests on two cores
 MOST_HUNG_SECONDS = 30
 """No request waits longer for an answer that a group without a member will never give."""
 BEFORE, AFTER = 50, 50
