@@ -1,5 +1,6 @@
 """A resource that the policy does not allow: nothing is made of it, and what runs stays as it is."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -23,8 +24,8 @@ def limited(**policy: Any) -> Settings:  # noqa: ANN401 - JSON
 OTHERS = limited(modelSources={"allowed": ["hf://org/"], "message": SENTENCE})
 
 
-def decided(settings: Settings, children: tuple[Manifest, ...] = (), **spec: object) -> Outcome:
-    return outcome(inputs(inference_deployment(**spec), children=children, settings=settings))
+def decided(settings: Settings, raw: Manifest | None = None, children: Iterable[Manifest] = ()) -> Outcome:
+    return outcome(inputs(raw or inference_deployment(), children=children, settings=settings))
 
 
 @pytest.mark.parametrize("inspection", ModelInspection)
@@ -38,13 +39,13 @@ def test_nothing_is_made_of_a_resource_that_the_policy_does_not_allow(inspection
 
 
 def test_the_gpus_of_the_sizes_count_and_not_only_those_that_the_fields_name() -> None:
-    large = {"source": "hf://meta-llama/Llama-3.3-70B-Instruct", "replicas": 2}
-    sized = decided(limited(), **large)
+    large = inference_deployment(source="hf://meta-llama/Llama-3.3-70B-Instruct", replicas=2)
+    sized = decided(limited(), large)
     assert isinstance(sized, Planned)
     gpus = 2 * sized.plan.plan.gpus_per_replica
     assert gpus > 2
-    assert isinstance(decided(limited(gpus={"most": gpus}), **large), Planned)
-    found = decided(limited(gpus={"most": gpus - 1, "message": SENTENCE}), **large)
+    assert isinstance(decided(limited(gpus={"most": gpus}), large), Planned)
+    found = decided(limited(gpus={"most": gpus - 1, "message": SENTENCE}), large)
     assert isinstance(found, Refused)
     assert found.refusal.field == "spec.replicas"
     assert f"this needs {gpus}: 2 engines of {gpus // 2} each." in found.refusal.message
@@ -53,14 +54,14 @@ def test_the_gpus_of_the_sizes_count_and_not_only_those_that_the_fields_name() -
 
 def test_what_runs_stays_as_it_is_when_a_later_policy_does_not_allow_it() -> None:
     live = planned(inference_deployment(), settings=limited()).desired
-    found = decided(OTHERS, tuple(live.values()), replicas=5)
+    found = decided(OTHERS, inference_deployment(replicas=5), live.values())
     assert isinstance(found, Refused)
     assert found.desired == live
     assert found.scaling is None
 
 
 def test_a_paused_resource_stays_paused_under_any_policy() -> None:
-    assert isinstance(decided(OTHERS, paused=True), Paused)
+    assert isinstance(decided(OTHERS, inference_deployment(paused=True)), Paused)
 
 
 def test_what_the_administrators_own_defaults_add_is_not_judged() -> None:
