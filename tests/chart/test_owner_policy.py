@@ -13,7 +13,7 @@ from inference_operator.manifest import Manifest
 from inference_operator.settings import PREFIX, Settings
 from tests.chart.helm import CHART, NAMESPACE, RELEASE, Helm
 
-PLACEHOLDERS = PolicyScope("OPERATOR_NAMESPACE", "OPERATOR_NAME", ("OPERATOR_NAMESPACES",))
+PLACEHOLDERS = PolicyScope("OPERATOR_NAMESPACE", "OPERATOR_NAME")
 EVERYTHING: Manifest = {
     "modelSources": {
         "allowed": ["hf://Qwen/", "oci://registry.example:5000/m"],
@@ -58,10 +58,9 @@ def test_the_operator_and_the_admission_policy_get_the_same_values(
     [
         ((), PolicyScope(NAMESPACE, RELEASE)),
         (("fullnameOverride=models",), PolicyScope(NAMESPACE, "models")),
-        (("scope.namespaces={a,b}",), PolicyScope(NAMESPACE, RELEASE, ("a", "b"))),
     ],
 )
-def test_the_policy_names_its_release_and_the_namespaces_of_the_operator(
+def test_the_policy_and_its_parameters_are_named_after_the_release(
     helm: Helm, sets: tuple[str, ...], scope: PolicyScope
 ) -> None:
     others = ("admissionPolicy.create=false", "operatorPolicy.create=false")
@@ -74,6 +73,11 @@ def test_the_policy_names_its_release_and_the_namespaces_of_the_operator(
         and one["metadata"]["namespace"] == reference["namespace"]
         for one in rendered
     )
+
+
+def test_the_parameters_name_the_namespaces_of_the_operator(helm: Helm) -> None:
+    found = helm.one("ConfigMap", "scope.namespaces={a,b}")
+    assert found["data"] == parameters(OwnerPolicy(), "cluster.local", ["a", "b"])
 
 
 def test_the_chart_contains_the_generated_policy_and_can_leave_it_out(helm: Helm) -> None:

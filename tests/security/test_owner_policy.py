@@ -6,7 +6,6 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from kubernetes.aio.client.api_client import ApiClient
@@ -107,11 +106,11 @@ def namespace_of(number: int) -> str:
 
 
 def scope_of(number: int) -> PolicyScope:
-    return PolicyScope(SYSTEM, f"owner-{number}", (namespace_of(number),))
+    return PolicyScope(SYSTEM, f"owner-{number}")
 
 
-def config_map(scope: PolicyScope, data: Any) -> Manifest:  # noqa: ANN401 - JSON
-    reference = scope.parameters
+def config_map(scope: PolicyScope, policy: Manifest, *namespaces: str) -> Manifest:
+    reference, data = scope.parameters, parameters(OwnerPolicy.model_validate(policy), DOMAIN, namespaces)
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -131,8 +130,8 @@ def owned(kubernetes: LocalCluster, account: object) -> Iterator[LocalCluster]:
     assert account, "the chart is installed"
     for number, policy in enumerate(POLICIES):
         kubernetes.kubectl("create", "namespace", namespace_of(number))
-        data = parameters(OwnerPolicy.model_validate(policy), DOMAIN)
-        apply(kubernetes, config_map(scope_of(number), data), *owner_policy(scope_of(number)))
+        parameter = config_map(scope_of(number), policy, namespace_of(number))
+        apply(kubernetes, parameter, *owner_policy(scope_of(number)))
     yield kubernetes
     for number in range(len(POLICIES)):
         for one in owner_policy(scope_of(number)):
@@ -305,15 +304,14 @@ async def test_the_largest_resource_and_policy_stay_within_the_cost_budget(
     owned: LocalCluster, client: ApiClient
 ) -> None:
     """A policy that exceeds its budget refuses with a message about its cost, and not with its own."""
-    data = parameters(OwnerPolicy.model_validate(WIDEST), DOMAIN)
-    apply(owned, config_map(scope_of(0), data))
+    apply(owned, config_map(scope_of(0), WIDEST, namespace_of(0)))
     for _ in range(300):
         answer = await ask(client, 0, {"model": {"source": "hf://Qwen/Qwen3-8B"}})
         if answer.status != CREATED:
             break
         await asyncio.sleep(0.1)
     answer = await ask(client, 0, largest())
-    apply(owned, config_map(scope_of(0), parameters(OwnerPolicy.model_validate(POLICIES[0]), DOMAIN)))
+    apply(owned, config_map(scope_of(0), POLICIES[0], namespace_of(0)))
     assert COST not in answer.message, answer
     assert scope_of(0).name in answer.message, answer
     assert "does not allow this" in answer.message, answer
@@ -375,7 +373,7 @@ def test_a_resource_that_a_later_policy_does_not_allow_can_be_labelled_paused_an
     assert not created(workspace, "earlier", spec)
     tight = {"modelSources": {"allowed": ["hf://Qwen/"], "message": SENTENCE}, "gpus": {"most": 1}}
     try:
-        apply(kubernetes, config_map(INSTALLED, parameters(OwnerPolicy.model_validate(tight), DOMAIN)))
+        apply(kubernetes, config_map(INSTALLED, tight))
         eventually(
             lambda: SENTENCE in probed(workspace, {"model": {"source": "hf://org/b"}}),
             seconds=60,
@@ -387,7 +385,7 @@ def test_a_resource_that_a_later_policy_does_not_allow_can_be_labelled_paused_an
         assert "spec.model.source" in created(workspace, "earlier", {**spec, "model": {"source": "hf://org/b"}})
         assert not tried(workspace, "delete", "infd", "earlier")
     finally:
-        apply(kubernetes, config_map(INSTALLED, parameters(OwnerPolicy(), DOMAIN)))
+        apply(kubernetes, config_map(INSTALLED, {}))
     eventually(
         lambda: not probed(workspace, {"model": {"source": "hf://org/b"}}),
         seconds=60,
@@ -396,7 +394,7 @@ def test_a_resource_that_a_later_policy_does_not_allow_can_be_labelled_paused_an
 
 
 def test_without_its_parameters_the_policy_refuses_every_resource(owned: LocalCluster) -> None:
-    scope = PolicyScope(SYSTEM, "owner-none", (namespace_of(1),))
+    scope = PolicyScope(SYSTEM, "owner-none")
     policy = owner_policy(scope)
     found = Workspace(owned, namespace_of(1))
     try:
@@ -410,3 +408,6 @@ def test_without_its_parameters_the_policy_refuses_every_resource(owned: LocalCl
     finally:
         for one in policy:
             owned.kubectl("delete", one["kind"], one["metadata"]["name"])
+    eventually(
+        lambda: not probed(found, {"model": {"source": "hf://Qwen/Qwen3-8B"}}), seconds=60, what="the policy is gone"
+    )

@@ -19,6 +19,7 @@ from inference_operator.admission.owner_rules import (
     GPUS_KEY,
     LISTED,
     MESSAGE_KEY,
+    NAMESPACES_KEY,
     OwnerCheck,
     entries_cel,
     stated_gpus_cel,
@@ -28,6 +29,8 @@ from inference_operator.admission.references import value_of
 from inference_operator.manifest import CONFIG_MAP, INFERENCE_DEPLOYMENT, PLURAL, Manifest
 
 _BEFORE = "Before"
+_ELSEWHERE = "!variables.served"
+"""Whether the namespace is not one of this operator."""
 _TEXT = "text.substring(text.indexOf(' ') + 1)"
 """What a pair `FIELD TEXT` names."""
 
@@ -45,8 +48,6 @@ class PolicyScope:
     """Namespace of the operator, which has the ConfigMap."""
     release: str
     """Name of the operator's Lease. The policy is named after it, so that those of two operators differ."""
-    namespaces: tuple[str, ...] = ()
-    """Namespaces of the operator; empty for all."""
 
     @property
     def name(self) -> str:
@@ -66,22 +67,21 @@ def owner_policy(scope: PolicyScope) -> list[Manifest]:
         >>> [one["kind"] for one in owner_policy(PolicyScope("inference", "models"))]
         ['ValidatingAdmissionPolicy', 'ValidatingAdmissionPolicyBinding']
     """
-    served = ",".join(scope.namespaces)
-    condition = ("served", f"'{served}' == '' || request.namespace in '{served}'.split(',')")
     policy = Policy(
         scope.name,
         [(INFERENCE_DEPLOYMENT, PLURAL)],
         WRITES,
         [*map(_validation, CHECKS), _of_gpus()],
         tuple(_variables()),
-        (condition,),
-        scope.parameters,
+        parameters=scope.parameters,
     )
     return policy.manifests
 
 
 def _variables() -> Iterator[tuple[str, str]]:
     yield "parameters", "params.?data.orValue({})"
+    served = _value(NAMESPACES_KEY)
+    yield "served", f"{served} == '' || request.namespace in {served}.split(',')"
     yield DOMAIN_KEY, f"variables.parameters[?'{DOMAIN_KEY}'].orValue('')"
     for section in LISTED:
         yield entries_cel(section).removeprefix("variables."), f"{_value(section)}.split(',').filter(one, one != '')"
@@ -106,7 +106,7 @@ def _refused(check: OwnerCheck) -> str:
 
 def _validation(check: OwnerCheck) -> Validation:
     return Validation(
-        f"variables.{check.name}.size() == 0",
+        f"{_ELSEWHERE} || variables.{check.name}.size() == 0",
         _message(
             f"variables.{check.name}[0].split(' ')[0]",
             check.section,
@@ -134,7 +134,7 @@ def _of_gpus() -> Validation:
         _literal(f". {GPUS_CURE}"),
     )
     return Validation(
-        f"{most} == '' || variables.{GPUS_KEY} <= int({most}) || ({before})",
+        f"{_ELSEWHERE} || {most} == '' || variables.{GPUS_KEY} <= int({most}) || ({before})",
         _message(f"({scaled}.hasValue() ? '{with_autoscaling}' : '{without}')", GPUS_KEY, parts),
         is_computed=True,
     )

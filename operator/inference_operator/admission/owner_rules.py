@@ -24,6 +24,7 @@ from inference_operator.api.owner_policy import PUBLIC, OwnerPolicy
 from inference_operator.api.spec import Device, Spec
 
 DOMAIN_KEY = "clusterDomain"
+NAMESPACES_KEY = "namespaces"
 MESSAGE_KEY = "{}.message"
 DIGESTS_KEY = "images.digests"
 GPUS_KEY = "gpus"
@@ -215,8 +216,13 @@ CHECKS: tuple[OwnerCheck, ...] = (
 """The rules about what a resource names."""
 
 
-def parameters(policy: OwnerPolicy, cluster_domain: str) -> Mapping[str, str]:
+def parameters(policy: OwnerPolicy, cluster_domain: str, namespaces: Sequence[str] = ()) -> Mapping[str, str]:
     """The parameters of the admission policy: what the chart writes into a ConfigMap.
+
+    Args:
+        policy: the setting.
+        cluster_domain: DNS domain of the cluster.
+        namespaces: those of the operator; empty for all.
 
     Examples:
         >>> parameters(OwnerPolicy.model_validate({"gpus": {"most": 8}}), "cluster.local")
@@ -227,6 +233,7 @@ def parameters(policy: OwnerPolicy, cluster_domain: str) -> Mapping[str, str]:
     most = policy.gpus.most
     found = {
         DOMAIN_KEY: cluster_domain,
+        NAMESPACES_KEY: ",".join(namespaces),
         **lists,
         DIGESTS_KEY: "true" if policy.images.digests else "",
         GPUS_KEY: "" if most is None else str(most),

@@ -31,13 +31,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--namespace", "-n", default=SYSTEM_NAMESPACE, help=f"namespace of the operator (default: {SYSTEM_NAMESPACE})"
     )
     own.add_argument("--name", default=NAME, help=f"name of the operator's Lease (default: {NAME})")
-    own.add_argument(
-        "--for-namespace",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="with --owner: a namespace of the operator; may be repeated (default: all namespaces)",
-    )
     own.add_argument("--account", default="", help="name of the operator's ServiceAccount (default: that of the Lease)")
     own.add_argument(
         "--pod-account",
@@ -52,7 +45,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run_policy(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Print the policies."""
     if options.owner:
-        found = owner_policy(PolicyScope(options.namespace, options.name, tuple(options.for_namespace)))
+        found = owner_policy(PolicyScope(options.namespace, options.name))
     elif options.operator:
         operator = OperatorAccount(options.namespace, options.name, options.account, tuple(options.pod_account))
         found = operator_policies(operator)
