@@ -13,6 +13,7 @@ from pydantic.functional_validators import BeforeValidator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from inference_operator.api.engine_kind import EngineKind
+from inference_operator.api.owner_policy import OwnerPolicy
 from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults
 from inference_operator.api.spec import Device
 from inference_operator.api.validation import Labels
@@ -223,6 +224,10 @@ class Settings(BaseSettings):
 
     allowed_environment: Annotated[tuple[VariableName, ...], NoDecode, BeforeValidator(_separated)] = ()
     """Environment variables that users may set although they can load code, read files or open endpoints."""
+
+    policy: Annotated[OwnerPolicy, NoDecode, BeforeValidator(_json)] = OwnerPolicy()
+    """What InferenceDeployments may name, as JSON: sources of models, registries, hubs and S3 endpoints; and how many
+    GPUs one may have. The chart writes the same values into the parameters of the admission policy."""
 
     gpu_offers: Annotated[tuple[DeclaredGpus, ...], NoDecode, BeforeValidator(_separated)] = ()
     """GPUs that nodes have or can have, as `KIND:GPUS_PER_NODE[@PRICE]`: for node pools without nodes, and for all

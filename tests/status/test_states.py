@@ -6,9 +6,11 @@ from datetime import timedelta
 
 import pytest
 
+from inference_operator.api.owner_policy import OwnerPolicy
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.router import security_revision
+from inference_operator.settings import Settings
 from inference_operator.status.report import undecided
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
 from tests.status.adapter_states import ADAPTER_STATES
@@ -50,6 +52,12 @@ from tests.testing.builders import (
     deployment_status,
     inference_deployment,
     inputs,
+)
+
+OTHER_MODELS = Settings(
+    policy=OwnerPolicy.model_validate(
+        {"modelSources": {"allowed": ["hf://org/"], "message": "Ask platform@example.com for others."}}
+    )
 )
 
 STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = {
@@ -194,6 +202,16 @@ STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = 
         ),
         [],
         ("True ScaledToZero", "False Settled", "True InvalidModelSource"),
+    ),
+    "the policy refuses a new resource": (
+        inputs(inference_deployment(), settings=OTHER_MODELS),
+        [],
+        ("False RefusedByPolicy", "False Settled", "True RefusedByPolicy"),
+    ),
+    "a later policy refuses what serves": (
+        replace(SERVING, settings=OTHER_MODELS),
+        [],
+        ("True Serving", "False Settled", "True RefusedByPolicy"),
     ),
     "a foreign Service": (
         observed(engines=deployment_status(1), routers=deployment_status(2), absent=[SERVICE_OF_ROUTERS]),

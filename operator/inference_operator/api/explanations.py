@@ -308,6 +308,13 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
         "`spec.model.source` is not a valid model address.",
         "Use `hf://org/name`, `s3://bucket/path`, `pvc://claim/path` or `oci://image-reference`.",
     ),
+    Reason.REFUSED_BY_POLICY: Explanation(
+        _STALLED,
+        "The administrator's setting `policy` does not allow what a field names, or the number of GPUs. What runs stays"
+        " as it is, and nothing new is made.",
+        "Change the field as the message says, or ask the administrator to allow it:"
+        " [restrict what users may run](../how-to/restrict.md).",
+    ),
     Reason.MANAGED_ARGUMENT: Explanation(
         _STALLED,
         "`spec.engine.args` or `spec.engine.env` sets an option that the operator sets itself.",

@@ -56,6 +56,7 @@ class Reason(StrEnum):
     NOT_STALLED = "NotStalled"
     INVALID_SPEC = "InvalidSpec"
     INVALID_MODEL_SOURCE = "InvalidModelSource"
+    REFUSED_BY_POLICY = "RefusedByPolicy"
     MANAGED_ARGUMENT = "ManagedArgument"
     SECRET_IN_SPEC = "SecretInSpec"  # noqa: S105 - a reason
     ARGUMENT_NOT_ALLOWED = "ArgumentNotAllowed"

@@ -3,7 +3,7 @@
 The reconciler, `infd plan` and `infd render` all call `outcome`, and nothing else composes the packages below. So
 `infd plan` shows exactly the operator's decision. The steps of a decision:
 
-1. The specification and the source of the model must be valid.
+1. The specification and the source of the model must be valid, and the owner's policy must allow them.
 2. What is known about the model, from its inspection or from the catalogue, and the engine that is chosen for it.
 3. Every engine must accept the specification.
 4. The plan of each role: pinned, corrected or sized now.
@@ -15,6 +15,7 @@ The reconciler, `infd plan` and `infd render` all call `outcome`, and nothing el
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from inference_operator.admission.owner_refusals import refusal_of_gpus, refusal_of_policy
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
@@ -100,6 +101,8 @@ def _decided(inputs: Inputs, specs: Sequence[RoleSpec], live: Mapping[str, LiveR
     model = inspected_model_of(inputs, states)
     if spec.paused:
         return Paused(desired=inputs.children, model=model.known)
+    if refusal := refusal_of_policy(spec, inputs.settings.policy, inputs.settings.cluster_domain):
+        return Refused(desired=inputs.children, refusal=refusal, model=model.known)
     chosen = with_chosen_engines(inputs, states, model.findings)
     if isinstance(chosen, Refusal):
         return Refused(desired=inputs.children, refusal=chosen, model=model.known)
@@ -137,11 +140,14 @@ def _planned(
 
 
 def _role(inputs: Inputs, state: PlanState, model: ModelFindings, way: Routing) -> Role | Refusal:
-    """One role with its plan; refused if it has none, cannot be divided, or if nodes lack a network or disk for it."""
+    """One role with its plan; refused if it has none, or if the policy, an engine or the nodes do not allow it."""
     plan = role_plan(state, model)
     if isinstance(plan, Refusal):
         return plan
-    if refusal := refusal_of_groups(inputs, state.context.engine, state.context.spec.stated, plan.pinned.plan):
+    stated, sizes = state.context.spec.stated, plan.pinned.plan
+    if refusal := refusal_of_gpus(stated, inputs.settings.policy, per_engine=sizes.gpus_per_replica):
+        return refusal
+    if refusal := refusal_of_groups(inputs, state.context.engine, stated, sizes):
         return refusal
     decided = role(inputs, state.context, plan, open_to_all=way.open_to_all)
     if not plan.is_kept and decided.network_refusal:

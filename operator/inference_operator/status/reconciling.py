@@ -23,7 +23,9 @@ def _refused(observation: Observation) -> ConditionVerdict | None:
     """The specification is refused, so nothing is applied."""
     if observation.refusal is None:
         return None
-    message = "Engines keep their specification until the refused edit is changed."
+    by_policy = observation.refusal.reason is Reason.REFUSED_BY_POLICY
+    until = "the cluster's policy allows it" if by_policy else "the refused edit is changed"
+    message = f"Engines keep their specification until {until}."
     return ConditionVerdict("False", Reason.SETTLED, message)
 
 
