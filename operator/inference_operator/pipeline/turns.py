@@ -1,0 +1,58 @@
+"""The turn of an InferenceDeployment in a change of the owner: what decides about it, and how far it is."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from inference_operator.api.reasons import ConditionType
+from inference_operator.fleet.brake import FleetState, may_begin
+from inference_operator.fleet.turn import TurnInputs, recorded_turn, state_of_turns
+from inference_operator.manifest import Manifest
+from inference_operator.objects.pinned import PinUse
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import Outcome, Planned
+from inference_operator.views.workload import WORKLOAD_KINDS
+
+TURN_RECHECK = timedelta(seconds=15)
+"""Interval between two looks at a turn. It ends by conditions of the status too, whose writes cause no event. A
+readiness probe of a router needs about as long."""
+
+
+def turn_inputs(inputs: Inputs) -> TurnInputs:
+    """What is known about the InferenceDeployment. One that has begun may go on."""
+    resource = inputs.resource
+    has_begun = any(recorded_turn(one) for one in _workloads(inputs))
+    return TurnInputs(
+        now=inputs.now,
+        may_begin=has_begun or may_begin(inputs.fleet, resource.key, inputs.settings.rollouts),
+        is_edited=resource.generation != resource.status.observed_generation,
+        is_ready=_is_true(inputs, ConditionType.READY),
+        is_stalled=_is_true(inputs, ConditionType.STALLED),
+    )
+
+
+def with_fleet_state(inputs: Inputs, outcome: Outcome) -> Outcome:
+    """The outcome with how far a change of the owner's settings is, and when to look at that again."""
+    state = _state(inputs, outcome)
+    if state not in {FleetState.ROLLING, FleetState.FAILED}:
+        return replace(outcome, fleet_state=state)
+    due = filter(None, (outcome.recheck_at, inputs.now + TURN_RECHECK))
+    return replace(outcome, fleet_state=state, recheck_at=min(due))
+
+
+def _state(inputs: Inputs, outcome: Outcome) -> FleetState:
+    observed = state_of_turns(_workloads(inputs), turn_inputs(inputs))
+    if not isinstance(outcome, Planned):  # nothing is changed: only pods that are being replaced count
+        return observed if observed is FleetState.ROLLING else FleetState.UNDECIDED
+    if outcome.router_use is PinUse.HELD:
+        return FleetState.WAITING
+    return FleetState.ROLLING if outcome.router_use is PinUse.SETTINGS else observed
+
+
+def _workloads(inputs: Inputs) -> Sequence[Manifest]:
+    return [live for ref, live in inputs.children.items() if ref.kind in WORKLOAD_KINDS]
+
+
+def _is_true(inputs: Inputs, kind: ConditionType) -> bool:
+    condition = inputs.resource.status.condition(kind)
+    return condition is not None and condition.status == "True"
