@@ -11,7 +11,7 @@ from inference_operator.manifest import Manifest
 from inference_operator.objects.pinned import PinUse
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome, Planned
-from inference_operator.views.workload import WORKLOAD_KINDS
+from inference_operator.views.workload import WORKLOAD_KINDS, workload_view
 
 TURN_RECHECK = timedelta(seconds=15)
 """Interval between two looks at a turn. It ends by conditions of the status too, whose writes cause no event. A
@@ -26,7 +26,7 @@ def turn_inputs(inputs: Inputs) -> TurnInputs:
         now=inputs.now,
         may_begin=has_begun or may_begin(inputs.fleet, resource.key, inputs.settings.rollouts),
         is_edited=resource.generation != resource.status.observed_generation,
-        is_ready=_is_true(inputs, ConditionType.READY),
+        is_ready=_is_true(inputs, ConditionType.READY) and not any(map(_is_down, _workloads(inputs))),
         is_stalled=_is_true(inputs, ConditionType.STALLED),
     )
 
@@ -51,6 +51,12 @@ def _state(inputs: Inputs, outcome: Outcome) -> FleetState:
 
 def _workloads(inputs: Inputs) -> Sequence[Manifest]:
     return [live for ref, live in inputs.children.items() if ref.kind in WORKLOAD_KINDS]
+
+
+def _is_down(workload: Manifest) -> bool:
+    """Whether no pod is ready of those that should be: the condition Ready is that of the former reconcile."""
+    view = workload_view(workload)
+    return view.desired > 0 and view.ready == 0
 
 
 def _is_true(inputs: Inputs, kind: ConditionType) -> bool:
