@@ -11,22 +11,23 @@ from inference_operator.manifest import Manifest
 from inference_operator.objects.pinned import PinUse
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome, Planned
-from inference_operator.views.workload import WORKLOAD_KINDS, workload_view
+from inference_operator.views.workload import WORKLOAD_KINDS, WorkloadView, role_view
 
 TURN_RECHECK = timedelta(seconds=15)
-"""Interval between two looks at a turn. It ends by conditions of the status too, whose writes cause no event. A
-readiness probe of a router needs about as long."""
+"""Interval between two looks at a turn, of which few run at a time. It ends by conditions of the status too, whose writes
+cause no event."""
 
 
 def turn_inputs(inputs: Inputs) -> TurnInputs:
     """What is known about the InferenceDeployment. One that has begun may go on."""
     resource = inputs.resource
+    views = (role_view(inputs.workloads()), inputs.routers)
     has_begun = any(recorded_turn(one) for one in _workloads(inputs))
     return TurnInputs(
         now=inputs.now,
         may_begin=has_begun or may_begin(inputs.fleet, resource.key, inputs.settings.rollouts),
         is_edited=resource.generation != resource.status.observed_generation,
-        is_ready=_is_true(inputs, ConditionType.READY) and not any(map(_is_down, _workloads(inputs))),
+        is_ready=_is_true(inputs, ConditionType.READY) and not any(map(_is_down, views)),
         is_stalled=_is_true(inputs, ConditionType.STALLED),
     )
 
@@ -53,10 +54,9 @@ def _workloads(inputs: Inputs) -> Sequence[Manifest]:
     return [live for ref, live in inputs.children.items() if ref.kind in WORKLOAD_KINDS]
 
 
-def _is_down(workload: Manifest) -> bool:
+def _is_down(workload: WorkloadView) -> bool:
     """Whether no pod is ready of those that should be: the condition Ready is that of the former reconcile."""
-    view = workload_view(workload)
-    return view.desired > 0 and view.ready == 0
+    return workload.desired > 0 and workload.ready == 0
 
 
 def _is_true(inputs: Inputs, kind: ConditionType) -> bool:
