@@ -14,8 +14,8 @@ from inference_operator.pipeline.outcomes import Outcome, Planned
 from inference_operator.views.workload import WORKLOAD_KINDS, WorkloadView, role_view
 
 TURN_RECHECK = timedelta(seconds=15)
-"""Interval between two looks at a turn, of which few run at a time. It ends by conditions of the status too, whose writes
-cause no event."""
+"""Interval between two looks at a turn, of which few run at a time. It ends by conditions of the status too, whose
+writes cause no event."""
 
 
 def turn_inputs(inputs: Inputs) -> TurnInputs:
