@@ -7,6 +7,7 @@ from datetime import datetime
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.resource import resource
 from inference_operator.controller.cache import Cache
+from inference_operator.controller.cluster import RejectedError
 from inference_operator.controller.reconciler import Reconciler
 from inference_operator.fleet.turn import recorded_turn
 from inference_operator.manifest import (
@@ -28,10 +29,16 @@ MOST_ROUNDS = 40
 
 
 class _SlowCluster(MemoryCluster):
-    """A cluster whose writes take time, so that reconciles run side by side."""
+    """A cluster whose writes take time, so that reconciles run side by side, and which rejects what a test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rejected: set[Ref] = set()
 
     async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
         await asyncio.sleep(0)
+        if ref in self.rejected:
+            raise RejectedError("denied by a policy")
         return await super().apply(ref, manifest, force=force)
 
 

@@ -130,6 +130,22 @@ def test_routers_that_never_become_ready_stop_the_rollout_until_the_owner_correc
     run(story())
 
 
+def test_a_change_that_the_api_server_rejects_stops_the_rollout() -> None:
+    async def story() -> None:
+        world = await served(at_a_time=1)
+        first = world.keys[0]
+        routers = Ref.of(world.routers(first))
+        world.cluster.rejected.add(routers)
+        await changed(world, at_a_time=1)
+        await world.recheck(first)
+        assert (world.renewed(first), names(world.changed(CHANGED))) == ("RolloutStopped", [])
+        world.cluster.rejected.clear()
+        await world.recheck(first)
+        assert names(world.unfinished()) == ["a"]
+
+    run(story())
+
+
 def test_a_pause_of_the_one_that_got_worse_lets_the_others_go_on() -> None:
     async def story() -> None:
         world = await changed(await served(at_a_time=1), at_a_time=1)

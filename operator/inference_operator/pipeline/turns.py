@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from inference_operator.api.reasons import ConditionType
+from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.fleet.brake import FleetState, may_begin
 from inference_operator.fleet.turn import TurnInputs, recorded_turn, state_of_turns
 from inference_operator.manifest import Manifest
@@ -47,7 +47,15 @@ def _state(inputs: Inputs, outcome: Outcome) -> FleetState:
         return observed if observed is FleetState.ROLLING else FleetState.UNDECIDED
     if outcome.router_use is PinUse.HELD:
         return FleetState.WAITING
-    return FleetState.ROLLING if outcome.router_use is PinUse.SETTINGS else observed
+    if outcome.router_use is PinUse.SETTINGS:
+        return FleetState.FAILED if _is_rejected(inputs) else FleetState.ROLLING
+    return observed
+
+
+def _is_rejected(inputs: Inputs) -> bool:
+    """Whether the API server has rejected a child. A turn that was not written cannot end."""
+    condition = inputs.resource.status.condition(ConditionType.STALLED)
+    return condition is not None and condition.reason == Reason.CHILD_REJECTED
 
 
 def _workloads(inputs: Inputs) -> Sequence[Manifest]:
