@@ -140,6 +140,15 @@ FAULTS = (
     Fault("InferenceCertificateEnds", 11, resource("ill", certificate="0")),
     Fault("InferenceKeysInvalid", 6, resource("ill", skipped="1")),
     Fault("InferenceKeysInvalid", 6, resource("ill", users="0")),
+    Fault("InferenceRolloutStopped", 16, {'infd_rollout_resources{pod="o-1",state="failed"}': over_time("1")}),
+    Fault(
+        "InferenceRolloutStopped",
+        16,
+        {
+            'infd_rollout_resources{pod="o-1",state="waiting"}': over_time("9"),
+            'infd_rollout_resources{pod="o-1",state="rolling"}': over_time("0"),
+        },
+    ),
     Fault("InferenceOperatorDown", 6, {}, "critical", leads=False),
     Fault(
         "InferenceOperatorFails",

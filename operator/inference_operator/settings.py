@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.owner_policy import OwnerPolicy
 from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults
+from inference_operator.api.rollouts import RolloutSettings
 from inference_operator.api.spec import Device
 from inference_operator.api.validation import Labels
 
@@ -165,6 +166,10 @@ class Settings(BaseSettings):
 
     router_defaults: Annotated[RouterDefaults, NoDecode, BeforeValidator(_json)] = RouterDefaults()
     """Defaults of router pods, as JSON; a resource's own values of the same keys replace them."""
+
+    rollouts: Annotated[RolloutSettings, NoDecode, BeforeValidator(_json)] = RolloutSettings()
+    """How a change of the owner's settings reaches all InferenceDeployments, as JSON: how many replace pods at a time,
+    and which one goes first."""
 
     cluster_domain: str = Field("cluster.local", pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
     """DNS domain of the cluster; routers resolve engines in it."""

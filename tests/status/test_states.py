@@ -275,8 +275,13 @@ def reasons() -> set[str]:
     return {c.reason for report in reports for c in report.status.conditions}
 
 
-SOMETIMES = {ConditionType.EXPOSED, ConditionType.SCALING_ACTIVE, ConditionType.ADAPTERS_AVAILABLE}
-"""Conditions that only some specifications have."""
+SOMETIMES = {
+    ConditionType.EXPOSED,
+    ConditionType.SCALING_ACTIVE,
+    ConditionType.ADAPTERS_AVAILABLE,
+    ConditionType.RENEWED,
+}
+"""Conditions that only some resources have."""
 
 EVERY_STATE = pytest.mark.parametrize(("situation", "results"), [state[:2] for state in STATES.values()], ids=STATES)
 

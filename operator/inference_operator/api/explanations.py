@@ -252,6 +252,18 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
         " served on.",
         "Read the engine's answer in the log of the container `adapters` of the pod in the message.",
     ),
+    Reason.WAITING_FOR_TURN: Explanation(
+        ConditionType.RENEWED,
+        "Pods stay as they are until the turn of this InferenceDeployment comes: the operator's settings have changed,"
+        " and few replace their pods at a time. Nobody's turn comes while one is not healthy after its own.",
+        "Wait. `infd renew --routers` replaces the routers now.",
+    ),
+    Reason.ROLLOUT_STOPPED: Explanation(
+        ConditionType.RENEWED,
+        "The operator's settings have changed, and with its new pods this InferenceDeployment is not healthy, as it was"
+        " before. All others wait for it.",
+        "Read the other conditions. Then correct the operator's settings, or pause this InferenceDeployment.",
+    ),
     Reason.ADDRESS_PENDING: Explanation(
         ConditionType.EXPOSED,
         "The Service, Ingress or HTTPRoute has no address yet. A controller of the cluster assigns it.",

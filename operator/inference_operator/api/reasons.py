@@ -16,6 +16,7 @@ class ConditionType(StrEnum):
     EXPOSED = "Exposed"
     SCALING_ACTIVE = "ScalingActive"
     ADAPTERS_AVAILABLE = "AdaptersAvailable"
+    RENEWED = "Renewed"
 
 
 class Reason(StrEnum):
@@ -48,6 +49,8 @@ class Reason(StrEnum):
     ROUTE_NOT_ACCEPTED = "RouteNotAccepted"
     GATEWAY_API_MISSING = "GatewayApiMissing"
     ROLLING_OUT = "RollingOut"
+    WAITING_FOR_TURN = "WaitingForTurn"
+    ROLLOUT_STOPPED = "RolloutStopped"
     SWITCHED_TO_REPLACE = "SwitchedToReplace"
     WAITING_FOR_NODE = "WaitingForNode"
     WAITING_FOR_OLDER_GROUP = "WaitingForOlderGroup"

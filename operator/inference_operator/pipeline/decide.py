@@ -46,6 +46,7 @@ from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Pause
 from inference_operator.pipeline.role import Role, role
 from inference_operator.pipeline.routing import Routing, routers, routing, switch_recheck
 from inference_operator.pipeline.scaling import external_objects, scaled
+from inference_operator.pipeline.turns import with_fleet_state
 from inference_operator.pipeline.validation import refusal_of_role
 from inference_operator.planning.disk import DISK_CURE
 from inference_operator.planning.engine_plan import ModelFindings
@@ -76,7 +77,7 @@ def outcome(inputs: Inputs) -> Outcome:
     """The objects that an InferenceDeployment should have, and what to do about its engines."""
     specs = role_specs(inputs)
     live = live_roles(inputs, specs)
-    decided = with_pod_groups(inputs, _decided(inputs, specs, live))
+    decided = with_fleet_state(inputs, with_pod_groups(inputs, _decided(inputs, specs, live)))
     if isinstance(decided, Paused):
         return decided
     roles = tuple(live.values())
@@ -131,6 +132,7 @@ def _planned(
         desired=_in_apply_order([*(one.objects for one in roles), router.objects, external]),
         roles=tuple(roles),
         latest_router_template=router.latest_template,
+        router_use=router.use,
         model=model.known,
         lookups=tuple(lookup for one in roles for lookup in one.lookups),
         recheck_at=min(filter(None, times), default=None),

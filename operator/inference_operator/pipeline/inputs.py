@@ -7,6 +7,7 @@ from datetime import datetime
 from inference_operator.api.resource import Resource
 from inference_operator.autoscaling.inputs import ScalingResult
 from inference_operator.engines.registry import ENGINES, EngineRegistry
+from inference_operator.fleet.brake import NO_OTHERS, Fleet
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, SERVICE, Kind, Manifest, Owner, Ref
 from inference_operator.objects.names import (
     ENGINE,
@@ -54,6 +55,8 @@ class Inputs:
     """Kinds of children that the operator cannot use in this cluster: why, and the fix, in sentences."""
     half_placed: Sequence[HalfPlaced] = ()
     """The half-placed groups of all InferenceDeployments, if this one has any."""
+    fleet: Fleet = NO_OTHERS
+    """How far changes of the owner's settings are at all other InferenceDeployments."""
 
     @property
     def owner(self) -> Owner:

@@ -10,6 +10,7 @@ from inference_operator.manifest import HTTP_ROUTE, Manifest, Ref
 from inference_operator.objects.names import ROUTER, headless_service_name, router_name, service_host
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.role import Role
+from inference_operator.pipeline.turns import turn_inputs
 from inference_operator.router.children import RouterObjects
 from inference_operator.router.children import children as router_children
 from inference_operator.router.inputs import RouterInputs, Upstream, slots
@@ -61,12 +62,14 @@ def routers(inputs: Inputs, way: Routing, roles: Sequence[Role]) -> RouterObject
         upstreams=tuple(_upstream(inputs, role) for role in roles),
         slots=slots(max(role.context.spec.stated.most_replicas for role in roles), inputs.router_slots),
         spec=spec.router,
+        stated=spec.stated.router,
         measured_start_seconds=(recorded and recorded.start_seconds) or 0.0,
         live_cold_start_seconds=live_cold_start_seconds(inputs.router_deployment),
         drain_seconds=int(spec.stated.drain_timeout.total_seconds()),
         progress_deadline_seconds=progress_deadline_seconds(spec.stated, first.process),
         owner=owner,
         settings=settings,
+        turn=turn_inputs(inputs),
         engines_selector=engines_selector(first.objects, owner, first.name),
         bypasses_routers=way.desired,
         has_http_routes=HTTP_ROUTE not in inputs.unavailable_kinds,

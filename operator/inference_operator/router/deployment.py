@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from inference_operator.api.router_exposure import TlsSpec
 from inference_operator.api.router_keys import KEYS_FILE
+from inference_operator.fleet.turn import Turn, turn_annotations
 from inference_operator.manifest import DEPLOYMENT, Manifest
 from inference_operator.objects.adapter_list import list_mount, list_volume
 from inference_operator.objects.child import child, manifest_hash
@@ -63,12 +64,13 @@ _HOST = "kubernetes.io/hostname"
 _HAPROXIES = tuple(enumerate(METRICS_PORTS, start=1))
 
 
-def router_deployment(inputs: RouterInputs, router: PinnedRouter) -> Manifest:
+def router_deployment(inputs: RouterInputs, router: PinnedRouter, turn: Turn | None) -> Manifest:
     """The Deployment of the routers.
 
     Args:
         inputs: what the router's objects are built from.
         router: the pod template in use.
+        turn: its turn, if its pods are replaced for a change of the owner.
     """
     content = {
         "spec": {
@@ -86,7 +88,7 @@ def router_deployment(inputs: RouterInputs, router: PinnedRouter) -> Manifest:
         owner=inputs.owner,
         component=ROUTER,
         content=content,
-        annotations=router_annotations(router),
+        annotations={**router_annotations(router), **turn_annotations(turn)},
     )
 
 

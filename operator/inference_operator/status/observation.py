@@ -14,6 +14,7 @@ from inference_operator.diagnosis.group_members import GroupMembers
 from inference_operator.diagnosis.pending_causes import rejection_reason
 from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis, cure_of
 from inference_operator.diagnosis.startup_progress import sentence
+from inference_operator.fleet.brake import FleetState
 from inference_operator.manifest import Key
 from inference_operator.models.source import ModelSource
 from inference_operator.pipeline.outcomes import ModelWait
@@ -95,6 +96,8 @@ class Observation:
     engines: WorkloadView
     """The workloads of all roles."""
     routers: WorkloadView
+    fleet_state: FleetState
+    """How far a change of the owner's settings is."""
     routers_outdated: bool
     """Whether this release builds another pod template or configuration than the routers keep."""
     open_attacks: Sequence[str]
