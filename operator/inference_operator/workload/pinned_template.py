@@ -17,7 +17,7 @@ _NOT_OF_ENGINES: dict[str, bool | set[str]] = {
     **dict.fromkeys(("replicas", "autoscaling", "rollout", "router", "paused"), True),
     "model": {"adapters"},
     "cache": {"size", "storage_class_name", "access_mode", "when_deleted"},
-    "scheduling": {"gang"},
+    "scheduling": {"gang", "eviction_wait"},
 }
 """Fields of a specification that do not change an engine's pod. The plan's inputs tell whether there is a cache."""
 _MAX_BYTES = 2**20
