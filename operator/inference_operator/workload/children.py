@@ -38,7 +38,8 @@ def children(
     ]
     if inputs.settings.network_policies:
         built.append(_network_policy(inputs, open_to_all=open_to_all, has_groups=has_groups))
-    if inputs.spec.stated.most_replicas >= FEWEST_REPLICAS or has_groups or move.may_refuse:
+    most = inputs.spec.stated.most_replicas
+    if most >= FEWEST_REPLICAS or has_groups or (most and move.may_refuse):
         name = workload_name(inputs.name, inputs.role)
         keeps = inputs.plan.plan.parallel.nodes if move.refuses else 0
         built.append(disruption_budget(name, inputs.role, owner=inputs.owner, keeps=keeps))
