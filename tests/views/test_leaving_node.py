@@ -1,7 +1,5 @@
 """Which nodes are leaving, by the fields that Kubernetes, clouds and autoscalers set."""
 
-from collections.abc import Mapping
-
 import pytest
 
 from inference_operator.manifest import Manifest
@@ -55,9 +53,9 @@ def test_of_several_signs_the_end_that_comes_soon_counts() -> None:
     assert leaving_node(node_view(both)) == LeavingNode("n", f"which has the taint `{SPOT}`", is_soon=True)
 
 
-@pytest.mark.parametrize(("labels", "leaves"), [({"ONGOING": True}, True), ({"PENDING": True}, False), ({}, False)])
-def test_a_label_says_that_maintenance_has_begun(labels: Mapping[str, bool], *, leaves: bool) -> None:
-    found = node("n", labels={"cloud.google.com/active-node-maintenance": value for value in labels})
+@pytest.mark.parametrize(("value", "leaves"), [("ONGOING", True), ("PENDING", False)])
+def test_a_label_says_that_maintenance_has_begun(value: str, *, leaves: bool) -> None:
+    found = node("n", labels={"cloud.google.com/active-node-maintenance": value})
     assert (leaving_node(node_view(found)) is not None) is leaves
 
 
