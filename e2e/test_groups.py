@@ -121,6 +121,12 @@ def test_two_pods_answer_as_one_and_restart_in_place_when_the_engine_of_one_is_k
 
 def test_an_evicted_worker_moves_alone_and_no_request_is_lost(served: Served, load: Load, say: Say) -> None:
     before = uids(served)
+    served.kubectl("patch", f"infd/{NAME}", "--type=merge", '--patch={"spec":{"scheduling":{"evictionWait":"0s"}}}')
+    eventually(
+        lambda: "maxUnavailable" in served.kubectl("get", "poddisruptionbudget", f"{NAME}-engine", "--output=yaml"),
+        seconds=OUT_SECONDS,
+        what="a budget that lets the only group go",
+    )
     with load.phase("a worker is evicted", at_least=AFTER, seconds=START_SECONDS, pause=GENTLE_PAUSE_SECONDS) as phase:
         phase.await_answers(BEFORE)
         phase.mark()
