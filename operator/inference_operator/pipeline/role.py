@@ -118,11 +118,9 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         None if isinstance(decided, Undecided) else WorkloadChange(template, decided, moved, replicas, yielded, moving)
     )
     workload = engine_workload(workload_inputs, change, inputs.samples) if change else live_workload(live)
-    looks = (decided.lookup,) if isinstance(decided, Undecided) else ()
     due = (switch_due(rollout_inputs), move_due(live.workload, moved, context.now), yielded.due, moving.due)
     network = NetworkInputs(context.spec.effective, pinned.plan, context.nodes, pod_spec, settings.capacity)
-    older = _older(context, pinned, template, built)
-    unused = unused_fields(stated, pinned.plan)
+    told = _older(context, pinned, template, built), capped(wanted, replicas), moved.notice
     return Role(
         context=context,
         plan=pinned,
@@ -133,14 +131,19 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         replicas=wanted,
         move=moving,
         objects=workload_children(workload_inputs, workload.objects, moving, open_to_all=open_to_all),
-        notice=sentences(older, capped(wanted, replicas), moved.notice, unused, yielded.notice, moving.notice),
+        notice=sentences(*told, unused_fields(stated, pinned.plan), yielded.notice, moving.notice),
         gave_way=yielded.notice,
         missing_gpu_kind=plan.missing_gpu_kind,
         disk_shortfall=disk_shortfall(context.nodes, pod_spec, pinned.plan.resource),
         network_refusal=refusal_of_network(network),
-        lookups=(*plan.lookups, *looks, *yielded.lookups, *moving.lookups),
+        lookups=(*plan.lookups, *_looks(decided), *yielded.lookups, *moving.lookups),
         recheck_at=min(filter(None, due), default=None),
     )
+
+
+def _looks(decided: Rollout | Undecided) -> tuple[Lookup, ...]:
+    """The lookup that the strategy of a rollout needs; none once it is decided."""
+    return (decided.lookup,) if isinstance(decided, Undecided) else ()
 
 
 def _older(context: RoleContext, plan: PinnedPlan, template: PinnedTemplate, built: Pinned[EngineContent]) -> str:
