@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -89,7 +90,7 @@ def test_a_service_of_one_engine_refuses_evictions_from_the_start() -> None:
 
 
 @pytest.mark.parametrize("more", [{"asked": timedelta(0)}, {"budgets": False}, {"leaving": None}])
-def test_without_a_wait_a_budget_or_the_right_to_see_nodes_nothing_is_refused(more: Mapping[str, object]) -> None:
+def test_without_a_wait_a_budget_or_the_right_to_see_nodes_nothing_is_refused(more: Mapping[str, Any]) -> None:
     found = decided(engine("a", "good"), **more)
     assert (found.may_refuse, found.refuses, found.temporary) == (False, False, 0)
     assert ("cannot see nodes" in found.notice) == ("leaving" in more)
