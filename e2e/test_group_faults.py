@@ -35,7 +35,8 @@ UnderLoad = Callable[[str, Callable[[], None]], Result]
 def served(cluster: LocalCluster) -> Iterator[Served]:
     """The sample over two pods, behind two routers."""
     served = Served(cluster, NAME)
-    served.kubectl("apply", "--filename=-", input=yaml.safe_dump(pair()))
+    manifest = pair(scheduling={"evictionWait": "0s"})  # the only group may be evicted at once
+    served.kubectl("apply", "--filename=-", input=yaml.safe_dump(manifest))
     try:
         stack.wait_ready(cluster, NAME)
         served.await_routers(2)

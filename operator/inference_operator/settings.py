@@ -253,6 +253,11 @@ class Settings(BaseSettings):
 
     surge_wait_seconds: int = Field(900, ge=30, le=86400)
     """Elastic: seconds that a rollout waits for a node for the new engine before it ends the last ready engine."""
+
+    single_engine_budgets: bool = True
+    """Whether a service of one engine refuses its eviction until a successor is ready (`spec.scheduling.evictionWait`).
+    Node autoscalers do not remove a node whose pods cannot be evicted."""
+
     model_inspection: ModelInspection = ModelInspection.ALWAYS
     """Always: a Job reads the files of every model before it is sized; the catalogue is used where the hub cannot be
     asked. WhenUnknown: a model in the catalogue is sized from there without a Job."""

@@ -18,6 +18,7 @@ CHILDREN = {
     "configmap/qwen-router",
     "deployment.apps/qwen-engine",
     "deployment.apps/qwen-router",
+    "poddisruptionbudget.policy/qwen-engine",
     "poddisruptionbudget.policy/qwen-router",
     "service/qwen",
     "service/qwen-engines",

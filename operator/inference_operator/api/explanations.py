@@ -308,6 +308,11 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
         "Wait: the operator deletes the pod, so that it starts elsewhere. If the message has a command, check that the"
         " node is gone, then run it.",
     ),
+    Reason.NODE_LEAVING: Explanation(
+        _RECONCILING,
+        "The node of an engine is cordoned, or is about to be removed. The successor of the engine starts first.",
+        "Wait: the engine ends when its successor serves. A drain waits for that until the time in Ready's message.",
+    ),
     Reason.SETTLED: Explanation(_RECONCILING, "All changes are applied and rolled out.", _NO_ACTION),
     Reason.NOT_STALLED: Explanation(_STALLED, "There is no blocking problem.", _NO_ACTION),
     Reason.INVALID_SPEC: Explanation(

@@ -55,6 +55,7 @@ class Reason(StrEnum):
     WAITING_FOR_NODE = "WaitingForNode"
     WAITING_FOR_OLDER_GROUP = "WaitingForOlderGroup"
     NODE_LOST = "NodeLost"
+    NODE_LEAVING = "NodeLeaving"
     SETTLED = "Settled"
     NOT_STALLED = "NotStalled"
     INVALID_SPEC = "InvalidSpec"

@@ -72,6 +72,10 @@ class Cache:
         """The InferenceDeployments that a change of the nodes could help: all that are not ready with all replicas."""
         return [key for key, cached in self._resources.items() if not cached.settled]
 
+    def keys_on(self, nodes: Container[str]) -> set[Key]:
+        """The InferenceDeployments with pods on these nodes."""
+        return {cached.key for cached in self._objects.values() if cached.pod and cached.pod.node in nodes}
+
     def states(self) -> Mapping[str, int]:
         """The number of InferenceDeployments in each state, as kstatus reads their conditions."""
         counted = Counter(cached.state for cached in self._resources.values())
@@ -126,6 +130,7 @@ class Cache:
             lookups=MappingProxyType(self._lookups),
             samples=self.samples.of(pods),
             nodes=self.nodes.nodes,
+            leaving=self.nodes.leaving,
             engines=self._engines,
             roles=self._roles,
             scaling=self.scaling.result(key),

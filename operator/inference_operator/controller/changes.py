@@ -120,7 +120,8 @@ def _mounted(change: Apply) -> Iterator[Ref]:
 
 def _deletion_cost(cost: DeletionCost) -> Label:
     labels = {TRAFFIC_LABEL: "true" if cost.traffic else "false"}
-    why = f"it has {cost.cost} requests, and some engine will be deleted"
+    requests = f"it has {cost.cost} requests, and some engine will be deleted"
+    why = requests if cost.cost >= 0 else "its node is leaving, so it goes first"
     return Label(cost.ref, cost.uid, labels, why, {DELETION_COST_ANNOTATION: str(cost.cost)})
 
 

@@ -1,11 +1,12 @@
-"""The nodes with GPUs, from watches and listings. Other nodes are not stored."""
+"""The nodes with GPUs, from watches and listings. Of other nodes, those that are leaving are known by name."""
 
-from collections.abc import AsyncIterable, Sequence
+from collections.abc import AsyncIterable, Mapping, Sequence
 
 from inference_operator.controller.cached_object import version_of
 from inference_operator.controller.cluster import Listing
 from inference_operator.manifest import Manifest
 from inference_operator.planning.gpu_offers import has_gpus
+from inference_operator.views.leaving_node import LeavingNode, leaving_node
 from inference_operator.views.node import NodeView, node_view
 
 
@@ -22,6 +23,12 @@ class NodeStore:
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, NodeView]] | None = None
         self._sorted: tuple[NodeView, ...] = ()
+        self._leaving: Mapping[str, LeavingNode] = {}
+
+    @property
+    def leaving(self) -> Mapping[str, LeavingNode] | None:
+        """The nodes that are leaving, with GPUs or without, by name; None if nodes cannot be listed."""
+        return None if self._known is None else self._leaving
 
     @property
     def nodes(self) -> Sequence[NodeView] | None:
@@ -48,8 +55,10 @@ class NodeStore:
         return self._store({view.name: (version, view) for version, view in listed})
 
     def _store(self, nodes: dict[str, tuple[int, NodeView]]) -> bool:
-        self._known = {name: (version, node) for name, (version, node) in nodes.items() if has_gpus(node)}
-        views = tuple(self._known[name][1] for name in sorted(self._known))
+        found = ((one, leaving_node(one)) for _, one in nodes.values())
+        self._leaving = {one.name: leaving for one, leaving in found if leaving}
+        self._known = {name: one for name, one in nodes.items() if has_gpus(one[1]) or name in self._leaving}
+        views = tuple(view for name in sorted(self._known) if has_gpus(view := self._known[name][1]))
         changed = views != self._sorted
         self._sorted = views
         return changed

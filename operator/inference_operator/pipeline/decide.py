@@ -42,6 +42,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_download import with_download
 from inference_operator.pipeline.model_inspection import InspectedModel, inspected_model_of, with_inspection
 from inference_operator.pipeline.model_wait import with_verification
+from inference_operator.pipeline.moves import with_marks, with_open_budgets
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
 from inference_operator.pipeline.role import Role, role
 from inference_operator.pipeline.routing import Routing, routers, routing, switch_recheck
@@ -78,9 +79,10 @@ def outcome(inputs: Inputs) -> Outcome:
     specs = role_specs(inputs)
     live = live_roles(inputs, specs)
     decided = with_fleet_state(inputs, with_pod_groups(inputs, _decided(inputs, specs, live)))
+    roles = tuple(live.values())
+    decided = replace(decided, desired=with_open_budgets(inputs, decided, roles))
     if isinstance(decided, Paused):
         return decided
-    roles = tuple(live.values())
     due = [decided.recheck_at, *(lost_due(live.engines, inputs.nodes, inputs.now) for live in roles)]
     return replace(
         decided,
@@ -138,7 +140,7 @@ def _planned(
         recheck_at=min(filter(None, times), default=None),
     )
     with_model = with_verification if spec.model.verify else with_download
-    return with_adapters(inputs, with_model(inputs, scaled(inputs, planned)))
+    return with_adapters(inputs, with_model(inputs, with_marks(inputs, scaled(inputs, planned))))
 
 
 def _role(inputs: Inputs, state: PlanState, model: ModelFindings, way: Routing) -> Role | Refusal:

@@ -106,4 +106,7 @@ class NeedsInspection(Outcome):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paused(Outcome):
-    """The user paused the resource. Nothing is changed: no stalled pod is deleted, taken out of traffic or back in."""
+    """The user paused the resource. Nothing is changed: no stalled pod is deleted, taken out of traffic or back in.
+
+    Only a budget opens for a drain, which would wait for ever.
+    """

@@ -1,7 +1,7 @@
 """One role as decided: its process, its pod template in use, its Deployment and the objects around that."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from inference_operator.api.container import Environment
 from inference_operator.api.effective_spec import EffectiveSpec
@@ -31,8 +31,10 @@ from inference_operator.sizing.plan import Plan
 from inference_operator.views.lookups import Lookup
 from inference_operator.workload.change import WorkloadChange
 from inference_operator.workload.children import children as workload_children
+from inference_operator.workload.deployment import progress_deadline_seconds
 from inference_operator.workload.half_placed import yielding
 from inference_operator.workload.hardware_errors import move_due, moved_pods
+from inference_operator.workload.moving import Move, MoveInputs, move
 from inference_operator.workload.pinned_template import (
     ENGINE_PIN,
     EngineContent,
@@ -58,6 +60,8 @@ class Role:
     """How its pods are replaced; None until the lookup that decides it has a result."""
     scaling: ObservedScaling
     """Its autoscaling as observed."""
+    move: Move
+    """How its engines move away from nodes that are leaving."""
     objects: dict[Ref, Manifest]
     """All desired objects of the role, the workload included."""
     replicas: int = 1
@@ -107,15 +111,16 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
     rollout_inputs = _rollout_inputs(inputs, context, template, pinned)
     decided = rollout(rollout_inputs, context.lookups, nodes_visible=not settings.namespaces, now=context.now)
     wanted, replicas = desired_replicas(context, pinned, scaling, pod_spec)
+    moving = move(_move_inputs(inputs, workload_inputs, rollout_inputs, replicas), context.lookups, context.now)
     moved = moved_pods(live.workload, live.engines, context.lookups, context.engine, context.nodes)
     yielded = yielding(context, inputs.half_placed)
-    change = None if isinstance(decided, Undecided) else WorkloadChange(template, decided, moved, replicas, yielded)
+    change = (
+        None if isinstance(decided, Undecided) else WorkloadChange(template, decided, moved, replicas, yielded, moving)
+    )
     workload = engine_workload(workload_inputs, change, inputs.samples) if change else live_workload(live)
-    looks = (decided.lookup,) if isinstance(decided, Undecided) else ()
-    due = (switch_due(rollout_inputs), move_due(live.workload, moved, context.now), yielded.due)
+    due = (switch_due(rollout_inputs), move_due(live.workload, moved, context.now), yielded.due, moving.due)
     network = NetworkInputs(context.spec.effective, pinned.plan, context.nodes, pod_spec, settings.capacity)
-    older = _older(context, pinned, template, built)
-    unused = unused_fields(stated, pinned.plan)
+    told = _older(context, pinned, template, built), capped(wanted, replicas), moved.notice
     return Role(
         context=context,
         plan=pinned,
@@ -124,15 +129,21 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         rollout=change.rollout if change else None,
         scaling=scaling,
         replicas=wanted,
-        objects=workload_children(workload_inputs, workload.objects, open_to_all=open_to_all),
-        notice=sentences(older, capped(wanted, replicas), moved.notice, unused, yielded.notice),
+        move=moving,
+        objects=workload_children(workload_inputs, workload.objects, moving, open_to_all=open_to_all),
+        notice=sentences(*told, unused_fields(stated, pinned.plan), yielded.notice, moving.notice),
         gave_way=yielded.notice,
         missing_gpu_kind=plan.missing_gpu_kind,
         disk_shortfall=disk_shortfall(context.nodes, pod_spec, pinned.plan.resource),
         network_refusal=refusal_of_network(network),
-        lookups=(*plan.lookups, *looks, *yielded.lookups),
+        lookups=(*plan.lookups, *_looks(decided), *yielded.lookups, *moving.lookups),
         recheck_at=min(filter(None, due), default=None),
     )
+
+
+def _looks(decided: Rollout | Undecided) -> tuple[Lookup, ...]:
+    """The lookup that the strategy of a rollout needs; none once it is decided."""
+    return (decided.lookup,) if isinstance(decided, Undecided) else ()
 
 
 def _older(context: RoleContext, plan: PinnedPlan, template: PinnedTemplate, built: Pinned[EngineContent]) -> str:
@@ -190,4 +201,24 @@ def _rollout_inputs(inputs: Inputs, context: RoleContext, template: PinnedTempla
         node_wait=context.settings.surge_wait,
         one_node=bool(one_node_claim(inputs, stated)),
         pods_per_engine=plan.plan.parallel.nodes,
+    )
+
+
+def _move_inputs(inputs: Inputs, workload: WorkloadInputs, rolled: RolloutInputs, replicas: int) -> MoveInputs:
+    """The inputs of the decision about the nodes of the role's engines; most are those of a rollout."""
+    stated = workload.spec.stated
+    return MoveInputs(
+        engines=rolled.engines,
+        template=rolled.template,
+        pod=rolled.pod,
+        wanted=replicas,
+        workloads=workload.context.live.workloads,
+        leaving=inputs.leaving,
+        gpu_resource=rolled.gpu_resource,
+        pods_per_engine=rolled.pods_per_engine,
+        node_wait=rolled.node_wait,
+        one_node=rolled.one_node,
+        longest_start=timedelta(seconds=progress_deadline_seconds(stated, workload.process)),
+        asked=stated.scheduling.eviction_wait,
+        budgets=workload.settings.single_engine_budgets,
     )

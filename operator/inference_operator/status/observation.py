@@ -70,6 +70,8 @@ class RoleObservation:
     """Sentences about its pods on nodes that do not answer; empty if there are none."""
     members: GroupMembers | None = None
     """The members of a group that is not ready: of the one whose problem or progress is reported."""
+    moves: bool = False
+    """Whether successors start for engines on nodes that are leaving."""
     disk_shortfall: str = ""
     """Sentence about the nodes, which lack the disk that an engine requests; empty if one has it."""
 

@@ -155,6 +155,7 @@ def _role(inputs: Inputs, live: _Live, found: Diagnoses, load: Load) -> RoleObse
             lookups=inputs.lookups,
             now=inputs.now,
         ),
+        moves=decided is not None and decided.move.moves,
         disk_shortfall=decided.disk_shortfall if decided else "",
     )
 

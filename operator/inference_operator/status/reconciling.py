@@ -54,6 +54,14 @@ def _undecided_rollout(observation: Observation) -> ConditionVerdict | None:
     return ConditionVerdict("True", Reason.ROLLING_OUT, UNDECIDED_ROLLOUT)
 
 
+def _moving(observation: Observation) -> ConditionVerdict | None:
+    """Ready, and an engine moves to another node."""
+    if not (_settled(observation) and any(role.moves for role in observation.roles)):
+        return None
+    message = sentences("An engine moves away from a node that is leaving.", cause(observation))
+    return ConditionVerdict("True", Reason.NODE_LEAVING, message)
+
+
 def _done(observation: Observation) -> ConditionVerdict | None:
     """Ready, and no pod of an earlier template is left."""
     if not _settled(observation):
@@ -146,6 +154,7 @@ reconciling: Chain[Observation, ConditionVerdict] = Chain(
         model_wait("True"),
         _stalled,
         _undecided_rollout,
+        _moving,
         _done,
         _pod_refused,
         _rollout_without_gpu,

@@ -53,6 +53,7 @@ _OWN_SETTINGS = frozenset(
         "RESYNC_SECONDS",
         "ROUTER_IMAGE",
         "SCRAPE_SECONDS",
+        "SINGLE_ENGINE_BUDGETS",
         "STALL_SECONDS",
         "SURGE_WAIT_SECONDS",
         "VERIFIER_IMAGE",
