@@ -46,7 +46,7 @@ The operator reads no Secret, opens no shell in a pod and no proxy to one, and n
 - apiGroups: [scheduling.x-k8s.io, scheduling.volcano.sh]
   resources: [podgroups] # of engines over several nodes, for gang schedulers
   verbs: [get, list, watch, create, patch, delete]
-{{- if .Values.networkPolicies.enabled }}
+{{- if or .Values.networkPolicies.enabled .Values.networkPolicies.withKeys }}
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
   verbs: [get, list, watch, create, patch, delete]

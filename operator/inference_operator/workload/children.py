@@ -32,7 +32,7 @@ def children(inputs: WorkloadInputs, workload: Sequence[Manifest], *, open_to_al
         *([_members_service(inputs)] if has_groups else []),
         *workload,
     ]
-    if inputs.settings.network_policies:
+    if inputs.has_network_policy:
         built.append(_network_policy(inputs, open_to_all=open_to_all, has_groups=has_groups))
     if inputs.spec.stated.most_replicas >= FEWEST_REPLICAS or has_groups:
         name = workload_name(inputs.name, inputs.role)

@@ -92,6 +92,12 @@ class WorkloadInputs:
         """The operator's settings."""
         return self.context.settings
 
+    @property
+    def has_network_policy(self) -> bool:
+        """Whether a NetworkPolicy admits only who has to reach the engines: with API keys by default."""
+        has_keys = self.spec.stated.router.keys is not None
+        return self.settings.network_policies or (has_keys and self.settings.network_policies_with_keys)
+
 
 def engine_template(inputs: WorkloadInputs) -> Manifest:
     """The pod template of every engine of the role."""

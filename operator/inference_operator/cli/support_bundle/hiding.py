@@ -46,6 +46,7 @@ _OWN_SETTINGS = frozenset(
         "MODEL_INSPECTION",
         "NAMESPACES",
         "NETWORK_POLICIES",
+        "NETWORK_POLICIES_WITH_KEYS",
         "NO_PROGRESS_SECONDS",
         "OPERATOR_IMAGE",
         "POD_USERS",
