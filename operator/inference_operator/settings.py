@@ -218,6 +218,9 @@ class Settings(BaseSettings):
     network_policies_with_keys: bool = True
     """Whether to create a NetworkPolicy for the engines of a resource with `router.keys` in any case."""
 
+    engine_keys: bool = True
+    """Whether engines of a resource with `router.keys` ask for a key of their routers, which is in a Secret."""
+
     metrics_from: Annotated[tuple[Label, ...], NoDecode, BeforeValidator(_separated)] = ()
     """Labels, as `key=value`, of namespaces that NetworkPolicies allow to read metrics."""
 

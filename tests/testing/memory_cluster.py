@@ -113,6 +113,10 @@ class MemoryCluster:
             raise self._attempt("create", ref, lambda: ConflictError(f"{ref} exists"))
         return self._write("apply", ref, lambda: self._apply(ref, manifest, FIELD_MANAGER, force=False))
 
+    async def add(self, ref: Ref, manifest: Manifest) -> None:
+        """As `create`; what the API server answers is not read."""
+        await self.create(ref, manifest)
+
     async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
         return self._write("apply", ref, lambda: self._apply(ref, manifest, FIELD_MANAGER, force=force))
 

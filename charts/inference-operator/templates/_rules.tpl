@@ -51,6 +51,11 @@ The operator reads no Secret, opens no shell in a pod and no proxy to one, and n
   resources: [networkpolicies]
   verbs: [get, list, watch, create, patch, delete]
 {{- end }}
+{{- if .Values.settings.engineKeys }}
+- apiGroups: [""]
+  resources: [secrets] # of random keys that engines ask of their routers; never read, changed or deleted
+  verbs: [create]
+{{- end }}
 - apiGroups: [""]
   resources: [pods] # patch: a label, by which an engine without progress gets no new requests, and the deletion cost
   verbs: [list, watch, patch, delete]

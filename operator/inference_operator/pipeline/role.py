@@ -15,6 +15,7 @@ from inference_operator.models.source import HubModel, stored_name
 from inference_operator.objects.cache_volume import HUB_CACHE, snapshot_path
 from inference_operator.objects.model_volume import model_argument
 from inference_operator.objects.pinned import Pinned
+from inference_operator.pipeline.engine_key import key_to_ask_for, must_stop_asking, unguarded
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_claim import cache_volume, one_node_claim
 from inference_operator.pipeline.replicas import ObservedScaling, desired_replicas, observed_scaling
@@ -51,6 +52,8 @@ class Role:
 
     context: RoleContext
     plan: PinnedPlan
+    template: PinnedTemplate
+    """The pod template in use."""
     process: EngineProcess
     workload: Workload
     """The desired Deployment, or the StatefulSets of groups."""
@@ -98,11 +101,14 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
     """
     stated, settings, live, pinned = context.spec.stated, context.settings, context.live, plan.pinned
     scaling = observed_scaling(inputs, stated, live)
-    process = _process(context, pinned)
+    inputs_hash = template_inputs_hash(stated, pinned)
+    key = key_to_ask_for(inputs, context, inputs_hash, open_to_all=open_to_all)
+    process = _process(context, pinned, asks_for_key=bool(key))
     cache = cache_volume(inputs, stated, pinned)
-    workload_inputs = WorkloadInputs(context, pinned, process, cache)
-    built = Pinned(template_inputs_hash(stated, pinned), EngineContent(engine_template(workload_inputs)))
-    template = ENGINE_PIN.in_use(built, live.workload, [one.template for one in live.engines if one.has_answered])
+    workload_inputs = WorkloadInputs(context, pinned, process, cache, key)
+    built = Pinned(inputs_hash, EngineContent(engine_template(workload_inputs)))
+    serving = [] if must_stop_asking(context) else [one.template for one in live.engines if one.has_answered]
+    template = ENGINE_PIN.in_use(built, live.workload, serving)
     pod_spec = template.content.template["spec"]
     rollout_inputs = _rollout_inputs(inputs, context, template, pinned)
     decided = rollout(rollout_inputs, context.lookups, nodes_visible=not settings.namespaces, now=context.now)
@@ -116,16 +122,18 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
     network = NetworkInputs(context.spec.effective, pinned.plan, context.nodes, pod_spec, settings.capacity)
     older = _older(context, pinned, template, built)
     unused = unused_fields(stated, pinned.plan)
+    open_engines = unguarded(inputs, context, template, has_policy=workload_inputs.has_network_policy)
     return Role(
         context=context,
         plan=pinned,
+        template=template,
         process=process,
         workload=workload,
         rollout=change.rollout if change else None,
         scaling=scaling,
         replicas=wanted,
         objects=workload_children(workload_inputs, workload.objects, open_to_all=open_to_all),
-        notice=sentences(older, capped(wanted, replicas), moved.notice, unused, yielded.notice),
+        notice=sentences(older, capped(wanted, replicas), moved.notice, unused, yielded.notice, open_engines),
         gave_way=yielded.notice,
         missing_gpu_kind=plan.missing_gpu_kind,
         disk_shortfall=disk_shortfall(context.nodes, pod_spec, pinned.plan.resource),
@@ -141,7 +149,7 @@ def _older(context: RoleContext, plan: PinnedPlan, template: PinnedTemplate, bui
     return sentences(image, older_template(template, built))
 
 
-def _process(context: RoleContext, plan: PinnedPlan) -> EngineProcess:
+def _process(context: RoleContext, plan: PinnedPlan, *, asks_for_key: bool) -> EngineProcess:
     """The process of an engine of the role."""
     spec, settings = context.spec.effective, context.settings
     model, name = spec.model, spec.model.served_name or context.owner.key.name
@@ -155,7 +163,9 @@ def _process(context: RoleContext, plan: PinnedPlan) -> EngineProcess:
     limits = timeouts(spec.stated, plan.plan, settings)
     running = spec.running_engine(plan.image, _with_network(spec, plan.plan))
     listen, traces = settings.listen_address, settings.traces_endpoint
-    return context.engine.process(running, plan.plan, served, limits, host=listen, traces=traces)
+    return context.engine.process(
+        running, plan.plan, served, limits, host=listen, traces=traces, asks_for_key=asks_for_key
+    )
 
 
 def _with_network(spec: EffectiveSpec, plan: Plan) -> Environment:

@@ -7,6 +7,7 @@ from inference_operator.api.router import RouterStrategy
 from inference_operator.manifest import CONFIG_MAP, Manifest, Owner, Ref
 from inference_operator.objects.child import child, content_hash
 from inference_operator.objects.disruption_budget import FEWEST_REPLICAS, disruption_budget
+from inference_operator.objects.engine_key import asked_key
 from inference_operator.objects.names import ROUTER, router_name, selector_labels
 from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
 from inference_operator.objects.pinned import Pinned
@@ -39,6 +40,8 @@ class RouterObjects:
     """Hash of the pod template as this release builds it, which routers that serve may not have; empty without routers.
 
     The template has a checksum of the configuration, so the hash tells both."""
+    engine_key: str = ""
+    """Name of the Secret with the key that these routers send to engines; empty: they send none."""
 
 
 def children(inputs: RouterInputs, live: Manifest | None = None, pods: Sequence[PodView] = ()) -> RouterObjects:
@@ -57,7 +60,9 @@ def children(inputs: RouterInputs, live: Manifest | None = None, pods: Sequence[
     now = _built(inputs)
     used = ROUTER_PIN.in_use(now, live, [pod.template for pod in pods if has_answered(pod)])
     built = [*_router(inputs, used), service, *_exposure(inputs)]
-    return RouterObjects({Ref.of(manifest): manifest for manifest in built}, now.template_hash)
+    return RouterObjects(
+        {Ref.of(manifest): manifest for manifest in built}, now.template_hash, asked_key(used.content.template)
+    )
 
 
 def _built(inputs: RouterInputs) -> PinnedRouter:

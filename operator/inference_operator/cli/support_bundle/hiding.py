@@ -30,6 +30,7 @@ _OWN_SETTINGS = frozenset(
         "CLUSTER_DOMAIN",
         "CPU_ENGINE_IMAGE",
         "DNS_STALENESS_SECONDS",
+        "ENGINE_KEYS",
         "GPU_ENGINE_IMAGE",
         "GPU_NODE_LABELS",
         "GPU_OFFERS",

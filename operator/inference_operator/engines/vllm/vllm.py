@@ -1,12 +1,13 @@
 """vLLM behind the engine protocol: command line, environment, probes and stop of its process."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Device, EngineSpec, ModelSpec
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
+from inference_operator.engines.engine_key import KEY_FILE, KEY_PROGRAM, KEY_SOURCE, MIDDLEWARE, keyed_start
 from inference_operator.engines.environment import with_defaults
 from inference_operator.engines.group.launch import group_drain, group_member, stop_limit
 from inference_operator.engines.hub_access import access_variables, bucket_keys, offline_variables, with_token
@@ -89,6 +90,7 @@ ENGINE_READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
 """How long vLLM's API process waits for its engine core. The default of 600 s is too short for a large model (0.32.0,
 vllm/envs.py)."""
 
+SERVE = ("vllm", "serve")
 HEALTH_PATH = "/health"
 
 PORT = 8000
@@ -247,8 +249,21 @@ class Vllm:
         """The setting `gpuEngineImage` or `cpuEngineImage`."""
         return default_image(device, settings)
 
+    @property
+    def can_ask_for_key(self) -> bool:
+        """Yes: its server takes middleware. Its own `--api-key` leaves many paths open."""
+        return True
+
     def process(
-        self, spec: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, *, host: str, traces: str = ""
+        self,
+        spec: EngineSpec,
+        plan: Plan,
+        served: ServedModel,
+        timeouts: Timeouts,
+        *,
+        host: str,
+        traces: str = "",
+        asks_for_key: bool = False,
     ) -> EngineProcess:
         """The process of one engine of this plan."""
         sequences = plan.parallel.data * (plan.max_num_seqs or default_sequences(plan))
@@ -269,8 +284,14 @@ class Vllm:
         )
         commit = commit_arguments(spec.args, served.commit or served.revision or "")
         return EngineProcess(
-            command=self._command(plan, timeouts),
-            args=(served.model, *managed, *spec.args, *commit),
+            command=self._command(plan, timeouts, keyed_start(SERVE, served.name) if asks_for_key else SERVE),
+            args=(
+                served.model,
+                *managed,
+                *spec.args,
+                *commit,
+                *((f"--middleware={MIDDLEWARE}",) if asks_for_key else ()),
+            ),
             env=with_token(with_defaults(spec.env, defaults), served.token),
             user=USER,
             group=GROUP,
@@ -281,17 +302,22 @@ class Vllm:
             api_paths=API_PATHS,
             writable=WRITABLE,
             startup_seconds=timeouts.startup,
-            programs={**PROGRAMS, **adapter_programs(spec), **group_programs(plan)},
-            adapter_loader=adapter_loader(spec, self.port, member),
+            programs={
+                **PROGRAMS,
+                **adapter_programs(spec),
+                **group_programs(plan),
+                **({KEY_PROGRAM: KEY_SOURCE} if asks_for_key else {}),
+            },
+            adapter_loader=adapter_loader(spec, self.port, member, key_file=KEY_FILE if asks_for_key else ""),
             member=member,
             pre_stop=group_drain(timeouts) if member else _pre_stop(timeouts, self.port),
             stop_seconds=stop_limit(timeouts, SHUTDOWN_SECONDS, member),
             compiled=COMPILED,
         )
 
-    def _command(self, plan: Plan, timeouts: Timeouts) -> tuple[str, ...]:
+    def _command(self, plan: Plan, timeouts: Timeouts, serve: Sequence[str]) -> tuple[str, ...]:
         """The command of each pod: the GPUs are checked, and in a group the pods start together."""
-        command = checked_start(("vllm", "serve"), plan)
+        command = checked_start(serve, plan)
         return grouped(command, plan, timeouts, port=self.port, health_path=HEALTH_PATH, stop_seconds=SHUTDOWN_SECONDS)
 
     def access(self, spec: EngineSpec, model: ModelSpec | None = None) -> HubAccess:
