@@ -171,7 +171,7 @@ async def test_a_renewed_key_is_taken_and_the_former_one_stays_valid_for_a_while
     guarded: EngineKey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
-    monkeypatch.setattr(program.time, "monotonic", lambda: now)
+    monkeypatch.setattr("inference_operator.engines.engine_key_program.time.monotonic", lambda: now)
 
     async def fitting() -> list[bool]:
         return [await status(guarded, "/v1/models", headers=bearer(key)) == 200 for key in (KEY, OTHER)]

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 
@@ -209,6 +210,27 @@ async def test_an_engine_without_progress_that_does_not_answer_a_probe_request_i
         await hands.scrape_until(STALL + 2 * SETTINGS.scrape_seconds)
     assert len(served.probe_requests) == 1
     assert (hands.without_progress, hands.stalls) == ([KEY], [KEY])
+
+
+async def test_an_engine_that_asks_for_a_key_is_scraped_and_found_if_it_hangs(hands: Hands, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("a" * 64)
+    async with answering(hangs=True, key_file=str(tmp_path / "key")) as served:
+        hands.pods = [engine(served)]
+        await hands.scrape()
+        await hands.scrape_until(STALL + 2 * SETTINGS.scrape_seconds)
+        assert served.probe_requests
+    assert (hands.without_progress, hands.stalls, served.refused) == ([KEY], [KEY], [])
+    assert set(hands.scrapes) == {(ENGINE, True)}
+
+
+async def test_an_engine_that_asks_for_a_key_answers_the_probe_request_of_the_operator(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("a" * 64)
+    request = Vllm().probe_request("tiny")
+    async with answering(key_file=str(tmp_path / "key")) as served, PodClient() as client:
+        there = Address("127.0.0.1", served.port)
+        assert await client.post(there, request.path, request.body, seconds=WAIT_SECONDS) == HTTPStatus.OK
+        assert await client.post(there, request.path, {**request.body, "n": 2}, seconds=WAIT_SECONDS) == 401
+    assert served.refused == [request.path]
 
 
 async def test_a_session_whose_client_sends_no_request_does_not_make_an_engine_stalled(hands: Hands) -> None:
