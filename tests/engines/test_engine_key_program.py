@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from inference_operator.engines import engine_key_program as program
-from inference_operator.engines.engine_key import KEY_PROGRAM, KEY_SOURCE, MIDDLEWARE, keyed_start
+from inference_operator.engines.engine_key import KEY_PROGRAM, KEY_SOURCE, MIDDLEWARE, guard_of
 from inference_operator.engines.engine_key_program import EngineKey
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
 from inference_operator.engines.registry import ENGINES
@@ -122,7 +122,8 @@ def probe(body: object = None) -> dict[str, Any]:
 async def test_without_the_key_no_path_but_health_and_metrics_is_answered(
     guarded: EngineKey, app: Application, path: str
 ) -> None:
-    wrong = ([], bearer(OTHER), bearer(KEY[:-1]), bearer(""), [(b"authorization", KEY.encode())], bearer(KEY) * 2)
+    bare = [(b"authorization", KEY.encode())]
+    wrong: list[list[tuple[bytes, bytes]]] = [[], bearer(OTHER), bearer(KEY[:-1]), bearer(""), bare, bearer(KEY) * 2]
     for method in ("GET", "POST", "OPTIONS", "PUT"):
         for headers in (*wrong, [(b"x-api-key", KEY.encode())]):
             assert await status(guarded, path, method=method, headers=headers) == 401
@@ -275,7 +276,7 @@ def test_a_started_command_can_import_the_middleware_and_knows_its_key(tmp_path:
         f"import {MIDDLEWARE.partition('.')[0]} as found, os; guard = found.EngineKey(None);"
         f" print(guard.model, guard.keys.path, '{PROGRAMS_VARIABLE}' in os.environ, os.environ['PYTHONPATH'])"
     )
-    command = keyed_start((sys.executable, "-c", look), "qwen $(x)")
+    command = (*guard_of("qwen $(x)").command, sys.executable, "-c", look)
     variables = {
         **os.environ,
         PROGRAMS_VARIABLE: programs_text({KEY_PROGRAM: KEY_SOURCE}),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ from tests.testing.builders import (
 KEYS: Manifest = {"keys": {"secretRef": {"name": "users"}}}
 
 
-def requested(**spec: object) -> Manifest:
+def requested(**spec: Any) -> Manifest:  # noqa: ANN401 - JSON
     """A resource whose engines are replaced without a look at free GPUs."""
     return inference_deployment(rollout={"strategy": "Surge"}, **spec)
 

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from inference_operator.engines.telemetry import MetricsPage
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.manifest import Key
 from inference_operator.objects.names import ENGINE, ROUTER
-from inference_operator.scrape.pod_client import MAX_BODY_BYTES
+from inference_operator.scrape.pod_client import MAX_BODY_BYTES, Address, PodClient
 from inference_operator.scrape.schedule import Intervals, Pace
 from inference_operator.scrape.scraper import WORKERS, Callbacks, Scraper, Targets
 from inference_operator.settings import Settings
@@ -29,6 +30,7 @@ from tests.testing.engine_groups import grouped
 
 KEY = Key("default", "qwen")
 SETTINGS = Settings()
+PROBE_SECONDS = 60.0
 STALL, NO_PROGRESS = SETTINGS.stall_seconds, SETTINGS.no_progress_seconds
 
 
@@ -228,8 +230,8 @@ async def test_an_engine_that_asks_for_a_key_answers_the_probe_request_of_the_op
     request = Vllm().probe_request("tiny")
     async with answering(key_file=str(tmp_path / "key")) as served, PodClient() as client:
         there = Address("127.0.0.1", served.port)
-        assert await client.post(there, request.path, request.body, seconds=WAIT_SECONDS) == HTTPStatus.OK
-        assert await client.post(there, request.path, {**request.body, "n": 2}, seconds=WAIT_SECONDS) == 401
+        assert await client.post(there, request.path, request.body, seconds=PROBE_SECONDS) == HTTPStatus.OK
+        assert await client.post(there, request.path, {**request.body, "n": 2}, seconds=PROBE_SECONDS) == 401
     assert served.refused == [request.path]
 
 

@@ -1,7 +1,7 @@
 {{/*
 The only list of the operator's rights. A ClusterRole (whole cluster) or one Role per namespace contains it, and one Role in
 the release's namespace contains the rights on the Lease.
-The operator reads no Secret, opens no shell in a pod and no proxy to one, and never writes the spec of an InferenceDeployment.
+The operator reads no Secret, also none of its own, opens no shell in a pod and no proxy to one, and never writes the spec of an InferenceDeployment.
 */}}
 {{- define "inference-operator.rules" -}}
 - apiGroups: [inference-operator.dev]

@@ -1,6 +1,7 @@
 """The key that engines ask of their routers: where it is in a pod, and how vLLM's command comes to ask for it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 
 from inference_operator.engines.programs import program_command
@@ -18,16 +19,29 @@ MIDDLEWARE = "inference_operator_engine_key.EngineKey"
 """The middleware's class, as the started command can import it."""
 
 
-def keyed_start(command: Sequence[str], model: str) -> tuple[str, ...]:
-    """The command of an engine, which can import the middleware.
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The parts of vLLM's process with which it asks for the key; all are empty where it asks for none."""
 
-    Args:
-        command: the engine's own command.
-        model: a name of its model, for the probe request.
+    command: Sequence[str] = ()
+    """Before the command of vLLM, which can import the middleware then."""
+    options: Sequence[str] = ()
+    """After the arguments of vLLM, so that no other middleware is around this one."""
+    programs: Mapping[str, str] = field(default_factory=dict)
+    file: str = ""
+    """The file with the key."""
+
+
+NO_GUARD = Guard()
+
+
+def guard_of(model: str) -> Guard:
+    """The guard of an engine with this name of its model, which is for the probe request.
 
     Examples:
-        >>> print(*keyed_start(("vllm", "serve"), "qwen")[5:])
-        file=/engine-key/key model=qwen -- vllm serve
+        >>> print(*guard_of("qwen").command[5:], *guard_of("qwen").options)
+        file=/engine-key/key model=qwen -- --middleware=inference_operator_engine_key.EngineKey
     """
     program = program_command(KEY_PROGRAM, starts_another=True)
-    return (*program, f"file={KEY_FILE}", f"model={model}", "--", *command)
+    command = (*program, f"file={KEY_FILE}", f"model={model}", "--")
+    return Guard(command, (f"--middleware={MIDDLEWARE}",), {KEY_PROGRAM: KEY_SOURCE}, KEY_FILE)

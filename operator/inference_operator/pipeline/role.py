@@ -101,14 +101,8 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
     """
     stated, settings, live, pinned = context.spec.stated, context.settings, context.live, plan.pinned
     scaling = observed_scaling(inputs, stated, live)
-    inputs_hash = template_inputs_hash(stated, pinned)
-    key = key_to_ask_for(inputs, context, inputs_hash, open_to_all=open_to_all)
-    process = _process(context, pinned, asks_for_key=bool(key))
-    cache = cache_volume(inputs, stated, pinned)
-    workload_inputs = WorkloadInputs(context, pinned, process, cache, key)
-    built = Pinned(inputs_hash, EngineContent(engine_template(workload_inputs)))
-    serving = [] if must_stop_asking(context) else [one.template for one in live.engines if one.has_answered]
-    template = ENGINE_PIN.in_use(built, live.workload, serving)
+    workload_inputs, built, template = _templates(inputs, context, pinned, open_to_all=open_to_all)
+    process = workload_inputs.process
     pod_spec = template.content.template["spec"]
     rollout_inputs = _rollout_inputs(inputs, context, template, pinned)
     decided = rollout(rollout_inputs, context.lookups, nodes_visible=not settings.namespaces, now=context.now)
@@ -141,6 +135,19 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         lookups=(*plan.lookups, *looks, *yielded.lookups),
         recheck_at=min(filter(None, due), default=None),
     )
+
+
+def _templates(
+    inputs: Inputs, context: RoleContext, plan: PinnedPlan, *, open_to_all: bool
+) -> tuple[WorkloadInputs, PinnedTemplate, PinnedTemplate]:
+    """The inputs of the role's objects, the pod template as this release builds it, and the one in use."""
+    live, inputs_hash = context.live, template_inputs_hash(context.spec.stated, plan)
+    key = key_to_ask_for(inputs, context, inputs_hash, open_to_all=open_to_all)
+    process = _process(context, plan, asks_for_key=bool(key))
+    found = WorkloadInputs(context, plan, process, cache_volume(inputs, context.spec.stated, plan), key)
+    built = Pinned(inputs_hash, EngineContent(engine_template(found)))
+    serving = [] if must_stop_asking(context) else [one.template for one in live.engines if one.has_answered]
+    return found, built, ENGINE_PIN.in_use(built, live.workload, serving)
 
 
 def _older(context: RoleContext, plan: PinnedPlan, template: PinnedTemplate, built: Pinned[EngineContent]) -> str:

@@ -7,7 +7,7 @@ from importlib.resources import files
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Device, EngineSpec, ModelSpec
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
-from inference_operator.engines.engine_key import KEY_FILE, KEY_PROGRAM, KEY_SOURCE, MIDDLEWARE, keyed_start
+from inference_operator.engines.engine_key import NO_GUARD, guard_of
 from inference_operator.engines.environment import with_defaults
 from inference_operator.engines.group.launch import group_drain, group_member, stop_limit
 from inference_operator.engines.hub_access import access_variables, bucket_keys, offline_variables, with_token
@@ -269,29 +269,12 @@ class Vllm:
         sequences = plan.parallel.data * (plan.max_num_seqs or default_sequences(plan))
         member = group_member(plan.parallel.nodes)
         defaults = {**ENVIRONMENT, **_computed(spec, served, timeouts)}
-        managed = (
-            *(*_served_names(served), f"--host={host}", f"--port={self.port}"),
-            f"--tensor-parallel-size={plan.parallel.tensor}",
-            *data_arguments(plan.parallel),
-            *memory_arguments(spec, plan),
-            *parser_arguments(spec, Parsers(plan.tool_call_parser, plan.reasoning_parser)),
-            *generation_arguments(spec.generation),
-            *implementation_arguments(spec.args, plan.implementation),
-            *media_arguments(spec.multimodal.allowed_domains, version_of_image(spec.image or "")),
-            f"--shutdown-timeout={SHUTDOWN_SECONDS}",
-            *_queue_arguments(spec, sequences),
-            *traces_arguments(spec.args, traces),
-        )
+        managed = self._managed(spec, plan, served, host=host, traces=traces, sequences=sequences)
         commit = commit_arguments(spec.args, served.commit or served.revision or "")
+        guard = guard_of(served.name) if asks_for_key else NO_GUARD
         return EngineProcess(
-            command=self._command(plan, timeouts, keyed_start(SERVE, served.name) if asks_for_key else SERVE),
-            args=(
-                served.model,
-                *managed,
-                *spec.args,
-                *commit,
-                *((f"--middleware={MIDDLEWARE}",) if asks_for_key else ()),
-            ),
+            command=self._command(plan, timeouts, (*guard.command, *SERVE)),
+            args=(served.model, *managed, *spec.args, *commit, *guard.options),
             env=with_token(with_defaults(spec.env, defaults), served.token),
             user=USER,
             group=GROUP,
@@ -302,18 +285,29 @@ class Vllm:
             api_paths=API_PATHS,
             writable=WRITABLE,
             startup_seconds=timeouts.startup,
-            programs={
-                **PROGRAMS,
-                **adapter_programs(spec),
-                **group_programs(plan),
-                **({KEY_PROGRAM: KEY_SOURCE} if asks_for_key else {}),
-            },
-            adapter_loader=adapter_loader(spec, self.port, member, key_file=KEY_FILE if asks_for_key else ""),
+            programs={**PROGRAMS, **adapter_programs(spec), **group_programs(plan), **guard.programs},
+            adapter_loader=adapter_loader(spec, self.port, member, key_file=guard.file),
             member=member,
             pre_stop=group_drain(timeouts) if member else _pre_stop(timeouts, self.port),
             stop_seconds=stop_limit(timeouts, SHUTDOWN_SECONDS, member),
             compiled=COMPILED,
         )
+
+    def _managed(
+        self, spec: EngineSpec, plan: Plan, served: ServedModel, *, host: str, traces: str, sequences: int
+    ) -> Iterator[str]:
+        """The arguments before those of the specification."""
+        yield from (*_served_names(served), f"--host={host}", f"--port={self.port}")
+        yield f"--tensor-parallel-size={plan.parallel.tensor}"
+        yield from data_arguments(plan.parallel)
+        yield from memory_arguments(spec, plan)
+        yield from parser_arguments(spec, Parsers(plan.tool_call_parser, plan.reasoning_parser))
+        yield from generation_arguments(spec.generation)
+        yield from implementation_arguments(spec.args, plan.implementation)
+        yield from media_arguments(spec.multimodal.allowed_domains, version_of_image(spec.image or ""))
+        yield f"--shutdown-timeout={SHUTDOWN_SECONDS}"
+        yield from _queue_arguments(spec, sequences)
+        yield from traces_arguments(spec.args, traces)
 
     def _command(self, plan: Plan, timeouts: Timeouts, serve: Sequence[str]) -> tuple[str, ...]:
         """The command of each pod: the GPUs are checked, and in a group the pods start together."""
