@@ -23,10 +23,9 @@ version of Python that build it.
 {STATUSES} `infd fit` exits with 1 if the model fits on none of the GPUs, or if none of them carry the rate.
 
 With `-o json` or `-o yaml`, one resource (`infd plan`) or one kind of GPU (`infd fit`) is printed as an object, several
-as a list of objects, and an error is one object on standard error:
-`{{"error": {{"exitStatus": 2, "message": "…"}}}}`. Files are as in kubectl: YAML or JSON, several documents, lists, directories, `-`. Other objects
-in them are ignored. The operator's settings have their defaults, unless its environment variables
-(`INFERENCE_OPERATOR_…`) are set.
+as a list of objects, and an error is one object on standard error: `{{"error": {{"exitStatus": 2, "message": "…"}}}}`.
+Files are as in kubectl: YAML or JSON, several documents, lists, directories, `-`. Other objects in them are ignored.
+The operator's settings have their defaults, unless its environment variables (`INFERENCE_OPERATOR_…`) are set.
 
 This page is generated from `operator/inference_operator/cli`.
 """

@@ -221,6 +221,12 @@ class Settings(BaseSettings):
     network_policies: bool = False
     """Whether to create NetworkPolicies for engines and routers; these deny all traffic that they do not list."""
 
+    network_policies_with_keys: bool = True
+    """Whether to create a NetworkPolicy for the engines of a resource with `router.keys` in any case."""
+
+    engine_keys: bool = True
+    """Whether engines of a resource with `router.keys` ask for a key of their routers, which is in a Secret."""
+
     metrics_from: Annotated[tuple[Label, ...], NoDecode, BeforeValidator(_separated)] = ()
     """Labels, as `key=value`, of namespaces that NetworkPolicies allow to read metrics."""
 
@@ -270,6 +276,11 @@ class Settings(BaseSettings):
 
     http_port: int = Field(8080, ge=0, le=65535)
     """Port of `/healthz`, `/readyz` and `/metrics`; 0 selects a free port."""
+
+    @property
+    def uses_network_policies(self) -> bool:
+        """Whether there can be NetworkPolicies of the operator's making."""
+        return self.network_policies or self.network_policies_with_keys
 
     @property
     def surge_wait(self) -> timedelta | None:

@@ -425,7 +425,8 @@ def test_network_policy_values_of_the_chart_set_rights_and_environment_of_the_op
     assert given[f"{PREFIX}NETWORK_POLICIES"] == "true"
     assert given[f"{PREFIX}METRICS_FROM"] == "kubernetes.io/metadata.name=monitoring,team=sre"
     assert given[f"{PREFIX}LEASE_NAMESPACE"] == NAMESPACE
-    without_policies = ("operatorPolicy.create=false",)
+    assert given[f"{PREFIX}NETWORK_POLICIES_WITH_KEYS"] == "true"
+    without_policies = ("operatorPolicy.create=false", "networkPolicies.withKeys=false")
     assert "networkpolicies" in helm.text(*asked, *without_policies)
     assert "networkpolicies" not in helm.text(*without_policies).replace("# ", "")
 

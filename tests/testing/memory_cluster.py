@@ -113,6 +113,11 @@ class MemoryCluster:
             raise self._attempt("create", ref, lambda: ConflictError(f"{ref} exists"))
         return self._write("apply", ref, lambda: self._apply(ref, manifest, FIELD_MANAGER, force=False))
 
+    async def add(self, ref: Ref, manifest: Manifest) -> None:
+        """As `create`, of an object of a kind that the operator does not watch."""
+        await self.create(ref, manifest)
+        self.events.pop()
+
     async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
         return self._write("apply", ref, lambda: self._apply(ref, manifest, FIELD_MANAGER, force=force))
 

@@ -114,7 +114,12 @@ def add_arguments(plan: argparse.ArgumentParser) -> None:
     )
     add_cluster(plan)
     add_output(plan)
-    plan.add_argument("-v", "--verbose", action="store_true", help="show the source of the model, the runner-up, and the memory of one GPU")
+    plan.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="show the source of the model, the runner-up, and the memory of one GPU",
+    )
     plan.set_defaults(run=run_plan)
 
 

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 def watched_kinds(settings: Settings) -> Sequence[Kind]:
     """The kinds that are listed and watched."""
-    policies = (NETWORK_POLICY,) if settings.network_policies else ()
+    policies = (NETWORK_POLICY,) if settings.uses_network_policies else ()
     return (INFERENCE_DEPLOYMENT, *CHILD_KINDS, *policies, POD)
 
 

@@ -10,6 +10,7 @@ from inference_operator.controller.cache import Cache
 from inference_operator.controller.changes import changes, is_held
 from inference_operator.controller.cluster import Cluster, ClusterError, NotLeaderError
 from inference_operator.controller.execute import execute
+from inference_operator.controller.key_store import KeyStore
 from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, Key, Ref
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
@@ -47,6 +48,7 @@ class Reconciler:
         self._now = now
         self._on_events = on_events
         self._on_turn = on_turn
+        self._keys = KeyStore()
 
     async def handle(self, key: Key) -> Requeue | None:
         """Reconcile. An exception that is no answer of the API server is a bug: the status says so without its text."""
@@ -84,10 +86,12 @@ class Reconciler:
             deletion_costs=decided.deletion_costs,
             traffic=decided.traffic,
             list_updates=decided.list_updates,
+            engine_key=self._keys.due(decided.engine_key, inputs.now),
         ):
             if not is_held(change, results):
                 results.append(await execute(self._cluster, change))
                 self._cache.record(results[-1])
+                self._keys.record(results[-1], inputs.now)
         current = self._cache.inputs(key, now=inputs.now) if results else inputs  # without changes nothing is new
         reported = report(current or inputs, decided, results)
         await self._publish(inputs, reported.status)

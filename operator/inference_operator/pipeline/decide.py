@@ -36,6 +36,7 @@ from inference_operator.manifest import (
 from inference_operator.models.source import model_source
 from inference_operator.pipeline.adapters import with_adapters
 from inference_operator.pipeline.contexts import live_roles, role_contexts, role_specs, with_chosen_engines
+from inference_operator.pipeline.engine_key import secret_to_create
 from inference_operator.pipeline.gang import with_pod_groups
 from inference_operator.pipeline.groups import refusal_of_groups
 from inference_operator.pipeline.inputs import Inputs
@@ -135,6 +136,7 @@ def _planned(
         roles=tuple(roles),
         latest_router_template=router.latest_template,
         router_use=router.use,
+        engine_key=secret_to_create(inputs, [one.template for one in roles], router.engine_key),
         model=model.known,
         lookups=tuple(lookup for one in roles for lookup in one.lookups),
         recheck_at=min(filter(None, times), default=None),

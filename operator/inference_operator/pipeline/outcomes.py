@@ -48,6 +48,8 @@ class Outcome:
     """Engines to take out of traffic, or back in."""
     list_updates: tuple[ListUpdate, ...] = ()
     """Pods that have an earlier list of adapters."""
+    engine_key: Manifest | None = None
+    """The Secret with the key that engines ask for, without the key; None if no engine asks for it."""
     awaits_adapters: bool = False
     """Whether an engine has yet to tell that it has carried out its list of adapters."""
 

@@ -15,6 +15,7 @@ from inference_operator.models.source import HubModel, stored_name
 from inference_operator.objects.cache_volume import HUB_CACHE, snapshot_path
 from inference_operator.objects.model_volume import model_argument
 from inference_operator.objects.pinned import Pinned
+from inference_operator.pipeline.engine_key import key_to_ask_for, must_stop_asking, unguarded
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_claim import cache_volume, one_node_claim
 from inference_operator.pipeline.replicas import ObservedScaling, desired_replicas, observed_scaling
@@ -53,6 +54,8 @@ class Role:
 
     context: RoleContext
     plan: PinnedPlan
+    template: PinnedTemplate
+    """The pod template in use."""
     process: EngineProcess
     workload: Workload
     """The desired Deployment, or the StatefulSets of groups."""
@@ -102,11 +105,8 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
     """
     stated, settings, live, pinned = context.spec.stated, context.settings, context.live, plan.pinned
     scaling = observed_scaling(inputs, stated, live)
-    process = _process(context, pinned)
-    cache = cache_volume(inputs, stated, pinned)
-    workload_inputs = WorkloadInputs(context, pinned, process, cache)
-    built = Pinned(template_inputs_hash(stated, pinned), EngineContent(engine_template(workload_inputs)))
-    template = ENGINE_PIN.in_use(built, live.workload, [one.template for one in live.engines if one.has_answered])
+    workload_inputs, built, template = _templates(inputs, context, pinned, open_to_all=open_to_all)
+    process = workload_inputs.process
     pod_spec = template.content.template["spec"]
     rollout_inputs = _rollout_inputs(inputs, context, template, pinned)
     decided = rollout(rollout_inputs, context.lookups, nodes_visible=not settings.namespaces, now=context.now)
@@ -120,10 +120,13 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
     workload = engine_workload(workload_inputs, change, inputs.samples) if change else live_workload(live)
     due = (switch_due(rollout_inputs), move_due(live.workload, moved, context.now), yielded.due, moving.due)
     network = NetworkInputs(context.spec.effective, pinned.plan, context.nodes, pod_spec, settings.capacity)
-    told = _older(context, pinned, template, built), capped(wanted, replicas), moved.notice
+    older, unused = _older(context, pinned, template, built), unused_fields(stated, pinned.plan)
+    open_engines = unguarded(inputs, context, template, has_policy=workload_inputs.has_network_policy)
+    told = older, capped(wanted, replicas), moved.notice, unused, yielded.notice, moving.notice, open_engines
     return Role(
         context=context,
         plan=pinned,
+        template=template,
         process=process,
         workload=workload,
         rollout=change.rollout if change else None,
@@ -131,7 +134,7 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         replicas=wanted,
         move=moving,
         objects=workload_children(workload_inputs, workload.objects, moving, open_to_all=open_to_all),
-        notice=sentences(*told, unused_fields(stated, pinned.plan), yielded.notice, moving.notice),
+        notice=sentences(*told),
         gave_way=yielded.notice,
         missing_gpu_kind=plan.missing_gpu_kind,
         disk_shortfall=disk_shortfall(context.nodes, pod_spec, pinned.plan.resource),
@@ -146,13 +149,26 @@ def _looks(decided: Rollout | Undecided) -> tuple[Lookup, ...]:
     return (decided.lookup,) if isinstance(decided, Undecided) else ()
 
 
+def _templates(
+    inputs: Inputs, context: RoleContext, plan: PinnedPlan, *, open_to_all: bool
+) -> tuple[WorkloadInputs, PinnedTemplate, PinnedTemplate]:
+    """The inputs of the role's objects, the pod template as this release builds it, and the one in use."""
+    live, inputs_hash = context.live, template_inputs_hash(context.spec.stated, plan)
+    key = key_to_ask_for(inputs, context, inputs_hash, open_to_all=open_to_all)
+    process = _process(context, plan, asks_for_key=bool(key))
+    found = WorkloadInputs(context, plan, process, cache_volume(inputs, context.spec.stated, plan), key)
+    built = Pinned(inputs_hash, EngineContent(engine_template(found)))
+    serving = [] if must_stop_asking(context) else [one.template for one in live.engines if one.has_answered]
+    return found, built, ENGINE_PIN.in_use(built, live.workload, serving)
+
+
 def _older(context: RoleContext, plan: PinnedPlan, template: PinnedTemplate, built: Pinned[EngineContent]) -> str:
     """Sentences about what is older in use than this release would make it; empty if nothing is."""
     image = older_image(plan.image, context.spec.stated, context.engine, context.settings)
     return sentences(image, older_template(template, built))
 
 
-def _process(context: RoleContext, plan: PinnedPlan) -> EngineProcess:
+def _process(context: RoleContext, plan: PinnedPlan, *, asks_for_key: bool) -> EngineProcess:
     """The process of an engine of the role."""
     spec, settings = context.spec.effective, context.settings
     model, name = spec.model, spec.model.served_name or context.owner.key.name
@@ -166,7 +182,9 @@ def _process(context: RoleContext, plan: PinnedPlan) -> EngineProcess:
     limits = timeouts(spec.stated, plan.plan, settings)
     running = spec.running_engine(plan.image, _with_network(spec, plan.plan))
     listen, traces = settings.listen_address, settings.traces_endpoint
-    return context.engine.process(running, plan.plan, served, limits, host=listen, traces=traces)
+    return context.engine.process(
+        running, plan.plan, served, limits, host=listen, traces=traces, asks_for_key=asks_for_key
+    )
 
 
 def _with_network(spec: EffectiveSpec, plan: Plan) -> Environment:

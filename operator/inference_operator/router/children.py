@@ -8,6 +8,7 @@ from inference_operator.fleet.turn import Turn, next_turn
 from inference_operator.manifest import CONFIG_MAP, Manifest, Owner, Ref
 from inference_operator.objects.child import child, content_hash
 from inference_operator.objects.disruption_budget import FEWEST_REPLICAS, disruption_budget
+from inference_operator.objects.engine_key import asked_key
 from inference_operator.objects.names import ROUTER, router_name, selector_labels
 from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
 from inference_operator.objects.pinned import Pinned, PinUse
@@ -43,6 +44,8 @@ class RouterObjects:
     The template has a checksum of the configuration, so the hash tells both."""
     use: PinUse = PinUse.KEPT
     """Why routers get the template that they have."""
+    engine_key: str = ""
+    """Name of the Secret with the key that these routers send to engines; empty: they send none."""
 
 
 def children(inputs: RouterInputs, live: Manifest | None = None, pods: Sequence[PodView] = ()) -> RouterObjects:
@@ -64,7 +67,8 @@ def children(inputs: RouterInputs, live: Manifest | None = None, pods: Sequence[
     used, why = ROUTER_PIN.use(now, live, serving, may_begin=may_begin, is_edited=is_edited)
     turn = next_turn(inputs.turn, why, used.template_hash, live)
     built = [*_router(inputs, used, turn), service, *_exposure(inputs)]
-    return RouterObjects({Ref.of(manifest): manifest for manifest in built}, now.template_hash, why)
+    key = asked_key(used.content.template)
+    return RouterObjects({Ref.of(manifest): manifest for manifest in built}, now.template_hash, why, key)
 
 
 def _built(inputs: RouterInputs) -> PinnedRouter:

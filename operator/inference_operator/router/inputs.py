@@ -64,6 +64,10 @@ class RouterInputs:
     """Labels of the engines of the first upstream that take requests."""
     bypasses_routers: bool = False
     """Whether the main Service selects the engines of the first upstream instead of the routers."""
+    engine_key: str = ""
+    """Name of the Secret with the key that engines ask of these routers; empty: they ask for none."""
+    keeps_engine_key: bool = False
+    """Whether it is sent only because engines that run still ask for it."""
     has_http_routes: bool = True
     """Whether the cluster has the kind HTTPRoute."""
 

@@ -92,7 +92,8 @@ def router_inputs(inputs: RouterInputs) -> Manifest:
 
     They are `spec.router` over the administrator's defaults, and what the engines are: their name, port, limits and
     slots. Values that are the default or empty are left out. So a field of a later release changes nothing for those
-    who do not use it. Paths of the API come from the release and are no input.
+    who do not use it. Paths of the API come from the release and are no input. Nor is the key of engines, where the
+    specification calls for it: routers of an earlier release go on without it, and so do their engines.
     """
     defaults = inputs.settings.router_defaults.model_dump(mode="json", exclude_defaults=True)
     host = {"engines_host": inputs.upstreams[0].host}
@@ -117,6 +118,7 @@ def _own(inputs: RouterInputs, replaced: Manifest) -> Manifest:
         "slots": inputs.slots,
         "cold_start_seconds": held if (held := cold_start_seconds(inputs)) != COLD_START_STEPS[0] else 0,
         "drain_seconds": inputs.drain_seconds,
+        "engine_key": inputs.engine_key if inputs.keeps_engine_key else "",
         "upstreams": [{**_facts(one), **replaced} for one in inputs.upstreams] if len(inputs.upstreams) > 1 else [],
     }
     return {name: value for name, value in found.items() if value}

@@ -36,7 +36,7 @@ def children(
         *([_members_service(inputs)] if has_groups else []),
         *workload,
     ]
-    if inputs.settings.network_policies:
+    if inputs.has_network_policy:
         built.append(_network_policy(inputs, open_to_all=open_to_all, has_groups=has_groups))
     most = inputs.spec.stated.most_replicas
     if most >= FEWEST_REPLICAS or has_groups or (most and move.may_refuse):
