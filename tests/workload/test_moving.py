@@ -313,7 +313,7 @@ def test_cordons_and_uncordons_in_any_order_never_cost_an_engine_that_is_wanted(
             case _:
                 cluster.operate()
         assert cluster.serving >= least, "nothing was evicted"
-        assert len(cluster.engines) <= 2 * wanted
+        assert len(cluster.engines) <= 3 * wanted
         least = min(wanted, cluster.serving)
     made = [(tuple(one.name for one in cluster.engines), cluster.made) for serving in rest(cluster) if serving >= least]
     assert made[-1] == made[-2], "it comes to rest"

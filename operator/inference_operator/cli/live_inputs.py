@@ -99,6 +99,8 @@ async def live_inputs(
     inputs = cache.inputs(key, now=now)
     if inputs is None:
         raise UsageError(f"{key} is being deleted.")
+    if not operator.settings.namespaces and inputs.leaving is None:
+        inputs = replace(inputs, leaving={})  # the operator sees the nodes, also where the user may not
     return LiveInputs(replace(inputs, fleet=Fleet(is_stopped=_waits_for_turn(inputs))), tuple(notes))
 
 

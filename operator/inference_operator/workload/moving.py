@@ -150,11 +150,11 @@ def move(inputs: MoveInputs, results: LookupResults, now: datetime) -> Move:
     if not leavers or not inputs.wanted:
         notice = _UNSEEN if is_single and waits and not visible else ""
         return Move(may_refuse=may_refuse, refuses=may_refuse and is_single, notice=notice)
-    lookup, place = _place(inputs, results, len(leavers))
+    missing = inputs.wanted - _others(inputs)
+    lookup, place = _place(inputs, results, leavers, missing)
     ends = _gives_up(inputs)
     known = inputs.recorded or MoveRecord(now)
     record = replace(known, gave_up=known.gave_up or (ends is not None and ends <= now))
-    missing = inputs.wanted - _others(inputs)
     moves = inputs.is_rolling or missing <= 0 or (place != 0 and not record.gave_up)
     late = record.since + _wait(inputs, leavers)
     is_soon = any(node.is_soon for one in leavers if (node := inputs.node_of(one)))
@@ -182,29 +182,42 @@ def _others(inputs: MoveInputs) -> int:
 
 
 def _temporary(inputs: MoveInputs, leavers: Sequence[EngineView], place: int | None, missing: int) -> int:
-    """Engines above the wanted number, until others serve and the leavers are marked."""
+    """Engines above the wanted number: the successors, until others serve and the leavers are marked.
+
+    A ReplicaSet that has too many pods ends those first that are not ready. So leavers that are not needed go before
+    or after successors start, and not meanwhile.
+    """
     pods = [one.leader for one in leavers if not one.leader.group]
-    if inputs.is_rolling or (missing <= 0 and all(pod.deletion_cost <= LEAVING_COST for pod in pods)):
+    if inputs.is_rolling or not pods:
         return 0
-    return min(len(pods), max(inputs.temporary, min(place or 0, missing)))
+    if place is None:
+        return inputs.temporary
+    unneeded = len(pods) - missing
+    if missing <= 0 or (unneeded > 0 and not _starting(inputs)):
+        return 0 if all(pod.deletion_cost <= LEAVING_COST for pod in pods) else inputs.temporary
+    return max(0, unneeded + min(place, missing))
 
 
-def _place(inputs: MoveInputs, results: LookupResults, leavers: int) -> tuple[FreeGpusLookup | None, int | None]:
+def _place(
+    inputs: MoveInputs, results: LookupResults, leavers: Sequence[EngineView], missing: int
+) -> tuple[FreeGpusLookup | None, int | None]:
     """How many successors find a place at most, and the lookup that tells; None until it has.
 
-    Those that exist have their place.
+    While there are temporary engines no others are added: a new count of free GPUs may still have theirs.
     """
     if inputs.one_node:
         return None, 0
     needed = requested_amount(inputs.pod, inputs.gpu_resource)
     if not needed or inputs.node_wait is not None:
-        return None, leavers
+        return None, max(1, missing)
     lookup = FreeGpusLookup(inputs.gpu_resource)
     gpus = results.get(lookup)
     if not isinstance(gpus, ClusterGpus):
-        return lookup, leavers if lookup in results else None
+        return lookup, max(1, missing) if lookup in results else None
+    if inputs.temporary:
+        return lookup, max(0, inputs.temporary - len(leavers) + missing)
     free = engine_capacity(gpus, inputs.pod, needed, pods=inputs.pods_per_engine).free
-    return lookup, max(inputs.temporary, _starting(inputs), free)
+    return lookup, _starting(inputs) + free
 
 
 def _starting(inputs: MoveInputs) -> int:
