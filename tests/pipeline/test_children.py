@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from inference_operator.api.resource import RESERVED_NAME
 from inference_operator.api.spec import MAX_NAME_LENGTH
 from inference_operator.jobs.result import Cause
-from inference_operator.manifest import CHILD_KINDS, Kind, Manifest, Owner
+from inference_operator.manifest import CHILD_KINDS, NETWORK_POLICY, Kind, Manifest, Owner
 from inference_operator.objects.child import DESIRED_HASH_ANNOTATION, content_hash
 from inference_operator.objects.names import MANAGED_SELECTOR, selector_text
 from inference_operator.pipeline.decide import outcome
@@ -118,7 +118,7 @@ def test_a_child_has_owner_reference_labels_and_desired_hash(child: Manifest) ->
     assert meta["labels"]["inference-operator.dev/name"] == "qwen"
     assert meta["labels"]["app.kubernetes.io/component"] in ("engine", "router", "inspection")
     assert meta["annotations"][DESIRED_HASH_ANNOTATION]
-    assert Kind(child["apiVersion"], child["kind"]) in CHILD_KINDS
+    assert Kind(child["apiVersion"], child["kind"]) in (*CHILD_KINDS, NETWORK_POLICY)
 
 
 @EVERY_CHILD
