@@ -58,7 +58,8 @@ def template_of(children: Iterable[Manifest]) -> str:
 def engine(
     template: str, name: str, on: str, *, ready: bool = True, group: str = "", index: int = 0, cost: int = 0
 ) -> PodView:
-    view = pod_view(pod(name=name, status=ready_pod() if ready else {}), component="engine")
+    status, age = ready_pod() if ready else {}, timedelta(days=1)
+    view = pod_view(pod(name=name, status=status, age=age), component="engine")
     more = {"node": on, "template": template, "group": group, "index": index, "deletion_cost": cost}
     return replace(view, **more)  # type: ignore[arg-type]
 
@@ -99,7 +100,7 @@ def test_a_move_from_the_cordon_to_the_end_of_the_leaver(spec: Manifest) -> None
     template = template_of(children)
     first = outcome(observed(raw, children, engine(template, "a", "gone")))
     assert first.desired[ENGINES]["spec"]["replicas"] == 2
-    assert first.desired[ENGINES]["metadata"]["annotations"][TEMPORARY_ANNOTATION] == "1"
+    assert first.desired[ENGINES]["metadata"]["annotations"][TEMPORARY_ANNOTATION] == "1/2"
     assert [(one.uid, one.cost) for one in first.deletion_costs] == [("pod-a", LEAVING_COST)]
     assert budget(first) == CLOSED, "Kubernetes allows the eviction once the successor is ready"
 

@@ -17,7 +17,7 @@ from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, Lookup
 from inference_operator.views.node import node_view
 from inference_operator.views.pod import PodProblem, PodView
 from inference_operator.views.pod_startup import StartupTimes
-from inference_operator.views.workload import TEMPORARY_ANNOTATION
+from inference_operator.views.workload import TEMPORARY_ANNOTATION, role_view
 from inference_operator.workload.moving import LEAVING_COST, MOVE_ANNOTATION, Move, MoveInputs, MoveRecord, move
 from inference_operator.workload.rollout import UNSCHEDULABLE_LIMIT
 from tests.testing.builders import NOW
@@ -32,7 +32,8 @@ LOOKUP = FreeGpusLookup(GPU)
 
 
 def engine(name: str, on: str = "", **more: object) -> EngineView:
-    view = PodView(name, "engine", NOW, ready=True, terminating=False, failed=False, problem=None, template=NEW)
+    before = NOW - 24 * 60 * MINUTE
+    view = PodView(name, "engine", before, ready=True, terminating=False, failed=False, problem=None, template=NEW)
     fields = {"uid": name, "node": on, **more}
     return engines_of([replace(view, **fields)])[0]  # type: ignore[arg-type]
 
@@ -50,7 +51,7 @@ def marked(one: EngineView) -> EngineView:
 
 
 def workload(temporary: int = 0, record: MoveRecord | None = None, replicas: int = 1) -> Manifest:
-    notes = {TEMPORARY_ANNOTATION: str(temporary)} if temporary else {}
+    notes = {TEMPORARY_ANNOTATION: f"{temporary}/{replicas + temporary}"} if temporary else {}
     notes |= {MOVE_ANNOTATION: record.text} if record else {}
     meta = {"name": "qwen-engine", "annotations": notes}
     return {"kind": "Deployment", "metadata": meta, "spec": {"replicas": replicas + temporary}}
@@ -131,6 +132,7 @@ def test_where_nodes_may_come_the_successor_waits_for_one_and_is_not_tried_twice
     live = [workload(1, MoveRecord(NOW - 10 * MINUTE))]
     waits = decided(engine("a", "gone"), pending("b", 10 * MINUTE), workloads=live, node_wait=15 * MINUTE, results={})
     assert (waits.temporary, waits.refuses, waits.lookups, waits.due) == (1, True, (), NOW + 5 * MINUTE)
+    live = [workload(1, MoveRecord(NOW - 15 * MINUTE))]
     late = decided(engine("a", "gone"), pending("b", 15 * MINUTE), workloads=live, node_wait=15 * MINUTE, results={})
     assert (late.temporary, late.refuses) == (0, False)
     assert late.record is not None
@@ -208,6 +210,40 @@ def test_where_others_serve_the_leaver_is_the_one_that_goes() -> None:
 def test_an_edited_annotation_is_no_record() -> None:
     live = {**workload(), "metadata": {"name": "qwen-engine", "annotations": {MOVE_ANNOTATION: "{}"}}}
     assert decided(engine("a", "gone"), workloads=[live]).record == MoveRecord(NOW)
+
+
+def test_a_sign_that_keeps_no_pods_away_costs_one_successor_and_no_more() -> None:
+    live = [workload(1, MoveRecord(NOW - MINUTE))]
+    both = (engine("a", "gone"), engine("b", "gone", created=NOW))
+    found = decided(*both, workloads=live)
+    assert (found.temporary, found.moves, found.record) == (0, False, MoveRecord(NOW - MINUTE, gave_up=True))
+    again = decided(both[0], workloads=[workload(0, found.record)])
+    assert (again.temporary, again.refuses) == (0, False)
+    label_only = {"good": LeavingNode("good", "which is maintained")}
+    assert decided(engine("a", "good"), leaving=label_only, results=free(1)).temporary == 0, "its free GPU is no place"
+
+
+def test_a_successor_stays_while_its_engine_is_not_ready_for_a_moment_or_has_lost_its_node() -> None:
+    live = [workload(1, MoveRecord(NOW - MINUTE))]
+    unready = decided(engine("a", "gone", ready=False), pending("b"), workloads=live, node_wait=15 * MINUTE)
+    assert (unready.temporary, unready.refuses) == (1, True)
+    no_node = decided(engine("a", "deleted", ready=False), pending("b"), workloads=live, node_wait=15 * MINUTE)
+    assert (no_node.temporary, no_node.record) == (1, MoveRecord(NOW - MINUTE))
+    evicted = decided(pending("b"), workloads=live, node_wait=15 * MINUTE)
+    assert (evicted.temporary, evicted.record) == (0, None)
+
+
+def test_an_eviction_is_not_refused_where_nobody_could_know_for_how_long() -> None:
+    assert not decided(engine("a", "gone"), can_record=False).refuses
+    recorded = [workload(1, MoveRecord(NOW))]
+    assert decided(engine("a", "gone"), can_record=False, workloads=recorded).refuses
+
+
+def test_replicas_that_somebody_else_writes_are_all_wanted() -> None:
+    live = workload(1, MoveRecord(NOW))
+    assert (role_view([live]).desired, role_view([live]).temporary) == (1, 1)
+    live["spec"]["replicas"] = 1
+    assert (role_view([live]).desired, role_view([live]).temporary) == (1, 0)
 
 
 @dataclass

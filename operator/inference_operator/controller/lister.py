@@ -179,6 +179,8 @@ class Lister:
         except ClusterError as error:
             log.log(logging.WARNING if self._nodes_listed else logging.DEBUG, "Cannot list nodes: %s", error)
             self._nodes_listed = False
+            if isinstance(error, ForbiddenError):
+                self._cache.nodes.hide()
             # A missing right is permanent, and nothing is missing then. Any other fault is temporary.
             self._nodes_missing = self._cache.nodes.nodes is None and not isinstance(error, ForbiddenError)
             return ()

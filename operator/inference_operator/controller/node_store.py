@@ -24,11 +24,12 @@ class NodeStore:
         self._known: dict[str, tuple[int, NodeView]] | None = None
         self._sorted: tuple[NodeView, ...] = ()
         self._leaving: Mapping[str, LeavingNode] = {}
+        self._sees = True
 
     @property
     def leaving(self) -> Mapping[str, LeavingNode] | None:
         """The nodes that are leaving, with GPUs or without, by name; None if nodes cannot be listed."""
-        return None if self._known is None else self._leaving
+        return None if self._known is None or not self._sees else self._leaving
 
     @property
     def nodes(self) -> Sequence[NodeView] | None:
@@ -49,9 +50,14 @@ class NodeStore:
         name = manifest["metadata"]["name"]
         return self._store({other: node for other, node in (self._known or {}).items() if other != name})
 
+    def hide(self) -> None:
+        """Forget which nodes are leaving: nodes cannot be listed any more. Their GPUs stay, for sizes do not change."""
+        self._sees = False
+
     async def replace(self, pages: AsyncIterable[Listing]) -> bool:
         """Make the store equal to a complete listing; returns the same as `put`."""
         listed = [(version_of(item), node_view(item)) async for page in pages for item in page.items]
+        self._sees = True
         return self._store({view.name: (version, view) for version, view in listed})
 
     def _store(self, nodes: dict[str, tuple[int, NodeView]]) -> bool:

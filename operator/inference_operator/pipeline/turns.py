@@ -53,9 +53,9 @@ def _state(inputs: Inputs, outcome: Outcome) -> FleetState:
 
 
 def _is_rejected(inputs: Inputs) -> bool:
-    """Whether the API server has rejected a child. A turn that was not written cannot end."""
+    """Whether a child cannot be written. A turn that was not written cannot end."""
     condition = inputs.resource.status.condition(ConditionType.STALLED)
-    return condition is not None and condition.reason == Reason.CHILD_REJECTED
+    return condition is not None and condition.reason in {Reason.CHILD_REJECTED, Reason.NAME_CONFLICT}
 
 
 def _workloads(inputs: Inputs) -> Sequence[Manifest]:

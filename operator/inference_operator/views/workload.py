@@ -30,8 +30,8 @@ PROGRESS_DEADLINE_ANNOTATION = "inference-operator.dev/progress-deadline-seconds
 
 
 TEMPORARY_ANNOTATION = "inference-operator.dev/temporary-engines"
-"""Annotation of a Deployment with the number of its `replicas` that are there only while engines move to other nodes.
-"""
+"""Annotation of a Deployment: how many of its `replicas` are there only while engines move to other nodes, as `1/3`. If
+somebody else writes `spec.replicas`, the second number differs, and none counts as temporary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,10 @@ def _deployment(deployment: Manifest) -> WorkloadView:
     template = mapping(spec, "template")
     pod_spec = mapping(template, "spec")
     deadline, pods = spec.get("progressDeadlineSeconds"), spec.get("replicas", 1)
-    temporary = min(pods, _number(annotations(deployment).get(TEMPORARY_ANNOTATION)) or 0)
+    temporary, of = map(_number, (annotations(deployment).get(TEMPORARY_ANNOTATION) or "").partition("/")[::2])
+    temporary = (
+        temporary if temporary and of == pods else 0
+    )  # another number is somebody else's, without temporary ones
     return WorkloadView(
         exists=True,
         observed=observed >= latest,

@@ -41,7 +41,8 @@ def children(
     most = inputs.spec.stated.most_replicas
     if most >= FEWEST_REPLICAS or has_groups or (most and move.may_refuse):
         name = workload_name(inputs.name, inputs.role)
-        keeps = inputs.plan.plan.parallel.nodes if move.refuses else 0
+        serving = [len(one.pods) for one in inputs.context.live.engines if one.is_serving]
+        keeps = max(inputs.plan.plan.parallel.nodes, *serving, 0) if move.refuses else 0
         built.append(disruption_budget(name, inputs.role, owner=inputs.owner, keeps=keeps))
     return {Ref.of(manifest): manifest for manifest in built}
 

@@ -34,9 +34,10 @@ _ROLLING_UPDATE: Mapping[RolloutStrategy, Manifest] = {
 def engine_deployment(inputs: WorkloadInputs, change: WorkloadChange) -> Manifest:
     """The Deployment of the role. The operator alone owns its `replicas`."""
     template, rollout, moved, move = change.template, change.rollout, change.moved, change.move
+    replicas = change.replicas + move.temporary
     content = {
         "spec": {
-            "replicas": change.replicas + move.temporary,
+            "replicas": replicas,
             "revisionHistoryLimit": 2,
             "progressDeadlineSeconds": progress_deadline_seconds(inputs.spec.stated, inputs.process),
             "strategy": {"type": "RollingUpdate", "rollingUpdate": _ROLLING_UPDATE[rollout.strategy]},
@@ -56,7 +57,7 @@ def engine_deployment(inputs: WorkloadInputs, change: WorkloadChange) -> Manifes
             TEMPLATE_ANNOTATION: template.text,
             **({MOVED_ANNOTATION: moved.text} if moved.text else {}),
             **({MOVE_ANNOTATION: move.record.text} if move.record else {}),
-            **({TEMPORARY_ANNOTATION: str(move.temporary)} if move.temporary else {}),
+            **({TEMPORARY_ANNOTATION: f"{move.temporary}/{replicas}"} if move.temporary else {}),
         },
         added_labels=queue_labels(inputs.spec.scheduling),
     )

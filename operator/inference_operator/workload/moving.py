@@ -1,17 +1,20 @@
 """Moves engines away from nodes that are leaving: the successor of an engine starts first, and then the engine ends.
 
 1. A leaver is an engine that serves and has a pod on a node that is leaving. One that does not serve has nothing to
-   lose: it ends with its node. During a rollout the new engines are the successors.
+   lose: it ends with its node. Once its move has begun it stays a leaver, since its successor must not end for a moment
+   in which it is not ready. During a rollout the new engines are the successors.
 2. For each leaver there is a temporary engine above the wanted number, if there is a place: free GPUs, or a node that
    may come, or GPUs that nobody can count. Old groups are kept beside new ones instead.
 3. Temporary engines stay until as many other engines serve as are wanted. By then each leaver is marked as the first to
    go, so that a ReplicaSet ends it and not its successor, which serves.
 4. A successor that has waited too long for a node ends. It is not tried again while there is a leaver: a cordon may
-   last for days, and a node autoscaler that cannot add a node does not learn to.
+   last for days, and a node autoscaler that cannot add a node does not learn to. The same holds for a successor that
+   got a node that is leaving, whose sign keeps no pods away: its own successor would get one too.
 5. Autoscaling knows nothing of temporary engines: the limits hold for the wanted number.
 
 An eviction is refused while the engine is the last one that serves (`objects/disruption_budget.py`). The operator
-allows it when no successor can be had, when the machine ends soon anyway, and after a time.
+allows it when no successor can be had, when the machine ends soon anyway, after a time, and where that time cannot be
+written down.
 """
 
 from collections.abc import Mapping, Sequence
@@ -86,6 +89,8 @@ class MoveInputs:
     """How long an eviction waits, as requested; None for the default, and nothing for no wait."""
     budgets: bool
     """Whether the administrator allows to refuse an eviction."""
+    can_record: bool = True
+    """Whether the API server takes what the operator writes: else nobody would know how long an eviction has waited."""
 
     @property
     def recorded(self) -> MoveRecord | None:
@@ -146,24 +151,26 @@ def move(inputs: MoveInputs, results: LookupResults, now: datetime) -> Move:
     """
     visible, waits = inputs.leaving is not None, inputs.budgets and inputs.asked != timedelta(0)
     is_single, may_refuse = inputs.wanted == 1, waits and visible
-    leavers = tuple(one for one in inputs.engines if one.is_serving and inputs.node_of(one))
+    missing, known = inputs.wanted - _others(inputs), inputs.recorded or MoveRecord(now)
+    leavers = _leavers(inputs)
     if not leavers or not inputs.wanted:
         notice = _UNSEEN if is_single and waits and not visible else ""
-        return Move(may_refuse=may_refuse, refuses=may_refuse and is_single, notice=notice)
-    missing = inputs.wanted - _others(inputs)
+        kept = Move(temporary=inputs.temporary, record=known) if _lost_its_node(inputs, missing, now) else Move()
+        return replace(kept, may_refuse=may_refuse, refuses=may_refuse and is_single, notice=notice)
     lookup, place = _place(inputs, results, leavers, missing)
-    ends = _gives_up(inputs)
-    known = inputs.recorded or MoveRecord(now)
-    record = replace(known, gave_up=known.gave_up or (ends is not None and ends <= now))
+    ends = _gives_up(inputs, known)
+    over = _came_to_a_leaving_node(inputs, known) or (ends is not None and ends <= now)
+    record = replace(known, gave_up=known.gave_up or over)
     moves = inputs.is_rolling or missing <= 0 or (place != 0 and not record.gave_up)
     late = record.since + _wait(inputs, leavers)
     is_soon = any(node.is_soon for one in leavers if (node := inputs.node_of(one)))
-    refuses = may_refuse and is_single and moves and not is_soon and now < late
+    is_kept = inputs.recorded is not None or inputs.can_record
+    refuses = may_refuse and is_single and moves and not is_soon and now < late and is_kept
     due = (late if refuses else None, ends)
     return Move(
         leavers=leavers,
         temporary=_temporary(inputs, leavers, place, missing) if moves else 0,
-        moves=moves and place is not None,
+        moves=moves and (place is not None or inputs.recorded is not None),
         record=record,
         may_refuse=may_refuse,
         refuses=refuses,
@@ -174,6 +181,28 @@ def move(inputs: MoveInputs, results: LookupResults, now: datetime) -> Move:
 
 
 _UNSEEN = "The operator cannot see nodes, so a drain ends the only engine before another one is ready."
+
+
+def _leavers(inputs: MoveInputs) -> tuple[EngineView, ...]:
+    """The engines that have to move: those that serve, and once a move has begun all that have not ended."""
+    found = (one for one in inputs.engines if not (one.terminating or one.failed) and inputs.node_of(one))
+    return tuple(one for one in found if one.is_serving or inputs.recorded)
+
+
+def _lost_its_node(inputs: MoveInputs, missing: int, now: datetime) -> bool:
+    """Whether a successor starts while its engine's node is gone from the API, and the pod is not yet."""
+    record = inputs.recorded
+    if record is None or record.gave_up or missing <= 0 or now >= record.since + _wait(inputs, ()):
+        return False
+    return sum(not (one.terminating or one.failed) for one in inputs.engines) > inputs.wanted
+
+
+def _came_to_a_leaving_node(inputs: MoveInputs, record: MoveRecord) -> bool:
+    """Whether a node that is leaving got an engine after the move had begun. Pods have the second of their creation."""
+    since = record.since.replace(microsecond=0)
+    return inputs.recorded is not None and any(
+        one.created and one.created >= since for one in inputs.engines if inputs.node_of(one) and not one.terminating
+    )
 
 
 def _others(inputs: MoveInputs) -> int:
@@ -216,7 +245,8 @@ def _place(
         return lookup, max(1, missing) if lookup in results else None
     if inputs.temporary:
         return lookup, max(0, inputs.temporary - len(leavers) + missing)
-    free = engine_capacity(gpus, inputs.pod, needed, pods=inputs.pods_per_engine).free
+    staying = replace(gpus, nodes=tuple(one for one in gpus.nodes if one.node.name not in (inputs.leaving or {})))
+    free = engine_capacity(staying, inputs.pod, needed, pods=inputs.pods_per_engine).free
     return lookup, _starting(inputs) + free
 
 
@@ -225,10 +255,11 @@ def _starting(inputs: MoveInputs) -> int:
     return sum(not (one.terminating or one.failed or one.is_serving or inputs.node_of(one)) for one in inputs.engines)
 
 
-def _gives_up(inputs: MoveInputs) -> datetime | None:
+def _gives_up(inputs: MoveInputs, record: MoveRecord) -> datetime | None:
     """When a successor that waits for a node has waited too long; None if none waits."""
-    limit = inputs.node_wait or UNSCHEDULABLE_LIMIT
-    waiting = [one.created for one in inputs.engines if one.is_unschedulable and not one.terminating and one.created]
+    limit, since = inputs.node_wait or UNSCHEDULABLE_LIMIT, record.since.replace(microsecond=0)
+    pending = (one.created for one in inputs.engines if one.is_unschedulable and not one.terminating)
+    waiting = [max(created, since) for created in pending if created]
     return min(waiting) + limit if waiting else None
 
 
