@@ -19,10 +19,10 @@ Named = tuple[str, str]
 """A field, as a path below `spec`, and what it names."""
 
 _OCI = "oci://"
-_ENDPOINT_VARIABLE = "AWS_.*ENDPOINT.*"
+_ENDPOINT_VARIABLE = "AWS_(.*ENDPOINT.*|PROXY_URL|CONTAINER_CREDENTIALS_FULL_URI)"
 """Variables in upper case that name a store or a service of tokens. Their reader ignores upper and lower case
 (object_store 0.14, `aws/builder.rs`)."""
-_HUB_VARIABLES = ("HF_ENDPOINT", "HUGGINGFACE_CO_STAGING", "VLLM_USE_MODELSCOPE")
+_HUB_VARIABLES = ("HF_ENDPOINT", "HUGGINGFACE_CO_STAGING", "VLLM_USE_MODELSCOPE", "SGLANG_USE_MODELSCOPE")
 """Variables that choose the hub: its URL, and two that choose another one (huggingface_hub 2.4.0, `constants.py`; vLLM
 0.32.0, `envs.py`), so that their values are no URL."""
 _DOCKER_HUB, _OFFICIAL = "docker.io/", "library/"

@@ -5,6 +5,8 @@ The operator decides by them before it makes any object. They say the same words
 
 from collections.abc import Iterator, Sequence
 
+from pydantic.alias_generators import to_camel
+
 from inference_operator.admission.owner_rules import CHECKS, GPUS_KEY, OwnerCheck, sections, stated_gpus
 from inference_operator.api.owner_policy import OwnerPolicy
 from inference_operator.api.reasons import Reason
@@ -23,13 +25,15 @@ GPUS_CURE = "Lower `spec.replicas`, `spec.autoscaling.maxReplicas` or `spec.para
 _SIZED_CURE = "Lower one of them: `spec.parallelism` and `spec.engine.profile: Smallest` give engines with fewer GPUs."
 
 
-def refusal_of_policy(spec: Spec, policy: OwnerPolicy, cluster_domain: str) -> Refusal | None:
+def refusal_of_policy(spec: Spec, policy: OwnerPolicy, cluster_domain: str, *, is_new: bool = True) -> Refusal | None:
     """Why the policy does not allow a specification, with all fields that it does not allow; None if it allows it.
 
     Args:
         spec: what the user wrote, without the administrator's defaults.
         policy: the setting.
         cluster_domain: DNS domain of the cluster.
+        is_new: whether it has no sizes yet. For the others only rules hold that the owner has set: a default of a new
+            release stops nothing that runs.
 
     Examples:
         >>> policy = OwnerPolicy.model_validate({"modelSources": {"allowed": ["hf://Qwen/"], "message": "Ask Ada."}})
@@ -38,7 +42,9 @@ def refusal_of_policy(spec: Spec, policy: OwnerPolicy, cluster_domain: str) -> R
         spec.model.source: The policy of this cluster (`modelSources`) does not allow this source. Use one that begins \
 with hf://Qwen/. Ask Ada.
     """
-    found = [*_refusals(spec, policy, cluster_domain), *_of_stated_gpus(spec, policy)]
+    stated = {to_camel(name) for name in policy.model_fields_set}
+    checks = [one for one in CHECKS if one.active(policy) and (is_new or one.section in stated)]
+    found = [*_refusals(spec, policy, cluster_domain, checks), *_of_stated_gpus(spec, policy)]
     return all_of(found) if found else None
 
 
@@ -58,12 +64,11 @@ def refusal_of_gpus(spec: Spec, policy: OwnerPolicy, *, per_engine: int) -> Refu
     return _of_gpus(spec, policy, problem, _SIZED_CURE)
 
 
-def _refusals(spec: Spec, policy: OwnerPolicy, cluster_domain: str) -> Iterator[Refusal]:
-    for check in CHECKS:
-        if check.active(policy):
-            for field, text in dict.fromkeys(check.named(spec)):
-                if not check.allows(text, policy, cluster_domain):
-                    yield _refusal(check, field, policy)
+def _refusals(spec: Spec, policy: OwnerPolicy, cluster_domain: str, checks: Sequence[OwnerCheck]) -> Iterator[Refusal]:
+    for check in checks:
+        for field, text in dict.fromkeys(check.named(spec)):
+            if not check.allows(text, policy, cluster_domain):
+                yield _refusal(check, field, policy)
 
 
 def _refusal(check: OwnerCheck, field: str, policy: OwnerPolicy) -> Refusal:

@@ -62,6 +62,10 @@ class ConflictError(ClusterError):
     """The object has another uid or resourceVersion than the request names, or another manager owns its fields."""
 
 
+class AlreadyExistsError(ConflictError):
+    """There is an object of this name."""
+
+
 class RejectedError(ClusterError):
     """The API server, a quota or an admission policy refuses the object."""
 
@@ -87,7 +91,7 @@ class Cluster(Protocol):
         """Server-side apply of a new object; raises `ConflictError` if the name is taken, and `RejectedError`."""
 
     async def add(self, ref: Ref, manifest: Manifest) -> None:
-        """Create a new object whose content is not read back; raises `ConflictError` if the name is taken."""
+        """Create a new object whose content is not read back; raises `AlreadyExistsError` if the name is taken."""
 
     async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
         """Server-side apply; raises `ConflictError` and `RejectedError`."""

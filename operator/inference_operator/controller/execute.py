@@ -5,7 +5,14 @@ from contextlib import suppress
 from secrets import token_hex
 
 from inference_operator.controller.changes import Apply, Change, CreateKey, Delete, Label
-from inference_operator.controller.cluster import Cluster, ClusterError, ConflictError, NotFoundError, RejectedError
+from inference_operator.controller.cluster import (
+    AlreadyExistsError,
+    Cluster,
+    ClusterError,
+    ConflictError,
+    NotFoundError,
+    RejectedError,
+)
 from inference_operator.engines.engine_key import KEY_ENTRY
 from inference_operator.manifest import Manifest, Owner
 from inference_operator.objects.child import is_child
@@ -54,7 +61,7 @@ async def _answer(cluster: Cluster, change: Change) -> WriteResult:
 
 async def _create_key(cluster: Cluster, change: CreateKey) -> WriteResult:
     """Create the Secret with a random key. Nothing keeps the key; whose Secret exists already cannot be seen."""
-    with suppress(ConflictError):
+    with suppress(AlreadyExistsError):
         await cluster.add(change.ref, {**change.manifest, "stringData": {KEY_ENTRY: token_hex(KEY_BYTES)}})
     return Present(change.ref)
 

@@ -49,13 +49,19 @@ class KeyFile:
     def __init__(self, path: Path) -> None:
         self.path, self.looked, self.until = path, float("-inf"), float("-inf")
         self.key = self.former = b""
+        self.refresh()
 
-    def fits(self, given: bytes) -> bool:
-        """Whether this is a valid key, in a time that does not tell how much of it is right."""
+    def refresh(self) -> float:
+        """Look at the file, at most once in `LOOK_SECONDS`; returns the time."""
         now = time.monotonic()
         if now - self.looked >= LOOK_SECONDS:
             self.looked = now
             self.look(now)
+        return now
+
+    def fits(self, given: bytes) -> bool:
+        """Whether this is a valid key, in a time that does not tell how much of it is right."""
+        now = self.refresh()
         found = sha256(given).digest()
         keys = (self.key, self.former if now < self.until else b"")
         equal = [hmac.compare_digest(found, sha256(key).digest()) for key in keys if key]
@@ -81,6 +87,7 @@ class EngineKey:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on what has the key or needs none, and refuse the rest."""
         kind = scope["type"]
+        self.keys.refresh()  # probes come all the time: so the former key is known also without a request of a router
         if kind == "lifespan" or (kind == "http" and scope["path"] in OPEN and scope["method"] in READS):
             await self.app(scope, receive, send)
         elif self.has_key(scope):

@@ -67,7 +67,7 @@ class KubeCluster:
         return await self.apply(ref, {**manifest, "metadata": meta}, force=False)
 
     async def add(self, ref: Ref, manifest: Manifest) -> None:
-        """Create a new object by POST, which needs only the right to create; raises `ConflictError`."""
+        """Create a new object by POST, which needs only the right to create; raises `AlreadyExistsError`."""
         query = {"fieldManager": FIELD_MANAGER}
         await self._request("POST", ref.kind.path(ref.namespace), ref.kind, query=query, body=manifest)
 

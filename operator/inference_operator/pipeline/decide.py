@@ -105,7 +105,8 @@ def _decided(inputs: Inputs, specs: Sequence[RoleSpec], live: Mapping[str, LiveR
     model = inspected_model_of(inputs, states)
     if spec.paused:
         return Paused(desired=inputs.children, model=model.known)
-    if refusal := refusal_of_policy(spec, inputs.settings.policy, inputs.settings.cluster_domain):
+    is_new = all(state.kept is None for state in states)
+    if refusal := refusal_of_policy(spec, inputs.settings.policy, inputs.settings.cluster_domain, is_new=is_new):
         return Refused(desired=inputs.children, refusal=refusal, model=model.known)
     chosen = with_chosen_engines(inputs, states, model.findings)
     if isinstance(chosen, Refusal):

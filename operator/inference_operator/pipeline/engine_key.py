@@ -83,13 +83,16 @@ def key_to_send(inputs: Inputs, spec: Spec, templates: Sequence[PinnedTemplate],
 def secret_to_create(inputs: Inputs, templates: Sequence[PinnedTemplate], sent: str) -> Manifest | None:
     """The Secret, if pods of these templates or routers name it; one of another name is not the operator's to create.
 
+    With `settings.engineKeys: false` the operator has no right to create it.
+
     Args:
         inputs: everything that was observed.
         templates: the pod templates of engines in use.
         sent: the name that routers have.
     """
     named = {sent, *(asked_key(one.content.template) for one in templates)}
-    return key_secret(inputs.owner) if key_secret_name(inputs.owner) in named else None
+    is_due = inputs.settings.engine_keys and key_secret_name(inputs.owner) in named
+    return key_secret(inputs.owner) if is_due else None
 
 
 def unguarded(inputs: Inputs, context: RoleContext, template: PinnedTemplate, *, has_policy: bool) -> str:
