@@ -171,7 +171,7 @@ async def test_without_a_readable_key_nothing_fits(app: Application, tmp_path: P
 async def test_a_renewed_key_is_taken_and_the_former_one_stays_valid_for_a_while(
     guarded: EngineKey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = 0.0
+    now = 1e9
     monkeypatch.setattr("inference_operator.engines.engine_key_program.time.monotonic", lambda: now)
 
     async def fitting() -> list[bool]:
@@ -179,7 +179,7 @@ async def test_a_renewed_key_is_taken_and_the_former_one_stays_valid_for_a_while
 
     assert await fitting() == [True, False]
     (tmp_path / "key").write_text(OTHER)
-    now = program.LOOK_SECONDS
+    now += program.LOOK_SECONDS
     assert await fitting() == [True, True]
     (tmp_path / "key").unlink()
     now += program.FORMER_SECONDS - 1

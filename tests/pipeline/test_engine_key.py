@@ -12,6 +12,7 @@ from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.settings import Settings
 from inference_operator.views.pod import PodView, pod_template_hash
+from tests.testing.adapters import adapted, records
 from tests.testing.builders import (
     CONFIG,
     ENGINES,
@@ -131,8 +132,10 @@ def test_without_api_keys_or_with_the_setting_off_no_engine_asks_for_a_key(raw: 
 
 
 def test_adapters_are_loaded_with_the_key() -> None:
-    raw = requested(router=KEYS, engine={"adapterSlots": 2, "maxAdapterRank": 16})
-    _, loader = template(decided(raw).desired)["spec"]["containers"]
+    plain = adapted("one")
+    raw = {**plain, "spec": {**plain["spec"], "router": KEYS}}
+    found = outcome(inputs(raw, children=records(raw)))
+    _, loader = template(found.desired)["spec"]["containers"]
     assert "key=/engine-key/key" in loader["command"]
     assert "/engine-key" in [mount["mountPath"] for mount in loader["volumeMounts"]]
 
