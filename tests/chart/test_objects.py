@@ -473,7 +473,7 @@ def test_extra_objects_are_rendered_with_the_names_of_the_release(helm: Helm) ->
     assert done.returncode == 0, done.stderr
     objects = [found for found in yaml.safe_load_all(done.stdout) if found]
     names = [found["metadata"]["name"] for found in objects if found["kind"] == "ConfigMap"]
-    assert names == [f"{RELEASE}-ca"] * 2
+    assert [name for name in names if name != f"{RELEASE}-policy"] == [f"{RELEASE}-ca"] * 2
 
 
 def test_the_network_policy_of_the_operator_admits_only_readers_of_metrics(helm: Helm) -> None:

@@ -391,23 +391,3 @@ def test_a_resource_that_a_later_policy_does_not_allow_can_be_labelled_paused_an
         seconds=60,
         what="the API server knows the parameters",
     )
-
-
-def test_without_its_parameters_the_policy_refuses_every_resource(owned: LocalCluster) -> None:
-    scope = PolicyScope(SYSTEM, "owner-none")
-    policy = owner_policy(scope)
-    found = Workspace(owned, namespace_of(1))
-    try:
-        apply(owned, *policy)
-        said = "no params found"
-        eventually(
-            lambda: said in probed(found, {"model": {"source": "hf://Qwen/Qwen3-8B"}}),
-            seconds=60,
-            what=lambda: probed(found, {"model": {"source": "hf://Qwen/Qwen3-8B"}}),
-        )
-    finally:
-        for one in policy:
-            owned.kubectl("delete", one["kind"], one["metadata"]["name"])
-    eventually(
-        lambda: not probed(found, {"model": {"source": "hf://Qwen/Qwen3-8B"}}), seconds=60, what="the policy is gone"
-    )

@@ -53,7 +53,7 @@ The operator reads no Secret, also none of its own, opens no shell in a pod and 
 {{- end }}
 {{- if .Values.settings.engineKeys }}
 - apiGroups: [""]
-  resources: [secrets] # of random keys that engines ask of their routers; never read, changed or deleted
+  resources: [secrets] # of keys that engines ask of their routers; never read, changed or deleted
   verbs: [create]
 {{- end }}
 - apiGroups: [""]

@@ -28,7 +28,11 @@ class Validation:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The object that the expressions of a policy read as `params`. Without it every request is refused."""
+    """The object that the expressions of a policy read as `params`.
+
+    Without it the policy decides nothing. API servers see a new object some seconds after a new policy, and GitOps may
+    replace it: nobody's edit should fail by that. The operator decides by the same rules from its own settings.
+    """
 
     kind: Kind
     namespace: str
@@ -37,7 +41,7 @@ class Parameters:
     @property
     def reference(self) -> Manifest:
         """The reference in a binding."""
-        return {"name": self.name, "namespace": self.namespace, "parameterNotFoundAction": "Deny"}
+        return {"name": self.name, "namespace": self.namespace, "parameterNotFoundAction": "Allow"}
 
 
 @dataclass(frozen=True, slots=True)
