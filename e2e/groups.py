@@ -1,16 +1,37 @@
 """The members of the engine over two pods of `e2e/group_forms.py`, as tests see and break them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+import yaml
+
+from e2e import stack
+from e2e.cluster.handle import LocalCluster
 from e2e.containers import container_processes, kill_processes
-from e2e.group_forms import NAME
+from e2e.group_forms import NAME, pair
 from e2e.served import Served
 
 LEADER, WORKER = f"{NAME}-engine-0-0", f"{NAME}-engine-0-1"
 OUT_SECONDS = 20
 """Limit from the end of a member until the group is not ready; a probe may take so long."""
+MOST_HUNG_SECONDS = 30
+"""No request waits longer for an answer that a group without a member will never give."""
+
+
+@contextmanager
+def served_pair(cluster: LocalCluster) -> Iterator[Served]:
+    """The sample over two pods, behind two routers, during the block."""
+    served = Served(cluster, NAME)
+    served.kubectl("apply", "--filename=-", input=yaml.safe_dump(pair()))
+    try:
+        stack.wait_ready(cluster, NAME)
+        served.await_routers(2)
+        yield served
+    finally:
+        served.kubectl("delete", f"infd/{NAME}", "--wait=true")
+        served.await_gone()
 
 
 def members(served: Served) -> list[dict[str, Any]]:

@@ -7,21 +7,30 @@ import json
 from collections.abc import Callable, Iterator
 
 import pytest
-import yaml
 
 from e2e import stack
 from e2e.cluster.handle import LocalCluster
 from e2e.faults import cut_off
-from e2e.group_forms import NAME, START_SECONDS, pair
-from e2e.groups import LEADER, OUT_SECONDS, WORKER, evict, kill_engine, members, ready, restarts, uids
+from e2e.group_forms import NAME, START_SECONDS
+from e2e.groups import (
+    LEADER,
+    MOST_HUNG_SECONDS,
+    OUT_SECONDS,
+    WORKER,
+    evict,
+    kill_engine,
+    members,
+    ready,
+    restarts,
+    served_pair,
+    uids,
+)
 from e2e.load import GENTLE_PAUSE_SECONDS, Load, Loss, Result
 from e2e.said import Say
 from e2e.served import PROMPT, Served
 from e2e.waiting import eventually
 
 pytestmark = pytest.mark.full  # each fault is a start of two pods on two cores
-MOST_HUNG_SECONDS = 30
-"""No request waits longer for an answer that a group without a member will never give."""
 SILENT_OUT_SECONDS = 40
 """Limit from the first lost packet until the group is not ready: the silence of 10 s, the end of both, a probe."""
 REQUESTS, AT_MOST = 2000, 200_000
@@ -34,15 +43,8 @@ UnderLoad = Callable[[str, Callable[[], None]], Result]
 @pytest.fixture(scope="module")
 def served(cluster: LocalCluster) -> Iterator[Served]:
     """The sample over two pods, behind two routers."""
-    served = Served(cluster, NAME)
-    served.kubectl("apply", "--filename=-", input=yaml.safe_dump(pair()))
-    try:
-        stack.wait_ready(cluster, NAME)
-        served.await_routers(2)
+    with served_pair(cluster) as served:
         yield served
-    finally:
-        served.kubectl("delete", f"infd/{NAME}", "--wait=true")
-        served.await_gone()
 
 
 @pytest.fixture(scope="module")

@@ -8,35 +8,24 @@ import time
 from collections.abc import Iterator
 
 import pytest
-import yaml
 
-from e2e import stack
 from e2e.cluster.handle import LocalCluster
-from e2e.group_forms import NAME, START_SECONDS, pair
-from e2e.groups import OUT_SECONDS, WORKER, kill_engine, ready, restarts
+from e2e.group_forms import NAME, START_SECONDS
+from e2e.groups import MOST_HUNG_SECONDS, OUT_SECONDS, WORKER, kill_engine, ready, restarts, served_pair
 from e2e.load import GENTLE_PAUSE_SECONDS, Load, Loss
 from e2e.said import Say
 from e2e.served import PROMPT, Served
 from e2e.waiting import eventually
 
 pytestmark = pytest.mark.full  # two starts of two pods: five minutes beside other tests on two cores
-MOST_HUNG_SECONDS = 30
-"""No request waits longer for an answer that a group without a member will never give."""
 BEFORE, AFTER = 50, 50
 
 
 @pytest.fixture(scope="module")
 def served(cluster: LocalCluster) -> Iterator[Served]:
     """The sample over two pods, behind two routers."""
-    served = Served(cluster, NAME)
-    served.kubectl("apply", "--filename=-", input=yaml.safe_dump(pair()))
-    try:
-        stack.wait_ready(cluster, NAME)
-        served.await_routers(2)
+    with served_pair(cluster) as served:
         yield served
-    finally:
-        served.kubectl("delete", f"infd/{NAME}", "--wait=true")
-        served.await_gone()
 
 
 def test_two_pods_answer_as_one_and_restart_in_place_when_the_engine_of_one_is_killed(

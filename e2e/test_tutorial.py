@@ -23,7 +23,7 @@ PAGE = stack.ROOT / "docs" / "tutorial" / "first-model.md"
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _PROMPT = "$ "
 COMMAND_SECONDS = 900
-SERVED, EDITED = "otters", "otters.yaml"
+SERVED = "otters"
 
 
 def commands(page: str) -> Iterator[tuple[str, str]]:
