@@ -4,7 +4,7 @@ Every answer must be right. A request is lost only if its engine ended under it,
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -25,19 +25,19 @@ from e2e.groups import (
     served_pair,
     uids,
 )
-from e2e.load import GENTLE_PAUSE_SECONDS, Load, Loss, Result
+from e2e.load import Load, Loss, Result
 from e2e.said import Say
 from e2e.served import PROMPT, Served
+from e2e.under_load import LoadedChange, UnderLoad
 from e2e.waiting import eventually
 
 pytestmark = pytest.mark.full  # each fault is a start of two pods on two cores
 SILENT_OUT_SECONDS = 40
 """Limit from the first lost packet until the group is not ready: the silence of 10 s, the end of both, a probe."""
-REQUESTS, AT_MOST = 2000, 200_000
+REQUESTS = 2000
+"""Requests of each phase, at least."""
 BEFORE, AFTER = 500, 500
 PHASE_SECONDS = 3 * START_SECONDS
-
-UnderLoad = Callable[[str, Callable[[], None]], Result]
 
 
 @pytest.fixture(scope="module")
@@ -58,20 +58,7 @@ def load(served: Served) -> Load:
 @pytest.fixture
 def under_load(load: Load, say: Say) -> UnderLoad:
     """Does something under load."""
-
-    def _under_load(name: str, act: Callable[[], None]) -> Result:
-        pause = GENTLE_PAUSE_SECONDS
-        with load.phase(name, at_least=REQUESTS, seconds=PHASE_SECONDS, at_most=AT_MOST, pause=pause) as phase:
-            phase.await_answers(BEFORE)
-            phase.mark()
-            act()
-            phase.await_answers(AFTER)
-        say(f"{phase.result}, longest time without an answer {phase.result.gap:.1f} s")
-        for line in phase.result.losses()[:4]:
-            say(f"  {line}")
-        return phase.result
-
-    return _under_load
+    return LoadedChange(load, say, REQUESTS, PHASE_SECONDS, BEFORE, AFTER)
 
 
 def await_restart(served: Served, out_seconds: float = OUT_SECONDS) -> None:

@@ -16,16 +16,17 @@ import yaml
 
 from e2e import images, stack
 from e2e.cluster.handle import LocalCluster
-from e2e.load import GENTLE_PAUSE_SECONDS, Load, Result
+from e2e.load import Load, Result
 from e2e.offered_gpus import offer_gpus
 from e2e.said import Say
 from e2e.served import Served
+from e2e.under_load import LoadedChange, UnderLoad
 from e2e.waiting import eventually
 from inference_operator.cli.renewal import edit
 
 NAME = "rolled"
-REQUESTS, AT_MOST = 2000, 200_000
-"""Requests of each phase: at least, and a limit that no phase reaches."""
+REQUESTS = 2000
+"""Requests of each phase, at least."""
 BEFORE, AFTER = 200, 300
 """Requests answered before the change and after the last engine has been replaced."""
 ROLL_SECONDS = 900
@@ -34,7 +35,6 @@ PATIENT_SECONDS = 310.0
 """The client's timeout: a router holds a request for 300 s at most."""
 
 Roll = Callable[[str], Result]
-UnderLoad = Callable[[str, Callable[[], None]], Result]
 
 
 @pytest.fixture(scope="module")
@@ -69,20 +69,7 @@ def load(served: Served) -> Load:
 @pytest.fixture
 def under_load(load: Load, say: Say) -> UnderLoad:
     """Does something under load."""
-
-    def _under_load(name: str, act: Callable[[], None]) -> Result:
-        pause = GENTLE_PAUSE_SECONDS
-        with load.phase(name, at_least=REQUESTS, seconds=ROLL_SECONDS, at_most=AT_MOST, pause=pause) as phase:
-            phase.await_answers(BEFORE)
-            phase.mark()
-            act()
-            phase.await_answers(AFTER)
-        say(f"{phase.result}, longest time without an answer {phase.result.gap:.1f} s")
-        for line in phase.result.losses()[:4]:
-            say(f"  {line}")
-        return phase.result
-
-    return _under_load
+    return LoadedChange(load, say, REQUESTS, ROLL_SECONDS, BEFORE, AFTER)
 
 
 @pytest.fixture
