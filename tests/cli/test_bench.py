@@ -135,12 +135,16 @@ def test_the_client_has_a_connection_for_every_request_at_once() -> None:
     assert asyncio.run(in_cluster(limit, options)) == 0  # aiohttp: no limit
 
 
-def test_ctrl_c_at_the_question_ends_it(behind: Behind) -> None:
+@pytest.mark.parametrize(("answer", "status"), [(None, 130), ("n\r", 1), ("\x04", 1)], ids=["Ctrl-C", "no", "Ctrl-D"])
+def test_a_question_that_is_not_agreed_to_sends_nothing(behind: Behind, answer: str | None, status: int) -> None:
     terminal = Terminal("bench", "qwen")
     try:
         terminal.until("Go on? [y/N]")
-        terminal.process.send_signal(signal.SIGINT)
-        assert terminal.process.wait(SECONDS) == 130
+        if answer is None:
+            terminal.process.send_signal(signal.SIGINT)
+        else:
+            terminal.write(answer)
+        assert terminal.process.wait(SECONDS) == status
     finally:
         terminal.process.kill()
         terminal.process.wait()

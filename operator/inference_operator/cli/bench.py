@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import json
 import shutil
-import signal
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from inference_operator.cli.chat import cannot_answer
 from inference_operator.cli.connection import add_connection
 from inference_operator.cli.explain import read_resource
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, RefusedError, UsageError
+from inference_operator.cli.question import is_agreed
 from inference_operator.cli.service_key import add_key, service_key
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import Manifest
@@ -93,7 +93,7 @@ def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
         found = resource(live)
         if problem := cannot_answer(found) or _nobody_serves(found):
             raise RefusedError(problem)
-        if not options.yes and not _agreed(found):
+        if not options.yes and not await _agreed(found):
             raise RefusedError("Nothing was sent.")
         return await _measure(api, cluster, found, options)
 
@@ -108,19 +108,13 @@ def _nobody_serves(found: Resource) -> str:
     return "" if found.status.ready_replicas else f"{name} has no ready engine. `infd status {name}` shows the cause."
 
 
-def _agreed(found: Resource) -> bool:
-    """Whether the person at the terminal says yes."""
+async def _agreed(found: Resource) -> bool:
+    """Whether the person at the terminal agrees to load a live service."""
     name = f"{found.key.namespace}/{found.key.name}"
     engines = f"{found.status.ready_replicas:,} engine{'s' * (found.status.ready_replicas != 1)}"
-    print(
-        f"This loads {name} ({engines}) until its objective is broken. Its users get slower answers.", file=sys.stderr
+    return await is_agreed(
+        f"This loads {name} ({engines}) until its objective is broken. Its users get slower answers.\nGo on?"
     )
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # asyncio's ends no reading
-    try:
-        print("Go on? [y/N] ", end="", file=sys.stderr, flush=True)
-        return sys.stdin.readline().strip().lower() in ("y", "yes")
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 async def _measure(api: "Api", cluster: "KubeCluster", found: Resource, options: argparse.Namespace) -> int:

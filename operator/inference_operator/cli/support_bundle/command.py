@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from inference_operator.cli.connection import add_connection, in_cluster
 from inference_operator.cli.output import table
 from inference_operator.cli.parser import EXIT_INTERRUPTED, RefusedError, UsageError
+from inference_operator.cli.question import is_agreed
 from inference_operator.cli.support_bundle.archive import BundleFile, packed, write
 from inference_operator.cli.support_bundle.contents import BundleReader
 from inference_operator.engines.registry import EngineRegistry
@@ -63,9 +64,9 @@ def _run(options: argparse.Namespace, engines: EngineRegistry) -> int:
         _print_list(members, options.output)
         if options.dry_run:
             return 0
-        if not options.yes and input(f"Write {path}? [y/N] ").strip().lower() not in {"y", "yes"}:
+        if not options.yes and not asyncio.run(is_agreed(f"Write {path}?")):
             raise RefusedError("Nothing was written.")
-    except (KeyboardInterrupt, EOFError):
+    except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     write(path, packed(members, stem))
     print(f"{path}: {len(members)} files. Look through it before you send it.", file=sys.stderr)
