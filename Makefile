@@ -92,6 +92,8 @@ crd: $(UV) ## Generate the CRD, the admission policy, the reference pages and th
 	@$(RUN) infd policy > charts/inference-operator/files/policy.yaml
 	@$(RUN) infd policy --operator --namespace=OPERATOR_NAMESPACE --name=OPERATOR_NAME --account=OPERATOR_ACCOUNT \
 	  --pod-account=POD_ACCOUNTS > charts/inference-operator/files/operator-policy.yaml
+	@$(RUN) infd policy --owner --namespace=OPERATOR_NAMESPACE --name=OPERATOR_NAME \
+	  > charts/inference-operator/files/owner-policy.yaml
 	@$(RUN) python -m generators.pages
 	@$(RUN) python -m tests.gitops.recorded
 	@$(RUN) python -m e2e.manifests

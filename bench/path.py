@@ -34,8 +34,8 @@ RUNS = 3
 QUIET_SECONDS = 10
 """Time after a change in which its writes are counted; the operator acts within a second."""
 POLL_SECONDS = 0.02
-CHILDREN = 6
-"""Two Deployments, two Services, a ConfigMap and the routers' disruption budget; one engine has no budget."""
+CHILDREN = 7
+"""Two Deployments, two Services, a ConfigMap, and the disruption budgets of the engine and of the routers."""
 STATUSES = 5
 """One for each visible step: accepted, engine pod created, one router ready, both routers ready, engine ready."""
 PATH_AIM = at_most(3)

@@ -59,7 +59,7 @@ RESOURCES, IDLE_SECONDS = 1000, 60
 NAMESPACE, LIMIT = "bench", "limit"
 SPEC: Manifest = {"model": {"source": "hf://Qwen/Qwen3-8B"}, "hardware": {"device": "CPU"}, "replicas": 1}
 """On CPUs, so that the number of resources is not limited by nodes with 8 GPUs."""
-CHILDREN: Mapping[Kind, int] = {CONFIG_MAP: 1, SERVICE: 2, DEPLOYMENT: 2, DISRUPTION_BUDGET: 1}
+CHILDREN: Mapping[Kind, int] = {CONFIG_MAP: 1, SERVICE: 2, DEPLOYMENT: 2, DISRUPTION_BUDGET: 2}
 """The children of one resource. A resource that waits for something, such as an inspection of its model, has others."""
 PODS = 3
 PODS_PER_NODE = 100

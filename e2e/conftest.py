@@ -35,6 +35,7 @@ collect_ignore = [
     "vllm_parser/derive.py",
     "vllm_parser/transformers_options.py",
     "vllm_parser/fetch.py",
+    "vllm_parser/guarded.py",
     "sglang_parser/parse.py",
 ]
 """Scripts that run inside the engine's image; they import packages that exist only there."""

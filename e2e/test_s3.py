@@ -40,14 +40,16 @@ def claim(cluster: LocalCluster) -> Iterator[Path]:
 
 @pytest.fixture
 def server(cluster: LocalCluster, tmp_path: Path) -> Iterator[S3Server]:
-    """An S3 server that pods reach, with the tiny model, and a Secret with its key."""
+    """An S3 server that pods reach and the policy allows, with the tiny model, and a Secret with its key."""
     with s3_server(tmp_path, host=outside(cluster)) as server:
         for path in model_folder().iterdir():
             if path.is_file():
                 server.put(f"{PATH}/{path.name}", path.read_bytes())
         keys = (f"--from-literal=AWS_ACCESS_KEY_ID={KEY}", f"--from-literal=AWS_SECRET_ACCESS_KEY={SECRET}")
         cluster.kubectl("create", "secret", "generic", "store", *keys)
+        stack.install_operator(cluster, {"settings.policy.s3Endpoints.allowed[0]": f"http://{server.address}"})
         yield server
+        stack.install_operator(cluster)
         cluster.kubectl("delete", "secret", "store")
 
 

@@ -25,6 +25,7 @@ QUESTIONS = {
     ConditionType.EXPOSED: "can clients outside the cluster reach the model?",
     ConditionType.SCALING_ACTIVE: "does the number of engines follow the requests?",
     ConditionType.ADAPTERS_AVAILABLE: "have all ready engines loaded each adapter?",
+    ConditionType.RENEWED: "has a change of the operator's settings reached the pods?",
 }
 """The question that a condition answers. A reason is listed at the condition where users see it first."""
 

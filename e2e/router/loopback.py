@@ -16,6 +16,7 @@ from asyncio.subprocess import Process, create_subprocess_exec
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import aiohttp
@@ -26,6 +27,7 @@ from e2e.router.names import Names
 from inference_operator.api.router import RouterSpec
 from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.engines.vllm.vllm import API_PATHS
+from inference_operator.fleet.turn import TurnInputs
 from inference_operator.manifest import Key, Owner
 from inference_operator.objects.adapter_list import ADVERTISED
 from inference_operator.objects.names import ENGINE
@@ -187,6 +189,8 @@ class Loopback:
             upstreams=self.upstreams,
             slots=self.slots,
             spec=self.spec,
+            stated=self.spec,
+            turn=TurnInputs(datetime.now(UTC)),
             drain_seconds=120,
             progress_deadline_seconds=600,
             owner=Owner(Key("default", "loopback"), "uid"),

@@ -7,7 +7,7 @@ with `|` between them do not import each other (docs/explanation/architecture.md
 2. network: kube | scrape | model_files | telemetry
 3. controller: controller
 4. decision and report: status > pipeline
-5. features: workload | router | jobs | planning | autoscaling | admission > roles
+5. features: workload | router | jobs | planning | autoscaling | admission > roles | fleet
 6. shared by features: diagnosis | objects > engines
 7. sizing: sizing > models | hardware
 8. types: views > settings > api > manifest | backoff | chain | non_defaults | quantity | sentences | units

@@ -54,6 +54,7 @@ from inference_operator.telemetry.metrics import (
     RECONCILES,
     RESOURCE_METRICS,
     RESOURCES,
+    ROLLOUT_RESOURCES,
     SCRAPES,
     UNREADABLE,
     WATCHES,
@@ -93,7 +94,7 @@ class Operator:
         self._cache = Cache(settings, engines, roles)
         self._queue = WorkQueue(on_started=_count_started)
         self._events = Events(cluster, _instance(), now)
-        self._reconciler = Reconciler(cluster, self._cache, now, self._events.record)
+        self._reconciler = Reconciler(cluster, self._cache, now, self._events.record, self._queue.add)
         self._looks = LookupPoller(cluster, self._cache.put_lookup, self._queue.add)
         self._scraper = Scraper(
             Targets(self._cache.resource_keys, self._cache.pods, self._cache.engine_views, self._cache.engine_of),
@@ -180,6 +181,7 @@ class Operator:
 
     def _measure(self, settings: Settings) -> None:
         RESOURCES.states = self._cache.states
+        ROLLOUT_RESOURCES.states = self._cache.fleet.counts
         RESOURCE_METRICS.resources = self._cache.figures
         RESOURCE_METRICS.scaling = self._cache.scaling.result
         RESOURCE_METRICS.prices = prices(settings.gpu_offers)

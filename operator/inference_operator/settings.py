@@ -13,7 +13,9 @@ from pydantic.functional_validators import BeforeValidator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from inference_operator.api.engine_kind import EngineKind
+from inference_operator.api.owner_policy import OwnerPolicy
 from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults
+from inference_operator.api.rollouts import RolloutSettings
 from inference_operator.api.spec import Device
 from inference_operator.api.validation import Labels
 
@@ -165,6 +167,10 @@ class Settings(BaseSettings):
     router_defaults: Annotated[RouterDefaults, NoDecode, BeforeValidator(_json)] = RouterDefaults()
     """Defaults of router pods, as JSON; a resource's own values of the same keys replace them."""
 
+    rollouts: Annotated[RolloutSettings, NoDecode, BeforeValidator(_json)] = RolloutSettings()
+    """How a change of the owner's settings reaches all InferenceDeployments, as JSON: how many replace pods at a time,
+    and which one goes first."""
+
     cluster_domain: str = Field("cluster.local", pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
     """DNS domain of the cluster; routers resolve engines in it."""
 
@@ -215,6 +221,12 @@ class Settings(BaseSettings):
     network_policies: bool = False
     """Whether to create NetworkPolicies for engines and routers; these deny all traffic that they do not list."""
 
+    network_policies_with_keys: bool = True
+    """Whether to create a NetworkPolicy for the engines of a resource with `router.keys` in any case."""
+
+    engine_keys: bool = True
+    """Whether engines of a resource with `router.keys` ask for a key of their routers, which is in a Secret."""
+
     metrics_from: Annotated[tuple[Label, ...], NoDecode, BeforeValidator(_separated)] = ()
     """Labels, as `key=value`, of namespaces that NetworkPolicies allow to read metrics."""
 
@@ -223,6 +235,10 @@ class Settings(BaseSettings):
 
     allowed_environment: Annotated[tuple[VariableName, ...], NoDecode, BeforeValidator(_separated)] = ()
     """Environment variables that users may set although they can load code, read files or open endpoints."""
+
+    policy: Annotated[OwnerPolicy, NoDecode, BeforeValidator(_json)] = OwnerPolicy()
+    """What InferenceDeployments may name, as JSON: sources of models, registries, hubs and S3 endpoints; and how many
+    GPUs one may have. The chart writes the same values into the parameters of the admission policy."""
 
     gpu_offers: Annotated[tuple[DeclaredGpus, ...], NoDecode, BeforeValidator(_separated)] = ()
     """GPUs that nodes have or can have, as `KIND:GPUS_PER_NODE[@PRICE]`: for node pools without nodes, and for all
@@ -243,6 +259,11 @@ class Settings(BaseSettings):
 
     surge_wait_seconds: int = Field(900, ge=30, le=86400)
     """Elastic: seconds that a rollout waits for a node for the new engine before it ends the last ready engine."""
+
+    single_engine_budgets: bool = True
+    """Whether a service of one engine refuses its eviction until a successor is ready (`spec.scheduling.evictionWait`).
+    Node autoscalers do not remove a node whose pods cannot be evicted."""
+
     model_inspection: ModelInspection = ModelInspection.ALWAYS
     """Always: a Job reads the files of every model before it is sized; the catalogue is used where the hub cannot be
     asked. WhenUnknown: a model in the catalogue is sized from there without a Job."""
@@ -255,6 +276,11 @@ class Settings(BaseSettings):
 
     http_port: int = Field(8080, ge=0, le=65535)
     """Port of `/healthz`, `/readyz` and `/metrics`; 0 selects a free port."""
+
+    @property
+    def uses_network_policies(self) -> bool:
+        """Whether there can be NetworkPolicies of the operator's making."""
+        return self.network_policies or self.network_policies_with_keys
 
     @property
     def surge_wait(self) -> timedelta | None:

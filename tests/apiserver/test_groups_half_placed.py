@@ -10,8 +10,8 @@ import pytest
 from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
+from inference_operator.views.leaving_node import OUT_OF_SERVICE
 from inference_operator.workload.half_placed import GIVEN_BACK_ANNOTATION
-from inference_operator.workload.lost_nodes import OUT_OF_SERVICE
 from tests.testing.workspace import QWEN, Workspace
 
 POOL, LATE, GONE = "groups", "groups-late", "groups-gone"

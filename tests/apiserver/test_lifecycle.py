@@ -18,6 +18,7 @@ CHILDREN = {
     "configmap/qwen-router",
     "deployment.apps/qwen-engine",
     "deployment.apps/qwen-router",
+    "poddisruptionbudget.policy/qwen-engine",
     "poddisruptionbudget.policy/qwen-router",
     "service/qwen",
     "service/qwen-engines",
@@ -87,11 +88,16 @@ def test_an_edit_of_the_spec_changes_only_the_children_that_it_affects(
     assert len(writes) == len(changed), writes
 
 
-def test_scaling_to_one_replica_deletes_the_disruption_budget(qwen: Workspace) -> None:
+def test_the_disruption_budget_lets_one_of_two_engines_go_and_keeps_the_last_one(qwen: Workspace) -> None:
+    def budget() -> dict[str, object]:
+        spec = qwen.get("pdb", "qwen-engine")["spec"]
+        return {name: spec[name] for name in ("minAvailable", "maxUnavailable") if name in spec}
+
+    assert budget() == {"minAvailable": 1}
     qwen.kubectl("scale", "infd/qwen", "--replicas=2")
-    eventually(lambda: qwen.exists("pdb", "qwen-engine"), seconds=10, what="a budget for two engines")
+    eventually(lambda: budget() == {"maxUnavailable": 1}, seconds=10, what="a budget for two engines")
     qwen.kubectl("scale", "infd/qwen", "--replicas=1")
-    eventually(lambda: not qwen.exists("pdb", "qwen-engine"), seconds=10, what="no budget for one engine")
+    eventually(lambda: budget() == {"minAvailable": 1}, seconds=10, what="a budget for one engine")
 
 
 def test_the_scale_subresource_selects_the_engine_pods(steady: Workspace) -> None:

@@ -219,9 +219,13 @@ def of_one_kind(spec: Manifest) -> Manifest:
 
 
 def with_router(spec: Manifest) -> Manifest:
-    """Not `External`: after it the Service selects engines until a router is ready, which none is without pods."""
-    external = spec.get("router", {}).get("strategy") == "External"
-    return {name: value for name, value in spec.items() if name != "router"} if external else spec
+    """Not `External`: after it the Service selects engines until a router is ready, which none is without pods.
+
+    Nor with API keys: engines mount a Secret whose name has the uid of the resource.
+    """
+    router = spec.get("router", {})
+    other = router.get("strategy") == "External" or "keys" in router
+    return {name: value for name, value in spec.items() if name != "router"} if other else spec
 
 
 def without_cache(spec: Manifest) -> Manifest:

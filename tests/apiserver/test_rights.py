@@ -43,6 +43,7 @@ def test_the_operator_uses_every_right_of_its_role_and_no_other(workspace: Works
     workspace.patch("qwen", {"engine": {"args": ["--seed=8"]}})
     workspace.settled("qwen", "Reconciling", "False")
     workspace.kubectl("scale", "infd/qwen", "--replicas=1")
+    workspace.patch("qwen", {"scheduling": {"evictionWait": "0s"}})
     eventually(lambda: not workspace.exists("pdb", "qwen-engine"), seconds=10, what="no budget for one engine")
 
     _inspect_a_model(workspace)

@@ -21,6 +21,7 @@ NOTHING_OF_THE_CLUSTER = (
     "userRoles.create=false",
     "admissionPolicy.create=false",
     "operatorPolicy.create=false",
+    "ownerPolicy.create=false",
 )
 
 

@@ -35,7 +35,8 @@ def selected(selector: Manifest, pod: dict[str, str]) -> bool:
 
 
 def test_nothing_for_monitoring_is_installed_by_default(helm: Helm) -> None:
-    assert not {o["kind"] for o in helm.objects()} & {"PodMonitor", "ServiceMonitor", "PrometheusRule", "ConfigMap"}
+    assert not {o["kind"] for o in helm.objects()} & {"PodMonitor", "ServiceMonitor", "PrometheusRule"}
+    assert not [o for o in helm.objects() if "grafana_dashboard" in o["metadata"].get("labels", {})]
 
 
 @pytest.mark.parametrize(("kind", "plural"), [("PodMonitor", "podmonitors"), ("PrometheusRule", "prometheusrules")])
@@ -153,15 +154,21 @@ def test_each_longest_time_to_a_first_token_is_a_bucket_of_the_routers() -> None
     assert {float(one) for one in rules["firstTokenSeconds"]["enum"]} <= set(BOUNDS_SECONDS)
 
 
+def dashboards(helm: Helm, value: str) -> list[Manifest]:
+    """The ConfigMaps of the dashboards, with a value of the chart."""
+    maps = of_kind(helm, "ConfigMap", BOARDS, value).values()
+    return [one for one in maps if "grafana_dashboard" in one["metadata"]["labels"]]
+
+
 def test_rates_of_dashboards_count_several_scrapes_of_the_interval(helm: Helm) -> None:
-    maps = of_kind(helm, "ConfigMap", BOARDS, "monitoring.podMonitors.interval=90s").values()
+    maps = dashboards(helm, "monitoring.podMonitors.interval=90s")
     boards = [json.loads(text) for one in maps for text in one["data"].values()]
     assert {panel["interval"] for board in boards for panel in board["panels"]} == {"90s"}
     assert "interval" in helm.refusal(MONITORS, "monitoring.podMonitors.interval=5m")
 
 
 def test_dashboards_are_config_maps_with_the_label_of_the_sidecar(helm: Helm) -> None:
-    maps = of_kind(helm, "ConfigMap", BOARDS, "monitoring.dashboards.annotations.grafana_folder=Inference").values()
+    maps = dashboards(helm, "monitoring.dashboards.annotations.grafana_folder=Inference")
     contents = {name: json.loads(text) for one in maps for name, text in one["data"].items()}
     assert contents == {f"inference-{name}.json": json.loads(board.json()) for name, board in DASHBOARDS.items()}
     for one in maps:

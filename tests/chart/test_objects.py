@@ -82,6 +82,7 @@ SHAPES = {
         "userRoles.create=false",
         "admissionPolicy.create=false",
         "operatorPolicy.create=false",
+        "ownerPolicy.create=false",
         "serviceAccount.create=false",
         "serviceAccount.name=platform",
     ),
@@ -161,10 +162,10 @@ def test_the_chart_contains_the_generated_admission_policy_and_can_leave_it_out(
     generated = list(yaml.safe_load_all((CHART / "files" / "policy.yaml").read_text()))
     assert generated == writer_policies(ENGINES.option_classes)
     kinds = {found["kind"] for found in generated}
-    other = "operatorPolicy.create=false"
-    rendered = [found for found in helm.objects(other) if found["kind"] in kinds]
+    others = ("operatorPolicy.create=false", "ownerPolicy.create=false")
+    rendered = [found for found in helm.objects(*others) if found["kind"] in kinds]
     assert sorted(rendered, key=_kind_and_name) == sorted(generated, key=_kind_and_name)
-    assert not kinds & {found["kind"] for found in helm.objects(other, "admissionPolicy.create=false")}
+    assert not kinds & {found["kind"] for found in helm.objects(*others, "admissionPolicy.create=false")}
 
 
 @pytest.mark.parametrize(
@@ -183,7 +184,8 @@ def test_the_policies_of_the_operators_account_name_its_release_and_the_service_
     helm: Helm, sets: tuple[str, ...], operator: OperatorAccount
 ) -> None:
     kinds = {found["kind"] for found in operator_policies(operator)}
-    rendered = [found for found in helm.objects("admissionPolicy.create=false", *sets) if found["kind"] in kinds]
+    others = ("admissionPolicy.create=false", "ownerPolicy.create=false")
+    rendered = [found for found in helm.objects(*others, *sets) if found["kind"] in kinds]
     assert sorted(rendered, key=_kind_and_name) == sorted(operator_policies(operator), key=_kind_and_name)
 
 
@@ -423,7 +425,8 @@ def test_network_policy_values_of_the_chart_set_rights_and_environment_of_the_op
     assert given[f"{PREFIX}NETWORK_POLICIES"] == "true"
     assert given[f"{PREFIX}METRICS_FROM"] == "kubernetes.io/metadata.name=monitoring,team=sre"
     assert given[f"{PREFIX}LEASE_NAMESPACE"] == NAMESPACE
-    without_policies = ("operatorPolicy.create=false",)
+    assert given[f"{PREFIX}NETWORK_POLICIES_WITH_KEYS"] == "true"
+    without_policies = ("operatorPolicy.create=false", "networkPolicies.withKeys=false")
     assert "networkpolicies" in helm.text(*asked, *without_policies)
     assert "networkpolicies" not in helm.text(*without_policies).replace("# ", "")
 
@@ -470,7 +473,7 @@ def test_extra_objects_are_rendered_with_the_names_of_the_release(helm: Helm) ->
     assert done.returncode == 0, done.stderr
     objects = [found for found in yaml.safe_load_all(done.stdout) if found]
     names = [found["metadata"]["name"] for found in objects if found["kind"] == "ConfigMap"]
-    assert names == [f"{RELEASE}-ca"] * 2
+    assert [name for name in names if name != f"{RELEASE}-policy"] == [f"{RELEASE}-ca"] * 2
 
 
 def test_the_network_policy_of_the_operator_admits_only_readers_of_metrics(helm: Helm) -> None:

@@ -298,3 +298,32 @@ def test_an_invalid_path_on_a_claim_is_refused_with_the_operators_message(infd: 
     found = outcome(inputs(raw))
     assert isinstance(found, Refused)
     assert found.refusal.message in complaints
+
+
+POLICY = json.dumps({"modelSources": {"allowed": ["hf://org/"], "message": "Ask platform@example.com."}})
+REFUSAL = "qwen: spec.model.source: The policy of this cluster (`modelSources`) does not allow this source."
+
+
+def test_plan_says_the_refusal_of_the_policy_that_the_variable_names(
+    infd: Infd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INFERENCE_OPERATOR_POLICY", POLICY)
+    status, _, complaints = infd("plan", "-f", str(QUICKSTART), "--gpu", "L4:4")
+    assert status == 1
+    assert complaints.startswith(REFUSAL)
+    assert complaints.endswith("Ask platform@example.com.\n")
+
+
+def test_plan_for_a_cluster_says_the_refusal_of_the_operators_policy(infd: Infd, server: dict[str, bytes]) -> None:
+    container = {"name": "operator", "env": [{"name": "INFERENCE_OPERATOR_POLICY", "value": POLICY}]}
+    operator = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "inference-operator", "namespace": "inference-operator-system"},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+    server[NODES], server[CONFIG_MAPS], server[STATEFUL_SETS] = listing(H100), listing(), listing()
+    server[DEPLOYMENTS] = listing(operator)
+    status, _, complaints = infd("plan", "-f", str(QUICKSTART), "--cluster")
+    assert status == 1
+    assert complaints.startswith(REFUSAL)

@@ -16,7 +16,17 @@ from inference_operator.settings import Capacity
 from inference_operator.views.pod import DELETION_COST_ANNOTATION, GROUP_LABEL, POD_INDEX_LABEL, TRAFFIC_LABEL
 from inference_operator.views.samples import EngineActivity, EngineSample, Histogram, RouterSample, Samples, TokenCounts
 from tests.controller.world import USER, World
-from tests.testing.builders import ENGINES, KEY, NOW, SETTINGS, pod, ready_pod, unschedulable, waiting
+from tests.testing.builders import (
+    BUDGET_OF_ENGINES,
+    ENGINES,
+    KEY,
+    NOW,
+    SETTINGS,
+    pod,
+    ready_pod,
+    unschedulable,
+    waiting,
+)
 from tests.testing.memory_cluster import SYSTEM_METADATA, Request
 
 CONTROLLERS = "kube-controller-manager"
@@ -149,13 +159,16 @@ async def test_without_the_section_the_replicas_are_those_of_the_specification(w
     assert "ScalingActive" not in world.conditions()
 
 
-async def test_a_held_request_starts_an_engine_from_zero_with_one_write_of_a_child(world: World) -> None:
+async def test_a_held_request_starts_an_engine_from_zero_with_a_write_of_it_and_of_its_budget(
+    world: World,
+) -> None:
     fleet = await started(world, replicas=0, least=0)
     assert fleet.replicas == 0
     await fleet.round()
     fleet.arrived += 1
     writes = await fleet.round(held=1)
-    assert [one for one in writes if one.verb != "status"] == [Request("apply", ENGINES)]
+    written = [one for one in writes if one.verb != "status"]
+    assert written == [Request("apply", ENGINES), Request("apply", BUDGET_OF_ENGINES)], "the last engine is kept"
     assert fleet.replicas == 1
     assert fleet.reason == "FollowingDemand"
 
@@ -165,7 +178,7 @@ async def test_demand_raises_the_replicas_at_once_and_writes_nothing_while_it_st
     await fleet.round(running={"e0": 1})
     writes = await fleet.round(running={"e0": 28})
     assert fleet.replicas == 4, "28 requests and the headroom, at 10 for each engine, within maxReplicas"
-    assert [one.ref for one in writes if one.verb == "apply"] == [ENGINES]
+    assert [one.ref for one in writes if one.verb == "apply"] == [ENGINES, BUDGET_OF_ENGINES]
     assert await fleet.rounds(60, running={"e0": 28}) == []
     recorded = world.status().autoscaling
     assert recorded is not None
@@ -478,7 +491,8 @@ async def test_a_foreign_autoscaler_on_the_deployment_keeps_its_number_and_is_na
     assert fleet.replicas == 3
     assert world.conditions()["ScalingActive"] == ("False", "AutoscalerConflict")
     assert "HorizontalPodAutoscaler `cpu` acts on the Deployment" in fleet.message
-    assert [one.ref for one in writes if one.verb != "status"] == [ENGINES], "the hash of what is desired"
+    changed = [one.ref for one in writes if one.verb != "status"]
+    assert changed == [ENGINES, BUDGET_OF_ENGINES], "the hash of what is desired"
     scale_deployment(world, 2)
     await listed(world)
     await world.settle()
@@ -532,7 +546,7 @@ async def test_a_schedule_raises_the_engines_at_its_start_and_lets_them_go_after
     assert fleet.replicas == 1
     world.now += timedelta(minutes=26)
     writes = await world.settle()
-    assert [one.ref for one in writes if one.verb == "apply"] == [ENGINES]
+    assert [one.ref for one in writes if one.verb == "apply"] == [ENGINES, BUDGET_OF_ENGINES]
     assert fleet.replicas == 3
     await fleet.round(running={"e0": 1})
     assert "`autoscaling.schedule[0]` keeps at least 3 until 2026-01-02T05:00:00Z" in fleet.message

@@ -4,6 +4,7 @@ from inference_operator.controller.cluster import ClusterError, ForbiddenError, 
 from inference_operator.controller.node_store import NodeStore
 from inference_operator.manifest import OPTIONAL_KINDS, Key, Manifest
 from tests.controller.test_lister import Scene
+from tests.testing.builders import pod
 from tests.testing.listings import pages
 from tests.testing.nodes import node
 
@@ -78,3 +79,31 @@ async def test_a_temporary_failure_to_list_nodes_is_not_taken_for_a_missing_righ
     scene.cluster.nodes_error = ClusterError("HTTP 500: etcd is slow")
     assert await scene.lister.list_all(), "what is known stays known"
     assert scene.cache.nodes.nodes == ()
+
+
+async def test_a_node_that_is_leaving_is_known_with_gpus_or_without() -> None:
+    store = NodeStore()
+    assert store.leaving is None, "nodes cannot be listed"
+    await store.replace(pages(Listing([node("gpu", gpus=1), node("cpu", cordoned=True)], 9)))
+    assert (names(store), list(store.leaving or ())) == (["gpu"], ["cpu"])
+    assert store.put(at(10, node("gpu", gpus=1, cordoned=True)))
+    assert sorted(store.leaving or ()) == ["cpu", "gpu"]
+    store.put(at(11, node("cpu")))
+    store.forget(node("gpu", gpus=1))
+    assert names(store) == []
+    assert not store.leaving
+
+
+async def test_the_resources_with_pods_on_a_node_are_queued_first_when_it_is_leaving_or_stays_again() -> None:
+    scene = Scene()
+    await scene.lister.list_all()
+    engine = {**pod(version=20), "spec": {"nodeName": "cpu"}}
+    engine["metadata"]["namespace"] = "team-a"
+    scene.lister.on_event("ADDED", engine)
+    scene.added.clear()
+    scene.lister.on_event("MODIFIED", at(21, node("cpu", cordoned=True)))
+    assert scene.added == [Key("team-a", "qwen")]
+    scene.lister.on_event("MODIFIED", at(22, node("cpu", cordoned=True)))
+    assert scene.added == [Key("team-a", "qwen")], "nothing new"
+    scene.lister.on_event("MODIFIED", at(23, node("cpu")))
+    assert scene.added == [Key("team-a", "qwen"), Key("team-a", "qwen")]

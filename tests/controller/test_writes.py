@@ -23,7 +23,10 @@ from tests.testing.builders import (
 )
 from tests.testing.memory_cluster import Request
 
-CHILDREN = [CONFIG, SERVICE_OF_ENGINES, SERVICE_OF_ROUTERS, ENGINES, ROUTERS, BUDGET_OF_ROUTERS]
+CHILDREN = [
+    *(CONFIG, SERVICE_OF_ENGINES, SERVICE_OF_ROUTERS, ENGINES, ROUTERS),
+    *(BUDGET_OF_ENGINES, BUDGET_OF_ROUTERS),
+]
 MOUNTED_BY: Mapping[Ref, Sequence[Ref]] = {CONFIG: [ROUTERS]}
 """Children whose pods mount another child, and so wait until it is written."""
 STATUS = Request("status", RESOURCE)
@@ -178,7 +181,7 @@ async def test_scaling_up_writes_the_deployment_a_disruption_budget_and_the_stat
     assert serving.status().ready == "1/2"
 
 
-async def test_scaling_down_writes_the_deployment_and_the_status_and_deletes_the_disruption_budget(
+async def test_scaling_down_to_one_writes_the_deployment_the_status_and_the_budget_that_keeps_the_last_engine(
     serving: World,
 ) -> None:
     serving.ask(replicas=2)
@@ -186,8 +189,9 @@ async def test_scaling_down_writes_the_deployment_and_the_status_and_deletes_the
     serving.pods_are_ready()
     await serving.settle()
     serving.ask(replicas=1)
-    assert await serving.settle() == [Request("apply", ENGINES), Request("delete", BUDGET_OF_ENGINES), STATUS]
-    assert serving.cluster.peek(BUDGET_OF_ENGINES) is None
+    assert await serving.settle() == [Request("apply", ENGINES), Request("apply", BUDGET_OF_ENGINES), STATUS]
+    assert serving.live(BUDGET_OF_ENGINES)["spec"]["minAvailable"] == 1
+    assert "maxUnavailable" not in serving.live(BUDGET_OF_ENGINES)["spec"]
 
 
 async def test_scaling_the_engines_does_not_change_the_routers(serving: World) -> None:

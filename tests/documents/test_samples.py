@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from inference_operator.api.resource import resource
-from inference_operator.manifest import Ref
+from inference_operator.manifest import DEPLOYMENT, Ref
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned
@@ -88,7 +88,8 @@ def test_every_sample_manifest_gives_a_plan(sample: Path) -> None:
 @pytest.mark.parametrize("name", SIZES)
 def test_the_sizes_of_a_sample_are_rendered_exactly(name: str) -> None:
     (sample,) = (path for path in SAMPLES if path.stem == name)
-    (engines,) = (m for ref, m in planned(sample).desired.items() if ref.name.endswith("-engine"))
+    found = planned(sample).desired.items()
+    (engines,) = (m for ref, m in found if ref.name.endswith("-engine") and ref.kind == DEPLOYMENT)
     args = engines["spec"]["template"]["spec"]["containers"][0]["args"]
     start = args.index(SIZES[name][0])
     assert args[start : start + len(SIZES[name])] == SIZES[name]

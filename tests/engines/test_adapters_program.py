@@ -42,13 +42,21 @@ class Engine(ThreadingHTTPServer):
         self.unloads: list[str] = []
         self.in_use = ""
         self.healthy = 200
+        self.key = ""
 
 
 class _Answers(BaseHTTPRequestHandler):
     server: Engine
 
+    def has_key(self) -> bool:
+        """Whether it has the key; without one of the engine, it must not have a header for it."""
+        expected = f"Bearer {self.server.key}" if self.server.key else None
+        return self.path in ("/health", "/metrics") or self.headers["Authorization"] == expected
+
     def do_GET(self) -> None:
-        if self.path == "/v1/models":
+        if not self.has_key():
+            self.answer(401, "{}")
+        elif self.path == "/v1/models":
             adapters = [{"id": name, "root": path, "parent": "qwen"} for name, path in self.server.loaded.items()]
             self.answer(200, json.dumps({"data": [{"id": "qwen", "root": "/models"}, *adapters]}))
         elif self.path == "/metrics":
@@ -60,6 +68,9 @@ class _Answers(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         name = body["lora_name"]
+        if not self.has_key():
+            self.answer(401, "{}")
+            return
         if self.path == "/v1/unload_lora_adapter":
             self.server.unloads.append(name)
             self.server.loaded.pop(name)
@@ -110,7 +121,7 @@ class Pod:
     """An engine and the program beside it, with a list in a file."""
 
     def __init__(self, folder: Path) -> None:
-        self.list = folder / "loaded.json"
+        self.list, self.key_file = folder / "loaded.json", folder / "key"
         self.engine_port, self.port = free_port(), free_port()
         self.engine: Engine | None = None
         self.program: subprocess.Popen[bytes] | None = None
@@ -132,7 +143,8 @@ class Pod:
         member = group_member(2)
         assert member is not None
         ours = replace(member, health_port=self.member.server_port) if self.member else None
-        loader = adapter_loader(spec, self.engine_port, ours)
+        key_file = str(self.key_file) if self.key_file.exists() else ""
+        loader = adapter_loader(spec, self.engine_port, ours, key_file=key_file)
         assert loader is not None
         _, *rest = loader.command
         rest[rest.index(str(LOADER_PORT))] = str(self.port)
@@ -194,6 +206,21 @@ def carried_out(pod: Pod, list_hash: str) -> AdapterReport:
     report = pod.report()
     assert report is not None
     return report
+
+
+def test_adapters_are_loaded_into_an_engine_that_asks_for_a_key_also_after_the_key_was_renewed(pod: Pod) -> None:
+    pod.key_file.write_text("first\n")
+    engine = pod.start_engine()
+    engine.key = "first"
+    wanted = pod.write(a=A)
+    pod.start_program()
+    assert carried_out(pod, wanted).loaded == {"a": A}
+    engine.key = "second"
+    pod.key_file.write_text("second\n")
+    wanted = pod.write(b=B)
+    assert carried_out(pod, wanted).loaded["b"] == B
+    until(lambda: engine.unloads == ["a"])
+    assert pod.get("/ready")[0] == 200
 
 
 def test_an_engine_is_ready_once_its_list_is_loaded(pod: Pod) -> None:

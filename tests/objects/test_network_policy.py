@@ -15,6 +15,8 @@ OWN_ROUTERS = {
     "podSelector": {"matchLabels": {"app.kubernetes.io/component": "router", "inference-operator.dev/name": "qwen"}}
 }
 
+KEYS: Manifest = {"keys": {"secretRef": {"name": "users"}}}
+
 
 def policies(*metrics_from: str, router: Manifest | None = None) -> dict[Ref, Manifest]:
     settings = Settings(network_policies=True, lease_namespace="platform", metrics_from=metrics_from)
@@ -33,6 +35,15 @@ def admitted(policy: Manifest) -> dict[int, list[Manifest]]:
 
 def test_no_network_policies_exist_without_the_setting() -> None:
     assert not [ref for ref in planned(inference_deployment()).desired if ref.kind == NETWORK_POLICY]
+
+
+def test_with_api_keys_engines_accept_only_their_routers_and_readers_of_metrics_by_default() -> None:
+    settings = Settings(lease_namespace="platform", metrics_from=("kubernetes.io/metadata.name=monitoring", "team=sre"))
+    decided = planned(inference_deployment(router=KEYS), settings=settings).desired
+    assert [ref for ref in decided if ref.kind == NETWORK_POLICY] == [ENGINES], "routers stay open to all"
+    assert admitted(decided[ENGINES]) == {8000: [OWN_ROUTERS, OPERATOR, MONITORING]}
+    off = settings.model_copy(update={"network_policies_with_keys": False})
+    assert ENGINES not in planned(inference_deployment(router=KEYS), settings=off).desired
 
 
 def test_engines_accept_only_their_own_routers_and_the_operator() -> None:

@@ -13,7 +13,7 @@ from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned, Refused
 from tests.testing.adapters import CLAIM, adapted, content_of, engine_pod, listed, records, report_of, serving
-from tests.testing.builders import inference_deployment, inputs, model_known
+from tests.testing.builders import ENGINES, inference_deployment, inputs, model_known
 
 PATHS = {
     "one": f"/adapter-cache/pvc--files--one/snapshots/{content_of('one')}",
@@ -49,7 +49,7 @@ def test_each_adapter_has_a_job_of_its_own_and_a_first_engine_waits_for_their_ra
         "hf://org/two",
     ]
     assert all("--adapter" in job["spec"]["template"]["spec"]["containers"][0]["args"] for job in jobs(found))
-    assert not [ref for ref in found.desired if ref.name == "qwen-engine"]
+    assert ENGINES not in found.desired
     assert found.model_wait is not None
     assert "adapter `one`" in found.model_wait.message
 

@@ -22,7 +22,7 @@ from tests.testing.inspected import job_of
 
 DIGEST = "89abcdef0123456789abcdef0123456789abcdef"
 SOURCE = "s3://models/qwen/8b"
-STORE = {"endpoint": "http://minio:9000", "region": "eu-1", "credentialsSecretRef": {"name": "store"}}
+STORE = {"endpoint": "https://s3.eu-1.example.com", "region": "eu-1", "credentialsSecretRef": {"name": "store"}}
 KEYS = [
     {"name": "store", "key": "AWS_ACCESS_KEY_ID"},
     {"name": "store", "key": "AWS_SECRET_ACCESS_KEY"},
@@ -58,7 +58,7 @@ def test_the_inspection_of_a_bucket_has_the_store_of_the_spec_and_the_keys_of_th
     container = container_of(found)
     assert container["command"] == ["infd", "inspect", SOURCE]
     assert not [argument for argument in container["args"] if argument.startswith("--folder")]
-    assert variables(container) == {"AWS_ENDPOINT_URL": "http://minio:9000", "AWS_REGION": "eu-1"}
+    assert variables(container) == {"AWS_ENDPOINT_URL": "https://s3.eu-1.example.com", "AWS_REGION": "eu-1"}
     assert keys(container) == KEYS
     assert "envFrom" not in container
 
@@ -82,7 +82,7 @@ def test_a_store_and_a_secret_of_the_spec_replace_all_that_the_owner_says_of_the
     assert keys(container) == KEYS
     assert variables(container) == {
         "AWS_PROXY_URL": "owner",
-        "AWS_ENDPOINT_URL": "http://minio:9000",
+        "AWS_ENDPOINT_URL": "https://s3.eu-1.example.com",
         "AWS_REGION": "eu-1",
     }
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from inference_operator.api.resource import RESERVED_NAME
 from inference_operator.api.spec import MAX_NAME_LENGTH
 from inference_operator.jobs.result import Cause
-from inference_operator.manifest import CHILD_KINDS, Kind, Manifest, Owner
+from inference_operator.manifest import CHILD_KINDS, NETWORK_POLICY, Kind, Manifest, Owner
 from inference_operator.objects.child import DESIRED_HASH_ANNOTATION, content_hash
 from inference_operator.objects.names import MANAGED_SELECTOR, selector_text
 from inference_operator.pipeline.decide import outcome
@@ -118,7 +118,7 @@ def test_a_child_has_owner_reference_labels_and_desired_hash(child: Manifest) ->
     assert meta["labels"]["inference-operator.dev/name"] == "qwen"
     assert meta["labels"]["app.kubernetes.io/component"] in ("engine", "router", "inspection")
     assert meta["annotations"][DESIRED_HASH_ANNOTATION]
-    assert Kind(child["apiVersion"], child["kind"]) in CHILD_KINDS
+    assert Kind(child["apiVersion"], child["kind"]) in (*CHILD_KINDS, NETWORK_POLICY)
 
 
 @EVERY_CHILD
@@ -229,13 +229,15 @@ def test_ports_of_containers_probes_services_and_router_agree(raw: Manifest) -> 
     ("replicas", "routers", "budgets"),
     [
         (0, 1, set()),
-        (1, 1, set()),
-        (1, 2, {BUDGET_OF_ROUTERS}),
+        (1, 1, {BUDGET_OF_ENGINES}),
+        (1, 2, {BUDGET_OF_ENGINES, BUDGET_OF_ROUTERS}),
         (2, 1, {BUDGET_OF_ENGINES}),
         (3, 3, {BUDGET_OF_ENGINES, BUDGET_OF_ROUTERS}),
     ],
 )
-def test_disruption_budgets_exist_from_two_replicas_up(replicas: int, routers: int, budgets: set[object]) -> None:
+def test_disruption_budgets_exist_for_engines_and_from_two_routers_up(
+    replicas: int, routers: int, budgets: set[object]
+) -> None:
     desired = planned(inference_deployment(replicas=replicas, router={"replicas": routers})).desired
     assert set(desired) - {CONFIG, SERVICE_OF_ENGINES, SERVICE_OF_ROUTERS, ENGINES, ROUTERS} == budgets
     assert desired[ENGINES]["spec"]["replicas"] == replicas

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.api.router import MAX_ROUTERS, RouterAccessLog, RouterSpec, RouterStrategy
+from inference_operator.fleet.turn import TurnInputs
 from inference_operator.manifest import Owner
 from inference_operator.router.adapters import ADAPTERS_MAP, ADAPTERS_SCRIPT
 from inference_operator.router.affinity import AFFINITY_FILE
@@ -17,7 +18,7 @@ from inference_operator.router.observe import LOG_FIELDS, METRICS_FILE, USAGE_FI
 from inference_operator.router.process import CONFIG_FILE
 from inference_operator.router.servers import CHECK_INTERVAL_SECONDS
 from inference_operator.router.waiting import HOLD_SCRIPT
-from tests.testing.builders import KEY, SETTINGS, UID
+from tests.testing.builders import KEY, NOW, SETTINGS, UID
 from tests.testing.golden import GoldenFile
 
 ENGINES = Upstream(
@@ -33,10 +34,12 @@ REQUEST = RouterInputs(
     upstreams=(ENGINES,),
     slots=32,
     spec=RouterSpec(),
+    stated=RouterSpec(),
     drain_seconds=300,
     progress_deadline_seconds=600,
     owner=Owner(KEY, UID),
     settings=SETTINGS,
+    turn=TurnInputs(NOW),
 )
 CONFIG = haproxy_cfg(REQUEST)
 PREFIX_AFFINITY = replace(REQUEST, spec=RouterSpec(strategy=RouterStrategy.PREFIX_AFFINITY))

@@ -9,6 +9,9 @@ from dataclasses import replace
 
 import pytest
 
+from inference_operator.api.pod_defaults import RouterDefaults
+from inference_operator.fleet.brake import NO_OTHERS, Fleet, FleetState
+from inference_operator.fleet.turn import TURN_ANNOTATION
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
@@ -241,3 +244,43 @@ def test_the_annotation_fits_beside_others_with_every_script_and_is_left_out_whe
     assert len(pinned.text) < MAX_BYTES / 2
     large = replace(pinned.content, files={"haproxy.cfg": "x" * MAX_BYTES})
     assert router_annotations(replace(pinned, stored="", content=large)) == {}
+
+
+DEFAULTS = {"podTemplate": {"annotations": {"example.com/setting": "1"}}}
+OWNERS = [SETTINGS.model_copy(update={"router_defaults": RouterDefaults.model_validate(DEFAULTS)})]
+OWNERS.append(SETTINGS.model_copy(update={"cluster_domain": "cluster.example"}))
+EDIT = {"router": {"podTemplate": {"annotations": {"example.com/renewed": "1"}}}}
+OBSERVED = {**RAW, "status": {"observedGeneration": RAW["metadata"]["generation"]}}
+STOPPED = Fleet(is_stopped=True)
+
+
+def of_owner(
+    settings: Settings, raw: Manifest = RAW, *, fleet: Fleet = STOPPED, routers: Manifest = MADE[ROUTERS]
+) -> tuple[FleetState, bool]:
+    """What is decided after a change of the owner's settings: its state, and whether routers get another template."""
+    children = {**MADE, ROUTERS: routers}
+    found = inputs(raw, children=children.values(), pods=[SERVES], settings=settings)
+    result = outcome(replace(found, fleet=fleet))
+    has_turn = TURN_ANNOTATION in result.desired[ROUTERS]["metadata"]["annotations"]
+    assert has_turn is (result.fleet_state is FleetState.ROLLING)
+    return result.fleet_state, result.desired[ROUTERS]["spec"]["template"] != routers["spec"]["template"]
+
+
+@pytest.mark.parametrize("settings", OWNERS, ids=["routerDefaults", "clusterDomain"])
+def test_a_change_of_the_owner_is_held_until_its_turn_and_an_edit_never(settings: Settings) -> None:
+    edited = {**RAW, "spec": {**RAW["spec"], **EDIT}}
+    assert of_owner(settings) == (FleetState.WAITING, False)
+    assert of_owner(settings, fleet=NO_OTHERS) == (FleetState.ROLLING, True)
+    assert of_owner(settings, edited) == (FleetState.DONE, True)
+
+
+@pytest.mark.parametrize("settings", OWNERS, ids=["routerDefaults", "clusterDomain"])
+def test_without_the_second_hash_the_observed_generation_tells_an_edit(settings: Settings) -> None:
+    pin = json.loads(MADE[ROUTERS]["metadata"]["annotations"][ROUTER_ANNOTATION])
+    del pin["ownHash"]
+    meta = MADE[ROUTERS]["metadata"]
+    earlier = {**meta, "annotations": {**meta["annotations"], ROUTER_ANNOTATION: json.dumps(pin)}}
+    routers = {**MADE[ROUTERS], "metadata": earlier}
+    assert of_owner(settings, OBSERVED, routers=routers) == (FleetState.WAITING, False)
+    assert of_owner(settings, RAW, routers=routers) == (FleetState.DONE, True)
+    assert of_owner(SETTINGS, RAW, routers=routers) == (FleetState.DONE, False)

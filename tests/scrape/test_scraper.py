@@ -4,6 +4,8 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,7 @@ from inference_operator.engines.telemetry import MetricsPage
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.manifest import Key
 from inference_operator.objects.names import ENGINE, ROUTER
-from inference_operator.scrape.pod_client import MAX_BODY_BYTES
+from inference_operator.scrape.pod_client import MAX_BODY_BYTES, Address, PodClient
 from inference_operator.scrape.schedule import Intervals, Pace
 from inference_operator.scrape.scraper import WORKERS, Callbacks, Scraper, Targets
 from inference_operator.settings import Settings
@@ -28,6 +30,7 @@ from tests.testing.engine_groups import grouped
 
 KEY = Key("default", "qwen")
 SETTINGS = Settings()
+PROBE_SECONDS = 60.0
 STALL, NO_PROGRESS = SETTINGS.stall_seconds, SETTINGS.no_progress_seconds
 
 
@@ -209,6 +212,27 @@ async def test_an_engine_without_progress_that_does_not_answer_a_probe_request_i
         await hands.scrape_until(STALL + 2 * SETTINGS.scrape_seconds)
     assert len(served.probe_requests) == 1
     assert (hands.without_progress, hands.stalls) == ([KEY], [KEY])
+
+
+async def test_an_engine_that_asks_for_a_key_is_scraped_and_found_if_it_hangs(hands: Hands, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("a" * 64)
+    async with answering(hangs=True, key_file=str(tmp_path / "key")) as served:
+        hands.pods = [engine(served)]
+        await hands.scrape()
+        await hands.scrape_until(STALL + 2 * SETTINGS.scrape_seconds)
+        assert served.probe_requests
+    assert (hands.without_progress, hands.stalls, served.refused) == ([KEY], [KEY], [])
+    assert set(hands.scrapes) == {(ENGINE, True)}
+
+
+async def test_an_engine_that_asks_for_a_key_answers_the_probe_request_of_the_operator(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("a" * 64)
+    request = Vllm().probe_request("tiny")
+    async with answering(key_file=str(tmp_path / "key")) as served, PodClient() as client:
+        there = Address("127.0.0.1", served.port)
+        assert await client.post(there, request.path, request.body, seconds=PROBE_SECONDS) == HTTPStatus.OK
+        assert await client.post(there, request.path, {**request.body, "n": 2}, seconds=PROBE_SECONDS) == 401
+    assert served.refused == [request.path]
 
 
 async def test_a_session_whose_client_sends_no_request_does_not_make_an_engine_stalled(hands: Hands) -> None:

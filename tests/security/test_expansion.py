@@ -58,7 +58,7 @@ EVERYTHING: Manifest = {
 BUCKET: Manifest = {
     "model": {
         "source": "s3://models/qwen",
-        "s3": {"endpoint": "http://minio:9000", "region": "eu-1", "credentialsSecretRef": {"name": "store"}},
+        "s3": {"endpoint": "https://s3.eu-1.example.com", "region": "eu-1", "credentialsSecretRef": {"name": "store"}},
     },
     "engine": {"env": [{"name": "HTTPS_PROXY", "value": "http://proxy"}]},
     "cache": {"claimName": "models"},

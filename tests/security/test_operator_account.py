@@ -32,12 +32,14 @@ from inference_operator.manifest import (
     OPTIONAL_KINDS,
     POD,
     SCALED_OBJECT,
+    SECRET,
     SERVICE,
     STATEFUL_SET,
     Kind,
     Manifest,
 )
 from inference_operator.objects.child import RETAIN_ANNOTATION
+from inference_operator.objects.engine_key import KEY_TYPE
 from inference_operator.objects.names import MANAGED_BY_LABEL, labels
 from tests.chart.helm import Helm
 from tests.testing.keda import scaled_object_crd
@@ -475,14 +477,14 @@ def test_the_operator_may_neither_change_nor_adopt_nor_delete_an_object_of_other
 
 def _refused_as_foreign(kind: Kind, answer: Answer) -> None:
     assert answer.code == FORBIDDEN
-    # The operator never deletes a claim: RBAC does not even let it try. NetworkPolicies are off by default.
+    # The operator never deletes a claim: RBAC does not even let it try.
     rbac = f'cannot delete resource "{kind.plural}"', f'cannot patch resource "{kind.plural}"'
     assert refused_by("children") in answer.message or (
-        kind.name in ("PersistentVolumeClaim", "NetworkPolicy") and any(words in answer.message for words in rbac)
+        kind.name == "PersistentVolumeClaim" and any(words in answer.message for words in rbac)
     )
 
 
-@pytest.mark.parametrize("kind", [one for one in ALWAYS if one.name != "NetworkPolicy"], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", ALWAYS, ids=lambda kind: kind.name)
 def test_the_operator_may_create_no_object_without_its_labels_and_an_inference_deployment_as_controller(
     thief: RequestsOf, victim: Workspace, kind: Kind
 ) -> None:
@@ -662,6 +664,29 @@ def test_the_operator_may_write_the_status_of_an_inference_deployment_and_not_it
     assert 'cannot patch resource "inferencedeployments"' in thief.patch(path, {"spec": {"replicas": 9}}).message
 
 
+# Secrets
+
+
+def test_the_operator_may_create_only_secrets_with_keys_of_engines_and_read_none(
+    thief: RequestsOf, victim: Workspace
+) -> None:
+    key: Manifest = {"type": KEY_TYPE, "stringData": {"key": "x"}}
+    there = dry(SECRET, victim.namespace)
+    assert thief.post(there, child(SECRET, "stolen", key)).accepted
+    account = {"annotations": {"kubernetes.io/service-account.name": "admin"}}
+    for answer in (
+        thief.post(there, child(SECRET, "stolen", {"type": "kubernetes.io/service-account-token"}, **account)),
+        thief.post(there, child(SECRET, "stolen", {"stringData": {"key": "x"}})),
+        thief.post(there, child(SECRET, "stolen", key, ownerReferences=[])),
+        thief.post(there, child(SECRET, "stolen", key, labels={})),
+        thief.post(dry(SECRET, SYSTEM_NAMESPACES[-1]), child(SECRET, "stolen", key)),
+    ):
+        assert refused_by("secrets") in answer.message
+    named = f"{SECRET.path(victim.namespace)}/database"
+    for answer in (thief.get(named), thief.get(SECRET.path(victim.namespace)), thief.delete(named)):
+        assert (answer.code, 'resource "secrets"' in answer.message) == (FORBIDDEN, True)
+
+
 # What RBAC refuses
 
 
@@ -676,6 +701,13 @@ def rbac_attacks(namespace: str) -> dict[str, tuple[str, str, Manifest | None, s
     return {
         "get a Secret": ("get", f"{core}/secrets/database", None, 'get resource "secrets"'),
         "list Secrets": ("get", f"{core}/secrets", None, 'list resource "secrets"'),
+        "change a Secret": (
+            "patch",
+            f"{core}/secrets/database",
+            {"stringData": {"a": "b"}},
+            'patch resource "secrets"',
+        ),
+        "delete a Secret": ("delete", f"{core}/secrets/database", None, 'delete resource "secrets"'),
         "create a pod": ("post", f"{core}/pods", a_pod, 'create resource "pods"'),
         "run a command": ("post", f"{core}/pods/ours/exec?command=id", None, 'create resource "pods/exec"'),
         "debug a pod": (

@@ -112,7 +112,7 @@ GUARDED: dict[str, dict[str, Any]] = {
     "engine.image": IMAGE,
     "engine.multimodal.allowedDomains": {"engine": {"multimodal": {"allowedDomains": ["inside.example"]}}},
     "model.s3.endpoint": {
-        "model": {"source": "s3://models/qwen", "s3": {"endpoint": "http://169.254.169.254"}},
+        "model": {"source": "s3://models/qwen", "s3": {"endpoint": "https://s3.eu-1.example.com"}},
         "cache": {"claimName": SHARED},
     },
     "model.allowPickle": {"model": {"source": "hf://a/b", "revision": "0" * 40, "allowPickle": True}},

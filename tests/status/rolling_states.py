@@ -1,9 +1,13 @@
 """States during a rollout."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.write_results import WriteResult
+from inference_operator.views.leaving_node import LeavingNode
+from inference_operator.views.workload import workload_view
+from inference_operator.workload.moving import MOVE_ANNOTATION, MoveRecord
 from inference_operator.workload.rollout import RolloutReason
 from tests.status.situations import (
     MINUTES,
@@ -17,7 +21,7 @@ from tests.status.situations import (
     observed,
     view,
 )
-from tests.testing.builders import deployment_status, inference_deployment, ready_pod
+from tests.testing.builders import ENGINES, NOW, deployment_status, inference_deployment, ready_pod
 
 EDITED = inference_deployment(engine={"args": ["--seed=8"]})
 UNDECIDED = observed(
@@ -25,7 +29,24 @@ UNDECIDED = observed(
 )
 """The pod template has been edited, and free GPUs have not been looked up yet."""
 
+_SETTLED = observed(engines=deployment_status(1), routers=deployment_status(2))
+_ENGINES = _SETTLED.children[ENGINES]
+_TEMPLATE = workload_view(_ENGINES).template
+_NOTED = {**_ENGINES["metadata"]["annotations"], MOVE_ANNOTATION: MoveRecord(NOW).text}
+MOVING = replace(
+    _SETTLED,
+    children={**_SETTLED.children, ENGINES: {**_ENGINES, "metadata": {**_ENGINES["metadata"], "annotations": _NOTED}}},
+    pods=[replace(view(ready_pod(), template=_TEMPLATE), node="gone")],
+    leaving={"gone": LeavingNode("gone", "which is cordoned")},
+)
+"""The node of the only engine has been cordoned."""
+
 ROLLING_STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = {
+    "an engine moves away from a cordoned node": (
+        MOVING,
+        [],
+        ("True Serving", "True NodeLeaving", "False NotStalled"),
+    ),
     "rolling, old pods serving": (
         decided(
             observed(

@@ -2,7 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 
+from inference_operator.api.pod_defaults import RouterDefaults
+from inference_operator.fleet.brake import Fleet
+from inference_operator.fleet.turn import Turn, turn_annotations
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ROUTER
 from inference_operator.pipeline.inputs import Inputs
@@ -13,6 +17,10 @@ from tests.testing.builders import ROUTERS, SETTINGS, deployment_status, ready_p
 
 LATER = SETTINGS.model_copy(update={"router_image": "example.com/router:later"})
 """Settings of an operator that would build other routers."""
+OTHER_DEFAULTS = SETTINGS.model_copy(
+    update={"router_defaults": RouterDefaults.model_validate({"podTemplate": {"annotations": {"example.com/a": "b"}}})}
+)
+"""Settings by which routers have to be replaced."""
 
 
 def with_routers(status: Manifest | None = None) -> Inputs:
@@ -23,10 +31,29 @@ def with_routers(status: Manifest | None = None) -> Inputs:
     return replace(found, pods=tuple(pods))
 
 
+def _in_turn(found: Inputs) -> Inputs:
+    """The same in its turn, which began a day ago."""
+    routers = found.children[ROUTERS]
+    template = pod_template_hash(routers["spec"]["template"]["metadata"]) or ""
+    turn = Turn(template, found.now - timedelta(days=1), healthy=True)
+    meta = {**routers["metadata"], "annotations": {**routers["metadata"]["annotations"], **turn_annotations(turn)}}
+    return replace(found, children={**found.children, ROUTERS: {**routers, "metadata": meta}})
+
+
 ROUTER_STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = {
     "serving, routers of an earlier release": (
         replace(with_routers(), settings=LATER),
         [],
         ("True Serving", "False Settled", "False NotStalled"),
+    ),
+    "serving, a change of the owner's settings waits": (
+        replace(with_routers(), settings=OTHER_DEFAULTS, fleet=Fleet(is_stopped=True)),
+        [],
+        ("True Serving", "False Settled", "False NotStalled"),
+    ),
+    "serving, a change of the owner's settings ends in routers that do not start": (
+        _in_turn(with_routers(deployment_status(2, updated=1))),
+        [],
+        ("True Serving", "True RollingOut", "False NotStalled"),
     ),
 }

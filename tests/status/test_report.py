@@ -209,6 +209,7 @@ def test_a_transition_time_changes_only_with_the_status_of_its_condition() -> No
         ConditionType.EXPOSED: [],
         ConditionType.SCALING_ACTIVE: [],
         ConditionType.ADAPTERS_AVAILABLE: [],
+        ConditionType.RENEWED: [],
     }
 
 

@@ -6,9 +6,11 @@ from datetime import timedelta
 
 import pytest
 
+from inference_operator.api.owner_policy import OwnerPolicy
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.router import security_revision
+from inference_operator.settings import Settings
 from inference_operator.status.report import undecided
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
 from tests.status.adapter_states import ADAPTER_STATES
@@ -50,6 +52,12 @@ from tests.testing.builders import (
     deployment_status,
     inference_deployment,
     inputs,
+)
+
+OTHER_MODELS = Settings(
+    policy=OwnerPolicy.model_validate(
+        {"modelSources": {"allowed": ["hf://org/"], "message": "Ask platform@example.com for others."}}
+    )
 )
 
 STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = {
@@ -195,6 +203,16 @@ STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = 
         [],
         ("True ScaledToZero", "False Settled", "True InvalidModelSource"),
     ),
+    "the policy refuses a new resource": (
+        inputs(inference_deployment(), settings=OTHER_MODELS),
+        [],
+        ("False RefusedByPolicy", "False Settled", "True RefusedByPolicy"),
+    ),
+    "a later policy refuses what serves": (
+        replace(SERVING, settings=OTHER_MODELS),
+        [],
+        ("True Serving", "False Settled", "True RefusedByPolicy"),
+    ),
     "a foreign Service": (
         observed(engines=deployment_status(1), routers=deployment_status(2), absent=[SERVICE_OF_ROUTERS]),
         [Conflict(SERVICE_OF_ROUTERS, "Gateway edge")],
@@ -257,8 +275,13 @@ def reasons() -> set[str]:
     return {c.reason for report in reports for c in report.status.conditions}
 
 
-SOMETIMES = {ConditionType.EXPOSED, ConditionType.SCALING_ACTIVE, ConditionType.ADAPTERS_AVAILABLE}
-"""Conditions that only some specifications have."""
+SOMETIMES = {
+    ConditionType.EXPOSED,
+    ConditionType.SCALING_ACTIVE,
+    ConditionType.ADAPTERS_AVAILABLE,
+    ConditionType.RENEWED,
+}
+"""Conditions that only some resources have."""
 
 EVERY_STATE = pytest.mark.parametrize(("situation", "results"), [state[:2] for state in STATES.values()], ids=STATES)
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from inference_operator.controller.cluster import (
     FIELD_MANAGER,
+    AlreadyExistsError,
     ConflictError,
     Listing,
     NotFoundError,
@@ -110,8 +111,13 @@ class MemoryCluster:
     async def create(self, ref: Ref, manifest: Manifest) -> Manifest:
         """Counts as a write if the object is created, and not if the name is taken."""
         if ref in self._objects:
-            raise self._attempt("create", ref, lambda: ConflictError(f"{ref} exists"))
+            raise self._attempt("create", ref, lambda: AlreadyExistsError(f"{ref} exists"))
         return self._write("apply", ref, lambda: self._apply(ref, manifest, FIELD_MANAGER, force=False))
+
+    async def add(self, ref: Ref, manifest: Manifest) -> None:
+        """As `create`, of an object of a kind that the operator does not watch."""
+        await self.create(ref, manifest)
+        self.events.pop()
 
     async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
         return self._write("apply", ref, lambda: self._apply(ref, manifest, FIELD_MANAGER, force=force))

@@ -112,8 +112,20 @@ class Preallocating(Echo):
         weights = facts.weight_bytes if facts else 0
         return CpuNeeds(context, cache, math.ceil((cache + weights) / GIB + BUFFERS_GIB))
 
+    @property
+    def can_ask_for_key(self) -> bool:
+        return False
+
     def process(
-        self, asked: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, *, host: str, traces: str = ""
+        self,
+        asked: EngineSpec,
+        plan: Plan,
+        served: ServedModel,
+        timeouts: Timeouts,
+        *,
+        host: str,
+        traces: str = "",
+        asks_for_key: bool = False,  # noqa: ARG002 - protocol
     ) -> EngineProcess:
         made = Echo().process(asked, plan, served, timeouts, host=host, traces=traces)
         return replace(

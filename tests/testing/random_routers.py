@@ -13,11 +13,13 @@ from pydantic import ValidationError
 from inference_operator.api.router import RouterSpec
 from inference_operator.api.spec import ModelSpec
 from inference_operator.engines.vllm.vllm import API_PATHS
+from inference_operator.fleet.turn import TurnInputs
 from inference_operator.manifest import Key, Manifest, Owner
 from inference_operator.models.source import HubModel, model_source
 from inference_operator.objects.names import ENGINE
 from inference_operator.router.inputs import RouterInputs, Upstream
 from inference_operator.settings import Settings
+from tests.testing.builders import NOW
 from tests.testing.random_specs import Specs, places
 
 SLOTS = (32, 64, 128, 512)
@@ -86,6 +88,7 @@ class Routers:
 
 def built(section: Manifest, names: Sequence[str], chance: random.Random) -> RouterInputs:
     """The request of a section `router`; raises pydantic's ValidationError if that is invalid."""
+    spec = RouterSpec.model_validate(section)
     return RouterInputs(
         upstreams=(
             Upstream(
@@ -100,7 +103,9 @@ def built(section: Manifest, names: Sequence[str], chance: random.Random) -> Rou
             ),
         ),
         slots=chance.choice(SLOTS),
-        spec=RouterSpec.model_validate(section),
+        spec=spec,
+        stated=spec,
+        turn=TurnInputs(NOW),
         drain_seconds=chance.choice((1, 300, 3600)),
         progress_deadline_seconds=600,
         owner=Owner(Key("default", "qwen"), "uid"),

@@ -113,6 +113,10 @@ class Echo:
     def image(self, device: Device, settings: Settings) -> str:  # noqa: ARG002 - protocol
         return IMAGE
 
+    @property
+    def can_ask_for_key(self) -> bool:
+        return False
+
     def process(
         self,
         asked: EngineSpec,  # noqa: ARG002 - protocol
@@ -122,6 +126,7 @@ class Echo:
         *,
         host: str,  # noqa: ARG002 - protocol
         traces: str = "",  # noqa: ARG002 - protocol
+        asks_for_key: bool = False,  # noqa: ARG002 - protocol
     ) -> EngineProcess:
         return EngineProcess(
             user=USER,

@@ -1,7 +1,7 @@
 {{/*
 The only list of the operator's rights. A ClusterRole (whole cluster) or one Role per namespace contains it, and one Role in
 the release's namespace contains the rights on the Lease.
-The operator reads no Secret, opens no shell in a pod and no proxy to one, and never writes the spec of an InferenceDeployment.
+The operator reads no Secret, also none of its own, opens no shell in a pod and no proxy to one, and never writes the spec of an InferenceDeployment.
 */}}
 {{- define "inference-operator.rules" -}}
 - apiGroups: [inference-operator.dev]
@@ -46,10 +46,15 @@ The operator reads no Secret, opens no shell in a pod and no proxy to one, and n
 - apiGroups: [scheduling.x-k8s.io, scheduling.volcano.sh]
   resources: [podgroups] # of engines over several nodes, for gang schedulers
   verbs: [get, list, watch, create, patch, delete]
-{{- if .Values.networkPolicies.enabled }}
+{{- if or .Values.networkPolicies.enabled .Values.networkPolicies.withKeys }}
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
   verbs: [get, list, watch, create, patch, delete]
+{{- end }}
+{{- if .Values.settings.engineKeys }}
+- apiGroups: [""]
+  resources: [secrets] # of keys that engines ask of their routers; never read, changed or deleted
+  verbs: [create]
 {{- end }}
 - apiGroups: [""]
   resources: [pods] # patch: a label, by which an engine without progress gets no new requests, and the deletion cost

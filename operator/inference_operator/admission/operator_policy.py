@@ -25,12 +25,14 @@ from inference_operator.manifest import (
     OPTIONAL_KINDS,
     POD,
     SCALED_OBJECT,
+    SECRET,
     SERVICE,
     STATEFUL_SET,
     Kind,
     Manifest,
 )
 from inference_operator.objects.child import RETAIN_ANNOTATION
+from inference_operator.objects.engine_key import KEY_TYPE
 from inference_operator.objects.names import COMPONENT_LABEL, MANAGED_BY_LABEL, MANAGER, NAME_LABEL
 
 ACCOUNTS_ANNOTATION = f"{GROUP}/service-accounts"
@@ -135,6 +137,23 @@ def _children() -> Policy:
                 f" || {_controlled('oldObject')}",
                 "The operator may change and delete only objects that it made. This one has neither its label"
                 f" {MANAGED_BY_LABEL} nor an {KIND} as controller. Rename or delete the object.",
+            ),
+        ],
+    )
+
+
+def _secrets() -> Policy:
+    """Of Secrets the operator creates those with keys of engines. Controllers fill other types, with tokens."""
+    return Policy(
+        "secrets",
+        [(SECRET, SECRET.plural)],
+        EVERY_WRITE,
+        [
+            _NOT_OF_KUBERNETES,
+            Validation(
+                f"oldObject == null && object.?type.orValue('') == '{KEY_TYPE}' && ({_OUR_LABELS}) && {_OUR_OWNER}",
+                f"The operator may only create Secrets of the type {KEY_TYPE}, with its labels and the {KIND} as"
+                " controller that they name, and change or delete none.",
             ),
         ],
     )
@@ -304,6 +323,7 @@ def operator_policies(operator: OperatorAccount) -> list[Manifest]:
     """
     policies = (
         _children(),
+        _secrets(),
         _templates(operator),
         _autoscalers(),
         _services(),

@@ -27,6 +27,24 @@ class Validation:
 
 
 @dataclass(frozen=True, slots=True)
+class Parameters:
+    """The object that the expressions of a policy read as `params`.
+
+    Without it the policy decides nothing. API servers see a new object some seconds after a new policy, and GitOps may
+    replace it: nobody's edit should fail by that. The operator decides by the same rules from its own settings.
+    """
+
+    kind: Kind
+    namespace: str
+    name: str
+
+    @property
+    def reference(self) -> Manifest:
+        """The reference in a binding."""
+        return {"name": self.name, "namespace": self.namespace, "parameterNotFoundAction": "Allow"}
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """A policy for the whole cluster. It fails closed."""
 
@@ -39,6 +57,7 @@ class Policy:
     """Names and CEL expressions that the validations use. Each is evaluated once."""
     conditions: Sequence[tuple[str, str]] = ()
     """Names and CEL expressions that a request must meet for the policy to apply."""
+    parameters: Parameters | None = None
 
     @property
     def manifests(self) -> list[Manifest]:
@@ -49,18 +68,23 @@ class Policy:
             ['ValidatingAdmissionPolicy', 'ValidatingAdmissionPolicyBinding']
         """
         rules = [_rule(kind, resource, self.operations) for kind, resource in self.resources]
+        kind = self.parameters.kind if self.parameters else None
         policy = {
             "failurePolicy": "Fail",
+            **({"paramKind": {"apiVersion": kind.api_version, "kind": kind.name}} if kind else {}),
             "matchConstraints": {"resourceRules": rules},
             **({"matchConditions": _named(self.conditions)} if self.conditions else {}),
             **({"variables": _named(self.variables)} if self.variables else {}),
             "validations": [one.manifest for one in self.validations],
         }
+        binding = {
+            "policyName": self.name,
+            "validationActions": ["Deny"],
+            **({"paramRef": self.parameters.reference} if self.parameters else {}),
+        }
         return [
             self._manifest("ValidatingAdmissionPolicy", policy),
-            self._manifest(
-                "ValidatingAdmissionPolicyBinding", {"policyName": self.name, "validationActions": ["Deny"]}
-            ),
+            self._manifest("ValidatingAdmissionPolicyBinding", binding),
         ]
 
     def _manifest(self, kind: str, spec: Manifest) -> Manifest:

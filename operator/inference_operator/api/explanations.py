@@ -252,6 +252,18 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
         " served on.",
         "Read the engine's answer in the log of the container `adapters` of the pod in the message.",
     ),
+    Reason.WAITING_FOR_TURN: Explanation(
+        ConditionType.RENEWED,
+        "Pods stay as they are until the turn of this InferenceDeployment comes: the operator's settings have changed,"
+        " and few replace their pods at a time. Nobody's turn comes while one is not healthy after its own.",
+        "Wait. `infd renew --routers` replaces the routers now.",
+    ),
+    Reason.ROLLOUT_STOPPED: Explanation(
+        ConditionType.RENEWED,
+        "The operator's settings have changed, and with its new pods this InferenceDeployment is not healthy, as it was"
+        " before. All others wait for it.",
+        "Read the other conditions. Then correct the operator's settings, or pause this InferenceDeployment.",
+    ),
     Reason.ADDRESS_PENDING: Explanation(
         ConditionType.EXPOSED,
         "The Service, Ingress or HTTPRoute has no address yet. A controller of the cluster assigns it.",
@@ -296,6 +308,11 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
         "Wait: the operator deletes the pod, so that it starts elsewhere. If the message has a command, check that the"
         " node is gone, then run it.",
     ),
+    Reason.NODE_LEAVING: Explanation(
+        _RECONCILING,
+        "The node of an engine is cordoned, or is about to be removed. The successor of the engine starts first.",
+        "Wait: the engine ends when its successor serves. A drain waits for that until the time in Ready's message.",
+    ),
     Reason.SETTLED: Explanation(_RECONCILING, "All changes are applied and rolled out.", _NO_ACTION),
     Reason.NOT_STALLED: Explanation(_STALLED, "There is no blocking problem.", _NO_ACTION),
     Reason.INVALID_SPEC: Explanation(
@@ -307,6 +324,13 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
         _STALLED,
         "`spec.model.source` is not a valid model address.",
         "Use `hf://org/name`, `s3://bucket/path`, `pvc://claim/path` or `oci://image-reference`.",
+    ),
+    Reason.REFUSED_BY_POLICY: Explanation(
+        _STALLED,
+        "The administrator's setting `policy` does not allow what a field names, or the number of GPUs. What runs stays"
+        " as it is, and nothing new is made.",
+        "Change the field as the message says, or ask the administrator to allow it:"
+        " [restrict what users may run](../how-to/restrict.md).",
     ),
     Reason.MANAGED_ARGUMENT: Explanation(
         _STALLED,

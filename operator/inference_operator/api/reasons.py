@@ -16,6 +16,7 @@ class ConditionType(StrEnum):
     EXPOSED = "Exposed"
     SCALING_ACTIVE = "ScalingActive"
     ADAPTERS_AVAILABLE = "AdaptersAvailable"
+    RENEWED = "Renewed"
 
 
 class Reason(StrEnum):
@@ -48,14 +49,18 @@ class Reason(StrEnum):
     ROUTE_NOT_ACCEPTED = "RouteNotAccepted"
     GATEWAY_API_MISSING = "GatewayApiMissing"
     ROLLING_OUT = "RollingOut"
+    WAITING_FOR_TURN = "WaitingForTurn"
+    ROLLOUT_STOPPED = "RolloutStopped"
     SWITCHED_TO_REPLACE = "SwitchedToReplace"
     WAITING_FOR_NODE = "WaitingForNode"
     WAITING_FOR_OLDER_GROUP = "WaitingForOlderGroup"
     NODE_LOST = "NodeLost"
+    NODE_LEAVING = "NodeLeaving"
     SETTLED = "Settled"
     NOT_STALLED = "NotStalled"
     INVALID_SPEC = "InvalidSpec"
     INVALID_MODEL_SOURCE = "InvalidModelSource"
+    REFUSED_BY_POLICY = "RefusedByPolicy"
     MANAGED_ARGUMENT = "ManagedArgument"
     SECRET_IN_SPEC = "SecretInSpec"  # noqa: S105 - a reason
     ARGUMENT_NOT_ALLOWED = "ArgumentNotAllowed"

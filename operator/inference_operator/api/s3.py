@@ -9,7 +9,7 @@ from inference_operator.api.validation import CelRules, Former, SpecModel, match
 
 _ENDPOINT = matches(
     r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?",
-    "must be a URL such as `https://minio.storage:9000`, without a path",
+    "must be a URL such as `https://s3.example.com:9000`, without a path",
 )
 _REGION = matches("[a-z0-9-]+", "must be the name of a region, for example `eu-central-1`")
 

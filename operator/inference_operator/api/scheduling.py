@@ -3,12 +3,14 @@
 All lists and strings are bounded; the rules are those of Kubernetes 1.36, pkg/apis/core/validation.
 """
 
+from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
 from inference_operator.api.affinity import Affinity
+from inference_operator.api.duration import Within
 from inference_operator.api.validation import LabelKey, Labels, LabelValue, ObjectName, Rule, SpecModel
 
 
@@ -150,6 +152,11 @@ class SchedulingSpec(PodScheduling):
         max_length=63,
         description="Kueue LocalQueue of the engine pods, set as the label `kueue.x-k8s.io/queue-name` of their"
         " Deployment. Default: none. Change: in place; Kueue rejects it while an engine is ready.",
+    )
+    eviction_wait: Annotated[timedelta, Within("0s", "24h", "30m")] | None = Field(
+        None,
+        description="How long a drain waits for the successor of the only engine; `0s`: not at all. Default: as long as"
+        " a node and a start may take. Change: in place.",
     )
     gang: Gang = Field(
         Gang.AUTO,

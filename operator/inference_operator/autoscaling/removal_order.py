@@ -5,11 +5,12 @@ A ReplicaSet deletes pods without a node first, then those that are not ready, t
 `ActivePodsWithRanks`). A pod without the annotation counts as 0.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from inference_operator.manifest import POD, Ref
 from inference_operator.views.engine import EngineView
+from inference_operator.views.pod import PodView
 from inference_operator.views.samples import Samples
 
 
@@ -20,7 +21,7 @@ class DeletionCost:
     ref: Ref
     uid: str
     cost: int
-    """Its unfinished requests."""
+    """Its unfinished requests; less than 0 for an engine on a node that is leaving."""
     traffic: bool
     """Its traffic label. Server-side apply removes fields that a later apply omits, so the label is sent with the
     annotation."""
@@ -42,6 +43,16 @@ def deletion_costs(
         return ()
     ready = [engine for engine in engines if engine.is_serving and engine.uid in samples.engines]
     costs = [(engine.leader, samples.engines[engine.uid].outstanding) for engine in ready]
+    return new_costs(costs, namespace)
+
+
+def new_costs(costs: Iterable[tuple[PodView, int]], namespace: str) -> tuple[DeletionCost, ...]:
+    """The annotations of pods that have another cost.
+
+    Args:
+        costs: pods, with the cost that each should have.
+        namespace: their namespace.
+    """
     return tuple(
         DeletionCost(Ref(POD, namespace, pod.name), pod.uid, cost, pod.traffic)
         for pod, cost in costs

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from inference_operator.cli.connection import DEFAULT_NAMESPACE, in_cluster
+from inference_operator.cli.operator_settings import operators, settings_of
 from inference_operator.cli.parser import UsageError
 from inference_operator.manifest import CONFIG_MAP, NODE, Kind, Manifest, Ref
 from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, INSPECTION, NAME_LABEL
 from inference_operator.planning.gpu_offers import has_gpus
 from inference_operator.roles.pinned_plan import PinnedPlan, pinned_plan
+from inference_operator.settings import Settings
 from inference_operator.views.node import NodeView, node_view
 from inference_operator.views.workload import WORKLOAD_KINDS, newest_first
 
@@ -30,6 +32,17 @@ class LiveState:
     """ConfigMaps with results of inspections."""
     plans: Mapping[tuple[str, str], PinnedPlan] = field(default_factory=dict)
     """Plans of running engines, by namespace and name of their resource."""
+
+    operators: Sequence[Manifest] = ()
+    """Deployments of operators; none without the right to read them."""
+
+    def with_policy(self, settings: Settings, document: Manifest) -> Settings:
+        """The settings, with the policy of the operator that serves a resource."""
+        if not self.operators:
+            return settings
+        metadata = document.get("metadata") or {}
+        own = settings_of(self.operators, metadata.get("namespace") or DEFAULT_NAMESPACE).settings
+        return settings.model_copy(update={"policy": own.policy, "cluster_domain": own.cluster_domain})
 
     def plan_of(self, document: Manifest) -> PinnedPlan | None:
         """The plan that the engines of a resource run with; None if there are none."""
@@ -55,7 +68,8 @@ async def cluster_of_kubeconfig(options: argparse.Namespace) -> LiveState:
         oldest_first = reversed(newest_first(engines))
         plans = {_owner(one): plan for one in oldest_first if (plan := pinned_plan(one))}
         gpus = [view for view in views if has_gpus(view)]
-        return LiveState(gpus, {Ref.of(result): result for result in results}, plans)
+        stored = {Ref.of(result): result for result in results}
+        return LiveState(gpus, stored, plans, await operators(cluster) or ())
 
     try:
         return await in_cluster(read, options, cure="Check that `kubectl get nodes` works with the same kubeconfig.")

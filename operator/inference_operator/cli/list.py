@@ -3,10 +3,12 @@
 import argparse
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import resource
 from inference_operator.cli.connection import add_connection, in_cluster
 from inference_operator.cli.live_resource import LiveResource
@@ -14,7 +16,7 @@ from inference_operator.cli.output import table
 from inference_operator.cli.status_report import StatusReport, status_report, words_of
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
-from inference_operator.views.raw import mapping, timestamp
+from inference_operator.views.raw import mapping, objects, timestamp
 
 if TYPE_CHECKING:
     from inference_operator.kube.client import Api
@@ -45,10 +47,37 @@ def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
         print(json.dumps([_fields(one) for one in reports], indent=2))
     elif reports:
         print("\n".join(lines(reports, with_namespace=options.all_namespaces)))
+        if line := progress_line(found):
+            print(f"\n{line}")
     else:
         where = f"the namespace `{namespace}`" if namespace else "any namespace"
         print(f"There is no InferenceDeployment in {where}. Create one: infd run NAME MODEL")
     return 0
+
+
+_PROGRESS = {
+    Reason.WAITING_FOR_TURN: "wait for their turn",
+    Reason.ROLLING_OUT: "replace pods",
+    Reason.ROLLOUT_STOPPED: "are not healthy with new pods, so all others wait",
+}
+
+
+def progress_line(found: Sequence[Manifest]) -> str:
+    """How far changes of the operator's settings are, in a sentence; empty if they have reached all.
+
+    Args:
+        found: the live InferenceDeployments.
+
+    Examples:
+        >>> progress_line([{"status": {"conditions": [{"type": "Renewed", "reason": "WaitingForTurn"}]}}])
+        "Changes of the operator's settings: of 1, 1 wait for their turn."
+        >>> progress_line([{}])
+        ''
+    """
+    conditions = [one for live in found for one in objects(mapping(live, "status"), "conditions")]
+    counts = Counter(one.get("reason") for one in conditions if one.get("type") == ConditionType.RENEWED)
+    told = [f"{counts[reason]} {words}" for reason, words in _PROGRESS.items() if counts[reason]]
+    return f"Changes of the operator's settings: of {len(found)}, {', '.join(told)}." if told else ""
 
 
 def _report(live: Manifest, at: datetime) -> StatusReport:

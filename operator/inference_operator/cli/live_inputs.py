@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.cli.operator_settings import FoundSettings
 from inference_operator.cli.parser import UsageError
 from inference_operator.cli.prediction import Prediction, prediction
@@ -12,6 +13,7 @@ from inference_operator.controller.cache import Cache
 from inference_operator.controller.cluster import ForbiddenError, NotFoundError
 from inference_operator.controller.lister import watched_kinds
 from inference_operator.engines.registry import EngineRegistry
+from inference_operator.fleet.brake import Fleet
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, NODE, OPTIONAL_KINDS, Key, Kind, Manifest
 from inference_operator.objects.names import NAME_LABEL
 from inference_operator.pipeline.inputs import Inputs
@@ -97,7 +99,15 @@ async def live_inputs(
     inputs = cache.inputs(key, now=now)
     if inputs is None:
         raise UsageError(f"{key} is being deleted.")
-    return LiveInputs(inputs, tuple(notes))
+    if not operator.settings.namespaces and inputs.leaving is None:
+        inputs = replace(inputs, leaving={})  # the operator sees the nodes, also where the user may not
+    return LiveInputs(replace(inputs, fleet=Fleet(is_stopped=_waits_for_turn(inputs))), tuple(notes))
+
+
+def _waits_for_turn(inputs: Inputs) -> bool:
+    """Whether the operator holds a change of its settings here: nothing else is known of the other resources."""
+    renewed = inputs.resource.status.condition(ConditionType.RENEWED)
+    return renewed is not None and renewed.reason == Reason.WAITING_FOR_TURN
 
 
 async def predicted(cluster: "KubeCluster", inputs: Inputs) -> tuple[Prediction, Sequence[str]]:

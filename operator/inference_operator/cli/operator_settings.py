@@ -37,20 +37,27 @@ class FoundSettings:
 
 async def found_settings(cluster: "KubeCluster", namespace: str) -> FoundSettings:
     """The settings of the operator that serves a namespace. Variables of the command's own environment replace them."""
+    found = await operators(cluster)
+    if found is None:
+        right = f"get the Deployment `inference-operator` in `{SYSTEM_NAMESPACE}`"
+        return FoundSettings(
+            Settings(), (f"You have no right to {right}, which has the operator's settings. {_INSTEAD}",)
+        )
+    return settings_of(found, namespace)
+
+
+async def operators(cluster: "KubeCluster") -> Sequence[Manifest] | None:
+    """The Deployments of all operators, or of the one in its usual place; None without the right to read it."""
     from inference_operator.controller.cluster import ForbiddenError  # noqa: PLC0415 - see `cli.connection`
 
     try:
-        found = [one async for one in cluster.each(DEPLOYMENT, labels=SELECTOR)]
+        return [one async for one in cluster.each(DEPLOYMENT, labels=SELECTOR)]
     except ForbiddenError:
         try:
             own = await cluster.get(Ref(DEPLOYMENT, SYSTEM_NAMESPACE, "inference-operator"))
         except ForbiddenError:
-            right = f"get the Deployment `inference-operator` in `{SYSTEM_NAMESPACE}`"
-            return FoundSettings(
-                Settings(), (f"You have no right to {right}, which has the operator's settings. {_INSTEAD}",)
-            )
-        found = [own] if own else []
-    return settings_of(found, namespace)
+            return None
+        return [own] if own else []
 
 
 def settings_of(deployments: Sequence[Manifest], namespace: str) -> FoundSettings:

@@ -140,7 +140,12 @@ def run_plan(options: argparse.Namespace, engines: EngineRegistry) -> int:
         _planning(
             document,
             offline_inputs(
-                document, settings, engines, nodes=cluster.nodes, model=model, stored_models=cluster.stored_models
+                document,
+                cluster.with_policy(settings, document),
+                engines,
+                nodes=cluster.nodes,
+                model=model,
+                stored_models=cluster.stored_models,
             ),
             engines.option_classes,
             cluster.plan_of(document),

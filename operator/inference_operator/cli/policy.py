@@ -3,6 +3,7 @@
 import argparse
 
 from inference_operator.admission.operator_policy import OperatorAccount, operator_policies
+from inference_operator.admission.owner_policy import PolicyScope, owner_policy
 from inference_operator.admission.writer_policy import writer_policies
 from inference_operator.cli.operator_settings import SYSTEM_NAMESPACE
 from inference_operator.cli.yaml_documents import dump
@@ -15,11 +16,17 @@ NAME = "inference-operator"
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add the description and the arguments of `infd policy`."""
     command.description = (
-        "Print the ValidatingAdmissionPolicies for people who write InferenceDeployments, or those for the"
-        " operator's own ServiceAccount, with their bindings, as YAML."
+        "Print the ValidatingAdmissionPolicies for people who write InferenceDeployments, those for the operator's own"
+        " ServiceAccount, or that of the setting `policy`, with their bindings, as YAML."
     )
-    command.add_argument("--operator", action="store_true", help="print those for the operator's own ServiceAccount")
-    own = command.add_argument_group("with --operator")
+    which = command.add_mutually_exclusive_group()
+    which.add_argument("--operator", action="store_true", help="print those for the operator's own ServiceAccount")
+    which.add_argument(
+        "--owner",
+        action="store_true",
+        help="print that of the setting `policy`, whose parameters the chart writes into the ConfigMap NAME-policy",
+    )
+    own = command.add_argument_group("with --operator or --owner")
     own.add_argument(
         "--namespace", "-n", default=SYSTEM_NAMESPACE, help=f"namespace of the operator (default: {SYSTEM_NAMESPACE})"
     )
@@ -37,7 +44,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run_policy(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Print the policies."""
-    if options.operator:
+    if options.owner:
+        found = owner_policy(PolicyScope(options.namespace, options.name))
+    elif options.operator:
         operator = OperatorAccount(options.namespace, options.name, options.account, tuple(options.pod_account))
         found = operator_policies(operator)
     else:

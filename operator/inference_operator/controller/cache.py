@@ -8,6 +8,7 @@ from types import MappingProxyType
 from inference_operator.api.resource import resource
 from inference_operator.controller.cached_object import CachedObject, Codec, version_of
 from inference_operator.controller.cluster import Listing
+from inference_operator.controller.fleet_store import FleetStore
 from inference_operator.controller.node_store import NodeStore
 from inference_operator.controller.sample_store import SampleStore
 from inference_operator.controller.scaling_store import ScalingStore
@@ -60,6 +61,8 @@ class Cache:
         """The last metrics of the pods."""
         self.scaling = ScalingStore()
         """The decisions of autoscaling."""
+        self.fleet = FleetStore(settings.rollouts, self._resources.keys())
+        """How far changes of the owner's settings are."""
 
     def resource_keys(self) -> list[Key]:
         """The keys of all InferenceDeployments."""
@@ -68,6 +71,10 @@ class Cache:
     def unsettled(self) -> list[Key]:
         """The InferenceDeployments that a change of the nodes could help: all that are not ready with all replicas."""
         return [key for key, cached in self._resources.items() if not cached.settled]
+
+    def keys_on(self, nodes: Container[str]) -> set[Key]:
+        """The InferenceDeployments with pods on these nodes."""
+        return {cached.key for cached in self._objects.values() if cached.pod and cached.pod.node in nodes}
 
     def states(self) -> Mapping[str, int]:
         """The number of InferenceDeployments in each state, as kstatus reads their conditions."""
@@ -123,11 +130,13 @@ class Cache:
             lookups=MappingProxyType(self._lookups),
             samples=self.samples.of(pods),
             nodes=self.nodes.nodes,
+            leaving=self.nodes.leaving,
             engines=self._engines,
             roles=self._roles,
             scaling=self.scaling.result(key),
             unavailable_kinds=self.unavailable_kinds,
             half_placed=self._half_placed() if any(map(is_half_placed, engines_of(pods))) else (),
+            fleet=self.fleet.without(key),
         )
 
     def _half_placed(self) -> Sequence[HalfPlaced]:
@@ -178,6 +187,7 @@ class Cache:
             self._resources[new.key] = new
         else:
             self._by_owner[new.key].add(ref)
+            self.fleet.see(ref, new.key if new.in_turn else None)
         return new.key
 
     def forget(self, manifest: Manifest) -> Key | None:
@@ -194,6 +204,8 @@ class Cache:
         del self._objects[ref]
         if ref.kind == INFERENCE_DEPLOYMENT:
             del self._resources[cached.key]
+            self.fleet.forget(cached.key)
+        self.fleet.see(ref, None)
         self._remove_from_owner(ref, cached.key)
         return cached.key
 

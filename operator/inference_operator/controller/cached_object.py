@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import orjson
 
 from inference_operator.api.reasons import ConditionType
+from inference_operator.fleet.turn import recorded_turn
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, KIND, POD, Key, Manifest
 from inference_operator.objects.names import COMPONENT_LABEL, NAME_LABEL
 from inference_operator.roles.pinned_plan import recorded_engine
@@ -43,6 +44,8 @@ class CachedObject:
     """The view of a pod; nothing else of a pod is kept."""
     engine: str
     """Name of the engine that a role's workload runs; empty for every other object."""
+    in_turn: bool
+    """Whether its pods are replaced for a change of the owner's settings; of a workload only."""
     packed: tuple[bytes, ...]
     """The compressed segments of the object; none for a pod."""
     dictionary: bytes
@@ -88,6 +91,7 @@ class Codec:
             figures=resource_figures(manifest) if is_resource else None,
             pod=view,
             engine=recorded_engine(manifest) if kind in _WORKLOADS else "",
+            in_turn=kind in _WORKLOADS and recorded_turn(manifest) is not None,
             packed=packed,
             dictionary=dictionary,
         )

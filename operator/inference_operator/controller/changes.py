@@ -7,11 +7,11 @@ from typing import TypeAlias
 from inference_operator.autoscaling.removal_order import DeletionCost
 from inference_operator.controller.drift import first_drift
 from inference_operator.jobs.placement import mounted_claims
-from inference_operator.manifest import CLAIM, CONFIG_MAP, Manifest, Owner, Ref
+from inference_operator.manifest import CLAIM, CONFIG_MAP, SECRET, Manifest, Owner, Ref
 from inference_operator.objects.child import RETAIN_ANNOTATION
 from inference_operator.objects.names import is_role
 from inference_operator.pipeline.adapter_lists import ListUpdate
-from inference_operator.status.write_results import Applied, WriteResult
+from inference_operator.status.write_results import Applied, Present, WriteResult
 from inference_operator.views.pod import ADAPTERS_ANNOTATION, DELETION_COST_ANNOTATION, TRAFFIC_LABEL
 from inference_operator.views.raw import mapping, objects
 from inference_operator.workload.stall import Removal
@@ -54,7 +54,16 @@ class Label:
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
-Change: TypeAlias = Apply | Delete | Label
+@dataclass(frozen=True, slots=True)
+class CreateKey:
+    """Create a Secret with a new random key, unless one of this name exists."""
+
+    ref: Ref
+    manifest: Manifest
+    why: str = "absent, or not looked for lately"
+
+
+Change: TypeAlias = Apply | CreateKey | Delete | Label
 
 
 def changes(
@@ -66,6 +75,7 @@ def changes(
     deletion_costs: Iterable[DeletionCost] = (),
     traffic: Iterable[TrafficChange] = (),
     list_updates: Iterable[ListUpdate] = (),
+    engine_key: Manifest | None = None,
 ) -> list[Change]:
     """The changes from the live to the desired state, in order; empty if there is no drift.
 
@@ -82,8 +92,11 @@ def changes(
         deletion_costs: engines that should go later than others when there are fewer.
         traffic: engines to take out of traffic, or back in; not those that are replaced.
         list_updates: pods that have an earlier list of adapters; not those that are replaced.
+        engine_key: the Secret to create if it does not exist, without its key.
     """
     result: list[Change] = [_deletion_cost(cost) for cost in deletion_costs]
+    if engine_key:
+        result.append(CreateKey(Ref.of(engine_key), engine_key))
     for ref, manifest in desired.items():
         child = live.get(ref)
         if child is None:
@@ -101,26 +114,28 @@ def changes(
 
 
 def is_held(change: Change, results: Sequence[WriteResult]) -> bool:
-    """Whether a change waits for a claim or a ConfigMap that was to be written before it in this round, and was not.
+    """Whether a change waits for a claim, ConfigMap or Secret, which was to be written before it, and was not.
 
     Its pods would mount what has that name: an object of somebody else, or an earlier content.
     """
     if not isinstance(change, Apply):
         return False
-    unwritten = {result.ref for result in results if not isinstance(result, Applied)}
+    unwritten = {result.ref for result in results if not isinstance(result, Applied | Present)}
     return bool(unwritten) and not unwritten.isdisjoint(_mounted(change))
 
 
 def _mounted(change: Apply) -> Iterator[Ref]:
     pod = mapping(mapping(mapping(change.manifest, "spec"), "template"), "spec")
-    config_maps = (mapping(volume, "configMap").get("name") for volume in objects(pod, "volumes"))
-    for kind, names in ((CLAIM, mounted_claims(pod).values()), (CONFIG_MAP, config_maps)):
+    config_maps = [mapping(volume, "configMap").get("name") for volume in objects(pod, "volumes")]
+    keys = [mapping(volume, "secret").get("secretName") for volume in objects(pod, "volumes")]
+    for kind, names in ((CLAIM, mounted_claims(pod).values()), (CONFIG_MAP, config_maps), (SECRET, keys)):
         yield from (Ref(kind, change.ref.namespace, name) for name in names if name)
 
 
 def _deletion_cost(cost: DeletionCost) -> Label:
     labels = {TRAFFIC_LABEL: "true" if cost.traffic else "false"}
-    why = f"it has {cost.cost} requests, and some engine will be deleted"
+    requests = f"it has {cost.cost} requests, and some engine will be deleted"
+    why = requests if cost.cost >= 0 else "its node is leaving, so it goes first"
     return Label(cost.ref, cost.uid, labels, why, {DELETION_COST_ANNOTATION: str(cost.cost)})
 
 

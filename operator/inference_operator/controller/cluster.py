@@ -1,4 +1,4 @@
-"""The reconciler's interface to a cluster: six methods. The tests' in-memory cluster has the same ones.
+"""The reconciler's interface to a cluster: seven methods. The tests' in-memory cluster has the same ones.
 
 Exceptions::
 
@@ -62,6 +62,10 @@ class ConflictError(ClusterError):
     """The object has another uid or resourceVersion than the request names, or another manager owns its fields."""
 
 
+class AlreadyExistsError(ConflictError):
+    """There is an object of this name."""
+
+
 class RejectedError(ClusterError):
     """The API server, a quota or an admission policy refuses the object."""
 
@@ -85,6 +89,9 @@ class Cluster(Protocol):
 
     async def create(self, ref: Ref, manifest: Manifest) -> Manifest:
         """Server-side apply of a new object; raises `ConflictError` if the name is taken, and `RejectedError`."""
+
+    async def add(self, ref: Ref, manifest: Manifest) -> None:
+        """Create a new object whose content is not read back; raises `AlreadyExistsError` if the name is taken."""
 
     async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
         """Server-side apply; raises `ConflictError` and `RejectedError`."""

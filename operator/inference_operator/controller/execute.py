@@ -2,9 +2,18 @@
 
 import logging
 from contextlib import suppress
+from secrets import token_hex
 
-from inference_operator.controller.changes import Apply, Change, Delete, Label
-from inference_operator.controller.cluster import Cluster, ClusterError, ConflictError, NotFoundError, RejectedError
+from inference_operator.controller.changes import Apply, Change, CreateKey, Delete, Label
+from inference_operator.controller.cluster import (
+    AlreadyExistsError,
+    Cluster,
+    ClusterError,
+    ConflictError,
+    NotFoundError,
+    RejectedError,
+)
+from inference_operator.engines.engine_key import KEY_ENTRY
 from inference_operator.manifest import Manifest, Owner
 from inference_operator.objects.child import is_child
 from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL
@@ -13,12 +22,16 @@ from inference_operator.status.write_results import (
     Conflict,
     Deleted,
     Failed,
+    Present,
     Rejected,
     Waiting,
     WriteResult,
 )
 
 log = logging.getLogger(__name__)
+
+KEY_BYTES = 32
+"""Random bytes of a key of engines: as many as those of keys of users (`infd key`)."""
 
 
 async def execute(cluster: Cluster, change: Change) -> WriteResult:
@@ -38,10 +51,19 @@ async def _answer(cluster: Cluster, change: Change) -> WriteResult:
     match change:
         case Apply():
             return await _apply(cluster, change)
+        case CreateKey():
+            return await _create_key(cluster, change)
         case Delete():
             return await _delete(cluster, change)
         case Label():
             return await _set_labels(cluster, change)
+
+
+async def _create_key(cluster: Cluster, change: CreateKey) -> WriteResult:
+    """Create the Secret with a random key. Nothing keeps the key; whose Secret exists already cannot be seen."""
+    with suppress(AlreadyExistsError):
+        await cluster.add(change.ref, {**change.manifest, "stringData": {KEY_ENTRY: token_hex(KEY_BYTES)}})
+    return Present(change.ref)
 
 
 async def _delete(cluster: Cluster, change: Delete) -> WriteResult:

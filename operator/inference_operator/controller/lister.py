@@ -21,6 +21,7 @@ from inference_operator.manifest import (
 )
 from inference_operator.objects.names import MANAGED_SELECTOR
 from inference_operator.settings import Settings
+from inference_operator.views.leaving_node import LeavingNode
 
 DEAD_WATCH_LISTINGS = 2
 """A watch counts as dead after this many listings in a row that found changes of its kind, with no event of that kind
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 
 def watched_kinds(settings: Settings) -> Sequence[Kind]:
     """The kinds that are listed and watched."""
-    policies = (NETWORK_POLICY,) if settings.network_policies else ()
+    policies = (NETWORK_POLICY,) if settings.uses_network_policies else ()
     return (INFERENCE_DEPLOYMENT, *CHILD_KINDS, *policies, POD)
 
 
@@ -97,7 +98,8 @@ class Lister:
         self._with_events.add(kind)
         if kind == NODE:
             nodes = self._cache.nodes
-            self._queue_unsettled(nodes.forget(manifest) if event == "DELETED" else nodes.put(manifest))
+            before = nodes.leaving or {}
+            self._queue_nodes(nodes.forget(manifest) if event == "DELETED" else nodes.put(manifest), before)
             return
         key = self._cache.forget(manifest) if event == "DELETED" else self._cache.put(manifest)
         if key is not None:
@@ -171,21 +173,29 @@ class Lister:
         """List the nodes if the whole cluster is served. Without the right to, engines are sized by the settings."""
         if None not in self._listed:
             return ()
+        before = self._cache.nodes.leaving or {}
         try:
             changed = await self._cache.nodes.replace(self._pages(NODE))
         except ClusterError as error:
             log.log(logging.WARNING if self._nodes_listed else logging.DEBUG, "Cannot list nodes: %s", error)
             self._nodes_listed = False
+            if isinstance(error, ForbiddenError):
+                self._cache.nodes.hide()
             # A missing right is permanent, and nothing is missing then. Any other fault is temporary.
             self._nodes_missing = self._cache.nodes.nodes is None and not isinstance(error, ForbiddenError)
             return ()
         self._nodes_listed, self._nodes_missing = True, False
-        self._queue_unsettled(changed)
+        self._queue_nodes(changed, before)
         return (NODE,) if changed else ()
 
-    def _queue_unsettled(self, changed: bool) -> None:  # noqa: FBT001 - the result of the store's method
+    def _queue_nodes(self, changed: bool, before: Mapping[str, LeavingNode]) -> None:  # noqa: FBT001 - a method's result
+        """Queue the resources that a change of nodes could help, and those with pods on a node that leaves or stays."""
         for key in self._cache.unsettled() if changed else ():
             self._add(key, Priority.LOW)
+        now = self._cache.nodes.leaving or {}
+        moved = {name for name in {*before, *now} if before.get(name) != now.get(name)}
+        for key in self._cache.keys_on(moved) if moved else ():
+            self._add(key, Priority.HIGH)
 
     def _fail(self, namespace: str | None, error: ClusterError) -> None:
         if self._unreadable.get(namespace) != error.cause:

@@ -1,11 +1,12 @@
-"""The nodes with GPUs, from watches and listings. Other nodes are not stored."""
+"""The nodes with GPUs, from watches and listings. Of other nodes, those that are leaving are known by name."""
 
-from collections.abc import AsyncIterable, Sequence
+from collections.abc import AsyncIterable, Mapping, Sequence
 
 from inference_operator.controller.cached_object import version_of
 from inference_operator.controller.cluster import Listing
 from inference_operator.manifest import Manifest
 from inference_operator.planning.gpu_offers import has_gpus
+from inference_operator.views.leaving_node import LeavingNode, leaving_node
 from inference_operator.views.node import NodeView, node_view
 
 
@@ -22,6 +23,13 @@ class NodeStore:
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, NodeView]] | None = None
         self._sorted: tuple[NodeView, ...] = ()
+        self._leaving: Mapping[str, LeavingNode] = {}
+        self._sees = True
+
+    @property
+    def leaving(self) -> Mapping[str, LeavingNode] | None:
+        """The nodes that are leaving, with GPUs or without, by name; None if nodes cannot be listed."""
+        return None if self._known is None or not self._sees else self._leaving
 
     @property
     def nodes(self) -> Sequence[NodeView] | None:
@@ -42,14 +50,21 @@ class NodeStore:
         name = manifest["metadata"]["name"]
         return self._store({other: node for other, node in (self._known or {}).items() if other != name})
 
+    def hide(self) -> None:
+        """Forget which nodes are leaving: nodes cannot be listed any more. Their GPUs stay, for sizes do not change."""
+        self._sees = False
+
     async def replace(self, pages: AsyncIterable[Listing]) -> bool:
         """Make the store equal to a complete listing; returns the same as `put`."""
         listed = [(version_of(item), node_view(item)) async for page in pages for item in page.items]
+        self._sees = True
         return self._store({view.name: (version, view) for version, view in listed})
 
     def _store(self, nodes: dict[str, tuple[int, NodeView]]) -> bool:
-        self._known = {name: (version, node) for name, (version, node) in nodes.items() if has_gpus(node)}
-        views = tuple(self._known[name][1] for name in sorted(self._known))
+        found = ((one, leaving_node(one)) for _, one in nodes.values())
+        self._leaving = {one.name: leaving for one, leaving in found if leaving}
+        self._known = {name: one for name, one in nodes.items() if has_gpus(one[1]) or name in self._leaving}
+        views = tuple(view for name in sorted(self._known) if has_gpus(view := self._known[name][1]))
         changed = views != self._sorted
         self._sorted = views
         return changed

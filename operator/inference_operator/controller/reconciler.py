@@ -10,6 +10,7 @@ from inference_operator.controller.cache import Cache
 from inference_operator.controller.changes import changes, is_held
 from inference_operator.controller.cluster import Cluster, ClusterError, NotLeaderError
 from inference_operator.controller.execute import execute
+from inference_operator.controller.key_store import KeyStore
 from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, Key, Ref
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
@@ -17,6 +18,8 @@ from inference_operator.status.events import Event, events
 from inference_operator.status.report import Requeue, report, undecided
 from inference_operator.status.write_results import WriteResult
 
+OnTurn = Callable[[Key], None]
+"""Called with each InferenceDeployment that has waited and may begin with a change of the owner's settings."""
 OnEvents = Callable[[Resource, Sequence[Event]], None]
 """Called with the condition transitions of a status that has just been written."""
 
@@ -29,15 +32,23 @@ class Reconciler:
         cache: the state of the cluster; own writes are recorded in it.
         now: the time.
         on_events: called after each status write that changed conditions.
+        on_turn: called when others may begin because of what was decided.
     """
 
     def __init__(
-        self, cluster: Cluster, cache: Cache, now: Callable[[], datetime], on_events: OnEvents | None = None
+        self,
+        cluster: Cluster,
+        cache: Cache,
+        now: Callable[[], datetime],
+        on_events: OnEvents | None = None,
+        on_turn: OnTurn | None = None,
     ) -> None:
         self._cluster = cluster
         self._cache = cache
         self._now = now
         self._on_events = on_events
+        self._on_turn = on_turn
+        self._keys = KeyStore()
 
     async def handle(self, key: Key) -> Requeue | None:
         """Reconcile. An exception that is no answer of the API server is a bug: the status says so without its text."""
@@ -46,17 +57,24 @@ class Reconciler:
         except (ClusterError, NotLeaderError):
             raise
         except Exception:
+            self._cache.fleet.forget(key)
             with suppress(Exception):  # the first exception is the one to report
                 if inputs := self._cache.inputs(key, now=self._now()):
                     await self._publish(inputs, undecided(inputs))
             raise
+        finally:
+            if self._on_turn:
+                for waiting in self._cache.fleet.next_keys():
+                    self._on_turn(waiting)
 
     async def reconcile(self, key: Key) -> Requeue | None:
         """Bring the children and the status of one InferenceDeployment up to date; returns when to reconcile again."""
         inputs = self._cache.inputs(key, now=self._now())
         if inputs is None:
+            self._cache.fleet.forget(key)
             return None
         decided = outcome(inputs)
+        self._cache.fleet.note(key, decided.fleet_state)
         self._cache.scaling.want(key, decided.scaling)
         self._cache.samples.await_adapters(key, decided.awaits_adapters)
         results: list[WriteResult] = []
@@ -68,10 +86,12 @@ class Reconciler:
             deletion_costs=decided.deletion_costs,
             traffic=decided.traffic,
             list_updates=decided.list_updates,
+            engine_key=self._keys.due(decided.engine_key, inputs.now),
         ):
             if not is_held(change, results):
                 results.append(await execute(self._cluster, change))
                 self._cache.record(results[-1])
+                self._keys.record(results[-1], inputs.now)
         current = self._cache.inputs(key, now=inputs.now) if results else inputs  # without changes nothing is new
         reported = report(current or inputs, decided, results)
         await self._publish(inputs, reported.status)

@@ -156,13 +156,26 @@ class Process(Protocol):
     def image(self, device: Device, settings: Settings) -> str:
         """The image of this operator's settings for engines on the device."""
 
+    @property
+    def can_ask_for_key(self) -> bool:
+        """Whether it can ask for a key on every path but its health and its metrics."""
+
     def process(
-        self, spec: EngineSpec, /, plan: Plan, served: ServedModel, timeouts: Timeouts, *, host: str, traces: str = ""
+        self,
+        spec: EngineSpec,
+        /,
+        plan: Plan,
+        served: ServedModel,
+        timeouts: Timeouts,
+        *,
+        host: str,
+        traces: str = "",
+        asks_for_key: bool = False,
     ) -> EngineProcess:
         """The process of one engine of this plan. The image in `spec` is the one that runs.
 
         It listens on the address `host`; `::` means IPv6 and IPv4. It sends spans to the URL `traces`, if not empty,
-        unless `spec` names another.
+        unless `spec` names another. With `asks_for_key` it takes only requests with the key in `KEY_FILE`.
         """
 
     def probe_request(self, model: str) -> ProbeRequest | None:

@@ -22,6 +22,7 @@ from kubernetes.aio.config import (
 from yaml import YAMLError
 
 from inference_operator.controller.cluster import (
+    AlreadyExistsError,
     ClusterError,
     ConflictError,
     ForbiddenError,
@@ -246,7 +247,8 @@ def _body(status: int, content: bytes, request: str, *, retry_after: float) -> M
     if status == HTTPStatus.NOT_FOUND:
         raise NotFoundError(message)
     if status == HTTPStatus.CONFLICT or _is_uid_mismatch(response):
-        raise ConflictError(message)
+        exists = response.get("reason") == "AlreadyExists"  # contention on a quota is a conflict too
+        raise AlreadyExistsError(message) if exists else ConflictError(message)
     if status == HTTPStatus.FORBIDDEN:
         raise ForbiddenError(message)
     if status in _REJECTIONS:

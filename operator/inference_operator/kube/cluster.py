@@ -66,6 +66,11 @@ class KubeCluster:
         meta = {**manifest["metadata"], "resourceVersion": NO_OBJECTS_VERSION}
         return await self.apply(ref, {**manifest, "metadata": meta}, force=False)
 
+    async def add(self, ref: Ref, manifest: Manifest) -> None:
+        """Create a new object by POST, which needs only the right to create; raises `AlreadyExistsError`."""
+        query = {"fieldManager": FIELD_MANAGER}
+        await self._request("POST", ref.kind.path(ref.namespace), ref.kind, query=query, body=manifest)
+
     async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
         """Server-side apply; raises `ConflictError` and `RejectedError`."""
         query = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false"}

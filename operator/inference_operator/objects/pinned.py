@@ -2,10 +2,14 @@
 
 Another release, or other settings, may build another pod template from the same specification. So the content is stored
 with a hash of its inputs. It stays in use while the inputs are the same and a pod made from it serves.
+
+Where some of the settings are inputs too, a second hash is of the inputs without them. It tells a change of the owner,
+which the brake over the fleet may hold (`fleet/brake.py`), from one of the resource.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Generic, Protocol, TypeVar
 
 from pydantic import TypeAdapter
@@ -37,6 +41,19 @@ class PodContent(Protocol):
 T = TypeVar("T", bound=PodContent)
 
 
+class PinUse(Enum):
+    """Why pods get a content."""
+
+    KEPT = auto()
+    """They have it: its inputs are the same, and a pod serves."""
+    BUILT = auto()
+    """It is new: the resource was edited, nothing serves, or no pod is replaced for it."""
+    SETTINGS = auto()
+    """It is new: the owner's settings alone have changed."""
+    HELD = auto()
+    """They have it, although the owner's settings have changed: the brake holds the new one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pinned(Generic[T]):
     """The content of pods, and the hash of its inputs."""
@@ -45,6 +62,9 @@ class Pinned(Generic[T]):
     content: T
     stored: str = field(default="", compare=False)
     """The annotation that it was parsed from; empty if it was built now."""
+    own_hash: str = ""
+    """The hash of the inputs without the owner's settings; empty where no setting is an input, and in annotations of
+    earlier releases."""
 
     @property
     def template_hash(self) -> str:
@@ -57,6 +77,8 @@ class Pinned(Generic[T]):
         if self.stored:
             return self.stored
         hashes = {"inputsHash": self.inputs_hash, "hash": manifest_hash(self.content.hashed)}
+        if self.own_hash:
+            hashes["ownHash"] = self.own_hash
         return compact_json({**hashes, **self.content.fields})
 
 
@@ -66,6 +88,7 @@ class _Hashes:
 
     inputsHash: str  # noqa: N815 - a key of the JSON
     hash: str
+    ownHash: str = ""  # noqa: N815 - a key of the JSON
 
 
 _HASHES = TypeAdapter(_Hashes)
@@ -90,7 +113,9 @@ class PinAnnotation(Generic[T]):
             hashes, content = _HASHES.validate_python(document), self.content.validate_python(document)
         except (ValueError, RecursionError):
             return None
-        return Pinned(hashes.inputsHash, content, stored=text) if manifest_hash(content.hashed) == hashes.hash else None
+        if manifest_hash(content.hashed) != hashes.hash:
+            return None
+        return Pinned(hashes.inputsHash, content, stored=text, own_hash=hashes.ownHash)
 
     def in_use(self, built: Pinned[T], live: Manifest | None, serving: Collection[str | None]) -> Pinned[T]:
         """The content of pods: the pinned one if it has the same inputs and serves, else the new one.
@@ -100,7 +125,38 @@ class PinAnnotation(Generic[T]):
             live: the live workload.
             serving: template hashes of the pods that have answered.
         """
+        return self.use(built, live, serving)[0]
+
+    def use(
+        self,
+        built: Pinned[T],
+        live: Manifest | None,
+        serving: Collection[str | None],
+        *,
+        may_begin: bool = True,
+        is_edited: bool = False,
+    ) -> tuple[Pinned[T], PinUse]:
+        """The content of pods, and why they get it.
+
+        Args:
+            built: the content as this operator builds it.
+            live: the live workload.
+            serving: template hashes of the pods that have answered.
+            may_begin: whether the brake lets a change of the owner begin.
+            is_edited: whether the last edit of the resource was not decided yet. It counts where a pinned content has
+                one hash only.
+        """
         pinned = self.pinned(live)
-        if pinned is None or pinned.inputs_hash != built.inputs_hash:
-            return built
-        return pinned if pinned.template_hash in serving else built
+        serves = pinned is not None and pinned.template_hash in serving
+        if pinned and pinned.inputs_hash == built.inputs_hash:
+            return (pinned, PinUse.KEPT) if serves else (built, PinUse.BUILT)
+        if pinned is None or not _is_of_owner(pinned, built, is_edited=is_edited):
+            return built, PinUse.BUILT
+        return (pinned, PinUse.HELD) if serves and not may_begin else (built, PinUse.SETTINGS)
+
+
+def _is_of_owner(pinned: Pinned[T], built: Pinned[T], *, is_edited: bool) -> bool:
+    """Whether pods would be replaced because the owner's settings alone have changed."""
+    if not built.own_hash or pinned.template_hash == built.template_hash:
+        return False
+    return pinned.own_hash == built.own_hash if pinned.own_hash else not is_edited

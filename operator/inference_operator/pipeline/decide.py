@@ -3,7 +3,7 @@
 The reconciler, `infd plan` and `infd render` all call `outcome`, and nothing else composes the packages below. So
 `infd plan` shows exactly the operator's decision. The steps of a decision:
 
-1. The specification and the source of the model must be valid.
+1. The specification and the source of the model must be valid, and the owner's policy must allow them.
 2. What is known about the model, from its inspection or from the catalogue, and the engine that is chosen for it.
 3. Every engine must accept the specification.
 4. The plan of each role: pinned, corrected or sized now.
@@ -15,6 +15,7 @@ The reconciler, `infd plan` and `infd render` all call `outcome`, and nothing el
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from inference_operator.admission.owner_refusals import refusal_of_gpus, refusal_of_policy
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
@@ -35,16 +36,19 @@ from inference_operator.manifest import (
 from inference_operator.models.source import model_source
 from inference_operator.pipeline.adapters import with_adapters
 from inference_operator.pipeline.contexts import live_roles, role_contexts, role_specs, with_chosen_engines
+from inference_operator.pipeline.engine_key import secret_to_create
 from inference_operator.pipeline.gang import with_pod_groups
 from inference_operator.pipeline.groups import refusal_of_groups
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_download import with_download
 from inference_operator.pipeline.model_inspection import InspectedModel, inspected_model_of, with_inspection
 from inference_operator.pipeline.model_wait import with_verification
+from inference_operator.pipeline.moves import with_marks, with_open_budgets
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
 from inference_operator.pipeline.role import Role, role
 from inference_operator.pipeline.routing import Routing, routers, routing, switch_recheck
 from inference_operator.pipeline.scaling import external_objects, scaled
+from inference_operator.pipeline.turns import with_fleet_state
 from inference_operator.pipeline.validation import refusal_of_role
 from inference_operator.planning.disk import DISK_CURE
 from inference_operator.planning.engine_plan import ModelFindings
@@ -75,10 +79,11 @@ def outcome(inputs: Inputs) -> Outcome:
     """The objects that an InferenceDeployment should have, and what to do about its engines."""
     specs = role_specs(inputs)
     live = live_roles(inputs, specs)
-    decided = with_pod_groups(inputs, _decided(inputs, specs, live))
+    decided = with_fleet_state(inputs, with_pod_groups(inputs, _decided(inputs, specs, live)))
+    roles = tuple(live.values())
+    decided = replace(decided, desired=with_open_budgets(inputs, decided, roles))
     if isinstance(decided, Paused):
         return decided
-    roles = tuple(live.values())
     due = [decided.recheck_at, *(lost_due(live.engines, inputs.nodes, inputs.now) for live in roles)]
     return replace(
         decided,
@@ -100,6 +105,9 @@ def _decided(inputs: Inputs, specs: Sequence[RoleSpec], live: Mapping[str, LiveR
     model = inspected_model_of(inputs, states)
     if spec.paused:
         return Paused(desired=inputs.children, model=model.known)
+    is_new = all(state.kept is None for state in states)
+    if refusal := refusal_of_policy(spec, inputs.settings.policy, inputs.settings.cluster_domain, is_new=is_new):
+        return Refused(desired=inputs.children, refusal=refusal, model=model.known)
     chosen = with_chosen_engines(inputs, states, model.findings)
     if isinstance(chosen, Refusal):
         return Refused(desired=inputs.children, refusal=chosen, model=model.known)
@@ -128,20 +136,25 @@ def _planned(
         desired=_in_apply_order([*(one.objects for one in roles), router.objects, external]),
         roles=tuple(roles),
         latest_router_template=router.latest_template,
+        router_use=router.use,
+        engine_key=secret_to_create(inputs, [one.template for one in roles], router.engine_key),
         model=model.known,
         lookups=tuple(lookup for one in roles for lookup in one.lookups),
         recheck_at=min(filter(None, times), default=None),
     )
     with_model = with_verification if spec.model.verify else with_download
-    return with_adapters(inputs, with_model(inputs, scaled(inputs, planned)))
+    return with_adapters(inputs, with_model(inputs, with_marks(inputs, scaled(inputs, planned))))
 
 
 def _role(inputs: Inputs, state: PlanState, model: ModelFindings, way: Routing) -> Role | Refusal:
-    """One role with its plan; refused if it has none, cannot be divided, or if nodes lack a network or disk for it."""
+    """One role with its plan; refused if it has none, or if the policy, an engine or the nodes do not allow it."""
     plan = role_plan(state, model)
     if isinstance(plan, Refusal):
         return plan
-    if refusal := refusal_of_groups(inputs, state.context.engine, state.context.spec.stated, plan.pinned.plan):
+    stated, sizes = state.context.spec.stated, plan.pinned.plan
+    if refusal := refusal_of_gpus(stated, inputs.settings.policy, per_engine=sizes.gpus_per_replica):
+        return refusal
+    if refusal := refusal_of_groups(inputs, state.context.engine, stated, sizes):
         return refusal
     decided = role(inputs, state.context, plan, open_to_all=way.open_to_all)
     if not plan.is_kept and decided.network_refusal:

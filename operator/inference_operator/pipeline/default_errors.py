@@ -13,6 +13,7 @@ from inference_operator.api.spec import Device, EngineSpec
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.models.source import ClaimModel
 from inference_operator.objects.compute_resources import refusal_of_network_devices
+from inference_operator.objects.engine_key import key_mount
 from inference_operator.objects.names import ENGINE
 from inference_operator.objects.pod_additions import ReservedPodParts, refusal_of_additions, refusal_of_keys
 from inference_operator.objects.volumes import engine_mounts
@@ -31,7 +32,9 @@ def default_errors(settings: Settings, engines: EngineRegistry) -> list[str]:
 
 def _errors(settings: Settings, engines: EngineRegistry) -> Iterator[str]:
     access = engines[engines.default].access(EngineSpec())
-    engine = ReservedPodParts(_TEMPLATE, {ENGINE}, engine_mounts(ClaimModel("any", ""), access.writable))
+    engine = ReservedPodParts(
+        _TEMPLATE, {ENGINE}, [*engine_mounts(ClaimModel("any", ""), access.writable), key_mount()]
+    )
     yield from _line("COMMON_LABELS", refusal_of_keys(settings.common_labels, "labels"))
     yield from _line("ENGINE_DEFAULTS", refusal_of_additions(settings.engine_defaults.pod_template, engine))
     yield from _line("ENGINE_DEFAULTS", _refusal_of_engine_env(settings, engines))

@@ -7,6 +7,7 @@ from datetime import datetime
 from inference_operator.api.resource import Resource
 from inference_operator.autoscaling.inputs import ScalingResult
 from inference_operator.engines.registry import ENGINES, EngineRegistry
+from inference_operator.fleet.brake import NO_OTHERS, Fleet
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, SERVICE, Kind, Manifest, Owner, Ref
 from inference_operator.objects.names import (
     ENGINE,
@@ -19,6 +20,7 @@ from inference_operator.roles.spec import RolePolicy, requested_roles
 from inference_operator.router.exposure import selects_engines
 from inference_operator.router.pinned_router import live_slots
 from inference_operator.settings import Settings
+from inference_operator.views.leaving_node import LeavingNode
 from inference_operator.views.lookups import LookupResults
 from inference_operator.views.node import NodeView
 from inference_operator.views.pod import PodView
@@ -43,6 +45,8 @@ class Inputs:
     """Latest samples of the pods' metrics."""
     nodes: Sequence[NodeView] | None = None
     """Nodes with GPUs; None where the operator cannot see nodes."""
+    leaving: Mapping[str, LeavingNode] | None = field(default_factory=dict)
+    """Nodes whose pods must go, by name, with GPUs or without; None where the operator cannot see nodes."""
     engines: EngineRegistry = ENGINES
     roles: RolePolicy = requested_roles
     jobs: bool = True
@@ -54,6 +58,8 @@ class Inputs:
     """Kinds of children that the operator cannot use in this cluster: why, and the fix, in sentences."""
     half_placed: Sequence[HalfPlaced] = ()
     """The half-placed groups of all InferenceDeployments, if this one has any."""
+    fleet: Fleet = NO_OTHERS
+    """How far changes of the owner's settings are at all other InferenceDeployments."""
 
     @property
     def owner(self) -> Owner:

@@ -9,7 +9,9 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.autoscaling.inputs import ScalingInputs
 from inference_operator.autoscaling.removal_order import DeletionCost
 from inference_operator.autoscaling.target import Target
+from inference_operator.fleet.brake import FleetState
 from inference_operator.manifest import Manifest, Ref
+from inference_operator.objects.pinned import PinUse
 from inference_operator.pipeline.adapter_lists import Adapter, ListUpdate
 from inference_operator.pipeline.role import Role
 from inference_operator.planning.known_model import KnownModel
@@ -29,6 +31,8 @@ class Outcome:
     """The model, as far as it is known."""
     lookups: tuple[Lookup, ...] = ()
     """Lookups that the next decision needs."""
+    fleet_state: FleetState = FleetState.UNDECIDED
+    """How far a change of the owner's settings is here."""
     recheck_at: datetime | None = None
     """When to decide again if no event comes before."""
     removals: tuple[Removal, ...] = ()
@@ -44,6 +48,8 @@ class Outcome:
     """Engines to take out of traffic, or back in."""
     list_updates: tuple[ListUpdate, ...] = ()
     """Pods that have an earlier list of adapters."""
+    engine_key: Manifest | None = None
+    """The Secret with the key that engines ask for, without the key; None if no engine asks for it."""
     awaits_adapters: bool = False
     """Whether an engine has yet to tell that it has carried out its list of adapters."""
 
@@ -71,6 +77,8 @@ class Planned(Outcome):
     """The adapters of the specification."""
     latest_router_template: str = ""
     """Hash of the routers' pod template as this release builds it; empty without routers."""
+    router_use: PinUse = PinUse.KEPT
+    """Why routers get the template that they have."""
 
     @property
     def plan(self) -> PinnedPlan:
@@ -100,4 +108,7 @@ class NeedsInspection(Outcome):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paused(Outcome):
-    """The user paused the resource. Nothing is changed: no stalled pod is deleted, taken out of traffic or back in."""
+    """The user paused the resource. Nothing is changed: no stalled pod is deleted, taken out of traffic or back in.
+
+    Only a budget opens for a drain, which would wait for ever.
+    """

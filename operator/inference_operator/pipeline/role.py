@@ -1,10 +1,11 @@
 """One role as decided: its process, its pod template in use, its Deployment and the objects around that."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from inference_operator.api.container import Environment
 from inference_operator.api.effective_spec import EffectiveSpec
+from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Device
 from inference_operator.engines.environment import with_defaults
@@ -15,6 +16,7 @@ from inference_operator.models.source import HubModel, stored_name
 from inference_operator.objects.cache_volume import HUB_CACHE, snapshot_path
 from inference_operator.objects.model_volume import model_argument
 from inference_operator.objects.pinned import Pinned
+from inference_operator.pipeline.engine_key import key_to_ask_for, must_stop_asking, unguarded
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_claim import cache_volume, one_node_claim
 from inference_operator.pipeline.replicas import ObservedScaling, desired_replicas, observed_scaling
@@ -31,8 +33,10 @@ from inference_operator.sizing.plan import Plan
 from inference_operator.views.lookups import Lookup
 from inference_operator.workload.change import WorkloadChange
 from inference_operator.workload.children import children as workload_children
+from inference_operator.workload.deployment import progress_deadline_seconds
 from inference_operator.workload.half_placed import yielding
 from inference_operator.workload.hardware_errors import move_due, moved_pods
+from inference_operator.workload.moving import Move, MoveInputs, move
 from inference_operator.workload.pinned_template import (
     ENGINE_PIN,
     EngineContent,
@@ -51,6 +55,8 @@ class Role:
 
     context: RoleContext
     plan: PinnedPlan
+    template: PinnedTemplate
+    """The pod template in use."""
     process: EngineProcess
     workload: Workload
     """The desired Deployment, or the StatefulSets of groups."""
@@ -58,6 +64,8 @@ class Role:
     """How its pods are replaced; None until the lookup that decides it has a result."""
     scaling: ObservedScaling
     """Its autoscaling as observed."""
+    move: Move
+    """How its engines move away from nodes that are leaving."""
     objects: dict[Ref, Manifest]
     """All desired objects of the role, the workload included."""
     replicas: int = 1
@@ -98,41 +106,61 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
     """
     stated, settings, live, pinned = context.spec.stated, context.settings, context.live, plan.pinned
     scaling = observed_scaling(inputs, stated, live)
-    process = _process(context, pinned)
-    cache = cache_volume(inputs, stated, pinned)
-    workload_inputs = WorkloadInputs(context, pinned, process, cache)
-    built = Pinned(template_inputs_hash(stated, pinned), EngineContent(engine_template(workload_inputs)))
-    template = ENGINE_PIN.in_use(built, live.workload, [one.template for one in live.engines if one.has_answered])
+    workload_inputs, built, template = _templates(inputs, context, pinned, open_to_all=open_to_all)
+    process = workload_inputs.process
     pod_spec = template.content.template["spec"]
     rollout_inputs = _rollout_inputs(inputs, context, template, pinned)
     decided = rollout(rollout_inputs, context.lookups, nodes_visible=not settings.namespaces, now=context.now)
     wanted, replicas = desired_replicas(context, pinned, scaling, pod_spec)
+    moving = move(_move_inputs(inputs, workload_inputs, rollout_inputs, replicas), context.lookups, context.now)
     moved = moved_pods(live.workload, live.engines, context.lookups, context.engine, context.nodes)
     yielded = yielding(context, inputs.half_placed)
-    change = None if isinstance(decided, Undecided) else WorkloadChange(template, decided, moved, replicas, yielded)
+    change = (
+        None if isinstance(decided, Undecided) else WorkloadChange(template, decided, moved, replicas, yielded, moving)
+    )
     workload = engine_workload(workload_inputs, change, inputs.samples) if change else live_workload(live)
-    looks = (decided.lookup,) if isinstance(decided, Undecided) else ()
-    due = (switch_due(rollout_inputs), move_due(live.workload, moved, context.now), yielded.due)
+    due = (switch_due(rollout_inputs), move_due(live.workload, moved, context.now), yielded.due, moving.due)
     network = NetworkInputs(context.spec.effective, pinned.plan, context.nodes, pod_spec, settings.capacity)
-    older = _older(context, pinned, template, built)
-    unused = unused_fields(stated, pinned.plan)
+    older, unused = _older(context, pinned, template, built), unused_fields(stated, pinned.plan)
+    open_engines = unguarded(inputs, context, template, has_policy=workload_inputs.has_network_policy)
+    told = older, capped(wanted, replicas), moved.notice, unused, yielded.notice, moving.notice, open_engines
     return Role(
         context=context,
         plan=pinned,
+        template=template,
         process=process,
         workload=workload,
         rollout=change.rollout if change else None,
         scaling=scaling,
         replicas=wanted,
-        objects=workload_children(workload_inputs, workload.objects, open_to_all=open_to_all),
-        notice=sentences(older, capped(wanted, replicas), moved.notice, unused, yielded.notice),
+        move=moving,
+        objects=workload_children(workload_inputs, workload.objects, moving, open_to_all=open_to_all),
+        notice=sentences(*told),
         gave_way=yielded.notice,
         missing_gpu_kind=plan.missing_gpu_kind,
         disk_shortfall=disk_shortfall(context.nodes, pod_spec, pinned.plan.resource),
         network_refusal=refusal_of_network(network),
-        lookups=(*plan.lookups, *looks, *yielded.lookups),
+        lookups=(*plan.lookups, *_looks(decided), *yielded.lookups, *moving.lookups),
         recheck_at=min(filter(None, due), default=None),
     )
+
+
+def _looks(decided: Rollout | Undecided) -> tuple[Lookup, ...]:
+    """The lookup that the strategy of a rollout needs; none once it is decided."""
+    return (decided.lookup,) if isinstance(decided, Undecided) else ()
+
+
+def _templates(
+    inputs: Inputs, context: RoleContext, plan: PinnedPlan, *, open_to_all: bool
+) -> tuple[WorkloadInputs, PinnedTemplate, PinnedTemplate]:
+    """The inputs of the role's objects, the pod template as this release builds it, and the one in use."""
+    live, inputs_hash = context.live, template_inputs_hash(context.spec.stated, plan)
+    key = key_to_ask_for(inputs, context, inputs_hash, open_to_all=open_to_all)
+    process = _process(context, plan, asks_for_key=bool(key))
+    found = WorkloadInputs(context, plan, process, cache_volume(inputs, context.spec.stated, plan), key)
+    built = Pinned(inputs_hash, EngineContent(engine_template(found)))
+    serving = [] if must_stop_asking(context) else [one.template for one in live.engines if one.has_answered]
+    return found, built, ENGINE_PIN.in_use(built, live.workload, serving)
 
 
 def _older(context: RoleContext, plan: PinnedPlan, template: PinnedTemplate, built: Pinned[EngineContent]) -> str:
@@ -141,7 +169,7 @@ def _older(context: RoleContext, plan: PinnedPlan, template: PinnedTemplate, bui
     return sentences(image, older_template(template, built))
 
 
-def _process(context: RoleContext, plan: PinnedPlan) -> EngineProcess:
+def _process(context: RoleContext, plan: PinnedPlan, *, asks_for_key: bool) -> EngineProcess:
     """The process of an engine of the role."""
     spec, settings = context.spec.effective, context.settings
     model, name = spec.model, spec.model.served_name or context.owner.key.name
@@ -155,7 +183,9 @@ def _process(context: RoleContext, plan: PinnedPlan) -> EngineProcess:
     limits = timeouts(spec.stated, plan.plan, settings)
     running = spec.running_engine(plan.image, _with_network(spec, plan.plan))
     listen, traces = settings.listen_address, settings.traces_endpoint
-    return context.engine.process(running, plan.plan, served, limits, host=listen, traces=traces)
+    return context.engine.process(
+        running, plan.plan, served, limits, host=listen, traces=traces, asks_for_key=asks_for_key
+    )
 
 
 def _with_network(spec: EffectiveSpec, plan: Plan) -> Environment:
@@ -190,4 +220,29 @@ def _rollout_inputs(inputs: Inputs, context: RoleContext, template: PinnedTempla
         node_wait=context.settings.surge_wait,
         one_node=bool(one_node_claim(inputs, stated)),
         pods_per_engine=plan.plan.parallel.nodes,
+    )
+
+
+_WRITE_FAILS = frozenset({Reason.NAME_CONFLICT, Reason.CHILD_REJECTED, Reason.REQUEST_FAILED})
+"""Reasons for which an object of the resource was not written at the last try."""
+
+
+def _move_inputs(inputs: Inputs, workload: WorkloadInputs, rolled: RolloutInputs, replicas: int) -> MoveInputs:
+    """The inputs of the decision about the nodes of the role's engines; most are those of a rollout."""
+    stated = workload.spec.stated
+    return MoveInputs(
+        engines=rolled.engines,
+        template=rolled.template,
+        pod=rolled.pod,
+        wanted=replicas,
+        workloads=workload.context.live.workloads,
+        leaving=inputs.leaving,
+        gpu_resource=rolled.gpu_resource,
+        pods_per_engine=rolled.pods_per_engine,
+        node_wait=rolled.node_wait,
+        one_node=rolled.one_node,
+        longest_start=timedelta(seconds=progress_deadline_seconds(stated, workload.process)),
+        asked=stated.scheduling.eviction_wait,
+        budgets=workload.settings.single_engine_budgets,
+        can_record=not any(one.reason in _WRITE_FAILS for one in inputs.resource.status.conditions),
     )

@@ -8,8 +8,10 @@ from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import HTTP_ROUTE, Manifest, Ref
 from inference_operator.objects.names import ROUTER, headless_service_name, router_name, service_host
+from inference_operator.pipeline.engine_key import engines_ask, is_wanted, key_to_send
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.role import Role
+from inference_operator.pipeline.turns import turn_inputs
 from inference_operator.router.children import RouterObjects
 from inference_operator.router.children import children as router_children
 from inference_operator.router.inputs import RouterInputs, Upstream, slots
@@ -28,7 +30,7 @@ class Routing:
     live: bool
     """Whether the live one does."""
     desired: bool
-    """Whether it should: with `External`, and after it until a router is ready."""
+    """Whether it should: with `External`, once no engine asks for a key, and after it until a router is ready."""
 
     @property
     def open_to_all(self) -> bool:
@@ -39,7 +41,7 @@ class Routing:
 def routing(inputs: Inputs, spec: Spec) -> Routing:
     """The way of requests now, and the desired one."""
     live = inputs.bypasses_routers
-    is_external = spec.router.strategy is RouterStrategy.EXTERNAL
+    is_external = spec.router.strategy is RouterStrategy.EXTERNAL and (live or not engines_ask(inputs))
     return Routing(live=live, desired=is_external or (live and not inputs.routers.ready))
 
 
@@ -57,18 +59,24 @@ def routers(inputs: Inputs, way: Routing, roles: Sequence[Role]) -> RouterObject
     owner, settings, first = inputs.owner, inputs.settings, roles[0]
     spec = first.context.spec.effective
     recorded = inputs.resource.status.autoscaling
+    engines = [role.context.engine for role in roles]
+    key = key_to_send(inputs, spec.stated, [role.template for role in roles], engines)
     router_inputs = RouterInputs(
         upstreams=tuple(_upstream(inputs, role) for role in roles),
         slots=slots(max(role.context.spec.stated.most_replicas for role in roles), inputs.router_slots),
         spec=spec.router,
+        stated=spec.stated.router,
         measured_start_seconds=(recorded and recorded.start_seconds) or 0.0,
         live_cold_start_seconds=live_cold_start_seconds(inputs.router_deployment),
         drain_seconds=int(spec.stated.drain_timeout.total_seconds()),
         progress_deadline_seconds=progress_deadline_seconds(spec.stated, first.process),
         owner=owner,
         settings=settings,
+        turn=turn_inputs(inputs),
         engines_selector=engines_selector(first.objects, owner, first.name),
         bypasses_routers=way.desired,
+        engine_key=key,
+        keeps_engine_key=not any(is_wanted(spec.stated, one, settings) for one in engines),
         has_http_routes=HTTP_ROUTE not in inputs.unavailable_kinds,
     )
     router = router_children(router_inputs, inputs.router_deployment, inputs.pods_of(ROUTER))

@@ -11,6 +11,7 @@ from inference_operator.engines.validation import refusal_of_fields
 from inference_operator.objects.adapter_list import list_mount
 from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.compute_resources import refusal_of_network_devices, refusal_of_resources
+from inference_operator.objects.engine_key import key_mount
 from inference_operator.objects.pod_additions import ReservedPodParts, refusal_of_additions
 from inference_operator.objects.volumes import engine_mounts
 from inference_operator.planning.network import group_fields
@@ -33,7 +34,8 @@ def refusal_of_role(state: PlanState) -> Refusal | None:
     claim = CacheVolume("any", "any", adapters=has_slots) if stated.cache else None
     mounts = engine_mounts(context.source, access.writable, claim, access.compiled)
     of_adapters = ({ADAPTERS_PORT}, [list_mount()]) if has_slots else (set[str](), [])
-    own = ReservedPodParts("spec.podTemplate", {context.spec.name, *of_adapters[0]}, [*mounts, *of_adapters[1]])
+    parts = [*mounts, *of_adapters[1], *([key_mount()] if engine.can_ask_for_key else [])]
+    own = ReservedPodParts("spec.podTemplate", {context.spec.name, *of_adapters[0]}, parts)
     found = (
         _of_adapters(engine, stated)
         or _of_device(engine, stated)

@@ -4,12 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from inference_operator.api.router import RouterStrategy
+from inference_operator.fleet.turn import Turn, next_turn
 from inference_operator.manifest import CONFIG_MAP, Manifest, Owner, Ref
 from inference_operator.objects.child import child, content_hash
 from inference_operator.objects.disruption_budget import FEWEST_REPLICAS, disruption_budget
+from inference_operator.objects.engine_key import asked_key
 from inference_operator.objects.names import ROUTER, router_name, selector_labels
 from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
-from inference_operator.objects.pinned import Pinned
+from inference_operator.objects.pinned import Pinned, PinUse
 from inference_operator.router.deployment import router_deployment, router_template
 from inference_operator.router.haproxy import config_files
 from inference_operator.router.http_route import http_route
@@ -21,6 +23,7 @@ from inference_operator.router.pinned_router import (
     SLOTS_ANNOTATION,
     PinnedRouter,
     RouterContent,
+    own_inputs,
     router_inputs,
 )
 from inference_operator.router.process import METRICS_PORTS, PORT, TLS_PORT
@@ -39,6 +42,10 @@ class RouterObjects:
     """Hash of the pod template as this release builds it, which routers that serve may not have; empty without routers.
 
     The template has a checksum of the configuration, so the hash tells both."""
+    use: PinUse = PinUse.KEPT
+    """Why routers get the template that they have."""
+    engine_key: str = ""
+    """Name of the Secret with the key that these routers send to engines; empty: they send none."""
 
 
 def children(inputs: RouterInputs, live: Manifest | None = None, pods: Sequence[PodView] = ()) -> RouterObjects:
@@ -55,23 +62,25 @@ def children(inputs: RouterInputs, live: Manifest | None = None, pods: Sequence[
     if inputs.spec.strategy is RouterStrategy.EXTERNAL:
         return RouterObjects({Ref.of(service): service})
     now = _built(inputs)
-    used = ROUTER_PIN.in_use(now, live, [pod.template for pod in pods if has_answered(pod)])
-    built = [*_router(inputs, used), service, *_exposure(inputs)]
-    return RouterObjects({Ref.of(manifest): manifest for manifest in built}, now.template_hash)
+    serving = [pod.template for pod in pods if has_answered(pod)]
+    may_begin, is_edited = inputs.turn.may_begin, inputs.turn.is_edited
+    used, why = ROUTER_PIN.use(now, live, serving, may_begin=may_begin, is_edited=is_edited)
+    turn = next_turn(inputs.turn, why, used.template_hash, live)
+    built = [*_router(inputs, used, turn), service, *_exposure(inputs)]
+    key = asked_key(used.content.template)
+    return RouterObjects({Ref.of(manifest): manifest for manifest in built}, now.template_hash, why, key)
 
 
 def _built(inputs: RouterInputs) -> PinnedRouter:
     """The router as this release builds it."""
     config = config_files(inputs)
-    inputs_hash = content_hash(router_inputs(inputs))
-    return Pinned(
-        inputs_hash, RouterContent(inputs.slots, router_template(inputs, config), config, cold_start_seconds(inputs))
-    )
+    content = RouterContent(inputs.slots, router_template(inputs, config), config, cold_start_seconds(inputs))
+    return Pinned(content_hash(router_inputs(inputs)), content, own_hash=content_hash(own_inputs(inputs)))
 
 
-def _router(inputs: RouterInputs, used: PinnedRouter) -> Iterator[Manifest]:
+def _router(inputs: RouterInputs, used: PinnedRouter, turn: Turn | None) -> Iterator[Manifest]:
     yield _config(used.content, inputs.owner)
-    yield router_deployment(inputs, used)
+    yield router_deployment(inputs, used, turn)
     if limits_keys(inputs.spec):
         yield peers_service(inputs)
     if inputs.settings.network_policies:

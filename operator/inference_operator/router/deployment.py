@@ -4,10 +4,12 @@ from collections.abc import Mapping
 
 from inference_operator.api.router_exposure import TlsSpec
 from inference_operator.api.router_keys import KEYS_FILE
+from inference_operator.fleet.turn import Turn, turn_annotations
 from inference_operator.manifest import DEPLOYMENT, Manifest
 from inference_operator.objects.adapter_list import list_mount, list_volume
 from inference_operator.objects.child import child, manifest_hash
 from inference_operator.objects.container import environment, pre_stop, process_fields
+from inference_operator.objects.engine_key import key_annotation, key_mount, key_volume
 from inference_operator.objects.names import ROUTER, labels, router_name, selector_labels
 from inference_operator.objects.pod import (
     RESTRICTED_CONTAINER,
@@ -23,6 +25,7 @@ from inference_operator.objects.pod_additions import ReservedPodParts, env_from,
 from inference_operator.objects.scheduling import scheduling
 from inference_operator.router.adapters import ADAPTERS_FOLDER
 from inference_operator.router.dns import DNS_SERVER_VARIABLE, asks_dns_over_tcp
+from inference_operator.router.engine_key import ENGINE_KEY_FOLDER
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.keys import KEYS_FOLDER
 from inference_operator.router.pinned_router import PinnedRouter, router_annotations
@@ -63,12 +66,13 @@ _HOST = "kubernetes.io/hostname"
 _HAPROXIES = tuple(enumerate(METRICS_PORTS, start=1))
 
 
-def router_deployment(inputs: RouterInputs, router: PinnedRouter) -> Manifest:
+def router_deployment(inputs: RouterInputs, router: PinnedRouter, turn: Turn | None) -> Manifest:
     """The Deployment of the routers.
 
     Args:
         inputs: what the router's objects are built from.
         router: the pod template in use.
+        turn: its turn, if its pods are replaced for a change of the owner.
     """
     content = {
         "spec": {
@@ -86,7 +90,7 @@ def router_deployment(inputs: RouterInputs, router: PinnedRouter) -> Manifest:
         owner=inputs.owner,
         component=ROUTER,
         content=content,
-        annotations=router_annotations(router),
+        annotations={**router_annotations(router), **turn_annotations(turn)},
     )
 
 
@@ -105,6 +109,7 @@ def router_template(inputs: RouterInputs, config: Mapping[str, str]) -> Manifest
             **inputs.spec.pod_template.annotations,
             CHECKSUM_ANNOTATION: manifest_hash(config),
             **security_annotation(),
+            **key_annotation(inputs.engine_key),
         },
         added_labels={**inputs.owner.child_labels, **inputs.spec.pod_template.labels},
     )
@@ -113,9 +118,8 @@ def router_template(inputs: RouterInputs, config: Mapping[str, str]) -> Manifest
 def reserved_pod_parts(path: str) -> ReservedPodParts:
     """The operator's own parts of a router pod; `path` is that of the additions."""
     mounts_of_all = [mount for n, _ in _HAPROXIES for mount in _own_mounts(n)]
-    return ReservedPodParts(
-        path, [_name(n) for n, _ in _HAPROXIES], [*mounts_of_all, _KEYS_MOUNT, _TLS_MOUNT, list_mount(ADAPTERS_FOLDER)]
-    )
+    of_some = [_KEYS_MOUNT, _TLS_MOUNT, list_mount(ADAPTERS_FOLDER), key_mount(ENGINE_KEY_FOLDER)]
+    return ReservedPodParts(path, [_name(n) for n, _ in _HAPROXIES], [*mounts_of_all, *of_some])
 
 
 def _own_volumes(inputs: RouterInputs) -> list[Manifest]:
@@ -123,6 +127,7 @@ def _own_volumes(inputs: RouterInputs) -> list[Manifest]:
         {"name": "config", "configMap": {"name": router_name(inputs.name)}},
         *({"name": f"run-{number}", "emptyDir": {}} for number, _ in _HAPROXIES),
         *_keys_volume(inputs),
+        *key_volume(inputs.engine_key),
         *([list_volume(inputs.owner)] if inputs.has_adapters else []),
         *([_tls_volume(inputs.spec.tls)] if inputs.spec.tls else []),
     ]
@@ -233,6 +238,7 @@ def _container(number: int, metrics_port: int, inputs: RouterInputs) -> Manifest
         "volumeMounts": [
             *_own_mounts(number),
             *([_KEYS_MOUNT] if inputs.spec.keys else []),
+            *([key_mount(ENGINE_KEY_FOLDER)] if inputs.engine_key else []),
             *([list_mount(ADAPTERS_FOLDER)] if inputs.has_adapters else []),
             *([_TLS_MOUNT] if inputs.spec.tls else []),
             *mounts(inputs.spec.pod_template.volume_mounts),

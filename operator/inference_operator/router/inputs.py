@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from inference_operator.api.router import RouterSpec
+from inference_operator.fleet.turn import TurnInputs
 from inference_operator.manifest import Owner
 from inference_operator.settings import Settings
 
@@ -46,11 +47,15 @@ class RouterInputs:
     """HAProxy server slots of each upstream: the largest number of its engines that the router can know."""
     spec: RouterSpec
     """The router section over the operator's defaults of router pods."""
+    stated: RouterSpec
+    """The router section as the user wrote it."""
     drain_seconds: int
     """How long a stopping router may finish its requests."""
     progress_deadline_seconds: int
     owner: Owner
     settings: Settings
+    turn: TurnInputs
+    """Whether a change of the owner's settings may begin or has ended."""
     measured_start_seconds: float = 0.0
     """An engine's start as measured; 0 before."""
     live_cold_start_seconds: int = 0
@@ -59,6 +64,10 @@ class RouterInputs:
     """Labels of the engines of the first upstream that take requests."""
     bypasses_routers: bool = False
     """Whether the main Service selects the engines of the first upstream instead of the routers."""
+    engine_key: str = ""
+    """Name of the Secret with the key that engines ask of these routers; empty: they ask for none."""
+    keeps_engine_key: bool = False
+    """Whether it is sent only because engines that run still ask for it."""
     has_http_routes: bool = True
     """Whether the cluster has the kind HTTPRoute."""
 

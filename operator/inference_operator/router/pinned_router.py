@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from pydantic import TypeAdapter
 
+from inference_operator.api.router import RouterSpec
 from inference_operator.manifest import Manifest
 from inference_operator.objects.pinned import PinAnnotation, Pinned
 from inference_operator.router.inputs import RouterInputs, Upstream
@@ -91,11 +92,23 @@ def router_inputs(inputs: RouterInputs) -> Manifest:
 
     They are `spec.router` over the administrator's defaults, and what the engines are: their name, port, limits and
     slots. Values that are the default or empty are left out. So a field of a later release changes nothing for those
-    who do not use it. Paths of the API come from the release and are no input.
+    who do not use it. Paths of the API come from the release and are no input. Nor is the key of engines, where the
+    specification calls for it: routers of an earlier release go on without it, and so do their engines.
     """
+    defaults = inputs.settings.router_defaults.model_dump(mode="json", exclude_defaults=True)
+    host = {"engines_host": inputs.upstreams[0].host}
+    return {**host, **_own(inputs, {}), "spec": _section(inputs.spec), "defaults": defaults}
+
+
+def own_inputs(inputs: RouterInputs) -> Manifest:
+    """The same without the owner's settings: without the defaults of routers and the DNS domain of the cluster."""
+    return {**_own(inputs, {"host": ""}), "spec": _section(inputs.stated)}
+
+
+def _own(inputs: RouterInputs, replaced: Manifest) -> Manifest:
+    """What the engines are and how long requests wait; with some facts of the upstreams replaced."""
     first = inputs.upstreams[0]
     found: Manifest = {
-        "engines_host": first.host,
         "engine_port": first.port,
         "engine_health_path": first.health_path,
         "engine_max_concurrency": first.max_concurrency,
@@ -105,13 +118,14 @@ def router_inputs(inputs: RouterInputs) -> Manifest:
         "slots": inputs.slots,
         "cold_start_seconds": held if (held := cold_start_seconds(inputs)) != COLD_START_STEPS[0] else 0,
         "drain_seconds": inputs.drain_seconds,
-        "upstreams": [_facts(one) for one in inputs.upstreams] if len(inputs.upstreams) > 1 else [],
+        "engine_key": inputs.engine_key if inputs.keeps_engine_key else "",
+        "upstreams": [{**_facts(one), **replaced} for one in inputs.upstreams] if len(inputs.upstreams) > 1 else [],
     }
-    return {
-        **{name: value for name, value in found.items() if value},
-        "spec": inputs.spec.model_dump(mode="json", exclude=_OTHER_OBJECTS, exclude_defaults=True),
-        "defaults": inputs.settings.router_defaults.model_dump(mode="json", exclude_defaults=True),
-    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _section(spec: RouterSpec) -> Manifest:
+    return spec.model_dump(mode="json", exclude=_OTHER_OBJECTS, exclude_defaults=True)
 
 
 def _facts(upstream: Upstream) -> Manifest:

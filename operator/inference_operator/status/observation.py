@@ -14,6 +14,7 @@ from inference_operator.diagnosis.group_members import GroupMembers
 from inference_operator.diagnosis.pending_causes import rejection_reason
 from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis, cure_of
 from inference_operator.diagnosis.startup_progress import sentence
+from inference_operator.fleet.brake import FleetState
 from inference_operator.manifest import Key
 from inference_operator.models.source import ModelSource
 from inference_operator.pipeline.outcomes import ModelWait
@@ -69,6 +70,8 @@ class RoleObservation:
     """Sentences about its pods on nodes that do not answer; empty if there are none."""
     members: GroupMembers | None = None
     """The members of a group that is not ready: of the one whose problem or progress is reported."""
+    moves: bool = False
+    """Whether successors start for engines on nodes that are leaving."""
     disk_shortfall: str = ""
     """Sentence about the nodes, which lack the disk that an engine requests; empty if one has it."""
 
@@ -95,6 +98,8 @@ class Observation:
     engines: WorkloadView
     """The workloads of all roles."""
     routers: WorkloadView
+    fleet_state: FleetState
+    """How far a change of the owner's settings is."""
     routers_outdated: bool
     """Whether this release builds another pod template or configuration than the routers keep."""
     open_attacks: Sequence[str]

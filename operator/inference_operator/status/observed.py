@@ -50,6 +50,7 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
         desired=_desired(inputs, planned, workload, roles=len(live)),
         engines=workload,
         routers=routers.workload,
+        fleet_state=outcome.fleet_state,
         routers_outdated=_is_outdated(routers.workload, planned),
         open_attacks=open_attacks(inputs.router_deployment),
         path=request_path(inputs, live[0].role),
@@ -154,6 +155,7 @@ def _role(inputs: Inputs, live: _Live, found: Diagnoses, load: Load) -> RoleObse
             lookups=inputs.lookups,
             now=inputs.now,
         ),
+        moves=decided is not None and decided.move.moves,
         disk_shortfall=decided.disk_shortfall if decided else "",
     )
 

@@ -7,7 +7,7 @@ from inference_operator.chain import Chain
 from inference_operator.diagnosis.pending_causes import rejection_reason
 from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionVerdict, Observation
-from inference_operator.status.shared_rules import inspecting, model_wait, ready_of, refused
+from inference_operator.status.shared_rules import inspecting, model_wait, ready_of, refused, refused_part
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting
 
 _OBSTACLES: Mapping[type[Conflict | Waiting | Rejected | Failed], Reason] = {
@@ -92,11 +92,10 @@ def _scaled_to_zero(observation: Observation) -> ConditionVerdict | None:
 
 
 def _serving(observation: Observation) -> ConditionVerdict | None:
-    """Engines and routers are ready; the message says if the last edit is refused."""
+    """Engines and routers are ready; the message says if the specification is refused."""
     if not observation.serving:
         return None
-    refused = "The last edit is refused." if observation.refusal else ""
-    message = sentences(_engines_ready(observation), refused, observation.notice)
+    message = sentences(_engines_ready(observation), refused_part(observation), observation.notice)
     return ConditionVerdict("True", Reason.SERVING, message)
 
 

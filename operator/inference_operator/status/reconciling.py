@@ -23,7 +23,9 @@ def _refused(observation: Observation) -> ConditionVerdict | None:
     """The specification is refused, so nothing is applied."""
     if observation.refusal is None:
         return None
-    message = "Engines keep their specification until the refused edit is changed."
+    by_policy = observation.refusal.reason is Reason.REFUSED_BY_POLICY
+    until = "the cluster's policy allows it" if by_policy else "the refused edit is changed"
+    message = f"Engines keep their specification until {until}."
     return ConditionVerdict("False", Reason.SETTLED, message)
 
 
@@ -50,6 +52,14 @@ def _undecided_rollout(observation: Observation) -> ConditionVerdict | None:
     if not (_settled(observation) and observation.rollout_undecided):
         return None
     return ConditionVerdict("True", Reason.ROLLING_OUT, UNDECIDED_ROLLOUT)
+
+
+def _moving(observation: Observation) -> ConditionVerdict | None:
+    """Ready, and an engine moves to another node."""
+    if not (_settled(observation) and any(role.moves for role in observation.roles)):
+        return None
+    message = sentences("An engine moves away from a node that is leaving.", cause(observation))
+    return ConditionVerdict("True", Reason.NODE_LEAVING, message)
 
 
 def _done(observation: Observation) -> ConditionVerdict | None:
@@ -144,6 +154,7 @@ reconciling: Chain[Observation, ConditionVerdict] = Chain(
         model_wait("True"),
         _stalled,
         _undecided_rollout,
+        _moving,
         _done,
         _pod_refused,
         _rollout_without_gpu,

@@ -21,6 +21,7 @@ from inference_operator.status.observation import ConditionVerdict, Observation
 from inference_operator.status.observed import observed
 from inference_operator.status.ready import ready
 from inference_operator.status.reconciling import reconciling
+from inference_operator.status.renewed import renewed
 from inference_operator.status.routing import exposed, router_available
 from inference_operator.status.scaling_active import scaling_active
 from inference_operator.status.sized import sized
@@ -40,6 +41,7 @@ RULES: dict[ConditionType, Callable[[Observation], ConditionVerdict | None]] = {
     ConditionType.EXPOSED: exposed,
     ConditionType.SCALING_ACTIVE: scaling_active,
     ConditionType.ADAPTERS_AVAILABLE: adapters_available,
+    ConditionType.RENEWED: renewed,
 }
 """The rule of each condition. One that returns None says that the condition is not reported."""
 

@@ -35,6 +35,14 @@ def refused(status: ConditionStatus, short: str = "") -> ConditionRule:
     return rule
 
 
+def refused_part(observation: Observation) -> str:
+    """Whether the last edit is refused, or by a policy perhaps an earlier one, in a sentence; empty if neither."""
+    if observation.refusal is None:
+        return ""
+    by_policy = observation.refusal.reason is Reason.REFUSED_BY_POLICY
+    return "The cluster's policy refuses the specification." if by_policy else "The last edit is refused."
+
+
 def inspecting(status: ConditionStatus, short: str = "") -> ConditionRule:
     """The model is being inspected, and nothing is decided before that."""
 

@@ -14,6 +14,13 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
+class Present:
+    """The object exists; its state is not the operator's to read."""
+
+    ref: Ref
+
+
+@dataclass(frozen=True, slots=True)
 class Deleted:
     """The object is deleted, or is being deleted."""
 
@@ -55,4 +62,4 @@ class Failed:
     """Seconds that the API server asks to wait before a retry."""
 
 
-WriteResult: TypeAlias = Applied | Deleted | Conflict | Waiting | Rejected | Failed
+WriteResult: TypeAlias = Applied | Present | Deleted | Conflict | Waiting | Rejected | Failed

@@ -81,15 +81,18 @@ UNREADABLE = _gauge("infd_namespaces_unreadable", "Namespaces (or the cluster) w
 SCRAPES = _counter("infd_scrapes", "Scrapes of pod metrics, by component and result", "component", "result")
 
 
-class Resources(Collector):
-    """`infd_resources`, counted at each scrape, so that it is never out of date."""
+class StateCounts(Collector):
+    """A metric of InferenceDeployments by state, counted at each scrape, so that it is never out of date.
 
-    description = Description(
-        "infd_resources", "gauge", ("state",), "InferenceDeployments in each state: `ready`, `progressing`, `stalled`"
-    )
+    Args:
+        name: of the metric.
+        text: what it counts.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, text: str) -> None:
+        self.description = Description(name, "gauge", ("state",), text)
         self.states: Callable[[], Mapping[str, int]] = dict
+        DESCRIPTIONS.append(self.description)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The current counts."""
@@ -120,9 +123,14 @@ class GpusOfNodes(Collector):
         yield family
 
 
-RESOURCES = Resources()
+RESOURCES = StateCounts("infd_resources", "InferenceDeployments in each state: `ready`, `progressing`, `stalled`")
+ROLLOUT_RESOURCES = StateCounts(
+    "infd_rollout_resources",
+    "InferenceDeployments by how far changes of the operator's settings are: `waiting` for their turn, `rolling`,"
+    " `failed` (healthy before and not now: all others wait), `done`",
+)
 REGISTRY.register(RESOURCES)
-DESCRIPTIONS.append(Resources.description)
+REGISTRY.register(ROLLOUT_RESOURCES)
 
 NODE_GPUS = GpusOfNodes()
 REGISTRY.register(NODE_GPUS)

@@ -33,6 +33,9 @@ POD_INDEX_LABEL = "apps.kubernetes.io/pod-index"
 ADAPTERS_PORT = "adapters"
 """Name of the port on which an engine's pod tells its adapters, and of the container that loads them."""
 
+ENGINE_KEY_ANNOTATION = "inference-operator.dev/engine-key"
+"""Name of the Secret with the key that an engine asks for, or that a router sends to engines."""
+
 ADAPTERS_ANNOTATION = "inference-operator.dev/adapters"
 """Annotation with the hash of the list of adapters that the pod should have. Its change makes the kubelet bring it."""
 
@@ -116,6 +119,8 @@ class PodView:
     """Whether its main container runs now."""
     restart: ContainerRestart | None = None
     """The last restart of its main container; None without one."""
+    engine_key: str = ""
+    """Name of the Secret with the key that an engine asks for, or that a router sends to engines; empty: no key."""
 
 
 def has_answered(pod: PodView) -> bool:
@@ -190,6 +195,7 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         ends_by=timestamp(meta.get("deletionTimestamp")),
         running="running" in mapping(main, "state"),
         restart=container_restart(main),
+        engine_key=str(mapping(meta, "annotations").get(ENGINE_KEY_ANNOTATION, "")),
     )
 
 

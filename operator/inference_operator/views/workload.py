@@ -29,6 +29,11 @@ PROGRESS_DEADLINE_ANNOTATION = "inference-operator.dev/progress-deadline-seconds
 """Annotation of a group's StatefulSet with the time that a Deployment has in `progressDeadlineSeconds`."""
 
 
+TEMPORARY_ANNOTATION = "inference-operator.dev/temporary-engines"
+"""Annotation of a Deployment: how many of its `replicas` are there only while engines move to other nodes, as `1/3`. If
+somebody else writes `spec.replicas`, the second number differs, and none counts as temporary."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkloadView:
     """The workload of a role or of the routers; all zero while it does not exist."""
@@ -37,7 +42,9 @@ class WorkloadView:
     observed: bool = False
     """Whether its controller has seen the latest specification."""
     desired: int = 0
-    """Engines or pods that it should have."""
+    """Engines or pods that it should have, those left out that are there only for a time."""
+    temporary: int = 0
+    """Engines that it should have beside those, while others move to other nodes."""
     replicas: int = 0
     """Engines or pods that exist, of any template."""
     updated: int = 0
@@ -145,11 +152,16 @@ def _deployment(deployment: Manifest) -> WorkloadView:
     failure, progress = conditions.get("ReplicaFailure") or {}, conditions.get("Progressing") or {}
     template = mapping(spec, "template")
     pod_spec = mapping(template, "spec")
-    deadline = spec.get("progressDeadlineSeconds")
+    deadline, pods = spec.get("progressDeadlineSeconds"), spec.get("replicas", 1)
+    temporary, of = map(_number, (annotations(deployment).get(TEMPORARY_ANNOTATION) or "").partition("/")[::2])
+    temporary = (
+        temporary if temporary and of == pods else 0
+    )  # another number is somebody else's, without temporary ones
     return WorkloadView(
         exists=True,
         observed=observed >= latest,
-        desired=spec.get("replicas", 1),
+        desired=pods - temporary,
+        temporary=temporary,
         replicas=status.get("replicas", 0),
         updated=status.get("updatedReplicas", 0),
         ready=status.get("readyReplicas", 0),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from inference_operator.workload.half_placed import Yielding
 from inference_operator.workload.hardware_errors import MovedPods
+from inference_operator.workload.moving import Move
 from inference_operator.workload.pinned_template import PinnedTemplate
 from inference_operator.workload.rollout import Rollout
 
@@ -22,3 +23,5 @@ class WorkloadChange:
     """Engines that are wanted."""
     yielding: Yielding
     """Groups that gave their nodes back."""
+    move: Move
+    """How engines move away from nodes that are leaving."""

@@ -14,15 +14,19 @@ from inference_operator.objects.names import (
 )
 from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
 from inference_operator.views.pod import POD_INDEX_LABEL, TRAFFIC_LABEL
+from inference_operator.workload.moving import Move
 from inference_operator.workload.pod_spec import WorkloadInputs
 
 
-def children(inputs: WorkloadInputs, workload: Sequence[Manifest], *, open_to_all: bool) -> dict[Ref, Manifest]:
+def children(
+    inputs: WorkloadInputs, workload: Sequence[Manifest], move: Move, *, open_to_all: bool
+) -> dict[Ref, Manifest]:
     """All objects of the role by reference, in the order in which they are applied.
 
     Args:
         inputs: everything that they are built from.
         workload: the Deployment or the StatefulSets of the role.
+        move: how its engines move away from nodes that are leaving.
         open_to_all: whether a NetworkPolicy admits everybody, since something else than our routers sends requests.
     """
     kinds = {one["kind"] for one in workload}
@@ -32,11 +36,14 @@ def children(inputs: WorkloadInputs, workload: Sequence[Manifest], *, open_to_al
         *([_members_service(inputs)] if has_groups else []),
         *workload,
     ]
-    if inputs.settings.network_policies:
+    if inputs.has_network_policy:
         built.append(_network_policy(inputs, open_to_all=open_to_all, has_groups=has_groups))
-    if inputs.spec.stated.most_replicas >= FEWEST_REPLICAS or has_groups:
+    most = inputs.spec.stated.most_replicas
+    if most >= FEWEST_REPLICAS or has_groups or (most and move.may_refuse):
         name = workload_name(inputs.name, inputs.role)
-        built.append(disruption_budget(name, inputs.role, owner=inputs.owner))
+        serving = [len(one.pods) for one in inputs.context.live.engines if one.is_serving]
+        keeps = max(inputs.plan.plan.parallel.nodes, *serving, 0) if move.refuses else 0
+        built.append(disruption_budget(name, inputs.role, owner=inputs.owner, keeps=keeps))
     return {Ref.of(manifest): manifest for manifest in built}
 
 

@@ -10,10 +10,13 @@ from inference_operator.objects.names import COMPONENT_LABEL, selector_labels, w
 from inference_operator.objects.scheduling import QUEUE_LABEL, queue_labels
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.views.raw import annotations
-from inference_operator.workload.hardware_errors import MOVED_ANNOTATION, MovedPods
-from inference_operator.workload.pinned_template import ENGINE_PIN, TEMPLATE_ANNOTATION, PinnedTemplate
+from inference_operator.views.workload import TEMPORARY_ANNOTATION
+from inference_operator.workload.change import WorkloadChange
+from inference_operator.workload.hardware_errors import MOVED_ANNOTATION
+from inference_operator.workload.moving import MOVE_ANNOTATION
+from inference_operator.workload.pinned_template import ENGINE_PIN, TEMPLATE_ANNOTATION
 from inference_operator.workload.pod_spec import WorkloadInputs
-from inference_operator.workload.rollout import ROLLOUT_ANNOTATION, Rollout
+from inference_operator.workload.rollout import ROLLOUT_ANNOTATION
 
 PULL_SECONDS = 300
 """Part of the progress deadline for scheduling and for pulling the engine's image: 10 GB at 60 MB/s take 170 s."""
@@ -28,10 +31,10 @@ _ROLLING_UPDATE: Mapping[RolloutStrategy, Manifest] = {
 }
 
 
-def engine_deployment(
-    inputs: WorkloadInputs, template: PinnedTemplate, rollout: Rollout, moved: MovedPods, *, replicas: int
-) -> Manifest:
+def engine_deployment(inputs: WorkloadInputs, change: WorkloadChange) -> Manifest:
     """The Deployment of the role. The operator alone owns its `replicas`."""
+    template, rollout, moved, move = change.template, change.rollout, change.moved, change.move
+    replicas = change.replicas + move.temporary
     content = {
         "spec": {
             "replicas": replicas,
@@ -53,6 +56,8 @@ def engine_deployment(
             ROLLOUT_ANNOTATION: rollout.text,
             TEMPLATE_ANNOTATION: template.text,
             **({MOVED_ANNOTATION: moved.text} if moved.text else {}),
+            **({MOVE_ANNOTATION: move.record.text} if move.record else {}),
+            **({TEMPORARY_ANNOTATION: f"{move.temporary}/{replicas}"} if move.temporary else {}),
         },
         added_labels=queue_labels(inputs.spec.scheduling),
     )

@@ -25,6 +25,7 @@ from inference_operator.workload.gang import GangScheduler, gang_of, gang_schedu
 from inference_operator.workload.groups import GroupInputs, Groups, LiveGroup, groups
 from inference_operator.workload.half_placed import GIVEN_BACK_ANNOTATION
 from inference_operator.workload.hardware_errors import MOVED_ANNOTATION
+from inference_operator.workload.moving import MOVE_ANNOTATION
 from inference_operator.workload.pinned_template import ENGINE_PIN, TEMPLATE_ANNOTATION
 from inference_operator.workload.pod_spec import WorkloadInputs
 from inference_operator.workload.rollout import ROLLOUT_ANNOTATION
@@ -40,28 +41,27 @@ _ANNOTATIONS = (
 """The annotations by which a group's template and its plan are known, beside the number of engines."""
 
 
-def wanted_groups(
-    inputs: WorkloadInputs, template: str, strategy: RolloutStrategy, samples: Samples, *, replicas: int
-) -> Groups:
-    """The groups that the role should have.
+def wanted_groups(inputs: WorkloadInputs, change: WorkloadChange, samples: Samples) -> Groups:
+    """The groups that the role should have. One that moves is replaced as if it were of an earlier template.
 
     Args:
         inputs: everything that they are built from.
-        template: hash of the desired pod template.
-        strategy: `Surge` or `Replace`.
+        change: the decisions about the role's workload.
         samples: the latest samples of engines.
-        replicas: engines that are wanted.
     """
-    live = inputs.context.live
+    live, template, moves = inputs.context.live, change.template.template_hash, change.move.groups
     engines = live.engines_of_groups
-    found = [_live_group(inputs, one, template, engines, samples) for one in live.groups.values()]
+    found = [
+        _live_group(inputs, one, "" if name in moves else template, engines, samples)
+        for name, one in live.groups.items()
+    ]
     alone = (engine for engine in live.engines if not engine.leader.group and engine.template != template)
     return groups(
         GroupInputs(
             live=[group for group in found if group is not None],
             taken=_taken(inputs, live.groups, live.pods),
-            replicas=replicas,
-            strategy=strategy,
+            replicas=change.replicas,
+            strategy=RolloutStrategy.SURGE if moves else change.rollout.strategy,
             old_engines=sum(engine.is_serving for engine in alone),
         )
     )
@@ -110,6 +110,7 @@ def group_set(inputs: WorkloadInputs, slot: int, change: WorkloadChange) -> Mani
         TEMPLATE_ANNOTATION: template.text,
         **({MOVED_ANNOTATION: moved.text} if moved.text else {}),
         **({GIVEN_BACK_ANNOTATION: back.texts[name]} if name in back.texts else {}),
+        **({MOVE_ANNOTATION: change.move.record.text} if change.move.record else {}),
         PROGRESS_DEADLINE_ANNOTATION: str(progress_deadline_seconds(inputs.spec.stated, inputs.process)),
         ENGINES_ANNOTATION: str(change.replicas),
     }

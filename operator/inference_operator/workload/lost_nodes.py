@@ -19,13 +19,10 @@ from datetime import datetime, timedelta
 from inference_operator.api.reasons import Reason
 from inference_operator.manifest import POD, Ref
 from inference_operator.views.engine import EngineView
+from inference_operator.views.leaving_node import OUT_OF_SERVICE
 from inference_operator.views.node import NodeView
 from inference_operator.views.pod import PodView
 from inference_operator.workload.stall import Removal
-
-OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-"""Taint by which a person or a controller says that a node is off (Kubernetes documentation, "Node Shutdowns",
-non-graceful node shutdown handling)."""
 
 LOST_AFTER = timedelta(seconds=330)
 """How long a node may not be ready. Kubernetes deletes its pods after 300 s (`DefaultTolerationSeconds`, Kubernetes

@@ -52,7 +52,9 @@ def template_inputs_hash(spec: Spec, pinned: PinnedPlan) -> str:
     Fields with their default value are left out. So a field of a later release, or another default, changes nothing
     for those who do not use it.
     """
-    requested = spec.model_dump(mode="json", exclude=_NOT_OF_ENGINES, exclude_defaults=True)
+    scheduling = spec.scheduling.model_copy(update={"eviction_wait": None})  # a section with nothing else is a default
+    stated = spec.model_copy(update={"scheduling": scheduling})
+    requested = stated.model_dump(mode="json", exclude=_NOT_OF_ENGINES, exclude_defaults=True)
     return content_hash([requested, pinned.spec_hash, pinned.image, stored_pod_sizes(pinned.plan)])
 
 

@@ -18,6 +18,7 @@ from inference_operator.objects.adapter_list import LIST_FOLDER, LOADED, list_mo
 from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.compute_resources import requirements
 from inference_operator.objects.container import environment, pre_stop, pre_stop_wait, process_fields
+from inference_operator.objects.engine_key import key_annotation, key_mount, key_volume
 from inference_operator.objects.names import labels, members_service_name, selector_labels, service_host
 from inference_operator.objects.pod import (
     RESTRICTED_CONTAINER,
@@ -66,6 +67,8 @@ class WorkloadInputs:
     process: EngineProcess
     cache: CacheVolume | None = None
     """The claim with the model's files; None without `spec.cache`."""
+    engine_key: str = ""
+    """Name of the Secret with the key that the engines ask for; empty: they ask for none."""
 
     @property
     def name(self) -> str:
@@ -92,6 +95,12 @@ class WorkloadInputs:
         """The operator's settings."""
         return self.context.settings
 
+    @property
+    def has_network_policy(self) -> bool:
+        """Whether a NetworkPolicy admits only who has to reach the engines: with API keys by default."""
+        has_keys = self.spec.stated.router.keys is not None
+        return self.settings.network_policies or (has_keys and self.settings.network_policies_with_keys)
+
 
 def engine_template(inputs: WorkloadInputs) -> Manifest:
     """The pod template of every engine of the role."""
@@ -101,6 +110,7 @@ def engine_template(inputs: WorkloadInputs) -> Manifest:
         annotations={
             **evictable(_own_volumes(inputs)),
             **_programs(inputs.process),
+            **key_annotation(inputs.engine_key),
             **inputs.spec.pod_template.annotations,
         },
         added_labels={**inputs.owner.child_labels, **inputs.spec.pod_template.labels, **_own_labels(inputs.plan)},
@@ -120,6 +130,7 @@ def _own_volumes(inputs: WorkloadInputs) -> list[Manifest]:
     pull_policy = inputs.settings.image_pull_policy
     plan = inputs.plan.plan
     own = engine_volumes(inputs.context.source, inputs.process, plan, inputs.cache, pull_policy=pull_policy)
+    own += key_volume(inputs.engine_key)
     return [*own, list_volume(inputs.owner)] if inputs.process.adapter_loader else own
 
 
@@ -221,9 +232,13 @@ def _adapter_loader(inputs: WorkloadInputs) -> list[Manifest]:
             "ports": [{"name": ADAPTERS_PORT, "containerPort": loader.port, "protocol": "TCP"}],
             "resources": ADAPTER_LOADER_RESOURCES,
             "securityContext": RESTRICTED_CONTAINER,
-            "volumeMounts": [list_mount()],
+            "volumeMounts": [list_mount(), *_key_mounts(inputs)],
         }
     ]
+
+
+def _key_mounts(inputs: WorkloadInputs) -> list[Manifest]:
+    return [key_mount()] if inputs.engine_key else []
 
 
 def _container(inputs: WorkloadInputs) -> Manifest:
@@ -256,6 +271,7 @@ def _container(inputs: WorkloadInputs) -> Manifest:
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             *engine_mounts(inputs.context.source, process.writable, inputs.cache, process.compiled),
+            *_key_mounts(inputs),
             *mounts(spec.pod_template.volume_mounts),
         ],
     }

@@ -44,7 +44,7 @@ def engine_workload(inputs: WorkloadInputs, change: WorkloadChange, samples: Sam
 def _of_pods(inputs: WorkloadInputs, change: WorkloadChange, _: Samples) -> Sequence[Manifest]:
     """The Deployment, and old groups that serve until its engines do."""
     template, rollout, replicas, live = change.template, change.rollout, change.replicas, inputs.context.live
-    deployment = engine_deployment(inputs, template, rollout, change.moved, replicas=replicas)
+    deployment = engine_deployment(inputs, change)
     serving = sum(one.is_serving and one.template == template.template_hash for one in live.engines)
     room = old_engines(rollout.strategy, replicas, serving=serving, current=min(replicas, serving + 1))
     of_groups = {name for name, engine in live.engines_of_groups.items() if engine.is_serving}
@@ -54,8 +54,8 @@ def _of_pods(inputs: WorkloadInputs, change: WorkloadChange, _: Samples) -> Sequ
 
 def _of_groups(inputs: WorkloadInputs, change: WorkloadChange, samples: Samples) -> Sequence[Manifest]:
     """The StatefulSets of the groups, and the old Deployment until they serve in its place."""
-    template, owner = change.template, inputs.owner
-    found = wanted_groups(inputs, template.template_hash, change.rollout.strategy, samples, replicas=change.replicas)
+    owner = inputs.owner
+    found = wanted_groups(inputs, change, samples)
     live = inputs.context.live.groups
     built = [group_set(inputs, slot, change) for slot in found.current]
     old = [live[group_name(inputs.name, inputs.role, slot)] for slot in found.old]

@@ -159,6 +159,11 @@ class LlamaCpp:
         """The setting `engineImages`, or the project's own image of this version."""
         return settings.engine_image(EngineKind.LLAMA_CPP, device, IMAGES[device])
 
+    @property
+    def can_ask_for_key(self) -> bool:
+        """No: `--api-key` asks on the page of metrics too, and not on `/v1/models` (0.7.0, tools/server)."""
+        return False
+
     def process(
         self,
         spec: EngineSpec,
@@ -168,6 +173,7 @@ class LlamaCpp:
         *,
         host: str,
         traces: str = "",  # noqa: ARG002 - protocol
+        asks_for_key: bool = False,  # noqa: ARG002 - protocol
     ) -> EngineProcess:
         """The process of one engine of this plan. Its command is the entry point of the image."""
         defaults = {"HOME": TEMPORARY, PRE_STOP_VARIABLE: PRE_STOP}

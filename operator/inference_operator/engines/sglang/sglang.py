@@ -188,6 +188,11 @@ class SGLang:
         """The setting `engineImages`, or the project's own image of this version."""
         return settings.engine_image(EngineKind.SGLANG, device, IMAGE)
 
+    @property
+    def can_ask_for_key(self) -> bool:
+        """No: its `--api-key` is an argument, which everybody sees who may see the pod."""
+        return False
+
     def process(
         self,
         spec: EngineSpec,
@@ -197,6 +202,7 @@ class SGLang:
         *,
         host: str,
         traces: str = "",  # noqa: ARG002 - protocol
+        asks_for_key: bool = False,  # noqa: ARG002 - protocol
     ) -> EngineProcess:
         """The process of one engine of this plan."""
         defaults = {**ENVIRONMENT, **offline_variables(served.hub_cache)}

@@ -1,8 +1,9 @@
 """Runs `transformers serve` for one model; it is the main process of the engine's container.
 
 Arguments: MODEL name=NAME... revision=REVISION context=TOKENS sequences=NUMBER cache=BYTES batch=TOKENS idle=SECONDS
-folder=FOLDER -- OPTION...: the model's folder or repository, the served names, the limits of continuous batching (0:
-the model's context, or the library's own share of memory), and options of `transformers serve`.
+folder=FOLDER [key=FILE] -- OPTION...: the model's folder or repository, the served names, the limits of continuous
+batching (0: the model's context, or the library's own share of memory), the file with the key of the routers, and
+options of `transformers serve`.
 
 The command alone (transformers 5.19.0, `cli/serving`) is not fit to be a server behind a load balancer:
 
@@ -22,9 +23,11 @@ The command alone (transformers 5.19.0, `cli/serving`) is not fit to be a server
     each complete stream has it.
 11. Its errors have a form of their own. Here they have that of the OpenAI API.
 12. While it loads, it ignores SIGTERM, as the first process of a container does. Here it ends.
+13. It asks for no key. Here it does with `key`, by the middleware of `engine_key_program.py`.
 """
 
 import copy
+import json
 import logging
 import os
 import signal
@@ -37,6 +40,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from http import HTTPStatus
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeAlias
 
 Any_: TypeAlias = Any
@@ -60,6 +64,9 @@ UNKNOWN_CONTEXT = 4096
 """Tokens of a request, if the model's configuration does not tell."""
 ONLY_TEXT = "this server is for models that read only text, and this one is of the kind"
 """Begins the error of another model."""
+
+PROGRAMS = "INFERENCE_OPERATOR_PROGRAMS"
+"""Variable with the programs of this pod; with a key the program that asks for it is among them."""
 
 _SAMPLING: ContextVar[dict[str, float]] = ContextVar("sampling")
 """The sampling parameters of the request that is being added to the batches."""
@@ -274,8 +281,18 @@ def install_requests(names: list[str]) -> None:
     BaseHandler._resolve_model, BaseHandler._build_generation_config = with_names, with_own_sampling  # noqa: SLF001
 
 
-def install_server(name: str, idle: int) -> None:
-    """Put the rules 1 and 6 to 11 into the library that the command starts the server with."""
+def keyed(app: Any_, file: str) -> Any_:
+    """The application, which asks for the key in this file; unchanged without one."""
+    source = json.loads(os.environ.pop(PROGRAMS, "{}")).get("engine_key")
+    if not file:
+        return app
+    found = ModuleType("engine_key")
+    exec(source, found.__dict__)  # noqa: S102 - a program of the operator, as this one is
+    return found.EngineKey(app, file)
+
+
+def install_server(name: str, idle: int, key_file: str) -> None:
+    """Put the rules 1, 6 to 11 and 13 into the library that the command starts the server with."""
     import uvicorn  # noqa: PLC0415 - only the image has it
     from starlette.exceptions import HTTPException  # noqa: PLC0415
     from starlette.responses import PlainTextResponse  # noqa: PLC0415
@@ -286,7 +303,9 @@ def install_server(name: str, idle: int) -> None:
             app.add_route("/metrics", lambda _: PlainTextResponse(METRICS.page, media_type=PROMETHEUS))
             app.add_exception_handler(HTTPException, api_error)
             app.router.lifespan_context = warmed_up(app, name, app.router.lifespan_context)
-            super().__init__(METRICS.counting(app), **options, timeout_keep_alive=idle, access_log=False)
+            super().__init__(
+                keyed(METRICS.counting(app), key_file), **options, timeout_keep_alive=idle, access_log=False
+            )
 
     class Server(uvicorn.Server):  # type: ignore[misc]
         def run(self, sockets: Any_ = None) -> None:
@@ -367,7 +386,7 @@ def main() -> None:
         say("Loading the weights")
         install_generation(options)
         install_requests(names)
-        install_server(names[0], int(options["idle"]))
+        install_server(names[0], int(options["idle"]), options.get("key", ""))
         serve([str(link), *sys.argv[at + 1 :]])
         code = 0
     except SystemExit as error:

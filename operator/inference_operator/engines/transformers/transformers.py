@@ -7,6 +7,7 @@ from importlib.resources import files
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Device, EngineSpec, ModelSpec
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
+from inference_operator.engines.engine_key import KEY_FILE, KEY_PROGRAM, KEY_SOURCE
 from inference_operator.engines.environment import refusal_of_variables, with_defaults
 from inference_operator.engines.hub_access import (
     access_variables,
@@ -166,6 +167,11 @@ class Transformers:
         """The setting `gpuEngineImage` or `cpuEngineImage`: vLLM's image has Transformers too."""
         return default_image(device, settings)
 
+    @property
+    def can_ask_for_key(self) -> bool:
+        """Yes: the server is the operator's own program."""
+        return True
+
     def process(
         self,
         spec: EngineSpec,
@@ -175,13 +181,20 @@ class Transformers:
         *,
         host: str,
         traces: str = "",  # noqa: ARG002 - protocol
+        asks_for_key: bool = False,
     ) -> EngineProcess:
         """The process of one engine of this plan."""
         defaults = {**ENVIRONMENT, **offline_variables(served.hub_cache)}
         options = (*_options(spec, plan), f"--host={host}", f"--port={self.port}", *spec.args)
         return EngineProcess(
-            command=checked_start(program_command(SERVER, has_packages=True), plan),
-            args=(served.model, *_limits(plan, served), "--", *options),
+            command=checked_start(program_command(SERVER, has_packages=True, starts_another=asks_for_key), plan),
+            args=(
+                served.model,
+                *_limits(plan, served),
+                *((f"key={KEY_FILE}",) if asks_for_key else ()),
+                "--",
+                *options,
+            ),
             env=with_token(with_defaults(spec.env, defaults), served.token),
             user=USER,
             group=GROUP,
@@ -193,7 +206,7 @@ class Transformers:
             lists_models=False,
             writable=WRITABLE,
             startup_seconds=timeouts.startup,
-            programs=PROGRAMS,
+            programs={**PROGRAMS, **({KEY_PROGRAM: KEY_SOURCE} if asks_for_key else {})},
             pre_stop=(),
             pre_stop_seconds=timeouts.before_sigterm(finishes_requests=True),
             stop_seconds=timeouts.dns_staleness + timeouts.drain + END_SECONDS,

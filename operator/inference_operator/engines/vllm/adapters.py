@@ -39,15 +39,19 @@ def adapter_variables(spec: EngineSpec) -> Mapping[str, str]:
     return {RUNTIME_ADAPTERS: "1"} if spec.adapter_slots else {}
 
 
-def adapter_loader(spec: EngineSpec, port: int, member: GroupMember | None = None) -> AdapterLoader | None:
+def adapter_loader(
+    spec: EngineSpec, port: int, member: GroupMember | None = None, *, key_file: str = ""
+) -> AdapterLoader | None:
     """How the program runs that loads adapters into the vLLM of this port; None without slots for them.
 
-    In a group the leader's loads them, and each one repeats the readiness of its member.
+    In a group the leader's loads them, and each one repeats the readiness of its member. The engine asks for the key in
+    `key_file`, if there is one.
     """
     if not spec.adapter_slots:
         return None
     group = (str(member.health_port),) if member else ()
-    command = (*program_command(LOADER), str(port), str(LOADER_PORT), IN_USE, *group)
+    key = (f"key={key_file}",) if key_file else ()
+    command = (*program_command(LOADER), str(port), str(LOADER_PORT), IN_USE, *key, *group)
     return AdapterLoader(command, LOADER_PORT, "/ready")
 
 

@@ -1,8 +1,8 @@
 """Loads the listed adapters into the engine of its pod; it runs in a container beside the engine.
 
-Arguments: ENGINE_PORT PORT METRIC [GROUP_PORT] LIST: the engine's port, its own one, the engine's metric whose labels
-name the adapters in use, in a group the HTTP port of its member, and the file with the paths of the listed adapters by
-name.
+Arguments: ENGINE_PORT PORT METRIC [key=FILE] [GROUP_PORT] LIST: the engine's port, its own one, the engine's metric
+whose labels name the adapters in use, the file with the key that the engine asks for, in a group the HTTP port of its
+member, and the file with the paths of the listed adapters by name.
 
 1. It compares the list with the adapters that the engine names in /v1/models, at each change of the file, after each
    failure and every `LOOK_SECONDS`. So it needs no memory of its own: a restart of either process changes nothing.
@@ -47,8 +47,13 @@ def say(text: str) -> None:
 class EngineApi:
     """The engine's API."""
 
-    def __init__(self, port: int, metric: str, member: int = 0) -> None:
-        self.port, self.metric, self.member = port, metric, member
+    def __init__(self, port: int, metric: str, member: int = 0, key_file: str = "") -> None:
+        self.port, self.metric, self.member, self.key_file = port, metric, member, key_file
+
+    def headers(self) -> dict[str, str]:
+        """Headers of a request, with the key if there is one. It may be renewed, so it is read each time."""
+        key = Path(self.key_file).read_text(encoding="utf-8").strip() if self.key_file else ""
+        return {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
 
     def health(self) -> tuple[int, str]:
         """Status and text about its health: from its member, if it is one of a group."""
@@ -68,7 +73,7 @@ class EngineApi:
         connection = HTTPConnection(ADDRESS, port or self.port, timeout=seconds)
         try:
             text = None if body is None else json.dumps(body)
-            connection.request(method, path, text, {"Content-Type": "application/json"})
+            connection.request(method, path, text, self.headers())
             answer = connection.getresponse()
             return answer.status, answer.read().decode(errors="replace")
         finally:
@@ -256,8 +261,10 @@ def main() -> None:
     """Serve and follow the list until the container ends."""
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # as process 1 it would not hear it
     port, own = map(int, sys.argv[1:3])
-    *member, path = sys.argv[4:]
-    loader = Loader(EngineApi(port, sys.argv[3], *map(int, member)), Path(path))
+    *given, path = sys.argv[4:]
+    keys = [word.removeprefix("key=") for word in given if word.startswith("key=")]
+    members = [int(word) for word in given if word.isdigit()]
+    loader = Loader(EngineApi(port, sys.argv[3], *members[:1] or (0,), *keys), Path(path))
     server = Server(("::" if Server.address_family == AF_INET6 else "", own), handler_of(loader))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     while True:

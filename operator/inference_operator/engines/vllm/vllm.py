@@ -1,12 +1,13 @@
 """vLLM behind the engine protocol: command line, environment, probes and stop of its process."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Device, EngineSpec, ModelSpec
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
+from inference_operator.engines.engine_key import NO_GUARD, guard_of
 from inference_operator.engines.environment import with_defaults
 from inference_operator.engines.group.launch import group_drain, group_member, stop_limit
 from inference_operator.engines.hub_access import access_variables, bucket_keys, offline_variables, with_token
@@ -89,6 +90,7 @@ ENGINE_READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
 """How long vLLM's API process waits for its engine core. The default of 600 s is too short for a large model (0.32.0,
 vllm/envs.py)."""
 
+SERVE = ("vllm", "serve")
 HEALTH_PATH = "/health"
 
 PORT = 8000
@@ -247,30 +249,32 @@ class Vllm:
         """The setting `gpuEngineImage` or `cpuEngineImage`."""
         return default_image(device, settings)
 
+    @property
+    def can_ask_for_key(self) -> bool:
+        """Yes: its server takes middleware. Its own `--api-key` leaves many paths open."""
+        return True
+
     def process(
-        self, spec: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, *, host: str, traces: str = ""
+        self,
+        spec: EngineSpec,
+        plan: Plan,
+        served: ServedModel,
+        timeouts: Timeouts,
+        *,
+        host: str,
+        traces: str = "",
+        asks_for_key: bool = False,
     ) -> EngineProcess:
         """The process of one engine of this plan."""
         sequences = plan.parallel.data * (plan.max_num_seqs or default_sequences(plan))
         member = group_member(plan.parallel.nodes)
         defaults = {**ENVIRONMENT, **_computed(spec, served, timeouts)}
-        managed = (
-            *(*_served_names(served), f"--host={host}", f"--port={self.port}"),
-            f"--tensor-parallel-size={plan.parallel.tensor}",
-            *data_arguments(plan.parallel),
-            *memory_arguments(spec, plan),
-            *parser_arguments(spec, Parsers(plan.tool_call_parser, plan.reasoning_parser)),
-            *generation_arguments(spec.generation),
-            *implementation_arguments(spec.args, plan.implementation),
-            *media_arguments(spec.multimodal.allowed_domains, version_of_image(spec.image or "")),
-            f"--shutdown-timeout={SHUTDOWN_SECONDS}",
-            *_queue_arguments(spec, sequences),
-            *traces_arguments(spec.args, traces),
-        )
+        managed = self._managed(spec, plan, served, host=host, traces=traces, sequences=sequences)
         commit = commit_arguments(spec.args, served.commit or served.revision or "")
+        guard = guard_of(served.name) if asks_for_key else NO_GUARD
         return EngineProcess(
-            command=self._command(plan, timeouts),
-            args=(served.model, *managed, *spec.args, *commit),
+            command=self._command(plan, timeouts, (*guard.command, *SERVE)),
+            args=(served.model, *managed, *spec.args, *commit, *guard.options),
             env=with_token(with_defaults(spec.env, defaults), served.token),
             user=USER,
             group=GROUP,
@@ -281,17 +285,33 @@ class Vllm:
             api_paths=API_PATHS,
             writable=WRITABLE,
             startup_seconds=timeouts.startup,
-            programs={**PROGRAMS, **adapter_programs(spec), **group_programs(plan)},
-            adapter_loader=adapter_loader(spec, self.port, member),
+            programs={**PROGRAMS, **adapter_programs(spec), **group_programs(plan), **guard.programs},
+            adapter_loader=adapter_loader(spec, self.port, member, key_file=guard.file),
             member=member,
             pre_stop=group_drain(timeouts) if member else _pre_stop(timeouts, self.port),
             stop_seconds=stop_limit(timeouts, SHUTDOWN_SECONDS, member),
             compiled=COMPILED,
         )
 
-    def _command(self, plan: Plan, timeouts: Timeouts) -> tuple[str, ...]:
+    def _managed(
+        self, spec: EngineSpec, plan: Plan, served: ServedModel, *, host: str, traces: str, sequences: int
+    ) -> Iterator[str]:
+        """The arguments before those of the specification."""
+        yield from (*_served_names(served), f"--host={host}", f"--port={self.port}")
+        yield f"--tensor-parallel-size={plan.parallel.tensor}"
+        yield from data_arguments(plan.parallel)
+        yield from memory_arguments(spec, plan)
+        yield from parser_arguments(spec, Parsers(plan.tool_call_parser, plan.reasoning_parser))
+        yield from generation_arguments(spec.generation)
+        yield from implementation_arguments(spec.args, plan.implementation)
+        yield from media_arguments(spec.multimodal.allowed_domains, version_of_image(spec.image or ""))
+        yield f"--shutdown-timeout={SHUTDOWN_SECONDS}"
+        yield from _queue_arguments(spec, sequences)
+        yield from traces_arguments(spec.args, traces)
+
+    def _command(self, plan: Plan, timeouts: Timeouts, serve: Sequence[str]) -> tuple[str, ...]:
         """The command of each pod: the GPUs are checked, and in a group the pods start together."""
-        command = checked_start(("vllm", "serve"), plan)
+        command = checked_start(serve, plan)
         return grouped(command, plan, timeouts, port=self.port, health_path=HEALTH_PATH, stop_seconds=SHUTDOWN_SECONDS)
 
     def access(self, spec: EngineSpec, model: ModelSpec | None = None) -> HubAccess:

@@ -1,0 +1,91 @@
+"""Engines behind routers that require API keys: nobody asks them directly, and everything else goes on."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e import stack, vllm_options
+from e2e.cluster.handle import LocalCluster
+from e2e.served import Served
+from e2e.test_keys import created, status
+from e2e.waiting import eventually
+from inference_operator.engines.engine_key import KEY_FILE, KEY_PROGRAM, KEY_SOURCE, MIDDLEWARE, guard_of
+from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
+
+NAME, KEY = "guarded", "a" * 64
+OPEN = {"GET /health", "HEAD /health", "GET /metrics"}
+KNOWN = {"GET /v1/models", "POST /v1/load_lora_adapter", "POST /tokenize", "POST /pause", "POST /collective_rpc"}
+"""Some of the routes that vLLM itself leaves open, or that matter most."""
+ASK = (
+    'exec 3<>"/dev/tcp/$0/8000"; printf "%s %s HTTP/1.0\\r\\nContent-Length: 2\\r\\n" "$1" "$2" >&3;'
+    ' printf "Content-Type: application/json\\r\\n\\r\\n{}" >&3; head -c 12 <&3'
+)
+"""A request without the key, for bash in another pod."""
+
+
+def test_no_route_of_vllm_but_health_and_metrics_is_answered_without_the_key(tmp_path: Path) -> None:
+    question = {
+        "args": ["/models/a", f"--middleware={MIDDLEWARE}"],
+        "before": guard_of("qwen").command,
+        "file": KEY_FILE,
+        "key": KEY,
+        "env": {
+            PROGRAMS_VARIABLE: programs_text({KEY_PROGRAM: KEY_SOURCE}),
+            "VLLM_SERVER_DEV_MODE": "1",
+            "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
+        },
+    }
+    found: dict[str, dict[str, int]] = vllm_options.answer_of("guarded", question, tmp_path)
+    for name in ("without", "wrong"):
+        assert found[name].keys() >= KNOWN
+        assert {one for one, code in found[name].items() if code != 401} == OPEN
+        assert found[name]["GET /metrics"] == 200
+    assert 401 not in found["right"].values()
+    assert found["right"]["GET /version"] == 200
+
+
+@pytest.fixture(scope="module")
+def guarded(cluster: LocalCluster) -> Iterator[tuple[Served, str]]:
+    """A resource with API keys from its beginning, and a key of a user."""
+    secret, key = created("alice")
+    cluster.kubectl("apply", "--filename=-", input=secret)
+    resource: dict[str, Any] = yaml.safe_load(stack.SAMPLE.read_text())
+    resource["metadata"]["name"] = NAME
+    resource["spec"]["router"] = {"replicas": 1, "keys": {"secretRef": {"name": "users"}}}
+    cluster.kubectl("apply", "--filename=-", input=yaml.safe_dump(resource))
+    served = Served(cluster, NAME)
+    stack.wait_ready(cluster, NAME)
+    yield served, key
+    served.kubectl("delete", "infd", NAME)
+    served.await_gone()
+    cluster.kubectl("delete", "secret", "users")
+
+
+def test_an_engine_refuses_another_pod_and_answers_its_routers(guarded: tuple[Served, str]) -> None:
+    served, key = guarded
+    eventually(lambda: status(served, key) == 200, seconds=120, what="an answer through the router")
+    assert status(served, "wrong") == 401
+    ((engine, address),) = served.pods("engine").items()
+    # From a pod that the NetworkPolicy admits, so that only the key can keep it out.
+    (router,) = served.pods("router")
+    for method, path, code in (
+        *(("GET", "/v1/models", "401"), ("POST", "/v1/completions", "401"), ("POST", "/tokenize", "401")),
+        *(("GET", "/version", "401"), ("GET", "/health", "200"), ("GET", "/metrics", "200")),
+    ):
+        ask = ("exec", router, "--container=haproxy-1", "--", "bash", "-c", ASK, address, method, path)
+        assert served.kubectl(*ask).split()[-1] == code, path
+    (policy,) = json.loads(served.kubectl("get", "networkpolicies", "--output=json"))["items"]
+    assert policy["metadata"]["name"] == f"{NAME}-engine"
+    assert stack.conditions(served.cluster, NAME)["Ready"]["status"] == "True"
+    assert "without a key" not in stack.conditions(served.cluster, NAME)["Ready"]["message"]
+    log = served.kubectl("logs", engine, "--container=engine", "--tail=-1")
+    (secret,) = [name for name in served.kubectl("get", "secrets", "--output=name").split() if f"{NAME}-engine" in name]
+    hidden = served.kubectl("get", secret, "--output=go-template={{.data.key | base64decode}}")
+    pods = served.kubectl("get", "pods,deployments,configmaps,infd", "--output=yaml")
+    assert len(hidden) == 64
+    assert hidden not in log
+    assert hidden not in pods

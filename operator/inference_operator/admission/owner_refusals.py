@@ -1,0 +1,103 @@
+"""The refusals of the setting `policy`: which field the policy does not allow, by which rule, and what helps.
+
+The operator decides by them before it makes any object. They say the same words as the API server (`owner_policy`).
+"""
+
+from collections.abc import Iterator, Sequence
+
+from pydantic.alias_generators import to_camel
+
+from inference_operator.admission.owner_rules import CHECKS, GPUS_KEY, OwnerCheck, sections, stated_gpus
+from inference_operator.api.owner_policy import OwnerPolicy
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal, all_of
+from inference_operator.api.spec import Spec
+from inference_operator.sentences import sentences
+
+BEGIN = "The policy of this cluster (`{}`) {}"
+"""Section, and problem."""
+MOST_SHOWN = 300
+"""Characters of a list that a message shows: a condition must stay readable."""
+UNSHOWN = "those that the administrator lists"
+GPUS_FIELDS = ("autoscaling.maxReplicas", "replicas")
+"""The field that decides the number of engines: with autoscaling, and without."""
+GPUS_CURE = "Lower `spec.replicas`, `spec.autoscaling.maxReplicas` or `spec.parallelism`."
+_SIZED_CURE = "Lower one of them: `spec.parallelism` and `spec.engine.profile: Smallest` give engines with fewer GPUs."
+
+
+def refusal_of_policy(spec: Spec, policy: OwnerPolicy, cluster_domain: str, *, is_new: bool = True) -> Refusal | None:
+    """Why the policy does not allow a specification, with all fields that it does not allow; None if it allows it.
+
+    Args:
+        spec: what the user wrote, without the administrator's defaults.
+        policy: the setting.
+        cluster_domain: DNS domain of the cluster.
+        is_new: whether it has no sizes yet. For the others only rules hold that the owner has set: a default of a new
+            release stops nothing that runs.
+
+    Examples:
+        >>> policy = OwnerPolicy.model_validate({"modelSources": {"allowed": ["hf://Qwen/"], "message": "Ask Ada."}})
+        >>> spec = Spec.model_validate({"model": {"source": "hf://org/name"}})
+        >>> print(refusal_of_policy(spec, policy, "cluster.local").message)
+        spec.model.source: The policy of this cluster (`modelSources`) does not allow this source. Use one that begins \
+with hf://Qwen/. Ask Ada.
+    """
+    stated = {to_camel(name) for name in policy.model_fields_set}
+    checks = [one for one in CHECKS if one.active(policy) and (is_new or one.section in stated)]
+    found = [*_refusals(spec, policy, cluster_domain, checks), *_of_stated_gpus(spec, policy)]
+    return all_of(found) if found else None
+
+
+def refusal_of_gpus(spec: Spec, policy: OwnerPolicy, *, per_engine: int) -> Refusal | None:
+    """Why the policy does not allow the sizes that were computed for a specification; None if it allows them.
+
+    Args:
+        spec: what the user wrote.
+        policy: the setting.
+        per_engine: GPUs of one engine.
+    """
+    most, engines = policy.gpus.most, spec.most_replicas
+    if most is None or per_engine * engines <= most:
+        return None
+    asked = f"{engines} engine of {per_engine}" if engines == 1 else f"{engines} engines of {per_engine} each"
+    problem = f"allows {most} GPUs of one resource, and this needs {per_engine * engines}: {asked}."
+    return _of_gpus(spec, policy, problem, _SIZED_CURE)
+
+
+def _refusals(spec: Spec, policy: OwnerPolicy, cluster_domain: str, checks: Sequence[OwnerCheck]) -> Iterator[Refusal]:
+    for check in checks:
+        for field, text in dict.fromkeys(check.named(spec)):
+            if not check.allows(text, policy, cluster_domain):
+                yield _refusal(check, field, policy)
+
+
+def _refusal(check: OwnerCheck, field: str, policy: OwnerPolicy) -> Refusal:
+    allowed, message = sections(policy)[check.section]
+    cure = f"{check.cure} {_shown(allowed)}." if check.lists else check.cure
+    return Refusal(
+        Reason.REFUSED_BY_POLICY,
+        f"spec.{field}",
+        BEGIN.format(check.section, check.problem),
+        sentences(cure, message),
+    )
+
+
+def _shown(allowed: Sequence[str]) -> str:
+    return ", ".join(allowed) if len(",".join(allowed)) <= MOST_SHOWN else UNSHOWN
+
+
+def _of_stated_gpus(spec: Spec, policy: OwnerPolicy) -> Iterator[Refusal]:
+    most, stated = policy.gpus.most, stated_gpus(spec)
+    if most is not None and stated > most:
+        problem = f"allows {most} GPUs of one resource, and this asks for at least {stated}."
+        yield _of_gpus(spec, policy, problem, GPUS_CURE)
+
+
+def _of_gpus(spec: Spec, policy: OwnerPolicy, problem: str, cure: str) -> Refusal:
+    scaled, fixed = GPUS_FIELDS
+    return Refusal(
+        Reason.REFUSED_BY_POLICY,
+        f"spec.{scaled if spec.autoscaling else fixed}",
+        BEGIN.format(GPUS_KEY, problem),
+        sentences(cure, policy.gpus.message),
+    )

@@ -1,0 +1,284 @@
+"""The rules of the setting `policy` about what an InferenceDeployment names, in Python and in CEL.
+
+A rule says which texts are allowed of those that `named_parts` lists. The operator asks the rules in Python, and the
+API server asks the same in CEL (`owner_policy`). A test puts random resources to both.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from inference_operator.admission.named_parts import (
+    Named,
+    endpoints,
+    endpoints_cel,
+    hubs,
+    hubs_cel,
+    images,
+    images_cel,
+    sources,
+    sources_cel,
+)
+from inference_operator.admission.references import value_of
+from inference_operator.api.owner_policy import PUBLIC, OwnerPolicy
+from inference_operator.api.spec import Device, Spec
+
+DOMAIN_KEY = "clusterDomain"
+NAMESPACES_KEY = "namespaces"
+MESSAGE_KEY = "{}.message"
+DIGESTS_KEY = "images.digests"
+GPUS_KEY = "gpus"
+"""Keys of the parameters, beside those with the lists of rules, which have the names of the sections."""
+
+_PATH, _REFERENCE = ("/",), ("/", ":", "@")
+"""What may follow an entry: of a URL a path, since `:` and `@` begin another host, and of a reference a tag or digest
+too."""
+
+PUBLIC_NAME = (
+    r"https?://([a-z0-9]([-a-z0-9]*[a-z0-9])?\.){2,}[a-z]([-a-z0-9]*[a-z0-9])?(:[0-9]{1,5})?/?"  # in lower case
+)
+"""The URL of a host that may be outside the cluster: a DNS name of three labels or more. A pod completes shorter ones
+to the Service of a namespace (Kubernetes 1.36, "DNS for Services and Pods"). The last label begins with a letter, so
+it is no IP address in any spelling."""
+INSIDE_NAME = (
+    r".*\.(svc|pod|local|localhost|localdomain|internal|intranet|lan|home|corp|private)(:[0-9]{1,5})?/?"
+    r"|.*\.(svc\..*|home\.arpa(:[0-9]{1,5})?/?)"
+)
+"""URLs of names that are never public: Services and pods, and private networks (RFC 6762 appendix G, RFC 6761, RFC
+8375; ICANN reserved `internal` in 2024). Metadata services of clouds have names below `internal`."""
+
+_DIGEST = ".*@sha256:[0-9a-f]{64}"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerCheck:
+    """One rule: what of a resource it judges, and how."""
+
+    name: str
+    """Of the variable in CEL."""
+    section: str
+    """Key of the section in the setting, and of its list among the parameters."""
+    named: Callable[[Spec], Iterator[Named]]
+    """What a resource names."""
+    named_cel: Callable[[str], str]
+    """The CEL expression for the list of the same, of `object` or `oldObject`."""
+    active: Callable[[OwnerPolicy], bool]
+    """Whether the owner limits it."""
+    active_cel: str
+    """The same in CEL."""
+    allows: Callable[[str, OwnerPolicy, str], bool]
+    """Whether a text is allowed, by the policy and the cluster's domain."""
+    allows_cel: str
+    """The same of `one` in CEL."""
+    problem: str
+    cure: str
+    """May end with the list, which both sides add to it."""
+    lists: bool = True
+    """Whether the list of what is allowed follows the cure."""
+
+    @property
+    def listing(self) -> str:
+        """Name of the variable in CEL with what a resource names."""
+        return f"named_{self.named.__name__}"
+
+
+# What is allowed
+
+
+def begins(text: str, entries: Sequence[str], marks: Sequence[str]) -> bool:
+    """Whether a text is one of the entries, or goes on after one.
+
+    Examples:
+        >>> begins("hf://Qwen/Qwen3-8B", ["hf://Qwen"], ["/"]), begins("hf://Qwen-evil/a", ["hf://Qwen"], ["/"])
+        (True, False)
+        >>> begins("hf://Qwen/Qwen3-8B", ["hf://"], ["/"])
+        True
+    """
+    return any(
+        text == entry or text.startswith((entry,) if entry.endswith("/") else tuple(entry + mark for mark in marks))
+        for entry in entries
+    )
+
+
+def _begins_cel(text: str, entries: str, marks: Sequence[str]) -> str:
+    after = " || ".join(f"{text}.startsWith(entry + '{mark}')" for mark in marks)
+    return f"{entries}.exists(entry, {text} == entry || (entry.endsWith('/') ? {text}.startsWith(entry) : ({after})))"
+
+
+_PUBLIC_NAME, _INSIDE_NAME = re.compile(PUBLIC_NAME), re.compile(INSIDE_NAME)
+
+
+def is_outside(url: str, cluster_domain: str) -> bool:
+    """Whether the name in a URL, in lower case, may be one outside the cluster. Nothing is resolved.
+
+    Examples:
+        >>> is_outside("https://s3.eu-central-1.amazonaws.com", "cluster.local")
+        True
+        >>> inside = ("http://169.254.169.254", "http://localhost:9000", "http://minio.storage", "http://2130706433")
+        >>> any(is_outside(url, "cluster.local") for url in inside)
+        False
+    """
+    if not _PUBLIC_NAME.fullmatch(url) or _INSIDE_NAME.fullmatch(url):
+        return False
+    host = url.split("/")[2].partition(":")[0]
+    return not host.endswith(f".{cluster_domain}")
+
+
+def _is_outside_cel(text: str) -> str:
+    public, inside = (_escaped(pattern) for pattern in (PUBLIC_NAME, INSIDE_NAME))
+    return (
+        f"{text}.matches('^({public})$') && !{text}.matches('^({inside})$')"
+        f" && !{text}.split('/')[2].split(':')[0].endsWith('.' + variables.{DOMAIN_KEY})"
+    )
+
+
+def _escaped(pattern: str) -> str:
+    """A regular expression inside a CEL string in single quotes."""
+    return pattern.replace("\\", "\\\\")
+
+
+# The table
+
+
+def entries_cel(section: str) -> str:
+    """The variable of a section's list."""
+    return f"variables.{section}Allowed"
+
+
+_ENDPOINTS = "s3Endpoints"
+CHECKS: tuple[OwnerCheck, ...] = (
+    OwnerCheck(
+        "modelSources",
+        "modelSources",
+        sources,
+        sources_cel,
+        lambda policy: bool(policy.model_sources.allowed),
+        f"{entries_cel('modelSources')}.size() > 0",
+        lambda text, policy, _: begins(text, policy.model_sources.allowed, _REFERENCE),
+        _begins_cel("one", entries_cel("modelSources"), _REFERENCE),
+        "does not allow this source.",
+        "Use one that begins with",
+    ),
+    OwnerCheck(
+        "images",
+        "images",
+        images,
+        images_cel,
+        lambda policy: bool(policy.images.allowed),
+        f"{entries_cel('images')}.size() > 0",
+        lambda text, policy, _: begins(text, policy.images.allowed, _REFERENCE),
+        _begins_cel("one", entries_cel("images"), _REFERENCE),
+        "does not allow this image.",
+        "Use one that begins with",
+    ),
+    OwnerCheck(
+        "digests",
+        "images",
+        images,
+        images_cel,
+        lambda policy: policy.images.digests,
+        f"variables.parameters[?'{DIGESTS_KEY}'].orValue('') == 'true'",
+        lambda text, _, __: re.fullmatch(_DIGEST, text) is not None,
+        f"one.matches('^{_DIGEST}$')",
+        "allows only images by digest.",
+        "End the reference with `@sha256:` and the 64 digits of the image.",
+        lists=False,
+    ),
+    OwnerCheck(
+        "hubs",
+        "hubs",
+        hubs,
+        hubs_cel,
+        lambda policy: bool(policy.hubs.allowed),
+        f"{entries_cel('hubs')}.size() > 0",
+        lambda text, policy, _: begins(text, policy.hubs.allowed, _PATH),
+        _begins_cel("one", entries_cel("hubs"), _PATH),
+        "does not allow this hub, or cannot see which one it is.",
+        "Remove it, or write as a value one of",
+    ),
+    OwnerCheck(
+        "s3Endpoints",
+        _ENDPOINTS,
+        endpoints,
+        endpoints_cel,
+        lambda _: True,
+        "true",
+        lambda text, policy, domain: (
+            begins(text, policy.s3_endpoints.allowed, _PATH)
+            or (PUBLIC in policy.s3_endpoints.allowed and is_outside(text, domain))
+        ),
+        f"{_begins_cel('one', entries_cel(_ENDPOINTS), _PATH)}"
+        f" || ('{PUBLIC}' in {entries_cel(_ENDPOINTS)} && {_is_outside_cel('one')})",
+        "does not allow this endpoint.",
+        f"Remove it, or use one of these, where `{PUBLIC}` is a DNS name of three labels or more outside the cluster:",
+    ),
+)
+"""The rules about what a resource names."""
+
+
+def parameters(policy: OwnerPolicy, cluster_domain: str, namespaces: Sequence[str] = ()) -> Mapping[str, str]:
+    """The parameters of the admission policy: what the chart writes into a ConfigMap.
+
+    Args:
+        policy: the setting.
+        cluster_domain: DNS domain of the cluster.
+        namespaces: those of the operator; empty for all.
+
+    Examples:
+        >>> parameters(OwnerPolicy.model_validate({"gpus": {"most": 8}}), "cluster.local")
+        {'clusterDomain': 'cluster.local', 's3Endpoints': 'Public', 'gpus': '8'}
+    """
+    lists = {section: ",".join(allowed) for section, (allowed, _) in sections(policy).items()}
+    messages = {MESSAGE_KEY.format(section): message for section, (_, message) in sections(policy).items()}
+    most = policy.gpus.most
+    found = {
+        DOMAIN_KEY: cluster_domain,
+        NAMESPACES_KEY: ",".join(namespaces),
+        **lists,
+        DIGESTS_KEY: "true" if policy.images.digests else "",
+        GPUS_KEY: "" if most is None else str(most),
+        **messages,
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def sections(policy: OwnerPolicy) -> Mapping[str, tuple[Sequence[str], str]]:
+    """The list and the owner's sentence of each section."""
+    return {
+        "modelSources": (policy.model_sources.allowed, policy.model_sources.message),
+        "images": (policy.images.allowed, policy.images.message),
+        "hubs": (policy.hubs.allowed, policy.hubs.message),
+        _ENDPOINTS: (policy.s3_endpoints.allowed, policy.s3_endpoints.message),
+        GPUS_KEY: ((), policy.gpus.message),
+    }
+
+
+LISTED = tuple(dict.fromkeys(check.section for check in CHECKS))
+"""Sections with a list."""
+
+
+def stated_gpus(spec: Spec) -> int:
+    """The fewest GPUs of all engines that a specification can lead to, as far as its fields say.
+
+    Examples:
+        >>> asked = {"model": {"source": "hf://a/b"}, "parallelism": {"tensor": 4}, "replicas": 2}
+        >>> stated_gpus(Spec.model_validate(asked))
+        8
+    """
+    if spec.hardware.device is Device.CPU:
+        return 0
+    sizes = spec.parallelism
+    return max(sizes.nodes or 1, (sizes.tensor or 1) * (sizes.pipeline or 1) * (sizes.data or 1)) * spec.most_replicas
+
+
+def stated_gpus_cel(root: str) -> str:
+    """The CEL expression for the same."""
+    nodes, *sizes = (f"{value_of(root, f'parallelism.{name}')}.orValue(1)" for name in ("nodes", *_SIZES))
+    of_engine = f"({nodes} > {' * '.join(sizes)} ? {nodes} : {' * '.join(sizes)})"
+    engines = f"{value_of(root, 'autoscaling.maxReplicas')}.orValue({value_of(root, 'replicas')}.orValue(1))"
+    return (
+        f"({value_of(root, 'hardware.device')}.orValue('{Device.GPU}') == '{Device.CPU}' ? 0 : {of_engine} * {engines})"
+    )
+
+
+_SIZES = ("tensor", "pipeline", "data")

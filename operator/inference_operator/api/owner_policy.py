@@ -1,0 +1,106 @@
+"""The setting `policy`: what the owner of a cluster allows InferenceDeployments to name.
+
+Each rule is a section with an optional sentence of the owner, which a refusal repeats. A rule that is left out allows
+everything, except `s3Endpoints`: without it, addresses inside the cluster are refused.
+"""
+
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator, Field, StringConstraints
+
+from inference_operator.api.validation import SpecModel
+
+MOST_ENTRIES = 32
+"""Entries of a list. With 64 adapters and 64 characters in an entry, a policy of the API server stays within its
+budget; a test measures the largest resource."""
+PUBLIC = "Public"
+"""The entry for all endpoints whose name is not one of the inside."""
+
+_HOST = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?(:[0-9]{1,5})?"
+_PATH = "[A-Za-z0-9][-A-Za-z0-9._/@:+]*"
+IMAGE_ENTRY = rf"{_HOST}/({_PATH})?"
+"""The beginning of a reference: a registry with `/`, and perhaps a path."""
+SOURCE_ENTRY = rf"(hf|s3|pvc)://({_PATH})?|oci://({IMAGE_ENTRY})?"
+URL_ENTRY = r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?"
+
+Sentence = Annotated[str, StringConstraints(max_length=300, pattern=r"^[^\x00-\x1f\x7f]*$")]
+T = TypeVar("T")
+
+
+def _entry(pattern: str) -> StringConstraints:
+    return StringConstraints(min_length=1, max_length=200, pattern=f"^({pattern})$")
+
+
+def _unique(entries: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(entries)) < len(entries):
+        raise ValueError("must not contain an entry twice")
+    return entries
+
+
+_Entries = Annotated[tuple[T, ...], Field(max_length=MOST_ENTRIES), AfterValidator(_unique)]
+Source = Annotated[str, _entry(SOURCE_ENTRY)]
+ImageBeginning = Annotated[str, _entry(IMAGE_ENTRY)]
+Url = Annotated[str, _entry(URL_ENTRY)]
+Endpoint = Annotated[str, _entry(f"{PUBLIC}|{URL_ENTRY}")]
+
+
+class OwnerRule(SpecModel):
+    """One rule of the owner."""
+
+    message: Sentence = ""
+    """Sentence of the owner beside the refusal: why, and whom to ask."""
+
+
+class AllowedSources(OwnerRule):
+    """Sources of models and adapters.
+
+    Examples:
+        >>> AllowedSources(allowed=["hf://Qwen/", "oci://registry.example/models/"]).allowed[0]
+        'hf://Qwen/'
+    """
+
+    allowed: _Entries[Source] = ()
+    """Beginnings. One that ends in `/` allows all below it; another one also what follows it after `/`, `:` or `@`."""
+
+
+class AllowedImages(OwnerRule):
+    """Images that a resource names: of the engine, of sidecars, of volumes, and models and adapters with `oci://`."""
+
+    allowed: _Entries[ImageBeginning] = ()
+    """Beginnings, as those of sources. A name without a registry counts as one of docker.io."""
+    digests: bool = False
+    """Whether each image must have a digest."""
+
+
+class AllowedHubs(OwnerRule):
+    """Hubs that a resource names in `HF_ENDPOINT`."""
+
+    allowed: _Entries[Url] = ()
+
+
+class AllowedEndpoints(OwnerRule):
+    """Stores of S3 that a resource names."""
+
+    allowed: Annotated[_Entries[Endpoint], Field(min_length=1)] = (PUBLIC,)
+
+
+class MostGpus(OwnerRule):
+    """GPUs of one resource."""
+
+    most: int | None = Field(None, ge=0, le=1_000_000)
+    """Largest sum over all engines that the resource can have; None for no limit."""
+
+
+class OwnerPolicy(SpecModel):
+    """All rules of the owner.
+
+    Examples:
+        >>> OwnerPolicy.model_validate({"gpus": {"most": 8, "message": "Ask platform@example.com for more."}}).gpus.most
+        8
+    """
+
+    model_sources: AllowedSources = AllowedSources()
+    images: AllowedImages = AllowedImages()
+    hubs: AllowedHubs = AllowedHubs()
+    s3_endpoints: AllowedEndpoints = AllowedEndpoints()
+    gpus: MostGpus = MostGpus()

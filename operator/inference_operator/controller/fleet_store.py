@@ -1,0 +1,85 @@
+"""How far changes of the owner's settings are at all InferenceDeployments, for the brake and for the metrics."""
+
+import heapq
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+from inference_operator.api.rollouts import RolloutSettings
+from inference_operator.fleet.brake import Fleet, FleetState, may_begin
+from inference_operator.manifest import Key, Ref
+
+_IN_TURN = frozenset({FleetState.ROLLING, FleetState.FAILED})
+SHOWN = (FleetState.WAITING, FleetState.ROLLING, FleetState.FAILED, FleetState.DONE)
+"""The states of the metric, in its order."""
+
+
+class FleetStore:
+    """The states by key, as the last reconcile of each key decided.
+
+    A decision counts at once: reconciles run side by side, and each must know what the others have begun. After a start
+    of the operator the turns that workloads have recorded count until their keys are decided.
+
+    Args:
+        rollouts: the owner's setting.
+        known: the keys of all InferenceDeployments.
+    """
+
+    def __init__(self, rollouts: RolloutSettings, known: Collection[Key]) -> None:
+        self._rollouts = rollouts
+        self._known = known
+        self._turns: dict[Ref, Key] = {}
+        self._states: dict[Key, FleetState] = {}
+        self._waiting: set[Key] = set()
+        self._in_turn: set[Key] = set()
+        self._failed: set[Key] = set()
+
+    def see(self, ref: Ref, key: Key | None) -> None:
+        """Store whether a workload has recorded a turn: the key of its InferenceDeployment, or None."""
+        if key is None:
+            self._turns.pop(ref, None)
+        else:
+            self._turns[ref] = key
+
+    def note(self, key: Key, state: FleetState) -> None:
+        """Store what was decided about a key."""
+        self._states[key] = state
+        for keys, counted in (
+            (self._waiting, state is FleetState.WAITING),
+            (self._in_turn, state in _IN_TURN),
+            (self._failed, state is FleetState.FAILED),
+        ):
+            (keys.add if counted else keys.discard)(key)
+
+    def forget(self, key: Key) -> None:
+        """Remove a key that is gone; one that is being deleted, or could not be decided, no longer counts."""
+        if key in self._known:
+            self.note(key, FleetState.UNDECIDED)
+            return
+        self._states.pop(key, None)
+        for keys in (self._waiting, self._in_turn, self._failed):
+            keys.discard(key)
+
+    def without(self, key: Key | None = None) -> Fleet:
+        """All InferenceDeployments but one, as its decision needs them."""
+        unseen = {one for one in self._turns.values() if one not in self._states and one in self._known} - {key}
+        canary = self._rollouts.canary_key
+        return Fleet(
+            rolling=len(self._in_turn - {key}) + len(unseen),
+            is_stopped=bool(unseen or self._failed - {key}),
+            canary_is_done=canary is None or self._states.get(canary) is FleetState.DONE,
+        )
+
+    def next_keys(self) -> Sequence[Key]:
+        """The keys that wait and may begin now; the canary first."""
+        if not self._waiting:
+            return ()
+        fleet, canary = self.without(), self._rollouts.canary_key
+        if canary in self._waiting and may_begin(fleet, canary, self._rollouts):
+            return (canary,)
+        first = heapq.nsmallest(max(0, self._rollouts.max_concurrent - fleet.rolling), self._waiting, key=str)
+        return [key for key in first if may_begin(fleet, key, self._rollouts)]
+
+    def counts(self) -> Mapping[str, int]:
+        """The number of InferenceDeployments in each state that the metric shows."""
+        counted = Counter(self._states.values())
+        return {state.value: counted[state] for state in SHOWN}

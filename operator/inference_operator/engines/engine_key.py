@@ -1,0 +1,47 @@
+"""The key that engines ask of their routers: where it is in a pod, and how vLLM's command comes to ask for it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+
+from inference_operator.engines.programs import program_command
+
+KEY_PROGRAM = "engine_key"
+"""Name of the program that asks for the key among those of a pod."""
+KEY_SOURCE = files(__package__).joinpath("engine_key_program.py").read_text(encoding="utf-8")
+
+KEY_FOLDER = "/engine-key"
+"""Where the Secret with the key is mounted in engines' pods."""
+KEY_ENTRY = "key"
+"""The entry of the Secret, and the name of its file."""
+KEY_FILE = f"{KEY_FOLDER}/{KEY_ENTRY}"
+MIDDLEWARE = "inference_operator_engine_key.EngineKey"
+"""The middleware's class, as the started command can import it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The parts of vLLM's process with which it asks for the key; all are empty where it asks for none."""
+
+    command: Sequence[str] = ()
+    """Before the command of vLLM, which can import the middleware then."""
+    options: Sequence[str] = ()
+    """After the arguments of vLLM, so that no other middleware is around this one."""
+    programs: Mapping[str, str] = field(default_factory=dict)
+    file: str = ""
+    """The file with the key."""
+
+
+NO_GUARD = Guard()
+
+
+def guard_of(model: str) -> Guard:
+    """The guard of an engine with this name of its model, which is for the probe request.
+
+    Examples:
+        >>> print(*guard_of("qwen").command[5:], *guard_of("qwen").options)
+        file=/engine-key/key model=qwen -- --middleware=inference_operator_engine_key.EngineKey
+    """
+    program = program_command(KEY_PROGRAM, starts_another=True)
+    command = (*program, f"file={KEY_FILE}", f"model={model}", "--")
+    return Guard(command, (f"--middleware={MIDDLEWARE}",), {KEY_PROGRAM: KEY_SOURCE}, KEY_FILE)

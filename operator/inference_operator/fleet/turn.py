@@ -1,0 +1,112 @@
+"""The turn of an InferenceDeployment: it replaces pods for a change of the owner, until they are healthy.
+
+A turn is an annotation of the workload, written together with the new pod template. So it is known after a restart of
+the operator, and it ends when somebody edits the resource: another template has no turn.
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+from pydantic import AwareDatetime, TypeAdapter
+
+from inference_operator.fleet.brake import FleetState
+from inference_operator.manifest import Manifest
+from inference_operator.objects.json_annotation import compact_json, parsed_json
+from inference_operator.objects.pinned import PinUse
+from inference_operator.views.raw import annotations
+from inference_operator.views.workload import WorkloadView, workload_view
+
+TURN_ANNOTATION = "inference-operator.dev/turn"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A turn."""
+
+    template: str
+    """The hash of the pod template that pods get in it."""
+    since: AwareDatetime
+    healthy: bool
+    """Whether the InferenceDeployment was healthy before. Otherwise it cannot get worse."""
+
+    @property
+    def text(self) -> str:
+        """The annotation's value."""
+        return compact_json({**asdict(self), "since": self.since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")})
+
+
+_ADAPTER = TypeAdapter(Turn)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnInputs:
+    """What is known about an InferenceDeployment when a turn may begin or end."""
+
+    now: datetime
+    may_begin: bool = True
+    """Whether the brake lets it begin."""
+    is_edited: bool = False
+    """Whether its last edit was not decided yet."""
+    is_ready: bool = True
+    """Whether its condition Ready is True."""
+    is_stalled: bool = False
+
+
+def recorded_turn(workload: Manifest | None) -> Turn | None:
+    """The turn of a live workload; None if it has none, its annotation was edited, or its template is another one."""
+    turn = parsed_json(annotations(workload).get(TURN_ANNOTATION), _ADAPTER)
+    return turn if turn and turn.template == workload_view(workload).template else None
+
+
+def turn_annotations(turn: Turn | None) -> dict[str, str]:
+    """The annotation of a workload in its turn."""
+    return {TURN_ANNOTATION: turn.text} if turn else {}
+
+
+def next_turn(inputs: TurnInputs, use: PinUse, template: str, live: Manifest | None) -> Turn | None:
+    """The turn that the desired workload has.
+
+    Args:
+        inputs: what is known about its InferenceDeployment.
+        use: why its pods have this template.
+        template: the hash of the template.
+        live: the live workload.
+    """
+    recorded = recorded_turn(live)
+    if use is PinUse.SETTINGS:
+        healthy = recorded.healthy if recorded else inputs.is_ready and not inputs.is_stalled
+        return Turn(template, inputs.now, healthy)
+    if recorded is None or recorded.template != template:
+        return None
+    return None if turn_state(recorded, workload_view(live), inputs) is FleetState.DONE else recorded
+
+
+def turn_state(turn: Turn, workload: WorkloadView, inputs: TurnInputs) -> FleetState:
+    """How far a turn is. One that makes no progress ends, where the InferenceDeployment was not healthy before.
+
+    Args:
+        turn: the turn.
+        workload: the live workload that has it.
+        inputs: what is known about its InferenceDeployment.
+    """
+    if not workload.rolling and workload.ready >= workload.desired and (inputs.is_ready or not turn.healthy):
+        return FleetState.DONE
+    # The deadline is that of one pod. A workload that measures none itself, or is edited by hand, ends its turn too.
+    is_late = inputs.now >= turn.since + workload.deadline * (workload.desired + 1)
+    if workload.failed or is_late:
+        return FleetState.FAILED if turn.healthy else FleetState.DONE
+    is_worse = turn.healthy and (inputs.is_stalled or not inputs.is_ready)
+    return FleetState.FAILED if is_worse else FleetState.ROLLING
+
+
+def state_of_turns(workloads: Iterable[Manifest], inputs: TurnInputs) -> FleetState:
+    """The state of an InferenceDeployment by the turns of its live workloads: the worst one counts.
+
+    Args:
+        workloads: its live workloads.
+        inputs: what is known about it.
+    """
+    turns = ((recorded_turn(one), workload_view(one)) for one in workloads)
+    states = {turn_state(turn, view, inputs) for turn, view in turns if turn}
+    return next((state for state in (FleetState.FAILED, FleetState.ROLLING) if state in states), FleetState.DONE)

@@ -1,0 +1,131 @@
+"""The key that engines ask of their routers: which engines ask for it, and which routers send it.
+
+1. With `spec.router.keys` a new pod template of engines asks for it, if all routers of now send it.
+2. A template in use stays as it is: neither an upgrade nor `spec.router.keys` restarts an engine.
+3. Routers send the key as long as an engine asks for it, also without `spec.router.keys`.
+4. With `External` clients would need it too. So engines are replaced first, and the Service selects them after that.
+"""
+
+from collections.abc import Sequence
+
+from inference_operator.api.router import RouterStrategy
+from inference_operator.api.spec import Spec
+from inference_operator.engines.process import Process
+from inference_operator.manifest import Manifest
+from inference_operator.objects.engine_key import asked_key, key_secret, key_secret_name
+from inference_operator.objects.names import ROUTER, is_role
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.roles.context import RoleContext
+from inference_operator.sentences import sentences
+from inference_operator.settings import Settings
+from inference_operator.views.pod import has_answered
+from inference_operator.workload.pinned_template import ENGINE_PIN, PinnedTemplate
+
+
+def is_wanted(spec: Spec, engine: Process, settings: Settings) -> bool:
+    """Whether engines of this specification should ask for the key."""
+    has_keys = spec.router.keys is not None and spec.router.strategy is not RouterStrategy.EXTERNAL
+    return has_keys and settings.engine_keys and engine.can_ask_for_key
+
+
+def key_to_ask_for(inputs: Inputs, context: RoleContext, inputs_hash: str, *, open_to_all: bool) -> str:
+    """Name of the Secret with the key that a pod template of now asks for; empty: it asks for none.
+
+    Args:
+        inputs: everything that was observed.
+        context: the role.
+        inputs_hash: that of the template.
+        open_to_all: whether something else than the routers may send requests to its engines.
+    """
+    if open_to_all or not is_wanted(context.spec.stated, context.engine, inputs.settings):
+        return ""
+    pinned = ENGINE_PIN.pinned(context.live.workload)
+    if pinned and pinned.inputs_hash == inputs_hash and context.live.engines:
+        return asked_key(pinned.content.template)
+    return key_secret_name(inputs.owner) if routers_send_key(inputs) else ""
+
+
+def must_stop_asking(context: RoleContext) -> bool:
+    """Whether the template in use asks for a key that clients of another router do not have."""
+    pinned = ENGINE_PIN.pinned(context.live.workload)
+    is_external = context.spec.stated.router.strategy is RouterStrategy.EXTERNAL
+    return is_external and pinned is not None and bool(asked_key(pinned.content.template))
+
+
+def routers_send_key(inputs: Inputs) -> bool:
+    """Whether each router that could send a request to an engine sends the key with it; also if there is none."""
+    pods = inputs.pods_of(ROUTER)
+    return all(pod.engine_key for pod in pods if has_answered(pod) or pod.terminating)
+
+
+def engines_ask(inputs: Inputs) -> str:
+    """Name of the Secret with the key that an engine of now asks for; empty if none does."""
+    pods = (pod for pod in inputs.pods if is_role(pod.component) and not (pod.terminating or pod.failed))
+    return next((pod.engine_key for pod in pods if pod.engine_key), "")
+
+
+def key_to_send(inputs: Inputs, spec: Spec, templates: Sequence[PinnedTemplate], engines: Sequence[Process]) -> str:
+    """Name of the Secret with the key that routers send to engines; empty: they send none.
+
+    Args:
+        inputs: everything that was observed.
+        spec: the specification.
+        templates: the pod templates in use of all roles.
+        engines: their engines.
+    """
+    asked = [name for one in templates if (name := asked_key(one.content.template))]
+    found = next(iter([*asked, engines_ask(inputs)]))
+    if found:
+        return found
+    return key_secret_name(inputs.owner) if any(is_wanted(spec, one, inputs.settings) for one in engines) else ""
+
+
+def secret_to_create(inputs: Inputs, templates: Sequence[PinnedTemplate], sent: str) -> Manifest | None:
+    """The Secret, if pods of these templates or routers name it; one of another name is not the operator's to create.
+
+    With `settings.engineKeys: false` the operator has no right to create it.
+
+    Args:
+        inputs: everything that was observed.
+        templates: the pod templates of engines in use.
+        sent: the name that routers have.
+    """
+    named = {sent, *(asked_key(one.content.template) for one in templates)}
+    is_due = inputs.settings.engine_keys and key_secret_name(inputs.owner) in named
+    return key_secret(inputs.owner) if is_due else None
+
+
+def unguarded(inputs: Inputs, context: RoleContext, template: PinnedTemplate, *, has_policy: bool) -> str:
+    """A notice if somebody could ask these engines without an API key; empty if not.
+
+    Args:
+        inputs: everything that was observed.
+        context: the role.
+        template: its pod template in use.
+        has_policy: whether its engines have a NetworkPolicy.
+    """
+    spec, engine = context.spec.stated, context.engine
+    asks = asked_key(template.content.template) and all(
+        pod.engine_key for one in context.live.engines for pod in one.pods
+    )
+    if spec.router.keys is None or asks:
+        return ""
+    can_ask = is_wanted(spec, engine, inputs.settings)
+    kept = (
+        "Only a NetworkPolicy keeps other pods from engines, which take requests without a key. `infd doctor` tells"
+        " whether the network enforces it."
+        if has_policy
+        else "Nothing keeps other pods from engines, which take requests without a key."
+    )
+    key = context.owner.key
+    renew = f"infd renew --routers -n {key.namespace} {key.name}"
+    cure = "" if not can_ask else _cure(inputs, renew)
+    why = "" if engine.can_ask_for_key else "This kind of engine cannot ask for one."
+    return sentences(kept, why, cure)
+
+
+def _cure(inputs: Inputs, renew: str) -> str:
+    restart = "restart the engines (`infd restart`)"
+    return (
+        f"To close that, {restart}." if routers_send_key(inputs) else f"To close that, run `{renew}`, then {restart}."
+    )

@@ -1,0 +1,27 @@
+"""The key that engines ask of their routers: the values of engine_key.cfg.j2."""
+
+from collections.abc import Mapping
+
+from inference_operator.engines.engine_key import KEY_ENTRY
+from inference_operator.router.inputs import RouterInputs
+from inference_operator.router.process import CONFIG_FOLDER
+
+ENGINE_KEY_SCRIPT, ENGINE_KEY_MAP = "engine_key.lua", "engine_key.map"
+
+ENGINE_KEY_FOLDER = "/etc/haproxy-engine-key"
+"""Where the Secret with the key is mounted in routers' pods."""
+
+_ENTRY = "engine"
+"""Entry of the map."""
+
+
+def values(inputs: RouterInputs) -> Mapping[str, object] | None:
+    """The values of engine_key.cfg.j2; None where engines ask for no key."""
+    if not inputs.engine_key:
+        return None
+    return {
+        "lua": f"{CONFIG_FOLDER}/{ENGINE_KEY_SCRIPT}",
+        "file": f"{ENGINE_KEY_FOLDER}/{KEY_ENTRY}",
+        "map": f"{CONFIG_FOLDER}/{ENGINE_KEY_MAP}",
+        "entry": _ENTRY,
+    }

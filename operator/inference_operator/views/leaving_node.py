@@ -1,0 +1,90 @@
+"""Nodes that are leaving: which of their fields say that their pods must go. One table, with the source of each sign.
+
+A node may also be a candidate only, as with `DeletionCandidateOfClusterAutoscaler`: that taint is set and removed with
+the load, so it is no sign (kubernetes/autoscaler, cluster-autoscaler/FAQ.md, "soft tainting").
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from inference_operator.views.node import NodeView, Taint
+
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+"""Taint by which a person or a controller says that a node is off (Kubernetes documentation, "Node Shutdowns",
+non-graceful node shutdown handling)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """A taint that says that its node is leaving."""
+
+    key: str
+    value: str = ""
+    """The value that it must have; empty for any."""
+    is_soon: bool = False
+    """Whether the machine ends within minutes whatever happens, so that an eviction that is held back only loses time
+    to answer what runs."""
+
+    def matches(self, taint: Taint) -> bool:
+        """Whether a taint is this sign."""
+        return taint.key == self.key and self.value in {"", taint.value}
+
+
+SIGNS = (
+    # Karpenter 1.15, karpenter.sh/docs/concepts/disruption, and before 1.0 (karpenter.sh/v0.36/concepts/disruption).
+    Sign("karpenter.sh/disrupted"),
+    Sign("karpenter.sh/disruption", value="disrupting"),
+    # kubernetes/autoscaler, cluster-autoscaler/utils/taints/taints.go, ToBeDeletedTaint.
+    Sign("ToBeDeletedByClusterAutoscaler"),
+    # aws/aws-node-termination-handler, README, TAINT_NODE. A spot instance ends two minutes after its notice
+    # (Amazon EC2 User Guide, "Spot Instance interruption notices").
+    Sign("aws-node-termination-handler/spot-itn", is_soon=True),
+    Sign("aws-node-termination-handler/asg-lifecycle-termination"),
+    Sign("aws-node-termination-handler/rebalance-recommendation"),
+    Sign("aws-node-termination-handler/scheduled-maintenance"),
+    # GoogleCloudPlatform/k8s-node-termination-handler, deploy/k8s.yaml, and GKE for host maintenance of GPU nodes.
+    # A Spot VM ends 30 s after its notice (Compute Engine documentation, "Spot VMs").
+    Sign("cloud.google.com/impending-node-termination", is_soon=True),
+    # AKS documentation, "Node auto-drain". A spot VM ends 30 s after its notice at the earliest.
+    Sign("remediator.kubernetes.azure.com/unschedulable", is_soon=True),
+    # Kubernetes documentation, "Well-Known Labels, Annotations and Taints": the machine is off.
+    Sign("node.cloudprovider.kubernetes.io/shutdown", is_soon=True),
+    Sign(OUT_OF_SERVICE, is_soon=True),
+)
+
+_LABELS: Mapping[str, str] = {"cloud.google.com/active-node-maintenance": "ONGOING"}
+"""Labels that say the same, with their values (GKE documentation, "Manage GKE node disruption for GPUs and TPUs")."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeavingNode:
+    """A node whose pods must go."""
+
+    name: str
+    why: str
+    """A phrase that follows the name of the node."""
+    is_soon: bool = False
+    """Whether the machine ends within minutes, whatever happens."""
+
+
+def leaving_node(node: NodeView) -> LeavingNode | None:
+    """What says that a node is leaving; None if it stays.
+
+    Of several signs, one of a machine that ends soon counts.
+
+    Args:
+        node: the node.
+
+    Examples:
+        >>> cordoned = NodeView("gpu-1", {}, (), {}, ready=True, unschedulable=True)
+        >>> leaving_node(cordoned)
+        LeavingNode(name='gpu-1', why='which is cordoned', is_soon=False)
+    """
+    found = [sign for sign in SIGNS if any(map(sign.matches, node.taints))]
+    if found:
+        sign = max(found, key=lambda one: one.is_soon)
+        return LeavingNode(node.name, f"which has the taint `{sign.key}`", sign.is_soon)
+    if node.unschedulable:
+        return LeavingNode(node.name, "which is cordoned")
+    labelled = (name for name, value in _LABELS.items() if node.labels.get(name) == value)
+    return next((LeavingNode(node.name, f"which has the label `{name}`") for name in labelled), None)

@@ -1,0 +1,283 @@
+"""Moves engines away from nodes that are leaving: the successor of an engine starts first, and then the engine ends.
+
+1. A leaver is an engine that serves and has a pod on a node that is leaving. One that does not serve has nothing to
+   lose: it ends with its node. Once its move has begun it stays a leaver, since its successor must not end for a moment
+   in which it is not ready. During a rollout the new engines are the successors.
+2. For each leaver there is a temporary engine above the wanted number, if there is a place: free GPUs, or a node that
+   may come, or GPUs that nobody can count. Old groups are kept beside new ones instead.
+3. Temporary engines stay until as many other engines serve as are wanted. By then each leaver is marked as the first to
+   go, so that a ReplicaSet ends it and not its successor, which serves.
+4. A successor that has waited too long for a node ends. It is not tried again while there is a leaver: a cordon may
+   last for days, and a node autoscaler that cannot add a node does not learn to. The same holds for a successor that
+   got a node that is leaving, whose sign keeps no pods away: its own successor would get one too.
+5. Autoscaling knows nothing of temporary engines: the limits hold for the wanted number.
+
+An eviction is refused while the engine is the last one that serves (`objects/disruption_budget.py`). The operator
+allows it when no successor can be had, when the machine ends soon anyway, after a time, and where that time cannot be
+written down.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from pydantic import TypeAdapter
+
+from inference_operator.manifest import Manifest
+from inference_operator.objects.json_annotation import compact_json, parsed_json
+from inference_operator.sentences import sentences
+from inference_operator.views.engine import EngineView
+from inference_operator.views.leaving_node import LeavingNode
+from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, LookupResults
+from inference_operator.views.raw import annotations
+from inference_operator.views.resource_requests import requested_amount
+from inference_operator.views.workload import role_view
+from inference_operator.workload.rollout import UNSCHEDULABLE_LIMIT, engine_capacity
+
+MOVE_ANNOTATION = "inference-operator.dev/move"
+"""Annotation of a workload: since when one of its engines has to move, and whether its successor found no node."""
+
+LEAVING_COST = -1
+"""Deletion cost of a leaver. Every other engine has 0 or more."""
+
+START_MARGIN = 2
+"""The default wait of an eviction is so many times the measured start: the next node may not have the image."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRecord:
+    """What is remembered of a move."""
+
+    since: datetime
+    """When the operator first saw that an engine has to move."""
+    gave_up: bool = False
+    """Whether a successor waited too long for a node."""
+
+    @property
+    def text(self) -> str:
+        """The annotation's value."""
+        return compact_json({"gave_up": self.gave_up, "since": self.since.astimezone(UTC).isoformat()})
+
+
+_ADAPTER = TypeAdapter(MoveRecord)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveInputs:
+    """A role's engines, and everything that decides about their nodes."""
+
+    engines: Sequence[EngineView]
+    template: str
+    """Hash of the pod template in use."""
+    pod: Manifest
+    """Its pod specification."""
+    wanted: int
+    """Engines that are wanted."""
+    workloads: Sequence[Manifest]
+    """The live workload, the newest object first."""
+    leaving: Mapping[str, LeavingNode] | None
+    """Nodes that are leaving; None where the operator cannot see nodes."""
+    gpu_resource: str
+    pods_per_engine: int
+    node_wait: timedelta | None
+    """How long a successor waits for a new node; None where nodes cannot be added."""
+    one_node: bool
+    """Whether only pods on one node can mount the volumes."""
+    longest_start: timedelta
+    """The longest time that a start may take."""
+    asked: timedelta | None
+    """How long an eviction waits, as requested; None for the default, and nothing for no wait."""
+    budgets: bool
+    """Whether the administrator allows to refuse an eviction."""
+    can_record: bool = True
+    """Whether the API server takes what the operator writes: else nobody would know how long an eviction has waited."""
+
+    @property
+    def recorded(self) -> MoveRecord | None:
+        """What the live workload remembers."""
+        live = next(iter(self.workloads), None)
+        return parsed_json(annotations(live).get(MOVE_ANNOTATION), _ADAPTER)
+
+    @property
+    def temporary(self) -> int:
+        """Temporary engines of the live workload."""
+        return role_view(self.workloads).temporary
+
+    @property
+    def is_rolling(self) -> bool:
+        """Whether engines of an earlier template are left, which the rollout replaces."""
+        return any(one.template != self.template and not (one.terminating or one.failed) for one in self.engines)
+
+    def node_of(self, engine: EngineView) -> LeavingNode | None:
+        """The node of an engine that is leaving, one that ends soon first; None if all of its nodes stay."""
+        found = [node for name in engine.nodes if (node := (self.leaving or {}).get(name))]
+        return max(found, key=lambda node: node.is_soon, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """How engines move away from nodes that are leaving."""
+
+    leavers: tuple[EngineView, ...] = ()
+    """The engines that have to move."""
+    temporary: int = 0
+    """Engines above the wanted number."""
+    moves: bool = False
+    """Whether successors start before the leavers end."""
+    record: MoveRecord | None = None
+    may_refuse: bool = False
+    """Whether there is a budget also for a single engine."""
+    refuses: bool = False
+    """Whether an eviction of the last engine that serves is refused now."""
+    notice: str = ""
+    """What happens, for users, in sentences; empty if nothing does."""
+    lookups: tuple[FreeGpusLookup, ...] = ()
+    due: datetime | None = None
+    """When some of this changes without an event."""
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """The groups that are replaced as if they were of an earlier template."""
+        return frozenset(one.leader.group for one in self.leavers if self.moves and one.leader.group)
+
+
+def move(inputs: MoveInputs, results: LookupResults, now: datetime) -> Move:
+    """How engines move, by the rules at the top of this module.
+
+    Args:
+        inputs: the engines.
+        results: results of lookups.
+        now: the time.
+    """
+    visible, waits = inputs.leaving is not None, inputs.budgets and inputs.asked != timedelta(0)
+    is_single, may_refuse = inputs.wanted == 1, waits and visible
+    missing, known = inputs.wanted - _others(inputs), inputs.recorded or MoveRecord(now)
+    leavers = _leavers(inputs)
+    if not leavers or not inputs.wanted:
+        notice = _UNSEEN if is_single and waits and not visible else ""
+        kept = Move(temporary=inputs.temporary, record=known) if _lost_its_node(inputs, missing, now) else Move()
+        return replace(kept, may_refuse=may_refuse, refuses=may_refuse and is_single, notice=notice)
+    lookup, place = _place(inputs, results, leavers, missing)
+    ends = _gives_up(inputs, known)
+    over = _came_to_a_leaving_node(inputs, known) or (ends is not None and ends <= now)
+    record = replace(known, gave_up=known.gave_up or over)
+    moves = inputs.is_rolling or missing <= 0 or (place != 0 and not record.gave_up)
+    late = record.since + _wait(inputs, leavers)
+    is_soon = any(node.is_soon for one in leavers if (node := inputs.node_of(one)))
+    is_kept = inputs.recorded is not None or inputs.can_record
+    refuses = may_refuse and is_single and moves and not is_soon and now < late and is_kept
+    due = (late if refuses else None, ends)
+    return Move(
+        leavers=leavers,
+        temporary=_temporary(inputs, leavers, place, missing) if moves else 0,
+        moves=moves and (place is not None or inputs.recorded is not None),
+        record=record,
+        may_refuse=may_refuse,
+        refuses=refuses,
+        notice=_notice(inputs, leavers, late if refuses else None, moves=moves),
+        lookups=(lookup,) if lookup else (),
+        due=min((moment for moment in due if moment and moment > now), default=None),
+    )
+
+
+_UNSEEN = "The operator cannot see nodes, so a drain ends the only engine before another one is ready."
+
+
+def _leavers(inputs: MoveInputs) -> tuple[EngineView, ...]:
+    """The engines that have to move: those that serve, and once a move has begun all that have not ended."""
+    found = (one for one in inputs.engines if not (one.terminating or one.failed) and inputs.node_of(one))
+    return tuple(one for one in found if one.is_serving or inputs.recorded)
+
+
+def _lost_its_node(inputs: MoveInputs, missing: int, now: datetime) -> bool:
+    """Whether a successor starts while its engine's node is gone from the API, and the pod is not yet."""
+    record = inputs.recorded
+    if record is None or record.gave_up or missing <= 0 or now >= record.since + _wait(inputs, ()):
+        return False
+    return sum(not (one.terminating or one.failed) for one in inputs.engines) > inputs.wanted
+
+
+def _came_to_a_leaving_node(inputs: MoveInputs, record: MoveRecord) -> bool:
+    """Whether a node that is leaving got an engine after the move had begun. Pods have the second of their creation."""
+    since = record.since.replace(microsecond=0)
+    return inputs.recorded is not None and any(
+        one.created and one.created >= since for one in inputs.engines if inputs.node_of(one) and not one.terminating
+    )
+
+
+def _others(inputs: MoveInputs) -> int:
+    """The engines that serve and stay."""
+    return sum(one.is_serving and not inputs.node_of(one) and one.template == inputs.template for one in inputs.engines)
+
+
+def _temporary(inputs: MoveInputs, leavers: Sequence[EngineView], place: int | None, missing: int) -> int:
+    """Engines above the wanted number: the successors, until others serve and the leavers are marked.
+
+    A ReplicaSet that has too many pods ends those first that are not ready. So leavers that are not needed go before
+    or after successors start, and not meanwhile.
+    """
+    pods = [one.leader for one in leavers if not one.leader.group]
+    if inputs.is_rolling or not pods:
+        return 0
+    if place is None:
+        return inputs.temporary
+    unneeded = len(pods) - missing
+    if missing <= 0 or (unneeded > 0 and not _starting(inputs)):
+        return 0 if all(pod.deletion_cost <= LEAVING_COST for pod in pods) else inputs.temporary
+    return max(0, unneeded + min(place, missing))
+
+
+def _place(
+    inputs: MoveInputs, results: LookupResults, leavers: Sequence[EngineView], missing: int
+) -> tuple[FreeGpusLookup | None, int | None]:
+    """How many successors find a place at most, and the lookup that tells; None until it has.
+
+    While there are temporary engines no others are added: a new count of free GPUs may still have theirs.
+    """
+    if inputs.one_node:
+        return None, 0
+    needed = requested_amount(inputs.pod, inputs.gpu_resource)
+    if not needed or inputs.node_wait is not None:
+        return None, max(1, missing)
+    lookup = FreeGpusLookup(inputs.gpu_resource)
+    gpus = results.get(lookup)
+    if not isinstance(gpus, ClusterGpus):
+        return lookup, max(1, missing) if lookup in results else None
+    if inputs.temporary:
+        return lookup, max(0, inputs.temporary - len(leavers) + missing)
+    staying = replace(gpus, nodes=tuple(one for one in gpus.nodes if one.node.name not in (inputs.leaving or {})))
+    free = engine_capacity(staying, inputs.pod, needed, pods=inputs.pods_per_engine).free
+    return lookup, _starting(inputs) + free
+
+
+def _starting(inputs: MoveInputs) -> int:
+    """The engines that start on nodes that stay, or wait for one."""
+    return sum(not (one.terminating or one.failed or one.is_serving or inputs.node_of(one)) for one in inputs.engines)
+
+
+def _gives_up(inputs: MoveInputs, record: MoveRecord) -> datetime | None:
+    """When a successor that waits for a node has waited too long; None if none waits."""
+    limit, since = inputs.node_wait or UNSCHEDULABLE_LIMIT, record.since.replace(microsecond=0)
+    pending = (one.created for one in inputs.engines if one.is_unschedulable and not one.terminating)
+    waiting = [max(created, since) for created in pending if created]
+    return min(waiting) + limit if waiting else None
+
+
+def _wait(inputs: MoveInputs, leavers: Sequence[EngineView]) -> timedelta:
+    """How long an eviction waits: as requested, else as long as a node and a start may take."""
+    if inputs.asked is not None:
+        return inputs.asked
+    measured = [START_MARGIN * (times.ready - times.created) for one in leavers if (times := one.startup_times)]
+    start = min(inputs.longest_start, max(measured, default=inputs.longest_start))
+    return start + (inputs.node_wait or UNSCHEDULABLE_LIMIT)
+
+
+def _notice(inputs: MoveInputs, leavers: Sequence[EngineView], late: datetime | None, *, moves: bool) -> str:
+    """What happens to the leavers, and until when a drain waits."""
+    places = {node.name: node.why for one in leavers if (node := inputs.node_of(one))}
+    where = sentences(*(f"Node `{name}`, {why}, has an engine of this service." for name, why in places.items()))
+    if not moves:
+        gap = "No other node has room for its successor: a drain interrupts the service until it has started elsewhere."
+        return sentences(where, gap if inputs.wanted == len(leavers) else "No other node has room for its successor.")
+    waits = f"A drain waits for it until {late.astimezone(UTC):%H:%M:%S} UTC at the latest." if late else ""
+    return sentences(where, "Its successor starts before it ends.", waits)

@@ -1,0 +1,169 @@
+"""Drains of nodes with the eviction API: the only engine stays until its successor serves, or until none can be had."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.handle import LocalCluster
+from e2e.waiting import eventually
+from tests.testing.workspace import QWEN, Workspace
+
+POOL, SECOND = "drained", "drained-second"
+TAINT = {"key": POOL, "value": "test", "effect": "NoSchedule"}
+MOVE_SECONDS = 60
+GIVE_UP_SECONDS = 90
+"""A successor waits for a node for 30 s here."""
+KARPENTER, SPOT = "karpenter.sh/disrupted", "aws-node-termination-handler/spot-itn"
+DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data")
+
+AddNode = Callable[[str], None]
+
+
+@pytest.fixture
+def add_node(kubernetes: LocalCluster) -> Iterator[AddNode]:
+    """Adds nodes with one GPU each, for one test alone."""
+    made: list[str] = []
+
+    def add(name: str) -> None:
+        node = json.loads(kubernetes.kubectl("get", "node", "gpu-0", "--output=json"))
+        room = {**node["status"]["capacity"], "nvidia.com/gpu": "1"}
+        labels = {**node["metadata"]["labels"], "kubernetes.io/hostname": name, "pool": POOL}
+        annotations = {"kwok.x-k8s.io/node": "fake", "node.alpha.kubernetes.io/ttl": "0"}
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": labels, "annotations": annotations},
+            "spec": {"taints": [TAINT]},
+            "status": {"capacity": room, "allocatable": room},
+        }
+        made.append(name)
+        kubernetes.kubectl("apply", "--filename=-", input=json.dumps(manifest))
+
+    yield add
+    kubernetes.kubectl("delete", "node", "--ignore-not-found", *made)
+
+
+@pytest.fixture
+def alone(workspace: Workspace, add_node: AddNode) -> Workspace:
+    """A workspace with a service of one engine, on the only node of its pool."""
+    add_node(POOL)
+    where = {"nodeSelector": {"pool": POOL}, "tolerations": [TAINT]}
+    workspace.create("qwen", {**QWEN, "scheduling": where, "router": {"replicas": 1}})
+    workspace.settled("qwen")
+    workspace.settled("qwen", "Reconciling", "False")
+    eventually(
+        lambda: budget(workspace)["status"].get("currentHealthy") == 1,
+        seconds=MOVE_SECONDS,
+        what=lambda: f"the budget has seen the engine: {budget(workspace)}",
+    )
+    return workspace
+
+
+def budget(workspace: Workspace) -> dict[str, Any]:
+    return workspace.get("poddisruptionbudget", "qwen-engine")
+
+
+def engines(workspace: Workspace) -> dict[str, str]:
+    """The nodes of the engines that stay, by the names of their pods."""
+    selector = "inference-operator.dev/name=qwen,app.kubernetes.io/component=engine"
+    pods = workspace.all("pods", selector)
+    return {
+        pod["metadata"]["name"]: pod["spec"].get("nodeName", "")
+        for pod in pods
+        if "deletionTimestamp" not in pod["metadata"]
+    }
+
+
+def evict(workspace: Workspace, pod: str) -> None:
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+    path = f"/api/v1/namespaces/{workspace.namespace}/pods/{pod}/eviction"
+    workspace.cluster.kubectl("create", f"--raw={path}", "--filename=-", input=json.dumps(eviction))
+
+
+def await_moved(workspace: Workspace, to: str) -> None:
+    """Wait until the service has one engine on this node, and nothing is left to do."""
+    eventually(
+        lambda: list(engines(workspace).values()) == [to] and workspace.replicas("qwen") == 1,
+        seconds=MOVE_SECONDS,
+        what=lambda: f"one engine on {to}: {engines(workspace)}, {workspace.get('infd', 'qwen')['status']}",
+    )
+    workspace.settled("qwen", "Reconciling", "False")
+
+
+def test_a_cordon_and_an_eviction_at_once_end_no_engine_before_its_successor(
+    alone: Workspace, add_node: AddNode, kubernetes: LocalCluster
+) -> None:
+    """The eviction follows the cordon within milliseconds: it is refused by a budget that was there before."""
+    add_node(SECOND)
+    ((first, place),) = engines(alone).items()
+    kubernetes.kubectl("cordon", place)
+    with pytest.raises(ClusterError, match="disruption budget"):
+        evict(alone, first)
+    await_moved(alone, SECOND)
+    assert first not in engines(alone), "the operator ended it itself"
+
+
+def test_kubectl_drain_waits_until_the_successor_serves(
+    alone: Workspace, add_node: AddNode, kubernetes: LocalCluster
+) -> None:
+    add_node(SECOND)
+    kubernetes.kubectl("drain", POOL, *DRAIN, f"--timeout={MOVE_SECONDS}s")
+    await_moved(alone, SECOND)
+    assert "minAvailable" in budget(alone)["spec"], "the next drain waits too"
+
+
+def test_an_uncordoned_node_keeps_its_engine(alone: Workspace, kubernetes: LocalCluster) -> None:
+    before = engines(alone)
+    kubernetes.kubectl("cordon", POOL)
+    alone.settled("qwen", "Reconciling", "True", "NodeLeaving")
+    assert alone.replicas("qwen") == 2
+    kubernetes.kubectl("uncordon", POOL)
+    await_moved(alone, POOL)
+    assert engines(alone) == before
+
+
+def test_without_a_place_for_a_successor_the_drain_goes_on_after_the_wait_for_a_node(
+    alone: Workspace, kubernetes: LocalCluster
+) -> None:
+    (first,) = engines(alone)
+    kubernetes.kubectl("cordon", POOL)
+    moving = alone.settled("qwen", "Reconciling", "True", "NodeLeaving")
+    assert "An engine moves away from a node that is leaving." in moving["message"]
+    with pytest.raises(ClusterError, match="disruption budget"):
+        evict(alone, first)
+    kubernetes.kubectl("drain", POOL, *DRAIN, f"--timeout={GIVE_UP_SECONDS}s")
+    assert first not in engines(alone)
+
+
+def test_a_node_that_karpenter_or_a_spot_notice_takes_away_is_left_too(
+    alone: Workspace, add_node: AddNode, kubernetes: LocalCluster
+) -> None:
+    add_node(SECOND)
+    kubernetes.kubectl("taint", "node", POOL, f"{KARPENTER}:NoSchedule")
+    await_moved(alone, SECOND)
+    kubernetes.kubectl("taint", "node", SECOND, f"{SPOT}=event:NoSchedule")
+    eventually(
+        lambda: "maxUnavailable" in budget(alone)["spec"],
+        seconds=MOVE_SECONDS,
+        what="a machine that ends in two minutes lets its engine go",
+    )
+    kubernetes.kubectl("taint", "node", POOL, f"{KARPENTER}-")
+    await_moved(alone, POOL)
+
+
+def test_a_paused_service_holds_no_drain(alone: Workspace, kubernetes: LocalCluster) -> None:
+    alone.patch("qwen", {"paused": True})
+    alone.settled("qwen", reason="Paused")
+    (first,) = engines(alone)
+    kubernetes.kubectl("cordon", POOL)
+
+    def gone() -> bool:
+        with suppress(ClusterError):
+            evict(alone, first)
+        return first not in engines(alone)
+
+    eventually(gone, seconds=MOVE_SECONDS, what=lambda: f"the eviction is allowed: {budget(alone)}")

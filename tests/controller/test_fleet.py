@@ -1,0 +1,223 @@
+"""The brake over many InferenceDeployments: how many routers a change of the owner's settings replaces at a time."""
+
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
+from inference_operator.settings import Settings
+from tests.controller.fleet_world import FleetWorld, names
+from tests.controller.virtual_time import run
+
+NAMES = ("a", "b", "c", "d", "e")
+CHANGED, CORRECTED = "changed", "corrected"
+
+
+def settings(value: str = "", *, at_a_time: int = 2, canary: str = "") -> Settings:
+    """The owner's settings, with an annotation of all routers."""
+    defaults = {"podTemplate": {"annotations": {"example.com/setting": value}}} if value else {}
+    return Settings(router_defaults=defaults, rollouts={"maxConcurrent": at_a_time, "canary": canary})
+
+
+def edit(value: str) -> Manifest:
+    """A user's edit that replaces routers."""
+    return {"router": {"podTemplate": {"annotations": {"example.com/edited": value}}}}
+
+
+async def changed(world: FleetWorld, value: str = CHANGED, *, at_a_time: int = 2, canary: str = "") -> FleetWorld:
+    """The world after a change of the owner's setting."""
+    await world.restart(settings(value, at_a_time=at_a_time, canary=canary))
+    return world
+
+
+async def served(*, at_a_time: int = 2, canary: str = "") -> FleetWorld:
+    """A world that serves under the settings before the change."""
+    world = FleetWorld(NAMES, settings(at_a_time=at_a_time, canary=canary))
+    await world.serve()
+    assert not world.in_turn()
+    assert not world.unfinished()
+    return world
+
+
+async def finish(world: FleetWorld) -> None:
+    """Let all routers be replaced that are being replaced."""
+    for key in world.unfinished():
+        world.finish(key)
+    await world.settle()
+
+
+def test_a_change_of_the_routers_defaults_reaches_few_at_a_time_and_then_all() -> None:
+    async def story() -> None:
+        world = await changed(await served())
+        reached = []
+        while world.unfinished():
+            assert world.unfinished() == world.in_turn()
+            reached.append(names(world.unfinished()))
+            counts = dict(world.cache.fleet.counts())
+            assert counts["rolling"] == len(reached[-1])
+            assert sum(counts.values()) == len(NAMES)
+            await finish(world)
+        assert reached == [["a", "b"], ["c", "d"], ["e"]]
+        assert names(world.changed(CHANGED)) == list(NAMES)
+        assert not world.in_turn()
+        assert [world.renewed(key) for key in world.keys] == [""] * len(NAMES)
+        before = len(world.cluster.writes)
+        await world.restart()
+        assert len(world.cluster.writes) == before
+
+    run(story())
+
+
+def test_the_canary_goes_first_and_the_others_say_that_they_wait() -> None:
+    async def story() -> None:
+        world = await changed(await served(canary="default/d"), canary="default/d")
+        assert names(world.unfinished()) == ["d"]
+        assert [world.renewed(key) for key in world.keys] == [
+            *["WaitingForTurn"] * 3,
+            "RollingOut",
+            "WaitingForTurn",
+        ]
+        await finish(world)
+        assert names(world.unfinished()) == ["a", "b"]
+
+    run(story())
+
+
+def test_nobody_begins_before_a_canary_that_does_not_exist() -> None:
+    async def story() -> None:
+        world = await changed(await served(), canary="default/absent")
+        assert not world.unfinished()
+        await changed(world)
+        assert names(world.unfinished()) == ["a", "b"]
+
+    run(story())
+
+
+def test_the_rollout_stops_at_the_first_that_gets_worse_and_goes_on_when_it_is_healthy() -> None:
+    async def story() -> None:
+        world = await changed(await served())
+        first, second = world.keys[:2]
+        world.set_engines(first, ready=0)
+        world.finish(first)
+        world.finish(second)
+        await world.settle()
+        await world.recheck(first)
+        assert (names(world.in_turn()), world.renewed(first)) == (["a"], "RolloutStopped")
+        assert names(world.changed(CHANGED)) == ["a", "b"]
+        assert dict(world.cache.fleet.counts()) == {"waiting": 3, "rolling": 0, "failed": 1, "done": 1}
+        await world.restart()
+        assert names(world.changed(CHANGED)) == ["a", "b"]
+        world.set_engines(first, ready=1)
+        await world.settle()
+        await world.recheck(first)
+        assert names(world.unfinished()) == ["c", "d"]
+
+    run(story())
+
+
+def test_routers_that_never_become_ready_stop_the_rollout_until_the_owner_corrects_the_setting() -> None:
+    async def story() -> None:
+        world = await changed(await served())
+        world.now += timedelta(hours=3)
+        await world.recheck(*world.keys)
+        assert [world.renewed(key) for key in world.keys] == [*["RolloutStopped"] * 2, *["WaitingForTurn"] * 3]
+        await changed(world, CORRECTED)
+        assert names(world.unfinished()) == ["a", "b"] == names(world.changed(CORRECTED))
+        await finish(world)
+        assert names(world.unfinished()) == ["c", "d"]
+
+    run(story())
+
+
+def test_a_change_that_the_api_server_rejects_stops_the_rollout() -> None:
+    async def story() -> None:
+        world = await served(at_a_time=1)
+        first = world.keys[0]
+        routers = Ref.of(world.routers(first))
+        world.cluster.rejected.add(routers)
+        await changed(world, at_a_time=1)
+        await world.recheck(first)
+        assert (world.renewed(first), names(world.changed(CHANGED))) == ("RolloutStopped", [])
+        world.cluster.rejected.clear()
+        await world.recheck(first)
+        assert names(world.unfinished()) == ["a"]
+
+    run(story())
+
+
+def test_a_pause_of_the_one_that_got_worse_lets_the_others_go_on() -> None:
+    async def story() -> None:
+        world = await changed(await served(at_a_time=1), at_a_time=1)
+        first = world.keys[0]
+        world.finish(first)
+        world.set_engines(first, ready=0)
+        await world.settle()
+        await world.recheck(first)
+        assert not world.unfinished()
+        world.ask(first, {"paused": True})
+        await world.settle()
+        assert names(world.unfinished()) == ["b"]
+
+    run(story())
+
+
+def test_an_edit_of_a_user_is_never_held_back() -> None:
+    async def story() -> None:
+        world = await changed(await served(at_a_time=1), at_a_time=1)
+        last = world.keys[-1]
+        assert world.renewed(last) == "WaitingForTurn"
+        world.ask(last, edit("1"))
+        await world.settle()
+        assert names(world.unfinished()) == ["a", "e"]
+        assert names(world.in_turn()) == ["a"]
+
+    run(story())
+
+
+def test_a_deleted_one_makes_place() -> None:
+    async def story() -> None:
+        world = await changed(await served(at_a_time=1), at_a_time=1)
+        gone = world.keys.pop(0)
+        world.cluster.remove(Ref(INFERENCE_DEPLOYMENT, gone.namespace, gone.name))
+        await world.settle()
+        assert names(world.unfinished()) == ["b"]
+
+    run(story())
+
+
+ACTIONS = st.tuples(st.sampled_from(["finish", "break", "heal", "recheck", "restart", "edit"]), st.integers(0, 4))
+
+
+@given(st.lists(ACTIONS, max_size=8), st.integers(1, 3), st.sampled_from(["", "default/c"]))
+def test_never_more_are_in_their_turn_than_allowed_whatever_happens(
+    actions: list[tuple[str, int]], at_a_time: int, canary: str
+) -> None:
+    async def story() -> None:
+        world = await served(at_a_time=at_a_time, canary=canary)
+        await changed(world, at_a_time=at_a_time, canary=canary)
+        for number, (action, index) in enumerate(actions):
+            key = world.keys[index]
+            before, failed = world.in_turn(), world.cache.fleet.without().is_stopped
+            match action:
+                case "finish":
+                    world.finish(key)
+                case "break" | "heal":
+                    world.set_engines(key, ready=int(action == "heal"))
+                case "restart":
+                    await world.restart()
+                case "edit":
+                    world.ask(key, edit(str(number)))
+            await world.recheck(key)
+            assert len(world.in_turn()) <= at_a_time
+            if failed and world.cache.fleet.without().is_stopped:
+                assert world.in_turn() <= before
+        for key in world.keys:
+            world.set_engines(key, ready=1)
+        for _ in range(2 * len(NAMES)):
+            await finish(world)
+            await world.recheck(*world.in_turn())
+        assert not world.in_turn()
+        assert names(world.changed(CHANGED)) == list(NAMES)
+
+    run(story())

@@ -1,0 +1,290 @@
+"""The program that asks for the key of the routers: as middleware of an application, and as the start of a command."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inference_operator.engines import engine_key_program as program
+from inference_operator.engines.engine_key import KEY_PROGRAM, KEY_SOURCE, MIDDLEWARE, guard_of
+from inference_operator.engines.engine_key_program import EngineKey
+from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
+from inference_operator.engines.registry import ENGINES
+
+KEY, OTHER = "a" * 64, "b" * 64
+CLOSED = (
+    *("/v1/models", "/v1/chat/completions", "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/tokenize"),
+    *(
+        "/detokenize",
+        "/pause",
+        "/resume",
+        "/sleep",
+        "/wake_up",
+        "/update_weights",
+        "/collective_rpc",
+        "/reset_prefix_cache",
+    ),
+    *("/version", "/load", "/ping", "/docs", "/openapi.json", "/server_info", "/", "/health/", "/healthz", "//health"),
+    *("/metrics/x", "/Metrics", "/v1/completions/", "/inference/v1/generate", "/abort_requests", "/scale_elastic_ep"),
+)
+"""Paths of vLLM 0.32, and some that look like open ones."""
+
+
+class Application:
+    """An ASGI application that answers everything, and tells what it got."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        self.headers: list[list[tuple[bytes, bytes]]] = []
+        self.bodies: list[bytes] = []
+        self.status = 200
+        self.hangs = asyncio.Event()
+        self.hangs.set()
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI
+        if scope["type"] == "lifespan":
+            return
+        self.paths.append(scope["path"])
+        self.headers.append(scope["headers"])
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.accept"})
+            return
+        message = await receive()
+        self.bodies.append(message.get("body", b""))
+        await self.hangs.wait()
+        await send({"type": "http.response.start", "status": self.status, "headers": []})
+        await send({"type": "http.response.body", "body": b"answered"})
+
+
+@pytest.fixture
+def app() -> Application:
+    return Application()
+
+
+@pytest.fixture
+def guarded(app: Application, tmp_path: Path) -> EngineKey:
+    (tmp_path / "key").write_text(f"{KEY}\n")
+    return EngineKey(app, str(tmp_path / "key"), "qwen")
+
+
+def bearer(key: str) -> list[tuple[bytes, bytes]]:
+    return [(b"authorization", f"Bearer {key}".encode())]
+
+
+async def ask(
+    guarded: EngineKey,
+    path: str,
+    *,
+    method: str = "GET",
+    kind: str = "http",
+    headers: Sequence[tuple[bytes, bytes]] = (),
+    body: bytes = b"",
+    left: asyncio.Event | None = None,
+) -> list[dict[str, Any]]:
+    """The messages of an answer."""
+    given = [{"type": "http.request", "body": body, "more_body": False}]
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        if kind == "websocket":
+            return {"type": "websocket.connect"}
+        if given:
+            return given.pop()
+        await (left or asyncio.Event()).wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {"type": kind, "path": path, "headers": list(headers), **({"method": method} if kind == "http" else {})}
+    await guarded(scope, receive, send)
+    return sent
+
+
+async def status(guarded: EngineKey, path: str, **rest: Any) -> int:  # noqa: ANN401 - passed on
+    return int((await ask(guarded, path, **rest))[0]["status"])
+
+
+def probe(body: object = None) -> dict[str, Any]:
+    """The operator's probe request, as it sends it."""
+    text = json.dumps(body or {"model": "any", **program.PROBE}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(text)).encode())]
+    return {"path": program.PROBE_PATH, "method": "POST", "headers": headers, "body": text}
+
+
+@pytest.mark.parametrize("path", CLOSED)
+async def test_without_the_key_no_path_but_health_and_metrics_is_answered(
+    guarded: EngineKey, app: Application, path: str
+) -> None:
+    bare = [(b"authorization", KEY.encode())]
+    wrong: list[list[tuple[bytes, bytes]]] = [[], bearer(OTHER), bearer(KEY[:-1]), bearer(""), bare, bearer(KEY) * 2]
+    for method in ("GET", "POST", "OPTIONS", "PUT"):
+        for headers in (*wrong, [(b"x-api-key", KEY.encode())]):
+            assert await status(guarded, path, method=method, headers=headers) == 401
+    assert app.paths == []
+    assert await status(guarded, path, method="POST", headers=bearer(KEY)) == 200
+    assert app.paths == [path]
+
+
+async def test_a_refusal_is_json_that_names_neither_key_nor_path(guarded: EngineKey) -> None:
+    start, body = await ask(guarded, "/v1/models", headers=bearer(OTHER))
+    assert (b"content-type", b"application/json") in start["headers"]
+    assert json.loads(body["body"])["error"]["type"] == "authentication_error"
+    assert OTHER not in str(body)
+
+
+@pytest.mark.parametrize("path", sorted(program.OPEN))
+async def test_health_and_metrics_can_be_read_without_a_key_and_not_written(guarded: EngineKey, path: str) -> None:
+    assert [await status(guarded, path, method=method) for method in ("GET", "HEAD")] == [200, 200]
+    assert [await status(guarded, path, method=method) for method in ("POST", "PUT", "OPTIONS")] == [401] * 3
+
+
+async def test_the_application_sees_neither_the_key_nor_its_header(guarded: EngineKey, app: Application) -> None:
+    await ask(guarded, "/v1/models", headers=[*bearer(KEY), (b"accept", b"*/*")])
+    assert app.headers == [[(b"accept", b"*/*")]]
+
+
+async def test_a_websocket_without_the_key_is_closed_before_it_is_accepted(
+    guarded: EngineKey, app: Application
+) -> None:
+    for path in ("/v1/realtime", "/health"):
+        assert await ask(guarded, path, kind="websocket") == [{"type": "websocket.close", "code": 1008}]
+    assert app.paths == []
+    assert await ask(guarded, "/v1/realtime", kind="websocket", headers=bearer(KEY)) == [{"type": "websocket.accept"}]
+
+
+async def test_without_a_readable_key_nothing_fits(app: Application, tmp_path: Path) -> None:
+    for text in (None, "", "\n"):
+        if text is not None:
+            (tmp_path / "key").write_text(text)
+        guarded = EngineKey(app, str(tmp_path / "key"))
+        assert [await status(guarded, "/v1/models", headers=bearer(key)) for key in ("", KEY)] == [401, 401]
+        assert await status(guarded, "/health") == 200
+
+
+async def test_a_renewed_key_is_taken_and_the_former_one_stays_valid_for_a_while(
+    guarded: EngineKey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1e9
+    monkeypatch.setattr("inference_operator.engines.engine_key_program.time.monotonic", lambda: now)
+
+    async def fitting() -> list[bool]:
+        return [await status(guarded, "/v1/models", headers=bearer(key)) == 200 for key in (KEY, OTHER)]
+
+    assert await fitting() == [True, False]
+    (tmp_path / "key").write_text(OTHER)
+    now += program.LOOK_SECONDS
+    assert await fitting() == [True, True]
+    (tmp_path / "key").unlink()
+    now += program.FORMER_SECONDS - 1
+    assert await fitting() == [True, True], "a file that is gone keeps the key"
+    now += 1
+    assert await fitting() == [False, True]
+
+
+# The operator's probe request
+
+
+@pytest.mark.parametrize("name", ["VLLM", "Transformers"])
+async def test_the_probe_request_of_an_engine_needs_no_key(guarded: EngineKey, app: Application, name: str) -> None:
+    request = ENGINES[name].probe_request("qwen")
+    assert request is not None
+    assert request.path == program.PROBE_PATH
+    assert await status(guarded, **probe(request.body)) == 200
+    assert [json.loads(body) for body in app.bodies] == [{"model": "qwen", "prompt": "1", "max_tokens": 1}]
+
+
+async def test_the_answer_to_a_probe_request_tells_only_the_status(guarded: EngineKey, app: Application) -> None:
+    app.status = 404
+    start, body = await ask(guarded, **probe())
+    assert (start["status"], body["body"]) == (404, b"{}")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"prompt": "1", "max_tokens": 2},
+        {"prompt": "2", "max_tokens": 1},
+        {"prompt": "1", "max_tokens": 1, "n": 100},
+        {"prompt": "1", "max_tokens": 1, "model": "x" * 600},
+        {"prompt": ["1"], "max_tokens": 1},
+        [],
+        "1",
+    ],
+    ids=str,
+)
+async def test_another_request_to_its_path_needs_the_key(guarded: EngineKey, app: Application, body: object) -> None:
+    assert await status(guarded, **probe(body or [1])) == 401
+    assert app.paths == []
+
+
+async def test_a_probe_request_of_no_or_a_wrong_length_needs_the_key(guarded: EngineKey) -> None:
+    for length in ([], [(b"content-length", b"-1")], [(b"content-length", b"4"), (b"content-length", b"4")]):
+        assert await status(guarded, **{**probe(), "headers": length}) == 401
+
+
+async def test_all_who_ask_at_a_time_share_one_probe_and_none_can_keep_the_operator_from_asking(
+    guarded: EngineKey, app: Application
+) -> None:
+    app.hangs.clear()
+    strangers = [asyncio.create_task(status(guarded, **probe({"model": f"x{n}", **program.PROBE}))) for n in range(50)]
+    operator = asyncio.create_task(status(guarded, **probe()))
+    await asyncio.sleep(0)
+    while len(app.bodies) < 1:  # noqa: ASYNC110 - the application sets no event
+        await asyncio.sleep(0.01)
+    assert not operator.done(), "a hung engine gives no answer, whoever asks"
+    assert len(app.bodies) == 1
+    app.hangs.set()
+    assert await asyncio.gather(operator, *strangers) == [200] * 51
+    assert len(app.bodies) == 1
+    assert await status(guarded, **probe()) == 200
+    assert len(app.bodies) == 2
+
+
+async def test_the_probe_ends_once_all_have_left_who_wait_for_it(guarded: EngineKey, app: Application) -> None:
+    app.hangs.clear()
+    left = asyncio.Event()
+    waiting = [asyncio.create_task(ask(guarded, **probe(), left=left)) for _ in range(3)]
+    while len(app.bodies) < 1:  # noqa: ASYNC110 - the application sets no event
+        await asyncio.sleep(0.01)
+    left.set()
+    assert await asyncio.gather(*waiting) == [[], [], []]
+    assert guarded.probe is None
+    app.hangs.set()
+    assert await status(guarded, **probe()) == 200
+
+
+async def test_an_application_that_fails_is_no_answer_of_the_engine(tmp_path: Path) -> None:
+    async def broken(*_: object) -> None:
+        raise RuntimeError
+
+    (tmp_path / "key").write_text(KEY)
+    assert await status(EngineKey(broken, str(tmp_path / "key")), **probe()) == 500
+
+
+# The start of a command
+
+
+def test_a_started_command_can_import_the_middleware_and_knows_its_key(tmp_path: Path) -> None:
+    look = (
+        f"import {MIDDLEWARE.partition('.')[0]} as found, os; guard = found.EngineKey(None);"
+        f" print(guard.model, guard.keys.path, '{PROGRAMS_VARIABLE}' in os.environ, os.environ['PYTHONPATH'])"
+    )
+    command = (*guard_of("qwen $(x)").command, sys.executable, "-c", look)
+    variables = {
+        **os.environ,
+        PROGRAMS_VARIABLE: programs_text({KEY_PROGRAM: KEY_SOURCE}),
+        "TMPDIR": str(tmp_path),
+        "PYTHONPATH": "/else",
+    }
+    for _ in range(2):  # a container that starts again finds its former files
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+        *words, path = done.stdout.split()
+        assert words == ["qwen", "$(x)", "/engine-key/key", "False"]
+        assert path == f"{tmp_path}/{program.MODULE}:/else"

@@ -1,0 +1,194 @@
+"""The objects of a service whose engine is on a node that is leaving."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from inference_operator.api.reasons import ConditionType, Reason
+from inference_operator.manifest import STATEFUL_SET, Manifest, Ref
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import Outcome, Paused, Refused
+from inference_operator.settings import Settings
+from inference_operator.status.report import report
+from inference_operator.views.engine import engines_of
+from inference_operator.views.leaving_node import LeavingNode
+from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, PodView, pod_view
+from inference_operator.views.workload import TEMPORARY_ANNOTATION, role_view
+from inference_operator.workload.moving import LEAVING_COST, MOVE_ANNOTATION
+from tests.testing.builders import (
+    BUDGET_OF_ENGINES,
+    ENGINES,
+    NOW,
+    deployment_status,
+    inference_deployment,
+    inputs,
+    planned,
+    pod,
+    ready_pod,
+)
+
+LEAVING = {"gone": LeavingNode("gone", "which is cordoned")}
+OPEN, CLOSED = {"maxUnavailable": 1}, {"minAvailable": 1}
+QWEN = inference_deployment()
+
+
+def as_live(manifest: Manifest, number: int = 0) -> Manifest:
+    """A child as the API server has it."""
+    system = {"uid": f"uid-{number}", "generation": 1, "creationTimestamp": NOW.isoformat()}
+    found = {**manifest, "metadata": {**manifest["metadata"], **system}}
+    count = manifest.get("spec", {}).get("replicas")
+    return found if count is None else {**found, "status": deployment_status(count)}
+
+
+def living(desired: Mapping[Ref, Manifest]) -> list[Manifest]:
+    return [as_live(one, number) for number, one in enumerate(desired.values())]
+
+
+def template_of(children: Iterable[Manifest]) -> str:
+    """The hash of the pod template of the engines."""
+    workloads = (one for one in children if one["kind"] in {"Deployment", "StatefulSet"})
+    engines = next(one for one in workloads if one["metadata"]["name"].startswith("qwen-engine"))
+    found: str = engines["spec"]["template"]["metadata"]["annotations"][TEMPLATE_HASH_ANNOTATION]
+    return found
+
+
+def engine(
+    template: str, name: str, on: str, *, ready: bool = True, group: str = "", index: int = 0, cost: int = 0
+) -> PodView:
+    status, age = ready_pod() if ready else {}, timedelta(days=1)
+    view = pod_view(pod(name=name, status=status, age=age), component="engine")
+    more = {"node": on, "template": template, "group": group, "index": index, "deletion_cost": cost}
+    return replace(view, **more)  # type: ignore[arg-type]
+
+
+def observed(raw: Manifest, children: Sequence[Manifest], *pods: PodView, settings: Settings | None = None) -> Inputs:
+    return replace(inputs(raw, children=children, pods=pods, settings=settings or Settings()), leaving=LEAVING)
+
+
+def budget(found: Outcome) -> Manifest:
+    spec: Manifest = found.desired[BUDGET_OF_ENGINES]["spec"]
+    return {name: value for name, value in spec.items() if name in {"minAvailable", "maxUnavailable"}}
+
+
+def after(found: Outcome, children: Sequence[Manifest]) -> list[Manifest]:
+    """The live children after the outcome was applied."""
+    return [*living(found.desired), *(one for one in children if Ref.of(one) not in found.desired)]
+
+
+def test_the_only_engine_is_kept_from_the_start_and_several_are_not() -> None:
+    assert budget(planned(QWEN)) == CLOSED
+    assert budget(planned(inference_deployment(replicas=2))) == OPEN
+    scaled = inference_deployment(autoscaling={"minReplicas": 1, "maxReplicas": 4})
+    assert budget(planned(scaled)) == CLOSED, "one engine runs now"
+    assert BUDGET_OF_ENGINES not in planned(inference_deployment(scheduling={"evictionWait": "0s"})).desired
+    assert BUDGET_OF_ENGINES not in planned(QWEN, settings=Settings(single_engine_budgets=False)).desired
+
+
+def test_the_wait_of_an_eviction_changes_no_pod() -> None:
+    other = inference_deployment(scheduling={"evictionWait": "10m"})
+    assert planned(other).desired[ENGINES] == planned(QWEN).desired[ENGINES]
+
+
+@pytest.mark.parametrize("spec", [{}, {"autoscaling": {"minReplicas": 1, "maxReplicas": 1}}], ids=["fixed", "scaled"])
+def test_a_move_from_the_cordon_to_the_end_of_the_leaver(spec: Manifest) -> None:
+    """The limit of autoscaling holds for the wanted number: one engine."""
+    raw = inference_deployment(**spec)
+    children = living(planned(raw).desired)
+    template = template_of(children)
+    first = outcome(observed(raw, children, engine(template, "a", "gone")))
+    assert first.desired[ENGINES]["spec"]["replicas"] == 2
+    assert first.desired[ENGINES]["metadata"]["annotations"][TEMPORARY_ANNOTATION] == "1/2"
+    assert [(one.uid, one.cost) for one in first.deletion_costs] == [("pod-a", LEAVING_COST)]
+    assert budget(first) == CLOSED, "Kubernetes allows the eviction once the successor is ready"
+
+    children = after(first, children)
+    assert role_view([one for one in children if Ref.of(one) == ENGINES]).desired == 1
+    old = engine(template, "a", "gone", cost=LEAVING_COST)
+    loads = outcome(observed(raw, children, old, engine(template, "b", "good", ready=False)))
+    assert loads.desired[ENGINES] == first.desired[ENGINES]
+    assert loads.deletion_costs == ()
+
+    serves = outcome(observed(raw, children, old, engine(template, "b", "good")))
+    assert serves.desired[ENGINES]["spec"]["replicas"] == 1
+    assert TEMPORARY_ANNOTATION not in serves.desired[ENGINES]["metadata"]["annotations"]
+    over = outcome(observed(raw, after(serves, children), engine(template, "b", "good")))
+    assert MOVE_ANNOTATION not in over.desired[ENGINES]["metadata"]["annotations"]
+    assert budget(over) == CLOSED
+
+
+def test_the_status_says_that_an_engine_moves_and_until_when_a_drain_waits() -> None:
+    children = living(planned(QWEN).desired)
+    template = template_of(children)
+    given = observed(QWEN, children, engine(template, "a", "gone"), pod_of_router())
+    status = report(given, outcome(given), []).status
+    moving = status.condition(ConditionType.RECONCILING)
+    assert moving is not None
+    assert (moving.status, moving.reason) == ("True", Reason.NODE_LEAVING)
+    ready = status.condition(ConditionType.READY)
+    assert ready is not None
+    assert ready.status == "True"
+    assert "Node `gone`, which is cordoned, has an engine of this service." in ready.message
+    assert status.ready == "1/1"
+
+
+def pod_of_router() -> PodView:
+    return pod_view(pod(name="qwen-router-a", component="router", status=ready_pod()), component="router")
+
+
+def test_where_nothing_new_is_decided_a_drain_need_not_wait() -> None:
+    children = living(planned(QWEN).desired)
+    here = engine(template_of(children), "a", "gone")
+    for raw, kind in (
+        ({**QWEN, "spec": {**QWEN["spec"], "paused": True}}, Paused),
+        (inference_deployment(source="ftp://a/b"), Refused),
+    ):
+        found = outcome(observed(raw, children, here))
+        assert isinstance(found, kind)
+        assert budget(found) == OPEN
+        stays = outcome(replace(observed(raw, children, here), leaving={}))
+        assert budget(stays) == CLOSED, "no drain"
+        unseen = outcome(replace(observed(raw, children, here), leaving=None))
+        assert budget(unseen) == OPEN
+
+
+def test_without_the_right_to_see_nodes_the_status_says_what_a_drain_does() -> None:
+    found = outcome(replace(observed(QWEN, living(planned(QWEN).desired)), leaving=None))
+    assert BUDGET_OF_ENGINES not in found.desired
+    assert "cannot see nodes" in getattr(found, "notice", "")
+
+
+def test_on_fixed_nodes_without_a_free_gpu_a_drain_need_not_wait() -> None:
+    children = living(planned(QWEN).desired)
+    given = observed(QWEN, children, engine(template_of(children), "a", "gone"), settings=Settings(capacity="Fixed"))
+    asked = outcome(given)
+    assert asked.desired[ENGINES]["spec"]["replicas"] == 1
+    assert budget(asked) == CLOSED, "free GPUs are not counted yet"
+    assert asked.lookups
+
+
+def test_a_group_on_a_leaving_node_is_replaced_by_another_group_first() -> None:
+    raw = inference_deployment(parallelism={"tensor": 1, "nodes": 2})
+    children = living(planned(raw).desired)
+    template = template_of(children)
+    old = [engine(template, f"g0-{n}", ("gone", "good")[n], group="qwen-engine-0", index=n) for n in (0, 1)]
+    first = outcome(observed(raw, children, *old))
+    assert groups(first) == ["qwen-engine-0", "qwen-engine-1"]
+    assert first.desired[BUDGET_OF_ENGINES]["spec"]["minAvailable"] == 2
+    children = after(first, children)
+    new = [
+        replace(engine(template, f"g1-{n}", "good", ready=False, group="qwen-engine-1", index=n), created=NOW)
+        for n in (0, 1)
+    ]
+    assert groups(outcome(observed(raw, children, *old, *new))) == ["qwen-engine-0", "qwen-engine-1"]
+    serve = [replace(one, ready=True) for one in new]
+    assert len(engines_of(serve)) == 1
+    assert groups(outcome(observed(raw, children, *old, *serve))) == ["qwen-engine-1"]
+    late = replace(observed(raw, children, *old, *new), now=NOW + timedelta(days=1))
+    assert outcome(late).desired[BUDGET_OF_ENGINES]["spec"]["maxUnavailable"] == 1
+
+
+def groups(found: Outcome) -> list[str]:
+    return sorted(ref.name for ref in found.desired if ref.kind == STATEFUL_SET)
