@@ -268,6 +268,8 @@ def test_no_message_contains_a_value_of_the_resource() -> None:
         {"s3Endpoints": {"allowed": []}},
         {"s3Endpoints": {"allowed": ["public"]}},
         {"gpus": {"most": -1}},
+        {"vllmVersion": {"least": "0.31"}},
+        {"vllmVersion": {"least": "v0.31.0"}},
         {"gpus": {"message": "two\nlines"}},
         {"gpu": {"most": 1}},
     ],
@@ -282,6 +284,7 @@ def test_parameters_hold_every_rule_that_is_set() -> None:
         "modelSources": {"allowed": ["hf://Qwen/", "pvc://"], "message": SENTENCE},
         "images": {"allowed": ["docker.io/"], "digests": True, "message": SENTENCE},
         "gpus": {"most": 0},
+        "vllmVersion": {"least": "0.31.0"},
     }
     assert parameters(OwnerPolicy.model_validate(policy), DOMAIN) == {
         "clusterDomain": DOMAIN,
@@ -291,5 +294,24 @@ def test_parameters_hold_every_rule_that_is_set() -> None:
         "images.digests": "true",
         "images.message": SENTENCE,
         "s3Endpoints": "Public",
+        "vllmVersion": "0.31.0",
         "gpus": "0",
     }
+
+
+@pytest.mark.parametrize(
+    ("engine", "refused"),
+    [
+        ({}, False),
+        ({"image": "vllm/vllm-openai:v0.31.0"}, False),
+        ({"image": f"registry.example:5000/own:1.0.0-x86_64{DIGEST}"}, False),
+        ({"image": "vllm/vllm-openai:v0.30.9"}, True),
+        ({"image": "vllm/vllm-openai:v0.9.99"}, True),
+        ({"image": "vllm/vllm-openai:latest"}, True),
+        ({"image": f"vllm/vllm-openai{DIGEST}"}, True),
+        ({"image": "vllm/vllm-openai:v0.30.9", "kind": "Transformers"}, True),
+        ({"image": "ghcr.io/ggml-org/llama.cpp:server", "kind": "LlamaCpp"}, False),
+    ],
+)
+def test_an_engine_needs_a_tag_with_the_least_version_of_vllm(engine: Manifest, refused: bool) -> None:  # noqa: FBT001
+    assert fields(spec(engine=engine), vllmVersion={"least": "0.31.0"}) == ["spec.engine.image"] * refused

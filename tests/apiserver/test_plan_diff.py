@@ -130,7 +130,7 @@ async def test_what_is_predicted_for_random_edits_is_what_the_operator_writes(
                 assert (live is None) is (one.desired is None), one.ref
                 assert one.desired is None or first_drift(live, content(one.desired)) is None, (one.ref, wanted)
             compared += bool(found.writes)
-    assert compared > resources
+    assert compared > resources / 2  # other edits are refused, or change nothing that is written
     assert refused < resources * EDITS / 3
 
 

@@ -21,7 +21,11 @@ from tests.testing.operator_process import OperatorProcess
 from tests.testing.volcano import volcano_groups
 from tests.testing.workspace import QWEN, Workspace
 
-EXPOSED = {"ingress": {"host": "llm.example.com"}, "httpRoute": {"parentRefs": [{"name": "gw"}]}}
+EXPOSED = {
+    "ingress": {"host": "llm.example.com"},
+    "httpRoute": {"parentRefs": [{"name": "gw"}]},
+    "keys": {"secretRef": {"name": "users"}},
+}
 CREATED = 201
 FORBIDDEN = 403
 

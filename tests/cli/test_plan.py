@@ -60,6 +60,18 @@ def test_plan_prints_the_rights_that_the_resource_requires_of_its_writer(infd: I
     ]
 
 
+def test_plan_names_the_known_vulnerabilities_of_an_image(infd: Infd, tmp_path: Path) -> None:
+    resource = yaml.safe_load(QUICKSTART.read_text())
+    file = tmp_path / "resource.yaml"
+    asked = ("plan", "-f", str(file), "--gpu", "L4:4")
+    notice = "vLLM 0.31.0 has a known vulnerability: CVE-2026-115911. Use an image of vLLM 0.32.0 or later."
+    for image, found in (("vllm/vllm-openai:v0.31.0", notice), ("vllm/vllm-openai:v0.32.0", "")):
+        resource["spec"]["engine"] = {"image": image}
+        file.write_text(yaml.safe_dump(resource))
+        assert (f"qwen: {notice}" in infd(*asked)[1]) is bool(found)
+        assert json.loads(infd(*asked, "-o", "json")[1]).get("advisories", "") == found
+
+
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_plan_as_json_equals_the_plan_in_the_status(infd: Infd, form: str) -> None:
     _, output, _ = infd("plan", "-f", str(QUICKSTART), "--gpu", "L4:4", "-o", form)

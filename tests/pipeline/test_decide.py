@@ -108,6 +108,16 @@ def test_a_new_operator_release_changes_no_running_engine() -> None:
     assert SETTINGS.gpu_engine_image in result.notice
 
 
+def test_a_version_with_known_advisories_is_named_as_long_as_it_runs() -> None:
+    older = Settings(gpu_engine_image="docker.io/vllm/vllm-openai:v0.13.0")
+    first = planned(RAW, settings=older)
+    assert first.advisories.startswith("vLLM 0.13.0 has ")
+    assert first.notice == first.advisories
+    kept = planned(RAW, children=first.desired.values())
+    assert first.advisories in kept.notice
+    assert planned(RAW).advisories == ""
+
+
 @pytest.mark.parametrize("text", ["", "{}", "null", "[]", '{"asked": 1}', MADE[ENGINES]["metadata"]["name"]])
 def test_an_invalid_plan_annotation_is_repaired(text: str) -> None:
     assert planned(RAW, children=with_annotation(text)).desired == MADE

@@ -112,6 +112,9 @@ class Preallocating(Echo):
         weights = facts.weight_bytes if facts else 0
         return CpuNeeds(context, cache, math.ceil((cache + weights) / GIB + BUFFERS_GIB))
 
+    def advisories(self, image: str) -> str:  # noqa: ARG002 - protocol
+        return ""
+
     @property
     def can_ask_for_key(self) -> bool:
         return False

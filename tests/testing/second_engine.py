@@ -113,6 +113,9 @@ class Echo:
     def image(self, device: Device, settings: Settings) -> str:  # noqa: ARG002 - protocol
         return IMAGE
 
+    def advisories(self, image: str) -> str:  # noqa: ARG002 - protocol
+        return ""
+
     @property
     def can_ask_for_key(self) -> bool:
         return False

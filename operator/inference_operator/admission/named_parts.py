@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from inference_operator.admission.references import value_of
 from inference_operator.api.container import EnvironmentVariable
+from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.api.spec import Spec
 
@@ -43,6 +44,23 @@ def sources_cel(root: str) -> str:
         f" + {value_of(root, 'model.adapters')}.orValue([])"
         ".map(one, 'model.adapters[' + one.name + '].source ' + one.source)"
     )
+
+
+_OTHER_PROJECTS = (EngineKind.LLAMA_CPP, EngineKind.SGLANG)
+"""Engines that do not run in images of vLLM."""
+
+
+def vllm_images(spec: Spec) -> Iterator[Named]:
+    """The image of an engine that runs in one of vLLM, or that the operator chooses."""
+    if spec.engine.image is not None and spec.engine.kind not in _OTHER_PROJECTS:
+        yield "engine.image", spec.engine.image
+
+
+def vllm_images_cel(root: str) -> str:
+    """The CEL expression for the same list."""
+    kind, image = value_of(root, "engine.kind"), value_of(root, "engine.image")
+    others = [str(one) for one in _OTHER_PROJECTS]
+    return f"{kind}.orValue('') in {others} ? [] : {image}.optMap(one, ['engine.image ' + one]).orValue([])"
 
 
 _TEMPLATES = ("podTemplate", "router.podTemplate")

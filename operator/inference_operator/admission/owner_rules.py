@@ -18,9 +18,11 @@ from inference_operator.admission.named_parts import (
     images_cel,
     sources,
     sources_cel,
+    vllm_images,
+    vllm_images_cel,
 )
 from inference_operator.admission.references import value_of
-from inference_operator.api.owner_policy import PUBLIC, OwnerPolicy
+from inference_operator.api.owner_policy import PUBLIC, VERSION_ENTRY, OwnerPolicy
 from inference_operator.api.spec import Device, Spec
 
 DOMAIN_KEY = "clusterDomain"
@@ -48,6 +50,8 @@ INSIDE_NAME = (
 8375; ICANN reserved `internal` in 2024). Metadata services of clouds have names below `internal`."""
 
 _DIGEST = ".*@sha256:[0-9a-f]{64}"
+_VERSIONED = rf".*:v?{VERSION_ENTRY}([^0-9/@:][^/@:]*)?(@sha256:[0-9a-f]{{64}})?"
+"""A reference whose tag is a version, perhaps with more after it, such as `v0.32.0-x86_64`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,42 @@ def _is_outside_cel(text: str) -> str:
     )
 
 
+def is_at_least(image: str, version: str) -> bool:
+    """Whether the tag of an image is this version or a later one.
+
+    Examples:
+        >>> [is_at_least(f"vllm/vllm-openai:{tag}", "0.31.0") for tag in ("v0.31.0", "v0.32.0-x86_64", "v0.9.2", "new")]
+        [True, True, False, False]
+    """
+    return re.fullmatch(_VERSIONED, image) is not None and _number(_version_in(image)) >= _number(version)
+
+
+def _version_in(image: str) -> str:
+    found = re.search(rf":v?{VERSION_ENTRY}([^0-9/@:][^/@:]*)?(@|$)", image)
+    return re.search(VERSION_ENTRY, found[0])[0] if found else ""
+
+
+def _number(version: str) -> int:
+    major, minor, patch = map(int, version.split("."))
+    return (major * _PART + minor) * _PART + patch
+
+
+_PART = 10_000
+"""Above each part of a version, which has at most four digits."""
+
+
+def _is_at_least_cel(text: str, version: str) -> str:
+    """The same in CEL."""
+    tag = rf"{text}.find(':v?{VERSION_ENTRY}([^0-9/@:][^/@:]*)?(@|$)')"
+    found = f"{tag}.find('{VERSION_ENTRY}')"
+    return f"{text}.matches('^{_VERSIONED}$') && {_number_cel(found)} >= {_number_cel(version)}"
+
+
+def _number_cel(version: str) -> str:
+    parts = f"{version}.split('.')"
+    return f"(int({parts}[0]) * {_PART} + int({parts}[1])) * {_PART} + int({parts}[2])"
+
+
 def _escaped(pattern: str) -> str:
     """A regular expression inside a CEL string in single quotes."""
     return pattern.replace("\\", "\\\\")
@@ -212,6 +252,18 @@ CHECKS: tuple[OwnerCheck, ...] = (
         "does not allow this endpoint.",
         f"Remove it, or use one of these, where `{PUBLIC}` is a DNS name of three labels or more outside the cluster:",
     ),
+    OwnerCheck(
+        "vllmVersion",
+        "vllmVersion",
+        vllm_images,
+        vllm_images_cel,
+        lambda policy: bool(policy.vllm_version.least),
+        f"{entries_cel('vllmVersion')}.size() > 0",
+        lambda text, policy, _: is_at_least(text, policy.vllm_version.least),
+        _is_at_least_cel("one", f"{entries_cel('vllmVersion')}[0]"),
+        "does not allow this version of vLLM, or cannot see which one it is.",
+        "Remove it, or use an image whose tag is a version from this one on:",
+    ),
 )
 """The rules about what a resource names."""
 
@@ -249,6 +301,7 @@ def sections(policy: OwnerPolicy) -> Mapping[str, tuple[Sequence[str], str]]:
         "images": (policy.images.allowed, policy.images.message),
         "hubs": (policy.hubs.allowed, policy.hubs.message),
         _ENDPOINTS: (policy.s3_endpoints.allowed, policy.s3_endpoints.message),
+        "vllmVersion": (tuple(filter(None, [policy.vllm_version.least])), policy.vllm_version.message),
         GPUS_KEY: ((), policy.gpus.message),
     }
 

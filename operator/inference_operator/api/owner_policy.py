@@ -22,8 +22,10 @@ IMAGE_ENTRY = rf"{_HOST}/({_PATH})?"
 """The beginning of a reference: a registry with `/`, and perhaps a path."""
 SOURCE_ENTRY = rf"(hf|s3|pvc)://({_PATH})?|oci://({IMAGE_ENTRY})?"
 URL_ENTRY = r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?"
+VERSION_ENTRY = "[0-9]{1,4}[.][0-9]{1,4}[.][0-9]{1,4}"
 
 Sentence = Annotated[str, StringConstraints(max_length=300, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Version = Annotated[str, StringConstraints(pattern=rf"^({VERSION_ENTRY})?$")]
 T = TypeVar("T")
 
 
@@ -91,6 +93,14 @@ class MostGpus(OwnerRule):
     """Largest sum over all engines that the resource can have; None for no limit."""
 
 
+class LeastVersion(OwnerRule):
+    """Version of vLLM in images that a resource names."""
+
+    least: Version = ""
+    """The earliest version that the tag of an image may have; empty for any. An image whose tag is no version is
+    refused too."""
+
+
 class OwnerPolicy(SpecModel):
     """All rules of the owner.
 
@@ -104,3 +114,4 @@ class OwnerPolicy(SpecModel):
     hubs: AllowedHubs = AllowedHubs()
     s3_endpoints: AllowedEndpoints = AllowedEndpoints()
     gpus: MostGpus = MostGpus()
+    vllm_version: LeastVersion = LeastVersion()

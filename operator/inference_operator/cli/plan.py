@@ -60,6 +60,8 @@ class Planning:
     """What becomes of the plan that runs, in a sentence; empty without one."""
     engine: str = ""
     """Kind of the engine; empty if the resource is rejected."""
+    advisories: str = ""
+    """A notice about known vulnerabilities of the engine's version; empty if none is known."""
 
     def document(self) -> Manifest:
         """The result as an object, with the whole plan."""
@@ -71,12 +73,14 @@ class Planning:
         engine = {"engine": self.engine} if self.engine else {}
         wrong = [{"field": one.field, "problem": one.problem, "cure": one.cure} for one in self.mistakes]
         changed = {"change": self.change} if self.change else {}
+        vulnerable = {"advisories": self.advisories} if self.advisories else {}
         return {
             **called,
             **planned,
             **engine,
             **({"errors": wrong} if wrong else {}),
             **changed,
+            **vulnerable,
             "rights": rights,
             "plan": shown,
         }
@@ -184,6 +188,7 @@ def _planning(
         rights=rights,
         change=_change(live, result.plan),
         engine=result.plan.engine,
+        advisories=result.advisories,
     )
 
 
@@ -213,6 +218,8 @@ def _lines(plannings: Sequence[Planning], *, verbose: bool) -> Iterator[str]:
             yield f"{planning.name}: {planning.message}"
             if planning.change:
                 yield f"{planning.name}: {planning.change}"
+            if planning.advisories:
+                yield f"{planning.name}: {planning.advisories}"
             yield from _slots(planning)
             yield from _rights(planning)
         if verbose and planning.plan:

@@ -156,6 +156,9 @@ class Process(Protocol):
     def image(self, device: Device, settings: Settings) -> str:
         """The image of this operator's settings for engines on the device."""
 
+    def advisories(self, image: str, /) -> str:
+        """A notice about known vulnerabilities of the version in an image; empty: none is known."""
+
     @property
     def can_ask_for_key(self) -> bool:
         """Whether it can ask for a key on every path but its health and its metrics."""

@@ -90,6 +90,11 @@ class Planned(Outcome):
         """The notices for users about the decisions; may be empty."""
         return " ".join(filter(None, (role.notice for role in self.roles)))
 
+    @property
+    def advisories(self) -> str:
+        """A notice about known vulnerabilities of the engines' versions; empty if none is known."""
+        return " ".join(dict.fromkeys(filter(None, (role.advisories for role in self.roles))))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused(Outcome):

@@ -72,6 +72,8 @@ class Role:
     """Engines that are wanted; the workload may have fewer where nodes limit them."""
     notice: str = ""
     """A notice for users about the decision; may be empty."""
+    advisories: str = ""
+    """A notice about known vulnerabilities of the engine's version; empty if none is known."""
     gave_way: str = ""
     """Which groups gave their nodes back for others, in sentences; empty if none did."""
     missing_gpu_kind: str = ""
@@ -123,7 +125,17 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
     network = NetworkInputs(context.spec.effective, pinned.plan, context.nodes, pod_spec, settings.capacity)
     older, unused = _older(context, pinned, template, built), unused_fields(stated, pinned.plan)
     open_engines = unguarded(inputs, context, template, has_policy=workload_inputs.has_network_policy)
-    told = older, capped(wanted, replicas), moved.notice, unused, yielded.notice, moving.notice, open_engines
+    advisories = context.engine.advisories(pinned.image)
+    told = (
+        older,
+        capped(wanted, replicas),
+        moved.notice,
+        unused,
+        yielded.notice,
+        moving.notice,
+        open_engines,
+        advisories,
+    )
     return Role(
         context=context,
         plan=pinned,
@@ -136,6 +148,7 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         move=moving,
         objects=workload_children(workload_inputs, workload.objects, moving, open_to_all=open_to_all),
         notice=sentences(*told),
+        advisories=advisories,
         gave_way=yielded.notice,
         missing_gpu_kind=plan.missing_gpu_kind,
         disk_shortfall=disk_shortfall(context.nodes, pod_spec, pinned.plan.resource),

@@ -159,6 +159,10 @@ class LlamaCpp:
         """The setting `engineImages`, or the project's own image of this version."""
         return settings.engine_image(EngineKind.LLAMA_CPP, device, IMAGES[device])
 
+    def advisories(self, image: str) -> str:  # noqa: ARG002 - protocol
+        """None: no table of llama.cpp is kept."""
+        return ""
+
     @property
     def can_ask_for_key(self) -> bool:
         """No: `--api-key` asks on the page of metrics too, and not on `/v1/models` (0.7.0, tools/server)."""

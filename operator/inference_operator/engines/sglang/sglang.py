@@ -188,6 +188,10 @@ class SGLang:
         """The setting `engineImages`, or the project's own image of this version."""
         return settings.engine_image(EngineKind.SGLANG, device, IMAGE)
 
+    def advisories(self, image: str) -> str:  # noqa: ARG002 - protocol
+        """None: no table of SGLang is kept."""
+        return ""
+
     @property
     def can_ask_for_key(self) -> bool:
         """No: its `--api-key` is an argument, which everybody sees who may see the pod."""

@@ -167,6 +167,10 @@ class Transformers:
         """The setting `gpuEngineImage` or `cpuEngineImage`: vLLM's image has Transformers too."""
         return default_image(device, settings)
 
+    def advisories(self, image: str) -> str:  # noqa: ARG002 - protocol
+        """None: vLLM does not run in it, and no table of Transformers is kept."""
+        return ""
+
     @property
     def can_ask_for_key(self) -> bool:
         """Yes: the server is the operator's own program."""

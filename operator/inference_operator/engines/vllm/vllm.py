@@ -20,6 +20,7 @@ from inference_operator.engines.start_log import Diagnosis, LoadProgress, Phase
 from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage
 from inference_operator.engines.validation import OptionClasses
 from inference_operator.engines.vllm.adapters import adapter_loader, adapter_programs, adapter_variables
+from inference_operator.engines.vllm.advisories import notice_of_advisories
 from inference_operator.engines.vllm.architectures import implementation_arguments, support
 from inference_operator.engines.vllm.arguments import (
     refusal_of_args,
@@ -248,6 +249,10 @@ class Vllm:
     def image(self, device: Device, settings: Settings) -> str:
         """The setting `gpuEngineImage` or `cpuEngineImage`."""
         return default_image(device, settings)
+
+    def advisories(self, image: str) -> str:
+        """A notice about the security advisories of this version of vLLM."""
+        return notice_of_advisories(image)
 
     @property
     def can_ask_for_key(self) -> bool:

@@ -1,0 +1,66 @@
+"""Security advisories of vLLM, and those that an image's version has.
+
+1. A version is that of the image's tag. An image that shows none has no notice.
+2. An advisory counts if it can concern a server of this operator, whose routers and NetworkPolicies stand before it.
+3. The table ends at the version that mends the last one. Later versions have none that was known on its date.
+"""
+
+from collections.abc import Mapping
+
+from inference_operator.engines.vllm.arguments import version_of_image
+
+ADVISORIES_OF = "2026-11-27"
+"""The day on which the table was compared with its sources."""
+MENDED: Mapping[tuple[int, int, int], tuple[str, ...]] = {
+    (0, 8, 0): ("CVE-2025-24357",),
+    (0, 11, 0): ("CVE-2025-61620", "CVE-2025-6242"),
+    (0, 11, 1): ("CVE-2025-62164", "CVE-2025-62372", "CVE-2025-66448"),
+    (0, 14, 0): ("CVE-2026-22807",),
+    (0, 14, 1): ("CVE-2026-22778", "CVE-2026-24779"),
+    (0, 18, 0): ("CVE-2026-27893",),
+    (0, 19, 0): ("CVE-2026-34753", "CVE-2026-34756"),
+    (0, 20, 0): ("CVE-2026-44222", "CVE-2026-44223"),
+    (0, 22, 0): ("CVE-2026-41523", "CVE-2026-47155", "CVE-2026-48746"),
+    (0, 24, 0): ("CVE-2026-53923", "CVE-2026-55574"),
+    (0, 28, 0): ("CVE-2026-90553", "CVE-2026-93592"),
+    (0, 30, 0): ("CVE-2026-105757",),
+    (0, 31, 0): ("CVE-2026-114053",),
+    (0, 32, 0): ("CVE-2026-115911",),
+}
+"""Advisories by the first version without them (github.com/vllm-project/vllm/security/advisories, and
+github.com/pypa/advisory-database, vulns/vllm)."""
+_SHOWN = 3
+"""Names in a notice, the latest first."""
+
+
+def advisories_of(image: str) -> tuple[str, ...]:
+    """The known advisories of the version in an image's tag, the latest first.
+
+    Examples:
+        >>> advisories_of("vllm/vllm-openai:v0.30.0"), advisories_of("vllm/vllm-openai:v0.32.0")
+        (('CVE-2026-115911', 'CVE-2026-114053'), ())
+        >>> advisories_of("registry.example/own:latest")
+        ()
+    """
+    text = version_of_image(image)
+    if not text:
+        return ()
+    version = tuple(map(int, text.split(".")))
+    return tuple(name for mended in sorted(MENDED, reverse=True) if version < mended for name in MENDED[mended])
+
+
+def notice_of_advisories(image: str) -> str:
+    """A notice about the known advisories of an image's version; empty if there are none.
+
+    Examples:
+        >>> notice_of_advisories("vllm/vllm-openai:v0.31.0")
+        'vLLM 0.31.0 has a known vulnerability: CVE-2026-115911. Use an image of vLLM 0.32.0 or later.'
+    """
+    found = advisories_of(image)
+    if not found:
+        return ""
+    shown, more = found[:_SHOWN], len(found) - _SHOWN
+    number = "a known vulnerability" if len(found) == 1 else f"{len(found)} known vulnerabilities"
+    names = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    least = ".".join(map(str, max(MENDED)))
+    return f"vLLM {version_of_image(image)} has {number}: {names}. Use an image of vLLM {least} or later."
