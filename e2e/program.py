@@ -8,8 +8,10 @@
 
 import ast
 import io
+import re
 import tarfile
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from e2e.uv import uv
@@ -20,6 +22,8 @@ SOURCES = Path(__file__).parents[1] / "operator"
 JOBS_FILE = "jobs.tar.xz"
 """Name of the Jobs' archive in the operator's."""
 _MAIN = "from {module} import main\n\nmain()\n"
+_INSTALLABLE = re.compile(r"-(any|[^-]*manylinux[^-]*)[.]whl$")
+"""File names of wheels for the official image of Python, which is made from Debian (PEP 427, PEP 600)."""
 _NOT_SOURCES = {"__pycache__"}
 
 
@@ -84,13 +88,31 @@ def _main(module: str) -> bytes:
 
 
 def requirements(selection: str) -> bytes:
-    """The libraries that uv.lock names, with their hashes, as pip reads them.
+    """The libraries that uv.lock names, as pip reads them, with the hashes of the wheels that the image can install.
+
+    Hashes do not compress. Those of all files that uv.lock names would be a tenth of the archive.
 
     Args:
         selection: an option of `uv export`.
     """
     exported = uv("export", "--frozen", "--no-emit-project", "--no-header", "--no-annotate", selection)
-    return exported.encode()
+    wheels = _wheel_hashes()
+    blocks = re.split(r"\n(?=\S)", exported.strip())
+    return "".join(_requirement(block, wheels) for block in blocks).encode()
+
+
+def _requirement(block: str, wheels: Collection[str]) -> str:
+    """One library with its hashes, as pip reads it."""
+    named, *hashes = (line.strip().removesuffix("\\").strip() for line in block.splitlines())
+    kept = [one for one in hashes if one.removeprefix("--hash=") in wheels]
+    return " \\\n    ".join([named, *kept]) + "\n"
+
+
+def _wheel_hashes() -> frozenset[str]:
+    """The hashes of all wheels in uv.lock for Debian's libc, or for every platform."""
+    locked = tomllib.loads((SOURCES.parent / "uv.lock").read_text())
+    wheels = (wheel for package in locked["package"] for wheel in package.get("wheels", ()))
+    return frozenset(wheel["hash"] for wheel in wheels if _INSTALLABLE.search(wheel["url"]))
 
 
 def _archive(files: Mapping[str, bytes]) -> bytes:

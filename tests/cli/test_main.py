@@ -33,7 +33,8 @@ def test_every_sample_is_rendered(infd: Infd, sample: Path, tmp_path: Path) -> N
     ordered = [kind for kind in kinds if kind in ("Service", "Deployment")]
     assert ordered == ["Service", "Service", "Deployment", "Deployment"]
     assert kinds[0] in ("ConfigMap", "PersistentVolumeClaim")
-    assert set(kinds) <= {*ordered, "PodDisruptionBudget", "ConfigMap", "PersistentVolumeClaim"}
+    others = {"PodDisruptionBudget", "ConfigMap", "PersistentVolumeClaim", "NetworkPolicy"}
+    assert set(kinds) <= {*ordered, *others}
 
 
 @pytest.mark.parametrize("command", ["render", "plan"])

@@ -70,6 +70,7 @@ class MemoryCluster:
         self._observers: list[Callable[[Ref, Manifest], None]] = []
         self._objects: dict[Ref, _Stored] = {}
         self._versions = itertools.count(1)
+        self._uids = itertools.count(1)
         self._version = next(self._versions)
         self._faults = Faults()
         self._logs: dict[str, str] = {}
@@ -230,9 +231,13 @@ class MemoryCluster:
         body = {name: value for name, value in kept.items() if name != "status"}
         new = stored is None
         if stored is None:
-            stored = _Stored(str(uuid.uuid4()), 0, {})
+            stored = _Stored(self._new_uid(), 0, {})
         fields = self._merged(ref, stored, fields_of(body), manager, force=force)
         return self._store(ref, stored, fields, new=new)
+
+    def _new_uid(self) -> str:
+        """Another one for each object of this cluster, and the same ones in each cluster."""
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, str(next(self._uids))))
 
     def _apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
         stored = self._objects.get(ref)
