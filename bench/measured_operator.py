@@ -1,9 +1,10 @@
 """Runs the operator as a process on a cluster of a bench, and measures the process."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from bench.metrics import Metrics
 from e2e.cluster.handle import LocalCluster
@@ -43,10 +44,12 @@ class MeasuredOperator(OperatorProcess):
 
 
 @contextmanager
-def running(cluster: LocalCluster, folder: Path) -> Iterator[MeasuredOperator]:
-    """An operator that runs inside the `with` block and logs into the folder."""
+def running(
+    cluster: LocalCluster, folder: Path, more: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[MeasuredOperator]:
+    """An operator with these settings too that runs inside the `with` block and logs into the folder."""
     settings = {"LOG_FORMAT": "text", "LEASE_NAMESPACE": "default", "MODEL_INSPECTION": SETTINGS.model_inspection}
-    process = MeasuredOperator(cluster.kubeconfig, folder / "operator.log", settings)
+    process = MeasuredOperator(cluster.kubeconfig, folder / "operator.log", {**settings, **more})
     process.start()
     try:
         yield process

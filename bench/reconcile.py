@@ -11,6 +11,8 @@ Runs on a real API server. KWOK simulates nodes and pods.
   `/proc`.
 - *Manual edit*: from the watch event of a deleted Service until the operator has created it again, one at a time, from
   the operator's own histogram. A percentile is interpolated within its bucket.
+- *Edit during a resync*: from the answer to the delete request of a Service until it is there again, one at a time. An
+  operator with another setting writes every object meanwhile, so that all keys wait in its work queue.
 - *Restart*: from the start of the process until every resource is reconciled once. *Listing alone* is how long the bare
   client takes to list the same objects.
 """
@@ -18,6 +20,7 @@ Runs on a real API server. KWOK simulates nodes and pods.
 import asyncio
 import math
 import os
+import random
 import sys
 import tempfile
 import time
@@ -74,6 +77,10 @@ CHILD_WRITES_AIM, STATUS_WRITES_AIM = exactly(sum(CHILDREN.values())), at_most(3
 """Requests per new resource."""
 EDIT_AIM = at_most(0.1)
 """Seconds from the event of a manual edit to its repair, p99."""
+RESYNC_EDIT_AIM = at_most(1)
+"""Seconds from a manual edit to its repair while all resources wait to be written, p99."""
+RESYNC_SETTING = {"COMMON_LABELS": '{"example.com/resync": "1"}'}
+"""A setting that changes every child."""
 RESTART_AIM = at_most(2)
 """Multiple of the time that listing alone takes."""
 MEMORY_AIM, IDLE_CPU_AIM, NO_WRITES = at_most(120), at_most(1), exactly(0)
@@ -106,6 +113,8 @@ def measured(count: int, idle: float, folder: Path) -> list[Figure]:
             new = _new_resources(cluster, operator, count)
             rest = [*_edits(cluster, operator, count), *_idle(operator, idle)]
             restart_seconds, restart = _restart(operator, count)
+        with running(cluster, folder, RESYNC_SETTING) as operator:
+            resync = _edits_during_resync(cluster, operator, count)
         listing_seconds = asyncio.run(_listing_seconds(cluster))
         bare = _bare_client(cluster, count, new[0].value)
         asyncio.run(_check_children(cluster, count))
@@ -118,6 +127,7 @@ def measured(count: int, idle: float, folder: Path) -> list[Figure]:
             Figure("restart: listing alone, by the bare client", listing_seconds, "s"),
             Figure("restart: multiple of listing alone", restart_seconds / listing_seconds, "", RESTART_AIM),
             *restart,
+            *resync,
         ]
     finally:
         local.down(name, purge=True)
@@ -150,12 +160,29 @@ def _new_resources(cluster: LocalCluster, operator: MeasuredOperator, count: int
 
 def _edits(cluster: LocalCluster, operator: MeasuredOperator, count: int) -> list[Figure]:
     before = operator.read()
-    asyncio.run(_delete_services(cluster, min(EDITS, count)))
+    asyncio.run(_delete_services(cluster, range(min(EDITS, count))))
     _until(lambda: _is_idle(operator), "the work queue is empty")
     after = operator.read()
     return [
         Figure("manual edit to apply, p50", after.percentile(0.5, before), "s"),
         Figure("manual edit to apply, p99", after.percentile(0.99, before), "s", EDIT_AIM),
+    ]
+
+
+def _edits_during_resync(cluster: LocalCluster, operator: MeasuredOperator, count: int) -> list[Figure]:
+    """The edits that were repaired before the last of the other resources was written."""
+    took: list[float] = []
+    numbers = random.Random(36).sample(range(count), count)  # noqa: S311 - the same ones each time
+    for number in numbers:
+        [seconds] = asyncio.run(_delete_services(cluster, [number]))
+        if operator.read().total("infd_workqueue_depth") == 0:
+            break
+        took.append(seconds)
+    waited = sorted(took)
+    return [
+        Figure("edits during a resync", len(waited), "edits"),
+        Figure("edit during a resync to repair, p50", waited[len(waited) // 2], "s"),
+        Figure("edit during a resync to repair, p99", waited[math.ceil(0.99 * len(waited)) - 1], "s", RESYNC_EDIT_AIM),
     ]
 
 
@@ -242,19 +269,22 @@ async def _send(cluster: LocalCluster, manifests: Sequence[Manifest]) -> None:
     await client.close()  # type: ignore[no-untyped-call]  # the client's own
 
 
-async def _delete_services(cluster: LocalCluster, count: int) -> None:
-    """Delete the Services of `count` resources one by one; wait each time until the operator has created it again."""
+async def _delete_services(cluster: LocalCluster, numbers: Sequence[int]) -> list[float]:
+    """Delete the Services of these resources one by one; the seconds until the operator has created each one again."""
     client = await connect(cluster.kubeconfig)
-    kube = KubeCluster(Api(client))
-    for number in range(count):
+    kube, took = KubeCluster(Api(client)), []
+    for number in numbers:
         ref = Ref(SERVICE, NAMESPACE, _name(number))
         service = await kube.get(ref)
         if service is None:
             raise NotFoundError(str(ref))
         await kube.delete(ref, uid=service["metadata"]["uid"])
+        begun = time.monotonic()
         while (await kube.get(ref)) is None:  # noqa: ASYNC110 - no watch here
             await asyncio.sleep(POLL_SECONDS / 10)
+        took.append(time.monotonic() - begun)
     await client.close()  # type: ignore[no-untyped-call]  # the client's own
+    return took
 
 
 def bare_children(number: int) -> list[Manifest]:

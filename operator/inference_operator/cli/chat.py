@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import Resource, resource
-from inference_operator.cli.connection import add_connection
+from inference_operator.cli.connection import add_connection, add_timeout
 from inference_operator.cli.explain import read_resource
 from inference_operator.cli.output import harmless
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
@@ -49,13 +49,7 @@ def add_arguments(chat: argparse.ArgumentParser) -> None:
     chat.add_argument("--max-tokens", type=int, metavar="N", help="longest answer; default: the engine's")
     chat.add_argument("--temperature", type=float, metavar="T", help="randomness of answers; default: the engine's")
     add_key(chat)
-    chat.add_argument(
-        "--timeout",
-        type=int,
-        default=WAIT_SECONDS,
-        metavar="SECONDS",
-        help="give up waiting for an engine; default 3600",
-    )
+    add_timeout(chat, WAIT_SECONDS, "give up waiting for an engine")
     chat.set_defaults(run=_run)
 
 

@@ -38,12 +38,30 @@ def add_connection(parser: argparse.ArgumentParser, *, all_namespaces: str = "")
     add_cluster(parser)
 
 
+def add_timeout(parser: argparse.ArgumentParser, seconds: int, meaning: str) -> None:
+    """Add the option for how long a command waits.
+
+    Args:
+        parser: of the command.
+        seconds: the default.
+        meaning: of the limit, for the help.
+    """
+    words = f"{meaning}; default {seconds}"
+    parser.add_argument("--timeout", type=int, default=seconds, metavar="SECONDS", help=words)
+
+
 def resolve_namespace(options: argparse.Namespace) -> None:
     """Set the namespace of a command that has the option and was given none: that of the context."""
     if "kubeconfig" in options and "namespace" in options and options.namespace is None:
         from inference_operator.kube.client import context_namespace  # noqa: PLC0415 - as below
 
+        _silence_client()
         options.namespace = context_namespace(options.kubeconfig, options.context) or DEFAULT_NAMESPACE
+
+
+def _silence_client() -> None:
+    """Keep the client's own warnings from the terminal: the errors of commands say the same for users."""
+    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)
 
 
 async def in_cluster(
@@ -58,7 +76,7 @@ async def in_cluster(
     from inference_operator.kube.client import Api, connect  # noqa: PLC0415 - a second of imports that only this needs
     from inference_operator.kube.cluster import KubeCluster  # noqa: PLC0415 - as above
 
-    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # the error below says the same for users
+    _silence_client()
     try:
         client = await connect(options.kubeconfig, options.context, max_connections=0)
         try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import resource
-from inference_operator.cli.connection import add_connection, in_cluster
+from inference_operator.cli.connection import add_connection, add_timeout, in_cluster
 from inference_operator.cli.output import harmless
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED
 from inference_operator.engines.registry import EngineRegistry
@@ -43,13 +43,7 @@ def add_waiting(parser: argparse.ArgumentParser) -> None:
     """Add the name, the options for the cluster, and that for the wait."""
     parser.add_argument("name", help="name of the InferenceDeployment")
     add_connection(parser)
-    parser.add_argument(
-        "--timeout",
-        type=int,
-        default=TIMEOUT_SECONDS,
-        metavar="SECONDS",
-        help=f"give up when nothing changes for this time; default {TIMEOUT_SECONDS}",
-    )
+    add_timeout(parser, TIMEOUT_SECONDS, "give up when nothing changes for this time")
 
 
 def set_paused(options: argparse.Namespace, _: EngineRegistry, *, paused: bool) -> int:

@@ -186,13 +186,13 @@ def _change(write: PredictedWrite) -> ObjectChange:
 
 def _show(differences: Sequence[Difference]) -> None:
     """Print differences for people: refusals on standard error."""
-    from inference_operator.cli.status_screen import console  # noqa: PLC0415 - only here
+    from inference_operator.cli.status_screen import show  # noqa: PLC0415 - only here
 
     for one in differences:
         if one.refusal:
             print(harmless(f"{one.namespace}/{one.name}: {one.refusal}"), file=sys.stderr)
         else:
-            console().print(screen(one))
+            show(screen(one))
 
 
 def screen(shown: Difference) -> "Group":

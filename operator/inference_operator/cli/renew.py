@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from inference_operator.cli.connection import add_connection, in_cluster
+from inference_operator.cli.connection import add_connection, add_timeout, in_cluster
 from inference_operator.cli.managed_fields import applied_edit, manager
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
 from inference_operator.cli.renewal import (
@@ -57,13 +57,7 @@ def add_arguments(renew: argparse.ArgumentParser) -> None:
     which.add_argument("--all", action="store_true", help="all of the namespace, one after the other")
     which.add_argument("-A", "--all-namespaces", action="store_true", help="all of the cluster, one after the other")
     add_connection(renew)
-    renew.add_argument(
-        "--timeout",
-        type=int,
-        default=TIMEOUT_SECONDS,
-        metavar="SECONDS",
-        help=f"give up when nothing changes for this time; default {TIMEOUT_SECONDS}",
-    )
+    add_timeout(renew, TIMEOUT_SECONDS, "give up when nothing changes for this time")
     renew.set_defaults(run=_renew)
 
 

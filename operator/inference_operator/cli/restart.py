@@ -9,7 +9,7 @@ import yaml
 
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import resource
-from inference_operator.cli.connection import add_connection, in_cluster
+from inference_operator.cli.connection import add_connection, add_timeout, in_cluster
 from inference_operator.cli.output import harmless
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED
 from inference_operator.cli.renewal import (
@@ -49,13 +49,7 @@ def add_arguments(restart: argparse.ArgumentParser) -> None:
     restart.add_argument("--routers", action="store_true", help="the routers, and not the engines")
     add_connection(restart)
     restart.add_argument("--no-wait", action="store_true", help="do not wait until all are new")
-    restart.add_argument(
-        "--timeout",
-        type=int,
-        default=TIMEOUT_SECONDS,
-        metavar="SECONDS",
-        help=f"give up when nothing changes for this time; default {TIMEOUT_SECONDS}",
-    )
+    add_timeout(restart, TIMEOUT_SECONDS, "give up when nothing changes for this time")
     restart.set_defaults(run=_restart)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.resource import Resource, resource
-from inference_operator.cli.connection import add_connection, in_cluster
+from inference_operator.cli.connection import add_connection, add_timeout, in_cluster
 from inference_operator.cli.managed_fields import FIELD_MANAGER
 from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
@@ -50,9 +50,7 @@ def add_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("--token-secret", default="", metavar="NAME", help="Secret with a token of the hub, in `token`")
     run.add_argument("--dry-run", action="store_true", help="print the manifest and create nothing")
     run.add_argument("--no-wait", action="store_true", help="do not wait until it serves")
-    run.add_argument(
-        "--timeout", type=int, default=TIMEOUT_SECONDS, metavar="SECONDS", help="give up waiting; default 3600"
-    )
+    add_timeout(run, TIMEOUT_SECONDS, "give up waiting")
     run.add_argument("-o", "--output", choices=["yaml", "json"], default="yaml", help="format of --dry-run")
     run.set_defaults(run=_run)
 

@@ -15,7 +15,7 @@ from inference_operator.cli.explain import engine_of, read_resource
 from inference_operator.cli.live_resource import LiveResource, live_resource
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
 from inference_operator.cli.status_report import StatusReport, status_report
-from inference_operator.cli.status_screen import console, screen
+from inference_operator.cli.status_screen import console, screen, show
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
 
@@ -64,7 +64,7 @@ async def _shown(options: argparse.Namespace, engines: EngineRegistry) -> int:
     if options.output == "json":
         print(json.dumps(asdict(report), indent=2))
     else:
-        console().print(screen(report, datetime.now(UTC)))
+        show(screen(report, datetime.now(UTC)))
     return 0 if report.ready else EXIT_REFUSED
 
 

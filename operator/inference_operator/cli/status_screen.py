@@ -21,6 +21,14 @@ def console() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else UNBOUND_COLUMNS)
 
 
+def show(shown: RenderableType) -> None:
+    """Print to standard output. Where programs may read it, no line ends with the spaces that fill it up."""
+    to = console()
+    with to.capture() as captured:
+        to.print(shown)
+    print("\n".join(line.rstrip(" ") for line in captured.get().splitlines()))
+
+
 def screen(report: StatusReport, at: datetime) -> RenderableType:
     """One screen: what is wrong first, then the plan, traffic, pods, adapters and Events."""
     return Group(*_blocks(report, at))

@@ -78,7 +78,7 @@ async def _shown(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
 
 async def _show(found: AsyncIterator[Sequence[TopRow]], options: argparse.Namespace) -> int:
-    from inference_operator.cli.status_screen import console  # noqa: PLC0415 - Rich takes a tenth of a second
+    from inference_operator.cli.status_screen import console, show  # noqa: PLC0415 - Rich takes a tenth of a second
 
     if options.watch:
         from rich.live import Live  # noqa: PLC0415 - only here
@@ -90,7 +90,7 @@ async def _show(found: AsyncIterator[Sequence[TopRow]], options: argparse.Namesp
     if options.output == "json":
         print(json.dumps([asdict(one) for one in rows], indent=2))
     elif rows:
-        console().print(top_table(rows, with_namespace=options.all_namespaces))
+        show(top_table(rows, with_namespace=options.all_namespaces))
     else:
         print("There is no InferenceDeployment here. Create one: infd run NAME MODEL")
     return 0

@@ -13,14 +13,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from inference_operator.cli.connection import add_connection, in_cluster
+from inference_operator.cli.connection import add_connection, add_timeout, in_cluster
 from inference_operator.cli.doctor.facts import ClusterFacts, Finding, Health
 from inference_operator.cli.doctor.findings import findings
 from inference_operator.cli.doctor.probe import probe_pod, probed
 from inference_operator.cli.doctor.reading import ClusterReader
 from inference_operator.cli.output import harmless
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
-from inference_operator.cli.status_screen import BAD, DIM, GOOD, console
+from inference_operator.cli.status_screen import BAD, DIM, GOOD, show
 from inference_operator.engines.registry import EngineRegistry
 
 if TYPE_CHECKING:
@@ -47,13 +47,7 @@ def add_arguments(doctor: argparse.ArgumentParser) -> None:
     add_connection(doctor)
     doctor.add_argument("--cluster", action="store_true", help="also start a pod that asks DNS and the hub")
     doctor.add_argument("--hub", default=HUB, metavar="URL", help=f"hub or mirror that the pod asks; default {HUB}")
-    doctor.add_argument(
-        "--timeout",
-        type=int,
-        default=TIMEOUT_SECONDS,
-        metavar="SECONDS",
-        help=f"time that the pod has; default {TIMEOUT_SECONDS}",
-    )
+    add_timeout(doctor, TIMEOUT_SECONDS, "time that the pod has")
     doctor.add_argument("-o", "--output", choices=["table", "json"], default="table", help="default table")
     doctor.set_defaults(run=_run)
 
@@ -83,7 +77,7 @@ def _run(options: argparse.Namespace, engines: EngineRegistry) -> int:
         shown = {"namespace": options.namespace, "healthy": not is_bad, "findings": [asdict(one) for one in found]}
         print(json.dumps(shown, indent=2))
     else:
-        console().print(screen(found, with_symbols=sys.stdout.isatty()))
+        show(screen(found, with_symbols=sys.stdout.isatty()))
     return EXIT_REFUSED if is_bad else 0
 
 
