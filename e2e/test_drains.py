@@ -21,6 +21,8 @@ from e2e.said import Say
 from e2e.served import Served
 from e2e.waiting import eventually
 
+pytestmark = pytest.mark.full  # three starts of vLLM; tests/apiserver/test_drains.py decides about the same evictions
+
 NAME = "drained"
 REQUESTS, AT_MOST = 1000, 200_000
 """Requests of each phase: at least, and a limit that no phase reaches."""

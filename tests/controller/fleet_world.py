@@ -141,9 +141,16 @@ class FleetWorld:
     def routers(self, key: Key) -> Manifest:
         return self.live(Ref(DEPLOYMENT, key.namespace, router_name(key.name)))
 
+    def engines(self, key: Key) -> Manifest:
+        return self.live(Ref(DEPLOYMENT, key.namespace, workload_name(key.name, "engine")))
+
+    def with_image(self, image: str) -> set[Key]:
+        """The InferenceDeployments whose engines get this image."""
+        return self._where(lambda key: f"'{image}'" in str(self.engines(key)["spec"]["template"]["spec"]))
+
     def in_turn(self) -> set[Key]:
         """The InferenceDeployments with a recorded turn."""
-        return self._where(lambda key: recorded_turn(self.routers(key)) is not None)
+        return self._where(lambda key: any(map(recorded_turn, (self.routers(key), self.engines(key)))))
 
     def unfinished(self) -> set[Key]:
         """The InferenceDeployments with routers of an earlier template."""

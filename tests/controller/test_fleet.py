@@ -69,6 +69,33 @@ def test_a_change_of_the_routers_defaults_reaches_few_at_a_time_and_then_all() -
     run(story())
 
 
+def test_engines_of_an_earlier_release_are_renewed_in_the_window_few_at_a_time() -> None:
+    image, window = "docker.io/vllm/vllm-openai:v9.9.9", {"start": "0 2 * * *", "end": "0 5 * * *"}
+    owners = Settings(gpu_engine_image=image, rollouts={"maxConcurrent": 2, "renewal": window})
+
+    async def story() -> None:
+        world = await served()
+        night, world.now = world.now, world.now.replace(hour=12)
+        await world.restart(owners)
+        assert not world.with_image(image)
+        world.now = night
+        await world.recheck(*world.keys)
+        reached = []
+        while rolling := world.in_turn():
+            reached.append(names(rolling))
+            assert len(world.with_image(image)) == sum(map(len, reached))
+            for key in rolling:
+                world.set_engines(key, ready=1)
+            await world.settle()
+            await world.recheck(*rolling)
+        assert reached == [["a", "b"], ["c", "d"], ["e"]]
+        before = len(world.cluster.writes)
+        await world.recheck(*world.keys)
+        assert len(world.cluster.writes) == before
+
+    run(story())
+
+
 def test_the_canary_goes_first_and_the_others_say_that_they_wait() -> None:
     async def story() -> None:
         world = await changed(await served(canary="default/d"), canary="default/d")

@@ -107,10 +107,10 @@ def test_a_turn_that_somebody_edited_is_none(text: str) -> None:
 
 
 def test_a_turn_begins_with_a_setting_and_ends_with_its_pods_or_with_an_edit() -> None:
-    assert next_turn(HEALTHY, PinUse.SETTINGS, "new", None) == TURN
-    assert next_turn(HEALTHY, PinUse.KEPT, "new", live(TURN.text, ready=1)) == TURN
-    assert next_turn(HEALTHY, PinUse.KEPT, "new", live(TURN.text)) is None
-    assert next_turn(HEALTHY, PinUse.BUILT, "edited", live(TURN.text, ready=1)) is None
+    assert next_turn(HEALTHY, PinUse.SETTINGS, "new", []) == TURN
+    assert next_turn(HEALTHY, PinUse.KEPT, "new", [live(TURN.text, ready=1)]) == TURN
+    assert next_turn(HEALTHY, PinUse.KEPT, "new", [live(TURN.text)]) is None
+    assert next_turn(HEALTHY, PinUse.BUILT, "edited", [live(TURN.text, ready=1)]) is None
     later = replace(HEALTHY, now=NOW + timedelta(minutes=1), is_ready=False)
-    corrected = next_turn(later, PinUse.SETTINGS, "corrected", live(TURN.text, ready=1))
+    corrected = next_turn(later, PinUse.SETTINGS, "corrected", [live(TURN.text, ready=1)])
     assert corrected == Turn("corrected", later.now, healthy=True)

@@ -147,8 +147,8 @@ def is_at_least(image: str, version: str) -> bool:
 
 
 def _version_in(image: str) -> str:
-    found = re.search(rf":v?{VERSION_ENTRY}([^0-9/@:][^/@:]*)?(@|$)", image)
-    return re.search(VERSION_ENTRY, found[0])[0] if found else ""
+    found = re.search(rf":v?({VERSION_ENTRY})([^0-9/@:][^/@:]*)?(@|$)", image)
+    return found[1] if found else ""
 
 
 def _number(version: str) -> int:

@@ -2,6 +2,7 @@
 
 from pydantic import Field
 
+from inference_operator.api.time_window import TimeWindow
 from inference_operator.api.validation import SpecModel
 from inference_operator.manifest import Key
 
@@ -24,6 +25,10 @@ class RolloutSettings(SpecModel):
     """InferenceDeployments whose pods are replaced at a time."""
     canary: str = Field("", pattern=f"^({LABEL}/{LABEL})?$")
     """Namespace and name of the InferenceDeployment that changes first. All others wait until it is healthy."""
+
+    renewal: TimeWindow | None = None
+    """When engines that keep the image or pod template of an earlier release are replaced; None for never: until their
+    resource is edited."""
 
     @property
     def canary_key(self) -> Key | None:

@@ -4,7 +4,7 @@ A turn is an annotation of the workload, written together with the new pod templ
 the operator, and it ends when somebody edits the resource: another template has no turn.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
@@ -15,7 +15,7 @@ from inference_operator.manifest import Manifest
 from inference_operator.objects.json_annotation import compact_json, parsed_json
 from inference_operator.objects.pinned import PinUse
 from inference_operator.views.raw import annotations
-from inference_operator.views.workload import WorkloadView, workload_view
+from inference_operator.views.workload import WorkloadView, role_view, workload_view
 
 TURN_ANNOTATION = "inference-operator.dev/turn"
 
@@ -64,22 +64,22 @@ def turn_annotations(turn: Turn | None) -> dict[str, str]:
     return {TURN_ANNOTATION: turn.text} if turn else {}
 
 
-def next_turn(inputs: TurnInputs, use: PinUse, template: str, live: Manifest | None) -> Turn | None:
+def next_turn(inputs: TurnInputs, use: PinUse, template: str, workloads: Sequence[Manifest]) -> Turn | None:
     """The turn that the desired workload has.
 
     Args:
         inputs: what is known about its InferenceDeployment.
         use: why its pods have this template.
         template: the hash of the template.
-        live: the live workload.
+        workloads: the live workloads of the role, the newest first.
     """
-    recorded = recorded_turn(live)
+    recorded = recorded_turn(next(iter(workloads), None))
     if use is PinUse.SETTINGS:
         healthy = recorded.healthy if recorded else inputs.is_ready and not inputs.is_stalled
         return Turn(template, inputs.now, healthy)
     if recorded is None or recorded.template != template:
         return None
-    return None if turn_state(recorded, workload_view(live), inputs) is FleetState.DONE else recorded
+    return None if turn_state(recorded, role_view(workloads), inputs) is FleetState.DONE else recorded
 
 
 def turn_state(turn: Turn, workload: WorkloadView, inputs: TurnInputs) -> FleetState:
@@ -96,17 +96,17 @@ def turn_state(turn: Turn, workload: WorkloadView, inputs: TurnInputs) -> FleetS
     is_late = inputs.now >= turn.since + workload.deadline * (workload.desired + 1)
     if workload.failed or is_late:
         return FleetState.FAILED if turn.healthy else FleetState.DONE
-    is_worse = turn.healthy and (inputs.is_stalled or not inputs.is_ready)
+    is_worse = turn.healthy and (inputs.is_stalled or not (inputs.is_ready or workload.replaces_first))
     return FleetState.FAILED if is_worse else FleetState.ROLLING
 
 
-def state_of_turns(workloads: Iterable[Manifest], inputs: TurnInputs) -> FleetState:
+def state_of_turns(workloads: Iterable[Sequence[Manifest]], inputs: TurnInputs) -> FleetState:
     """The state of an InferenceDeployment by the turns of its live workloads: the worst one counts.
 
     Args:
-        workloads: its live workloads.
+        workloads: the live workloads of each role and of the routers, the newest first.
         inputs: what is known about it.
     """
-    turns = ((recorded_turn(one), workload_view(one)) for one in workloads)
+    turns = ((recorded_turn(of_role[0]), role_view(of_role)) for of_role in workloads if of_role)
     states = {turn_state(turn, view, inputs) for turn, view in turns if turn}
     return next((state for state in (FleetState.FAILED, FleetState.ROLLING) if state in states), FleetState.DONE)

@@ -1,6 +1,6 @@
 """One role as decided: its process, its pod template in use, its Deployment and the objects around that."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from inference_operator.api.container import Environment
@@ -10,16 +10,19 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Device
 from inference_operator.engines.environment import with_defaults
 from inference_operator.engines.group.network import INTERFACE_VARIABLES, network_variables
-from inference_operator.engines.process import EngineProcess, ServedModel
+from inference_operator.engines.process import EngineProcess, ServedModel, wanted_image
+from inference_operator.fleet.turn import next_turn
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.models.source import HubModel, stored_name
 from inference_operator.objects.cache_volume import HUB_CACHE, snapshot_path
 from inference_operator.objects.model_volume import model_argument
-from inference_operator.objects.pinned import Pinned
+from inference_operator.objects.pinned import Pinned, PinUse
 from inference_operator.pipeline.engine_key import key_to_ask_for, must_stop_asking, unguarded
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_claim import cache_volume, one_node_claim
+from inference_operator.pipeline.renewal import is_renewed_at, renewal_due, renewal_notice
 from inference_operator.pipeline.replicas import ObservedScaling, desired_replicas, observed_scaling
+from inference_operator.pipeline.turn_inputs import turn_inputs
 from inference_operator.planning.capacity import capped
 from inference_operator.planning.disk import disk_shortfall
 from inference_operator.planning.engine_plan import older_image
@@ -57,6 +60,8 @@ class Role:
     plan: PinnedPlan
     template: PinnedTemplate
     """The pod template in use."""
+    template_use: PinUse
+    """Why engines get it."""
     process: EngineProcess
     workload: Workload
     """The desired Deployment, or the StatefulSets of groups."""
@@ -96,7 +101,7 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
     """The role's desired objects.
 
     1. The process, and the pod template built from it, both over the administrator's defaults of engine pods.
-    2. The template in use: the pinned one while it serves.
+    2. The template in use: the pinned one while it serves, and in the owner's window the one of this release.
     3. The rollout strategy. While that is undecided, the live workload is desired.
     4. The workload with its replicas, and the objects around it.
 
@@ -106,10 +111,12 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         plan: its plan.
         open_to_all: whether something else than the routers may send requests to its engines.
     """
-    stated, settings, live, pinned = context.spec.stated, context.settings, context.live, plan.pinned
+    stated, settings, live = context.spec.stated, context.settings, context.live
     scaling = observed_scaling(inputs, stated, live)
-    workload_inputs, built, template = _templates(inputs, context, pinned, open_to_all=open_to_all)
-    process = workload_inputs.process
+    used = _renewed(inputs, _templates(inputs, context, plan.pinned, open_to_all=open_to_all), open_to_all=open_to_all)
+    workload_inputs, template = used.inputs, used.template
+    pinned, process = workload_inputs.plan, workload_inputs.process
+    turn = next_turn(turn_inputs(inputs), used.use, template.template_hash, live.workloads)
     pod_spec = template.content.template["spec"]
     rollout_inputs = _rollout_inputs(inputs, context, template, pinned)
     decided = rollout(rollout_inputs, context.lookups, nodes_visible=not settings.namespaces, now=context.now)
@@ -117,13 +124,14 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
     moving = move(_move_inputs(inputs, workload_inputs, rollout_inputs, replicas), context.lookups, context.now)
     moved = moved_pods(live.workload, live.engines, context.lookups, context.engine, context.nodes)
     yielded = yielding(context, inputs.half_placed)
-    change = (
-        None if isinstance(decided, Undecided) else WorkloadChange(template, decided, moved, replicas, yielded, moving)
-    )
+    change = None
+    if not isinstance(decided, Undecided):
+        change = WorkloadChange(template, decided, moved, replicas, yielded, moving, turn)
     workload = engine_workload(workload_inputs, change, inputs.samples) if change else live_workload(live)
-    due = (switch_due(rollout_inputs), move_due(live.workload, moved, context.now), yielded.due, moving.due)
+    switch, shift = switch_due(rollout_inputs), move_due(live.workload, moved, context.now)
+    due = (switch, shift, yielded.due, moving.due, renewal_due(settings, context.now))
     network = NetworkInputs(context.spec.effective, pinned.plan, context.nodes, pod_spec, settings.capacity)
-    older, unused = _older(context, pinned, template, built), unused_fields(stated, pinned.plan)
+    older, unused = _older(used), unused_fields(stated, pinned.plan)
     open_engines = unguarded(inputs, context, template, has_policy=workload_inputs.has_network_policy)
     advisories = context.engine.advisories(pinned.image)
     told = (
@@ -140,6 +148,7 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         context=context,
         plan=pinned,
         template=template,
+        template_use=used.use,
         process=process,
         workload=workload,
         rollout=change.rollout if change else None,
@@ -163,23 +172,54 @@ def _looks(decided: Rollout | Undecided) -> tuple[Lookup, ...]:
     return (decided.lookup,) if isinstance(decided, Undecided) else ()
 
 
-def _templates(
-    inputs: Inputs, context: RoleContext, plan: PinnedPlan, *, open_to_all: bool
-) -> tuple[WorkloadInputs, PinnedTemplate, PinnedTemplate]:
-    """The inputs of the role's objects, the pod template as this release builds it, and the one in use."""
+@dataclass(frozen=True, slots=True)
+class _Templates:
+    """The pod template of a role in use, and what it is built from."""
+
+    inputs: WorkloadInputs
+    built: PinnedTemplate
+    """The template as this release builds it."""
+    template: PinnedTemplate
+    """The one in use."""
+    use: PinUse
+
+
+def _renewed(inputs: Inputs, used: _Templates, *, open_to_all: bool) -> _Templates:
+    """The templates in the owner's window: image and template of this release, as soon as the brake lets them begin.
+
+    Sizes stay, since nodes that come and go would change them from one look to the next. A rollout that has begun ends
+    also after the window: its template is the one in use then.
+    """
+    context = used.inputs.context
+    if not is_renewed_at(context.settings, context.now):
+        return used
+    image = wanted_image(context.spec.stated, context.engine, context.settings)
+    latest = _templates(inputs, context, replace(used.inputs.plan, image=image), open_to_all=open_to_all)
+    if latest.built.template_hash == used.template.template_hash:
+        return used
+    if not turn_inputs(inputs).may_begin:
+        return replace(used, use=PinUse.HELD)
+    return replace(latest, template=latest.built, use=PinUse.SETTINGS)
+
+
+def _templates(inputs: Inputs, context: RoleContext, plan: PinnedPlan, *, open_to_all: bool) -> _Templates:
+    """The templates of a plan: what serves keeps the one that it has."""
     live, inputs_hash = context.live, template_inputs_hash(context.spec.stated, plan)
     key = key_to_ask_for(inputs, context, inputs_hash, open_to_all=open_to_all)
     process = _process(context, plan, asks_for_key=bool(key))
     found = WorkloadInputs(context, plan, process, cache_volume(inputs, context.spec.stated, plan), key)
     built = Pinned(inputs_hash, EngineContent(engine_template(found)))
     serving = [] if must_stop_asking(context) else [one.template for one in live.engines if one.has_answered]
-    return found, built, ENGINE_PIN.in_use(built, live.workload, serving)
+    template, use = ENGINE_PIN.use(built, live.workload, serving)
+    return _Templates(found, built, template, use)
 
 
-def _older(context: RoleContext, plan: PinnedPlan, template: PinnedTemplate, built: Pinned[EngineContent]) -> str:
+def _older(used: _Templates) -> str:
     """Sentences about what is older in use than this release would make it; empty if nothing is."""
-    image = older_image(plan.image, context.spec.stated, context.engine, context.settings)
-    return sentences(image, older_template(template, built))
+    context = used.inputs.context
+    image = older_image(used.inputs.plan.image, context.spec.stated, context.engine, context.settings)
+    found = sentences(image, older_template(used.template, used.built))
+    return sentences(found, renewal_notice(context.settings, context.now)) if found else ""
 
 
 def _process(context: RoleContext, plan: PinnedPlan, *, asks_for_key: bool) -> EngineProcess:

@@ -11,7 +11,7 @@ from inference_operator.objects.names import ROUTER, headless_service_name, rout
 from inference_operator.pipeline.engine_key import engines_ask, is_wanted, key_to_send
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.role import Role
-from inference_operator.pipeline.turns import turn_inputs
+from inference_operator.pipeline.turn_inputs import turn_inputs
 from inference_operator.router.children import RouterObjects
 from inference_operator.router.children import children as router_children
 from inference_operator.router.inputs import RouterInputs, Upstream, slots

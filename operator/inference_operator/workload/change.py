@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from inference_operator.fleet.turn import Turn
 from inference_operator.workload.half_placed import Yielding
 from inference_operator.workload.hardware_errors import MovedPods
 from inference_operator.workload.moving import Move
@@ -25,3 +26,5 @@ class WorkloadChange:
     """Groups that gave their nodes back."""
     move: Move
     """How engines move away from nodes that are leaving."""
+    turn: Turn | None = None
+    """That of the resource in a change of the owner; None if it has none."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from inference_operator.api.spec import RolloutStrategy, Spec
 from inference_operator.engines.process import EngineProcess
+from inference_operator.fleet.turn import turn_annotations
 from inference_operator.manifest import DEPLOYMENT, Manifest, Owner
 from inference_operator.objects.child import child
 from inference_operator.objects.names import COMPONENT_LABEL, selector_labels, workload_name
@@ -57,6 +58,7 @@ def engine_deployment(inputs: WorkloadInputs, change: WorkloadChange) -> Manifes
             TEMPLATE_ANNOTATION: template.text,
             **({MOVED_ANNOTATION: moved.text} if moved.text else {}),
             **({MOVE_ANNOTATION: move.record.text} if move.record else {}),
+            **turn_annotations(change.turn),
             **({TEMPORARY_ANNOTATION: f"{move.temporary}/{replicas}"} if move.temporary else {}),
         },
         added_labels=queue_labels(inputs.spec.scheduling),

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from inference_operator.api.spec import RolloutStrategy
+from inference_operator.fleet.turn import turn_annotations
 from inference_operator.manifest import STATEFUL_SET, Manifest, Owner
 from inference_operator.objects.child import child
 from inference_operator.objects.names import (
@@ -111,6 +112,7 @@ def group_set(inputs: WorkloadInputs, slot: int, change: WorkloadChange) -> Mani
         **({MOVED_ANNOTATION: moved.text} if moved.text else {}),
         **({GIVEN_BACK_ANNOTATION: back.texts[name]} if name in back.texts else {}),
         **({MOVE_ANNOTATION: change.move.record.text} if change.move.record else {}),
+        **turn_annotations(change.turn),
         PROGRESS_DEADLINE_ANNOTATION: str(progress_deadline_seconds(inputs.spec.stated, inputs.process)),
         ENGINES_ANNOTATION: str(change.replicas),
     }

@@ -1,0 +1,46 @@
+"""What decides about the turn of an InferenceDeployment in a change of the owner."""
+
+from collections.abc import Sequence
+
+from inference_operator.api.reasons import ConditionType
+from inference_operator.fleet.brake import may_begin
+from inference_operator.fleet.turn import TurnInputs, recorded_turn
+from inference_operator.manifest import Manifest
+from inference_operator.objects.names import COMPONENT_LABEL
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.views.raw import mapping
+from inference_operator.views.workload import WORKLOAD_KINDS, WorkloadView, newest_first, role_view
+
+
+def turn_inputs(inputs: Inputs) -> TurnInputs:
+    """What is known about the InferenceDeployment. One that has begun may go on."""
+    resource = inputs.resource
+    views = (role_view(inputs.workloads()), inputs.routers)
+    has_begun = any(recorded_turn(one) for of_role in workloads_by_role(inputs) for one in of_role)
+    return TurnInputs(
+        now=inputs.now,
+        may_begin=has_begun or may_begin(inputs.fleet, resource.key, inputs.settings.rollouts),
+        is_edited=resource.generation != resource.status.observed_generation,
+        is_ready=_is_true(inputs, ConditionType.READY) and not any(map(_is_down, views)),
+        is_stalled=_is_true(inputs, ConditionType.STALLED),
+    )
+
+
+def workloads_by_role(inputs: Inputs) -> Sequence[Sequence[Manifest]]:
+    """The live workloads of each role and of the routers."""
+    found: dict[str, list[Manifest]] = {}
+    for ref, live in inputs.children.items():
+        if ref.kind in WORKLOAD_KINDS:
+            component = mapping(live["metadata"], "labels").get(COMPONENT_LABEL, "")
+            found.setdefault(component, []).append(live)
+    return [newest_first(of_role) for of_role in found.values()]
+
+
+def _is_down(workload: WorkloadView) -> bool:
+    """Whether no pod is ready of those that should be: the condition Ready is that of the former reconcile."""
+    return workload.desired > 0 and workload.ready == 0
+
+
+def _is_true(inputs: Inputs, kind: ConditionType) -> bool:
+    condition = inputs.resource.status.condition(kind)
+    return condition is not None and condition.status == "True"
