@@ -26,6 +26,7 @@ MOST_OVER = 1.25
 """Limit of computed over measured for it: its vocabulary is as large as one of its layers."""
 
 
+@pytest.mark.full  # six starts of vLLM
 def test_lora_adapters_and_a_draft_model_take_the_computed_memory(say: Say) -> None:
     adapters, shared = measured()
     for model in adapters:
