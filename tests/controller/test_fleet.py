@@ -96,6 +96,30 @@ def test_engines_of_an_earlier_release_are_renewed_in_the_window_few_at_a_time()
     run(story())
 
 
+def test_the_canary_is_renewed_first_also_if_others_look_at_the_clock_before_it() -> None:
+    window = {"start": "0 2 * * *", "end": "0 5 * * *"}
+    rollouts = {"maxConcurrent": 2, "canary": "default/d", "renewal": window}
+    owners = Settings(gpu_engine_image="docker.io/vllm/vllm-openai:v9.9.9", rollouts=rollouts)
+
+    async def story() -> None:
+        world = await served(canary="default/d")
+        night, world.now = world.now, world.now.replace(hour=12)
+        await world.restart(owners)
+        assert not world.in_turn()
+        world.now = night
+        (canary,) = (key for key in world.keys if key.name == "d")
+        await world.recheck(*(key for key in world.keys if key != canary))
+        assert not world.in_turn()
+        await world.recheck(canary)
+        assert names(world.in_turn()) == ["d"]
+        world.set_engines(canary, ready=1)
+        await world.settle()
+        await world.recheck(canary)
+        assert names(world.in_turn()) == ["a", "b"]
+
+    run(story())
+
+
 def test_the_canary_goes_first_and_the_others_say_that_they_wait() -> None:
     async def story() -> None:
         world = await changed(await served(canary="default/d"), canary="default/d")
@@ -225,7 +249,7 @@ def test_never_more_are_in_their_turn_than_allowed_whatever_happens(
         await changed(world, at_a_time=at_a_time, canary=canary)
         for number, (action, index) in enumerate(actions):
             key = world.keys[index]
-            before, failed = world.in_turn(), world.cache.fleet.without().is_stopped
+            before, failed = world.in_turn(), world.cache.fleet.without(None, world.now).is_stopped
             match action:
                 case "finish":
                     world.finish(key)
@@ -237,7 +261,7 @@ def test_never_more_are_in_their_turn_than_allowed_whatever_happens(
                     world.ask(key, edit(str(number)))
             await world.recheck(key)
             assert len(world.in_turn()) <= at_a_time
-            if failed and world.cache.fleet.without().is_stopped:
+            if failed and world.cache.fleet.without(None, world.now).is_stopped:
                 assert world.in_turn() <= before
         for key in world.keys:
             world.set_engines(key, ready=1)

@@ -1,5 +1,6 @@
 """Engines of an earlier release in the owner's window."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -8,14 +9,22 @@ import pytest
 
 from inference_operator.fleet.brake import Fleet, FleetState
 from inference_operator.fleet.turn import TURN_ANNOTATION
-from inference_operator.manifest import Manifest
+from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.settings import Settings
-from tests.testing.builders import ENGINES, NOW, inference_deployment, inputs, planned
+from tests.testing.builders import ENGINES, NOW, SETTINGS, deployment_status, inference_deployment, inputs, planned
+
+
+def settled(desired: Mapping[Ref, Manifest]) -> dict[Ref, Manifest]:
+    """The objects with a Deployment of engines that has reached its template."""
+    engines = desired[ENGINES]
+    meta = {**engines["metadata"], "generation": 1}
+    return {**desired, ENGINES: {**engines, "metadata": meta, "status": deployment_status(1)}}
+
 
 RAW = inference_deployment()
-MADE = planned(RAW).desired
+MADE = settled(planned(RAW).desired)
 SOON = NOW + timedelta(hours=2)
 
 
@@ -46,7 +55,7 @@ def decided(settings: Settings, fleet: Fleet | None = None) -> Planned:
 @pytest.mark.parametrize("settings", [later(), OPEN, later(renewal=CLOSED)], ids=["pinned", "never open", "closed"])
 def test_engines_keep_what_they_have_outside_of_the_window(settings: Settings) -> None:
     result = decided(settings)
-    assert result.desired == MADE
+    assert result.desired == planned(RAW).desired
     assert result.fleet_state is FleetState.DONE
     assert "v9.9.9" in result.notice
     assert ("The operator renews them from" in result.notice) is (settings.rollouts.renewal is not None)
@@ -76,8 +85,49 @@ def test_the_new_image_stays_after_the_window() -> None:
 @pytest.mark.parametrize("fleet", [Fleet(is_stopped=True), Fleet(rolling=10)], ids=["stopped", "enough are rolling"])
 def test_they_wait_in_the_window_while_the_brake_holds_them(fleet: Fleet) -> None:
     result = decided(later(renewal=WINDOW), fleet)
-    assert result.desired == MADE
+    assert result.desired == planned(RAW).desired
     assert result.fleet_state is FleetState.WAITING
+
+
+def test_an_edit_of_the_user_in_the_window_is_no_turn_of_the_owner() -> None:
+    edited = inference_deployment(engine={"args": ["--enforce-eager"]})
+    for fleet in (Fleet(), Fleet(is_stopped=True)):
+        observed = inputs(edited, children=MADE.values(), settings=later(renewal=WINDOW))
+        result = outcome(replace(observed, fleet=fleet))
+        assert isinstance(result, Planned)
+        assert TURN_ANNOTATION not in result.desired[ENGINES]["metadata"]["annotations"]
+        assert result.fleet_state is FleetState.DONE
+
+
+def test_nothing_is_renewed_while_a_rollout_is_under_way() -> None:
+    rolling = {**MADE[ENGINES], "status": deployment_status(2, updated=1, ready=1)}
+    observed = inputs(RAW, children={**MADE, ENGINES: rolling}.values(), settings=later(renewal=WINDOW))
+    result = outcome(observed)
+    assert isinstance(result, Planned)
+    assert image(result) == MADE[ENGINES]["spec"]["template"]["spec"]["containers"][0]["image"]
+
+
+def test_an_image_that_cannot_run_the_specification_renews_nothing() -> None:
+    asked = inference_deployment(engine={"args": ["--no-such-argument"]})
+    allowed = Settings(gpu_engine_image="example.com/own:1", allowed_arguments=["--no-such-argument"])
+    made = settled(planned(asked, settings=allowed).desired)
+    known = Settings(
+        gpu_engine_image=SETTINGS.gpu_engine_image,
+        allowed_arguments=["--no-such-argument"],
+        rollouts={"renewal": WINDOW},
+    )
+    result = outcome(inputs(asked, children=made.values(), settings=known))
+    assert isinstance(result, Planned), result
+    assert image(result) == "example.com/own:1"
+    assert result.fleet_state is FleetState.DONE
+
+
+def test_a_renewal_follows_the_settings_also_after_the_window() -> None:
+    bad = decided(later(renewal=WINDOW))
+    reverted = Settings(gpu_engine_image=SETTINGS.gpu_engine_image, rollouts={"renewal": CLOSED})
+    result = outcome(inputs(RAW, children=bad.desired.values(), settings=reverted))
+    assert isinstance(result, Planned)
+    assert image(result) == SETTINGS.gpu_engine_image
 
 
 def test_it_is_decided_again_when_the_window_opens_and_when_it_closes() -> None:

@@ -136,7 +136,7 @@ class Cache:
             scaling=self.scaling.result(key),
             unavailable_kinds=self.unavailable_kinds,
             half_placed=self._half_placed() if any(map(is_half_placed, engines_of(pods))) else (),
-            fleet=self.fleet.without(key),
+            fleet=self.fleet.without(key, now),
         )
 
     def _half_placed(self) -> Sequence[HalfPlaced]:

@@ -3,6 +3,7 @@
 import heapq
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 
 from inference_operator.api.rollouts import RolloutSettings
 from inference_operator.fleet.brake import Fleet, FleetState, may_begin
@@ -32,6 +33,8 @@ class FleetStore:
         self._waiting: set[Key] = set()
         self._in_turn: set[Key] = set()
         self._failed: set[Key] = set()
+        self._canary_window: datetime | None = None
+        """When the window closes that was open when the canary was last decided."""
 
     def see(self, ref: Ref, key: Key | None) -> None:
         """Store whether a workload has recorded a turn: the key of its InferenceDeployment, or None."""
@@ -40,9 +43,11 @@ class FleetStore:
         else:
             self._turns[ref] = key
 
-    def note(self, key: Key, state: FleetState) -> None:
+    def note(self, key: Key, state: FleetState, now: datetime) -> None:
         """Store what was decided about a key."""
         self._states[key] = state
+        if key == self._rollouts.canary_key:
+            self._canary_window = self._window(now)
         for keys, counted in (
             (self._waiting, state is FleetState.WAITING),
             (self._in_turn, state in _IN_TURN),
@@ -53,27 +58,35 @@ class FleetStore:
     def forget(self, key: Key) -> None:
         """Remove a key that is gone; one that is being deleted, or could not be decided, no longer counts."""
         if key in self._known:
-            self.note(key, FleetState.UNDECIDED)
-            return
-        self._states.pop(key, None)
+            self._states[key] = FleetState.UNDECIDED
+        else:
+            self._states.pop(key, None)
         for keys in (self._waiting, self._in_turn, self._failed):
             keys.discard(key)
 
-    def without(self, key: Key | None = None) -> Fleet:
-        """All InferenceDeployments but one, as its decision needs them."""
+    def without(self, key: Key | None, now: datetime) -> Fleet:
+        """All InferenceDeployments but one, as its decision needs them.
+
+        A canary counts as done if it was decided in the window that is open now: when one opens, all are due at once.
+        """
         unseen = {one for one in self._turns.values() if one not in self._states and one in self._known} - {key}
         canary = self._rollouts.canary_key
         return Fleet(
             rolling=len(self._in_turn - {key}) + len(unseen),
             is_stopped=bool(unseen or self._failed - {key}),
-            canary_is_done=canary is None or self._states.get(canary) is FleetState.DONE,
+            canary_is_done=canary is None
+            or (self._states.get(canary) is FleetState.DONE and self._canary_window == self._window(now)),
         )
 
-    def next_keys(self) -> Sequence[Key]:
+    def _window(self, now: datetime) -> datetime | None:
+        """When the owner's window closes that is open now; None if none is."""
+        return self._rollouts.renewal.closes_at(now) if self._rollouts.renewal else None
+
+    def next_keys(self, now: datetime) -> Sequence[Key]:
         """The keys that wait and may begin now; the canary first."""
         if not self._waiting:
             return ()
-        fleet, canary = self.without(), self._rollouts.canary_key
+        fleet, canary = self.without(None, now), self._rollouts.canary_key
         if canary in self._waiting and may_begin(fleet, canary, self._rollouts):
             return (canary,)
         first = heapq.nsmallest(max(0, self._rollouts.max_concurrent - fleet.rolling), self._waiting, key=str)

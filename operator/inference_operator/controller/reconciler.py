@@ -64,7 +64,7 @@ class Reconciler:
             raise
         finally:
             if self._on_turn:
-                for waiting in self._cache.fleet.next_keys():
+                for waiting in self._cache.fleet.next_keys(self._now()):
                     self._on_turn(waiting)
 
     async def reconcile(self, key: Key) -> Requeue | None:
@@ -74,7 +74,7 @@ class Reconciler:
             self._cache.fleet.forget(key)
             return None
         decided = outcome(inputs)
-        self._cache.fleet.note(key, decided.fleet_state)
+        self._cache.fleet.note(key, decided.fleet_state, inputs.now)
         self._cache.scaling.want(key, decided.scaling)
         self._cache.samples.await_adapters(key, decided.awaits_adapters)
         results: list[WriteResult] = []

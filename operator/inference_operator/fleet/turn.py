@@ -51,6 +51,8 @@ class TurnInputs:
     is_ready: bool = True
     """Whether its condition Ready is True."""
     is_stalled: bool = False
+    has_gap: bool = False
+    """Whether engines in their turn end before their successors start, so that nothing may be ready for a time."""
 
 
 def recorded_turn(workload: Manifest | None) -> Turn | None:
@@ -96,7 +98,7 @@ def turn_state(turn: Turn, workload: WorkloadView, inputs: TurnInputs) -> FleetS
     is_late = inputs.now >= turn.since + workload.deadline * (workload.desired + 1)
     if workload.failed or is_late:
         return FleetState.FAILED if turn.healthy else FleetState.DONE
-    is_worse = turn.healthy and (inputs.is_stalled or not (inputs.is_ready or workload.replaces_first))
+    is_worse = turn.healthy and (inputs.is_stalled or not (inputs.is_ready or inputs.has_gap))
     return FleetState.FAILED if is_worse else FleetState.ROLLING
 
 

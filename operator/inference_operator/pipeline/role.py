@@ -11,7 +11,7 @@ from inference_operator.api.spec import Device
 from inference_operator.engines.environment import with_defaults
 from inference_operator.engines.group.network import INTERFACE_VARIABLES, network_variables
 from inference_operator.engines.process import EngineProcess, ServedModel, wanted_image
-from inference_operator.fleet.turn import next_turn
+from inference_operator.fleet.turn import next_turn, recorded_turn
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.models.source import HubModel, stored_name
 from inference_operator.objects.cache_volume import HUB_CACHE, snapshot_path
@@ -187,13 +187,22 @@ class _Templates:
 def _renewed(inputs: Inputs, used: _Templates, *, open_to_all: bool) -> _Templates:
     """The templates in the owner's window: image and template of this release, as soon as the brake lets them begin.
 
-    Sizes stay, since nodes that come and go would change them from one look to the next. A rollout that has begun ends
-    also after the window: its template is the one in use then.
+    1. A renewal begins in the window, and only where nothing else is under way: an edit of the user stays the user's.
+    2. One that has begun ends, and follows the owner's settings, also after the window.
+    3. Sizes stay, since nodes that come and go would change them from one look to the next.
+    4. An image that cannot run the specification renews nothing. Neither is a group renewed that nobody needs now.
     """
     context = used.inputs.context
-    if not is_renewed_at(context.settings, context.now):
+    live, stated, settings = context.live, context.spec.stated, context.settings
+    pinned = ENGINE_PIN.pinned(live.workload)
+    is_at_rest = pinned is not None and pinned.inputs_hash == used.built.inputs_hash and not live.view.rolling
+    begins = is_at_rest and is_renewed_at(settings, context.now)
+    is_idle_group = used.inputs.plan.plan.parallel.nodes > 1 and not live.engines
+    if is_idle_group or not (begins or recorded_turn(live.workload)):
         return used
-    image = wanted_image(context.spec.stated, context.engine, context.settings)
+    image = wanted_image(stated, context.engine, settings)
+    if context.engine.check(stated.engine, image=image, settings=settings):
+        return used
     latest = _templates(inputs, context, replace(used.inputs.plan, image=image), open_to_all=open_to_all)
     if latest.built.template_hash == used.template.template_hash:
         return used

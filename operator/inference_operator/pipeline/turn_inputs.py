@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from inference_operator.api.reasons import ConditionType
+from inference_operator.api.spec import RolloutStrategy
 from inference_operator.fleet.brake import may_begin
 from inference_operator.fleet.turn import TurnInputs, recorded_turn
 from inference_operator.manifest import Manifest
@@ -10,19 +11,22 @@ from inference_operator.objects.names import COMPONENT_LABEL
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.views.raw import mapping
 from inference_operator.views.workload import WORKLOAD_KINDS, WorkloadView, newest_first, role_view
+from inference_operator.workload.rollout import recorded_rollout
 
 
 def turn_inputs(inputs: Inputs) -> TurnInputs:
     """What is known about the InferenceDeployment. One that has begun may go on."""
     resource = inputs.resource
     views = (role_view(inputs.workloads()), inputs.routers)
-    has_begun = any(recorded_turn(one) for of_role in workloads_by_role(inputs) for one in of_role)
+    in_turn = [one for of_role in workloads_by_role(inputs) for one in of_role if recorded_turn(one)]
+    has_begun = bool(in_turn)
     return TurnInputs(
         now=inputs.now,
         may_begin=has_begun or may_begin(inputs.fleet, resource.key, inputs.settings.rollouts),
         is_edited=resource.generation != resource.status.observed_generation,
         is_ready=_is_true(inputs, ConditionType.READY) and not any(map(_is_down, views)),
         is_stalled=_is_true(inputs, ConditionType.STALLED),
+        has_gap=any(map(_replaces_first, in_turn)),
     )
 
 
@@ -34,6 +38,11 @@ def workloads_by_role(inputs: Inputs) -> Sequence[Sequence[Manifest]]:
             component = mapping(live["metadata"], "labels").get(COMPONENT_LABEL, "")
             found.setdefault(component, []).append(live)
     return [newest_first(of_role) for of_role in found.values()]
+
+
+def _replaces_first(workload: Manifest) -> bool:
+    rollout = recorded_rollout(workload)
+    return rollout is not None and rollout.strategy is RolloutStrategy.REPLACE
 
 
 def _is_down(workload: WorkloadView) -> bool:

@@ -50,8 +50,6 @@ class WorkloadView:
     updated: int = 0
     """Those of the latest template."""
     ready: int = 0
-    replaces_first: bool = False
-    """Whether an old pod ends before its successor starts, so that nothing may be ready for a time."""
     rejection: str = ""
     """Why pods cannot be created, in the API server's words."""
     deadline_exceeded: bool = False
@@ -167,7 +165,6 @@ def _deployment(deployment: Manifest) -> WorkloadView:
         replicas=status.get("replicas", 0),
         updated=status.get("updatedReplicas", 0),
         ready=status.get("readyReplicas", 0),
-        replaces_first=mapping(mapping(spec, "strategy"), "rollingUpdate").get("maxUnavailable") == 1,
         rejection=str(failure.get("message", "")) if failure.get("status") == "True" else "",
         deadline_exceeded=observed >= latest and (progress.get("status"), progress.get("reason")) == _DEADLINE_EXCEEDED,
         deadline=DEFAULT_PROGRESS_DEADLINE if deadline is None else timedelta(seconds=deadline),
