@@ -1,53 +1,39 @@
 """One role as decided: its process, its pod template in use, its Deployment and the objects around that."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from inference_operator.api.container import Environment
-from inference_operator.api.effective_spec import EffectiveSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import Device
-from inference_operator.engines.environment import with_defaults
-from inference_operator.engines.group.network import INTERFACE_VARIABLES, network_variables
-from inference_operator.engines.process import EngineProcess, ServedModel, wanted_image
-from inference_operator.fleet.turn import next_turn, recorded_turn
+from inference_operator.engines.process import EngineProcess
+from inference_operator.fleet.turn import next_turn
 from inference_operator.manifest import Manifest, Ref
-from inference_operator.models.source import HubModel, stored_name
-from inference_operator.objects.cache_volume import HUB_CACHE, snapshot_path
-from inference_operator.objects.model_volume import model_argument
-from inference_operator.objects.pinned import Pinned, PinUse
-from inference_operator.pipeline.engine_key import key_to_ask_for, must_stop_asking, unguarded
+from inference_operator.objects.pinned import PinUse
+from inference_operator.pipeline.engine_key import unguarded
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.pipeline.model_claim import cache_volume, one_node_claim
-from inference_operator.pipeline.renewal import is_renewed_at, renewal_due, renewal_notice
+from inference_operator.pipeline.model_claim import one_node_claim
+from inference_operator.pipeline.renewal import renewal_due
 from inference_operator.pipeline.replicas import ObservedScaling, desired_replicas, observed_scaling
+from inference_operator.pipeline.templates import RoleTemplates, role_templates
 from inference_operator.pipeline.turn_inputs import turn_inputs
 from inference_operator.planning.capacity import capped
 from inference_operator.planning.disk import disk_shortfall
-from inference_operator.planning.engine_plan import older_image
 from inference_operator.planning.network import NetworkInputs, refusal_of_network, unused_fields
 from inference_operator.planning.role_plan import RolePlan
-from inference_operator.planning.timeouts import timeouts
 from inference_operator.roles.context import RoleContext
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sentences import sentences
-from inference_operator.sizing.plan import Plan
 from inference_operator.views.lookups import Lookup
 from inference_operator.workload.change import WorkloadChange
 from inference_operator.workload.children import children as workload_children
 from inference_operator.workload.deployment import progress_deadline_seconds
-from inference_operator.workload.half_placed import yielding
-from inference_operator.workload.hardware_errors import move_due, moved_pods
+from inference_operator.workload.half_placed import Yielding, yielding
+from inference_operator.workload.hardware_errors import MovedPods, move_due, moved_pods
 from inference_operator.workload.moving import Move, MoveInputs, move
 from inference_operator.workload.pinned_template import (
-    ENGINE_PIN,
-    EngineContent,
     PinnedTemplate,
-    older_template,
-    template_inputs_hash,
 )
-from inference_operator.workload.pod_spec import WorkloadInputs, engine_template
+from inference_operator.workload.pod_spec import WorkloadInputs
 from inference_operator.workload.rollout import Rollout, RolloutInputs, Undecided, rollout, switch_due
 from inference_operator.workload.workload import Workload, engine_workload, live_workload
 
@@ -77,8 +63,6 @@ class Role:
     """Engines that are wanted; the workload may have fewer where nodes limit them."""
     notice: str = ""
     """A notice for users about the decision; may be empty."""
-    advisories: str = ""
-    """A notice about known vulnerabilities of the engine's version; empty if none is known."""
     gave_way: str = ""
     """Which groups gave their nodes back for others, in sentences; empty if none did."""
     missing_gpu_kind: str = ""
@@ -96,14 +80,18 @@ class Role:
         """Name of the role."""
         return self.context.spec.name
 
+    @property
+    def advisories(self) -> str:
+        """A notice about known vulnerabilities of the engine's version; empty if none is known."""
+        return self.context.engine.advisories(self.plan.image)
+
 
 def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: bool) -> Role:
     """The role's desired objects.
 
-    1. The process, and the pod template built from it, both over the administrator's defaults of engine pods.
-    2. The template in use: the pinned one while it serves, and in the owner's window the one of this release.
-    3. The rollout strategy. While that is undecided, the live workload is desired.
-    4. The workload with its replicas, and the objects around it.
+    1. The pod template in use (`pipeline/templates.py`).
+    2. The rollout strategy. While that is undecided, the live workload is desired.
+    3. The workload with its replicas, and the objects around it.
 
     Args:
         inputs: everything that was observed.
@@ -111,163 +99,101 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         plan: its plan.
         open_to_all: whether something else than the routers may send requests to its engines.
     """
-    stated, settings, live = context.spec.stated, context.settings, context.live
-    scaling = observed_scaling(inputs, stated, live)
-    used = _renewed(inputs, _templates(inputs, context, plan.pinned, open_to_all=open_to_all), open_to_all=open_to_all)
-    workload_inputs, template = used.inputs, used.template
-    pinned, process = workload_inputs.plan, workload_inputs.process
-    turn = next_turn(turn_inputs(inputs), used.use, template.template_hash, live.workloads)
-    pod_spec = template.content.template["spec"]
-    rollout_inputs = _rollout_inputs(inputs, context, template, pinned)
-    decided = rollout(rollout_inputs, context.lookups, nodes_visible=not settings.namespaces, now=context.now)
-    wanted, replicas = desired_replicas(context, pinned, scaling, pod_spec)
-    moving = move(_move_inputs(inputs, workload_inputs, rollout_inputs, replicas), context.lookups, context.now)
-    moved = moved_pods(live.workload, live.engines, context.lookups, context.engine, context.nodes)
-    yielded = yielding(context, inputs.half_placed)
-    change = None
-    if not isinstance(decided, Undecided):
-        change = WorkloadChange(template, decided, moved, replicas, yielded, moving, turn)
-    workload = engine_workload(workload_inputs, change, inputs.samples) if change else live_workload(live)
-    switch, shift = switch_due(rollout_inputs), move_due(live.workload, moved, context.now)
-    due = (switch, shift, yielded.due, moving.due, renewal_due(settings, context.now))
+    settings, live = context.settings, context.live
+    used = role_templates(inputs, context, plan.pinned, open_to_all=open_to_all)
+    workload_inputs, pinned = used.inputs, used.inputs.plan
+    made = _decisions(inputs, used)
+    workload = live_workload(live)
+    if made.change:
+        workload = engine_workload(workload_inputs, made.change, inputs.samples)
+    pod_spec = used.template.content.template["spec"]
     network = NetworkInputs(context.spec.effective, pinned.plan, context.nodes, pod_spec, settings.capacity)
-    older, unused = _older(used), unused_fields(stated, pinned.plan)
-    open_engines = unguarded(inputs, context, template, has_policy=workload_inputs.has_network_policy)
-    advisories = context.engine.advisories(pinned.image)
-    told = (
-        older,
-        capped(wanted, replicas),
-        moved.notice,
-        unused,
-        yielded.notice,
-        moving.notice,
-        open_engines,
-        advisories,
-    )
     return Role(
         context=context,
         plan=pinned,
-        template=template,
+        template=used.template,
         template_use=used.use,
-        process=process,
+        process=workload_inputs.process,
         workload=workload,
-        rollout=change.rollout if change else None,
-        scaling=scaling,
-        replicas=wanted,
-        move=moving,
-        objects=workload_children(workload_inputs, workload.objects, moving, open_to_all=open_to_all),
-        notice=sentences(*told),
-        advisories=advisories,
-        gave_way=yielded.notice,
+        rollout=made.change.rollout if made.change else None,
+        scaling=made.scaling,
+        replicas=made.wanted,
+        move=made.moving,
+        objects=workload_children(workload_inputs, workload.objects, made.moving, open_to_all=open_to_all),
+        notice=_notice(inputs, used, made),
+        gave_way=made.yielded.notice,
         missing_gpu_kind=plan.missing_gpu_kind,
         disk_shortfall=disk_shortfall(context.nodes, pod_spec, pinned.plan.resource),
         network_refusal=refusal_of_network(network),
-        lookups=(*plan.lookups, *_looks(decided), *yielded.lookups, *moving.lookups),
-        recheck_at=min(filter(None, due), default=None),
+        lookups=(*plan.lookups, *made.lookups),
+        recheck_at=made.due,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Decisions:
+    """The decisions about the engines of a role."""
+
+    scaling: ObservedScaling
+    wanted: int
+    replicas: int
+    moving: Move
+    moved: MovedPods
+    yielded: Yielding
+    change: WorkloadChange | None
+    """None until the rollout strategy is decided."""
+    lookups: tuple[Lookup, ...]
+    due: datetime | None
+
+
+def _decisions(inputs: Inputs, used: RoleTemplates) -> _Decisions:
+    """The decisions, which need each other in this order: how many engines, from where they move, how they roll."""
+    context, template, pinned = used.inputs.context, used.template, used.inputs.plan
+    live, settings, now = context.live, context.settings, context.now
+    scaling = observed_scaling(inputs, context.spec.stated, live)
+    rolled = _rollout_inputs(inputs, context, template, pinned)
+    decided = rollout(rolled, context.lookups, nodes_visible=not settings.namespaces, now=now)
+    wanted, replicas = desired_replicas(context, pinned, scaling, template.content.template["spec"])
+    moving = move(_move_inputs(inputs, used.inputs, rolled, replicas), context.lookups, now)
+    moved = moved_pods(live.workload, live.engines, context.lookups, context.engine, context.nodes)
+    yielded = yielding(context, inputs.half_placed)
+    turn = next_turn(turn_inputs(inputs), used.use, template.template_hash, live.workloads)
+    change = None
+    if not isinstance(decided, Undecided):
+        change = WorkloadChange(template, decided, moved, replicas, yielded, moving, turn)
+    switch, shift = switch_due(rolled), move_due(live.workload, moved, now)
+    due = (switch, shift, yielded.due, moving.due, renewal_due(settings, now))
+    return _Decisions(
+        scaling=scaling,
+        wanted=wanted,
+        replicas=replicas,
+        moving=moving,
+        moved=moved,
+        yielded=yielded,
+        change=change,
+        lookups=(*_looks(decided), *yielded.lookups, *moving.lookups),
+        due=min(filter(None, due), default=None),
+    )
+
+
+def _notice(inputs: Inputs, used: RoleTemplates, made: _Decisions) -> str:
+    """The notices about a role, in sentences; empty if there are none."""
+    context, plan = used.inputs.context, used.inputs.plan
+    return sentences(
+        used.older,
+        capped(made.wanted, made.replicas),
+        made.moved.notice,
+        unused_fields(context.spec.stated, plan.plan),
+        made.yielded.notice,
+        made.moving.notice,
+        unguarded(inputs, context, used.template, has_policy=used.inputs.has_network_policy),
+        context.engine.advisories(plan.image),
     )
 
 
 def _looks(decided: Rollout | Undecided) -> tuple[Lookup, ...]:
     """The lookup that the strategy of a rollout needs; none once it is decided."""
     return (decided.lookup,) if isinstance(decided, Undecided) else ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Templates:
-    """The pod template of a role in use, and what it is built from."""
-
-    inputs: WorkloadInputs
-    built: PinnedTemplate
-    """The template as this release builds it."""
-    template: PinnedTemplate
-    """The one in use."""
-    use: PinUse
-
-
-def _renewed(inputs: Inputs, used: _Templates, *, open_to_all: bool) -> _Templates:
-    """The templates in the owner's window: image and template of this release, as soon as the brake lets them begin.
-
-    1. A renewal begins in the window, and only where nothing else is under way: an edit of the user stays the user's.
-    2. One that has begun ends, and follows the owner's settings, also after the window.
-    3. Sizes stay, since nodes that come and go would change them from one look to the next.
-    4. An image that cannot run the specification renews nothing. Neither is a group renewed that nobody needs now.
-    """
-    context = used.inputs.context
-    live, stated, settings = context.live, context.spec.stated, context.settings
-    pinned = ENGINE_PIN.pinned(live.workload)
-    is_at_rest = pinned is not None and pinned.inputs_hash == used.built.inputs_hash and not live.view.rolling
-    begins = is_at_rest and is_renewed_at(settings, context.now)
-    is_idle_group = used.inputs.plan.plan.parallel.nodes > 1 and not live.engines
-    if is_idle_group or not (begins or recorded_turn(live.workload)):
-        return used
-    image = wanted_image(stated, context.engine, settings)
-    if context.engine.check(stated.engine, image=image, settings=settings):
-        return used
-    latest = _templates(inputs, context, replace(used.inputs.plan, image=image), open_to_all=open_to_all)
-    if latest.built.template_hash == used.template.template_hash:
-        return used
-    if not turn_inputs(inputs).may_begin:
-        return replace(used, use=PinUse.HELD)
-    return replace(latest, template=latest.built, use=PinUse.SETTINGS)
-
-
-def _templates(inputs: Inputs, context: RoleContext, plan: PinnedPlan, *, open_to_all: bool) -> _Templates:
-    """The templates of a plan: what serves keeps the one that it has."""
-    live, inputs_hash = context.live, template_inputs_hash(context.spec.stated, plan)
-    key = key_to_ask_for(inputs, context, inputs_hash, open_to_all=open_to_all)
-    process = _process(context, plan, asks_for_key=bool(key))
-    found = WorkloadInputs(context, plan, process, cache_volume(inputs, context.spec.stated, plan), key)
-    built = Pinned(inputs_hash, EngineContent(engine_template(found)))
-    serving = [] if must_stop_asking(context) else [one.template for one in live.engines if one.has_answered]
-    template, use = ENGINE_PIN.use(built, live.workload, serving)
-    return _Templates(found, built, template, use)
-
-
-def _older(used: _Templates) -> str:
-    """Sentences about what is older in use than this release would make it; empty if nothing is."""
-    context = used.inputs.context
-    image = older_image(used.inputs.plan.image, context.spec.stated, context.engine, context.settings)
-    found = sentences(image, older_template(used.template, used.built))
-    return sentences(found, renewal_notice(context.settings, context.now)) if found else ""
-
-
-def _process(context: RoleContext, plan: PinnedPlan, *, asks_for_key: bool) -> EngineProcess:
-    """The process of an engine of the role."""
-    spec, settings = context.spec.effective, context.settings
-    model, name = spec.model, spec.model.served_name or context.owner.key.name
-    hub_cache = HUB_CACHE if spec.stated.cache else ""
-    commit, revision = (plan.commit, model.revision) if isinstance(context.source, HubModel) else ("", None)
-    path = model_argument(context.source, plan.commit)
-    folder = path
-    if isinstance(context.source, HubModel):
-        folder = _hub_folder(context.source, plan.commit) if hub_cache else ""
-    served = ServedModel(path, name, commit, revision, model.token_secret_ref, folder, hub_cache)
-    limits = timeouts(spec.stated, plan.plan, settings)
-    running = spec.running_engine(plan.image, _with_network(spec, plan.plan))
-    listen, traces = settings.listen_address, settings.traces_endpoint
-    return context.engine.process(
-        running, plan.plan, served, limits, host=listen, traces=traces, asks_for_key=asks_for_key
-    )
-
-
-def _with_network(spec: EffectiveSpec, plan: Plan) -> Environment:
-    """The variables of the engine, with those of the network between its pods.
-
-    A variable of the user stays, and one of the administrator unless the user names the interface.
-    """
-    if plan.parallel.nodes == 1:
-        return spec.engine.env
-    replaced = INTERFACE_VARIABLES if spec.stated.hardware.network.interface else ()
-    env = [one for one in spec.engine.env if one.name not in replaced]
-    network, on_gpus = spec.network, plan.device is Device.GPU
-    has_devices = network.resource is not None
-    return with_defaults(env, network_variables(network.interface, on_gpus=on_gpus, has_devices=has_devices))
-
-
-def _hub_folder(source: HubModel, commit: str) -> str:
-    """The folder on a claim with the files of a model of a hub; that of its file, if the source names one."""
-    folder = source.file.rpartition("/")[0]
-    return f"{snapshot_path(stored_name(source), commit)}{f'/{folder}' if folder else ''}"
 
 
 def _rollout_inputs(inputs: Inputs, context: RoleContext, template: PinnedTemplate, plan: PinnedPlan) -> RolloutInputs:

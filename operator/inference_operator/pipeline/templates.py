@@ -1,0 +1,150 @@
+"""The pod template of a role's engines: as this release builds it, and the one in use.
+
+1. The process, and the template built from it, both over the administrator's defaults of engine pods.
+2. The template in use is the pinned one while it serves.
+3. In the owner's window it is the one of this release (`_renewed`).
+"""
+
+from dataclasses import dataclass, replace
+
+from inference_operator.api.container import Environment
+from inference_operator.api.effective_spec import EffectiveSpec
+from inference_operator.api.spec import Device
+from inference_operator.engines.environment import with_defaults
+from inference_operator.engines.group.network import INTERFACE_VARIABLES, network_variables
+from inference_operator.engines.process import EngineProcess, ServedModel, wanted_image
+from inference_operator.fleet.turn import recorded_turn
+from inference_operator.models.source import HubModel, stored_name
+from inference_operator.objects.cache_volume import HUB_CACHE, snapshot_path
+from inference_operator.objects.model_volume import model_argument
+from inference_operator.objects.pinned import Pinned, PinUse
+from inference_operator.pipeline.engine_key import key_to_ask_for, must_stop_asking
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.model_claim import cache_volume
+from inference_operator.pipeline.renewal import is_renewed_at, renewal_notice
+from inference_operator.pipeline.turn_inputs import turn_inputs
+from inference_operator.planning.engine_plan import older_image
+from inference_operator.planning.timeouts import timeouts
+from inference_operator.roles.context import RoleContext
+from inference_operator.roles.pinned_plan import PinnedPlan
+from inference_operator.sentences import sentences
+from inference_operator.sizing.plan import Plan
+from inference_operator.workload.pinned_template import (
+    ENGINE_PIN,
+    EngineContent,
+    PinnedTemplate,
+    older_template,
+    template_inputs_hash,
+)
+from inference_operator.workload.pod_spec import WorkloadInputs, engine_template
+
+
+@dataclass(frozen=True, slots=True)
+class RoleTemplates:
+    """The pod template of a role in use, and what it is built from."""
+
+    inputs: WorkloadInputs
+    built: PinnedTemplate
+    """The template as this release builds it."""
+    template: PinnedTemplate
+    """The one in use."""
+    use: PinUse
+    """Why engines get it."""
+
+    @property
+    def older(self) -> str:
+        """Sentences about what is older in use than this release would make it; empty if nothing is."""
+        context = self.inputs.context
+        image = older_image(self.inputs.plan.image, context.spec.stated, context.engine, context.settings)
+        found = sentences(image, older_template(self.template, self.built))
+        return sentences(found, renewal_notice(context.settings, context.now)) if found else ""
+
+
+def role_templates(inputs: Inputs, context: RoleContext, plan: PinnedPlan, *, open_to_all: bool) -> RoleTemplates:
+    """The templates of a role.
+
+    Args:
+        inputs: everything that was observed.
+        context: the role.
+        plan: its plan.
+        open_to_all: whether something else than the routers may send requests to its engines.
+    """
+    return _renewed(inputs, _templates(inputs, context, plan, open_to_all=open_to_all), open_to_all=open_to_all)
+
+
+def _renewed(inputs: Inputs, used: RoleTemplates, *, open_to_all: bool) -> RoleTemplates:
+    """The templates in the owner's window: image and template of this release, as soon as the brake lets them begin.
+
+    1. A renewal begins in the window, and only where nothing else is under way: an edit of the user stays the user's.
+    2. One that has begun ends, and follows the owner's settings, also after the window.
+    3. Sizes stay, since nodes that come and go would change them from one look to the next.
+    4. An image that cannot run the specification renews nothing. Neither is a group renewed that nobody needs now.
+    """
+    context = used.inputs.context
+    live, stated, settings = context.live, context.spec.stated, context.settings
+    pinned = ENGINE_PIN.pinned(live.workload)
+    is_at_rest = pinned is not None and pinned.inputs_hash == used.built.inputs_hash and not live.view.rolling
+    begins = is_at_rest and is_renewed_at(settings, context.now)
+    is_idle_group = used.inputs.plan.plan.parallel.nodes > 1 and not live.engines
+    if is_idle_group or not (begins or recorded_turn(live.workload)):
+        return used
+    image = wanted_image(stated, context.engine, settings)
+    if context.engine.check(stated.engine, image=image, settings=settings):
+        return used
+    latest = _templates(inputs, context, replace(used.inputs.plan, image=image), open_to_all=open_to_all)
+    if latest.built.template_hash == used.template.template_hash:
+        return used
+    if not turn_inputs(inputs).may_begin:
+        return replace(used, use=PinUse.HELD)
+    return replace(latest, template=latest.built, use=PinUse.SETTINGS)
+
+
+def _templates(inputs: Inputs, context: RoleContext, plan: PinnedPlan, *, open_to_all: bool) -> RoleTemplates:
+    """The templates of a plan: what serves keeps the one that it has."""
+    live, inputs_hash = context.live, template_inputs_hash(context.spec.stated, plan)
+    key = key_to_ask_for(inputs, context, inputs_hash, open_to_all=open_to_all)
+    process = _process(context, plan, asks_for_key=bool(key))
+    found = WorkloadInputs(context, plan, process, cache_volume(inputs, context.spec.stated, plan), key)
+    built = Pinned(inputs_hash, EngineContent(engine_template(found)))
+    serving = [] if must_stop_asking(context) else [one.template for one in live.engines if one.has_answered]
+    template, use = ENGINE_PIN.use(built, live.workload, serving)
+    return RoleTemplates(found, built, template, use)
+
+
+def _process(context: RoleContext, plan: PinnedPlan, *, asks_for_key: bool) -> EngineProcess:
+    """The process of an engine of the role."""
+    spec, settings = context.spec.effective, context.settings
+    model, name = spec.model, spec.model.served_name or context.owner.key.name
+    hub_cache = HUB_CACHE if spec.stated.cache else ""
+    commit, revision = (plan.commit, model.revision) if isinstance(context.source, HubModel) else ("", None)
+    path = model_argument(context.source, plan.commit)
+    folder = path
+    if isinstance(context.source, HubModel):
+        folder = _hub_folder(context.source, plan.commit) if hub_cache else ""
+    served = ServedModel(path, name, commit, revision, model.token_secret_ref, folder, hub_cache)
+    limits = timeouts(spec.stated, plan.plan, settings)
+    running = spec.running_engine(plan.image, _with_network(spec, plan.plan))
+    listen, traces = settings.listen_address, settings.traces_endpoint
+    return context.engine.process(
+        running, plan.plan, served, limits, host=listen, traces=traces, asks_for_key=asks_for_key
+    )
+
+
+def _with_network(spec: EffectiveSpec, plan: Plan) -> Environment:
+    """The variables of the engine, with those of the network between its pods.
+
+    A variable of the user stays, and one of the administrator unless the user names the interface.
+    """
+    if plan.parallel.nodes == 1:
+        return spec.engine.env
+    replaced = INTERFACE_VARIABLES if spec.stated.hardware.network.interface else ()
+    env = [one for one in spec.engine.env if one.name not in replaced]
+    network, on_gpus = spec.network, plan.device is Device.GPU
+    has_devices = network.resource is not None
+    return with_defaults(env, network_variables(network.interface, on_gpus=on_gpus, has_devices=has_devices))
+
+
+def _hub_folder(source: HubModel, commit: str) -> str:
+    """The folder on a claim with the files of a model of a hub; that of its file, if the source names one."""
+    folder = source.file.rpartition("/")[0]
+    return f"{snapshot_path(stored_name(source), commit)}{f'/{folder}' if folder else ''}"
