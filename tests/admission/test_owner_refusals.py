@@ -309,6 +309,7 @@ def test_parameters_hold_every_rule_that_is_set() -> None:
         ({"image": "vllm/vllm-openai:v0.9.99"}, True),
         ({"image": "vllm/vllm-openai:latest"}, True),
         ({"image": f"vllm/vllm-openai{DIGEST}"}, True),
+        ({"image": "vllm/vllm-openai:v0.31.0@x:v0.3.0"}, True),
         ({"image": "vllm/vllm-openai:v0.30.9", "kind": "Transformers"}, True),
         ({"image": "ghcr.io/ggml-org/llama.cpp:server", "kind": "LlamaCpp"}, False),
     ],

@@ -67,7 +67,16 @@ IMAGES = (
     *("localhost/a", "localhost:5000/a", "EVIL/a", "registry.example/own:1", "registry.example/own-evil", "é/a"),
     *(f"registry.example:5000/a{DIGEST}", "registry.example:5000/a:1", "registry.example.evil/own", "a//b", "/a", "a/"),
     *("docker.io/vllm/a:v0.31.0", "docker.io/a/b:0.31.0-x86_64", f"docker.io/a/b:v0.30.9{DIGEST}", "a/b:v0.9.99"),
-    *("a/b:v1.0.0", "a/b:v0.31", "a/b:v0.31.00000", "a/b:xv0.31.0", "v0.31.0", "a:v0.31.0/b:v0.3.0", "a/b:v0.31.0é"),
+    *(
+        "a/b:v1.0.0",
+        "a/b:v0.31",
+        "a/b:v0.31.00000",
+        "a/b:xv0.31.0",
+        "v0.31.0",
+        "a:v0.31.0/b:v0.3.0",
+        "a/b:v0.31.0é",
+        "a:v0.31.0@x:v0.3.0",
+    ),
     *(f"registry.example/own/x{DIGEST}", "registry.example/own@sha256:12", "[::1]:5000/a", "docker.io", "$(A)/b"),
 )
 ENDPOINTS = (

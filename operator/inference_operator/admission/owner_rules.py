@@ -50,8 +50,8 @@ INSIDE_NAME = (
 8375; ICANN reserved `internal` in 2024). Metadata services of clouds have names below `internal`."""
 
 _DIGEST = ".*@sha256:[0-9a-f]{64}"
-_VERSIONED = rf".*:v?{VERSION_ENTRY}([^0-9/@:][^/@:]*)?(@sha256:[0-9a-f]{{64}})?"
-"""A reference whose tag is a version, perhaps with more after it, such as `v0.32.0-x86_64`."""
+_VERSIONED = f":v?({VERSION_ENTRY})([^0-9/@:][^/@:]*)?(@sha256:[0-9a-f]{{64}})?"
+"""Ends a reference whose tag is a version, perhaps with more after it, such as `v0.32.0-x86_64`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +143,8 @@ def is_at_least(image: str, version: str) -> bool:
         >>> [is_at_least(f"vllm/vllm-openai:{tag}", "0.31.0") for tag in ("v0.31.0", "v0.32.0-x86_64", "v0.9.2", "new")]
         [True, True, False, False]
     """
-    return re.fullmatch(_VERSIONED, image) is not None and _number(_version_in(image)) >= _number(version)
-
-
-def _version_in(image: str) -> str:
-    found = re.search(rf":v?({VERSION_ENTRY})([^0-9/@:][^/@:]*)?(@|$)", image)
-    return found[1] if found else ""
+    found = re.fullmatch(f".*{_VERSIONED}", image)
+    return found is not None and _number(found[1]) >= _number(version)
 
 
 def _number(version: str) -> int:
@@ -162,9 +158,8 @@ _PART = 10_000
 
 def _is_at_least_cel(text: str, version: str) -> str:
     """The same in CEL."""
-    tag = rf"{text}.find(':v?{VERSION_ENTRY}([^0-9/@:][^/@:]*)?(@|$)')"
-    found = f"{tag}.find('{VERSION_ENTRY}')"
-    return f"{text}.matches('^{_VERSIONED}$') && {_number_cel(found)} >= {_number_cel(version)}"
+    found = f"{text}.find('{_VERSIONED}$').find('{VERSION_ENTRY}')"
+    return f"{text}.matches('^.*{_VERSIONED}$') && {_number_cel(found)} >= {_number_cel(version)}"
 
 
 def _number_cel(version: str) -> str:

@@ -154,14 +154,13 @@ def _deployment(deployment: Manifest) -> WorkloadView:
     pod_spec = mapping(template, "spec")
     deadline, pods = spec.get("progressDeadlineSeconds"), spec.get("replicas", 1)
     temporary, of = map(_number, (annotations(deployment).get(TEMPORARY_ANNOTATION) or "").partition("/")[::2])
-    temporary = (
-        temporary if temporary and of == pods else 0
-    )  # another number is somebody else's, without temporary ones
+    if of != pods:  # somebody else has written the number: it has no temporary engines
+        temporary = 0
     return WorkloadView(
         exists=True,
         observed=observed >= latest,
-        desired=pods - temporary,
-        temporary=temporary,
+        desired=pods - (temporary or 0),
+        temporary=temporary or 0,
         replicas=status.get("replicas", 0),
         updated=status.get("updatedReplicas", 0),
         ready=status.get("readyReplicas", 0),
