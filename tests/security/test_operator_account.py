@@ -18,8 +18,6 @@ from inference_operator.admission.operator_policy import (
     GUARDED_KINDS,
     REPORTING_CONTROLLER,
     SYSTEM_NAMESPACES,
-    OperatorAccount,
-    operator_policies,
 )
 from inference_operator.manifest import (
     API_VERSION,
@@ -228,21 +226,6 @@ def a_lease(name: str) -> Manifest:
 
 
 # The policies themselves
-
-
-@pytest.mark.usefixtures("thief")
-def test_the_api_server_finds_no_type_error_in_the_policies_of_the_operators_account(kubernetes: LocalCluster) -> None:
-    for one in operator_policies(OperatorAccount(SYSTEM, RELEASE))[::2]:
-        name = one["metadata"]["name"]
-
-        def checked(name: str = name) -> dict[str, Any] | None:
-            found = json.loads(kubernetes.kubectl("get", "validatingadmissionpolicy", name, "--output=json"))
-            status: dict[str, Any] = found.get("status", {})
-            return status if "typeChecking" in status else None
-
-        status = eventually(checked, seconds=30, what=f"the types of {name} are checked")
-        assert status
-        assert not status["typeChecking"].get("expressionWarnings"), name
 
 
 def test_the_policies_of_the_operators_account_bind_nobody_else(victim: Workspace) -> None:

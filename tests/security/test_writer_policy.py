@@ -10,7 +10,6 @@ import pytest
 
 from e2e.cluster.errors import ClusterError
 from e2e.waiting import eventually
-from inference_operator.admission.writer_policy import POLICY_NAME
 from tests.testing.operated_cluster import new_workspace
 from tests.testing.workspace import QWEN, Workspace, manifest
 
@@ -129,16 +128,6 @@ GUARDED: dict[str, dict[str, Any]] = {
     "router.scheduling.runtimeClassName": {"router": {"scheduling": {"runtimeClassName": "privileged"}}},
     "router.scheduling.schedulerName": {"router": {"scheduling": {"schedulerName": "own"}}},
 }
-
-
-def test_the_api_server_finds_no_type_error_in_the_admission_policies(users: dict[str, User]) -> None:
-    found = users[PLAIN].workspace.kubectl("get", "validatingadmissionpolicies", "--output=json")
-    policies = [one for one in json.loads(found)["items"] if one["metadata"]["name"].endswith(POLICY_NAME)]
-    assert len(policies) == 4
-    for policy in policies:
-        assert not policy.get("status", {}).get("typeChecking", {}).get("expressionWarnings"), policy["metadata"][
-            "name"
-        ]
 
 
 def test_a_user_without_further_rights_may_create_a_plain_inference_deployment(users: dict[str, User]) -> None:
