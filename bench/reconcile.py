@@ -19,22 +19,29 @@ Runs on a real API server. KWOK simulates nodes and pods.
 
 import asyncio
 import math
-import os
 import random
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.figures import Figure, at_least, at_most, exactly, parser_of, shown
+from bench.many_resources import (
+    NAMESPACE,
+    QUIET_SECONDS,
+    await_idle,
+    await_ready,
+    await_true,
+    cluster_of,
+    name_of,
+    named,
+    send,
+)
 from bench.measured_operator import SETTINGS, MeasuredOperator, running
-from e2e.cluster import local
-from e2e.cluster.binaries import Level
 from e2e.cluster.handle import LocalCluster
-from e2e.cluster.progress import step
 from e2e.waiting import eventually
 from inference_operator.api.resource import resource
 from inference_operator.controller.cluster import NotFoundError
@@ -42,7 +49,6 @@ from inference_operator.controller.lister import watched_kinds
 from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import (
-    API_VERSION,
     CONFIG_MAP,
     DEPLOYMENT,
     DISRUPTION_BUDGET,
@@ -59,18 +65,13 @@ from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 
 RESOURCES, IDLE_SECONDS = 1000, 60
-NAMESPACE, LIMIT = "bench", "limit"
-SPEC: Manifest = {"model": {"source": "hf://Qwen/Qwen3-8B"}, "hardware": {"device": "CPU"}, "replicas": 1}
-"""On CPUs, so that the number of resources is not limited by nodes with 8 GPUs."""
+LIMIT = "limit"
+"""Namespace of the bare client's objects."""
 CHILDREN: Mapping[Kind, int] = {CONFIG_MAP: 1, SERVICE: 2, DEPLOYMENT: 2, DISRUPTION_BUDGET: 2}
 """The children of one resource. A resource that waits for something, such as an inspection of its model, has others."""
 PODS = 3
-PODS_PER_NODE = 100
-AT_ONCE = 16
-"""Concurrent requests of the user and of the bare client."""
 EDITS = 100
-POLL_SECONDS, LONGEST_SECONDS = 0.25, 3600
-QUIET_SECONDS = 10
+LOOK_SECONDS, START_SECONDS = 0.025, 3600
 RATE_AIM = at_least(0.8)
 """Share of the bare client's rate. A rate alone depends on the machine."""
 CHILD_WRITES_AIM, STATUS_WRITES_AIM = exactly(sum(CHILDREN.values())), at_most(3)
@@ -101,14 +102,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def measured(count: int, idle: float, folder: Path) -> list[Figure]:
     """All figures, on a cluster of its own."""
-    name = f"bench-{os.getpid()}"
-    try:
-        nodes = math.ceil(2 * PODS * count / PODS_PER_NODE)
-        cluster = local.up(name, Level.CONTROL_PLANE, gpu_nodes=nodes, owned=True)
-        root = Path(__file__).parents[1]
-        cluster.kubectl("apply", "--server-side", "--filename", str(root / "crds" / "inferencedeployments.yaml"))
-        for namespace in (NAMESPACE, LIMIT):
-            cluster.kubectl("create", "namespace", namespace)
+    with cluster_of(PODS * count, NAMESPACE, LIMIT) as cluster:
         with running(cluster, folder) as operator:
             new = _new_resources(cluster, operator, count)
             rest = [*_edits(cluster, operator, count), *_idle(operator, idle)]
@@ -129,19 +123,17 @@ def measured(count: int, idle: float, folder: Path) -> list[Figure]:
             *restart,
             *resync,
         ]
-    finally:
-        local.down(name, purge=True)
 
 
 def _new_resources(cluster: LocalCluster, operator: MeasuredOperator, count: int) -> list[Figure]:
     begun, cpu_before = time.monotonic(), operator.cpu_seconds()
     start = operator.read()
-    asyncio.run(_send(cluster, [_resource(number) for number in range(count)]))
-    _until(lambda: operator.read().writes["child"] >= sum(CHILDREN.values()) * count, "all children are applied")
+    asyncio.run(send(cluster, [named(number) for number in range(count)]))
+    await_true(lambda: operator.read().writes["child"] >= sum(CHILDREN.values()) * count, "all children are applied")
     applied = time.monotonic() - begun
-    _until(lambda: operator.read().total("infd_resources", 'state="ready"') >= count, "all resources are ready")
+    await_ready(operator, count)
     ready = time.monotonic() - begun
-    _until(lambda: _is_idle(operator), "the work queue is empty")
+    await_idle(operator)
     end = operator.read()
     writes = end.writes - start.writes
     return [
@@ -161,7 +153,7 @@ def _new_resources(cluster: LocalCluster, operator: MeasuredOperator, count: int
 def _edits(cluster: LocalCluster, operator: MeasuredOperator, count: int) -> list[Figure]:
     before = operator.read()
     asyncio.run(_delete_services(cluster, range(min(EDITS, count))))
-    _until(lambda: _is_idle(operator), "the work queue is empty")
+    await_idle(operator)
     after = operator.read()
     return [
         Figure("manual edit to apply, p50", after.percentile(0.5, before), "s"),
@@ -203,10 +195,10 @@ def _restart(operator: MeasuredOperator, count: int) -> tuple[float, list[Figure
     operator.stop()
     begun = time.monotonic()
     operator.launch()
-    eventually(operator.is_ready, seconds=LONGEST_SECONDS, what="the operator is ready")
-    _until(lambda: operator.read().total("infd_reconcile_total") >= count, "every resource is reconciled once")
+    eventually(operator.is_ready, seconds=START_SECONDS, what="the operator is ready")
+    await_true(lambda: operator.read().total("infd_reconcile_total") >= count, "every resource is reconciled once")
     took = time.monotonic() - begun
-    _until(lambda: _is_idle(operator), "the work queue is empty")
+    await_idle(operator)
     time.sleep(QUIET_SECONDS)
     return took, [
         Figure("restart: writes", operator.read().writes.total(), "requests", NO_WRITES),
@@ -217,7 +209,7 @@ def _restart(operator: MeasuredOperator, count: int) -> tuple[float, list[Figure
 def _bare_client(cluster: LocalCluster, count: int, rate: float) -> list[Figure]:
     manifests = [manifest for number in range(count) for manifest in bare_children(number)]
     begun = time.monotonic()
-    asyncio.run(_send(cluster, manifests))
+    asyncio.run(send(cluster, manifests))
     limit = count / (time.monotonic() - begun)
     return [
         Figure("bare client: the same resources per second", limit, "1/s"),
@@ -257,31 +249,19 @@ async def _listing_seconds(cluster: LocalCluster) -> float:
     return took
 
 
-async def _send(cluster: LocalCluster, manifests: Sequence[Manifest]) -> None:
-    client = await connect(cluster.kubeconfig)
-    kube, limit = KubeCluster(Api(client)), asyncio.Semaphore(AT_ONCE)
-
-    async def apply(manifest: Manifest) -> None:
-        async with limit:
-            await kube.apply(Ref.of(manifest), manifest, force=True)
-
-    await asyncio.gather(*(apply(manifest) for manifest in manifests))
-    await client.close()  # type: ignore[no-untyped-call]  # the client's own
-
-
 async def _delete_services(cluster: LocalCluster, numbers: Sequence[int]) -> list[float]:
     """Delete the Services of these resources one by one; the seconds until the operator has created each one again."""
     client = await connect(cluster.kubeconfig)
     kube, took = KubeCluster(Api(client)), []
     for number in numbers:
-        ref = Ref(SERVICE, NAMESPACE, _name(number))
+        ref = Ref(SERVICE, NAMESPACE, name_of(number))
         service = await kube.get(ref)
         if service is None:
             raise NotFoundError(str(ref))
         await kube.delete(ref, uid=service["metadata"]["uid"])
         begun = time.monotonic()
         while (await kube.get(ref)) is None:  # noqa: ASYNC110 - no watch here
-            await asyncio.sleep(POLL_SECONDS / 10)
+            await asyncio.sleep(LOOK_SECONDS)
         took.append(time.monotonic() - begun)
     await client.close()  # type: ignore[no-untyped-call]  # the client's own
     return took
@@ -289,8 +269,8 @@ async def _delete_services(cluster: LocalCluster, numbers: Sequence[int]) -> lis
 
 def bare_children(number: int) -> list[Manifest]:
     """The children that the measured operator would apply, without owners, in the other namespace."""
-    meta = {"name": _name(number), "namespace": LIMIT, "uid": "00000000-0000-4000-8000-000000000000"}
-    parsed = resource({**_resource(number), "metadata": {**meta, "generation": 1}})
+    meta = {"name": name_of(number), "namespace": LIMIT, "uid": "00000000-0000-4000-8000-000000000000"}
+    parsed = resource({**named(number), "metadata": {**meta, "generation": 1}})
     inputs = Inputs(resource=parsed, children={}, pods=(), settings=SETTINGS, now=datetime.now(UTC))
     return [_without_owner(manifest) for manifest in outcome(inputs).desired.values()]
 
@@ -298,32 +278,6 @@ def bare_children(number: int) -> list[Manifest]:
 def _without_owner(manifest: Manifest) -> Manifest:
     meta = {name: value for name, value in manifest["metadata"].items() if name != "ownerReferences"}
     return {**manifest, "metadata": meta}
-
-
-def _resource(number: int) -> Manifest:
-    meta = {"name": _name(number), "namespace": NAMESPACE}
-    return {"apiVersion": API_VERSION, "kind": INFERENCE_DEPLOYMENT.name, "metadata": meta, "spec": SPEC}
-
-
-def _name(number: int) -> str:
-    return f"qwen-{number}"
-
-
-def _is_idle(operator: MeasuredOperator) -> bool:
-    before = operator.read().total("infd_reconcile_total")
-    time.sleep(QUIET_SECONDS / 5)
-    now = operator.read()
-    return now.total("infd_reconcile_total") == before and now.total("infd_workqueue_depth") == 0
-
-
-def _until(done: Callable[[], bool], what: str) -> None:
-    """Wait, and print what for and how long: many resources take up to an hour."""
-    deadline = time.monotonic() + LONGEST_SECONDS
-    with step(f"waiting until {what}"):
-        while not done():
-            if time.monotonic() > deadline:
-                raise TimeoutError(what)
-            time.sleep(POLL_SECONDS)
 
 
 if __name__ == "__main__":
