@@ -22,7 +22,7 @@ from e2e.said import Say
 from e2e.served import Served
 from e2e.under_load import LoadedChange, UnderLoad
 from e2e.waiting import eventually
-from inference_operator.cli.renewal import edit
+from inference_operator.cli.renewal import ROUTERS
 
 NAME = "rolled"
 REQUESTS = 2000
@@ -101,7 +101,7 @@ def test_a_renewal_of_the_routers_loses_no_request(served: Served, under_load: U
 
         The rollout may end before the command has started; it then finds the routers as they should be.
         """
-        _patch(served, edit(_resource(served)))
+        _patch(served, ROUTERS.edit(_resource(served)))
         ends = ("all routers are renewed.", "routers are as this release builds them. Nothing was changed.")
         assert _renewed(served).endswith(tuple(f"default/{NAME}: {end}\n" for end in ends))
         assert not old & set(_living(served)), "the command waits until routers are replaced"

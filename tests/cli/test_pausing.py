@@ -4,6 +4,7 @@ import pytest
 
 from inference_operator.cli.edits import EditError
 from inference_operator.cli.pausing import InGit, PauseEdit, pause_edit, resume_by_force
+from inference_operator.cli.renewal import ENGINES, ROUTERS
 from inference_operator.cli.restart import rolling, why_not
 from inference_operator.manifest import Manifest
 from tests.status.situations import RAW
@@ -44,16 +45,16 @@ def test_git_that_sets_the_field_decides_and_git_that_does_not_lets_others_do_so
     assert pause_edit(live(owner=FLUX, fields={"f:paused": {}}, paused=True), paused=False) == InGit("Flux")
     assert isinstance(pause_edit(live(owner=FLUX, fields={"f:model": {}}), paused=True), PauseEdit)
     annotated: Manifest = {"f:podTemplate": {"f:annotations": {"f:renewed-at-generation": {}}}}
-    assert why_not(live(owner=FLUX, fields=annotated), routers=False).startswith("Flux sets the annotation")
-    assert "podTemplate" in why_not(live(owner=FLUX, fields={"f:router": annotated}), routers=True)
-    assert why_not(live(owner=FLUX, fields=annotated), routers=True) == ""
+    assert why_not(live(owner=FLUX, fields=annotated), ENGINES).startswith("Flux sets the annotation")
+    assert "podTemplate" in why_not(live(owner=FLUX, fields={"f:router": annotated}), ROUTERS)
+    assert why_not(live(owner=FLUX, fields=annotated), ROUTERS) == ""
 
 
 def test_what_cannot_restart_says_why() -> None:
-    assert "Run `infd resume` first." in why_not(live(paused=True), routers=False)
+    assert "Run `infd resume` first." in why_not(live(paused=True), ENGINES)
     external = live(router={"strategy": "External"})
-    assert why_not(external, routers=True).startswith("no router runs")
-    assert why_not(external, routers=False) == ""
+    assert why_not(external, ROUTERS).startswith("no router runs")
+    assert why_not(external, ENGINES) == ""
 
 
 def told(*, seen: int = 7, **reasons: tuple[str, str]) -> Manifest:

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from inference_operator.api.spec import Spec
-from inference_operator.cli.renewal import edit
+from inference_operator.cli.renewal import ENGINES, ROUTERS
 from inference_operator.manifest import API_VERSION, GROUP, KIND, Manifest
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.write_results import WriteResult
@@ -96,13 +96,12 @@ def _health_tests() -> Manifest:
 
 def _action_files() -> dict[Path, str]:
     serving = state("serving")
-    renewed_routers = edit(serving)
     objects = {
         "serving": serving,
         "paused": _with_spec(serving, paused=True),
         "routed-by-others": state("routed by others"),
-        "renewed": _with_spec(serving, **renewed_routers["router"]),
-        "renewed-routers": _with_spec(serving, **renewed_routers),
+        "renewed": _with_spec(serving, **ENGINES.edit(serving)),
+        "renewed-routers": _with_spec(serving, **ROUTERS.edit(serving)),
     }
     tests: Manifest = {
         "discoveryTests": [

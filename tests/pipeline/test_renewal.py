@@ -1,4 +1,4 @@
-"""Engines of an earlier release in the owner's window."""
+"""Engines of an earlier release: in the owner's window, and by the user's edit."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
+from inference_operator.api.pod_template import RENEWED_ANNOTATION
+from inference_operator.api.reasons import Reason
 from inference_operator.fleet.brake import Fleet, FleetState
 from inference_operator.fleet.turn import TURN_ANNOTATION
 from inference_operator.manifest import Manifest, Ref
+from inference_operator.objects.names import ENGINE
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.settings import Settings
+from inference_operator.views.pod import PodView, pod_template_hash
 from tests.testing.builders import ENGINES, NOW, SETTINGS, deployment_status, inference_deployment, inputs, planned
 
 
@@ -145,3 +149,69 @@ def test_it_is_decided_again_when_the_window_opens_and_when_it_closes() -> None:
 def test_a_wrong_window_is_an_error_in_the_settings(wrong: Manifest) -> None:
     with pytest.raises(ValueError, match="validation error"):
         later(renewal=wrong)
+
+
+# A renewal that the user asks for
+
+
+def asked(value: str) -> Manifest:
+    """The resource after the edit of `infd renew`."""
+    return inference_deployment(podTemplate={"annotations": {RENEWED_ANNOTATION: value}})
+
+
+def test_what_engines_keep_is_outdated_and_the_notice_names_the_command() -> None:
+    result = decided(later())
+    assert result.outdated_engines is Reason.ENGINES_OUTDATED
+    assert "To renew engines one by one, run `infd renew --engines -n default qwen`." in result.notice
+    assert planned(RAW).outdated_engines is None
+
+
+def test_an_image_with_known_vulnerabilities_is_so_only_where_a_renewal_brings_another_one() -> None:
+    old = Settings(gpu_engine_image="docker.io/vllm/vllm-openai:v0.30.0")
+    made = settled(planned(RAW, settings=old).desired)
+    result = outcome(inputs(RAW, children=made.values(), settings=SETTINGS))
+    assert isinstance(result, Planned)
+    assert result.outdated_engines is Reason.ENGINES_VULNERABLE
+    again = outcome(inputs(RAW, children=made.values(), settings=old))
+    assert isinstance(again, Planned)
+    assert (again.outdated_engines, bool(again.advisories)) == (None, True)
+
+
+def test_the_edit_of_a_renewal_brings_image_and_template_of_this_release_to_a_serving_engine_and_keeps_its_sizes() -> (
+    None
+):
+    surge = {"strategy": "Surge"}
+    raw = inference_deployment(rollout=surge)
+    edited = inference_deployment(rollout=surge, podTemplate={"annotations": {RENEWED_ANNOTATION: "7"}})
+    made = settled(planned(raw).desired)
+    template = pod_template_hash(made[ENGINES]["spec"]["template"]["metadata"])
+    engine = PodView("qwen-engine-a", ENGINE, NOW, ready=True, terminating=False, failed=False, problem=None)
+    pods = [replace(engine, template=template)]
+    added = {"podTemplate": {"annotations": {"example.com/later": "yes"}}}
+    settings = Settings(gpu_engine_image="docker.io/vllm/vllm-openai:v9.9.9", engine_defaults=added)
+    kept = outcome(inputs(raw, children=made.values(), pods=pods, settings=settings))
+    assert kept.desired[ENGINES] == planned(raw).desired[ENGINES]
+
+    result = outcome(inputs(edited, children=made.values(), pods=pods, settings=settings))
+    assert isinstance(result, Planned)
+    assert result.desired[ENGINES]["spec"]["template"]["metadata"]["annotations"]["example.com/later"] == "yes"
+    assert image(result) == settings.gpu_engine_image
+    assert result.plan.plan == planned(raw).plan.plan
+    assert TURN_ANNOTATION not in result.desired[ENGINES]["metadata"]["annotations"]
+    assert (result.outdated_engines, result.notice) == (None, "")
+
+
+def test_a_renewal_is_one_and_the_next_release_is_kept_out_again_until_the_next_edit() -> None:
+    renewed = settled(outcome(inputs(asked("7"), children=MADE.values(), settings=later())).desired)
+    newest = Settings(gpu_engine_image="docker.io/vllm/vllm-openai:v10.0.0")
+    for value, expected in (("7", later().gpu_engine_image), ("9", newest.gpu_engine_image)):
+        result = outcome(inputs(asked(value), children=renewed.values(), settings=newest))
+        assert isinstance(result, Planned)
+        assert image(result) == expected
+
+
+def test_another_annotation_of_pods_brings_no_other_image() -> None:
+    edited = inference_deployment(podTemplate={"annotations": {"example.com/a": "b"}})
+    result = outcome(inputs(edited, children=MADE.values(), settings=later()))
+    assert isinstance(result, Planned)
+    assert image(result) == image(planned(RAW))

@@ -8,8 +8,8 @@ from inference_operator.manifest import Manifest
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.write_results import WriteResult
 from inference_operator.views.lookups import EventsLookup, EventSummary, ObjectEvents
-from tests.status.situations import HALF_AN_HOUR, OVER_QUOTA, loading, observed, starting, view
-from tests.testing.builders import deployment_status, inference_deployment, inputs, waiting
+from tests.status.situations import HALF_AN_HOUR, OVER_QUOTA, RAW, loading, observed, starting, view
+from tests.testing.builders import ENGINES, SETTINGS, deployment_status, inference_deployment, inputs, planned, waiting
 
 DEVICE_MEMORY_TAKEN = (
     "Free memory on device cuda:0 (1.0/9.0 GiB) on startup is less than desired GPU memory utilization (0.9, 8.1 GiB)"
@@ -57,6 +57,14 @@ ATTACHED_ELSEWHERE = ObjectEvents(
 )
 
 
+def kept(image: str) -> Inputs:
+    """A service whose engines keep an image that is not the default any more."""
+    found = observed(engines=deployment_status(1), routers=deployment_status(2))
+    earlier = planned(RAW, settings=SETTINGS.model_copy(update={"gpu_engine_image": image})).desired[ENGINES]
+    live = {**found.children[ENGINES], "metadata": {**earlier["metadata"], "generation": 1}, "spec": earlier["spec"]}
+    return replace(found, children={**found.children, ENGINES: live})
+
+
 def ended(words: str) -> Manifest:
     return waiting("CrashLoopBackOff", "", last={"terminated": {"exitCode": 1, "message": words}})
 
@@ -102,5 +110,15 @@ ENGINE_STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, st
         inputs(inference_deployment(engine={"args": ["--max-model-length=1"]})),
         [],
         ("False UnknownArgument", "False Settled", "True UnknownArgument"),
+    ),
+    "serving, engines of an earlier release": (
+        kept("docker.io/vllm/vllm-openai:v0.32.1"),
+        [],
+        ("True Serving", "False Settled", "False NotStalled"),
+    ),
+    "serving, engines with known vulnerabilities": (
+        kept("docker.io/vllm/vllm-openai:v0.30.0"),
+        [],
+        ("True Serving", "False Settled", "False NotStalled"),
     ),
 }

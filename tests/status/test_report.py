@@ -288,6 +288,10 @@ def test_ready_names_a_newer_default_image() -> None:
         "1 of 1 engine is ready. The engine stays on `docker.io/vllm/"
     )
     assert "v9.9.9" in message(result, ConditionType.READY)
+    engines = result.status.condition(ConditionType.ENGINES_AVAILABLE)
+    assert engines is not None
+    assert (engines.status, engines.reason) == ("True", "EnginesOutdated")
+    assert engines.message == "1 of 1 engine is ready. Engines keep something older: `Ready` says what, and the cure."
 
 
 def test_engines_whose_metrics_cannot_be_read_are_reported_with_the_cure() -> None:

@@ -170,6 +170,20 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     Reason.ROUTER_UNAVAILABLE: Explanation(
         _READY, "No router is ready.", "Check the router pods. Engines stay loaded meanwhile."
     ),
+    Reason.ENGINES_OUTDATED: Explanation(
+        ConditionType.ENGINES_AVAILABLE,
+        "Enough engines are ready, or none should run. They keep the image or the pod template that they began with,"
+        " and this release or its settings would give them another.",
+        "No action needed. `infd renew --engines` replaces them one by one, and so does the window of"
+        " `settings.rollouts.renewal`.",
+    ),
+    Reason.ENGINES_VULNERABLE: Explanation(
+        ConditionType.ENGINES_AVAILABLE,
+        "Enough engines are ready, or none should run. Their image has known vulnerabilities, and this release would"
+        " give them another one.",
+        "Run `infd renew --engines`, or Argo CD's action `renew`. Engines are replaced one by one, as"
+        " `spec.rollout.strategy` says.",
+    ),
     Reason.ROUTER_OUTDATED: Explanation(
         ConditionType.ROUTER_AVAILABLE,
         "Routers are ready. They keep the pod template and the configuration that they began with, and this release or"
@@ -256,7 +270,7 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
         ConditionType.RENEWED,
         "Pods stay as they are until the turn of this InferenceDeployment comes: the operator's settings have changed,"
         " and few replace their pods at a time. Nobody's turn comes while one is not healthy after its own.",
-        "Wait. `infd renew --routers` replaces the routers now.",
+        "Wait. `infd renew` replaces them now.",
     ),
     Reason.ROLLOUT_STOPPED: Explanation(
         ConditionType.RENEWED,

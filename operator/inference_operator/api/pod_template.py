@@ -27,6 +27,9 @@ from inference_operator.api.validation import (
 
 MAX_SIDECARS = 4
 MAX_ANNOTATION_LENGTH = 4096
+RENEWED_ANNOTATION = "renewed-at-generation"
+"""Annotation by which `infd` and Argo CD's actions ask for new pods of this release. Its value is the generation before
+the edit, so that it is another one each time."""
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 """Name of a volume or container, a DNS label."""

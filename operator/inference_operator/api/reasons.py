@@ -41,6 +41,8 @@ class Reason(StrEnum):
     ADAPTER_PENDING = "AdapterPending"
     ADAPTER_REFUSED = "AdapterRefused"
     ADAPTER_NOT_LOADED = "AdapterNotLoaded"
+    ENGINES_OUTDATED = "EnginesOutdated"
+    ENGINES_VULNERABLE = "EnginesVulnerable"
     ROUTER_OUTDATED = "RouterOutdated"
     ROUTER_VULNERABLE = "RouterVulnerable"
     EXTERNAL_ROUTING = "ExternalRouting"

@@ -84,7 +84,9 @@ class EngineStatus(_StatusModel):
     implementation: str = Field(
         "", description="Implementation of the model, by the engine's own name; absent where the engine chooses it."
     )
-    image: str = Field(description="Container image of the engine. It is pinned until `spec.engine` changes.")
+    image: str = Field(
+        description="Container image of the engine. It is pinned until `spec.engine` changes, or a renewal."
+    )
     model_commit: str = Field(
         "",
         description=(

@@ -41,7 +41,7 @@ COMMANDS: Mapping[str, str] = {
     "support-bundle": "collect what others need to help you, without secrets, in one archive",
     "import": "turn a KubeAI Model, a vLLM Deployment or a KServe LLMInferenceService into an InferenceDeployment",
     "completion": "print the script that completes commands and names in a shell",
-    "renew": "replace routers that keep an earlier release's configuration",
+    "renew": "replace routers and engines that keep something of an earlier release",
     "key": "make API keys for users",
     "crd": "print the CustomResourceDefinition",
     "policy": "print the admission policies",

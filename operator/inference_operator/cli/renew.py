@@ -1,27 +1,18 @@
-"""`infd renew --routers`: replaces routers that keep an earlier pod template or configuration, and waits for it."""
+"""`infd renew`: replaces routers and engines that keep something of an earlier release, and waits for it."""
 
 import argparse
 import asyncio
 import sys
 import time
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import yaml
 
-from inference_operator.cli.connection import add_connection, add_timeout, in_cluster
-from inference_operator.cli.managed_fields import applied_edit, manager
+from inference_operator.cli.connection import add_connection, in_cluster
+from inference_operator.cli.managed_fields import ARGO_CD, applied_edit, manager
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
-from inference_operator.cli.renewal import (
-    FIELD_MANAGER_OF_ROUTERS,
-    Progress,
-    edit,
-    is_paused,
-    is_vulnerable,
-    problem,
-    progress,
-    router_condition,
-)
+from inference_operator.cli.renewal import ENGINES, PAUSED, ROUTERS, Progress, RenewedPart, is_paused, problem
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
 
@@ -30,12 +21,14 @@ if TYPE_CHECKING:
     from inference_operator.kube.cluster import KubeCluster
 
 POLL_SECONDS = 2.0
-TIMEOUT_SECONDS = 600
-"""Default of --timeout: that of a Deployment's `progressDeadlineSeconds` (Kubernetes 1.36, API reference)."""
+PARTS = (ROUTERS, ENGINES)
+"""In the order of renewal: an engine asks for a key only if all routers send one."""
+Task: TypeAlias = tuple[Ref, RenewedPart]
+_DONE = frozenset({Progress.LATEST, Progress.NONE})
 
 
 class RenewalError(Exception):
-    """The routers of a resource are not renewed; the message is for the user."""
+    """A part of a resource is not renewed; the message is for the user."""
 
 
 class NotEditedError(RenewalError):
@@ -45,27 +38,37 @@ class NotEditedError(RenewalError):
 def add_arguments(renew: argparse.ArgumentParser) -> None:
     """Add the description and the arguments of `infd renew`."""
     renew.description = (
-        "Replace routers that keep the pod template or configuration of an earlier release, one by one, without losing"
-        " a request, and wait until all are ready. The command sets the annotation `renewed-at-generation` in"
-        " `spec.router.podTemplate.annotations`, as Argo CD's action `renew-routers` does. Routers that are as this"
-        " release builds them stay. A resource that Argo CD or Flux applies is not edited: the command prints the edit"
-        " to commit. It needs the rights to get (with several resources: list) and patch InferenceDeployments."
+        "Replace routers and engines that keep something of an earlier release, one resource after the other, and wait"
+        " until all are ready: routers with an earlier pod template or configuration, engines with an earlier pod"
+        " template or image. What is as this release builds it stays. Routers lose no request; engines are replaced as"
+        " `spec.rollout.strategy` says, and keep their sizes. The command sets the annotation `renewed-at-generation`"
+        " in `spec.router.podTemplate.annotations` and `spec.podTemplate.annotations`, as Argo CD's actions"
+        " `renew-routers` and `renew` do. A resource that Argo CD or Flux applies is not edited: the command prints the"
+        " edit to commit. It needs the rights to get (with several resources: list) and patch InferenceDeployments."
+        " Examples: `infd renew qwen`; `infd renew --all --engines`; `infd renew -A`."
     )
-    renew.add_argument("--routers", action="store_true", required=True, help="renew the routers; required")
     which = renew.add_mutually_exclusive_group(required=True)
     which.add_argument("name", nargs="?", help="name of the InferenceDeployment")
     which.add_argument("--all", action="store_true", help="all of the namespace, one after the other")
     which.add_argument("-A", "--all-namespaces", action="store_true", help="all of the cluster, one after the other")
+    only = renew.add_mutually_exclusive_group()
+    for part in PARTS:
+        only.add_argument(
+            f"--{part.name}", dest="parts", action="store_const", const=(part,), default=PARTS, help=f"{part.name} only"
+        )
     add_connection(renew)
-    add_timeout(renew, TIMEOUT_SECONDS, "give up when nothing changes for this time")
+    limits = " and ".join(f"{part.timeout_seconds} for {part.name}" for part in PARTS)
+    words = f"give up when nothing changes for this time; default {limits}"
+    renew.add_argument("--timeout", type=int, metavar="SECONDS", help=words)
     renew.set_defaults(run=_renew)
 
 
 def _renew(options: argparse.Namespace, _: EngineRegistry) -> int:
-    """Renew the routers of the chosen resources; returns 1 if those of one are not renewed."""
+    """Renew the chosen resources; returns 1 if one is not renewed."""
 
     async def work(api: "Api", cluster: "KubeCluster") -> int:
-        return await _one_by_one(api, cluster, await _chosen(cluster, options), options.timeout)
+        tasks = [(ref, part) for ref in await _chosen(cluster, options) for part in options.parts]
+        return await _one_by_one(_Renewal(api, cluster, options.timeout), tasks)
 
     try:
         return asyncio.run(in_cluster(work, options))
@@ -75,7 +78,7 @@ def _renew(options: argparse.Namespace, _: EngineRegistry) -> int:
 
 
 async def _chosen(cluster: "KubeCluster", options: argparse.Namespace) -> Sequence[Ref]:
-    """The resources, those with vulnerable routers first."""
+    """The resources, those of which a chosen part is vulnerable first."""
     if options.name:
         ref = Ref(INFERENCE_DEPLOYMENT, options.namespace, options.name)
         if await cluster.get(ref) is None:
@@ -85,95 +88,99 @@ async def _chosen(cluster: "KubeCluster", options: argparse.Namespace) -> Sequen
     found = [live async for live in cluster.each(INFERENCE_DEPLOYMENT, namespace=namespace)]
     if not found:
         print(f"There is no InferenceDeployment in {f'the namespace `{namespace}`' if namespace else 'any namespace'}.")
-    found.sort(key=lambda live: (not is_vulnerable(live), live["metadata"]["namespace"], live["metadata"]["name"]))
-    return [Ref(INFERENCE_DEPLOYMENT, one["metadata"]["namespace"], one["metadata"]["name"]) for one in found]
+
+    def order(live: Manifest) -> tuple[bool, str, str]:
+        vulnerable = any(part.is_vulnerable(live) for part in options.parts)
+        return not vulnerable, live["metadata"]["namespace"], live["metadata"]["name"]
+
+    return [Ref.of(live) for live in sorted(found, key=order)]
 
 
-async def _one_by_one(api: "Api", cluster: "KubeCluster", chosen: Sequence[Ref], timeout_seconds: int) -> int:
-    """Renew one resource after the other. After a rollout that failed none is begun: it could fail likewise."""
-    status = 0
-    for number, ref in enumerate(chosen):
+async def _one_by_one(renewal: "_Renewal", tasks: Sequence[Task]) -> int:
+    """Renew one part after the other. After a rollout that failed none is begun: it could fail likewise."""
+    status, said = 0, ""
+    for number, (ref, part) in enumerate(tasks):
         try:
-            await _renew_one(api, cluster, ref, timeout_seconds)
+            await renewal.renew(ref, part)
         except RenewalError as error:
-            print(f"{_shown(ref)}: {error}", file=sys.stderr)
-            status = EXIT_REFUSED
+            status, told = EXIT_REFUSED, f"{_shown(ref)}: {error}"
+            if told != said:  # a resource that is paused or gone is so for both parts
+                print(told, file=sys.stderr)
+            said = told
             if not isinstance(error, NotEditedError):
-                if left := ", ".join(map(_shown, chosen[number + 1 :])):
+                if left := ", ".join(f"{part.name} of {_shown(ref)}" for ref, part in tasks[number + 1 :]):
                     print(f"Not renewed either: {left}.", file=sys.stderr)
                 break
     return status
 
 
-async def _renew_one(api: "Api", cluster: "KubeCluster", ref: Ref, timeout_seconds: int) -> None:
-    """Edit one resource unless its routers are the latest, and wait until they are."""
-    live = await _settled(cluster, ref, timeout_seconds, while_in={Progress.UNSEEN})
-    match progress(live):
-        case Progress.NONE:
-            print(f"{_shown(ref)}: no router runs, because `spec.router.strategy` is `External`.")
+class _Renewal:
+    """The renewal of single parts in a cluster."""
+
+    def __init__(self, api: "Api", cluster: "KubeCluster", timeout_seconds: int | None) -> None:
+        self._api, self._cluster, self._timeout_seconds = api, cluster, timeout_seconds
+
+    async def renew(self, ref: Ref, part: RenewedPart) -> None:
+        """Edit one resource unless this part of it is the latest, and wait until it is."""
+        live = await self._settled(ref, part, while_in={Progress.UNSEEN, Progress.ROLLING})
+        if why := _why_not_edited(live, part):
+            raise NotEditedError(why)
+        if (now := part.progress(live)) in _DONE:
+            latest = f"{part.name} are as this release builds them. Nothing was changed."
+            print(f"{_shown(ref)}: {latest if now is Progress.LATEST else part.none}")
             return
-        case Progress.LATEST if not is_paused(live):
-            print(f"{_shown(ref)}: routers are as this release builds them. Nothing was changed.")
-            return
-        case Progress.ROLLING:
-            pass  # an edit before this one: its rollout is followed
-        case _:
-            if why := _why_not_edited(live):
-                raise NotEditedError(why)
-            await _edit(api, ref, live)
-    await _settled(cluster, ref, timeout_seconds, while_in=set(Progress) - {Progress.LATEST, Progress.NONE})
-    print(f"{_shown(ref)}: all routers are renewed.")
+        await self._edit(ref, part, live)
+        live = await self._settled(ref, part, while_in=set(Progress) - _DONE)
+        if is_paused(live):
+            raise RenewalError("it was paused meanwhile. Run `infd resume`, and this command again.")
+        print(f"{_shown(ref)}: all {part.name} are renewed.")
+
+    async def _edit(self, ref: Ref, part: RenewedPart, live: Manifest) -> None:
+        from inference_operator.cli.edits import EditError, edited  # noqa: PLC0415 - see `cli.connection`
+
+        try:
+            await edited(self._api, applied_edit(live, part.edit(live)), part.field_manager)
+        except EditError as error:
+            raise RenewalError(str(error)) from error
+        print(f"{_shown(ref)}: edited `{'.'.join(part.path)}`.")
+
+    async def _settled(self, ref: Ref, part: RenewedPart, *, while_in: Collection[Progress]) -> Manifest:
+        """The live resource, once it is in none of these; raises `RenewalError` where waiting will not end."""
+        said, since, before = "", time.monotonic(), None
+        limit = part.timeout_seconds if self._timeout_seconds is None else self._timeout_seconds
+        while True:
+            live = await self._cluster.get(ref)
+            if live is None:
+                raise NotEditedError("it was deleted.")
+            now = part.progress(live)
+            fails = now is Progress.STALLED and before is Progress.ROLLING  # also the rollout of an edit before this
+            if now not in while_in and not fails:
+                return live
+            if now in {Progress.OLDER, Progress.STALLED} and (cause := problem(live)):
+                raise RenewalError(f"the edit does not bring new {part.name}: {cause}")
+            before = now
+            if (message := part.message(live)) != said:
+                print(f"{_shown(ref)}: {message}", flush=True)
+                said, since = message, time.monotonic()
+            elif time.monotonic() - since > limit:
+                raise RenewalError(f"nothing has changed for {limit} s. {message} {problem(live)}".rstrip())
+            await asyncio.sleep(POLL_SECONDS)
 
 
-def _why_not_edited(live: Manifest) -> str:
-    """Why a resource whose routers are not the latest is left as it is; empty if it is edited."""
+def _why_not_edited(live: Manifest, part: RenewedPart) -> str:
+    """Why a part of a resource that may be older cannot be edited; empty if it can."""
     if is_paused(live):
-        return "the operator changes nothing while `spec.paused` is true. Run `infd resume` first."
-    if progress(live) is Progress.UNAVAILABLE:
-        return f"{_message(live)} Routers that become ready are as this release builds them. Nothing was changed."
-    if name := manager(live):
-        action = "Run Argo CD's action `renew-routers`, or commit" if name == "Argo CD" else "Commit"
-        text = yaml.safe_dump({"spec": edit(live)}, sort_keys=False).rstrip()
+        return PAUSED
+    now = part.progress(live)
+    if now is Progress.STALLED:
+        return f"its {part.name} are not renewed before this is solved: {problem(live)}"
+    if now is Progress.UNAVAILABLE:
+        return f"{part.message(live)} {part.cure} Nothing was changed."
+    if now is Progress.OLDER and (name := manager(live)):
+        action = f"Run Argo CD's action `{part.action}`, or commit" if name == ARGO_CD else "Commit"
+        text = yaml.safe_dump({"spec": part.edit(live)}, sort_keys=False).rstrip()
         return f"{name} applies this resource from its source, so nothing was changed. {action} this edit:\n{text}"
     return ""
-
-
-async def _edit(api: "Api", ref: Ref, live: Manifest) -> None:
-    from inference_operator.cli.edits import EditError, edited  # noqa: PLC0415 - see `cli.connection`
-
-    try:
-        await edited(api, applied_edit(live, edit(live)), FIELD_MANAGER_OF_ROUTERS)
-    except EditError as error:
-        raise RenewalError(str(error)) from error
-    print(f"{_shown(ref)}: edited `spec.router.podTemplate.annotations`.")
-
-
-async def _settled(
-    cluster: "KubeCluster", ref: Ref, timeout_seconds: int, *, while_in: Collection[Progress]
-) -> Manifest:
-    """The live resource, once its progress is no longer one of these; raises `RenewalError` where it will not end."""
-    said, since = "", time.monotonic()
-    while True:
-        live = await cluster.get(ref)
-        if live is None:
-            raise NotEditedError("it was deleted.")
-        if progress(live) not in while_in:
-            return live
-        if progress(live) is Progress.OLDER and (cause := problem(live)):
-            raise RenewalError(f"the operator does not apply the edit: {cause}")
-        if (message := _message(live)) != said:
-            print(f"{_shown(ref)}: {message}", flush=True)
-            said, since = message, time.monotonic()
-        elif time.monotonic() - since > timeout_seconds:
-            raise RenewalError(f"nothing has changed for {timeout_seconds} s. {message} {problem(live)}".rstrip())
-        await asyncio.sleep(POLL_SECONDS)
-
-
-def _message(live: Manifest) -> str:
-    condition = router_condition(live)
-    return (
-        condition.message if condition else "The operator has not seen the last edit yet. If this lasts, does it run?"
-    )
 
 
 def _shown(ref: Ref) -> str:

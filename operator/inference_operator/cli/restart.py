@@ -7,19 +7,13 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from inference_operator.api.pod_template import RENEWED_ANNOTATION
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import resource
 from inference_operator.cli.connection import add_connection, add_timeout, in_cluster
 from inference_operator.cli.output import harmless
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED
-from inference_operator.cli.renewal import (
-    FIELD_MANAGER_OF_ENGINES,
-    FIELD_MANAGER_OF_ROUTERS,
-    RENEWED_ANNOTATION,
-    edit,
-    engines_edit,
-    is_paused,
-)
+from inference_operator.cli.renewal import ENGINES, PAUSED, ROUTERS, RenewedPart, is_paused
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.views.raw import mapping
@@ -28,17 +22,12 @@ if TYPE_CHECKING:
     from inference_operator.kube.client import Api
     from inference_operator.kube.cluster import KubeCluster
 
-TIMEOUT_SECONDS = 3600
-"""Default of --timeout, as of `infd run`: an engine may load 500 GB of weights at 150 MB/s."""
-_OF_ENGINES = ("spec", "podTemplate", "annotations", RENEWED_ANNOTATION)
-_OF_ROUTERS = ("spec", "router", "podTemplate", "annotations", RENEWED_ANNOTATION)
-
 
 def add_arguments(restart: argparse.ArgumentParser) -> None:
     """Add the description and the arguments of `infd restart`."""
     restart.description = (
         "Replace the engines of an InferenceDeployment one by one, as an edit of its specification does: the strategy"
-        " is that of `spec.rollout`, and new ones have images and sizes of this release. With --routers, replace its"
+        " is that of `spec.rollout`, and new ones have the image of this release. With --routers, replace its"
         " routers. The command sets the annotation `renewed-at-generation` in `spec.podTemplate.annotations`, or in"
         " `spec.router.podTemplate.annotations`, as the actions of Argo CD do, and waits until all are new. Git that"
         " does not name the annotation leaves it alone; where Git does, the command prints the edit to commit. It needs"
@@ -49,7 +38,7 @@ def add_arguments(restart: argparse.ArgumentParser) -> None:
     restart.add_argument("--routers", action="store_true", help="the routers, and not the engines")
     add_connection(restart)
     restart.add_argument("--no-wait", action="store_true", help="do not wait until all are new")
-    add_timeout(restart, TIMEOUT_SECONDS, "give up when nothing changes for this time")
+    add_timeout(restart, ENGINES.timeout_seconds, "give up when nothing changes for this time")
     restart.set_defaults(run=_restart)
 
 
@@ -77,39 +66,36 @@ async def _roll(api: "Api", cluster: "KubeCluster", options: argparse.Namespace)
     from inference_operator.cli.managed_fields import applied_edit  # noqa: PLC0415 - as above
 
     live = await live_of(cluster, options.namespace, options.name)
-    if why := why_not(live, routers=options.routers):
+    part = ROUTERS if options.routers else ENGINES
+    if why := why_not(live, part):
         raise EditError(why)
-    spec = edit(live) if options.routers else engines_edit(live)
-    by = FIELD_MANAGER_OF_ROUTERS if options.routers else FIELD_MANAGER_OF_ENGINES
-    await edited(api, applied_edit(live, spec), by)
-    pods = "routers" if options.routers else "engines"
-    print(f"{options.namespace}/{options.name}: {pods} are replaced one by one.", flush=True)
+    await edited(api, applied_edit(live, part.edit(live)), part.field_manager)
+    print(f"{options.namespace}/{options.name}: {part.name} are replaced one by one.", flush=True)
     if options.no_wait:
         return
     await awaited(cluster, Ref.of(live), rolling, timeout_seconds=options.timeout)
-    print(f"{options.namespace}/{options.name}: all {pods} are new.")
+    print(f"{options.namespace}/{options.name}: all {part.name} are new.")
 
 
-def why_not(live: Manifest, *, routers: bool) -> str:
+def why_not(live: Manifest, part: RenewedPart) -> str:
     """Why a resource is not restarted; empty if it is.
 
     Args:
         live: the resource.
-        routers: whether its routers are restarted, and not its engines.
+        part: its routers, or its engines.
 
     Examples:
-        >>> why_not({"spec": {"paused": True}}, routers=False)
+        >>> why_not({"spec": {"paused": True}}, ENGINES)
         'the operator changes nothing while `spec.paused` is true. Run `infd resume` first.'
     """
     from inference_operator.cli.managed_fields import git_owner  # noqa: PLC0415 - see `cli.connection`
 
-    spec = mapping(live, "spec")
     if is_paused(live):
-        return "the operator changes nothing while `spec.paused` is true. Run `infd resume` first."
-    if routers and mapping(spec, "router").get("strategy") == "External":
-        return "no router runs, because `spec.router.strategy` is `External`."
-    if name := git_owner(live, _OF_ROUTERS if routers else _OF_ENGINES):
-        text = yaml.safe_dump({"spec": edit(live) if routers else engines_edit(live)}, sort_keys=False).rstrip()
+        return PAUSED
+    if part is ROUTERS and mapping(mapping(live, "spec"), "router").get("strategy") == "External":
+        return part.none
+    if name := git_owner(live, (*part.path, RENEWED_ANNOTATION)):
+        text = yaml.safe_dump({"spec": part.edit(live)}, sort_keys=False).rstrip()
         return f"{name} sets the annotation from its source, so nothing was changed. Commit this edit:\n{text}"
     return ""
 

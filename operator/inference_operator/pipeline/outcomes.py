@@ -91,6 +91,12 @@ class Planned(Outcome):
         return " ".join(filter(None, (role.notice for role in self.roles)))
 
     @property
+    def outdated_engines(self) -> Reason | None:
+        """Why a renewal would change engines, the worst of all roles; None if they are as this release builds them."""
+        found = {role.outdated for role in self.roles}
+        return next((one for one in (Reason.ENGINES_VULNERABLE, Reason.ENGINES_OUTDATED) if one in found), None)
+
+    @property
     def advisories(self) -> str:
         """A notice about known vulnerabilities of the engines' versions; empty if none is known."""
         return " ".join(dict.fromkeys(filter(None, (role.advisories for role in self.roles))))

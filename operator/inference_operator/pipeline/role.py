@@ -63,6 +63,8 @@ class Role:
     """Engines that are wanted; the workload may have fewer where nodes limit them."""
     notice: str = ""
     """A notice for users about the decision; may be empty."""
+    outdated: Reason | None = None
+    """Why a renewal would change engines; None if they are as this release builds them."""
     gave_way: str = ""
     """Which groups gave their nodes back for others, in sentences; empty if none did."""
     missing_gpu_kind: str = ""
@@ -121,6 +123,7 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         move=made.moving,
         objects=workload_children(workload_inputs, workload.objects, made.moving, open_to_all=open_to_all),
         notice=_notice(inputs, used, made),
+        outdated=used.outdated,
         gave_way=made.yielded.notice,
         missing_gpu_kind=plan.missing_gpu_kind,
         disk_shortfall=disk_shortfall(context.nodes, pod_spec, pinned.plan.resource),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from inference_operator.api.container import Environment
 from inference_operator.api.effective_spec import EffectiveSpec
+from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Device
 from inference_operator.engines.environment import with_defaults
 from inference_operator.engines.group.network import INTERFACE_VARIABLES, network_variables
@@ -57,7 +58,19 @@ class RoleTemplates:
         context = self.inputs.context
         image = older_image(self.inputs.plan.image, context.spec.stated, context.engine, context.settings)
         found = sentences(image, older_template(self.template, self.built))
-        return sentences(found, renewal_notice(context.settings, context.now)) if found else ""
+        key = context.owner.key
+        cure = f"To renew engines one by one, run `infd renew --engines -n {key.namespace} {key.name}`."
+        return sentences(found, cure, renewal_notice(context.settings, context.now)) if found else ""
+
+    @property
+    def outdated(self) -> Reason | None:
+        """Why a renewal would change engines; None if they are as this release builds them."""
+        if not self.older:
+            return None
+        context, image = self.inputs.context, self.inputs.plan.image
+        closes = image != wanted_image(context.spec.stated, context.engine, context.settings)
+        is_vulnerable = closes and context.engine.advisories(image)
+        return Reason.ENGINES_VULNERABLE if is_vulnerable else Reason.ENGINES_OUTDATED
 
 
 def role_templates(inputs: Inputs, context: RoleContext, plan: PinnedPlan, *, open_to_all: bool) -> RoleTemplates:

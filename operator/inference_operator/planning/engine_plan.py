@@ -343,7 +343,4 @@ def older_image(pinned: str, spec: Spec, engine: Engine, settings: Settings) -> 
     default = wanted_image(spec, engine, settings)
     if pinned == default:
         return ""
-    return (
-        f"The engine stays on `{pinned}`; this operator's default is `{default}`:"
-        " set `spec.engine.image` to it to move, which restarts the engines one by one."
-    )
+    return f"The engine stays on `{pinned}`; this operator's default is `{default}`."

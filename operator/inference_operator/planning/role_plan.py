@@ -4,7 +4,8 @@ These rules apply, in this order:
 
 1. A plan recorded for the same specification and engine stays, unless all pods of the role are unschedulable.
 2. A plan that stays is decided once more if its engines reported too little memory (`planning/healing.py`).
-3. Otherwise the role is sized; if its pods are unschedulable, for the GPUs that are free (`placeable.py`). The kind
+3. A plan that stays gets the image of this release when the user asks for new engines (`RENEWED_ANNOTATION`).
+4. Otherwise the role is sized; if its pods are unschedulable, for the GPUs that are free (`placeable.py`). The kind
    of GPU of its earlier plan stays if the model still fits on it. A recorded plan stays if no other one is possible,
    or if the new one is equal to it.
 """
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from inference_operator.api.affinity import Affinity
+from inference_operator.api.pod_template import RENEWED_ANNOTATION
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.scheduling import PodScheduling
@@ -40,6 +42,7 @@ from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sizing.plan import SIZING_RULES
 from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import Lookup
+from inference_operator.views.raw import annotations, mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class PlanState:
     spec_hash: str
     """Hash of everything in the specification that a plan depends on."""
     latest: PinnedPlan | None
-    """The recorded plan, if it was made for the present specification."""
+    """The recorded plan, if it was made for the present specification; with the image of this release in a renewal."""
     kept: PinnedPlan | None
     """The same, unless all engine pods are unschedulable: then the role is sized again."""
     image: str
@@ -77,9 +80,21 @@ def plan_state(context: RoleContext) -> PlanState:
     recorded = context.live.recorded
     is_present = recorded is not None and (recorded.spec_hash, recorded.engine) == (current, context.spec.engine)
     latest = recorded if is_present and _keeps_stages(spec, recorded) else None
+    if latest and _is_renewed(context):
+        latest = replace(latest, image=wanted_image(spec, context.engine, settings))
     kept = None if _all_unschedulable(context.live.engines) else latest
     image = kept.image if kept else wanted_image(spec, context.engine, settings)
     return PlanState(context, current, latest, kept, image)
+
+
+def _is_renewed(context: RoleContext) -> bool:
+    """Whether the user asks for new engines, and the workload does not know it yet.
+
+    The live template tells, and no hash: so the annotation of a former renewal restarts nothing.
+    """
+    asked = context.spec.stated.pod_template.annotations.get(RENEWED_ANNOTATION)
+    live = mapping(mapping(context.live.workload or {}, "spec"), "template")
+    return bool(asked and live) and annotations(live).get(RENEWED_ANNOTATION) != asked
 
 
 def _keeps_stages(spec: Spec, recorded: PinnedPlan | None) -> bool:

@@ -23,7 +23,10 @@ def _refused(observation: Observation) -> ConditionVerdict | None:
 
 
 def _scaled_to_zero(observation: Observation) -> ConditionVerdict | None:
-    return ConditionVerdict("True", Reason.SCALED_TO_ZERO, "Scaled to zero.") if observation.at_zero else None
+    if not observation.at_zero:
+        return None
+    reason = observation.engines_outdated or Reason.SCALED_TO_ZERO
+    return ConditionVerdict("True", reason, sentences("Scaled to zero.", _kept(observation)))
 
 
 def _stalled(observation: Observation) -> ConditionVerdict | None:
@@ -43,9 +46,9 @@ def _out_of_traffic(observation: Observation) -> ConditionVerdict | None:
 def _serving(observation: Observation) -> ConditionVerdict | None:
     if not _enough_ready(observation):
         return None
-    return ConditionVerdict(
-        "True", Reason.SERVING, sentences(_counted(observation), _unread(observation), _network(observation))
-    )
+    reason = observation.engines_outdated or Reason.SERVING
+    message = sentences(_counted(observation), _kept(observation), _unread(observation), _network(observation))
+    return ConditionVerdict("True", reason, message)
 
 
 def _pod_refused(observation: Observation) -> ConditionVerdict | None:
@@ -95,6 +98,11 @@ def _enough_ready(observation: Observation) -> bool:
 
 def _counted(observation: Observation) -> str:
     return sentences(ready_of(observation.engines.ready, observation.desired, "engine"), *_silent_engines(observation))
+
+
+def _kept(observation: Observation) -> str:
+    """Sentence about engines that a renewal would change; empty if there are none."""
+    return "Engines keep something older: `Ready` says what, and the cure." if observation.engines_outdated else ""
 
 
 def _silent_engines(observation: Observation) -> Sequence[str]:

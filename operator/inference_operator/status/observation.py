@@ -100,6 +100,8 @@ class Observation:
     routers: WorkloadView
     fleet_state: FleetState
     """How far a change of the owner's settings is."""
+    engines_outdated: Reason | None
+    """Why a renewal would change engines; None if they are as this release builds them, or if nothing is decided."""
     routers_outdated: bool
     """Whether this release builds another pod template or configuration than the routers keep."""
     open_attacks: Sequence[str]

@@ -51,6 +51,7 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
         engines=workload,
         routers=routers.workload,
         fleet_state=outcome.fleet_state,
+        engines_outdated=planned.outdated_engines if planned else None,
         routers_outdated=_is_outdated(routers.workload, planned),
         open_attacks=open_attacks(inputs.router_deployment),
         path=request_path(inputs, live[0].role),

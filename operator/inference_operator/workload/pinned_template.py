@@ -62,7 +62,4 @@ def older_template(used: PinnedTemplate, built: PinnedTemplate) -> str:
     """A notice that engines keep an older template; empty if they do not."""
     if used == built:
         return ""
-    return (
-        "Engines keep their current pod template. This release, or its settings, would build another one. To restart"
-        " the engines one by one with the new template, edit `spec.podTemplate.annotations`."
-    )
+    return "Engines keep their current pod template. This release, or its settings, would build another one."
