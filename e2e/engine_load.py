@@ -14,7 +14,7 @@ from e2e.images.process import log_path
 from e2e.model.kinds import CONTEXT, KINDS
 from e2e.model.tiny_llama import model_folder
 from e2e.sizes import free_port, planned
-from inference_operator.api.spec import EngineSpec
+from inference_operator.api.engine import EngineSpec
 from inference_operator.engines.process import ServedModel, Timeouts
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.models.facts import ModelFacts

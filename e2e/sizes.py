@@ -14,7 +14,7 @@ from e2e.images.detect import found_builder
 from e2e.images.process import log_path
 from e2e.model.kinds import CONTEXT, KINDS, LARGE
 from e2e.model.tiny_llama import model_folder
-from inference_operator.api.spec import EngineSpec
+from inference_operator.api.engine import EngineSpec
 from inference_operator.engines.process import ServedModel, Timeouts
 from inference_operator.engines.vllm.memory import vllm_cpu_memory
 from inference_operator.engines.vllm.metrics import CACHE_INFO, engine_sample

@@ -17,7 +17,7 @@ from e2e.model.tiny_llama import model_folder
 from e2e.router.collector import Collector
 from e2e.router.loopback import Loopback
 from inference_operator.api.container import EnvironmentVariable
-from inference_operator.api.spec import EngineSpec
+from inference_operator.api.engine import EngineSpec
 from inference_operator.engines.process import ServedModel, Timeouts
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.sizing.plan import unchecked_plan

@@ -13,10 +13,10 @@ from pydantic.functional_validators import BeforeValidator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from inference_operator.api.engine_kind import EngineKind
+from inference_operator.api.hardware import Device
 from inference_operator.api.owner_policy import OwnerPolicy
 from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults
 from inference_operator.api.rollouts import RolloutSettings
-from inference_operator.api.spec import Device
 from inference_operator.api.validation import Labels
 
 PREFIX = "INFERENCE_OPERATOR_"

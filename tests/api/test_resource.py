@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
-from inference_operator.api.spec import Device, Spec
+from inference_operator.api.spec import Spec
 from inference_operator.api.status import NEVER_OBSERVED, Status
 from inference_operator.manifest import Key, Manifest
 from tests.testing.builders import UID, inference_deployment

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference_operator.api.spec import Device
+from inference_operator.api.hardware import Device
 from inference_operator.autoscaling.decision import ScalingSample, ScalingSettings, ScalingState, decide
 from inference_operator.autoscaling.target import (
     KNEE,

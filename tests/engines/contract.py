@@ -6,8 +6,10 @@ from dataclasses import dataclass, fields, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inference_operator.api.engine import EngineSpec
+from inference_operator.api.hardware import Device
+from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import Device, EngineSpec, ModelSpec
 from inference_operator.engines.base import Engine
 from inference_operator.engines.model_access import refusal_of_format
 from inference_operator.engines.process import EngineProcess, ServedModel, Timeouts

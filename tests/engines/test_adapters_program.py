@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from inference_operator.api.spec import EngineSpec
+from inference_operator.api.engine import EngineSpec
 from inference_operator.engines.adapter_report import adapter_report
 from inference_operator.engines.group.launch import group_member
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from inference_operator.api.engine import EngineSpec
+from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import Device, EngineSpec
 from inference_operator.engines.llama_cpp.image import IMAGES
 from inference_operator.engines.llama_cpp.llama_cpp import LlamaCpp
 from inference_operator.engines.llama_cpp.options import PRE_STOP_VARIABLE

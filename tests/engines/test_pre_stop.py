@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from inference_operator.api.spec import EngineSpec
+from inference_operator.api.engine import EngineSpec
 from inference_operator.engines.process import ServedModel, Timeouts
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
 from inference_operator.engines.vllm.vllm import Vllm

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from inference_operator.api.engine import EngineSpec
+from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import EngineSpec, ModelSpec
 from inference_operator.engines.classified import Class
 from inference_operator.engines.process import EngineProcess
 from inference_operator.engines.rights import unsafe_arguments

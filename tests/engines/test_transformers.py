@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from inference_operator.api.engine import EngineSpec
+from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import Device, EngineSpec
 from inference_operator.engines import transformers as package
 from inference_operator.engines.classified import Class
 from inference_operator.engines.process import EngineProcess, ServedModel, Timeouts

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from inference_operator.api.engine import EngineSpec
+from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import EngineSpec, ModelSpec
 from inference_operator.engines.vllm.vllm import Vllm
 
 MODEL = ModelSpec(source="hf://org/model")

@@ -3,8 +3,9 @@
 import pytest
 
 from inference_operator.api.container import EnvironmentVariable
+from inference_operator.api.engine import EngineSpec
+from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import EngineSpec, ModelSpec
 from inference_operator.engines.vllm.arguments import (
     has_known_options,
     managed_flag,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from inference_operator.api.spec import EngineSpec
+from inference_operator.api.engine import EngineSpec
 from inference_operator.engines.checked_start import GPU_CHECK
 from inference_operator.engines.group.http_page import HttpPage
 from inference_operator.engines.group.launch import (

@@ -4,8 +4,9 @@ import pytest
 from pydantic import ValidationError
 
 from inference_operator.api.container import EnvironmentVariable
+from inference_operator.api.engine import EngineSpec
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import EngineSpec, Spec
+from inference_operator.api.spec import Spec
 from inference_operator.engines.process import EngineProcess, ServedModel, Timeouts
 from inference_operator.engines.vllm.arguments import refusal_of_args, refusal_of_env
 from inference_operator.engines.vllm.media import ALLOWED_DOMAINS, NO_HOST, REDIRECTS

@@ -2,8 +2,8 @@
 
 import pytest
 
+from inference_operator.api.engine import EngineSpec
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import EngineSpec
 from inference_operator.engines.vllm.memory_flags import MAX_CACHE_BYTES, with_arguments
 from inference_operator.engines.vllm.speculation import speculation_of
 from inference_operator.engines.vllm.vllm import Vllm

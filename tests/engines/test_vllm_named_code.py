@@ -2,8 +2,8 @@
 
 import pytest
 
+from inference_operator.api.engine import EngineSpec
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import EngineSpec
 from inference_operator.engines.vllm.named_code import CODE_VALUES, refusal_of_named_code
 from inference_operator.engines.vllm.options import OPTIONS
 from inference_operator.engines.vllm.vllm import Vllm

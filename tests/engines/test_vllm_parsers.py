@@ -2,8 +2,8 @@
 
 import pytest
 
+from inference_operator.api.engine import EngineSpec
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import EngineSpec
 from inference_operator.engines.sizes import Parsers
 from inference_operator.engines.vllm.parsers import (
     FAMILIES,

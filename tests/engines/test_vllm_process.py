@@ -4,8 +4,9 @@ from dataclasses import replace
 import pytest
 
 from inference_operator.api.container import EnvironmentVariable
+from inference_operator.api.engine import EngineSpec
+from inference_operator.api.hardware import Device
 from inference_operator.api.router import MAX_ROUTERS
-from inference_operator.api.spec import Device, EngineSpec
 from inference_operator.engines.process import EngineProcess, ServedModel, Timeouts
 from inference_operator.engines.vllm.arguments import managed_flag
 from inference_operator.engines.vllm.flags import MANAGED_FLAGS, MANAGED_VARIABLES

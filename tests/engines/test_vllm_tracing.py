@@ -2,7 +2,7 @@
 
 import pytest
 
-from inference_operator.api.spec import EngineSpec
+from inference_operator.api.engine import EngineSpec
 from inference_operator.engines.process import ServedModel, Timeouts
 from inference_operator.engines.vllm.options import SPELLINGS
 from inference_operator.engines.vllm.tracing import TRACES

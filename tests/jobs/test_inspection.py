@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_operator.api.effective_spec import effective_spec
+from inference_operator.api.model import ModelSpec
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
-from inference_operator.api.spec import MAX_NAME_LENGTH, ModelSpec, Spec
+from inference_operator.api.spec import MAX_NAME_LENGTH, Spec
 from inference_operator.engines.registry import ENGINES, VLLM
 from inference_operator.jobs.attempt import job_attempt
 from inference_operator.jobs.inspection import MODEL_FILE, inspection_task, model_record

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from inference_operator.api.container import EnvironmentVariable
+from inference_operator.api.model import ModelSpec
 from inference_operator.api.pod_defaults import EngineDefaults
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import resource
-from inference_operator.api.spec import ModelSpec
 from inference_operator.jobs.inspection import model_record
 from inference_operator.jobs.inspection_result import InspectionResult, unusable
 from inference_operator.jobs.result import Cause, Failure

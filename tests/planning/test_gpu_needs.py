@@ -2,7 +2,7 @@
 
 import pytest
 
-from inference_operator.api.spec import EngineSpec
+from inference_operator.api.engine import EngineSpec
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.manifest import Manifest

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inference_operator.api.engine import EngineSpec
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import EngineSpec
 from inference_operator.api.status import Status
 from inference_operator.engines.vllm.errors import diagnosis
 from inference_operator.engines.vllm.options import OPTIONS

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from inference_operator.api.engine import EngineSpec
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import EngineSpec
 from inference_operator.engines.vllm.memory_flags import memory_arguments, refusal_of_batches
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts

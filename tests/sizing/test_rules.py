@@ -2,7 +2,7 @@
 
 import pytest
 
-from inference_operator.api.spec import EngineSpec
+from inference_operator.api.engine import EngineSpec
 from inference_operator.engines.vllm.methods import SUPPORT
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.models.quantization import named_quantization

@@ -6,7 +6,7 @@ Its image has no Python, so its preStop hook only waits. SIGTERM ends its reques
 import math
 from dataclasses import dataclass, replace
 
-from inference_operator.api.spec import EngineSpec
+from inference_operator.api.engine import EngineSpec
 from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.engines.telemetry import EngineSeries, MetricsPage

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from inference_operator.api.model import ModelSpec
 from inference_operator.api.router import RouterSpec
-from inference_operator.api.spec import ModelSpec
 from inference_operator.engines.vllm.vllm import API_PATHS
 from inference_operator.fleet.turn import TurnInputs
 from inference_operator.manifest import Key, Manifest, Owner

@@ -7,9 +7,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from inference_operator.api.engine import EngineSpec
+from inference_operator.api.hardware import Device, ParallelismSpec
+from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import Device, EngineSpec, ModelSpec, ParallelismSpec, Spec
+from inference_operator.api.spec import Spec
 from inference_operator.app import main
 from inference_operator.cli.main import main as infd
 from inference_operator.engines.model_access import HubAccess, Support

@@ -22,8 +22,9 @@ from inference_operator.admission.named_parts import (
     vllm_images_cel,
 )
 from inference_operator.admission.references import value_of
+from inference_operator.api.hardware import Device
 from inference_operator.api.owner_policy import PUBLIC, VERSION_ENTRY, OwnerPolicy
-from inference_operator.api.spec import Device, Spec
+from inference_operator.api.spec import Spec
 
 DOMAIN_KEY = "clusterDomain"
 NAMESPACES_KEY = "namespaces"

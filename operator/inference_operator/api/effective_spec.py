@@ -7,12 +7,14 @@ the operator's settings then restarts nothing. Pods, Jobs and routers are built 
 from dataclasses import dataclass
 
 from inference_operator.api.container import Environment
+from inference_operator.api.engine import EngineSpec
+from inference_operator.api.model import ModelSpec
 from inference_operator.api.network import NetworkSpec
 from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults, over, variables_over
 from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.api.router import RouterSpec
 from inference_operator.api.scheduling import SchedulingSpec
-from inference_operator.api.spec import EngineSpec, ModelSpec, Spec
+from inference_operator.api.spec import Spec
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from pydantic.alias_generators import to_camel
 
 from inference_operator.api.adapters import MAX_ADAPTERS, MAX_NAME
 from inference_operator.api.conditions import MAX_MESSAGE_LENGTH, Condition
+from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import ConditionType
-from inference_operator.api.spec import Device
 from inference_operator.manifest import Manifest
 
 NEVER_OBSERVED = -1

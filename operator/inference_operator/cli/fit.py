@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
+from inference_operator.api.engine import EngineSpec
 from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.engine_profile import EngineProfile
-from inference_operator.api.spec import EngineSpec
 from inference_operator.cli.fit_answer import Answer, answer_of_infeasible, answer_of_plan, answer_of_shape, report
 from inference_operator.cli.fit_model import asked_model
 from inference_operator.cli.fit_rate import Asked, add_rate, asked_rate, prices

@@ -1,7 +1,8 @@
 """The model of a command line: its own files on the hub, else the catalogue, as the operator reads them."""
 
+from inference_operator.api.hardware import Device
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import Device, Spec
+from inference_operator.api.spec import Spec
 from inference_operator.engines.registry import ENGINES
 from inference_operator.jobs.inspection_result import InspectionResult
 from inference_operator.models.facts import ModelFacts

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from inference_operator.api.container import EnvironmentVariable, SecretKeySelector
+from inference_operator.api.model import HUB_TOKEN, ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.s3 import S3Spec
-from inference_operator.api.spec import HUB_TOKEN, ModelSpec
 from inference_operator.engines.model_access import SecretVariable
 
 _HUB_VARIABLE = re.compile(

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from inference_operator.api.container import EnvironmentVariable
+from inference_operator.api.engine import EngineSpec
+from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import EngineSpec, ModelSpec
 from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.facts import ModelFacts
 

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from inference_operator.api.container import EnvironmentVariable, SecretKeySelector
-from inference_operator.api.spec import Device, EngineSpec, Spec
+from inference_operator.api.engine import EngineSpec
+from inference_operator.api.hardware import Device
+from inference_operator.api.spec import Spec
 from inference_operator.manifest import Manifest
 from inference_operator.settings import Settings
 from inference_operator.sizing.plan import Plan

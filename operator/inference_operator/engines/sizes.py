@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from inference_operator.api.spec import EngineSpec
+from inference_operator.api.engine import EngineSpec
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import ModelFacts

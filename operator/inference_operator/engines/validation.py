@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from inference_operator.api.engine import EngineSpec
+from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import Device, EngineSpec
 from inference_operator.settings import Settings
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from inference_operator.api.adapters import AdapterSpec
+from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import ModelSpec
 from inference_operator.jobs.adapter_result import StoredAdapter, parsed_adapter, record_data, recorded_adapter
 from inference_operator.jobs.download import RESOURCES
 from inference_operator.jobs.program import job_command

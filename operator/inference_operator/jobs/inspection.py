@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from inference_operator.api.spec import ModelSpec
+from inference_operator.api.model import ModelSpec
 from inference_operator.jobs.inspection_result import inspection_refusal, parsed_result, result_text
 from inference_operator.jobs.program import job_command
 from inference_operator.jobs.record import Record, result_in

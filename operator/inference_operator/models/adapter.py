@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from inference_operator.api.spec import ADAPTER_RANKS
+from inference_operator.api.engine import ADAPTER_RANKS
 from inference_operator.manifest import Manifest
 from inference_operator.models.config import NotUnderstood
 

@@ -7,7 +7,8 @@
 
 from collections.abc import Mapping
 
-from inference_operator.api.spec import ADAPTER_RANKS, DEFAULT_ADAPTER_RANK, Spec
+from inference_operator.api.engine import ADAPTER_RANKS, DEFAULT_ADAPTER_RANK
+from inference_operator.api.spec import Spec
 from inference_operator.jobs.adapter import adapter_record
 from inference_operator.manifest import Manifest, Owner, Ref
 from inference_operator.objects.cache_volume import claim_name

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from inference_operator.api.container import ResourcesSpec
+from inference_operator.api.engine import EngineSpec
+from inference_operator.api.hardware import Device
 from inference_operator.api.pod_defaults import EngineDefaults, PodDefaults
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import Device, EngineSpec
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.models.source import ClaimModel
 from inference_operator.objects.compute_resources import refusal_of_network_devices

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from inference_operator.api.spec import Device
+from inference_operator.api.hardware import Device
 from inference_operator.jobs.inspection import inspection_state
 from inference_operator.jobs.state import JobState, without_jobs
 from inference_operator.models.entry import Entry

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from inference_operator.api.container import Environment
 from inference_operator.api.effective_spec import EffectiveSpec
+from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import Device
 from inference_operator.engines.environment import with_defaults
 from inference_operator.engines.group.network import INTERFACE_VARIABLES, network_variables
 from inference_operator.engines.process import EngineProcess, ServedModel, wanted_image

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
+from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import Device, Spec
+from inference_operator.api.spec import Spec
 from inference_operator.engines.base import Engine
 from inference_operator.engines.group.network import INTERFACE_VARIABLES
 from inference_operator.engines.validation import refusal_of_fields

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from inference_operator.api.gpu import GpuSpec
+from inference_operator.api.hardware import Device, ParallelismSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import Device, ParallelismSpec, Spec
+from inference_operator.api.spec import Spec
 from inference_operator.api.validation import SpecModel
 from inference_operator.engines.base import Engine
 from inference_operator.engines.model_access import refusal_of_format

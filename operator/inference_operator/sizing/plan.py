@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from inference_operator.api.spec import Device
+from inference_operator.api.hardware import Device
 from inference_operator.manifest import GPU_RESOURCE
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.budget import Budget

@@ -1,6 +1,6 @@
 """The model and the plan of a resource in short, as status has them and `kubectl get` prints them."""
 
-from inference_operator.api.spec import Device
+from inference_operator.api.hardware import Device
 from inference_operator.api.status import PlanStatus
 from inference_operator.sizing.plan import Plan
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import Device
 from inference_operator.chain import Chain
 from inference_operator.planning.disk import DISK_CURE
 from inference_operator.sentences import sentences

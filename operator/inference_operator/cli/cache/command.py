@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from inference_operator.api.effective_spec import effective_spec
+from inference_operator.api.engine import EngineSpec
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
-from inference_operator.api.spec import EngineSpec
 from inference_operator.cli.cache.cluster import Ended, delete, follow, last_step, listed, observed, start, workloads
 from inference_operator.cli.cache.contents import OnClaim, models_on_claims
 from inference_operator.cli.cache.jobs import (

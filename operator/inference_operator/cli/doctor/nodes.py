@@ -3,7 +3,8 @@
 import json
 from collections.abc import Iterator, Sequence
 
-from inference_operator.api.spec import Device, EngineSpec
+from inference_operator.api.engine import EngineSpec
+from inference_operator.api.hardware import Device
 from inference_operator.cli.doctor.facts import RUNTIME_CLASS, ClusterFacts, Finding, Health, Unseen, name_of, unseen
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.hardware.needs import DRIVER_MAJOR

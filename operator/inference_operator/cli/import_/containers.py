@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from inference_operator.api.adapters import CLAIM_SCHEME
 from inference_operator.api.container import EnvironmentVariable
-from inference_operator.api.spec import HUB_TOKEN
+from inference_operator.api.model import HUB_TOKEN
 from inference_operator.cli.import_.origin import OPERATOR_SETS, Draft, ForeignObject, Path
 from inference_operator.engines.vllm.arguments import refusal_of_env
 from inference_operator.engines.vllm.imported import ImportedArguments, imported_arguments

@@ -20,7 +20,7 @@ def support(architecture: str, image: str) -> Support:
 
     Examples:
         >>> from inference_operator.engines.llama_cpp.image import IMAGES
-        >>> from inference_operator.api.spec import Device
+        >>> from inference_operator.api.hardware import Device
         >>> support("qwen3", IMAGES[Device.CPU]).obstacle
         ''
         >>> support("bert", IMAGES[Device.CPU]).obstacle

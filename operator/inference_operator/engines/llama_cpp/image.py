@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from inference_operator.api.spec import Device
+from inference_operator.api.hardware import Device
 
 VERSION = "0.7.0"
 """The version that options, architectures and memory describe."""

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from importlib.resources import files
 from math import ceil
 
+from inference_operator.api.engine import EngineSpec
 from inference_operator.api.engine_kind import EngineKind
+from inference_operator.api.hardware import Device
+from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import Device, EngineSpec, ModelSpec
 from inference_operator.engines.environment import refusal_of_variables, with_defaults
 from inference_operator.engines.hub_access import access_variables, bucket_keys
 from inference_operator.engines.known_error import diagnosis_of

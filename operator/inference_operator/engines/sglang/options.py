@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.resources import files
 
 from inference_operator.api.container import EnvironmentVariable
+from inference_operator.api.engine import EngineSpec, KvCacheDType
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import EngineSpec, KvCacheDType
 from inference_operator.engines.classified import classified
 from inference_operator.engines.closed_options import ClosedOptions
 from inference_operator.engines.environment import MANAGED, NO_FIELD, not_allowed

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from importlib.resources import files
 from math import floor
 
+from inference_operator.api.engine import EngineSpec
 from inference_operator.api.engine_kind import EngineKind
+from inference_operator.api.hardware import Device
+from inference_operator.api.model import ModelSpec
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import Device, EngineSpec, ModelSpec
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
 from inference_operator.engines.environment import refusal_of_variables, with_defaults
 from inference_operator.engines.hub_access import (

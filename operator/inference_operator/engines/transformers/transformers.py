@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 
+from inference_operator.api.engine import EngineSpec
+from inference_operator.api.hardware import Device
+from inference_operator.api.model import ModelSpec
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import Device, EngineSpec, ModelSpec
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
 from inference_operator.engines.engine_key import KEY_FILE, KEY_PROGRAM, KEY_SOURCE
 from inference_operator.engines.environment import refusal_of_variables, with_defaults

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 
+from inference_operator.api.engine import EngineSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import EngineSpec
 from inference_operator.engines.process import AdapterLoader, GroupMember
 from inference_operator.engines.programs import program_command
 from inference_operator.engines.vllm.cli_args import given_options, values_of

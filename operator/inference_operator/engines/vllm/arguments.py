@@ -4,9 +4,9 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from inference_operator.api.container import EnvironmentVariable
+from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import ModelSpec
 from inference_operator.engines.environment import not_allowed, refusal_of_variables
 from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.flags import (

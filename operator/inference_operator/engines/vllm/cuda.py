@@ -2,7 +2,7 @@
 
 import re
 
-from inference_operator.api.spec import EngineSpec
+from inference_operator.api.engine import EngineSpec
 from inference_operator.engines.vllm.arguments import version_of_image
 from inference_operator.hardware.needs import GpuNeeds
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from inference_operator.api.engine import EngineSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import EngineSpec
 from inference_operator.engines.environment import NO_FIELD, refusal_of_variables
 from inference_operator.engines.group.launch import GROUP_PROGRAMS, MEMBER_VARIABLES, GroupedEngine, group_command
 from inference_operator.engines.process import Timeouts

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from inference_operator.api.engine import EngineSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import EngineSpec
 from inference_operator.engines.hub_access import REMOVE, refusal_of_moved_cache
 from inference_operator.engines.vllm.adapters import refusal_of_hub_adapters
 from inference_operator.engines.vllm.cli_args import value_of

@@ -1,6 +1,6 @@
 """vLLM's image, in which vLLM and Transformers run: its user, the paths that it may write, and the default."""
 
-from inference_operator.api.spec import Device
+from inference_operator.api.hardware import Device
 from inference_operator.settings import Settings
 
 USER, GROUP = 2000, 0

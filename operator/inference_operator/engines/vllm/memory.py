@@ -7,7 +7,7 @@ are from vLLM's source or its pull requests, which are named.
 import re
 from dataclasses import replace
 
-from inference_operator.api.spec import Device
+from inference_operator.api.hardware import Device
 from inference_operator.sizing.engine_memory import EngineMemory, GraphMemory
 from inference_operator.sizing.plan import Plan
 

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from inference_operator.api.engine import ADAPTER_RANKS, DEFAULT_ADAPTER_RANK, DType, EngineSpec, KvCacheDType
 from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import ADAPTER_RANKS, DEFAULT_ADAPTER_RANK, DType, EngineSpec, KvCacheDType
 from inference_operator.engines.vllm.adapters import MODULES
 from inference_operator.engines.vllm.arguments import version_of_image
 from inference_operator.engines.vllm.cli_args import given_options, int_value, is_on, value_of

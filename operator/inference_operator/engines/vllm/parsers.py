@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
+from inference_operator.api.engine import EngineSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import EngineSpec
 from inference_operator.engines.sizes import Parsers
 from inference_operator.engines.vllm.arguments import has_known_options
 from inference_operator.engines.vllm.cli_args import given_options

@@ -4,8 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
+from inference_operator.api.engine import EngineSpec
+from inference_operator.api.hardware import Device
+from inference_operator.api.model import ModelSpec
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import Device, EngineSpec, ModelSpec
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
 from inference_operator.engines.engine_key import NO_GUARD, guard_of
 from inference_operator.engines.environment import with_defaults
