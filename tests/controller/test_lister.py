@@ -98,6 +98,23 @@ async def test_a_listing_that_is_older_than_the_one_before_ends_the_process_and_
     assert scene.cache.resource_keys() == [A, B]
 
 
+async def test_a_listing_queues_no_key_before_it_is_complete() -> None:
+    """After a restore of etcd with larger versions, the children of a resource that is back are listed after it."""
+    scene = Scene()
+    backup = scene.cluster.backup()
+    scene.cluster.remove(Ref(INFERENCE_DEPLOYMENT, A.namespace, A.name))
+    assert await scene.lister.list_all()
+    scene.added.clear()
+    scene.cluster.restore(backup, bump=1_000_000)
+    scene.cluster.routes_error = ClusterError("of a kind that is listed after the children")
+    await scene.lister.list_all()
+    assert scene.cache.resource_keys() == [B, A]
+    assert scene.added == [], "half of a cache would plan serving engines anew"
+    scene.cluster.routes_error = None
+    await scene.lister.list_all()
+    assert scene.added == [A], "no listing concerns it any more, but it is not forgotten"
+
+
 async def test_an_event_of_a_resource_has_priority_over_a_listing() -> None:
     scene = Scene()
     assert await scene.lister.list_all()

@@ -1,7 +1,7 @@
 """Complete listings, which replace the cache: a watch can miss a deletion, and can be dead without an error."""
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 from inference_operator.controller.cache import Cache
@@ -59,6 +59,8 @@ class Lister:
         self._missing: dict[str | None, Mapping[Kind, str]] = {}
         """The optional kinds that the last listing of a namespace found unavailable, and why."""
         self._listed: set[str | None] = set()
+        self._found: defaultdict[str | None, set[Key]] = defaultdict(set)
+        """The keys that listings of a namespace concern, until one of them is complete."""
         self._nodes_listed = True
         """Whether the last listing of nodes worked, so that a failure is logged as a warning only once."""
         self._nodes_missing = False
@@ -139,8 +141,13 @@ class Lister:
         return bool(self._listed) and not self._nodes_missing
 
     async def _list(self, namespace: str | None) -> Iterable[Kind]:
-        """List one namespace; returns the kinds of which something changed."""
+        """List one namespace; returns the kinds of which something changed.
+
+        Keys are queued only after the last kind. After a restore of etcd a resource can be back whose children are listed
+        later: a reconcile in between would plan engines anew that serve.
+        """
         changed = []
+        found = self._found[namespace]
         missing: dict[Kind, str] = {}
         for kind in (*self.kinds, *OPTIONAL_KINDS):
             selector = None if kind == INFERENCE_DEPLOYMENT else MANAGED_SELECTOR
@@ -153,9 +160,11 @@ class Lister:
                 continue
             if concerned:
                 changed.append(kind)
-            for key in concerned:
-                self._add(key, Priority.LOW)
+            found.update(concerned)
         self._missing[namespace] = missing
+        for key in found:
+            self._add(key, Priority.LOW)
+        found.clear()
         return changed
 
     async def _pages(

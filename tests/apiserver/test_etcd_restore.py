@@ -1,0 +1,169 @@
+"""A restore of etcd from a snapshot while the operator runs: the cluster's history goes back, and nobody says so."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from e2e.audit import TELLING, AuditLog
+from e2e.cluster import local
+from e2e.cluster.binaries import Level, ensure_etcdutl
+from e2e.cluster.handle import LocalCluster
+from e2e.said import Say
+from e2e.waiting import eventually
+from tests.apiserver.etcd_snapshots import BUMPED, grow_older, restore, save
+from tests.testing.operated_cluster import (
+    ACCOUNT,
+    CHART,
+    RELEASE,
+    SETTINGS,
+    SYSTEM,
+    temporary_workspace,
+    token_kubeconfig,
+)
+from tests.testing.operator_process import OperatorProcess
+from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace
+
+pytestmark = pytest.mark.full
+WAIT_SECONDS = 120
+PATIENT = {**SETTINGS, "LEASE_DURATION_SECONDS": "200", "LEASE_RENEW_DEADLINE_SECONDS": "180"}
+"""Longer than a busy machine needs to start a control plane: a lost Lease would restart the operator as well."""
+LISTINGS = re.compile(r'^infd_api_requests_total\{code="200",kind="Node",verb="GET"\} (\d+)', re.MULTILINE)
+"""Nodes are the last that a listing reads."""
+REVISIONS = 2_000
+"""More than a control plane writes from its start to the operator's next listing."""
+SERVING, LATER = ("edited", "deleted"), "created"
+"""What becomes of each resource after the snapshot."""
+EDIT = {"engine": {"args": ["--seed=8"]}}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    ensure_etcdutl()  # before a cluster waits for it
+    name = f"restore-{os.getpid()}"
+    yield local.up(name, Level.CONTROL_PLANE, owned=True)
+    local.down(name, purge=True)
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    cluster.helm("install", RELEASE, str(CHART), f"--namespace={SYSTEM}", "--create-namespace")
+    return token_kubeconfig(cluster, SYSTEM, RELEASE, tmp_path_factory.mktemp("account") / "kubeconfig")
+
+
+class Kept:
+    """An operator that is started again whenever it ends, as its container is."""
+
+    def __init__(self, process: OperatorProcess) -> None:
+        self.process = process
+        self.ends: list[int] = []
+
+    def works(self) -> bool:
+        """Whether it leads."""
+        if not self.process.is_running():
+            self.ends.append(self.process.exit_status() or 0)
+            self.process.launch()
+        with suppress(OSError):  # it has just begun
+            return self.process.is_leading()
+        return False
+
+    def listings(self) -> int:
+        """How many listings this process has finished, or nearly."""
+        found = LISTINGS.search(self.process.metrics()) if self.works() else None
+        return int(found[1]) if found else 0
+
+    def lists(self) -> None:
+        """Wait for a listing that begins from now on."""
+        now = self.listings()
+        eventually(lambda: self.listings() > now + 1, seconds=WAIT_SECONDS, what=lambda: f"it lists:\n{self.log()}")
+
+    def log(self) -> str:
+        return self.process.log()[-6000:]
+
+
+@contextmanager
+def kept(kubeconfig: Path, log: Path, resync_seconds: int) -> Iterator[Kept]:
+    one = Kept(OperatorProcess(kubeconfig, log, {**PATIENT, "RESYNC_SECONDS": str(resync_seconds)}))
+    try:
+        one.process.start()
+        yield one
+        assert one.process.stop() == 0
+        assert "Traceback" not in one.process.log(), one.process.log()
+    finally:
+        one.process.kill()
+
+
+def serving(workspace: Workspace, *names: str) -> None:
+    for name in names:
+        workspace.create(name, QWEN)
+    for name in names:
+        workspace.settled(name)
+        workspace.settled(name, "Reconciling", "False")
+
+
+def pods(workspace: Workspace, name: str) -> set[str]:
+    found = workspace.all("pods", f"inference-operator.dev/name={name}")
+    return {pod["metadata"]["uid"] for pod in found if "deletionTimestamp" not in pod["metadata"]}
+
+
+def state(workspace: Workspace) -> dict[str, object]:
+    """The children and the pods of every resource."""
+    return {name: (workspace.versions(name), pods(workspace, name)) for name in (*SERVING, LATER)}
+
+
+def live_on(workspace: Workspace) -> None:
+    """What happens between a snapshot and its restore: a rollout, a removal, and a new resource."""
+    edited, deleted = SERVING
+    workspace.patch(edited, EDIT)
+    workspace.kubectl("delete", "infd", deleted)
+    serving(workspace, LATER)
+    eventually(lambda: not workspace.children(deleted), seconds=WAIT_SECONDS, what="its children are gone")
+    workspace.settled(edited)
+    workspace.settled(edited, "Reconciling", "False")
+
+
+def answers(workspace: Workspace) -> None:
+    """See that the operator knows all three as they are now."""
+    edited, deleted = SERVING
+    workspace.patch(edited, {"replicas": 2})
+    workspace.kubectl("delete", "service", deleted, "--wait=false")
+    serving(workspace, LATER)
+    eventually(lambda: workspace.replicas(edited) == 2, seconds=WAIT_SECONDS, what="an edit is answered")
+    eventually(lambda: workspace.exists("service", deleted), seconds=WAIT_SECONDS, what="a Service is made anew")
+
+
+def changes(audit: AuditLog, mark: int, workspace: Workspace) -> list[str]:
+    """The operator's writes of objects that are no reports."""
+    return [str(w) for w in audit.writes(mark, namespace=workspace.namespace) if w.resource not in TELLING]
+
+
+@pytest.mark.parametrize("flags", [(), BUMPED], ids=["plain", "bumped"])
+def test_a_restored_etcd_is_noticed_and_costs_no_write(
+    cluster: LocalCluster, kubeconfig: Path, tmp_path: Path, say: Say, flags: tuple[str, ...]
+) -> None:
+    """A snapshot's versions are older, which the next listing shows; bumped ones end all watches at once."""
+    audit, snapshot = AuditLog(cluster.audit_log, ACCOUNT), tmp_path / "snapshot"
+    resync = 3600 if flags else 15
+    with kept(kubeconfig, tmp_path / "log", resync) as operator, temporary_workspace(cluster) as workspace:
+        serving(workspace, *SERVING)
+        audit.quiet(QUIET_SECONDS, namespace=workspace.namespace)
+        before = state(workspace)
+        save(cluster, snapshot)
+        live_on(workspace)
+        grow_older(cluster, REVISIONS)
+        if not flags:
+            operator.lists()
+        mark, listed = audit.quiet(QUIET_SECONDS, namespace=workspace.namespace), operator.listings()
+
+        restore(cluster, snapshot, *flags)
+        noticed = (lambda: operator.listings() > listed) if flags else (lambda: operator.works() and operator.ends)
+        eventually(noticed, seconds=WAIT_SECONDS, what=lambda: f"it notices:\n{operator.log()}")
+        audit.quiet(QUIET_SECONDS, namespace=workspace.namespace)
+        say(f"ends: {operator.ends}; writes: {[str(w) for w in audit.writes(mark, namespace=workspace.namespace)]}")
+        assert state(workspace) == before
+        assert changes(audit, mark, workspace) == []
+        assert ("older than before" in operator.process.log()) == bool(operator.ends)
+        answers(workspace)
