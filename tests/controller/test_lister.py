@@ -98,6 +98,39 @@ async def test_a_listing_that_is_older_than_the_one_before_ends_the_process_and_
     assert scene.cache.resource_keys() == [A, B]
 
 
+@pytest.mark.parametrize("steps", range(5))
+async def test_a_loop_that_is_cancelled_while_a_watch_loses_events_ends(steps: int) -> None:
+    """`wait_for` of Python 3.11 loses a cancellation that comes together with what it waits for."""
+    loop = RelistLoop(Scene().lister, Settings())
+    work = asyncio.create_task(loop.work(asyncio.Event()))
+    await asyncio.sleep(0)  # it waits
+    await asyncio.sleep(0)
+    loop.on_events_lost()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    work.cancel()
+    await asyncio.wait({work}, timeout=5)
+    assert work.cancelled()
+
+
+async def test_a_listing_that_is_older_than_an_event_before_it_changes_no_cache() -> None:
+    """As after a restore of a snapshot that is younger than the listing before: no two listings show it."""
+    scene = Scene()
+    assert await scene.lister.list_all()
+    backup = scene.cluster.backup()
+    for replicas in (2, 3):
+        scene.cluster.apply_as("kubectl", asked(A, replicas=replicas))
+    changed = await scene.cluster.get(Ref(INFERENCE_DEPLOYMENT, A.namespace, A.name))
+    assert changed is not None
+    scene.lister.on_event("MODIFIED", changed)
+    scene.added.clear()
+    scene.cluster.restore(backup)
+    scene.cluster.apply_as("kubectl", asked(B, replicas=2))
+    await scene.lister.list_all()
+    assert scene.lister.history_went_back
+    assert scene.added == []
+
+
 async def test_a_listing_queues_no_key_before_it_is_complete() -> None:
     """After a restore of etcd with larger versions, the children of a resource that is back are listed after it."""
     scene = Scene()

@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 from inference_operator.controller.cache import Cache
+from inference_operator.controller.cached_object import version_of
 from inference_operator.controller.cluster import Cluster, ClusterError, ForbiddenError, Listing, NotFoundError
 from inference_operator.controller.workqueue import Priority
 from inference_operator.manifest import (
@@ -68,10 +69,14 @@ class Lister:
         self.versions: dict[str, int] = {}
         """The resourceVersion of the last listing, by the URL path of each collection."""
         self.history_went_back = False
-        """Whether a listing was older than a former one: the cluster's state was restored from a backup of etcd.
+        """Whether a listing was older than a former one, or than an event from before it was asked for.
+
+        The cluster's state was then restored from a backup of etcd.
 
         Versions in the cache cannot be compared with those of now. So nothing of it is used any more: the process ends.
         """
+        self._newest: Counter[Kind] = Counter()
+        """The largest resourceVersion of an event, by kind."""
         self._with_events: set[Kind] = set()
         """The kinds of which an event has come since the last listing."""
         self._silent_listings: Counter[Kind] = Counter()
@@ -98,6 +103,7 @@ class Lister:
         """Put a watch event into the cache and queue the key that it concerns."""
         kind = kind_of(manifest)
         self._with_events.add(kind)
+        self._newest[kind] = max(self._newest[kind], version_of(manifest))
         if kind == NODE:
             nodes = self._cache.nodes
             before = nodes.leaving or {}
@@ -143,8 +149,8 @@ class Lister:
     async def _list(self, namespace: str | None) -> Iterable[Kind]:
         """List one namespace; returns the kinds of which something changed.
 
-        Keys are queued only after the last kind. After a restore of etcd a resource can be back whose children are listed
-        later: a reconcile in between would plan engines anew that serve.
+        Keys are queued only after the last kind. After a restore of etcd, a resource can be back whose children are
+        listed later: a reconcile in between would plan engines anew that serve.
         """
         changed = []
         found = self._found[namespace]
@@ -170,9 +176,11 @@ class Lister:
     async def _pages(
         self, kind: Kind, namespace: str | None = None, selector: str | None = None
     ) -> AsyncIterator[Listing]:
+        path = kind.path(namespace)
+        # Before the request: the API server answers with its newest state, and events go on coming meanwhile.
+        known = max(self.versions.get(path, 0), self._newest[kind])
         async for page in self._cluster.pages(kind, namespace=namespace, selector=selector):
-            path = kind.path(namespace)
-            if page.version < self.versions.get(path, 0):
+            if page.version < known:
                 self.history_went_back = True
                 raise ClusterError("the state of the API server is older than before, as after a restore of etcd")
             yield page
