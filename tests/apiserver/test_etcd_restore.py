@@ -1,21 +1,20 @@
 """A restore of etcd from a snapshot while the operator runs: the cluster's history goes back, and nobody says so."""
 
 import os
-import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from e2e.audit import TELLING, AuditLog
+from e2e.audit import AuditLog
 from e2e.cluster import local
 from e2e.cluster.binaries import Level, ensure_etcdutl
 from e2e.cluster.handle import LocalCluster
 from e2e.said import Say
 from e2e.waiting import eventually
 from tests.apiserver.etcd_snapshots import BUMPED, grow_older, restore, save
+from tests.apiserver.kept_operator import kept
 from tests.testing.operated_cluster import (
     ACCOUNT,
     CHART,
@@ -25,15 +24,12 @@ from tests.testing.operated_cluster import (
     temporary_workspace,
     token_kubeconfig,
 )
-from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace
 
 pytestmark = pytest.mark.full
 WAIT_SECONDS = 120
 PATIENT = {**SETTINGS, "LEASE_DURATION_SECONDS": "200", "LEASE_RENEW_DEADLINE_SECONDS": "180"}
 """Longer than a busy machine needs to start a control plane: a lost Lease would restart the operator as well."""
-LISTINGS = re.compile(r'^infd_api_requests_total\{code="200",kind="Node",verb="GET"\} (\d+)', re.MULTILINE)
-"""Nodes are the last that a listing reads."""
 REVISIONS = 2_000
 """More than a control plane writes from its start to the operator's next listing."""
 SERVING, LATER = ("edited", "deleted"), "created"
@@ -53,49 +49,6 @@ def cluster() -> Iterator[LocalCluster]:
 def kubeconfig(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
     cluster.helm("install", RELEASE, str(CHART), f"--namespace={SYSTEM}", "--create-namespace")
     return token_kubeconfig(cluster, SYSTEM, RELEASE, tmp_path_factory.mktemp("account") / "kubeconfig")
-
-
-class Kept:
-    """An operator that is started again whenever it ends, as its container is."""
-
-    def __init__(self, process: OperatorProcess) -> None:
-        self.process = process
-        self.ends: list[int] = []
-
-    def works(self) -> bool:
-        """Whether it leads."""
-        if not self.process.is_running():
-            self.ends.append(self.process.exit_status() or 0)
-            self.process.launch()
-        with suppress(OSError):  # it has just begun
-            return self.process.is_leading()
-        return False
-
-    def listings(self) -> int:
-        """How many listings this process has finished, or nearly."""
-        found = LISTINGS.search(self.process.metrics()) if self.works() else None
-        return int(found[1]) if found else 0
-
-    def lists(self) -> None:
-        """Wait for a listing that begins from now on."""
-        now = self.listings()
-        eventually(lambda: self.listings() > now + 1, seconds=WAIT_SECONDS, what=lambda: f"it lists:\n{self.log()}")
-
-    def log(self) -> str:
-        return self.process.log()[-6000:]
-
-
-@contextmanager
-def kept(cluster: LocalCluster, kubeconfig: Path, log: Path, resync_seconds: int) -> Iterator[Kept]:
-    one = Kept(OperatorProcess(kubeconfig, log, {**PATIENT, "RESYNC_SECONDS": str(resync_seconds)}))
-    try:
-        one.process.start()
-        yield one
-        assert one.process.stop() == 0
-        assert "Traceback" not in one.process.log(), one.process.log()
-    finally:
-        one.process.kill()
-        cluster.kubectl("--namespace", SYSTEM, "delete", "lease", RELEASE, "--ignore-not-found")
 
 
 def serving(workspace: Workspace, *names: str) -> None:
@@ -137,11 +90,6 @@ def answers(workspace: Workspace) -> None:
     eventually(lambda: workspace.exists("service", deleted), seconds=WAIT_SECONDS, what="a Service is made anew")
 
 
-def changes(audit: AuditLog, mark: int, workspace: Workspace) -> list[str]:
-    """The operator's writes of objects that are no reports."""
-    return [str(w) for w in audit.writes(mark, namespace=workspace.namespace) if w.resource not in TELLING]
-
-
 @dataclass(frozen=True)
 class Case:
     """A restore, and what the operator has seen of the time that is gone."""
@@ -167,7 +115,8 @@ def test_a_restored_etcd_is_noticed_and_costs_no_write(
 ) -> None:
     """A snapshot's versions are older, which the next listing shows; bumped ones end all watches at once."""
     audit, snapshot = AuditLog(cluster.audit_log, ACCOUNT), tmp_path / "snapshot"
-    running = kept(cluster, kubeconfig, tmp_path / "log", case.resync_seconds)
+    settings = {**PATIENT, "RESYNC_SECONDS": str(case.resync_seconds)}
+    running = kept(cluster, kubeconfig, tmp_path / "log", settings)
     with running as operator, temporary_workspace(cluster) as workspace:
         serving(workspace, *SERVING)
         audit.quiet(QUIET_SECONDS, namespace=workspace.namespace)
@@ -182,11 +131,11 @@ def test_a_restored_etcd_is_noticed_and_costs_no_write(
         restore(cluster, snapshot, *case.flags)
         is_bumped = case.flags == BUMPED
         noticed = (lambda: operator.listings() > listed) if is_bumped else (lambda: operator.works() and operator.ends)
-        eventually(noticed, seconds=WAIT_SECONDS, what=lambda: f"it notices:\n{operator.log()}")
+        eventually(noticed, seconds=WAIT_SECONDS, what=lambda: f"it notices:\n{operator.end()}")
         audit.quiet(QUIET_SECONDS, namespace=workspace.namespace)
         say(f"ends: {operator.ends}; writes: {[str(w) for w in audit.writes(mark, namespace=workspace.namespace)]}")
         assert state(workspace) == before
-        assert changes(audit, mark, workspace) == []
+        assert audit.changes(mark, namespace=workspace.namespace) == []
         assert operator.ends == ([] if is_bumped else [0])
-        assert ("older than before" in operator.process.log()) is not is_bumped
+        assert ("older than before" in operator.log()) is not is_bumped
         answers(workspace)
