@@ -28,6 +28,8 @@ class Guarded(MemoryCluster):
         self.errors: dict[str | None, ClusterError] = {}
         self.nodes_error: ClusterError | None = None
         self.routes_error: ClusterError | None = None
+        self.breaks_off = False
+        """Whether every listing fails after its first page."""
 
     async def pages(
         self, kind: Kind, *, namespace: str | None = None, selector: str | None = None
@@ -38,6 +40,8 @@ class Guarded(MemoryCluster):
             raise error
         async for page in super().pages(kind, namespace=namespace, selector=selector):
             yield page
+            if self.breaks_off:
+                raise ClusterError("the answer broke off")
 
 
 def asked(key: Key, *, replicas: int = 1) -> Manifest:
@@ -146,6 +150,18 @@ async def test_a_listing_queues_no_key_before_it_is_complete() -> None:
     scene.cluster.routes_error = None
     await scene.lister.list_all()
     assert scene.added == [A], "no listing concerns it any more, but it is not forgotten"
+
+
+async def test_what_the_pages_before_a_failed_one_have_changed_is_not_forgotten() -> None:
+    scene = Scene()
+    assert await scene.lister.list_all()
+    scene.cluster.apply_as("kubectl", asked(A, replicas=2))
+    scene.added.clear()
+    scene.cluster.breaks_off = True
+    await scene.lister.list_all()
+    scene.cluster.breaks_off = False
+    await scene.lister.list_all()
+    assert scene.added == [A]
 
 
 async def test_an_event_of_a_resource_has_priority_over_a_listing() -> None:

@@ -157,16 +157,17 @@ class Lister:
         missing: dict[Kind, str] = {}
         for kind in (*self.kinds, *OPTIONAL_KINDS):
             selector = None if kind == INFERENCE_DEPLOYMENT else MANAGED_SELECTOR
+            concerned = set[Key]()
             try:
-                concerned = await self._cache.replace(kind, self._pages(kind, namespace, selector))
+                await self._cache.replace(kind, self._pages(kind, namespace, selector), concerned)
             except (NotFoundError, ForbiddenError) as error:
                 if kind not in OPTIONAL_KINDS:
                     raise
                 missing[kind] = _why_unavailable(kind, error)
-                continue
+            finally:
+                found.update(concerned)
             if concerned:
                 changed.append(kind)
-            found.update(concerned)
         self._missing[namespace] = missing
         for key in found:
             self._add(key, Priority.LOW)
