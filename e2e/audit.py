@@ -62,6 +62,10 @@ class AuditLog:
         writes = [r for r in self.requests(since) if r.verb in WRITES and r.resource != LEASES]
         return [r for r in writes if namespace in {None, r.namespace}]
 
+    def changes(self, since: int, *, namespace: str) -> list[str]:
+        """Writes in a namespace since a mark that are no reports."""
+        return [str(w) for w in self.writes(since, namespace=namespace) if w.resource not in TELLING]
+
     def quiet(self, seconds: float, *, namespace: str | None = None) -> int:
         """Wait until the user has written nothing for so long, in one namespace or in all; returns a mark."""
         deadline = time.monotonic() + _QUIET_LIMIT_SECONDS
@@ -78,7 +82,8 @@ class AuditLog:
             log.seek(since)
             for line in _complete_lines(log):
                 entry = json.loads(line)
-                own = entry["user"]["username"] == self._user and entry.get("userAgent") != ATTACKER
+                # A request that was over before anybody looked at its token has no user.
+                own = entry["user"].get("username") == self._user and entry.get("userAgent") != ATTACKER
                 if own and entry["stage"] in _ANSWERED:
                     target = entry.get("objectRef", {})
                     subresource = f"/{target['subresource']}" if "subresource" in target else ""

@@ -56,6 +56,8 @@ KSTATUS_MODULE = Path(__file__).parents[1] / "kstatus"
 """Of a command that applies kstatus to recorded objects."""
 ARGO_CD_MODULE = Path(__file__).parents[1] / "argo_cd"
 """Of a command that runs customizations, syncs and compares with Argo CD's own code."""
+ETCD_MODULE = Path(__file__).parents[1] / "etcd"
+"""Of the command that restores snapshots of etcd, for the test that does so."""
 KIND_MODULE = Path(__file__).parents[1] / "kind"
 """Of kind, and of what an image of a node for it needs beside the commands here."""
 KEY_DIGITS = 16
@@ -99,6 +101,7 @@ COLLECTOR = Command("collector", ".")
 HELM_3 = Command("helm3", "helm.sh/helm/v3/cmd/helm")
 KSTATUS = Command("kstatus", ".")
 ARGO_CD = Command("argo-cd", ".")
+ETCDUTL = Command("etcdutl", "go.etcd.io/etcd/etcdutl/v3")
 KIND = Command("kind", "sigs.k8s.io/kind")
 KUBEADM = Command("kubeadm", "k8s.io/kubernetes/cmd/kubeadm")
 KIND_COREDNS = Command("coredns", "./coredns")
@@ -239,6 +242,11 @@ def ensure_kstatus() -> Path:
 def ensure_argo_cd() -> Path:
     """The command that runs customizations, syncs and compares with Argo CD's own code, built if it is missing."""
     return _ensure((ARGO_CD,), ARGO_CD_MODULE) / ARGO_CD.name
+
+
+def ensure_etcdutl() -> Path:
+    """The command that restores snapshots of etcd, built if it is missing (a minute on two cores)."""
+    return _ensure((ETCDUTL,), ETCD_MODULE) / ETCDUTL.name
 
 
 def ensure_kind() -> Path:

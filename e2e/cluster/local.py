@@ -5,7 +5,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,6 +91,22 @@ def down(name: str = DEFAULT_NAME, *, purge: bool = False) -> None:
         _remove(name, purge=purge)
 
 
+@contextmanager
+def stopped(name: str) -> Iterator[None]:
+    """A block in which no process of an owned cluster runs; after it they run again, with the data that they find.
+
+    Only at level control-plane: a node's containers would end as well.
+    """
+    with exclusive(name):
+        record = read_record(name)
+        if record is None or not record.owned or record.level is Level.NODE:
+            raise ClusterError(f"there is no owned control plane {name} without a node")
+        _stop(name)
+        yield
+        layout(name).failure.unlink(missing_ok=True)  # of whatever ended first
+        _run(record)
+
+
 def is_running(name: str) -> bool:
     """Whether any process of this cluster lives; they live and die together."""
     return bool(processes(layout(name).directory))
@@ -171,18 +188,23 @@ def _start(record: Record) -> None:
         cgroups.create(record.name)
     else:
         control_plane.write_files(cluster)
-    process = _spawn(record)
-    _children[record.name] = process
-    if record.level is Level.NODE:
-        network.attach(subnets, _await_namespaces(record))
-    _tell(process, START)
-    _follow(record, process)
+    process = _run(record)
     try:
         _furnish(record)
     except ClusterError as error:
         raise ClusterError(_reason(record, str(error))) from error
     if not record.owned:
         _tell(process, KEEP)
+
+
+def _run(record: Record) -> "subprocess.Popen[str]":
+    """Start its processes, and wait until they are ready."""
+    process = _children[record.name] = _spawn(record)
+    if record.level is Level.NODE:
+        network.attach(record.subnets, _await_namespaces(record))
+    _tell(process, START)
+    _follow(record, process)
+    return process
 
 
 def _spawn(record: Record) -> "subprocess.Popen[str]":

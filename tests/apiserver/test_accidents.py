@@ -1,7 +1,5 @@
 """Failures of the whole cluster: API server outages, a slow etcd, deleted owners, and operator upgrades."""
 
-import os
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -12,8 +10,8 @@ import pytest
 
 from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
-from e2e.cluster.processes import processes
 from e2e.waiting import eventually
+from tests.apiserver.components import paused
 from tests.apiserver.proxy import Proxy
 from tests.testing.operated_cluster import QUICK_LEASE, SETTINGS, free_lease
 from tests.testing.operator_process import OperatorProcess
@@ -58,15 +56,12 @@ def test_a_short_outage_of_the_api_server_costs_no_extra_write(
 @contextmanager
 def slow_etcd(cluster: LocalCluster) -> Iterator[None]:
     """As if its disk were slow."""
-    found = processes(cluster.kubeconfig.parent)
-    (etcd,) = (pid for pid in found if Path(f"/proc/{pid}/comm").read_text().strip() == "etcd")
     over = threading.Event()
 
     def stutter() -> None:
         while not over.wait(BETWEEN_SECONDS):
-            os.kill(etcd, signal.SIGSTOP)
-            over.wait(SLOW_SECONDS)
-            os.kill(etcd, signal.SIGCONT)
+            with paused(cluster, "etcd"):
+                over.wait(SLOW_SECONDS)
 
     thread = threading.Thread(target=stutter)
     thread.start()

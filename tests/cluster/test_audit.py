@@ -40,3 +40,10 @@ def test_a_line_that_is_never_completed_is_an_error(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(audit, "_LINE_SECONDS", 0.1)
     with pytest.raises(TimeoutError, match="not completed"):
         AuditLog(path, USER).writes(0)
+
+
+def test_requests_that_were_over_before_their_user_was_known_are_nobodys(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    unknown = {"stage": "ResponseComplete", "verb": "list", "user": {}, "responseStatus": {"code": 401}}
+    path.write_text(json.dumps(unknown) + "\n" + _line("one"))
+    assert [request.name for request in AuditLog(path, USER).requests(0)] == ["one"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster.binaries import COMMANDS, MODULE, Level, build_key, ensure_command, module_version
+from e2e.cluster.binaries import COMMANDS, ETCD_MODULE, MODULE, Level, build_key, ensure_command, module_version
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.toolchain import required_version
 
@@ -42,6 +42,11 @@ def test_go_mod_requires_the_package_of_every_command() -> None:
             assert (MODULE / command.package / "main.go").is_file()
         else:
             assert f"\t{command.package}\n" in go_mod
+
+
+def test_snapshots_are_restored_by_the_version_of_etcd_that_reads_them() -> None:
+    theirs = module_version((ETCD_MODULE / "go.mod").read_text(), "go.etcd.io/etcd/etcdutl/v3")
+    assert theirs == module_version((MODULE / "go.mod").read_text(), "go.etcd.io/etcd/server/v3")
 
 
 def test_a_go_module_that_go_mod_does_not_require_is_named() -> None:

@@ -28,6 +28,8 @@ class Guarded(MemoryCluster):
         self.errors: dict[str | None, ClusterError] = {}
         self.nodes_error: ClusterError | None = None
         self.routes_error: ClusterError | None = None
+        self.breaks_off = False
+        """Whether every listing fails after its first page."""
 
     async def pages(
         self, kind: Kind, *, namespace: str | None = None, selector: str | None = None
@@ -38,6 +40,8 @@ class Guarded(MemoryCluster):
             raise error
         async for page in super().pages(kind, namespace=namespace, selector=selector):
             yield page
+            if self.breaks_off:
+                raise ClusterError("the answer broke off")
 
 
 def asked(key: Key, *, replicas: int = 1) -> Manifest:
@@ -96,6 +100,68 @@ async def test_a_listing_that_is_older_than_the_one_before_ends_the_process_and_
     assert scene.lister.history_went_back
     assert scene.added == []
     assert scene.cache.resource_keys() == [A, B]
+
+
+@pytest.mark.parametrize("steps", range(5))
+async def test_a_loop_that_is_cancelled_while_a_watch_loses_events_ends(steps: int) -> None:
+    """`wait_for` of Python 3.11 loses a cancellation that comes together with what it waits for."""
+    loop = RelistLoop(Scene().lister, Settings())
+    work = asyncio.create_task(loop.work(asyncio.Event()))
+    await asyncio.sleep(0)  # it waits
+    await asyncio.sleep(0)
+    loop.on_events_lost()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    work.cancel()
+    await asyncio.wait({work}, timeout=5)
+    assert work.cancelled()
+
+
+async def test_a_listing_that_is_older_than_an_event_before_it_changes_no_cache() -> None:
+    """As after a restore of a snapshot that is younger than the listing before: no two listings show it."""
+    scene = Scene()
+    assert await scene.lister.list_all()
+    backup = scene.cluster.backup()
+    for replicas in (2, 3):
+        scene.cluster.apply_as("kubectl", asked(A, replicas=replicas))
+    changed = await scene.cluster.get(Ref(INFERENCE_DEPLOYMENT, A.namespace, A.name))
+    assert changed is not None
+    scene.lister.on_event("MODIFIED", changed)
+    scene.added.clear()
+    scene.cluster.restore(backup)
+    scene.cluster.apply_as("kubectl", asked(B, replicas=2))
+    await scene.lister.list_all()
+    assert scene.lister.history_went_back
+    assert scene.added == []
+
+
+async def test_a_listing_queues_no_key_before_it_is_complete() -> None:
+    """After a restore of etcd with larger versions, the children of a resource that is back are listed after it."""
+    scene = Scene()
+    backup = scene.cluster.backup()
+    scene.cluster.remove(Ref(INFERENCE_DEPLOYMENT, A.namespace, A.name))
+    assert await scene.lister.list_all()
+    scene.added.clear()
+    scene.cluster.restore(backup, bump=1_000_000)
+    scene.cluster.routes_error = ClusterError("of a kind that is listed after the children")
+    await scene.lister.list_all()
+    assert scene.cache.resource_keys() == [B, A]
+    assert scene.added == [], "half of a cache would plan serving engines anew"
+    scene.cluster.routes_error = None
+    await scene.lister.list_all()
+    assert scene.added == [A], "no listing concerns it any more, but it is not forgotten"
+
+
+async def test_what_the_pages_before_a_failed_one_have_changed_is_not_forgotten() -> None:
+    scene = Scene()
+    assert await scene.lister.list_all()
+    scene.cluster.apply_as("kubectl", asked(A, replicas=2))
+    scene.added.clear()
+    scene.cluster.breaks_off = True
+    await scene.lister.list_all()
+    scene.cluster.breaks_off = False
+    await scene.lister.list_all()
+    assert scene.added == [A]
 
 
 async def test_an_event_of_a_resource_has_priority_over_a_listing() -> None:

@@ -209,17 +209,23 @@ class Cache:
         self._remove_from_owner(ref, cached.key)
         return cached.key
 
-    async def replace(self, kind: Kind, pages: AsyncIterable[Listing]) -> set[Key]:
-        """Make the cache equal to a complete listing of a kind; returns the keys for which something changed.
+    async def replace(self, kind: Kind, pages: AsyncIterable[Listing], concerned: set[Key] | None = None) -> set[Key]:
+        """The keys for which something changed when the cache was made equal to a complete listing of a kind.
 
         Only one page is held at a time. The full manifests of thousands of objects would take most of the memory.
+
+        Args:
+            kind: what is listed.
+            pages: the listing.
+            concerned: the keys are added here, also those of the pages before one that fails.
         """
-        listed, concerned = set[Ref](), set[Key | None]()
+        concerned, listed = set() if concerned is None else concerned, set[Ref]()
         async for page in pages:
             listed.update(Ref.of(item) for item in page.items)
-            concerned.update(self.put(item, listed_at=page.version) for item in page.items)
-        concerned.update(self._remove_unlisted(kind, page, listed))
-        return {key for key in concerned if key is not None}
+            found = [self.put(item, listed_at=page.version) for item in page.items]
+            concerned.update(key for key in found if key is not None)
+        concerned.update(key for key in self._remove_unlisted(kind, page, listed) if key is not None)
+        return concerned
 
     def _remove_unlisted(self, kind: Kind, page: Listing, listed: Container[Ref]) -> list[Key | None]:
         """Remove the objects that are absent from the listing; returns the keys that they concerned."""

@@ -1,10 +1,11 @@
 """Complete listings, which replace the cache: a watch can miss a deletion, and can be dead without an error."""
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 from inference_operator.controller.cache import Cache
+from inference_operator.controller.cached_object import version_of
 from inference_operator.controller.cluster import Cluster, ClusterError, ForbiddenError, Listing, NotFoundError
 from inference_operator.controller.workqueue import Priority
 from inference_operator.manifest import (
@@ -59,6 +60,8 @@ class Lister:
         self._missing: dict[str | None, Mapping[Kind, str]] = {}
         """The optional kinds that the last listing of a namespace found unavailable, and why."""
         self._listed: set[str | None] = set()
+        self._found: defaultdict[str | None, set[Key]] = defaultdict(set)
+        """The keys that listings of a namespace concern, until one of them is complete."""
         self._nodes_listed = True
         """Whether the last listing of nodes worked, so that a failure is logged as a warning only once."""
         self._nodes_missing = False
@@ -66,10 +69,14 @@ class Lister:
         self.versions: dict[str, int] = {}
         """The resourceVersion of the last listing, by the URL path of each collection."""
         self.history_went_back = False
-        """Whether a listing was older than a former one: the cluster's state was restored from a backup of etcd.
+        """Whether a listing was older than a former one, or than an event from before it was asked for.
+
+        The cluster's state was then restored from a backup of etcd.
 
         Versions in the cache cannot be compared with those of now. So nothing of it is used any more: the process ends.
         """
+        self._newest: Counter[Kind] = Counter()
+        """The largest resourceVersion of an event, by kind."""
         self._with_events: set[Kind] = set()
         """The kinds of which an event has come since the last listing."""
         self._silent_listings: Counter[Kind] = Counter()
@@ -96,6 +103,7 @@ class Lister:
         """Put a watch event into the cache and queue the key that it concerns."""
         kind = kind_of(manifest)
         self._with_events.add(kind)
+        self._newest[kind] = max(self._newest[kind], version_of(manifest))
         if kind == NODE:
             nodes = self._cache.nodes
             before = nodes.leaving or {}
@@ -139,31 +147,41 @@ class Lister:
         return bool(self._listed) and not self._nodes_missing
 
     async def _list(self, namespace: str | None) -> Iterable[Kind]:
-        """List one namespace; returns the kinds of which something changed."""
+        """List one namespace; returns the kinds of which something changed.
+
+        Keys are queued only after the last kind. After a restore of etcd, a resource can be back whose children are
+        listed later: a reconcile in between would plan engines anew that serve.
+        """
         changed = []
+        found = self._found[namespace]
         missing: dict[Kind, str] = {}
         for kind in (*self.kinds, *OPTIONAL_KINDS):
             selector = None if kind == INFERENCE_DEPLOYMENT else MANAGED_SELECTOR
+            concerned = set[Key]()
             try:
-                concerned = await self._cache.replace(kind, self._pages(kind, namespace, selector))
+                await self._cache.replace(kind, self._pages(kind, namespace, selector), concerned)
             except (NotFoundError, ForbiddenError) as error:
                 if kind not in OPTIONAL_KINDS:
                     raise
                 missing[kind] = _why_unavailable(kind, error)
-                continue
+            finally:
+                found.update(concerned)
             if concerned:
                 changed.append(kind)
-            for key in concerned:
-                self._add(key, Priority.LOW)
         self._missing[namespace] = missing
+        for key in found:
+            self._add(key, Priority.LOW)
+        found.clear()
         return changed
 
     async def _pages(
         self, kind: Kind, namespace: str | None = None, selector: str | None = None
     ) -> AsyncIterator[Listing]:
+        path = kind.path(namespace)
+        # Before the request: the API server answers with its newest state, and events go on coming meanwhile.
+        known = max(self.versions.get(path, 0), self._newest[kind])
         async for page in self._cluster.pages(kind, namespace=namespace, selector=selector):
-            path = kind.path(namespace)
-            if page.version < self.versions.get(path, 0):
+            if page.version < known:
                 self.history_went_back = True
                 raise ClusterError("the state of the API server is older than before, as after a restore of etcd")
             yield page

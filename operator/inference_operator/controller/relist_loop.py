@@ -65,7 +65,8 @@ class RelistLoop:
         while True:
             wait = min(self._interval, UNREADABLE_SECONDS) if lister.unreadable else self._interval
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._events_lost.wait(), wait)
+                async with asyncio.timeout(wait):  # `wait_for` of Python 3.11 can lose a cancellation
+                    await self._events_lost.wait()
             self._events_lost.clear()
             await self._list(stop)
             if (lister.readable, lister.watchable) != watched:

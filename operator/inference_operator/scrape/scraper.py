@@ -184,7 +184,8 @@ class Scraper:
                     self._follow_scaling()  # after `due`, which plans new keys
                 self._wake.clear()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), pause)
+                    async with asyncio.timeout(pause):  # `wait_for` of Python 3.11 can lose a cancellation
+                        await self._wake.wait()
         finally:
             for task in (*workers, *self._probe_requests):
                 task.cancel()
