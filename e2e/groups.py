@@ -21,10 +21,10 @@ MOST_HUNG_SECONDS = 30
 
 
 @contextmanager
-def served_pair(cluster: LocalCluster) -> Iterator[Served]:
-    """The sample over two pods, behind two routers, during the block."""
+def served_pair(cluster: LocalCluster, **more: Any) -> Iterator[Served]:  # noqa: ANN401 - any JSON
+    """The sample over two pods, behind two routers, with more fields of the specification during the block."""
     served = Served(cluster, NAME)
-    served.kubectl("apply", "--filename=-", input=yaml.safe_dump(pair()))
+    served.kubectl("apply", "--filename=-", input=yaml.safe_dump(pair(**more)))
     try:
         stack.wait_ready(cluster, NAME)
         served.await_routers(2)

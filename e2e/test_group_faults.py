@@ -42,8 +42,8 @@ PHASE_SECONDS = 3 * START_SECONDS
 
 @pytest.fixture(scope="module")
 def served(cluster: LocalCluster) -> Iterator[Served]:
-    """The sample over two pods, behind two routers."""
-    with served_pair(cluster) as served:
+    """The sample over two pods, behind two routers. A member may be evicted at once, without a successor."""
+    with served_pair(cluster, scheduling={"evictionWait": "0s"}) as served:
         yield served
 
 

@@ -1,4 +1,4 @@
-"""An upgrade of the operator writes no router, and says which are vulnerable; `infd renew` brings the later ones."""
+"""An upgrade of the operator writes no router and no engine, and says which are older; `infd renew` renews them."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from tests.testing.operated_cluster import SETTINGS
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QWEN, Workspace
 
-IMAGE = "example.com/router:later"
+IMAGE, ENGINE_IMAGE = "example.com/router:later", "docker.io/vllm/vllm-openai:v9.9.9"
 WAIT_SECONDS = 120
 COMMITTED = "committed"
 """A resource that Flux applies."""
@@ -23,13 +23,14 @@ COMMITTED = "committed"
 
 @pytest.fixture
 def upgraded(operator: OperatorProcess, account: Path, tmp_path: Path, qwen: Workspace) -> Iterator[OperatorProcess]:
-    """A later release in the place of the operator, with another router image. Two resources are served by then."""
+    """A later release in the place of the operator, with other images. Two resources are served by then."""
     qwen.create(COMMITTED, QWEN)
     qwen.settled(COMMITTED)
     qwen.settled(COMMITTED, "Reconciling", "False")
     qwen.kubectl("label", "infd", COMMITTED, "kustomize.toolkit.fluxcd.io/name=models")
     command = (sys.executable, "-m", "tests.apiserver.later_release")
-    process = OperatorProcess(account, tmp_path / "log", {**SETTINGS, "ROUTER_IMAGE": IMAGE}, command)
+    images = {"ROUTER_IMAGE": IMAGE, "GPU_ENGINE_IMAGE": ENGINE_IMAGE}
+    process = OperatorProcess(account, tmp_path / "log", {**SETTINGS, **images}, command)
     operator.stop()
     try:
         yield process
@@ -46,13 +47,18 @@ def router(workspace: Workspace) -> tuple[str, bool]:
     return template["spec"]["containers"][0]["image"], "of a later release" in config
 
 
+def engine(workspace: Workspace) -> tuple[str, int]:
+    """The image of the engines, and the generation of their Deployment."""
+    deployment = workspace.get("deployment", "qwen-engine")
+    return deployment["spec"]["template"]["spec"]["containers"][0]["image"], deployment["metadata"]["generation"]
+
+
 def renew(workspace: Workspace, *arguments: str) -> tuple[int, str, str]:
     """`infd renew` as a user runs it: its exit status, output and complaints."""
     ended = subprocess.run(
         [
             Path(sys.executable).with_name("infd"),
             "renew",
-            "--routers",
             f"--namespace={workspace.namespace}",
             *arguments,
         ],
@@ -66,16 +72,18 @@ def renew(workspace: Workspace, *arguments: str) -> tuple[int, str, str]:
     return ended.returncode, ended.stdout, ended.stderr
 
 
-def test_an_upgrade_of_the_operator_writes_no_router_and_the_command_of_the_status_brings_the_later_one(
+def test_an_upgrade_of_the_operator_writes_no_router_and_no_engine_and_the_command_of_the_status_brings_the_later_ones(
     qwen: Workspace, audit: AuditLog, upgraded: OperatorProcess
 ) -> None:
-    generation = qwen.get("deployment", "qwen-router")["metadata"]["generation"]
+    generation, engine_before = qwen.get("deployment", "qwen-router")["metadata"]["generation"], engine(qwen)
     before, mark = router(qwen), audit.mark()
     upgraded.start()
     for name in ("qwen", COMMITTED):
         said = qwen.settled(name, "RouterAvailable", reason="RouterVulnerable")["message"]
         assert ATTACK in said
         assert said.endswith(f"run `infd renew --routers -n {qwen.namespace} {name}`.")
+        qwen.settled(name, "EnginesAvailable", reason="EnginesOutdated")
+        assert f"run `infd renew --engines -n {qwen.namespace} {name}`." in qwen.condition(name, "Ready")["message"]
     writes = [w for w in audit.writes(mark, namespace=qwen.namespace) if w.resource not in TELLING]
     assert [w for w in writes if w.name == "qwen-router"] == []
     assert (router(qwen), qwen.get("deployment", "qwen-router")["metadata"]["generation"]) == (before, generation)
@@ -86,9 +94,9 @@ def test_an_upgrade_of_the_operator_writes_no_router_and_the_command_of_the_stat
         seconds=WAIT_SECONDS,
         what="the configuration is restored as it was",
     )
-    assert router(qwen) == before
+    assert (router(qwen), engine(qwen)) == (before, engine_before)
 
-    status, output, complaints = renew(qwen, "--all")
+    status, output, complaints = renew(qwen, "--all", "--routers")
     where = qwen.namespace
     assert (status, output.splitlines()[-1]) == (1, f"{where}/qwen: all routers are renewed."), complaints
     assert router(qwen) == (IMAGE, True)
@@ -98,6 +106,18 @@ def test_an_upgrade_of_the_operator_writes_no_router_and_the_command_of_the_stat
     renewed = qwen.get("infd", "qwen")
     annotation = renewed["spec"]["router"]["podTemplate"]["annotations"]
     assert annotation == {"renewed-at-generation": str(renewed["metadata"]["generation"] - 1)}
-    again = renew(qwen, "qwen")
+    again = renew(qwen, "qwen", "--routers")
     assert again == (0, f"{where}/qwen: routers are as this release builds them. Nothing was changed.\n", "")
     assert qwen.get("infd", "qwen")["metadata"]["generation"] == renewed["metadata"]["generation"]
+    assert engine(qwen) == engine_before
+
+    status, output, complaints = renew(qwen, "qwen")
+    first, *_, last = output.splitlines()
+    assert (status, first) == (0, f"{where}/qwen: routers are as this release builds them. Nothing was changed.")
+    assert (last, complaints) == (f"{where}/qwen: all engines are renewed.", "")
+    assert engine(qwen)[0] == ENGINE_IMAGE
+    assert qwen.condition("qwen", "EnginesAvailable")["reason"] == "Serving"
+    generation = qwen.get("infd", "qwen")["metadata"]["generation"]
+    again = renew(qwen, "qwen", "--engines")
+    assert again == (0, f"{where}/qwen: engines are as this release builds them. Nothing was changed.\n", "")
+    assert qwen.get("infd", "qwen")["metadata"]["generation"] == generation
