@@ -72,6 +72,7 @@ def test_rules_that_cannot_be_compared_are_refused_with_those_that_can(
     assert "'Knative KPA'" in message
 
 
+@pytest.mark.full  # over a minute of CPU
 def test_bursts_need_fewer_gpu_hours_than_the_best_rule_on_outstanding_requests() -> None:
     curves = curves_of(SHORT, 1, only=(OURS, "KEDA outstanding", "Knative KPA"))
     mean = means(curves)
