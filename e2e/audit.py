@@ -62,9 +62,9 @@ class AuditLog:
         writes = [r for r in self.requests(since) if r.verb in WRITES and r.resource != LEASES]
         return [r for r in writes if namespace in {None, r.namespace}]
 
-    def changes(self, since: int, *, namespace: str) -> list[str]:
+    def changes(self, since: int, *, namespace: str) -> list[Request]:
         """Writes in a namespace since a mark that are no reports."""
-        return [str(w) for w in self.writes(since, namespace=namespace) if w.resource not in TELLING]
+        return [w for w in self.writes(since, namespace=namespace) if w.resource not in TELLING]
 
     def quiet(self, seconds: float, *, namespace: str | None = None) -> int:
         """Wait until the user has written nothing for so long, in one namespace or in all; returns a mark."""

@@ -11,9 +11,8 @@ from e2e.cluster.processes import processes
 
 
 @contextmanager
-def paused(cluster: LocalCluster, name: str) -> Iterator[None]:
-    """A block in which a component stands still: it takes connections, and answers none."""
-    pid = _component(cluster, name)
+def paused(pid: int) -> Iterator[None]:
+    """A block in which a component's process stands still: it takes connections, and answers none."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -21,7 +20,7 @@ def paused(cluster: LocalCluster, name: str) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-def _component(cluster: LocalCluster, name: str) -> int:
+def component(cluster: LocalCluster, name: str) -> int:
     """The process of a component."""
     found = processes(cluster.kubeconfig.parent)
     (pid,) = (pid for pid in found if Path(f"/proc/{pid}/comm").read_text().strip() == name)

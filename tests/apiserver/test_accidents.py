@@ -11,7 +11,7 @@ import pytest
 from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
-from tests.apiserver.components import paused
+from tests.apiserver.components import component, paused
 from tests.apiserver.proxy import Proxy
 from tests.testing.operated_cluster import QUICK_LEASE, SETTINGS, free_lease
 from tests.testing.operator_process import OperatorProcess
@@ -56,11 +56,11 @@ def test_a_short_outage_of_the_api_server_costs_no_extra_write(
 @contextmanager
 def slow_etcd(cluster: LocalCluster) -> Iterator[None]:
     """As if its disk were slow."""
-    over = threading.Event()
+    etcd, over = component(cluster, "etcd"), threading.Event()
 
     def stutter() -> None:
         while not over.wait(BETWEEN_SECONDS):
-            with paused(cluster, "etcd"):
+            with paused(etcd):
                 over.wait(SLOW_SECONDS)
 
     thread = threading.Thread(target=stutter)

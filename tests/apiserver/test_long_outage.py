@@ -10,7 +10,7 @@ import pytest
 from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
-from tests.apiserver.components import paused
+from tests.apiserver.components import component, paused
 from tests.apiserver.kept_operator import KeptOperator, kept
 from tests.testing.operated_cluster import QUICK_LEASE, SETTINGS
 from tests.testing.operator_process import OperatorProcess
@@ -41,8 +41,8 @@ def test_a_long_outage_of_the_api_server_takes_no_engine_away(
     """No node can renew its lease. Nodes come back late, so that for a while none of them seems to be ready."""
     mark, before = audit.quiet(QUIET_SECONDS, namespace=qwen.namespace), qwen.versions("qwen")
     pods, nodes = ready(qwen), ready_nodes(qwen)
-    with paused(kubernetes, "kwok"):
-        with paused(kubernetes, "kube-apiserver"):
+    with paused(component(kubernetes, "kwok")):
+        with paused(component(kubernetes, "kube-apiserver")):
             one.outlast(OUTAGE_SECONDS)
         eventually(one.works, seconds=WAIT_SECONDS, what=lambda: f"it leads again:\n{one.end()}")
         eventually(lambda: not ready_nodes(qwen), seconds=WAIT_SECONDS, what="no node is ready")

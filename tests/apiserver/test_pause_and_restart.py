@@ -2,7 +2,7 @@
 
 import time
 
-from e2e.audit import TELLING, AuditLog
+from e2e.audit import AuditLog
 from e2e.infd_command import infd
 from e2e.waiting import eventually
 from tests.testing.operated_cluster import RESYNC_SECONDS
@@ -24,7 +24,7 @@ def spec(workspace: Workspace) -> dict[str, object]:
 
 
 def writes_of_children(workspace: Workspace, audit: AuditLog, mark: int) -> list[str]:
-    return [str(one) for one in audit.writes(mark, namespace=workspace.namespace) if one.resource not in TELLING]
+    return [str(one) for one in audit.changes(mark, namespace=workspace.namespace)]
 
 
 def test_a_paused_resource_is_left_alone_also_by_a_restarted_operator_until_it_is_resumed(

@@ -55,22 +55,26 @@ class RoleTemplates:
     @property
     def older(self) -> str:
         """Sentences about what is older in use than this release would make it; empty if nothing is."""
-        context = self.inputs.context
-        image = older_image(self.inputs.plan.image, context.spec.stated, context.engine, context.settings)
-        found = sentences(image, older_template(self.template, self.built))
-        key = context.owner.key
+        found = sentences(self._older_image, self._older_template)
+        context, key = self.inputs.context, self.inputs.context.owner.key
         cure = f"To renew engines one by one, run `infd renew --engines -n {key.namespace} {key.name}`."
         return sentences(found, cure, renewal_notice(context.settings, context.now)) if found else ""
 
     @property
     def outdated(self) -> Reason | None:
         """Why a renewal would change engines; None if they are as this release builds them."""
-        if not self.older:
-            return None
-        context, image = self.inputs.context, self.inputs.plan.image
-        closes = image != wanted_image(context.spec.stated, context.engine, context.settings)
-        is_vulnerable = closes and context.engine.advisories(image)
-        return Reason.ENGINES_VULNERABLE if is_vulnerable else Reason.ENGINES_OUTDATED
+        if self._older_image and self.inputs.context.engine.advisories(self.inputs.plan.image):
+            return Reason.ENGINES_VULNERABLE
+        return Reason.ENGINES_OUTDATED if self._older_image or self._older_template else None
+
+    @property
+    def _older_image(self) -> str:
+        context = self.inputs.context
+        return older_image(self.inputs.plan.image, context.spec.stated, context.engine, context.settings)
+
+    @property
+    def _older_template(self) -> str:
+        return older_template(self.template, self.built)
 
 
 def role_templates(inputs: Inputs, context: RoleContext, plan: PinnedPlan, *, open_to_all: bool) -> RoleTemplates:
