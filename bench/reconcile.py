@@ -1,8 +1,10 @@
 """Cost of reconciling: many new InferenceDeployments, manual edits, an idle operator, and a restart.
 
-    python -m bench.reconcile [--resources N] [--idle SECONDS] [--output text|json]
+    python -m bench.reconcile [--resources N] [--routers N] [--idle SECONDS] [--without-resync] [--output text|json]
 
-Runs on a real API server. KWOK simulates nodes and pods.
+Runs on a real API server. KWOK simulates nodes and pods. With thousands of resources, nearly all of the time goes to
+the simulated pods: `--routers 1` has two of them for each resource instead of three. Each figure is also printed to
+stderr when it is known.
 
 - *New resources*: from the first create request until the operator has applied the last child. The *bare client* then
   applies the same children, without owners, in another namespace while no operator runs. It uses the operator's own
@@ -24,7 +26,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -32,6 +35,7 @@ from bench.figures import Figure, at_least, at_most, exactly, parser_of, shown
 from bench.many_resources import (
     NAMESPACE,
     QUIET_SECONDS,
+    SPEC,
     await_idle,
     await_ready,
     await_true,
@@ -49,9 +53,6 @@ from inference_operator.controller.lister import watched_kinds
 from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import (
-    CONFIG_MAP,
-    DEPLOYMENT,
-    DISRUPTION_BUDGET,
     INFERENCE_DEPLOYMENT,
     NODE,
     POD,
@@ -64,17 +65,14 @@ from inference_operator.objects.names import MANAGED_SELECTOR
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 
-RESOURCES, IDLE_SECONDS = 1000, 60
+RESOURCES, ROUTERS, ENGINES, IDLE_SECONDS = 1000, 2, 1, 60
 LIMIT = "limit"
 """Namespace of the bare client's objects."""
-CHILDREN: Mapping[Kind, int] = {CONFIG_MAP: 1, SERVICE: 2, DEPLOYMENT: 2, DISRUPTION_BUDGET: 2}
-"""The children of one resource. A resource that waits for something, such as an inspection of its model, has others."""
-PODS = 3
 EDITS = 100
 LOOK_SECONDS, START_SECONDS = 0.025, 3600
 RATE_AIM = at_least(0.8)
 """Share of the bare client's rate. A rate alone depends on the machine."""
-CHILD_WRITES_AIM, STATUS_WRITES_AIM = exactly(sum(CHILDREN.values())), at_most(3)
+STATUS_WRITES_AIM = at_most(3)
 """Requests per new resource."""
 EDIT_AIM = at_most(0.1)
 """Seconds from the event of a manual edit to its repair, p99."""
@@ -92,44 +90,70 @@ def main(arguments: Sequence[str]) -> int:
     """Measure and print the figures."""
     parser = parser_of("python -m bench.reconcile", "Cost of reconciling.")
     parser.add_argument("--resources", type=int, default=RESOURCES, help="InferenceDeployments")
+    parser.add_argument("--routers", type=int, default=ROUTERS, help="pods of routers of each")
     parser.add_argument("--idle", type=float, default=IDLE_SECONDS, help="seconds to measure an idle operator")
+    parser.add_argument("--without-resync", action="store_true", help="leave out the edits during a resync")
     args = parser.parse_args(arguments)
+    figures = []
     with tempfile.TemporaryDirectory() as folder:
-        figures = measured(args.resources, args.idle, Path(folder))
+        resources = Resources(args.resources, args.routers)
+        for figure in measured(resources, args.idle, Path(folder), with_resync=not args.without_resync):
+            print(f"{figure.name}: {figure.value:g} {figure.unit}", file=sys.stderr, flush=True)
+            figures.append(figure)
     print(shown(figures, args.output))
     return 0
 
 
-def measured(count: int, idle: float, folder: Path) -> list[Figure]:
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """The InferenceDeployments of a run."""
+
+    count: int
+    routers: int
+    """Pods of routers of each."""
+
+    @property
+    def spec(self) -> Manifest:
+        """The spec of each."""
+        return {**SPEC, "router": {"replicas": self.routers}}
+
+    @property
+    def pods(self) -> int:
+        """Pods of all."""
+        return self.count * (self.routers + ENGINES)
+
+    @property
+    def kinds(self) -> Counter[Kind]:
+        """The children of one; while it waits for something, such as an inspection of its model, it has others."""
+        return Counter(Ref.of(manifest).kind for manifest in bare_children(0, self.spec))
+
+
+def measured(resources: Resources, idle: float, folder: Path, *, with_resync: bool) -> Iterator[Figure]:
     """All figures, on a cluster of its own."""
-    with cluster_of(PODS * count, NAMESPACE, LIMIT) as cluster:
+    with cluster_of(resources.pods, NAMESPACE, LIMIT) as cluster:
         with running(cluster, folder) as operator:
-            new = _new_resources(cluster, operator, count)
-            rest = [*_edits(cluster, operator, count), *_idle(operator, idle)]
-            restart_seconds, restart = _restart(operator, count)
-        with running(cluster, folder, RESYNC_SETTING) as operator:
-            resync = _edits_during_resync(cluster, operator, count)
+            new = _new_resources(cluster, operator, resources)
+            yield from new
+            yield from _edits(cluster, operator, resources.count)
+            yield from _idle(operator, idle)
+            restart_seconds, restart = _restart(operator, resources.count)
+            yield from restart
+        if with_resync:
+            with running(cluster, folder, RESYNC_SETTING) as operator:
+                yield from _edits_during_resync(cluster, operator, resources.count)
         listing_seconds = asyncio.run(_listing_seconds(cluster))
-        bare = _bare_client(cluster, count, new[0].value)
-        asyncio.run(_check_children(cluster, count))
-        return [
-            *new[:2],
-            *bare,
-            *new[2:],
-            *rest,
-            Figure("restart: until every resource is reconciled", restart_seconds, "s"),
-            Figure("restart: listing alone, by the bare client", listing_seconds, "s"),
-            Figure("restart: multiple of listing alone", restart_seconds / listing_seconds, "", RESTART_AIM),
-            *restart,
-            *resync,
-        ]
+        yield Figure("restart: listing alone, by the bare client", listing_seconds, "s")
+        yield Figure("restart: multiple of listing alone", restart_seconds / listing_seconds, "", RESTART_AIM)
+        yield from _bare_client(cluster, resources, new[0].value)
+        asyncio.run(_check_children(cluster, resources))
 
 
-def _new_resources(cluster: LocalCluster, operator: MeasuredOperator, count: int) -> list[Figure]:
+def _new_resources(cluster: LocalCluster, operator: MeasuredOperator, resources: Resources) -> list[Figure]:
+    count, children = resources.count, resources.kinds.total()
     begun, cpu_before = time.monotonic(), operator.cpu_seconds()
     start = operator.read()
-    asyncio.run(send(cluster, [named(number) for number in range(count)]))
-    await_true(lambda: operator.read().writes["child"] >= sum(CHILDREN.values()) * count, "all children are applied")
+    asyncio.run(send(cluster, [named(number, resources.spec) for number in range(count)]))
+    await_true(lambda: operator.read().writes["child"] >= children * count, "all children are applied")
     applied = time.monotonic() - begun
     await_ready(operator, count)
     ready = time.monotonic() - begun
@@ -140,7 +164,7 @@ def _new_resources(cluster: LocalCluster, operator: MeasuredOperator, count: int
         Figure("new resources per second", count / applied, "1/s"),
         Figure("new resources: until all children are applied", applied, "s"),
         Figure("new resources: until all are Ready", ready, "s"),
-        Figure("writes of children per new resource", writes["child"] / count, "requests", CHILD_WRITES_AIM),
+        Figure("writes of children per new resource", writes["child"] / count, "requests", exactly(children)),
         Figure("writes of status per new resource", writes["status"] / count, "requests", STATUS_WRITES_AIM),
         Figure("reconciles per new resource", end.total("infd_reconcile_total") / count, "reconciles"),
         Figure("CPU of the operator per new resource", 1000 * (operator.cpu_seconds() - cpu_before) / count, "ms"),
@@ -191,7 +215,7 @@ def _idle(operator: MeasuredOperator, seconds: float) -> list[Figure]:
 
 
 def _restart(operator: MeasuredOperator, count: int) -> tuple[float, list[Figure]]:
-    """Seconds until every resource was reconciled once, and the other figures of the restart."""
+    """Seconds until every resource was reconciled once, and all figures of the restart."""
     operator.stop()
     begun = time.monotonic()
     operator.launch()
@@ -201,23 +225,25 @@ def _restart(operator: MeasuredOperator, count: int) -> tuple[float, list[Figure
     await_idle(operator)
     time.sleep(QUIET_SECONDS)
     return took, [
+        Figure("restart: until every resource is reconciled", took, "s"),
         Figure("restart: writes", operator.read().writes.total(), "requests", NO_WRITES),
         Figure("restart: peak memory", operator.peak_mib(), "MiB", MEMORY_AIM),
     ]
 
 
-def _bare_client(cluster: LocalCluster, count: int, rate: float) -> list[Figure]:
-    manifests = [manifest for number in range(count) for manifest in bare_children(number)]
+def _bare_client(cluster: LocalCluster, resources: Resources, rate: float) -> list[Figure]:
+    numbers = range(resources.count)
+    manifests = [manifest for number in numbers for manifest in bare_children(number, resources.spec)]
     begun = time.monotonic()
     asyncio.run(send(cluster, manifests))
-    limit = count / (time.monotonic() - begun)
+    limit = resources.count / (time.monotonic() - begun)
     return [
         Figure("bare client: the same resources per second", limit, "1/s"),
         Figure("new resources: share of the bare client's rate", rate / limit, "", RATE_AIM),
     ]
 
 
-async def _check_children(cluster: LocalCluster, count: int) -> None:
+async def _check_children(cluster: LocalCluster, resources: Resources) -> None:
     """Check that the operator and the bare client have made the same objects, and all that a resource needs.
 
     Raises:
@@ -231,7 +257,7 @@ async def _check_children(cluster: LocalCluster, count: int) -> None:
                 async for page in kube.pages(kind, namespace=namespace, selector=MANAGED_SELECTOR):
                     kinds[kind] += len(page.items)
     await client.close()  # type: ignore[no-untyped-call]  # the client's own
-    wanted = {kind: each * count for kind, each in CHILDREN.items()}
+    wanted = {kind: each * resources.count for kind, each in resources.kinds.items()}
     for namespace, kinds in found.items():
         if +kinds != wanted:
             raise AssertionError(f"namespace {namespace} has {+kinds} instead of {wanted}")
@@ -267,10 +293,10 @@ async def _delete_services(cluster: LocalCluster, numbers: Sequence[int]) -> lis
     return took
 
 
-def bare_children(number: int) -> list[Manifest]:
+def bare_children(number: int, spec: Manifest) -> list[Manifest]:
     """The children that the measured operator would apply, without owners, in the other namespace."""
     meta = {"name": name_of(number), "namespace": LIMIT, "uid": "00000000-0000-4000-8000-000000000000"}
-    parsed = resource({**named(number), "metadata": {**meta, "generation": 1}})
+    parsed = resource({**named(number, spec), "metadata": {**meta, "generation": 1}})
     inputs = Inputs(resource=parsed, children={}, pods=(), settings=SETTINGS, now=datetime.now(UTC))
     return [_without_owner(manifest) for manifest in outcome(inputs).desired.values()]
 

@@ -5,16 +5,21 @@ from collections import Counter
 import pytest
 
 from bench import decide
-from bench.reconcile import CHILDREN, LIMIT, bare_children
-from inference_operator.manifest import kind_of
+from bench.many_resources import SPEC
+from bench.reconcile import LIMIT, Resources, bare_children
+from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE
 
 
-def test_the_bare_client_applies_all_children_of_a_resource_and_not_only_the_job_of_an_inspection() -> None:
-    assert Counter(kind_of(child) for child in bare_children(0)) == CHILDREN
+@pytest.mark.parametrize(("routers", "budgets"), [(1, 1), (2, 2)])
+def test_the_bare_client_applies_all_children_of_a_resource_and_not_only_the_job_of_an_inspection(
+    routers: int, budgets: int
+) -> None:
+    kinds = Resources(count=1, routers=routers).kinds
+    assert kinds == Counter({CONFIG_MAP: 1, SERVICE: 2, DEPLOYMENT: 2, DISRUPTION_BUDGET: budgets})
 
 
 def test_what_the_bare_client_applies_has_no_owner_and_stays_in_its_own_namespace() -> None:
-    for child in bare_children(0):
+    for child in bare_children(0, SPEC):
         assert child["metadata"]["namespace"] == LIMIT
         assert "ownerReferences" not in child["metadata"]
 
