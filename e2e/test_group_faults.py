@@ -1,6 +1,7 @@
 """Faults of an engine over two pods under load: ends, silence, evictions, a rollout, other replicas.
 
-Every answer must be right. A request is lost only if its engine ended under it, and no request hangs.
+Every answer must be right. A request is lost only if its engine ended under it, or if it was sent before routers could
+know. Routers hold requests while no engine serves: none waits longer than that and `MOST_HUNG_SECONDS`.
 """
 
 import json
@@ -75,12 +76,25 @@ def _await_ready(served: Served) -> None:
     )
 
 
-def assert_only_its_own_are_lost(result: Result) -> None:
+def assert_only_its_own_are_lost(result: Result, out_seconds: float = OUT_SECONDS) -> None:
     """Assert that no answer is wrong, no request hung, and only requests of the engine that ended are lost."""
     assert Loss.DIFFERENT not in {one.loss for one in result.lost}
     assert max((one.seconds for one in result.lost), default=0.0) <= MOST_HUNG_SECONDS
     assert result.fault is not None
     assert [one for one in result.lost if one.ended < result.fault] == []
+    assert [one for one in result.lost if one.started > result.fault + out_seconds] == []
+    assert_none_hung(result)
+
+
+def assert_none_hung(result: Result) -> None:
+    """Assert that each answer came soon after there was an engine for it."""
+    assert result.slowest <= result.gap + MOST_HUNG_SECONDS
+
+
+def assert_no_request_notices(result: Result) -> None:
+    """Assert that all requests are answered, and soon."""
+    assert result.lost == ()
+    assert result.slowest <= MOST_HUNG_SECONDS
 
 
 @pytest.mark.parametrize("pod", [LEADER, WORKER])
@@ -104,7 +118,7 @@ def test_a_member_that_no_packet_reaches_ends_with_the_others(served: Served, un
             eventually(lambda: not ready(served)[LEADER], seconds=SILENT_OUT_SECONDS, what="the leader is not ready")
         _await_ready(served)
 
-    assert_only_its_own_are_lost(under_load("packets of a worker are dropped", silence))
+    assert_only_its_own_are_lost(under_load("packets of a worker are dropped", silence), SILENT_OUT_SECONDS)
     assert uids(served) == before, "both restart in place"
 
 
@@ -122,7 +136,9 @@ def test_an_evicted_member_moves_alone_and_no_request_is_lost(
             what=lambda: f"a new member, and a group that serves: {ready(served)}",
         )
 
-    assert under_load(f"{pod} is evicted", drain).lost == ()
+    result = under_load(f"{pod} is evicted", drain)
+    assert result.lost == ()
+    assert_none_hung(result)
     assert uids(served)[stays] == before[stays], "only the evicted pod moves"
 
 
@@ -159,16 +175,24 @@ def test_a_rollout_of_a_group_loses_no_request(served: Served, under_load: Under
             what=lambda: f"two new members: {ready(served)}",
         )
 
-    assert under_load("a group is rolled", roll).lost == ()
+    assert_no_request_notices(under_load("a group is rolled", roll))
 
 
-def test_another_group_comes_and_goes_and_no_request_is_lost(served: Served, under_load: UnderLoad) -> None:
-    def scale() -> None:
-        for groups in (2, 1):
-            served.kubectl("scale", f"infd/{NAME}", f"--replicas={groups}")
-            _await_members(served, 2 * groups)
+def test_of_two_groups_one_is_killed_and_the_other_serves_on(served: Served, under_load: UnderLoad) -> None:
+    def scale(groups: int) -> None:
+        served.kubectl("scale", f"infd/{NAME}", f"--replicas={groups}")
+        _await_members(served, 2 * groups)
 
-    assert under_load("a second group comes and goes", scale).lost == ()
+    def kill() -> None:
+        kill_engine(served, LEADER)
+        eventually(lambda: not ready(served)[LEADER], seconds=OUT_SECONDS, what="the leader is not ready")
+        _await_members(served, 4)
+
+    assert_no_request_notices(under_load("a second group comes", lambda: scale(2)))
+    result = under_load("one of two groups is killed", kill)
+    assert_only_its_own_are_lost(result)
+    assert result.gap <= MOST_HUNG_SECONDS, "the other one answers meanwhile"
+    assert_no_request_notices(under_load("the second group goes", lambda: scale(1)))
 
 
 def _await_members(served: Served, number: int) -> None:

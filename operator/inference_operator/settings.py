@@ -222,7 +222,8 @@ class Settings(BaseSettings):
     """Whether to create NetworkPolicies for engines and routers; these deny all traffic that they do not list."""
 
     network_policies_with_keys: bool = True
-    """Whether to create a NetworkPolicy for the engines of a resource with `router.keys` in any case."""
+    """Whether to create a NetworkPolicy for the engines of a resource with `router.keys` in any case, and for engines
+    over several pods."""
 
     engine_keys: bool = True
     """Whether engines of a resource with `router.keys` ask for a key of their routers, which is in a Secret."""

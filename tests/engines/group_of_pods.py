@@ -122,7 +122,7 @@ class Pod:
             worker_args=("--rank={rank}", "--headless"),
             address_variable="ADDRESS",
         )
-        given = {**self.options, "health": str(self.health), "leader": "127.0.0.1"}
+        given = {**self.options, "health": str(self.health), "host": "127.0.0.1"}
         given["message"] = str(self.folder / "message")
         made = group_command(self.command or self.engine(), engine, int(self.options["size"]), TIMEOUTS)
         end = made.index("--")
@@ -233,9 +233,9 @@ class Group:
     def logs(self) -> str:
         return "\n".join(f"{pod.name}:\n{pod.log()}" for pod in self.pods if pod.process)
 
-    def connect(self) -> socket.socket:
-        """A connection of a stranger to the control port."""
-        return socket.create_connection(("127.0.0.1", self.control), WAIT_SECONDS)
+    def connect(self, source: str = "127.0.0.1") -> socket.socket:
+        """A connection of a stranger to the control port. The members have the same address by default."""
+        return socket.create_connection(("127.0.0.1", self.control), WAIT_SECONDS, (source, 0))
 
     def close(self) -> None:
         for pod in self.pods:

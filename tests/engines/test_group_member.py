@@ -232,6 +232,20 @@ def test_a_stranger_with_the_name_of_a_member_does_not_end_a_run(group: Group) -
     assert [pod.status("/ready") for pod in group.pods] == [200, 200]
 
 
+def test_a_stranger_with_the_name_of_a_member_does_not_join_and_keeps_no_member_out(group: Group) -> None:
+    group.leader.start()
+    eventually(lambda: group.leader.status("/live") == 200, seconds=WAIT_SECONDS, what=group.logs)
+    hello = json.dumps({"hello": 1, "rank": 1, "name": NAMES[1], "service": SERVICE}).encode() + b"\n"
+    for _ in range(2):
+        with group.connect("127.0.0.2") as stranger, suppress(ConnectionError):
+            stranger.sendall(hello)
+            assert stranger.recv(1) == b""
+    assert waits(group.leader, [0], [1])
+    group.pods[1].start()
+    group.until_ready()
+    assert group.leader.log().count("it does not come from the address of this name") == 1
+
+
 def test_requests_that_are_none_are_refused(group: Group) -> None:
     group.leader.start()
     eventually(lambda: group.leader.status("/live") == 200, seconds=WAIT_SECONDS, what=group.logs)

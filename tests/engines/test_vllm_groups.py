@@ -68,7 +68,7 @@ def test_each_pod_starts_vllm_with_its_rank_and_the_address_of_the_leader(rank: 
     assert {"--tensor-parallel-size=8", "--pipeline-parallel-size=2"} <= set(command)
     own = ["--nnodes=2", f"--node-rank={rank}", "--master-addr=10.0.0.5", "--master-port=29501", *headless]
     assert command[-len(own) :] == own
-    assert (found.leader, found.variable) == ("qwen-engine-3-0.qwen-engine.ml.svc", HOST_IP)
+    assert (found.host(0), found.variable) == ("qwen-engine-3-0.qwen-engine.ml.svc", HOST_IP)
     assert (found.start, found.staleness, found.drain) == (1800, 18, 300)
     assert (found.size, found.health, found.port, found.path) == (2, HEALTH_PORT, 8000, "/health")
 

@@ -111,14 +111,22 @@ def test_the_service_selects_leaders_and_another_one_finds_all_members() -> None
     assert Ref(DISRUPTION_BUDGET, "default", "qwen-engine") in found, "also with one replica"
 
 
-def test_the_ports_of_members_are_open_to_their_own_pods_alone() -> None:
-    policy = desired(pair(), Settings(network_policies=True))[Ref(NETWORK_POLICY, "default", "qwen-engine")]["spec"]
+@pytest.mark.parametrize("limited", [False, True])
+def test_the_ports_of_members_are_open_to_their_own_pods_alone(limited: bool) -> None:  # noqa: FBT001
+    policy = desired(pair(), Settings(network_policies=limited))[Ref(NETWORK_POLICY, "default", "qwen-engine")]["spec"]
     api, among = policy["ingress"]
     assert [one["port"] for one in api["ports"]] == [PORT]
+    assert ("from" in api) is limited, "without a setting, everybody may send requests"
     own = {"app.kubernetes.io/component": "engine", "inference-operator.dev/name": "qwen"}
     assert among == {"from": [{"podSelector": {"matchLabels": own}}]}
-    alone = desired(inference_deployment(), Settings(network_policies=True))
-    assert len(alone[Ref(NETWORK_POLICY, "default", "qwen-engine")]["spec"]["ingress"]) == 1
+    alone = desired(inference_deployment(), Settings(network_policies=limited))
+    found = alone.get(Ref(NETWORK_POLICY, "default", "qwen-engine"))
+    assert (len(found["spec"]["ingress"]) if found else 0) == limited
+
+
+def test_an_installation_without_rights_on_network_policies_makes_none() -> None:
+    found = desired(pair(), Settings(network_policies=False, network_policies_with_keys=False))
+    assert not [ref for ref in found if ref.kind == NETWORK_POLICY]
 
 
 def test_a_cache_keys_adapters_and_autoscaling_go_with_groups() -> None:

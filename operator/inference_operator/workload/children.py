@@ -36,8 +36,9 @@ def children(
         *([_members_service(inputs)] if has_groups else []),
         *workload,
     ]
-    if inputs.has_network_policy:
-        built.append(_network_policy(inputs, open_to_all=open_to_all, has_groups=has_groups))
+    if inputs.has_network_policy or (has_groups and inputs.settings.uses_network_policies):
+        api_open = open_to_all or not inputs.has_network_policy
+        built.append(_network_policy(inputs, open_to_all=api_open, has_groups=has_groups))
     most = inputs.spec.stated.most_replicas
     if most >= FEWEST_REPLICAS or has_groups or (most and move.may_refuse):
         name = workload_name(inputs.name, inputs.role)
@@ -88,7 +89,8 @@ def _network_policy(inputs: WorkloadInputs, *, open_to_all: bool, has_groups: bo
     """Engines accept their own routers, the operator and the readers of metrics; or everybody.
 
     All other ports of an engine, such as those between its processes, have no authentication. The members of groups
-    use a dozen of them, with numbers that the system chooses: they are open to the pods of the role.
+    use a dozen of them, with numbers that the system chooses: they are open to the pods of the role. So groups have
+    a policy also where the API is open to everybody.
     """
     routers: Manifest = {"podSelector": {"matchLabels": selector_labels(inputs.name, ROUTER)}}
     sources = [] if open_to_all else [routers, *metrics_readers(inputs.settings)]

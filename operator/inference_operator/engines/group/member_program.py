@@ -1,10 +1,11 @@
 """Runs one member of an engine over several nodes, so that its pods start, drain and end as one.
 
-Arguments: size= control= health= port= path= metric=... start= silence= staleness= drain= stop= [leader=] [message=]
+Arguments: size= control= health= port= path= metric=... start= silence= staleness= drain= stop= [host=] [message=]
 [variable=] [leader-arg=...] [worker-arg=...] -- COMMAND...; variables: GROUP_RANK, GROUP_SERVICE, POD_NAME, POD_IP.
 
 1. Rank 0 leads. It listens on the control port. Workers connect, again and again, and say who they are. Only the pods
-   of its own StatefulSet and Service are members; others are dropped after five seconds or 4 KiB.
+   of its own StatefulSet and Service are members, from the addresses that DNS gives for their names; others are dropped
+   after five seconds or 4 KiB.
 2. Once all have joined, the leader says go, with its address and the id of this run. Then each member starts the
    command. A connection belongs to one run: nobody joins a run that has begun.
 3. Both ends of a connection send ten heartbeats in the time of `silence`. If a command ends, a connection breaks or a
@@ -48,7 +49,7 @@ from inference_operator.engines.group.options import (
     Words,
     exit_status,
 )
-from inference_operator.engines.group.peers import LINE_BYTES, TIMED_OUT, Peer, Visitors, listener
+from inference_operator.engines.group.peers import LINE_BYTES, TIMED_OUT, Peer, Visitors, comes_from, listener
 from inference_operator.engines.group.processes import adopt_orphans, kill_descendants
 
 RETRY_SECONDS, CONNECT_SECONDS = 1.0, 15.0
@@ -67,6 +68,7 @@ class Member(GroupState):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self.visitors, self.began = Visitors(), 0.0
+        self.doubted: set[int] = set()
         self.child: subprocess.Popen[bytes] | None = None
         self.over: asyncio.Future[EndCause] = asyncio.get_running_loop().create_future()
         self.asked = False
@@ -96,9 +98,10 @@ class Member(GroupState):
         """Take a worker into the group, and listen to it until its connection ends."""
         peer = Peer(reader, writer)
         words = await self.visitors.first_line(peer)
-        self.visitors.leave(writer)
         rank = next((one for one in range(1, self.options.size) if words == self.options.hello(one)), 0)
-        if not rank or self.phase != WAITING or self.over.done() or writer.is_closing():
+        known = bool(rank) and await self.known(rank, writer)
+        self.visitors.leave(writer)
+        if not known or self.phase != WAITING or self.over.done() or writer.is_closing():
             peer.close()
             return
         if former := self.peers.pop(rank, None):
@@ -113,12 +116,20 @@ class Member(GroupState):
             self.start(self.options.address)
         await self.follow(rank, peer)
 
+    async def known(self, rank: int, writer: asyncio.StreamWriter) -> bool:
+        """Whether a connection comes from a member's own pod. The log says once that another one did not."""
+        known = await comes_from(writer, self.options.host(rank))
+        if not known and rank not in self.doubted:
+            self.doubted.add(rank)
+            LOG.warning("%s is refused: it does not come from the address of this name", self.options.name(rank))
+        return known
+
     async def join(self) -> None:
         """Connect to the leader, until a run has begun."""
         options, said = self.options, ""
         while self.phase == WAITING:
             try:
-                opening = asyncio.open_connection(options.leader, options.control, limit=LINE_BYTES)
+                opening = asyncio.open_connection(options.host(0), options.control, limit=LINE_BYTES)
                 peer = Peer(*await asyncio.wait_for(opening, CONNECT_SECONDS))
                 peer.trust(options.silence)
             except (OSError, *TIMED_OUT) as error:

@@ -46,7 +46,7 @@ class Options:
         self.path, self.metrics = given["path"][0], given["metric"]
         self.rank, self.address, self.service = int(env["GROUP_RANK"]), env["POD_IP"], env["GROUP_SERVICE"]
         self.set = env["POD_NAME"].rpartition("-")[0]
-        self.leader = given.get("leader", [f"{self.name(0)}.{self.service}"])[0]
+        self.hosts = given.get("host", ["{name}.{service}"])[0]
         self.message = Path(given.get("message", ["/dev/termination-log"])[0])
         self.variable = given.get("variable", [""])[0]
         self.added = given.get("worker-arg" if self.rank else "leader-arg", [])
@@ -59,6 +59,10 @@ class Options:
     def name(self, rank: int) -> str:
         """The name of a member's pod: that of its StatefulSet, and the rank."""
         return f"{self.set}-{rank}"
+
+    def host(self, rank: int) -> str:
+        """The DNS name of a member's pod."""
+        return self.hosts.replace("{name}", self.name(rank)).replace("{service}", self.service)
 
     def hello(self, rank: int) -> Words:
         """The first line of a worker. Nothing else that a stranger sends is ever used or shown."""

@@ -5,6 +5,7 @@ import json
 import socket
 import time
 from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from inference_operator.engines.group.options import Words
 
@@ -60,6 +61,21 @@ class Peer:
         """End the connection at once."""
         self.closed.set()
         self.writer.transport.abort()
+
+
+async def comes_from(writer: asyncio.StreamWriter, host: str) -> bool:
+    """Whether a connection comes from an address that DNS gives for this name."""
+    with suppress(OSError, ValueError, *TIMED_OUT):
+        asking = asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        known = {_plain(str(one[4][0])) for one in await asyncio.wait_for(asking, FIRST_LINE_SECONDS)}
+        return _plain(writer.get_extra_info("peername")[0]) in known
+    return False
+
+
+def _plain(address: str) -> IPv4Address | IPv6Address:
+    """An address without its interface; an IPv4 address that a socket of both families shows is one of IPv4."""
+    found = ip_address(address.partition("%")[0])
+    return getattr(found, "ipv4_mapped", None) or found
 
 
 class Visitors:
