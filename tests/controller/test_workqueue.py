@@ -327,3 +327,70 @@ def test_a_key_that_was_added_during_its_reconcile_keeps_the_higher_priority() -
         await asyncio.sleep(200)
 
     assert order(script)[:2] == [A, A]
+
+
+async def _rejected(_: Key) -> None:
+    raise ClusterError("HTTP 429: too many", retry_after=30)
+
+
+@pytest.mark.parametrize("is_added_again", [False, True])
+def test_the_fleet_that_waits_because_of_an_overloaded_server_keeps_its_low_priority(is_added_again: bool) -> None:  # noqa: FBT001
+    log, overloaded = Log(takes=1), [True]
+
+    async def handle(key: Key) -> Requeue | None:
+        return await (_rejected(key) if overloaded[0] else log.handle(key))
+
+    async def script(queue: WorkQueue) -> None:
+        for key in FLEET:
+            queue.add(key, Priority.LOW)
+        await asyncio.sleep(1)
+        overloaded[0] = False
+        for key in FLEET if is_added_again else ():
+            queue.add(key, Priority.LOW)
+        await asyncio.sleep(32)
+        queue.add(A)
+        await asyncio.sleep(200)
+
+    work(script, handle, workers=1)
+    assert [key for _, key in log.begun].index(A) < LOW_EVERY
+
+
+def test_an_event_of_one_that_waits_because_of_an_overloaded_server_goes_before_the_fleet() -> None:
+    log, overloaded = Log(takes=1), [True]
+
+    async def handle(key: Key) -> Requeue | None:
+        return await (_rejected(key) if overloaded[0] else log.handle(key))
+
+    async def script(queue: WorkQueue) -> None:
+        for key in FLEET:
+            queue.add(key, Priority.LOW)
+        await asyncio.sleep(1)
+        overloaded[0] = False
+        queue.add(FLEET[50])
+        queue.add(FLEET[50], Priority.LOW)
+        await asyncio.sleep(200)
+
+    work(script, handle, workers=1)
+    assert [key for _, key in log.begun].index(FLEET[50]) < LOW_EVERY
+
+
+@pytest.mark.parametrize(("with_all", "place"), [(True, 1), (False, len(FLEET))])
+def test_a_time_at_which_all_are_due_has_low_priority(with_all: bool, place: int) -> None:  # noqa: FBT001
+    log, first = Log(takes=1), set[Key]()
+
+    async def handle(key: Key) -> Requeue | None:
+        if key in first:
+            return await log.handle(key)
+        first.add(key)
+        return Requeue(100.0, with_all=with_all)
+
+    async def script(queue: WorkQueue) -> None:
+        for key in FLEET:
+            queue.add(key)
+        first.add(A)
+        await asyncio.sleep(100.5)
+        queue.add(A)
+        await asyncio.sleep(200)
+
+    work(script, handle, workers=1)
+    assert [key for _, key in log.begun].index(A) == place

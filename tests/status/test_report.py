@@ -1,9 +1,11 @@
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from inference_operator.api.reasons import ConditionType
+from inference_operator.api.rollouts import RolloutSettings
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ROUTER
 from inference_operator.views.pod import pod_template_hash
@@ -29,6 +31,7 @@ from tests.status.situations import (
 )
 from tests.testing.builders import (
     ENGINES,
+    NOW,
     SETTINGS,
     deployment_status,
     inference_deployment,
@@ -183,6 +186,16 @@ def test_stalled_names_a_lasting_rejection_of_pods() -> None:
 
 def test_a_settled_resource_has_no_requeue() -> None:
     assert reported(SERVING).requeue is None
+
+
+def test_with_a_window_all_resources_are_due_when_it_opens() -> None:
+    opens = NOW + timedelta(hours=2)
+    window = {"start": f"{opens:%M %H} * * *", "end": f"{opens + timedelta(hours=1):%M %H} * * *"}
+    settings = SETTINGS.model_copy(update={"rollouts": RolloutSettings.model_validate({"renewal": window})})
+    requeue = reported(replace(SERVING, settings=settings)).requeue
+    assert requeue is not None
+    assert requeue.with_all
+    assert requeue.seconds == (opens.replace(second=0, microsecond=0) - NOW).total_seconds()
 
 
 def test_a_transition_time_changes_only_with_the_status_of_its_condition() -> None:

@@ -24,7 +24,7 @@ class Priority(Enum):
     HIGH = auto()
     """Something has happened to this resource: an edit, an event of a child, a stall, a change of the load."""
     LOW = auto()
-    """All resources are looked at: a start of the operator, a listing, changed nodes."""
+    """All resources are looked at: a start of the operator, a listing, changed nodes, a window of the owner."""
 
 
 Handle = Callable[[Key], Awaitable[Requeue | None]]
@@ -42,6 +42,7 @@ class WorkQueue:
     - A key that failed waits: half a second at first, and twice as long after each failure in a row.
     - An event of that key ends the wait, but not before the time that the API server gave (`Retry-After`).
     - Workers take keys of high priority first. A key of low priority that is added with high priority moves up.
+    - A key that waits for a time, or that failed, has the same priority afterwards.
 
     Args:
         chance: a random number from 0 to 1, for the jitter of the backoff.
@@ -56,13 +57,13 @@ class WorkQueue:
         self._available = asyncio.Semaphore(0)
         """Has as many permits as keys wait."""
         self._taken = 0
-        self._working: dict[Key, float] = {}
-        """The keys that workers handle, with the time at which they started."""
+        self._working: dict[Key, tuple[float, Priority]] = {}
+        """The keys that workers handle, with the time at which they started and the priority they had."""
         self._added: dict[Key, float] = {}
         """When a key was added first since its last reconcile started."""
         self._dirty: dict[Key, Priority] = {}
         """The keys that were added while a worker handled them."""
-        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._timers: dict[Key, tuple[asyncio.TimerHandle, Priority]] = {}
         self._failures: dict[Key, int] = {}
         self._not_before: dict[Key, float] = {}
         self._closed = False
@@ -73,35 +74,37 @@ class WorkQueue:
 
     def longest_running(self) -> float:
         """Seconds for which the oldest running reconcile has run; 0 if none runs."""
-        return asyncio.get_running_loop().time() - min(self._working.values()) if self._working else 0.0
+        if not self._working:
+            return 0.0
+        return asyncio.get_running_loop().time() - min(begun for begun, _ in self._working.values())
 
     def add(self, key: Key, priority: Priority = Priority.HIGH) -> None:
         """Queue a key for a reconcile as soon as possible."""
-        self._cancel_timer(key)
+        held = self._cancel_timer(key)
         self._added.setdefault(key, asyncio.get_running_loop().time())
         high, low = self._lanes[Priority.HIGH], self._lanes[Priority.LOW]
         if key in self._working:
-            self._dirty[key] = Priority.HIGH if Priority.HIGH in (priority, self._dirty.get(key)) else priority
+            self._dirty[key] = _higher(priority, self._dirty.get(key))
         elif (wait := self._seconds_to_hold(key)) > 0:
-            self.add_after(key, wait)
+            self.add_after(key, wait, _higher(priority, held))
         elif key in low and priority is Priority.HIGH:
             high[key] = low.pop(key)
         elif key not in low and key not in high:
             self._lanes[priority][key] = None
             self._available.release()
 
-    def add_after(self, key: Key, seconds: float) -> None:
+    def add_after(self, key: Key, seconds: float, priority: Priority = Priority.HIGH) -> None:
         """Queue a key after a time, unless it is due before."""
         loop = asyncio.get_running_loop()
-        due = self._timers.get(key)
+        due, _ = self._timers.get(key, (None, None))
         if due is None or due.when() > loop.time() + seconds:
             self._cancel_timer(key)
-            self._timers[key] = loop.call_later(seconds, self.add, key)
+            self._timers[key] = loop.call_later(seconds, self.add, key, priority), priority
 
     def close(self) -> None:
         """Start no more reconciles; the running ones finish."""
         self._closed = True
-        for timer in self._timers.values():
+        for timer, _ in self._timers.values():
             timer.cancel()
         self._available.release()  # wakes a worker that waits for a key
 
@@ -112,9 +115,9 @@ class WorkQueue:
             if self._closed:
                 self._available.release()  # wakes the next worker
                 return
-            key = self._take()
+            key, priority = self._take()
             now = asyncio.get_running_loop().time()
-            self._working[key] = now
+            self._working[key] = now, priority
             added = self._added.pop(key, now)
             if self._on_started:
                 self._on_started(now - added)
@@ -125,18 +128,18 @@ class WorkQueue:
                 after = Requeue(error.retry_after if isinstance(error, ClusterError) else 0.0, backoff=True)
             finally:
                 del self._working[key]
-            self._finish(key, after)
+            self._finish(key, after, priority)
 
-    def _take(self) -> Key:
+    def _take(self) -> tuple[Key, Priority]:
         """Remove the key that is next; at least one waits."""
         self._taken += 1
         high, low = self._lanes[Priority.HIGH], self._lanes[Priority.LOW]
-        lane = low if low and (not high or self._taken % LOW_EVERY == 0) else high
-        key = next(iter(lane))
-        del lane[key]
-        return key
+        priority = Priority.LOW if low and (not high or self._taken % LOW_EVERY == 0) else Priority.HIGH
+        key = next(iter(self._lanes[priority]))
+        del self._lanes[priority][key]
+        return key, priority
 
-    def _finish(self, key: Key, after: Requeue | None) -> None:
+    def _finish(self, key: Key, after: Requeue | None, priority: Priority) -> None:
         dirty = self._dirty.pop(key, None)
         wait = after.seconds if after else None
         if after is not None and after.backoff:
@@ -146,12 +149,13 @@ class WorkQueue:
             wait = max(requested, self._backoff(key))
         else:
             self._failures.pop(key, None)
+            priority = Priority.LOW if after is not None and after.with_all else Priority.HIGH
         if self._closed:
             return
         if dirty is not None:
             self.add(key, dirty)
         elif wait is not None:
-            self.add_after(key, wait)
+            self.add_after(key, wait, priority)
 
     def _backoff(self, key: Key) -> float:
         failures = self._failures.get(key, 0)
@@ -166,6 +170,13 @@ class WorkQueue:
             self._not_before.pop(key, None)
         return wait
 
-    def _cancel_timer(self, key: Key) -> None:
-        if timer := self._timers.pop(key, None):
+    def _cancel_timer(self, key: Key) -> Priority | None:
+        """Forget for when a key is due; returns the priority it had."""
+        timer, priority = self._timers.pop(key, (None, None))
+        if timer:
             timer.cancel()
+        return priority
+
+
+def _higher(one: Priority, other: Priority | None) -> Priority:
+    return Priority.HIGH if Priority.HIGH in (one, other) else Priority.LOW

@@ -12,7 +12,6 @@ from inference_operator.objects.pinned import PinUse
 from inference_operator.pipeline.engine_key import unguarded
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_claim import one_node_claim
-from inference_operator.pipeline.renewal import renewal_due
 from inference_operator.pipeline.replicas import ObservedScaling, desired_replicas, observed_scaling
 from inference_operator.pipeline.templates import RoleTemplates, role_templates
 from inference_operator.pipeline.turn_inputs import turn_inputs
@@ -165,7 +164,7 @@ def _decisions(inputs: Inputs, used: RoleTemplates) -> _Decisions:
     if not isinstance(decided, Undecided):
         change = WorkloadChange(template, decided, moved, replicas, yielded, moving, turn)
     switch, shift = switch_due(rolled), move_due(live.workload, moved, now)
-    due = (switch, shift, yielded.due, moving.due, renewal_due(settings, now))
+    due = (switch, shift, yielded.due, moving.due)
     return _Decisions(
         scaling=scaling,
         wanted=wanted,

@@ -12,6 +12,7 @@ from inference_operator.api.status import MAX_EXTERNAL_URLS, EngineStatus, Statu
 from inference_operator.objects.names import ENGINE, selector_text
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome
+from inference_operator.pipeline.renewal import renewal_due
 from inference_operator.router.service import url
 from inference_operator.status.adapters import adapters_available, ready_adapters
 from inference_operator.status.columns import gpus, model_name, sizes
@@ -57,6 +58,8 @@ class Requeue:
     """After this time; None: only after an event."""
     backoff: bool = False
     """Whether something failed: the key waits at least `seconds`, and longer with each failure in a row."""
+    with_all: bool = False
+    """Whether all resources are due at that time."""
     lookups: tuple[Lookup, ...] = ()
     """Lookups whose results the next report needs; they are kept up to date while every report names them."""
 
@@ -112,7 +115,8 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
         adapters_ready=ready_adapters(current.adapters),
         adapters=tuple(current.adapters),
     )
-    requeue = replace(_requeue(current, status), lookups=(*outcome.lookups, *current.lookups))
+    due = _or_window(_requeue(current, status), inputs)
+    requeue = replace(due, lookups=(*outcome.lookups, *current.lookups))
     return Report(status, requeue if requeue != Requeue() else None)
 
 
@@ -158,3 +162,12 @@ def _requeue(current: Observation, status: Status) -> Requeue:
     deadline = progress_deadline(replace(current, previous=status))  # the problem may begin with this very status
     due = [moment - current.now for moment in (deadline, *current.due) if moment and moment > current.now]
     return Requeue(min(due).total_seconds()) if due else Requeue()
+
+
+def _or_window(requeue: Requeue, inputs: Inputs) -> Requeue:
+    """When to reconcile again, if not before the owner's window opens or closes: all resources are due then."""
+    moment = renewal_due(inputs.settings, inputs.now)
+    if moment is None or requeue.backoff:
+        return requeue
+    seconds = (moment - inputs.now).total_seconds()
+    return requeue if requeue.seconds is not None and requeue.seconds <= seconds else Requeue(seconds, with_all=True)
