@@ -34,7 +34,7 @@ from e2e.cluster.state import read_record
 from e2e.containers import container_processes, kill_processes, started
 from e2e.faults import cut_off
 from e2e.group_forms import NAME, REPOSITORY, START_SECONDS, Form, as_list, forms
-from e2e.leader_worker_set import controller
+from e2e.leader_worker_set import lws
 from e2e.load import GENTLE_PAUSE_SECONDS, Load, Result
 from e2e.model.tiny_llama import model_folder
 from e2e.sources import Sources
@@ -143,7 +143,7 @@ def measured(wanted: Sequence[str]) -> Iterator[Figure]:
         for form in forms(f"http://{sources.authority}"):
             if not form.name.startswith(tuple(wanted)):
                 continue
-            with controller(cluster) if form.needs_controller else nullcontext():
+            with lws().running(cluster) if form.needs_controller else nullcontext():
                 for fault in Fault:
                     with running(Group(cluster, form, sources)) as group:
                         outcome = outcome_of(group, fault)

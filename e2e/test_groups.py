@@ -1,4 +1,4 @@
-"""An engine over two pods: real vLLM, pipeline parallel over gloo, with the operator and routers around it.
+"""An engine over two pods: real vLLM over gloo, with the operator and routers around it.
 
 Both pods are on the one node of the cluster, each with its own network and processes. Faults under more load:
 `test_group_faults.py`.
@@ -17,15 +17,20 @@ from e2e.said import Say
 from e2e.served import PROMPT, Served
 from e2e.waiting import eventually
 
-pytestmark = pytest.mark.full  # two starts of two pods: five minutes beside other tests on two cores
+pytestmark = pytest.mark.full  # three starts of two pods: each two minutes beside other tests on two cores
 BEFORE, AFTER = 50, 50
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def served(cluster: LocalCluster) -> Iterator[Served]:
     """The sample over two pods, behind two routers."""
     with served_pair(cluster) as served:
         yield served
+
+
+def test_two_pods_that_share_each_layer_answer_as_one(cluster: LocalCluster, tiny: Served) -> None:
+    with served_pair(cluster, parallelism={"tensor": 2, "pipeline": 1, "nodes": 2}) as served:
+        assert served.complete(PROMPT) == tiny.complete(PROMPT)
 
 
 def test_two_pods_answer_as_one_and_restart_in_place_when_the_engine_of_one_is_killed(

@@ -42,6 +42,8 @@ COSCHEDULING_MODULE = Path(__file__).parents[1] / "coscheduling"
 """Of a scheduler with the plugin Coscheduling, for the test that runs it, and of the CRD of its groups."""
 LWS_MODULE = Path(__file__).parents[1] / "lws"
 """Of LeaderWorkerSet's controller and its CRDs, for the benchmark that runs groups of it."""
+KUEUE_MODULE = Path(__file__).parents[1] / "kueue"
+"""Of Kueue's controller, its CRDs and its webhooks, for the test that queues groups with it."""
 VOLCANO_MODULE = Path(__file__).parents[1] / "volcano"
 """Of a generator of CRDs and of the types of Volcano, for the tests of objects for it."""
 PROMETHEUS_MODULE = Path(__file__).parents[1] / "prometheus"
@@ -94,6 +96,7 @@ KEDA_OPERATOR = Command("keda-operator", "github.com/kedacore/keda/v2/cmd/operat
 KEDA_ADAPTER = Command("keda-adapter", "github.com/kedacore/keda/v2/cmd/adapter")
 COSCHEDULER = Command("coscheduler", ".")
 LWS = Command("lws", "sigs.k8s.io/lws/cmd")
+KUEUE = Command("kueue", "sigs.k8s.io/kueue/cmd/kueue")
 CONTROLLER_GEN = Command("controller-gen", "sigs.k8s.io/controller-tools/cmd/controller-gen")
 PROMETHEUS = Command("prometheus", "github.com/prometheus/prometheus/cmd/prometheus")
 PROMTOOL = Command("promtool", "github.com/prometheus/prometheus/cmd/promtool")
@@ -201,6 +204,13 @@ def ensure_lws() -> tuple[Path, Path]:
     """LeaderWorkerSet's controller, built if missing (five minutes), and the folder of its configuration."""
     command = _ensure((LWS,), LWS_MODULE) / LWS.name
     return command, _module_folder(go_command(LWS_MODULE / "go.mod"), LWS_MODULE, "sigs.k8s.io/lws") / "config"
+
+
+def ensure_kueue() -> tuple[Path, Path]:
+    """Kueue's controller, built if it is missing (ten minutes), and the folder of its CRDs and webhooks."""
+    command = _ensure((KUEUE,), KUEUE_MODULE) / KUEUE.name
+    folder = _module_folder(go_command(KUEUE_MODULE / "go.mod"), KUEUE_MODULE, "sigs.k8s.io/kueue")
+    return command, folder / "config" / "components"
 
 
 def volcano_definition() -> Path:

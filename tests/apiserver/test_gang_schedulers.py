@@ -1,8 +1,9 @@
-"""A real gang scheduler places engines over several nodes whole or not at all: scheduler-plugins' Coscheduling."""
+"""Real gang schedulers place engines over several nodes whole or not at all: Coscheduling and Kueue."""
 
 import json
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from e2e.cluster.binaries import coscheduling_definition
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from tests.testing.coscheduler import SCHEDULER, coscheduler
+from tests.testing.kueue import kueue, queue
 from tests.testing.operated_cluster import optional_kinds, temporary_workspace
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QWEN, Workspace
@@ -22,6 +24,7 @@ NODES = [f"{POOL}-{number}" for number in range(3)]
 """Room for one and a half engines of two nodes each."""
 PLACED_SECONDS, STILL_SECONDS = 120, 20
 NAMES = ("first", "second")
+QUEUE = "team"
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +49,17 @@ def scheduled(
         yield kubernetes
 
 
-@pytest.fixture
-def crowded(scheduled: LocalCluster) -> Iterator[Workspace]:
+@pytest.fixture(scope="module")
+def queued(kubernetes: LocalCluster, operator: OperatorProcess, pool: None) -> Iterator[LocalCluster]:  # noqa: ARG001
+    with kueue().running(kubernetes):
+        yield kubernetes
+
+
+@contextmanager
+def crowded(cluster: LocalCluster) -> Iterator[Workspace]:
     """A workspace whose nodes are free at first."""
-    eventually(lambda: not _pods_on(scheduled), seconds=PLACED_SECONDS, what="the nodes are free")
-    with temporary_workspace(scheduled) as found:
+    eventually(lambda: not _pods_on(cluster), seconds=PLACED_SECONDS, what="the nodes are free")
+    with temporary_workspace(cluster) as found:
         yield found
         for name in NAMES:
             found.kubectl("delete", "infd", name, "--ignore-not-found")
@@ -79,12 +88,7 @@ def asked(**scheduling: object) -> dict[str, Any]:
         **QWEN,
         "parallelism": {"tensor": 8, "nodes": 2},
         "router": {"replicas": 1},
-        "scheduling": {
-            "schedulerName": SCHEDULER,
-            "nodeSelector": {"pool": POOL},
-            "tolerations": [TAINT],
-            **scheduling,
-        },
+        "scheduling": {"nodeSelector": {"pool": POOL}, "tolerations": [TAINT], **scheduling},
     }
 
 
@@ -100,32 +104,63 @@ def pending(workspace: Workspace) -> int:
     return sum("nodeName" not in pod["spec"] for pod in pods)
 
 
-def test_of_two_engines_with_room_for_one_the_other_holds_no_node_until_its_turn(crowded: Workspace) -> None:
+def assert_one_after_the_other(workspace: Workspace, **scheduling: object) -> str:
+    """Assert that of two engines with room for one, the other holds no node until its turn; returns its name."""
     for name in NAMES:
-        crowded.create(name, asked())
+        workspace.create(name, asked(**scheduling))
     eventually(
-        lambda: sorted(placed(crowded).values()) == [0, 2] and pending(crowded) == 2,
+        lambda: sorted(placed(workspace).values()) == [0, 2] and pending(workspace) == 2,
         seconds=PLACED_SECONDS,
-        what=lambda: f"one engine is whole and the other waits: {placed(crowded)}",
+        what=lambda: f"one engine is whole and the other waits: {placed(workspace)}",
     )
     end = time.monotonic() + STILL_SECONDS
     while time.monotonic() < end:
-        assert sorted(placed(crowded).values()) == [0, 2]
+        assert sorted(placed(workspace).values()) == [0, 2]
         time.sleep(0.5)
-    winner, waiting = sorted(NAMES, key=placed(crowded).__getitem__, reverse=True)
-    crowded.kubectl("delete", "infd", winner)
+    winner, waiting = sorted(NAMES, key=placed(workspace).__getitem__, reverse=True)
+    workspace.kubectl("delete", "infd", winner)
     eventually(
-        lambda: placed(crowded)[waiting] == 2,
+        lambda: placed(workspace)[waiting] == 2,
         seconds=PLACED_SECONDS,
-        what=lambda: f"{waiting} has its turn: {placed(crowded)}",
+        what=lambda: f"{waiting} has its turn: {placed(workspace)}",
     )
+    return waiting
 
 
-def test_switched_off_the_second_engine_holds_a_node_that_it_cannot_use(crowded: Workspace) -> None:
-    for name in NAMES:
-        crowded.create(name, asked(gang="Off"))
-    eventually(
-        lambda: sorted(placed(crowded).values()) == [1, 2],
-        seconds=PLACED_SECONDS,
-        what=lambda: f"one and a half engines have nodes: {placed(crowded)}",
-    )
+def test_with_coscheduling_the_second_engine_holds_no_node_until_its_turn(scheduled: LocalCluster) -> None:
+    with crowded(scheduled) as workspace:
+        assert_one_after_the_other(workspace, schedulerName=SCHEDULER)
+
+
+def test_switched_off_the_second_engine_holds_a_node_that_it_cannot_use(scheduled: LocalCluster) -> None:
+    with crowded(scheduled) as workspace:
+        for name in NAMES:
+            workspace.create(name, asked(schedulerName=SCHEDULER, gang="Off"))
+        eventually(
+            lambda: sorted(placed(workspace).values()) == [1, 2],
+            seconds=PLACED_SECONDS,
+            what=lambda: f"one and a half engines have nodes: {placed(workspace)}",
+        )
+
+
+def test_with_kueue_the_second_engine_holds_no_node_until_its_turn_and_is_rolled_in_its_quota(
+    queued: LocalCluster,
+) -> None:
+    with crowded(queued) as workspace:
+        for one in queue(workspace.namespace, QUEUE, gpus=16):
+            workspace.kubectl("apply", "--filename=-", input=json.dumps(one))
+        name = assert_one_after_the_other(workspace, queueName=QUEUE)
+        before = _uids(workspace)
+        workspace.patch(name, {"engine": {"maxNumSeqs": 7}})
+        eventually(
+            lambda: len(_uids(workspace)) == 2 and not before & _uids(workspace) and placed(workspace)[name] == 2,
+            seconds=PLACED_SECONDS,
+            what=lambda: f"two new members have nodes: {placed(workspace)}",
+        )
+        [group] = workspace.all("statefulset", "app.kubernetes.io/component=engine")
+        assert group["metadata"]["generation"] == 1, "the operator leaves it as Kueue's webhook has changed it"
+
+
+def _uids(workspace: Workspace) -> set[str]:
+    pods = workspace.all("pod", "app.kubernetes.io/component=engine")
+    return {pod["metadata"]["uid"] for pod in pods}

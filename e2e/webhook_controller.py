@@ -1,0 +1,107 @@
+"""A controller of another project with its webhooks, as a process of this machine."""
+
+import base64
+import os
+import subprocess
+import tempfile
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from e2e.cluster.certificates import Authority, Identity
+from e2e.cluster.handle import LocalCluster
+from e2e.sizes import free_port
+from e2e.waiting import eventually
+
+HOST = "127.0.0.1"
+_READY_SECONDS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookController:
+    """What runs, and what its cluster gets for it."""
+
+    name: str
+    """Also that of its namespace, with `-system`."""
+    command: Path
+    configuration: dict[str, Any]
+    """Its configuration file, but for ports, certificates and leader election."""
+    definitions: Sequence[Path]
+    """The files with its CRDs."""
+    webhooks: Path
+    """The file with its webhooks, for a Service in its cluster."""
+    limited: Callable[[dict[str, Any]], dict[str, Any]]
+    """The fields of a webhook that its own installation adds: which objects it is asked about."""
+
+    @contextmanager
+    def running(self, cluster: LocalCluster) -> Iterator[None]:
+        """Run it during the block, and delete its webhooks and CRDs at the end."""
+        for definition in self.definitions:
+            cluster.kubectl("apply", "--server-side", f"--filename={definition}")
+        cluster.kubectl("create", "namespace", f"{self.name}-system")
+        webhooks = ""
+        with tempfile.TemporaryDirectory() as place:
+            folder, port, health = Path(place), free_port(), free_port()
+            Authority(folder).issue(Identity("tls", self.name, hosts=("localhost", HOST)))
+            configuration, log = folder / "configuration.yaml", folder / "controller.log"
+            configuration.write_text(yaml.safe_dump({**self.configuration, **_own(folder, port, health)}))
+            with (
+                log.open("w") as output,
+                subprocess.Popen(
+                    [self.command, f"--config={configuration}"],
+                    env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
+                    stdout=output,
+                    stderr=output,
+                ) as process,
+            ):
+                try:
+                    eventually(
+                        lambda: _answers(f"http://{HOST}:{health}/readyz"),
+                        seconds=_READY_SECONDS,
+                        what=lambda: log.read_text()[-3000:],
+                    )
+                    webhooks = self._webhooks(folder / "ca.crt", port)
+                    cluster.kubectl("apply", "--filename=-", input=webhooks)
+                    yield
+                finally:
+                    if webhooks:
+                        cluster.kubectl("delete", "--filename=-", input=webhooks)
+                    process.terminate()
+        for definition in self.definitions:
+            cluster.kubectl("delete", f"--filename={definition}")
+        cluster.kubectl("delete", "namespace", f"{self.name}-system", "--wait=false")
+
+    def _webhooks(self, authority: Path, port: int) -> str:
+        """Its webhooks, at a port of this machine instead of a Service."""
+        found = list(yaml.safe_load_all(self.webhooks.read_text()))
+        bundle = base64.b64encode(authority.read_bytes()).decode()
+        for configuration in found:
+            configuration["metadata"]["name"] = f"{self.name}-{configuration['metadata']['name']}"
+            for webhook in configuration["webhooks"]:
+                path = webhook["clientConfig"].pop("service")["path"]
+                webhook["clientConfig"] = {"url": f"https://{HOST}:{port}{path}", "caBundle": bundle}
+                webhook.update(self.limited(webhook))
+        return yaml.safe_dump_all(found)
+
+
+def _own(folder: Path, webhook: int, health: int) -> dict[str, Any]:
+    return {
+        "leaderElection": {"leaderElect": False},
+        "internalCertManagement": {"enable": False},
+        "webhook": {"port": webhook, "host": HOST, "certDir": str(folder)},
+        "health": {"healthProbeBindAddress": f"{HOST}:{health}"},
+        "metrics": {"bindAddress": "0"},
+    }
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=1) as answer:  # noqa: S310 - of this machine
+            return bool(answer.status == 200)  # noqa: PLR2004 - HTTP
+    except OSError:
+        return False

@@ -1,0 +1,48 @@
+"""Kueue's controller with its webhooks, and a queue with the GPUs of a pool."""
+
+from typing import Any
+
+from e2e.cluster.binaries import ensure_kueue
+from e2e.webhook_controller import WebhookController
+
+_NAMESPACE = "kubernetes.io/metadata.name"
+
+
+def kueue() -> WebhookController:
+    """The controller with its webhooks, built if it is missing."""
+    command, source = ensure_kueue()
+    return WebhookController(
+        name="kueue",
+        command=command,
+        configuration={
+            "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+            "kind": "Configuration",
+            "integrations": {"frameworks": ["pod", "statefulset"]},
+        },
+        definitions=sorted((source / "crd" / "bases").glob("*.yaml")),
+        webhooks=source / "webhook" / "manifests.yaml",
+        limited=_limited,
+    )
+
+
+def _limited(_: dict[str, Any]) -> dict[str, Any]:
+    """Its own installation asks about pods of all namespaces but its own and the system's."""
+    outside = {"key": _NAMESPACE, "operator": "NotIn", "values": ["kube-system", "kueue-system"]}
+    return {"namespaceSelector": {"matchExpressions": [outside]}}
+
+
+def queue(namespace: str, name: str, gpus: int) -> list[dict[str, Any]]:
+    """A queue of a namespace with this quota of GPUs, and as much of the rest as anybody asks for."""
+    quotas = [("cpu", "10k"), ("memory", "10Pi"), ("ephemeral-storage", "10Pi"), ("nvidia.com/gpu", str(gpus))]
+    flavor = {"name": name, "resources": [{"name": one, "nominalQuota": most} for one, most in quotas]}
+    group = {"coveredResources": [one for one, _ in quotas], "flavors": [flavor]}
+    return [
+        _object("ResourceFlavor", {"name": name}),
+        _object("ClusterQueue", {"name": name}, {"namespaceSelector": {}, "resourceGroups": [group]}),
+        _object("LocalQueue", {"name": name, "namespace": namespace}, {"clusterQueue": name}),
+    ]
+
+
+def _object(kind: str, metadata: dict[str, str], spec: dict[str, Any] | None = None) -> dict[str, Any]:
+    made: dict[str, Any] = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": metadata}
+    return {**made, "spec": spec} if spec else made
