@@ -61,6 +61,7 @@ AIMS: Mapping[tuple[Fault, str], Aim] = {
     (Fault.KILLED, "out of rotation"): at_most(1),
     (Fault.SILENT, "out of rotation"): at_most(15),
     (Fault.KILLED, "engines start again"): at_most(3),
+    (Fault.SILENT, "engines start again"): at_most(15 + 3),
     (Fault.KILLED, "fetched again"): exactly(0),
     (Fault.SILENT, "fetched again"): exactly(0),
 }

@@ -26,7 +26,8 @@ READY_PATH, LIVE_PATH, STATE_PATH = "/ready", "/live", "/state"
 
 SILENCE_SECONDS = 10
 """Without a heartbeat a member counts as gone. A busy node delays one by a second or two."""
-READY_PERIOD_SECONDS = 2
+READY_PERIOD_SECONDS = 1
+"""The shortest period of a probe. Until one has failed, routers send requests to a leader whose group is over."""
 UNREADY_SECONDS = READY_PERIOD_SECONDS + 1
 """From the begin of a drain until its leader is no endpoint any more. In an engine of one pod, the deletion that begins
 the drain does that too."""
