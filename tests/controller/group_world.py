@@ -13,6 +13,8 @@ PAIR: Manifest = {"parallelism": {"tensor": 1, "nodes": 2}, "rollout": {"strateg
 class GroupWorld(World):
     """Each engine is a StatefulSet. `pods_are_ready` makes its pods, and takes those away whose StatefulSet is gone."""
 
+    rounds = 4
+
     def ask(self, *, source: str = "hf://Qwen/Qwen3-8B", **spec: object) -> None:
         super().ask(source=source, **PAIR, **spec)
 

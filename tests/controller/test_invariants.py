@@ -24,8 +24,6 @@ from tests.testing.builders import BUDGET_OF_ENGINES, CONFIG, ENGINES, KEY, ROUT
 from tests.testing.listings import listing, pages
 from tests.testing.memory_cluster import Request
 
-ROUNDS: Mapping[type[World], int] = {World: 1, GroupWorld: 4}
-"""How often pods become ready in a step: of two groups, a change replaces one after the other."""
 MOST_ATTEMPTS = 20
 MOST_MORE_REQUESTS = 12
 """A repeated reconcile costs a read and a write per child, one status write for the fault and one after it."""
@@ -41,8 +39,8 @@ async def born(world: World) -> None:
 
 
 async def serving(world: World) -> None:
-    """Pods become ready until none is missing; a rollout of groups takes a round for each."""
-    for _ in range(ROUNDS[type(world)]):
+    """Pods become ready until none is missing."""
+    for _ in range(world.rounds):
         world.pods_are_ready()
         await persist(world)
 

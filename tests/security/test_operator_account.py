@@ -525,6 +525,25 @@ def test_the_service_account_of_a_resource_is_refused_with_its_cure_until_the_na
 
 
 @pytest.mark.usefixtures("thief")
+def test_users_see_why_an_engine_that_locks_memory_gets_no_pods_in_a_restricted_namespace(
+    kubernetes: LocalCluster, operator: OperatorProcess
+) -> None:
+    assert operator.is_running()
+    name, level = "locks-memory", "pod-security.kubernetes.io/enforce=restricted"
+    kubernetes.kubectl("create", "namespace", name)
+    kubernetes.kubectl("label", "namespace", name, level)
+    there = Workspace(kubernetes, name)
+    there.create("qwen", {**QWEN, "parallelism": {"tensor": 1, "nodes": 2}, "hardware": {"network": {"ipcLock": True}}})
+    words = "Remove spec.hardware.network.ipcLock, or use a namespace with the level privileged."
+    there.settled("qwen", "Stalled", "True", "ChildRejected", saying=words)
+    assert "StatefulSet" in there.get("infd", "qwen")["status"]["message"]
+    assert not there.exists("statefulset", "qwen-engine-0")
+    there.patch("qwen", {"hardware": {"network": {"ipcLock": False}}})
+    there.settled("qwen")
+    kubernetes.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.mark.usefixtures("thief")
 def test_users_see_why_an_inference_deployment_in_a_namespace_of_kubernetes_itself_gets_no_children(
     kubernetes: LocalCluster, operator: OperatorProcess
 ) -> None:
