@@ -1,5 +1,5 @@
-"""Where Kubernetes' own controllers and scheduler place the members of groups: in one rack, a part of them only, or on a
-node that is gone."""
+"""Where Kubernetes' own controllers and scheduler place members of groups: a part of them, in one rack, and on a node
+that is gone."""
 
 import json
 from collections.abc import Iterator
