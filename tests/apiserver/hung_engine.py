@@ -74,6 +74,14 @@ def _engine(workspace: Workspace, pod: str, metrics: bytes) -> Iterator[threadin
             thread.join()
 
 
+@contextmanager
+def idle_engine(workspace: Workspace, pod: str) -> Iterator[None]:
+    """Give a pod the address of a simulated engine that has nothing to do."""
+    with _engine(workspace, pod, IDLE) as responds:
+        responds.set()
+        yield
+
+
 def let_an_engine_stand_still(workspace: Workspace, name: str, *, within: float) -> None:
     """Let an engine hang, and wait until it is replaced."""
     pod = next(iter(traffic(workspace, name)))

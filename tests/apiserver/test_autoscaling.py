@@ -5,7 +5,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -14,6 +14,7 @@ from e2e.audit import AuditLog
 from e2e.waiting import eventually
 from inference_operator.router.observe import HELD_PATH
 from inference_operator.router.process import METRICS_PORTS
+from tests.apiserver.hung_engine import idle_engine
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace
 
@@ -139,6 +140,37 @@ def test_engines_stay_and_the_pods_are_named_while_metrics_are_missing_also_afte
     metrics_missing(workspace)
     assert workspace.replicas("qwen") == 3
     assert writes_of_replicas(audit, mark, workspace) == 0
+
+
+@pytest.mark.full
+def test_held_requests_start_groups_and_all_but_one_end_when_their_leaders_have_nothing_to_do(
+    workspace: Workspace,
+) -> None:
+    limits = {"minReplicas": 1, "maxReplicas": 3, "targetConcurrency": 4, "scaleDownDelay": "30s"}
+    pair = {"parallelism": {"tensor": 1, "nodes": 2}, "replicas": 1, "autoscaling": limits}
+    workspace.create("qwen", {**SCALED, **pair})
+    workspace.settled("qwen")
+    selector = "inference-operator.dev/name=qwen,app.kubernetes.io/component="
+    (pod,) = workspace.all("pods", f"{selector}router")
+
+    def groups() -> list[str]:
+        return [one["metadata"]["name"] for one in workspace.all("statefulset", f"{selector}engine")]
+
+    assert groups() == ["qwen-engine-0"]
+    with router(workspace, pod["metadata"]["name"]) as process, ExitStack() as engines:
+        process.held = 9
+        eventually(lambda: len(groups()) == 3, seconds=SECONDS, what=lambda: f"three groups: {groups()}")
+        workspace.settled("qwen", saying="3 of 3 engines are ready")
+        for name in groups():
+            engines.enter_context(idle_engine(workspace, f"{name}-0"))
+        process.held = 0
+        eventually(lambda: len(groups()) == 1, seconds=2 * SECONDS, what=lambda: f"one group: {groups()}")
+        eventually(
+            lambda: len(workspace.all("pods", f"{selector}engine")) == 2, seconds=SECONDS, what="the pods of one group"
+        )
+        time.sleep(QUIET_SECONDS)
+        assert len(groups()) == 1
+    assert workspace.get("infd", "qwen")["spec"]["replicas"] == 1
 
 
 def test_a_foreign_hpa_on_the_engines_keeps_its_number_and_is_named_until_it_is_deleted(

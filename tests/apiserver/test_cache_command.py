@@ -19,6 +19,24 @@ COMMIT = "0" * 40
 DONE = json.loads(downloaded_text(Downloaded(COMMIT, 2**30, 12)))
 SOURCE = CACHED["model"]["source"]
 END_SECONDS = 120
+OTHERS = """
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: theirs}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: theirs}}
+  template:
+    metadata: {labels: {app: theirs}}
+    spec:
+      containers:
+      - name: engine
+        image: registry.example/engine:1
+        args: [hf://org/theirs]
+        volumeMounts: [{name: models, mountPath: /models}]
+      volumes: [{name: models, persistentVolumeClaim: {claimName: models}}]
+"""
+"""A workload of others without pods, which names a model on the claim."""
 
 
 @pytest.fixture
@@ -77,11 +95,13 @@ def test_a_model_is_prefetched_listed_used_and_kept_by_pruning_and_a_failed_pref
     assert models(claimed) == [("Qwen/Qwen3-8B", COMMIT, "complete", ["mine"])]
     assert len(claimed.all("configmaps", DOWNLOAD)) == 2
 
+    claimed.kubectl("apply", "--filename=-", input=OTHERS)
     prune = started(claimed, "prune", "--claim=models", "--dry-run")
     arguments = prune_job(claimed)
     volumes = claimed.get("deployment", "mine-engine")["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
     (key,) = [one["subPath"].removeprefix("compiled/") for one in volumes if "compiled" in one.get("subPath", "")]
     assert f"--keep=Qwen/Qwen3-8B@{COMMIT}=InferenceDeployment mine" in arguments
+    assert "--keep=org/theirs=StatefulSet theirs" in arguments
     assert f"--keep-kernels={key}" in arguments
     let_it_say(claimed, {"pruned": {"freed_bytes": 2**30, "dry_run": True}}, component="prune")
     status, output, _ = ended(prune)

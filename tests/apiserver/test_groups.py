@@ -70,6 +70,9 @@ def test_each_engine_is_a_group_of_pods_and_only_leaders_get_requests(pair: Work
     )
     status = pair.get("infd", "qwen")["status"]
     assert (status["replicas"], status["plan"]["nodes"], status["plan"]["gpusPerReplica"]) == (2, 2, 2)
+    scale = json.loads(pair.kubectl("get", "infd", "qwen", "--subresource=scale", "--output=json"))["status"]
+    counted = {pod["metadata"]["name"] for pod in pair.all("pod", scale["selector"])}
+    assert (scale["replicas"], counted) == (2, {"qwen-engine-0-0", "qwen-engine-1-0"})
     budget = pair.get("pdb", "qwen-engine")["spec"]
     assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
 

@@ -1,8 +1,9 @@
-"""Groups with nodes for a part of them, and on a node that is gone, with Kubernetes' own controllers and scheduler."""
+"""Where Kubernetes' own controllers and scheduler place members of groups: a part of them, in one rack, and on a node
+that is gone."""
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,11 +12,23 @@ from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from inference_operator.views.leaving_node import OUT_OF_SERVICE
+from inference_operator.views.pod import GROUP_LABEL
 from inference_operator.workload.half_placed import GIVEN_BACK_ANNOTATION
+from inference_operator.workload.lost_nodes import LOST_AFTER
 from tests.testing.workspace import QWEN, Workspace
 
 POOL, LATE, GONE = "groups", "groups-late", "groups-gone"
 TAINT, LATE_TAINT = ({"key": key, "value": "test", "effect": "NoSchedule"} for key in (POOL, LATE))
+RACK = "example.com/rack"
+RACKS = 4
+"""Of two nodes each: that members are in one by chance happens once in 35 runs."""
+UNREACHABLE = {
+    "key": "node.kubernetes.io/unreachable",
+    "operator": "Exists",
+    "effect": "NoExecute",
+    "tolerationSeconds": 1,
+}
+"""Kubernetes deletes the pods of a node that is missed after a second, and not after five minutes."""
 SOON_SECONDS = 20
 GIVE_BACK_SECONDS = 85
 """60 s of waiting, and one look every 10 s."""
@@ -30,11 +43,11 @@ class Pool:
         self._kubernetes, self._gpus = kubernetes, str(gpus)
         self._nodes: list[str] = []
 
-    def add(self, name: str, *more: dict[str, str], is_run: bool = True) -> None:
+    def add(self, name: str, *more: dict[str, str], is_run: bool = True, rack: str = "") -> None:
         """Add a node, with more taints. Without a kubelet that is played, it is ready until it is missed."""
         node = json.loads(self._kubernetes.kubectl("get", "node", "gpu-0", "--output=json"))
         room = {**node["status"]["capacity"], "nvidia.com/gpu": self._gpus}
-        labels = {**node["metadata"]["labels"], "kubernetes.io/hostname": name, "pool": POOL}
+        labels = {**node["metadata"]["labels"], "kubernetes.io/hostname": name, "pool": POOL, RACK: rack or name}
         noted = {"kwok.x-k8s.io/node": "fake", "node.alpha.kubernetes.io/ttl": "0"} if is_run else {}
         made = {
             "apiVersion": "v1",
@@ -46,10 +59,15 @@ class Pool:
         self._nodes.append(name)
         self._kubernetes.kubectl("apply", "--filename=-", input=json.dumps(made))
         if not is_run:
-            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now, "lastTransitionTime": now}
-            status = json.dumps({"status": {"conditions": [{**ready, "reason": "Test", "message": "played"}]}})
-            self._kubernetes.kubectl("patch", "node", name, "--subresource=status", "--type=merge", f"--patch={status}")
+            self.heard_of(name, "True", datetime.now(UTC))
+
+    def heard_of(self, name: str, ready: str, since: datetime) -> None:
+        """Say whether a node is ready, and since when, in the place of its kubelet or of who misses it."""
+        moment = since.strftime("%Y-%m-%dT%H:%M:%SZ")
+        times = {"lastHeartbeatTime": moment, "lastTransitionTime": moment}
+        condition = {"type": "Ready", "status": ready, **times, "reason": "Test", "message": "played"}
+        status = json.dumps({"status": {"conditions": [condition]}})
+        self._kubernetes.kubectl("patch", "node", name, "--subresource=status", "--type=merge", f"--patch={status}")
 
     def taint(self, name: str, taint: str) -> None:
         self._kubernetes.kubectl("taint", "node", name, taint)
@@ -67,8 +85,8 @@ def pool(kubernetes: LocalCluster) -> Iterator[Pool]:
     found.remove()
 
 
-def spec(*tolerations: dict[str, str]) -> dict[str, Any]:
-    where = {"nodeSelector": {"pool": POOL}, "tolerations": [TAINT, *tolerations]}
+def spec(*tolerations: dict[str, Any], **scheduling: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    where = {"nodeSelector": {"pool": POOL}, "tolerations": [TAINT, *tolerations], **scheduling}
     return {**QWEN, "parallelism": {"tensor": 1, "nodes": 2}, "scheduling": where, "router": {"replicas": 1}}
 
 
@@ -163,3 +181,43 @@ def test_a_member_on_a_node_that_is_gone_starts_elsewhere_and_the_other_one_stay
     deleted = [one for one in audit.writes(mark, namespace=workspace.namespace) if one.verb == "delete"]
     assert {one.resource for one in deleted} == {"pods"}
     assert len({one.name for one in deleted}) == 1  # a second request for it may come before the event of its end
+
+
+@pytest.mark.full
+def test_a_member_on_a_node_that_was_not_ready_for_minutes_starts_elsewhere_once_kubernetes_has_given_it_up(
+    workspace: Workspace, pool: Pool, audit: AuditLog
+) -> None:
+    """The node has no taint of a person. Kubernetes deletes the pod, which no kubelet ends; the operator ends it."""
+    pool.add(GONE, is_run=False)
+    workspace.create("qwen", spec(UNREACHABLE))
+    await_placed(workspace, "qwen", 2)
+    before = nodes_of(workspace, "qwen")
+    (lost,) = (uid for uid, node in before.items() if node == GONE)
+    mark = audit.mark()
+    pool.heard_of(GONE, "Unknown", datetime.now(UTC) - LOST_AFTER + timedelta(seconds=SOON_SECONDS))
+    workspace.settled(
+        "qwen", "Reconciling", "True", "NodeLost", saying=f"is on node `{GONE}`, which has not been ready"
+    )
+    assert [one for one in audit.writes(mark, namespace=workspace.namespace) if one.verb == "delete"] == []
+    pool.add(LATE)
+    eventually(
+        lambda: sorted(nodes_of(workspace, "qwen").values()) == [POOL, LATE] or None,
+        seconds=3 * SOON_SECONDS,
+        what=lambda: f"a member elsewhere: {nodes_of(workspace, 'qwen')}",
+    )
+    workspace.settled("qwen")
+    assert set(before) - set(nodes_of(workspace, "qwen")) == {lost}
+
+
+def test_the_members_of_each_group_are_in_one_rack_and_two_groups_in_two(workspace: Workspace, pool: Pool) -> None:
+    racks = {POOL: "0", "groups-0-b": "0"}
+    racks |= {f"groups-{number}-{side}": str(number) for number in range(1, RACKS) for side in "ab"}
+    for name, rack in racks.items():
+        pool.add(name, rack=rack)
+    workspace.create("qwen", spec(topologyKey=RACK))
+    for count in (1, 2):
+        workspace.kubectl("scale", "infd/qwen", f"--replicas={count}")
+        await_placed(workspace, "qwen", 2 * count)
+        pods = workspace.all("pod", "inference-operator.dev/name=qwen,app.kubernetes.io/component=engine")
+        places = {(pod["metadata"]["labels"][GROUP_LABEL], racks[pod["spec"]["nodeName"]]) for pod in pods}
+        assert len(places) == len({group for group, _ in places}) == len({rack for _, rack in places}) == count

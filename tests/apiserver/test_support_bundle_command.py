@@ -7,6 +7,7 @@ from pathlib import Path
 import yaml
 
 from e2e.infd_command import infd
+from e2e.waiting import eventually
 from tests.testing.workspace import QWEN, Workspace
 
 SECRETS = ("s3cret-of-a-variable", "hf_AbCdEfGhIjKlMnOp", "s3cret-of-a-secret", "s3cret-of-an-annotation")
@@ -50,12 +51,16 @@ def test_a_bundle_has_what_helps_and_no_secret(workspace: Workspace, tmp_path: P
 
 
 def test_it_lists_before_it_writes_and_never_replaces_a_file(workspace: Workspace, tmp_path: Path) -> None:
-    workspace.create("qwen", QWEN)
+    workspace.create("qwen", {**QWEN, "parallelism": {"tensor": 1, "nodes": 2}})
+    group = "qwen-engine-0"
+    eventually(lambda: workspace.exists("pod", f"{group}-1"), seconds=30, what="the pods of an engine on two nodes")
     here = f"--namespace={workspace.namespace}"
     path = tmp_path / "bundle.tar.gz"
     status, said, _ = infd(workspace.cluster, "support-bundle", here, "--dry-run", "--output=json", f"--file={path}")
     assert status == 0
-    assert "resources/qwen.yaml" in {one["path"] for one in json.loads(said)}
+    listed = {one["path"] for one in json.loads(said)}
+    assert {"resources/qwen.yaml", f"objects/statefulset-{group}.yaml"} <= listed
+    assert {f"pods/{group}-0/pod.yaml", f"pods/{group}-1/pod.yaml"} <= listed
     assert not path.exists()
     status, _, complaints = infd(workspace.cluster, "support-bundle", here)
     assert (status, complaints.split(",")[0]) == (2, "Without a terminal")

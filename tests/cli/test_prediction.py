@@ -13,6 +13,7 @@ from inference_operator.kube.lookup_poller import look_up
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, POD, Manifest, Ref
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.views.lookups import Lookup, LookupResult
+from tests.controller.group_world import PAIR, GroupWorld
 from tests.controller.test_histories import ask, resource_of, served
 from tests.controller.test_rollout import change, looked_up, put, put_engine
 from tests.controller.world import World
@@ -102,6 +103,20 @@ async def test_the_consequences_of_a_restart_are_those_of_the_rollout_that_follo
     assert (told_of.gpus_before, told_of.gpus_after, told_of.gpus_most) == (engines, engines, max(most, engines))
     change(serving, replicas=engines)
     assert children_of(await looked_up(serving)) == told(found)
+
+
+async def test_the_consequences_of_a_restart_of_groups_are_those_of_the_rollout_that_follows() -> None:
+    world, edited = GroupWorld(), {**SEED, **PAIR, "replicas": 2}
+    world.ask(replicas=2)
+    await world.settle()
+    world.pods_are_ready()
+    await world.settle()
+    before, found = await foretold(world, edited)
+    (told_of,) = consequences(before, found).roles
+    assert (told_of.restarts, told_of.strategy, told_of.requests) == (2, "Surge", NO_LOSS)
+    assert (told_of.gpus_before, told_of.gpus_after, told_of.gpus_most) == (4, 4, 6)
+    world.ask(replicas=2, engine=SEED["engine"])
+    assert children_of(await world.settle()) == told(found)
 
 
 def consequence(**fields: float | str) -> RoleConsequence:

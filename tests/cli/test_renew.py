@@ -92,6 +92,7 @@ REFUSED: Conditions = {"Stalled": ("True", "InvalidSpec")}
         ({}, Progress.LATEST),
         (OUTDATED, Progress.OLDER),
         (VULNERABLE, Progress.OLDER),
+        ({"EnginesAvailable": ("True", "NetworkDevicesUnused")}, Progress.LATEST),
         ({"EnginesAvailable": ("True", "ScaledToZero")}, Progress.NONE),
         ({"EnginesAvailable": ("False", "EnginesUnavailable")}, Progress.UNAVAILABLE),
         ({**OUTDATED, **REFUSED}, Progress.STALLED),

@@ -13,14 +13,20 @@ import pytest
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.controller.cluster import ClusterError, ConflictError, ForbiddenError, RejectedError
-from inference_operator.manifest import CHILD_KINDS, Manifest, Ref
+from inference_operator.manifest import CHILD_KINDS, STATEFUL_SET, Manifest, Ref
 from inference_operator.objects.child import content_hash
+from inference_operator.views.pod import GROUP_LABEL
+from inference_operator.views.workload import WORKLOAD_KINDS
+from tests.controller.group_world import GroupWorld
 from tests.controller.virtual_time import run
 from tests.controller.world import RESOURCE, World
 from tests.testing.builders import BUDGET_OF_ENGINES, CONFIG, ENGINES, KEY, ROUTERS, SERVICE_OF_ROUTERS
 from tests.testing.listings import listing, pages
 from tests.testing.memory_cluster import Request
 
+PODS, GROUPS = "pods", "groups"
+WORLDS: Mapping[str, type[World]] = {PODS: World, GROUPS: GroupWorld}
+"""An engine is a pod of a Deployment, or a group of two pods."""
 MOST_ATTEMPTS = 20
 MOST_MORE_REQUESTS = 12
 """A repeated reconcile costs a read and a write per child, one status write for the fault and one after it."""
@@ -36,15 +42,16 @@ async def born(world: World) -> None:
 
 
 async def serving(world: World) -> None:
-    world.pods_are_ready()
-    await persist(world)
+    """Pods become ready until none is missing."""
+    for _ in range(world.rounds):
+        world.pods_are_ready()
+        await persist(world)
 
 
 async def scaled_up(world: World) -> None:
     world.ask(replicas=2)
     await persist(world)
-    world.pods_are_ready()
-    await persist(world)
+    await serving(world)
 
 
 async def broken_by_hand(world: World) -> None:
@@ -56,15 +63,13 @@ async def broken_by_hand(world: World) -> None:
 async def changed(world: World) -> None:
     world.ask(replicas=2, engine={"args": ["--seed=4096"]})
     await persist(world)
-    world.pods_are_ready()
-    await persist(world)
+    await serving(world)
 
 
 async def scaled_down(world: World) -> None:
     world.ask(replicas=1, engine={"args": ["--seed=4096"]})
     await persist(world)
-    world.pods_are_ready()
-    await persist(world)
+    await serving(world)
 
 
 LIFE: Sequence[Callable[[World], Awaitable[None]]] = (born, serving, scaled_up, broken_by_hand, changed, scaled_down)
@@ -98,11 +103,16 @@ class Lived:
     objects: frozenset[Ref]
 
 
-def lived(*, fault: Callable[[World], None] | None = None, each: Callable[[World], None] | None = None) -> Lived:
+def lived(
+    kind: str = PODS,
+    *,
+    fault: Callable[[World], None] | None = None,
+    each: Callable[[World], None] | None = None,
+) -> Lived:
     """Run all steps of `LIFE`, with one planned fault or an accident before each step."""
 
     async def live() -> Lived:
-        world = World()
+        world = WORLDS[kind]()
         templates = Templates(world)
         if fault:
             fault(world)
@@ -114,8 +124,8 @@ def lived(*, fault: Callable[[World], None] | None = None, each: Callable[[World
         return Lived(
             world.children(),
             world.conditions(),
-            templates.of(ENGINES),
-            templates.of(ROUTERS),
+            templates.engines,
+            templates.routers,
             tuple(world.cluster.requests),
             frozenset(world.cluster.live()),
         )
@@ -124,31 +134,36 @@ def lived(*, fault: Callable[[World], None] | None = None, each: Callable[[World
 
 
 class Templates:
-    """Records every pod template that the Deployments get."""
+    """Records every pod template that the workloads get. Groups of two templates are there at the same time."""
 
     def __init__(self, world: World) -> None:
-        self._seen: dict[Ref, list[str]] = {ENGINES: [], ROUTERS: []}
+        self.engines: list[str] = []
+        self.routers: list[str] = []
         world.cluster.observe(self._on_stored)
 
     def _on_stored(self, ref: Ref, manifest: Manifest) -> None:
-        if ref in self._seen:
-            template = content_hash(manifest["spec"]["template"])
-            if template not in self._seen[ref][-1:]:
-                self._seen[ref].append(template)
+        if ref.kind in WORKLOAD_KINDS:
+            seen = self.routers if ref == ROUTERS else self.engines
+            template = content_hash(_without_group(manifest["spec"]["template"]))
+            if template not in (seen if ref.kind == STATEFUL_SET else seen[-1:]):
+                seen.append(template)
 
-    def of(self, ref: Ref) -> Sequence[str]:
-        return tuple(self._seen[ref])
+
+def _without_group(template: Manifest) -> Manifest:
+    meta = template["metadata"]
+    others = {name: value for name, value in meta["labels"].items() if name != GROUP_LABEL}
+    return {**template, "metadata": {**meta, "labels": others}}
 
 
 @cache
-def calm() -> Lived:
+def calm(kind: str = PODS) -> Lived:
     """The run without faults."""
-    return lived()
+    return lived(kind)
 
 
-def holds(found: Lived) -> None:
+def holds(found: Lived, kind: str = PODS) -> None:
     """Assert every invariant."""
-    wanted = calm()
+    wanted = calm(kind)
     assert found.children == wanted.children
     assert found.engines == wanted.engines
     assert found.objects == wanted.objects
@@ -157,9 +172,17 @@ def holds(found: Lived) -> None:
     assert found.routers == wanted.routers
 
 
-REQUESTS = 22
+REQUESTS = {PODS: 22, GROUPS: 29}
 """The number of requests of the run without faults; a test compares it."""
-NUMBERS = pytest.mark.parametrize("number", range(1, REQUESTS + 1))
+KINDS = pytest.mark.parametrize("kind", WORLDS)
+NUMBERS = pytest.mark.parametrize(
+    ("kind", "number"),
+    [
+        pytest.param(kind, number, marks=[pytest.mark.full] * (kind == GROUPS))
+        for kind, most in REQUESTS.items()
+        for number in range(1, most + 1)
+    ],
+)
 WAYS = {
     "409": (ConflictError("somebody was faster"), False),
     "429": (ClusterError("HTTP 429: too many", retry_after=1.0), False),
@@ -173,32 +196,36 @@ WAYS = {
 }
 
 
-def test_a_life_without_faults_takes_the_expected_number_of_requests() -> None:
-    found = calm()
-    assert len(found.requests) == REQUESTS, [f"{r.verb} {r.ref}" for r in found.requests]
+@KINDS
+def test_a_life_without_faults_takes_the_expected_number_of_requests(kind: str) -> None:
+    found = calm(kind)
+    assert len(found.requests) == REQUESTS[kind], [f"{r.verb} {r.ref}" for r in found.requests]
     assert len(found.engines) == 2
     assert found.conditions["Ready"] == ("True", "Serving")
     assert BUDGET_OF_ENGINES in found.objects
+    assert len([ref for ref in found.objects if ref.kind in WORKLOAD_KINDS]) == 2, "routers and one engine"
 
 
 @NUMBERS
 @pytest.mark.parametrize("way", WAYS)
-def test_a_single_fault_at_any_request_ends_in_the_same_state(way: str, number: int) -> None:
+def test_a_single_fault_at_any_request_ends_in_the_same_state(way: str, kind: str, number: int) -> None:
     error, took_effect = WAYS[way]
-    holds(lived(fault=lambda world: world.cluster.fail_at(number, error, took_effect=took_effect)))
+    holds(lived(kind, fault=lambda world: world.cluster.fail_at(number, error, took_effect=took_effect)), kind)
 
 
+@KINDS
 @pytest.mark.parametrize("way", WAYS)
-def test_a_fault_at_every_third_request_ends_in_the_same_state(way: str) -> None:
+def test_a_fault_at_every_third_request_ends_in_the_same_state(way: str, kind: str) -> None:
     error, took_effect = WAYS[way]
+    most = 10 * REQUESTS[kind]
 
     def often(world: World) -> None:
-        for number in range(3, 10 * REQUESTS, 3):
+        for number in range(3, most, 3):
             world.cluster.fail_at(number, error, took_effect=took_effect)
 
-    found = lived(fault=often)
-    holds(replace(found, requests=calm().requests))
-    assert len(found.requests) <= 10 * REQUESTS
+    found = lived(kind, fault=often)
+    holds(replace(found, requests=calm(kind).requests), kind)
+    assert len(found.requests) <= most
 
 
 def _nothing_is_told(world: World) -> None:

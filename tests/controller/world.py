@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import ClassVar
 
 from inference_operator.api.resource import resource
 from inference_operator.api.status import Status
@@ -20,6 +21,9 @@ MOST_ROUNDS = 5
 
 
 class World:
+    rounds: ClassVar = 1
+    """How often pods become ready until all are: groups are replaced one after the other."""
+
     def __init__(self) -> None:
         self.cluster = MemoryCluster()
         self.now: datetime = NOW

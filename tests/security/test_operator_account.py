@@ -80,13 +80,13 @@ def child(kind: Kind, name: str, content: Manifest, **meta: Any) -> Manifest:  #
 
 
 def workload(kind: Kind, spec: Manifest, **template_meta: Any) -> Manifest:  # noqa: ANN401 - JSON
-    """A Deployment or a Job with that pod."""
+    """A Deployment, a StatefulSet or a Job with that pod."""
     template = {"metadata": {"labels": labels("qwen", "engine"), **template_meta}, "spec": spec}
     if kind is JOB:
         return child(kind, "stolen", {"spec": {"template": {**template, "spec": {"restartPolicy": "Never", **spec}}}})
-    return child(
-        kind, "stolen", {"spec": {"selector": {"matchLabels": labels("qwen", "engine")}, "template": template}}
-    )
+    service = {"serviceName": "theirs"} if kind is STATEFUL_SET else {}
+    selector = {"matchLabels": labels("qwen", "engine")}
+    return child(kind, "stolen", {"spec": {**service, "selector": selector, "template": template}})
 
 
 CONTENT: dict[str, Manifest] = {
@@ -314,7 +314,7 @@ BAD_CONTAINERS: dict[str, tuple[Manifest, str]] = {
 """Changes of a container, and words of the refusal."""
 
 
-@pytest.mark.parametrize("kind", [DEPLOYMENT, JOB], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [DEPLOYMENT, STATEFUL_SET, JOB], ids=lambda kind: kind.name)
 def test_a_restricted_pod_template_of_the_operator_is_accepted(
     thief: RequestsOf, victim: Workspace, kind: Kind
 ) -> None:
@@ -336,7 +336,7 @@ def test_a_restricted_pod_template_of_the_operator_is_accepted(
     assert thief.post(dry(kind, victim.namespace), workload(kind, spec)).accepted
 
 
-@pytest.mark.parametrize("kind", [DEPLOYMENT, JOB], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [DEPLOYMENT, STATEFUL_SET, JOB], ids=lambda kind: kind.name)
 @pytest.mark.parametrize("attack", BAD_PODS)
 def test_a_pod_template_beyond_the_level_restricted_is_refused_to_the_operator(
     thief: RequestsOf, victim: Workspace, attack: str, kind: Kind
@@ -347,10 +347,11 @@ def test_a_pod_template_beyond_the_level_restricted_is_refused_to_the_operator(
     assert words in answer.message
 
 
+@pytest.mark.parametrize("kind", [DEPLOYMENT, STATEFUL_SET], ids=lambda kind: kind.name)
 @pytest.mark.parametrize("place", ["containers", "initContainers"])
 @pytest.mark.parametrize("attack", BAD_CONTAINERS)
 def test_a_container_beyond_the_level_restricted_is_refused_to_the_operator(
-    thief: RequestsOf, victim: Workspace, attack: str, place: str
+    thief: RequestsOf, victim: Workspace, attack: str, place: str, kind: Kind
 ) -> None:
     changes, words = BAD_CONTAINERS[attack]
     bad = container(**{"name": "bad", "restartPolicy": "Always", **changes})
@@ -358,7 +359,7 @@ def test_a_container_beyond_the_level_restricted_is_refused_to_the_operator(
         del bad["restartPolicy"]
     spec = pod()
     spec[place] = [*spec.get(place, []), bad]
-    answer = thief.post(dry(DEPLOYMENT, victim.namespace), workload(DEPLOYMENT, spec))
+    answer = thief.post(dry(kind, victim.namespace), workload(kind, spec))
     assert refused_by("templates") in answer.message
     assert words in answer.message
 
@@ -521,6 +522,25 @@ def test_the_service_account_of_a_resource_is_refused_with_its_cure_until_the_na
     pod = there.get("deployment", "qwen-engine")["spec"]["template"]["spec"]
     assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("cloud", False)
     kubernetes.kubectl("delete", "namespace", there.namespace, "--wait=false")
+
+
+@pytest.mark.usefixtures("thief")
+def test_users_see_why_an_engine_that_locks_memory_gets_no_pods_in_a_restricted_namespace(
+    kubernetes: LocalCluster, operator: OperatorProcess
+) -> None:
+    assert operator.is_running()
+    name, level = "locks-memory", "pod-security.kubernetes.io/enforce=restricted"
+    kubernetes.kubectl("create", "namespace", name)
+    kubernetes.kubectl("label", "namespace", name, level)
+    there = Workspace(kubernetes, name)
+    there.create("qwen", {**QWEN, "parallelism": {"tensor": 1, "nodes": 2}, "hardware": {"network": {"ipcLock": True}}})
+    words = "Remove spec.hardware.network.ipcLock, or use a namespace with the level privileged."
+    there.settled("qwen", "Stalled", "True", "ChildRejected", saying=words)
+    assert "StatefulSet" in there.get("infd", "qwen")["status"]["message"]
+    assert not there.exists("statefulset", "qwen-engine-0")
+    there.patch("qwen", {"hardware": {"network": {"ipcLock": False}}})
+    there.settled("qwen")
+    kubernetes.kubectl("delete", "namespace", name, "--wait=false")
 
 
 @pytest.mark.usefixtures("thief")

@@ -12,7 +12,7 @@ from inference_operator.engines.start_log import Phase
 from inference_operator.manifest import STATEFUL_SET, Manifest, Ref
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.views.lookups import LogLookup, LogText
-from inference_operator.views.pod import PodView, pod_template_hash
+from inference_operator.views.pod import POD_INDEX_LABEL, TRAFFIC_LABEL, PodView, pod_template_hash
 from inference_operator.views.samples import Samples
 from tests.engines.test_vllm_phase import QUOTED
 from tests.status.situations import (
@@ -27,7 +27,9 @@ from tests.status.situations import (
     view,
 )
 from tests.testing.builders import (
+    ENGINES,
     NOW,
+    SERVICE_OF_ENGINES,
     STALLED_ENGINE,
     deployment_status,
     inference_deployment,
@@ -79,6 +81,18 @@ def test_engines_of_two_pods_are_counted_as_engines() -> None:
     for given, ready in ((engines, 2), (half, 1)):
         status = reported(served_by(*given, replicas=2)).status
         assert (status.replicas, status.ready_replicas, status.ready) == (2, ready, f"{ready}/2")
+
+
+def test_the_selector_of_scale_selects_one_pod_of_each_engine() -> None:
+    groups = pair(ready_pod(), ready_pod())
+    leaders = reported(groups).status.selector
+    assert leaders is not None
+    labels = dict(label.split("=") for label in leaders.split(","))
+    service = groups.children[SERVICE_OF_ENGINES]["spec"]["selector"]
+    assert labels == {name: value for name, value in service.items() if name != TRAFFIC_LABEL}
+    assert labels[POD_INDEX_LABEL] == "0"
+    both = replace(groups, children={**groups.children, ENGINES: planned(RAW).desired[ENGINES]})
+    assert POD_INDEX_LABEL not in str(reported(both).status.selector)
 
 
 def test_an_engine_of_which_one_pod_is_deleted_is_not_counted() -> None:

@@ -3,12 +3,17 @@
 from dataclasses import replace
 from typing import Any
 
-from inference_operator.api.reasons import ConditionType
+import pytest
+
+from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.status import EngineStatus, NetworkStatus
+from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import Planned
 from inference_operator.status.network import network
+from inference_operator.status.report import report
 from inference_operator.views.lookups import LogText
-from tests.status.situations import CURRENT, loading, message, observed, reported, starting, view
+from tests.status.situations import CURRENT, loading, observed, reported, starting, view
 from tests.testing.builders import deployment_status, ready_pod
 
 RESOURCE = "rdma/ib"
@@ -56,11 +61,25 @@ def test_the_network_stays_for_the_same_template() -> None:
     assert network(again, CURRENT, [STARTING], RESOURCE) == told("IB")
 
 
-def test_engines_available_says_that_sockets_are_used_in_place_of_the_network_devices() -> None:
-    result = reported(serving(told("Socket")))
-    assert "NCCL connects the nodes by TCP sockets (`NET/Socket`), which is slow, and not by `rdma/ib`" in message(
-        result, ConditionType.ENGINES_AVAILABLE
-    )
-    assert result.status.engine
-    assert result.status.engine.network == told("Socket")
-    assert "NCCL" not in message(reported(serving(told("IB"))), ConditionType.ENGINES_AVAILABLE)
+@pytest.mark.parametrize(
+    ("in_use", "outdated", "reason", "summary"),
+    [
+        ("Socket", None, Reason.NETWORK_DEVICES_UNUSED, Reason.NETWORK_DEVICES_UNUSED),
+        ("Socket", Reason.ENGINES_OUTDATED, Reason.ENGINES_OUTDATED, Reason.SERVING),
+        ("IB", None, Reason.SERVING, Reason.SERVING),
+    ],
+)
+def test_engines_available_has_a_reason_of_its_own_while_sockets_are_used_in_place_of_the_network_devices(
+    in_use: str, outdated: Reason | None, reason: Reason, summary: Reason
+) -> None:
+    given = serving(told(in_use))
+    found = outcome(given)
+    assert isinstance(found, Planned)
+    status = report(given, replace(found, roles=(replace(found.roles[0], outdated=outdated),)), []).status
+    condition = status.condition(ConditionType.ENGINES_AVAILABLE)
+    assert condition is not None
+    assert (condition.status, condition.reason, status.reason) == ("True", reason, summary)
+    sentence = "NCCL connects the nodes by TCP sockets (`NET/Socket`), which is slow, and not by `rdma/ib`"
+    assert (sentence in condition.message) == (in_use == "Socket")
+    assert status.engine
+    assert status.engine.network == told(in_use)

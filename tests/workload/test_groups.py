@@ -2,11 +2,17 @@
 
 from dataclasses import dataclass, field, replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_operator.api.spec import RolloutStrategy
+from inference_operator.manifest import STATEFUL_SET, Ref
+from inference_operator.pipeline.decide import outcome
+from inference_operator.views.pod import PodView, pod_template_hash
+from inference_operator.views.samples import EngineActivity, EngineSample, Samples
 from inference_operator.workload.groups import GroupInputs, Groups, LiveGroup, groups
+from tests.testing.builders import NOW, inference_deployment, inputs, planned
 
 SURGE, REPLACE = RolloutStrategy.SURGE, RolloutStrategy.REPLACE
 
@@ -33,6 +39,26 @@ def test_the_group_with_the_fewest_requests_ends_first_and_before_it_one_without
     unplaced = LiveGroup(2, is_current=True)
     assert decided(busy, idle, unplaced, replicas=2).current == (0, 1)
     assert decided(busy, idle, unplaced, replicas=1).current == (0,)
+
+
+def member(group: str, index: int, template: str | None) -> PodView:
+    view = PodView(
+        f"{group}-{index}", "engine", NOW, ready=True, terminating=False, failed=False, problem=None, template=template
+    )
+    return replace(view, uid=view.name, group=group, index=index, node=f"node-of-{view.name}", traffic=not index)
+
+
+@pytest.mark.parametrize("idle", [0, 1])
+def test_the_samples_of_leaders_tell_which_group_has_the_fewest_requests(idle: int) -> None:
+    two, one = (inference_deployment(parallelism={"tensor": 1, "nodes": 2}, replicas=count) for count in (2, 1))
+    sets = {ref.name: made for ref, made in planned(two).desired.items() if ref.kind == STATEFUL_SET}
+    hashes = {name: pod_template_hash(made["spec"]["template"]["metadata"]) for name, made in sets.items()}
+    pods = [member(name, index, of) for name, of in hashes.items() for index in range(2)]
+    running = {f"qwen-engine-{slot}-0": 1 if slot == idle else 5 for slot in range(2)}
+    samples = {uid: EngineActivity(EngineSample("qwen", count, 0, ()), 0, 1.0) for uid, count in running.items()}
+    live = replace(inputs(one, children=planned(two).desired.values(), pods=pods), samples=Samples(samples))
+    kept = [ref for ref in outcome(live).desired if ref.kind == STATEFUL_SET]
+    assert kept == [Ref(STATEFUL_SET, "default", f"qwen-engine-{1 - idle}")]
 
 
 def test_a_surge_creates_one_group_and_ends_an_old_one_only_when_a_new_one_serves() -> None:

@@ -122,6 +122,14 @@ def test_without_a_free_gpu_on_fixed_nodes_the_engine_may_go_at_once() -> None:
     assert decided(engine("a", "gone"), results=free(1), workloads=[workload(0, found.record)]).temporary == 1
 
 
+@pytest.mark.parametrize(("count", "moves"), [(1, False), (2, True)])
+def test_a_group_moves_only_where_all_of_its_pods_find_free_gpus(count: int, *, moves: bool) -> None:
+    leader = engine("a-0", "gone", group="a").leader
+    pair = EngineView(leader, (engine("a-1", "gone", group="a", index=1).leader,))
+    found = decided(pair, results=free(count), pods_per_engine=2)
+    assert (found.moves, found.groups) == (moves, frozenset({"a"} if moves else ()))
+
+
 def test_nothing_is_decided_before_free_gpus_are_counted() -> None:
     found = decided(engine("a", "gone"), results={})
     assert (found.temporary, found.moves, found.refuses, found.lookups) == (0, False, True, (LOOKUP,))

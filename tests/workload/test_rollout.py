@@ -113,6 +113,17 @@ def test_the_rollout_surges_when_nodes_or_gpus_are_not_visible() -> None:
     assert decided(moving(pod(), live=live, gpus=0)) == Rollout(NEW, SURGE, RolloutReason.UNKNOWN)
 
 
+@pytest.mark.parametrize(
+    ("free", "strategy", "why"),
+    [(1, REPLACE, RolloutReason.NO_FREE_SLOT), (2, SURGE, RolloutReason.FREE_SLOT)],
+)
+def test_a_group_surges_only_where_all_of_its_pods_find_free_gpus(
+    free: int, strategy: RolloutStrategy, why: RolloutReason
+) -> None:
+    of_two_pods = replace(moving(pod(), live=LIVE), pods_per_engine=2)
+    assert decided(of_two_pods, free_gpus_result(free)) == Rollout(NEW, strategy, why)
+
+
 @pytest.mark.parametrize("seen", [free_gpus_result(1), {LOOK: Unavailable("no")}])
 def test_the_rollout_surges_when_ending_an_engine_frees_too_few_gpus(seen: dict[Lookup, LookupResult]) -> None:
     assert decided(moving(pod(), live=LIVE, gpus=2), seen) == Rollout(NEW, SURGE, RolloutReason.NO_USE)

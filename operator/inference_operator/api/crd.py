@@ -21,7 +21,7 @@ _COLUMNS = (
     ("Model", "string", ".status.model", "Name of the model"),
     ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether a request would be answered"),
     ("Reason", "string", ".status.reason", "What is wrong, else the reason of the condition Ready"),
-    ("Engines", "string", ".status.ready", "Ready and desired engine pods"),
+    ("Engines", "string", ".status.ready", "Ready and desired engines"),
     ("GPUs", "string", ".status.gpus", "GPUs of one engine"),
     ("Age", "date", ".metadata.creationTimestamp", "Time since creation"),
 )

@@ -184,6 +184,13 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
         "Run `infd renew --engines`, or Argo CD's action `renew`. Engines are replaced one by one, as"
         " `spec.rollout.strategy` says.",
     ),
+    Reason.NETWORK_DEVICES_UNUSED: Explanation(
+        ConditionType.ENGINES_AVAILABLE,
+        "Enough engines are ready. NCCL connects their nodes by TCP sockets, which is slow, and not by the devices of"
+        " `spec.hardware.network.resource`.",
+        "Look for the cause in the lines with `NCCL` of the log of an engine's start: an image without the plugin of"
+        " this network, or a limit on locked memory.",
+    ),
     Reason.ROUTER_OUTDATED: Explanation(
         ConditionType.ROUTER_AVAILABLE,
         "Routers are ready. They keep the pod template and the configuration that they began with, and this release or"

@@ -43,6 +43,7 @@ class Reason(StrEnum):
     ADAPTER_NOT_LOADED = "AdapterNotLoaded"
     ENGINES_OUTDATED = "EnginesOutdated"
     ENGINES_VULNERABLE = "EnginesVulnerable"
+    NETWORK_DEVICES_UNUSED = "NetworkDevicesUnused"
     ROUTER_OUTDATED = "RouterOutdated"
     ROUTER_VULNERABLE = "RouterVulnerable"
     EXTERNAL_ROUTING = "ExternalRouting"

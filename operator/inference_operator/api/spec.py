@@ -71,7 +71,7 @@ class Spec(SpecModel):
         1,
         ge=0,
         le=MAX_REPLICAS,
-        description="Number of engine pods. `kubectl scale` and autoscalers set it through `/scale`. Default: 1."
+        description="Number of engines. `kubectl scale` and autoscalers set it through `/scale`. Default: 1."
         " Change: in place.",
         json_schema_extra={"default": 1},
     )
@@ -117,7 +117,7 @@ class Spec(SpecModel):
 
     @property
     def most_replicas(self) -> int:
-        """The largest number of engine pods that this specification can lead to."""
+        """The largest number of engines that this specification can lead to."""
         return self.autoscaling.max_replicas if self.autoscaling else self.replicas
 
     rules: ClassVar[tuple[Rule, ...]] = (

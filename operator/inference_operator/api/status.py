@@ -223,10 +223,12 @@ class Status(_StatusModel):
         max_length=MAX_EXTERNAL_URLS,
         description="URLs of the OpenAI API outside the cluster, once they have an address.",
     )
-    replicas: int = Field(0, description="Number of engine pods.")
-    ready_replicas: int = Field(0, description="Number of ready engine pods.")
-    ready: str | None = Field(None, description="Ready and desired engine pods, for example `1/2`.")
-    selector: str | None = Field(None, description="Label selector of the engine pods, used by `/scale`.")
+    replicas: int = Field(0, description="Number of engines.")
+    ready_replicas: int = Field(0, description="Number of ready engines.")
+    ready: str | None = Field(None, description="Ready and desired engines, for example `1/2`.")
+    selector: str | None = Field(
+        None, description="Label selector of one pod of each engine, used by `/scale`; of groups, that of the leaders."
+    )
     plan: PlanStatus | None = Field(None, description="Sizes that the engines run with.")
     engine: EngineStatus | None = Field(None, description="Engine that runs.")
     startup: StartupStatus | None = Field(None, description="Progress of a start; absent while no engine starts.")

@@ -44,6 +44,7 @@ _BY_REASON: Mapping[str, Progress] = {
     Reason.ENGINES_VULNERABLE: Progress.OLDER,
     Reason.ROLLING_OUT: Progress.ROLLING,
     Reason.SERVING: Progress.LATEST,
+    Reason.NETWORK_DEVICES_UNUSED: Progress.LATEST,
 }
 _ROLLOUTS = frozenset({Reason.ROLLING_OUT, Reason.SWITCHED_TO_REPLACE})
 """Reasons of Reconciling while engines are replaced, also while none answers."""

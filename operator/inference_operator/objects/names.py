@@ -169,11 +169,11 @@ def labels(name: str, component: str) -> dict[str, str]:
     return {MANAGED_BY_LABEL: MANAGER, **selector_labels(name, component)}
 
 
-def selector_text(name: str, component: str) -> str:
-    """The same selector as text, as `/scale` and `kubectl -l` take it.
+def selector_text(name: str, component: str, **others: str) -> str:
+    """The same selector as text, as `/scale` and `kubectl -l` take it, with other labels.
 
     Examples:
         >>> selector_text("qwen", ENGINE)
         'app.kubernetes.io/component=engine,inference-operator.dev/name=qwen'
     """
-    return ",".join(f"{k}={v}" for k, v in sorted(selector_labels(name, component).items()))
+    return ",".join(f"{k}={v}" for k, v in sorted({**selector_labels(name, component), **others}.items()))

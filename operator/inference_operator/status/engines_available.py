@@ -46,9 +46,11 @@ def _out_of_traffic(observation: Observation) -> ConditionVerdict | None:
 def _serving(observation: Observation) -> ConditionVerdict | None:
     if not _enough_ready(observation):
         return None
-    reason = observation.engines_outdated or Reason.SERVING
-    message = sentences(_counted(observation), _kept(observation), _unread(observation), _network(observation))
-    return ConditionVerdict("True", reason, message)
+    slow = _network(observation)
+    reason = observation.engines_outdated or (Reason.NETWORK_DEVICES_UNUSED if slow else Reason.SERVING)
+    return ConditionVerdict(
+        "True", reason, sentences(_counted(observation), _kept(observation), _unread(observation), slow)
+    )
 
 
 def _pod_refused(observation: Observation) -> ConditionVerdict | None:

@@ -56,6 +56,8 @@ class RoleObservation:
     """The KV cache of its engines, once one has reported it."""
     network: NetworkStatus | None = None
     """The network between the nodes of an engine, once a log has told it."""
+    has_only_groups: bool = False
+    """Whether each of its workloads is a StatefulSet, the pods of one engine."""
     rollout: Rollout | None = None
     """How its engines are replaced."""
     rollout_undecided: bool = False

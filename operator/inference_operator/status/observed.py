@@ -143,6 +143,7 @@ def _role(inputs: Inputs, live: _Live, found: Diagnoses, load: Load) -> RoleObse
         pinned=pinned,
         kv_cache=kv_cache(inputs, live.role.view.template, live.staying, plan),
         network=network(inputs, live.role.view.template, live.component.pods, _network_resource(decided)),
+        has_only_groups=bool(live.role.groups) and len(live.role.groups) == len(live.role.workloads),
         rollout=decided.rollout if decided else None,
         rollout_undecided=decided is not None and decided.rollout is None,
         missing_gpu_kind=decided.missing_gpu_kind if decided else "",

@@ -30,6 +30,7 @@ from inference_operator.status.stalled import progress_deadline, stalled
 from inference_operator.status.summary import summary
 from inference_operator.status.write_results import WriteResult
 from inference_operator.views.lookups import Lookup
+from inference_operator.views.pod import POD_INDEX_LABEL
 
 RULES: dict[ConditionType, Callable[[Observation], ConditionVerdict | None]] = {
     ConditionType.READY: ready,
@@ -97,7 +98,7 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
         replicas=current.engines.replicas,
         ready_replicas=current.engines.ready,
         ready=f"{current.engines.ready}/{current.desired}",
-        selector=selector_text(current.key.name, ENGINE),
+        selector=_selector(current),
         plan=sizes(decided.plan) if decided else None,
         engine=EngineStatus(
             kind=decided.engine,
@@ -134,6 +135,16 @@ def undecided(inputs: Inputs) -> Status:
     conditions = (*others, *(_condition(kind, one, inputs) for kind, one in own.items()))
     said = {"reason": verdict.reason, "message": verdict.message, "conditions": conditions}
     return former.model_copy(update={"observed_generation": inputs.resource.generation, **said})
+
+
+def _selector(current: Observation) -> str:
+    """The selector of `/scale`: one pod for each engine, since `spec.replicas` counts engines.
+
+    A HorizontalPodAutoscaler divides by the number of pods. Of groups these are the leaders. While pods of a Deployment
+    serve too, which have no index, it selects all.
+    """
+    leaders = {POD_INDEX_LABEL: "0"} if current.roles[0].has_only_groups else {}
+    return selector_text(current.key.name, ENGINE, **leaders)
 
 
 def _condition(kind: ConditionType, verdict: ConditionVerdict, inputs: Inputs) -> Condition:

@@ -20,7 +20,9 @@ DETAILS = (
     ConditionType.SCALING_ACTIVE,
     ConditionType.ADAPTERS_AVAILABLE,
 )
-NOTICES = frozenset({Reason.ROUTER_VULNERABLE, Reason.METRICS_MISSING, Reason.CAPACITY_LIMITED})
+NOTICES = frozenset(
+    {Reason.ROUTER_VULNERABLE, Reason.NETWORK_DEVICES_UNUSED, Reason.METRICS_MISSING, Reason.CAPACITY_LIMITED}
+)
 """Reasons with which a condition is True, and somebody should act."""
 _WITHOUT_TROUBLE = frozenset({Reason.PAUSED, Reason.SCALED_TO_ZERO})
 """Reasons of Ready that explain all other conditions."""
