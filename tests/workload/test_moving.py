@@ -122,6 +122,15 @@ def test_without_a_free_gpu_on_fixed_nodes_the_engine_may_go_at_once() -> None:
     assert decided(engine("a", "gone"), results=free(1), workloads=[workload(0, found.record)]).temporary == 1
 
 
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(101, "2 minutes"), (120, "2 minutes"), (85, "90 seconds"), (1750, "30 minutes")]
+)
+def test_the_notice_of_an_interruption_tells_how_long_the_last_start_took(seconds: int, words: str) -> None:
+    took = StartupTimes(NOW - timedelta(seconds=seconds), NOW, NOW, NOW)
+    found = decided(engine("a", "gone", startup_times=took), results=free(0))
+    assert found.notice.endswith(f"started elsewhere. Expect about {words}, as its last start took.")
+
+
 def test_nothing_is_decided_before_free_gpus_are_counted() -> None:
     found = decided(engine("a", "gone"), results={})
     assert (found.temporary, found.moves, found.refuses, found.lookups) == (0, False, True, (LOOKUP,))
