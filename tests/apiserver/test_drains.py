@@ -104,7 +104,8 @@ def test_a_cordon_and_an_eviction_at_once_end_no_engine_before_its_successor(
     add_node(SECOND)
     ((first, place),) = engines(alone).items()
     kubernetes.kubectl("cordon", place)
-    with pytest.raises(ClusterError, match="disruption budget"):
+    # On a busy machine the operator has moved the engine before kubectl has started a second time.
+    with pytest.raises(ClusterError, match=r"disruption budget|not found"):
         evict(alone, first)
     await_moved(alone, SECOND)
     assert first not in engines(alone), "the operator ended it itself"
