@@ -25,7 +25,7 @@ from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.containers import container_processes
 from e2e.faults import kill_container, paused
-from e2e.offered_gpus import gpus_of_kind
+from e2e.offered_gpus import NODE, gpus_of_kind
 from e2e.router.prometheus import Prometheus, documented_jobs
 from e2e.said import Say
 from e2e.served import Served
@@ -42,6 +42,8 @@ FIRES_SECONDS = 480
 """Limit for an alert. The longest one takes 240 s: two of the shortened hours."""
 IDLE, BUSY, STUCK, REFUSED, EDGE = "alert-idle", "alert-busy", "alert-stuck", "alert-refused", "alert-edge"
 ROUTERS = (IDLE, BUSY, STUCK, EDGE)
+MOVE_WAITS, MOVING = "InferenceMoveWaits", (BUSY, IDLE)
+"""The alert about engines that serve on a cordoned node, and those that do."""
 SMALL_CACHE = 2 * 2**20
 """The tiny model needs 1,024 bytes for each token: room for 2,048 tokens, so for about ten answers of 200."""
 TOKENS, MOST_CLIENTS, CLIENTS_EACH_SECOND = 200, 400, 3
@@ -248,6 +250,32 @@ def no_operator(cluster: LocalCluster) -> Iterator[None]:
         system.kubectl("rollout", "status", deployment, "--timeout=120s")
 
 
+@contextmanager
+def leaving_without_successors(cluster: LocalCluster) -> Iterator[None]:
+    """The only node is cordoned, and a quota refuses the pods of the successors.
+
+    A successor that is pending ends after `surgeWaitSeconds`, before the alert. One that a quota refuses waits on.
+    """
+    cluster.kubectl("create", "quota", "no-successor", "--hard=pods=0")
+    try:
+        cluster.kubectl("cordon", NODE)
+        yield
+    finally:
+        cluster.kubectl("uncordon", NODE)
+        cluster.kubectl("delete", "quota", "no-successor")
+
+
+@contextmanager
+def change_without_a_canary(cluster: LocalCluster) -> Iterator[None]:
+    """The owner changes a default of all routers, and the canary that shall change first does not exist."""
+    annotation = "settings.routerDefaults.podTemplate.annotations.changed"
+    stack.install_operator(cluster, {annotation: "yes", "settings.rollouts.canary": "default/absent"})
+    try:
+        yield
+    finally:
+        stack.install_operator(cluster)
+
+
 @asynccontextmanager
 async def scraped(cluster: LocalCluster, folder: Path, say: Say) -> AsyncIterator[Node]:
     """A Prometheus with the faster rules."""
@@ -276,6 +304,8 @@ EXPECTED = {
     ("InferenceNoEngine", IDLE),
     ("InferenceOperatorFails", ""),
     ("InferenceOperatorDown", ""),
+    ("InferenceRolloutStopped", ""),
+    *((MOVE_WAITS, name) for name in MOVING),
 }
 
 
@@ -291,7 +321,10 @@ async def test_every_alert_fires_on_its_fault_and_for_no_other_resource(
                     await node.fires(alert, name)
                 async with clients(cluster, BUSY, TOKENS, CLIENTS_EACH_SECOND):
                     # At once: a queue that has grown for long no longer grows by half of itself.
-                    await asyncio.gather(*(node.fires(alert, name) for alert, name in EXPECTED if name == BUSY))
+                    loaded = [one for one in EXPECTED if one[1] == BUSY and one[0] != MOVE_WAITS]
+                    await asyncio.gather(*(node.fires(alert, name) for alert, name in loaded))
+                with leaving_without_successors(cluster):
+                    await asyncio.gather(*(node.fires(MOVE_WAITS, name) for name in MOVING))
                 await node.fires("InferenceStartStuck", STUCK)
                 await node.fires("InferenceGpusIdle", IDLE)
                 async with clients(cluster, IDLE, 4, 2), killed_again_and_again(cluster, IDLE):
@@ -302,6 +335,8 @@ async def test_every_alert_fires_on_its_fault_and_for_no_other_resource(
                     await node.fires("InferenceOperatorFails")
                 with no_operator(cluster):
                     await node.fires("InferenceOperatorDown")
+                with change_without_a_canary(cluster):
+                    await node.fires("InferenceRolloutStopped")
                 assert await node.ever() == EXPECTED
 
 

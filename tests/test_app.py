@@ -2,10 +2,21 @@
 
 import asyncio
 import logging
+from datetime import UTC, datetime
+from typing import Any, cast
 
 import pytest
 
-from inference_operator.app import stop_after
+from inference_operator import app
+from inference_operator.app import Operator, stop_after
+from inference_operator.engines.registry import ENGINES
+from inference_operator.kube.cluster import KubeCluster
+from inference_operator.roles.spec import requested_roles
+from tests.testing.builders import SETTINGS
+from tests.testing.memory_cluster import MemoryCluster
+
+LOOPS = {"events": "_events.work", "listings": "_relist_loop.work", "scrapes": "_scraper.run", "lookups": "_looks.work"}
+"""The loops of an operator, and the method of each."""
 
 
 async def ends() -> None:
@@ -32,6 +43,30 @@ def test_a_loop_that_ends_stops_the_process_and_its_log_says_why(
     (record,) = caplog.records
     assert record.getMessage() == "Restarting: the loop scrapes has ended"
     assert bool(record.exc_info) is (loop is breaks)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_an_operator_ends_with_the_reason_when_one_of_its_loops_breaks(
+    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def watch(*_: object, stop: asyncio.Event, **__: Any) -> None:  # noqa: ANN401 - any argument of kopf's watches
+        await stop.wait()
+
+    async def breaks(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async def scene() -> bool:
+        cluster = cast("KubeCluster", MemoryCluster())
+        operator = Operator(SETTINGS, cluster, lambda: datetime.now(UTC), ENGINES, requested_roles)
+        owner, _, method = LOOPS[name].partition(".")
+        monkeypatch.setattr(type(getattr(operator, owner)), method, breaks)
+        return await asyncio.wait_for(operator.run(asyncio.Event()), 30)
+
+    monkeypatch.setattr(app, "watch", watch)
+    monkeypatch.setattr(Operator, "_measure", lambda *_: None)  # the metrics are those of the whole process
+    assert asyncio.run(scene()), "no reconcile was cancelled"
+    ended = {record.getMessage() for record in caplog.records if record.levelno == logging.CRITICAL}
+    assert ended == {f"Restarting: the loop {name} has ended"}
 
 
 def test_a_loop_that_is_cancelled_at_the_stop_is_no_news(caplog: pytest.LogCaptureFixture) -> None:

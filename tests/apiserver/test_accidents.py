@@ -117,9 +117,18 @@ def test_orphaned_children_are_adopted_without_a_restart_once_somebody_says_so(q
     assert owner["uid"] == qwen.get("infd", "qwen")["metadata"]["uid"]
 
 
-def test_a_namespace_with_a_served_model_can_be_deleted(kubernetes: LocalCluster, qwen: Workspace) -> None:
+def test_a_namespace_with_a_served_model_can_be_deleted_and_made_again(
+    kubernetes: LocalCluster, qwen: Workspace
+) -> None:
+    before, former = qwen.children("qwen"), qwen.get("infd", "qwen")["metadata"]["uid"]
     kubernetes.kubectl("delete", "namespace", qwen.namespace, "--wait=true", f"--timeout={2 * WAIT_SECONDS}s")
-    kubernetes.kubectl("create", "namespace", qwen.namespace)  # for the fixture, which deletes it
+    kubernetes.kubectl("create", "namespace", qwen.namespace)
+    qwen.create("qwen", QWEN)
+    qwen.settled("qwen")
+    qwen.settled("qwen", "Reconciling", "False")
+    owner = qwen.get("infd", "qwen")["metadata"]["uid"]
+    assert qwen.children("qwen") == before
+    assert qwen.owners("qwen") == {owner} != {former}
 
 
 def test_a_deleted_crd_stops_the_operator_and_a_new_crd_is_served_after_its_restart(

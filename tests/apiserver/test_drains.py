@@ -1,6 +1,7 @@
 """Drains of nodes with the eviction API: the only engine stays until its successor serves, or until none can be had."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -18,6 +19,8 @@ MOVE_SECONDS = 60
 GIVE_UP_SECONDS = 90
 """A successor waits for a node for 30 s here."""
 KARPENTER, SPOT = "karpenter.sh/disrupted", "aws-node-termination-handler/spot-itn"
+AUTOSCALER = "ToBeDeletedByClusterAutoscaler"
+"""Its value is the time in seconds (kubernetes/autoscaler, cluster-autoscaler/utils/taints/taints.go)."""
 DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data")
 
 AddNode = Callable[[str], None]
@@ -101,7 +104,8 @@ def test_a_cordon_and_an_eviction_at_once_end_no_engine_before_its_successor(
     add_node(SECOND)
     ((first, place),) = engines(alone).items()
     kubernetes.kubectl("cordon", place)
-    with pytest.raises(ClusterError, match="disruption budget"):
+    # On a busy machine the operator has moved the engine before kubectl has started a second time.
+    with pytest.raises(ClusterError, match=r"disruption budget|not found"):
         evict(alone, first)
     await_moved(alone, SECOND)
     assert first not in engines(alone), "the operator ended it itself"
@@ -139,7 +143,7 @@ def test_without_a_place_for_a_successor_the_drain_goes_on_after_the_wait_for_a_
     assert first not in engines(alone)
 
 
-def test_a_node_that_karpenter_or_a_spot_notice_takes_away_is_left_too(
+def test_a_node_that_an_autoscaler_or_a_spot_notice_takes_away_is_left_too(
     alone: Workspace, add_node: AddNode, kubernetes: LocalCluster
 ) -> None:
     add_node(SECOND)
@@ -153,6 +157,9 @@ def test_a_node_that_karpenter_or_a_spot_notice_takes_away_is_left_too(
     )
     kubernetes.kubectl("taint", "node", POOL, f"{KARPENTER}-")
     await_moved(alone, POOL)
+    kubernetes.kubectl("taint", "node", SECOND, f"{SPOT}-")
+    kubernetes.kubectl("taint", "node", POOL, f"{AUTOSCALER}={int(time.time())}:NoSchedule")
+    await_moved(alone, SECOND)
 
 
 def test_a_paused_service_holds_no_drain(alone: Workspace, kubernetes: LocalCluster) -> None:

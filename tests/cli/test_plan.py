@@ -72,6 +72,31 @@ def test_plan_names_the_known_vulnerabilities_of_an_image(infd: Infd, tmp_path: 
         assert json.loads(infd(*asked, "-o", "json")[1]).get("advisories", "") == found
 
 
+@pytest.mark.parametrize(
+    ("engine", "cure"),
+    [
+        ({}, "Let each user send an own, secret `cache_salt` with all requests, or set `--no-enable-prefix-caching`."),
+        ({"args": ["--no-enable-prefix-caching"]}, ""),
+        ({"args": ["--no-enable-prefix-caching", "--enable-prefix-caching"]}, "Let each user send"),
+        ({"kind": "SGLang"}, "To end that, set `--disable-radix-cache`."),
+        ({"kind": "Transformers"}, ""),
+    ],
+)
+def test_plan_says_once_that_users_with_keys_share_a_cache_of_prefixes(infd: Infd, engine: Manifest, cure: str) -> None:
+    resource = yaml.safe_load(QUICKSTART.read_text())
+    resource["spec"]["engine"] = engine
+    said = {}
+    for router in ({}, {"keys": {"secretRef": {"name": "keys"}}}):
+        resource["spec"]["router"] = router
+        asked = ("plan", "-f", "-", "--gpu", "L4:4")
+        said[bool(router)] = infd(*asked, stdin=yaml.safe_dump(resource))[1]
+        found = json.loads(infd(*asked, "-o", "json", stdin=yaml.safe_dump(resource))[1])
+        assert bool(found.get("sharedPrefixes")) is bool(router and cure)
+    assert "share the engines' cache" not in said[False]
+    assert ("qwen: All users with a key share the engines' cache of prefixes" in said[True]) is bool(cure)
+    assert cure in said[True]
+
+
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_plan_as_json_equals_the_plan_in_the_status(infd: Infd, form: str) -> None:
     _, output, _ = infd("plan", "-f", str(QUICKSTART), "--gpu", "L4:4", "-o", form)

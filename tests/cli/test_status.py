@@ -18,6 +18,7 @@ from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ENGINE, ROUTER
 from inference_operator.views.pod import GROUP_LABEL, POD_INDEX_LABEL, pod_view
 from inference_operator.views.samples import EngineActivity, EngineSample, Histogram, RouterSample, Samples
+from tests.cli.conftest import Infd, listing
 from tests.status.situations import NO_GPU, reported, starting
 from tests.status.test_states import STATES
 from tests.testing.builders import NOW, inference_deployment, pod, ready_pod, waiting
@@ -142,3 +143,18 @@ def test_the_list_says_below_the_table_what_is_wrong() -> None:
     assert lines[1].startswith("default/qwen  yes")
     assert lines[2].startswith("default/qwen  no, ")
     assert lines[-1] == f"default/qwen: {reports[1].message}"
+
+
+def test_the_last_line_of_the_list_is_how_far_a_change_of_the_operators_settings_is(
+    infd: Infd, server: dict[str, bytes]
+) -> None:
+    waits = {"type": "Renewed", "status": "False", "reason": "WaitingForTurn", "message": "Others replace pods."}
+    told = inference_deployment(name="waits")
+    told["status"] = {"conditions": [waits]}
+    path = "/apis/inference-operator.dev/v1alpha1/namespaces/default/inferencedeployments"
+    server[path] = listing(inference_deployment(), told)
+    status, said, _ = infd("list")
+    assert status == 0
+    assert said.endswith("\n\nChanges of the operator's settings: of 2, 1 wait for their turn.\n")
+    server[path] = listing(inference_deployment())
+    assert "Changes of" not in infd("list")[1]

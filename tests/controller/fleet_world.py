@@ -84,8 +84,7 @@ class FleetWorld:
         for _ in range(MOST_ROUNDS):
             while self.cluster.events:
                 event, manifest = self.cluster.events.popleft()
-                key = self.cache.forget(manifest) if event == "DELETED" else self.cache.put(manifest)
-                self._due.update([key] if key else [])
+                self._due |= self.cache.forget(manifest) if event == "DELETED" else self.cache.put(manifest)
             if not self._due:
                 return
             due = sorted(self._due, key=str)

@@ -38,9 +38,9 @@ def pods(cache: Cache) -> list[str]:
 
 def test_a_new_object_concerns_the_key_of_its_resource() -> None:
     cache = Cache(SETTINGS)
-    assert cache.put(at(1, RAW)) == KEY
-    assert cache.put(at(2, CHILD)) == KEY
-    assert cache.put(pod(version=3)) == KEY
+    assert cache.put(at(1, RAW)) == {KEY}
+    assert cache.put(at(2, CHILD)) == {KEY}
+    assert cache.put(pod(version=3)) == {KEY}
     assert cache.resource_keys() == [KEY]
     assert children(cache) == {str(CONFIG): "2"}
     assert pods(cache) == ["qwen-engine-7c9f-abcde"]
@@ -48,30 +48,30 @@ def test_a_new_object_concerns_the_key_of_its_resource() -> None:
 
 def test_an_object_of_a_cached_or_older_version_concerns_no_key() -> None:
     cache = cache_of(at(1, RAW), at(10, CHILD))
-    assert cache.put(at(10, CHILD)) is None
-    assert cache.put(at(9, CHILD)) is None
+    assert cache.put(at(10, CHILD)) == set()
+    assert cache.put(at(9, CHILD)) == set()
     assert children(cache) == {str(CONFIG): "10"}
-    assert cache.put(at(11, CHILD)) == KEY
+    assert cache.put(at(11, CHILD)) == {KEY}
 
 
 def test_an_object_deleted_by_the_operator_is_not_restored_by_an_older_event() -> None:
     cache = cache_of(at(1, RAW), at(10, CHILD))
     cache.record(Deleted(CONFIG))
-    assert cache.put(at(10, CHILD)) is None
+    assert cache.put(at(10, CHILD)) == set()
     assert children(cache) == {}
-    assert cache.put(at(11, CHILD, deletionTimestamp="2026-01-02T03:04:05Z")) == KEY
+    assert cache.put(at(11, CHILD, deletionTimestamp="2026-01-02T03:04:05Z")) == {KEY}
 
 
 def test_resource_versions_are_compared_as_numbers() -> None:
     cache = cache_of(at(1, RAW), at(9, CHILD))
-    assert cache.put(at(10, CHILD)) == KEY
+    assert cache.put(at(10, CHILD)) == {KEY}
 
 
 def test_own_writes_are_in_the_cache_at_once() -> None:
     cache = cache_of(at(1, RAW))
     cache.record(Applied(at(5, CHILD)))
     assert children(cache) == {str(CONFIG): "5"}
-    assert cache.put(at(5, CHILD)) is None
+    assert cache.put(at(5, CHILD)) == set()
     cache.record(Waiting(CONFIG))
     assert children(cache) == {str(CONFIG): "5"}
     cache.record(Deleted(CONFIG))
@@ -80,15 +80,15 @@ def test_own_writes_are_in_the_cache_at_once() -> None:
 
 def test_a_deletion_concerns_its_key_only_the_first_time() -> None:
     cache = cache_of(at(1, RAW), at(5, CHILD))
-    assert cache.forget(at(6, CHILD)) == KEY
-    assert cache.forget(at(6, CHILD)) is None
+    assert cache.forget(at(6, CHILD)) == {KEY}
+    assert cache.forget(at(6, CHILD)) == set()
     assert children(cache) == {}
 
 
 def test_a_late_deletion_event_does_not_remove_a_newer_object_of_that_name() -> None:
     cache = cache_of(at(1, RAW), at(5, CHILD))
     cache.record(Applied(at(8, CHILD)))
-    assert cache.forget(at(6, CHILD)) is None
+    assert cache.forget(at(6, CHILD)) == set()
     assert children(cache) == {str(CONFIG): "8"}
 
 
@@ -111,7 +111,7 @@ async def test_a_listing_from_before_a_deletion_does_not_bring_the_object_back()
     cache.forget(at(9, CHILD))
     assert await cache.replace(CONFIG.kind, pages(Listing([at(2, CHILD)], version=5))) == set()
     assert children(cache) == {}
-    assert cache.put(at(10, CHILD)) == KEY
+    assert cache.put(at(10, CHILD)) == {KEY}
 
 
 async def test_a_listing_does_not_remove_objects_of_other_kinds() -> None:
@@ -135,15 +135,15 @@ def test_an_object_of_another_owner_is_not_a_child() -> None:
 
 def test_a_child_whose_label_was_edited_still_concerns_its_owner() -> None:
     cache = cache_of(at(1, RAW), at(2, CHILD))
-    assert cache.put(at(3, CHILD, labels={NAME_LABEL: "other"})) == KEY
+    assert cache.put(at(3, CHILD, labels={NAME_LABEL: "other"})) == {KEY}
     assert children(cache) == {str(CONFIG): "3"}
-    assert cache.put(at(4, CHILD, labels=None)) == KEY
+    assert cache.put(at(4, CHILD, labels=None)) == {KEY}
 
 
-def test_a_pod_without_the_resource_label_leaves_no_entry_for_its_former_key() -> None:
+def test_a_pod_with_another_label_concerns_both_keys_and_leaves_no_entry_for_its_former_one() -> None:
     cache = cache_of(at(1, RAW), pod(version=2))
     taken_out = at(3, pod(), labels={NAME_LABEL: "quarantine"})
-    assert cache.put(taken_out) == Key("default", "quarantine")
+    assert cache.put(taken_out) == {KEY, Key("default", "quarantine")}
     assert pods(cache) == []
     cache.forget(at(4, taken_out))
     assert pods(cache) == []

@@ -12,8 +12,9 @@ from inference_operator.controller.lister import Lister
 from inference_operator.controller.relist_loop import RelistLoop
 from inference_operator.controller.workqueue import Priority
 from inference_operator.manifest import HTTP_ROUTE, INFERENCE_DEPLOYMENT, NODE, Key, Kind, Manifest, Ref
+from inference_operator.objects.names import NAME_LABEL
 from inference_operator.settings import Settings
-from tests.testing.builders import SETTINGS, inference_deployment
+from tests.testing.builders import KEY, SETTINGS, inference_deployment, pod
 from tests.testing.memory_cluster import SYSTEM_METADATA, MemoryCluster
 from tests.testing.nodes import node
 
@@ -229,6 +230,15 @@ async def test_a_listing_of_one_namespace_removes_no_objects_of_another() -> Non
     await scene.lister.list_all()
     assert scene.cache.resource_keys() == [B]
     assert scene.added == [A]
+
+
+def test_a_child_that_gets_another_label_queues_the_resource_that_misses_it_too() -> None:
+    scene, relabelled = Scene(), pod(version=2)
+    relabelled["metadata"]["labels"][NAME_LABEL] = "other"
+    scene.lister.on_event("ADDED", pod(version=1))
+    scene.lister.on_event("MODIFIED", relabelled)
+    assert scene.urgent[:1] == [KEY]
+    assert sorted(scene.urgent[1:]) == [Key(KEY.namespace, "other"), KEY]
 
 
 async def test_a_watch_without_events_is_dead_when_two_listings_find_changes() -> None:

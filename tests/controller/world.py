@@ -57,11 +57,11 @@ class World:
 
     def deliver(self) -> set[Key]:
         """Put all pending events into the cache; returns the keys to reconcile."""
-        keys = set()
+        keys = set[Key]()
         while self.cluster.events:
             event, manifest = self.cluster.events.popleft()
-            keys.add(self.cache.forget(manifest) if event == "DELETED" else self.cache.put(manifest))
-        return {key for key in keys if key is not None}
+            keys |= self.cache.forget(manifest) if event == "DELETED" else self.cache.put(manifest)
+        return keys
 
     async def reconcile(self) -> Requeue | None:
         self.deliver()

@@ -141,6 +141,12 @@ class EngineContract:
         assert bool(process.pre_stop) != bool(process.pre_stop_seconds)
         assert process.pre_stop_seconds <= process.stop_seconds
 
+    def test_an_allowed_option_ends_a_shared_cache_of_prefixes(self, subject: Subject) -> None:
+        plan, image = unchecked_plan(SizingInputs(tensor=1)), subject.engine.image(Device.GPU, Settings())
+        off = EngineSpec(args=tuple(re.findall(r"`(--[\w-]+)`", made(subject).prefix_cure)))
+        assert subject.engine.check(off, image=image, settings=Settings()) is None
+        assert not subject.engine.process(off, plan, SERVED, TIMEOUTS, host="::").prefix_cure
+
     def test_the_probe_request_is_one_that_clients_may_send(self, subject: Subject) -> None:
         request = subject.engine.probe_request("qwen")
         if request is not None:

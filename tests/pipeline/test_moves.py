@@ -155,9 +155,15 @@ def test_where_nothing_new_is_decided_a_drain_need_not_wait() -> None:
 
 
 def test_without_the_right_to_see_nodes_the_status_says_what_a_drain_does() -> None:
-    found = outcome(replace(observed(QWEN, living(planned(QWEN).desired)), leaving=None))
+    children = living(planned(QWEN).desired)
+    here = engine(template_of(children), "a", "gone")
+    given = replace(observed(QWEN, children, here, pod_of_router()), leaving=None)
+    found = outcome(given)
     assert BUDGET_OF_ENGINES not in found.desired
-    assert "cannot see nodes" in getattr(found, "notice", "")
+    ready = report(given, found, []).status.condition(ConditionType.READY)
+    assert ready is not None
+    assert ready.status == "True"
+    assert "The operator cannot see nodes, so a drain ends the only engine" in ready.message
 
 
 def test_on_fixed_nodes_without_a_free_gpu_a_drain_need_not_wait() -> None:

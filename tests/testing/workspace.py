@@ -74,6 +74,10 @@ class Workspace:
         read, selector = reader(self.cluster.kubeconfig), f"inference-operator.dev/name={name}"
         return [(kind, child) for kind in CHILD_KINDS for child in read.all(kind, self.namespace, selector)]
 
+    def owners(self, name: str) -> set[str]:
+        """The uids of the owners of its children."""
+        return {one["uid"] for _, child in self._children(name) for one in child["metadata"]["ownerReferences"]}
+
     def replicas(self, name: str) -> int:
         """How many engines its Deployment asks for."""
         found: int = self.get("deployment", f"{name}-engine")["spec"]["replicas"]

@@ -3,7 +3,7 @@
 import pytest
 
 from inference_operator.manifest import Manifest
-from inference_operator.views.leaving_node import LeavingNode, leaving_node
+from inference_operator.views.leaving_node import SIGNS, LeavingNode, leaving_node
 from inference_operator.views.node import node_view
 from tests.testing.nodes import node
 
@@ -14,20 +14,27 @@ def taint(key: str, value: str = "", effect: str = "NoSchedule") -> Manifest:
     return {"key": key, "effect": effect, **({"value": value} if value else {})}
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "is_soon"),
-    [
-        ("karpenter.sh/disrupted", "", False),
-        ("karpenter.sh/disruption", "disrupting", False),
-        ("ToBeDeletedByClusterAutoscaler", "1795000000", False),
-        (SPOT, "event", True),
-        ("aws-node-termination-handler/rebalance-recommendation", "event", False),
-        ("cloud.google.com/impending-node-termination", "", True),
-        ("remediator.kubernetes.azure.com/unschedulable", "", True),
-        ("node.cloudprovider.kubernetes.io/shutdown", "", True),
-        ("node.kubernetes.io/out-of-service", "nodeshutdown", True),
-    ],
+TAINTS = (
+    ("karpenter.sh/disrupted", "", False),
+    ("karpenter.sh/disruption", "disrupting", False),
+    ("ToBeDeletedByClusterAutoscaler", "1795000000", False),
+    (SPOT, "event", True),
+    ("aws-node-termination-handler/asg-lifecycle-termination", "event", False),
+    ("aws-node-termination-handler/rebalance-recommendation", "event", False),
+    ("aws-node-termination-handler/scheduled-maintenance", "event", False),
+    ("cloud.google.com/impending-node-termination", "", True),
+    ("remediator.kubernetes.azure.com/unschedulable", "", True),
+    ("node.cloudprovider.kubernetes.io/shutdown", "", True),
+    ("node.kubernetes.io/out-of-service", "nodeshutdown", True),
 )
+"""Taints as those programs set them, and whether the machine ends soon."""
+
+
+def test_every_sign_is_tested() -> None:
+    assert [sign.key for sign in SIGNS] == [key for key, _, _ in TAINTS]
+
+
+@pytest.mark.parametrize(("key", "value", "is_soon"), TAINTS)
 def test_a_node_with_one_of_these_taints_is_leaving(key: str, value: str, *, is_soon: bool) -> None:
     found = leaving_node(node_view(node("n", gpus=8, taints=[taint(key, value)])))
     assert found == LeavingNode("n", f"which has the taint `{key}`", is_soon)

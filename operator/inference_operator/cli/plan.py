@@ -62,6 +62,8 @@ class Planning:
     """Kind of the engine; empty if the resource is rejected."""
     advisories: str = ""
     """A notice about known vulnerabilities of the engine's version; empty if none is known."""
+    shared_prefixes: str = ""
+    """A notice that users with keys share a cache of prefixes; empty if they do not."""
 
     def document(self) -> Manifest:
         """The result as an object, with the whole plan."""
@@ -81,6 +83,7 @@ class Planning:
             **({"errors": wrong} if wrong else {}),
             **changed,
             **vulnerable,
+            **({"sharedPrefixes": self.shared_prefixes} if self.shared_prefixes else {}),
             "rights": rights,
             "plan": shown,
         }
@@ -189,6 +192,7 @@ def _planning(
         change=_change(live, result.plan),
         engine=result.plan.engine,
         advisories=result.advisories,
+        shared_prefixes=" ".join(dict.fromkeys(filter(None, (role.shared_prefixes for role in result.roles)))),
     )
 
 
@@ -220,6 +224,8 @@ def _lines(plannings: Sequence[Planning], *, verbose: bool) -> Iterator[str]:
                 yield f"{planning.name}: {planning.change}"
             if planning.advisories:
                 yield f"{planning.name}: {planning.advisories}"
+            if planning.shared_prefixes:
+                yield f"{planning.name}: {planning.shared_prefixes}"
             yield from _slots(planning)
             yield from _rights(planning)
         if verbose and planning.plan:

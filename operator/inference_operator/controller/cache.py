@@ -169,9 +169,10 @@ class Cache:
                     self._add_tombstone(ref, cached.version)
                 self.remove(ref)
 
-    def put(self, manifest: Manifest, *, listed_at: int = -1) -> Key | None:
-        """Store an object; returns the key that it concerns, or None if the cache had this version or a newer one.
+    def put(self, manifest: Manifest, *, listed_at: int = -1) -> frozenset[Key]:
+        """Store an object; returns the keys that it concerns, none if the cache had this version or a newer one.
 
+        An object whose owner or label has changed concerns two: the former InferenceDeployment misses it now.
         An object of a listing is the truth at the listing's version. If the cache has another one of that time, the
         cluster's history went back (etcd was restored with larger versions), and the listing counts.
         """
@@ -179,7 +180,7 @@ class Cache:
         cached = self._objects.get(ref)
         known = self._tombstones.get(ref, -1) if cached is None else cached.version
         if version == known or (version < known and known > listed_at):
-            return None
+            return frozenset()
         if cached is not None:
             self._remove_from_owner(ref, cached.key)
         new = self._objects[ref] = self._codec.pack(manifest)
@@ -188,26 +189,26 @@ class Cache:
         else:
             self._by_owner[new.key].add(ref)
             self.fleet.see(ref, new.key if new.in_turn else None)
-        return new.key
+        return frozenset({new.key, cached.key if cached else new.key})
 
-    def forget(self, manifest: Manifest) -> Key | None:
+    def forget(self, manifest: Manifest) -> frozenset[Key]:
         """Remove an object that was deleted in this state, unless a newer one of its name is cached."""
         ref, version = Ref.of(manifest), version_of(manifest)
         self._add_tombstone(ref, version)
         return self.remove(ref, version=version)
 
-    def remove(self, ref: Ref, *, version: int | None = None) -> Key | None:
-        """Remove an object, unless it is newer than the version; returns the key that it concerned."""
+    def remove(self, ref: Ref, *, version: int | None = None) -> frozenset[Key]:
+        """Remove an object, unless it is newer than the version; returns the key that it concerned, if it was there."""
         cached = self._objects.get(ref)
         if cached is None or (version is not None and cached.version > version):
-            return None
+            return frozenset()
         del self._objects[ref]
         if ref.kind == INFERENCE_DEPLOYMENT:
             del self._resources[cached.key]
             self.fleet.forget(cached.key)
         self.fleet.see(ref, None)
         self._remove_from_owner(ref, cached.key)
-        return cached.key
+        return frozenset({cached.key})
 
     async def replace(self, kind: Kind, pages: AsyncIterable[Listing], concerned: set[Key] | None = None) -> set[Key]:
         """The keys for which something changed when the cache was made equal to a complete listing of a kind.
@@ -222,12 +223,11 @@ class Cache:
         concerned, listed = set() if concerned is None else concerned, set[Ref]()
         async for page in pages:
             listed.update(Ref.of(item) for item in page.items)
-            found = [self.put(item, listed_at=page.version) for item in page.items]
-            concerned.update(key for key in found if key is not None)
-        concerned.update(key for key in self._remove_unlisted(kind, page, listed) if key is not None)
+            concerned.update(*(self.put(item, listed_at=page.version) for item in page.items))
+        concerned.update(*self._remove_unlisted(kind, page, listed))
         return concerned
 
-    def _remove_unlisted(self, kind: Kind, page: Listing, listed: Container[Ref]) -> list[Key | None]:
+    def _remove_unlisted(self, kind: Kind, page: Listing, listed: Container[Ref]) -> list[frozenset[Key]]:
         """Remove the objects that are absent from the listing; returns the keys that they concerned."""
         absent = [ref for ref in self._objects if ref not in listed and page.covers(ref, kind)]
         self._tombstones = {

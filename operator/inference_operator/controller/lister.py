@@ -100,7 +100,7 @@ class Lister:
         return (*self.kinds, *optional, *nodes)
 
     def on_event(self, event: str, manifest: Manifest) -> None:
-        """Put a watch event into the cache and queue the key that it concerns."""
+        """Put a watch event into the cache and queue the keys that it concerns."""
         kind = kind_of(manifest)
         self._with_events.add(kind)
         self._newest[kind] = max(self._newest[kind], version_of(manifest))
@@ -109,8 +109,7 @@ class Lister:
             before = nodes.leaving or {}
             self._queue_nodes(nodes.forget(manifest) if event == "DELETED" else nodes.put(manifest), before)
             return
-        key = self._cache.forget(manifest) if event == "DELETED" else self._cache.put(manifest)
-        if key is not None:
+        for key in self._cache.forget(manifest) if event == "DELETED" else self._cache.put(manifest):
             self._add(key, Priority.HIGH)
 
     def dead_watches(self) -> Sequence[Kind]:

@@ -140,6 +140,8 @@ class EngineProcess:
     """Loads LoRA adapters; None for engines without slots for them."""
     member: GroupMember | None = None
     """How each pod takes part in an engine over several nodes; None for an engine in one pod."""
+    prefix_cure: str = ""
+    """How to keep users of one engine from sharing its cache of prefixes, in a sentence; empty if they share none."""
     pre_stop_seconds: int = 0
     """How long a preStop hook without a command waits (`Timeouts.before_sigterm`)."""
 

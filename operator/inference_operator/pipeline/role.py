@@ -86,6 +86,18 @@ class Role:
         """A notice about known vulnerabilities of the engine's version; empty if none is known."""
         return self.context.engine.advisories(self.plan.image)
 
+    @property
+    def shared_prefixes(self) -> str:
+        """A notice that users with keys share a cache of prefixes; empty if they do not, or there are no keys."""
+        cure = self.process.prefix_cure if self.context.spec.stated.router.keys else ""
+        return sentences(_SHARED_PREFIXES, cure) if cure else ""
+
+
+_SHARED_PREFIXES = (
+    "All users with a key share the engines' cache of prefixes: response times can tell one of them whether another has"
+    " sent the same text."
+)
+
 
 def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: bool) -> Role:
     """The role's desired objects.

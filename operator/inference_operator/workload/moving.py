@@ -23,6 +23,7 @@ from datetime import UTC, datetime, timedelta
 
 from pydantic import TypeAdapter
 
+from inference_operator.api.duration import in_words
 from inference_operator.manifest import Manifest
 from inference_operator.objects.json_annotation import compact_json, parsed_json
 from inference_operator.sentences import sentences
@@ -267,9 +268,14 @@ def _wait(inputs: MoveInputs, leavers: Sequence[EngineView]) -> timedelta:
     """How long an eviction waits: as requested, else as long as a node and a start may take."""
     if inputs.asked is not None:
         return inputs.asked
-    measured = [START_MARGIN * (times.ready - times.created) for one in leavers if (times := one.startup_times)]
-    start = min(inputs.longest_start, max(measured, default=inputs.longest_start))
+    measured = _measured_start(leavers)
+    start = min(inputs.longest_start, START_MARGIN * measured) if measured else inputs.longest_start
     return start + (inputs.node_wait or UNSCHEDULABLE_LIMIT)
+
+
+def _measured_start(leavers: Sequence[EngineView]) -> timedelta | None:
+    """The longest start that was measured of these engines; None if none was."""
+    return max((times.ready - times.created for one in leavers if (times := one.startup_times)), default=None)
 
 
 def _notice(inputs: MoveInputs, leavers: Sequence[EngineView], late: datetime | None, *, moves: bool) -> str:
@@ -277,7 +283,19 @@ def _notice(inputs: MoveInputs, leavers: Sequence[EngineView], late: datetime | 
     places = {node.name: node.why for one in leavers if (node := inputs.node_of(one))}
     where = sentences(*(f"Node `{name}`, {why}, has an engine of this service." for name, why in places.items()))
     if not moves:
-        gap = "No other node has room for its successor: a drain interrupts the service until it has started elsewhere."
-        return sentences(where, gap if inputs.wanted == len(leavers) else "No other node has room for its successor.")
+        return sentences(where, _gap(leavers) if inputs.wanted == len(leavers) else f"{_NO_ROOM}.")
     waits = f"A drain waits for it until {late.astimezone(UTC):%H:%M:%S} UTC at the latest." if late else ""
     return sentences(where, "Its successor starts before it ends.", waits)
+
+
+_NO_ROOM = "No other node has room for its successor"
+
+
+def _gap(leavers: Sequence[EngineView]) -> str:
+    """How long a drain interrupts a service without a place for a successor, as far as a start was measured."""
+    told = f"{_NO_ROOM}: a drain interrupts the service until it has started elsewhere."
+    start = _measured_start(leavers)
+    if not start:
+        return told
+    unit = timedelta(minutes=1) if start > timedelta(seconds=90) else timedelta(seconds=10)
+    return sentences(told, f"Expect about {in_words(-(-start // unit) * unit)}, as its last start took.")

@@ -59,6 +59,7 @@ from inference_operator.sizing.shape import Shape, Speculation
 from inference_operator.views.samples import EngineSample
 
 LAUNCH = "launch"
+NO_PREFIX_CACHE = "--disable-radix-cache"
 """Name of SGLang's start among the programs of a pod."""
 PROGRAMS = {
     GPU_CHECK: GPU_CHECK_SOURCE,
@@ -232,6 +233,7 @@ class SGLang:
             pre_stop_seconds=timeouts.before_sigterm(finishes_requests=True),
             stop_seconds=timeouts.dns_staleness + timeouts.drain + END_SECONDS,
             compiled=COMPILED,
+            prefix_cure="" if NO_PREFIX_CACHE in spec.args else f"To end that, set `{NO_PREFIX_CACHE}`.",
         )
 
     def access(self, spec: EngineSpec, model: ModelSpec | None = None) -> HubAccess:

@@ -31,7 +31,7 @@ from inference_operator.engines.vllm.arguments import (
     refusal_of_remote_code,
     version_of_image,
 )
-from inference_operator.engines.vllm.cli_args import value_of
+from inference_operator.engines.vllm.cli_args import is_on, value_of
 from inference_operator.engines.vllm.cuda import gpu_needs
 from inference_operator.engines.vllm.data_parallel import data_arguments, refusal_of_own_batches
 from inference_operator.engines.vllm.errors import diagnosis
@@ -103,6 +103,8 @@ MAX_NUM_QUEUED_REQS = "--max-num-queued-reqs"
 """Unfinished requests, running and waiting, above which vLLM answers 503 (0.32.0, vllm/config/scheduler.py)."""
 MAX_NUM_QUEUED_REQS_SINCE = (0, 32)
 """The first version that is known to have it. An earlier one would not start."""
+
+PREFIX_CACHING = "--enable-prefix-caching"
 
 QUEUED_PER_SEQUENCE = 32
 """Unfinished requests for each sequence of a batch. Routers send at most one for each sequence and HAProxy process, and
@@ -298,6 +300,7 @@ class Vllm:
             pre_stop=group_drain(timeouts) if member else _pre_stop(timeouts, self.port),
             stop_seconds=stop_limit(timeouts, SHUTDOWN_SECONDS, member),
             compiled=COMPILED,
+            prefix_cure=_prefix_cure(spec.args),
         )
 
     def _managed(
@@ -419,6 +422,13 @@ def _queue_arguments(spec: EngineSpec, sequences: int) -> Iterator[str]:
     knows = version is not None and version >= MAX_NUM_QUEUED_REQS_SINCE
     if knows and value_of(spec.args, MAX_NUM_QUEUED_REQS) is None:
         yield f"{MAX_NUM_QUEUED_REQS}={QUEUED_PER_SEQUENCE * sequences}"
+
+
+def _prefix_cure(args: Sequence[str]) -> str:
+    """What keeps users apart while prefix caching is on, as it is by default for most models."""
+    if not is_on([PREFIX_CACHING, *args], PREFIX_CACHING):
+        return ""
+    return "Let each user send an own, secret `cache_salt` with all requests, or set `--no-enable-prefix-caching`."
 
 
 def _served_names(served: ServedModel) -> tuple[str, ...]:
