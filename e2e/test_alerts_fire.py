@@ -269,8 +269,8 @@ def leaving_without_successors(cluster: LocalCluster) -> Iterator[None]:
 def change_without_a_canary(cluster: LocalCluster) -> Iterator[None]:
     """The owner changes a default of all routers, and the canary that shall change first does not exist."""
     annotation = "settings.routerDefaults.podTemplate.annotations.changed"
-    stack.install_operator(cluster, {annotation: "yes", "settings.rollouts.canary": "default/absent"})
     try:
+        stack.install_operator(cluster, {annotation: "yes", "settings.rollouts.canary": "default/absent"})
         yield
     finally:
         stack.install_operator(cluster)

@@ -19,7 +19,7 @@ from e2e.sizes import free_port
 from e2e.waiting import eventually
 
 HOST = "127.0.0.1"
-_READY_SECONDS = 120
+_READY_SECONDS, _GONE_SECONDS = 120, 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,41 +40,49 @@ class WebhookController:
 
     @contextmanager
     def running(self, cluster: LocalCluster) -> Iterator[None]:
-        """Run it during the block, and delete its webhooks and CRDs at the end."""
-        for definition in self.definitions:
-            cluster.kubectl("apply", "--server-side", f"--filename={definition}")
+        """Run it during the block, and delete its webhooks and CRDs at the end. Its objects must be gone by then."""
         cluster.kubectl("create", "namespace", f"{self.name}-system")
-        webhooks = ""
-        with tempfile.TemporaryDirectory() as place:
-            folder, port, health = Path(place), free_port(), free_port()
-            Authority(folder).issue(Identity("tls", self.name, hosts=("localhost", HOST)))
-            configuration, log = folder / "configuration.yaml", folder / "controller.log"
-            configuration.write_text(yaml.safe_dump({**self.configuration, **_own(folder, port, health)}))
-            with (
-                log.open("w") as output,
-                subprocess.Popen(
-                    [self.command, f"--config={configuration}"],
-                    env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
-                    stdout=output,
-                    stderr=output,
-                ) as process,
-            ):
+        try:
+            for definition in self.definitions:
+                cluster.kubectl("apply", "--server-side", f"--filename={definition}")
+            with tempfile.TemporaryDirectory() as place, self._process(cluster, Path(place)) as webhooks:
                 try:
-                    eventually(
-                        lambda: _answers(f"http://{HOST}:{health}/readyz"),
-                        seconds=_READY_SECONDS,
-                        what=lambda: log.read_text()[-3000:],
-                    )
-                    webhooks = self._webhooks(folder / "ca.crt", port)
                     cluster.kubectl("apply", "--filename=-", input=webhooks)
                     yield
                 finally:
-                    if webhooks:
-                        cluster.kubectl("delete", "--filename=-", input=webhooks)
-                    process.terminate()
-        for definition in self.definitions:
-            cluster.kubectl("delete", f"--filename={definition}")
-        cluster.kubectl("delete", "namespace", f"{self.name}-system", "--wait=false")
+                    cluster.kubectl("delete", "--ignore-not-found", "--filename=-", input=webhooks)
+        finally:
+            for definition in self.definitions:
+                cluster.kubectl(
+                    "delete", "--ignore-not-found", f"--timeout={_GONE_SECONDS}s", f"--filename={definition}"
+                )
+            cluster.kubectl("delete", "namespace", f"{self.name}-system", "--wait=false")
+
+    @contextmanager
+    def _process(self, cluster: LocalCluster, folder: Path) -> Iterator[str]:
+        """Run the process, from when it is ready; yields its webhooks, as YAML."""
+        port, health = free_port(), free_port()
+        Authority(folder).issue(Identity("tls", self.name, hosts=("localhost", HOST)))
+        configuration, log = folder / "configuration.yaml", folder / "controller.log"
+        configuration.write_text(yaml.safe_dump({**self.configuration, **_own(folder, port, health)}))
+        with (
+            log.open("w") as output,
+            subprocess.Popen(
+                [self.command, f"--config={configuration}"],
+                env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
+                stdout=output,
+                stderr=output,
+            ) as process,
+        ):
+            try:
+                eventually(
+                    lambda: _answers(f"http://{HOST}:{health}/readyz"),
+                    seconds=_READY_SECONDS,
+                    what=lambda: log.read_text()[-3000:],
+                )
+                yield self._webhooks(folder / "ca.crt", port)
+            finally:
+                process.terminate()
 
     def _webhooks(self, authority: Path, port: int) -> str:
         """Its webhooks, at a port of this machine instead of a Service."""

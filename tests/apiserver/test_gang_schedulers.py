@@ -146,9 +146,7 @@ def test_switched_off_the_second_engine_holds_a_node_that_it_cannot_use(schedule
 def test_with_kueue_the_second_engine_holds_no_node_until_its_turn_and_is_rolled_in_its_quota(
     queued: LocalCluster,
 ) -> None:
-    with crowded(queued) as workspace:
-        for one in queue(workspace.namespace, QUEUE, gpus=16):
-            workspace.kubectl("apply", "--filename=-", input=json.dumps(one))
+    with crowded(queued) as workspace, queue(workspace, QUEUE, gpus=16):
         name = assert_one_after_the_other(workspace, queueName=QUEUE)
         before = _uids(workspace)
         workspace.patch(name, {"engine": {"maxNumSeqs": 7}})
@@ -159,6 +157,8 @@ def test_with_kueue_the_second_engine_holds_no_node_until_its_turn_and_is_rolled
         )
         [group] = workspace.all("statefulset", "app.kubernetes.io/component=engine")
         assert group["metadata"]["generation"] == 1, "the operator leaves it as Kueue's webhook has changed it"
+        workspace.kubectl("delete", "infd", name)
+        eventually(lambda: not _uids(workspace), seconds=PLACED_SECONDS, what="no pod is queued")
 
 
 def _uids(workspace: Workspace) -> set[str]:

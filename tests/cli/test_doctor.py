@@ -43,7 +43,16 @@ from inference_operator.cli.doctor.probe import probe_pod, probed, result_of
 from inference_operator.cli.doctor.rights import OPERATOR_RIGHTS, OWN_RIGHTS, RESOURCE
 from inference_operator.controller.cluster import ClusterError
 from inference_operator.engines.registry import ENGINES
-from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, INFERENCE_DEPLOYMENT, NODE, POD, Kind, Manifest
+from inference_operator.manifest import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    INFERENCE_DEPLOYMENT,
+    NODE,
+    POD,
+    STATEFUL_SET,
+    Kind,
+    Manifest,
+)
 from tests.testing.golden import GoldenFile
 
 RULES = Path(__file__).parents[2] / "charts" / "inference-operator" / "templates" / "_rules.tpl"
@@ -172,6 +181,11 @@ WRONG: dict[str, tuple[str, ClusterFacts, str]] = {
     "policies that nothing enforces": (
         "NetworkPolicies",
         facts({DAEMON_SET: [named("kube-flannel-ds")], DEPLOYMENT: [operator(NETWORK_POLICIES="true")]}),
+        "Flannel does not enforce them",
+    ),
+    "groups without policies": (
+        "NetworkPolicies",
+        facts({DAEMON_SET: [named("kube-flannel-ds")]}, leftovers={STATEFUL_SET: [named("a-engine-0")]}),
         "Flannel does not enforce them",
     ),
     "a broken metrics API": (

@@ -374,6 +374,28 @@ def test_an_event_of_one_that_waits_because_of_an_overloaded_server_goes_before_
     assert [key for _, key in log.begun].index(FLEET[50]) < LOW_EVERY
 
 
+@pytest.mark.parametrize("seconds", [0.5, 1.2], ids=["during its reconcile", "while it waits"])
+def test_a_pass_over_all_takes_no_priority_from_one_that_failed(seconds: float) -> None:
+    log, failed = Log(takes=1), list[Key]()
+
+    async def handle(key: Key) -> Requeue | None:
+        if key == A and not failed:
+            failed.append(key)
+            await asyncio.sleep(1)
+            raise ValueError("broken")
+        return await log.handle(key)
+
+    async def script(queue: WorkQueue) -> None:
+        queue.add(A)
+        await asyncio.sleep(seconds)
+        for key in [*FLEET, A]:
+            queue.add(key, Priority.LOW)
+        await asyncio.sleep(200)
+
+    work(script, handle, workers=1)
+    assert [key for _, key in log.begun].index(A) <= 1
+
+
 @pytest.mark.parametrize(("with_all", "place"), [(True, 1), (False, len(FLEET))])
 def test_a_time_at_which_all_are_due_has_low_priority(with_all: bool, place: int) -> None:  # noqa: FBT001
     log, first = Log(takes=1), set[Key]()

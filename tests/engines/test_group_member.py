@@ -243,7 +243,7 @@ def test_a_stranger_with_the_name_of_a_member_does_not_join_and_keeps_no_member_
     assert waits(group.leader, [0], [1])
     group.pods[1].start()
     group.until_ready()
-    assert group.leader.log().count("it does not come from the address of this name") == 1
+    assert group.leader.log().count(f"{NAMES[1]} is not taken yet: it comes from 127.0.0.2; DNS has 127.0.0.1") == 1
 
 
 def test_requests_that_are_none_are_refused(group: Group) -> None:

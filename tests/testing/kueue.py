@@ -1,11 +1,16 @@
 """Kueue's controller with its webhooks, and a queue with the GPUs of a pool."""
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from e2e.cluster.binaries import ensure_kueue
 from e2e.webhook_controller import WebhookController
+from tests.testing.workspace import Workspace
 
 _NAMESPACE = "kubernetes.io/metadata.name"
+GONE_SECONDS = 60
 
 
 def kueue() -> WebhookController:
@@ -31,16 +36,26 @@ def _limited(_: dict[str, Any]) -> dict[str, Any]:
     return {"namespaceSelector": {"matchExpressions": [outside]}}
 
 
-def queue(namespace: str, name: str, gpus: int) -> list[dict[str, Any]]:
-    """A queue of a namespace with this quota of GPUs, and as much of the rest as anybody asks for."""
+@contextmanager
+def queue(workspace: Workspace, name: str, gpus: int) -> Iterator[None]:
+    """A queue with this quota of GPUs, and as much of the rest as anybody asks for, until the block ends.
+
+    Nothing may be queued at the end: Kueue keeps a queue that is in use.
+    """
     quotas = [("cpu", "10k"), ("memory", "10Pi"), ("ephemeral-storage", "10Pi"), ("nvidia.com/gpu", str(gpus))]
     flavor = {"name": name, "resources": [{"name": one, "nominalQuota": most} for one, most in quotas]}
     group = {"coveredResources": [one for one, _ in quotas], "flavors": [flavor]}
-    return [
+    made = [
         _object("ResourceFlavor", {"name": name}),
         _object("ClusterQueue", {"name": name}, {"namespaceSelector": {}, "resourceGroups": [group]}),
-        _object("LocalQueue", {"name": name, "namespace": namespace}, {"clusterQueue": name}),
+        _object("LocalQueue", {"name": name, "namespace": workspace.namespace}, {"clusterQueue": name}),
     ]
+    objects = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
+    workspace.kubectl("apply", "--filename=-", input=objects)
+    try:
+        yield
+    finally:
+        workspace.kubectl("delete", f"--timeout={GONE_SECONDS}s", "--filename=-", input=objects)
 
 
 def _object(kind: str, metadata: dict[str, str], spec: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -136,7 +136,7 @@ def test_a_group_moves_only_where_all_of_its_pods_find_free_gpus(count: int, *, 
 def test_the_notice_of_an_interruption_tells_how_long_the_last_start_took(seconds: int, words: str) -> None:
     took = StartupTimes(NOW - timedelta(seconds=seconds), NOW, NOW, NOW)
     found = decided(engine("a", "gone", startup_times=took), results=free(0))
-    assert found.notice.endswith(f"started elsewhere. Expect about {words}, as its last start took.")
+    assert found.notice.endswith(f"started elsewhere. Its last start took about {words}.")
 
 
 def test_nothing_is_decided_before_free_gpus_are_counted() -> None:

@@ -42,7 +42,7 @@ class WorkQueue:
     - A key that failed waits: half a second at first, and twice as long after each failure in a row.
     - An event of that key ends the wait, but not before the time that the API server gave (`Retry-After`).
     - Workers take keys of high priority first. A key of low priority that is added with high priority moves up.
-    - A key that waits for a time, or that failed, has the same priority afterwards.
+    - A key that failed keeps its priority while it waits, and gets the higher one of an event meanwhile.
 
     Args:
         chance: a random number from 0 to 1, for the jitter of the backoff.
@@ -81,12 +81,14 @@ class WorkQueue:
     def add(self, key: Key, priority: Priority = Priority.HIGH) -> None:
         """Queue a key for a reconcile as soon as possible."""
         held = self._cancel_timer(key)
+        if key in self._failures:
+            priority = _higher(priority, held)
         self._added.setdefault(key, asyncio.get_running_loop().time())
         high, low = self._lanes[Priority.HIGH], self._lanes[Priority.LOW]
         if key in self._working:
             self._dirty[key] = _higher(priority, self._dirty.get(key))
         elif (wait := self._seconds_to_hold(key)) > 0:
-            self.add_after(key, wait, _higher(priority, held))
+            self.add_after(key, wait, priority)
         elif key in low and priority is Priority.HIGH:
             high[key] = low.pop(key)
         elif key not in low and key not in high:
@@ -153,7 +155,7 @@ class WorkQueue:
         if self._closed:
             return
         if dirty is not None:
-            self.add(key, dirty)
+            self.add(key, _higher(dirty, priority) if key in self._failures else dirty)
         elif wait is not None:
             self.add_after(key, wait, priority)
 

@@ -89,8 +89,8 @@ def _network_policy(inputs: WorkloadInputs, *, open_to_all: bool, has_groups: bo
     """Engines accept their own routers, the operator and the readers of metrics; or everybody.
 
     All other ports of an engine, such as those between its processes, have no authentication. The members of groups
-    use a dozen of them, with numbers that the system chooses: they are open to the pods of the role. So groups have
-    a policy also where the API is open to everybody.
+    use a dozen of them, with numbers that the system chooses: they are open to the pods of the role. So groups
+    have a policy also where their API is open to everybody, unless the settings switch it off.
     """
     routers: Manifest = {"podSelector": {"matchLabels": selector_labels(inputs.name, ROUTER)}}
     sources = [] if open_to_all else [routers, *metrics_readers(inputs.settings)]

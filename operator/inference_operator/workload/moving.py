@@ -298,4 +298,4 @@ def _gap(leavers: Sequence[EngineView]) -> str:
     if not start:
         return told
     unit = timedelta(minutes=1) if start > timedelta(seconds=90) else timedelta(seconds=10)
-    return sentences(told, f"Expect about {in_words(-(-start // unit) * unit)}, as its last start took.")
+    return sentences(told, f"Its last start took about {in_words(-(-start // unit) * unit)}.")

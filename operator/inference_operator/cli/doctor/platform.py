@@ -21,7 +21,7 @@ from inference_operator.cli.doctor.facts import (
     name_of,
     unseen,
 )
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, NODE, SCALED_OBJECT, Manifest
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, NODE, SCALED_OBJECT, STATEFUL_SET, Manifest
 from inference_operator.settings import PREFIX, Settings
 from inference_operator.views.raw import annotations, mapping, objects
 
@@ -161,21 +161,29 @@ def _holds(expression: Manifest, labels: Manifest) -> bool:
 
 def network_policies(facts: ClusterFacts) -> Iterator[Finding]:
     """The finding about the network that would enforce NetworkPolicies."""
-    enabled = facts.settings.get(f"{PREFIX}NETWORK_POLICIES") == "true"
+    enabled, needed = facts.settings.get(f"{PREFIX}NETWORK_POLICIES") == "true", _who_needs_policies(facts)
     found = facts.of(DAEMON_SET)
     names = {name_of(one) for one in facts.seen(DAEMON_SET)}
     k3s = any("+k3s" in str(_kubelet(one)) or "+rke2" in str(_kubelet(one)) for one in facts.seen(NODE))
     if name := next((title for key, title in ENFORCING.items() if key in names), "k3s" if k3s else ""):
         yield Finding("NetworkPolicies", Health.GOOD, f"{name} enforces them.")
     elif name := next((title for key, title in NOT_ENFORCING.items() if key in names), ""):
-        health = Health.BAD if enabled else Health.NOTE
+        health = Health.BAD if enabled or needed else Health.NOTE
         cure = "Use a network that does, or set `networkPolicies.enabled=false`: who is refused is then not refused."
-        yield Finding("NetworkPolicies", health, f"{name} does not enforce them.", cure if enabled else "")
+        cure = f"Use a network that does: {needed}" if needed else cure if enabled else ""
+        yield Finding("NetworkPolicies", health, f"{name} does not enforce them.", cure)
     elif name := next((title for key, title in MAYBE.items() if key in names), ""):
         yield Finding("NetworkPolicies", Health.UNKNOWN, f"{name} enforces them in some settings only.")
     else:
         why = f": {found.right}" if isinstance(found, Unseen) else ""
         yield Finding("NetworkPolicies", Health.UNKNOWN, f"Whether the network enforces them cannot be known{why}.")
+
+
+def _who_needs_policies(facts: ClusterFacts) -> str:
+    """Which engines nothing else protects, in a sentence; empty if there are none."""
+    told = "every pod reaches the ports between the pods of engines over several nodes, which load pickled objects."
+    groups = facts.leftovers.get(STATEFUL_SET, ())
+    return told if groups and not isinstance(groups, Unseen) else ""
 
 
 def _kubelet(node: Manifest) -> object:

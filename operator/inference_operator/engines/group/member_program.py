@@ -49,7 +49,7 @@ from inference_operator.engines.group.options import (
     Words,
     exit_status,
 )
-from inference_operator.engines.group.peers import LINE_BYTES, TIMED_OUT, Peer, Visitors, comes_from, listener
+from inference_operator.engines.group.peers import LINE_BYTES, TIMED_OUT, Peer, Visitors, addresses, listener, source
 from inference_operator.engines.group.processes import adopt_orphans, kill_descendants
 
 RETRY_SECONDS, CONNECT_SECONDS = 1.0, 15.0
@@ -99,9 +99,9 @@ class Member(GroupState):
         peer = Peer(reader, writer)
         words = await self.visitors.first_line(peer)
         rank = next((one for one in range(1, self.options.size) if words == self.options.hello(one)), 0)
-        known = bool(rank) and await self.known(rank, writer)
+        known = bool(rank) and self.phase == WAITING and await self.known(rank, writer)
         self.visitors.leave(writer)
-        if not known or self.phase != WAITING or self.over.done() or writer.is_closing():
+        if not known or self.phase != WAITING or self.over.done() or writer.is_closing() or reader.at_eof():
             peer.close()
             return
         if former := self.peers.pop(rank, None):
@@ -118,11 +118,12 @@ class Member(GroupState):
 
     async def known(self, rank: int, writer: asyncio.StreamWriter) -> bool:
         """Whether a connection comes from a member's own pod. The log says once that another one did not."""
-        known = await comes_from(writer, self.options.host(rank))
-        if not known and rank not in self.doubted:
+        given, seen = await addresses(self.options.host(rank)), source(writer)
+        if seen not in given and rank not in self.doubted:
             self.doubted.add(rank)
-            LOG.warning("%s is refused: it does not come from the address of this name", self.options.name(rank))
-        return known
+            told = ", ".join(map(str, given)) or "none"
+            LOG.info("%s is not taken yet: it comes from %s; DNS has %s", self.options.name(rank), seen, told)
+        return seen in given
 
     async def join(self) -> None:
         """Connect to the leader, until a run has begun."""

@@ -4,6 +4,8 @@ import asyncio
 import json
 import socket
 import time
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
@@ -16,6 +18,8 @@ MOST_VISITORS = 64
 FIRST_LINE_SECONDS = 5.0
 PROBE_SECONDS, PROBES = 3, 3
 """TCP keepalive."""
+_DNS = ThreadPoolExecutor(2, "dns")
+"""Threads of their own, so that no stranger keeps the program from looking at its engine."""
 TIMED_OUT = (TimeoutError, asyncio.TimeoutError)  # two classes in Python 3.10
 
 
@@ -63,16 +67,22 @@ class Peer:
         self.writer.transport.abort()
 
 
-async def comes_from(writer: asyncio.StreamWriter, host: str) -> bool:
-    """Whether a connection comes from an address that DNS gives for this name."""
+async def addresses(host: str) -> Collection[IPv4Address | IPv6Address]:
+    """The addresses that DNS gives for a name; none if it does not answer in time."""
+    asking = asyncio.get_running_loop().run_in_executor(_DNS, socket.getaddrinfo, host, None)
     with suppress(OSError, ValueError, *TIMED_OUT):
-        asking = asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        known = {_plain(str(one[4][0])) for one in await asyncio.wait_for(asking, FIRST_LINE_SECONDS)}
-        return _plain(writer.get_extra_info("peername")[0]) in known
-    return False
+        return {plain(str(one[4][0])) for one in await asyncio.wait_for(asking, FIRST_LINE_SECONDS)}
+    return ()
 
 
-def _plain(address: str) -> IPv4Address | IPv6Address:
+def source(writer: asyncio.StreamWriter) -> IPv4Address | IPv6Address | None:
+    """The address from which a connection comes; None once it is gone."""
+    with suppress(ValueError):
+        return plain((writer.get_extra_info("peername") or ("",))[0])
+    return None
+
+
+def plain(address: str) -> IPv4Address | IPv6Address:
     """An address without its interface; an IPv4 address that a socket of both families shows is one of IPv4."""
     found = ip_address(address.partition("%")[0])
     return getattr(found, "ipv4_mapped", None) or found

@@ -62,7 +62,6 @@ API_PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/me
 the server's state, or read files."""
 
 RUNNING, WAITING = "llamacpp:requests_processing", "llamacpp:requests_deferred"
-NO_PREFIX_CACHE = "--no-cache-prompt"
 STEPS = "llamacpp:n_decode_total"
 """Metrics (tools/server/server-context.cpp): requests in slots and before them, and forward passes since the start."""
 
@@ -201,7 +200,7 @@ class LlamaCpp:
             startup_seconds=timeouts.startup,
             pre_stop=_pre_stop(timeouts, self.port),
             stop_seconds=timeouts.dns_staleness + timeouts.drain + END_SECONDS,
-            prefix_cure="" if NO_PREFIX_CACHE in spec.args else f"To end that, set `{NO_PREFIX_CACHE}`.",
+            prefix_cure="No argument ends that: each request may ask for the cache with `cache_prompt`.",
         )
 
     def access(self, spec: EngineSpec, model: ModelSpec | None = None) -> HubAccess:

@@ -58,8 +58,10 @@ from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape, Speculation
 from inference_operator.views.samples import EngineSample
 
-LAUNCH = "launch"
 NO_PREFIX_CACHE = "--disable-radix-cache"
+"""The option that ends the cache of prefixes which all requests share."""
+
+LAUNCH = "launch"
 """Name of SGLang's start among the programs of a pod."""
 PROGRAMS = {
     GPU_CHECK: GPU_CHECK_SOURCE,
