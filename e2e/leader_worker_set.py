@@ -11,7 +11,7 @@ def lws() -> WebhookController:
     command, source = ensure_lws()
     return WebhookController(
         name="lws",
-        command=command,
+        command=[str(command)],
         configuration={"apiVersion": "config.lws.x-k8s.io/v1alpha1", "kind": "Configuration"},
         definitions=sorted((source / "crd" / "bases").glob("*.yaml")),
         webhooks=source / "webhook" / "manifests.yaml",

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from e2e.cluster.certificates import Authority, Identity
+from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.sizes import free_port
 from e2e.waiting import eventually
@@ -28,7 +29,8 @@ class WebhookController:
 
     name: str
     """Also that of its namespace, with `-system`."""
-    command: Path
+    command: Sequence[str]
+    """What starts it, before its arguments. The variable `CERTIFICATES` is the folder with its certificate."""
     configuration: dict[str, Any]
     """Its configuration file, but for ports, certificates and leader election."""
     definitions: Sequence[Path]
@@ -45,6 +47,7 @@ class WebhookController:
         try:
             for definition in self.definitions:
                 cluster.kubectl("apply", "--server-side", f"--filename={definition}")
+                cluster.kubectl("wait", "--for=condition=Established", f"--filename={definition}")
             with tempfile.TemporaryDirectory() as place, self._process(cluster, Path(place)) as webhooks:
                 try:
                     cluster.kubectl("apply", "--filename=-", input=webhooks)
@@ -68,18 +71,20 @@ class WebhookController:
         with (
             log.open("w") as output,
             subprocess.Popen(
-                [self.command, f"--config={configuration}"],
-                env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
+                [*self.command, f"--config={configuration}"],
+                env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig), "CERTIFICATES": str(folder)},
                 stdout=output,
                 stderr=output,
             ) as process,
         ):
             try:
                 eventually(
-                    lambda: _answers(f"http://{HOST}:{health}/readyz"),
+                    lambda: process.poll() is not None or _answers(f"http://{HOST}:{health}/readyz"),
                     seconds=_READY_SECONDS,
                     what=lambda: log.read_text()[-3000:],
                 )
+                if process.poll() is not None:
+                    raise ClusterError(f"{self.name} has ended:\n{log.read_text()[-3000:]}")
                 yield self._webhooks(folder / "ca.crt", port)
             finally:
                 process.terminate()

@@ -11,6 +11,14 @@ from tests.testing.workspace import Workspace
 
 _NAMESPACE = "kubernetes.io/metadata.name"
 GONE_SECONDS = 60
+_WITH_CERTIFICATES = """
+set -e
+mount -t tmpfs none /etc
+mkdir -p /etc/kueue/metrics
+ln -s "$CERTIFICATES" /etc/kueue/metrics/certs
+exec "$0" "$@"
+"""
+"""It takes the certificate of its metrics from this place alone (Kueue 0.17.0, `cmd/kueue/main.go`)."""
 
 
 def kueue() -> WebhookController:
@@ -18,10 +26,11 @@ def kueue() -> WebhookController:
     command, source = ensure_kueue()
     return WebhookController(
         name="kueue",
-        command=command,
+        command=["unshare", "--map-root-user", "--mount", "sh", "-c", _WITH_CERTIFICATES, str(command)],
         configuration={
             "apiVersion": "config.kueue.x-k8s.io/v1beta2",
             "kind": "Configuration",
+            "featureGates": {"VisibilityOnDemand": False},
             "integrations": {"frameworks": ["pod", "statefulset"]},
         },
         definitions=sorted((source / "crd" / "bases").glob("*.yaml")),
