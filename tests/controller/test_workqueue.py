@@ -271,6 +271,23 @@ def test_a_failing_key_does_not_block_other_keys() -> None:
     assert seen == [B]
 
 
+def test_everything_else_has_its_turn_between_two_keys_that_wait_for_nothing() -> None:
+    handled, seen = list[Key](), list[int]()
+
+    async def at_once(key: Key) -> None:
+        handled.append(key)
+
+    async def script(queue: WorkQueue) -> None:
+        for key in FLEET:
+            queue.add(key)
+        while len(handled) < len(FLEET):
+            seen.append(len(handled))
+            await asyncio.sleep(0)
+
+    work(script, at_once, workers=1)
+    assert len(seen) >= len(FLEET)
+
+
 FLEET = [Key("fleet", f"resource-{number}") for number in range(100)]
 
 

@@ -41,6 +41,8 @@ class WorkQueue:
     - A key that is added while a worker handles it is handled once more afterwards.
     - A key that failed waits: half a second at first, and twice as long after each failure in a row.
     - An event of that key ends the wait, but not before the time that the API server gave (`Retry-After`).
+    - Between two keys everything else of the process has its turn, such as answers to probes and the Lease: after a
+      start, thousands of reconciles send no request for which they would wait.
     - Workers take keys of high priority first. A key of low priority that is added with high priority moves up.
     - A key that failed keeps its priority while it waits, and gets the higher one of an event meanwhile.
 
@@ -131,6 +133,7 @@ class WorkQueue:
             finally:
                 del self._working[key]
             self._finish(key, after, priority)
+            await asyncio.sleep(0)
 
     def _take(self) -> tuple[Key, Priority]:
         """Remove the key that is next; at least one waits."""
