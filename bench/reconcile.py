@@ -14,7 +14,8 @@ stderr when it is known.
 - *Manual edit*: from the watch event of a deleted Service until the operator has created it again, one at a time, from
   the operator's own histogram. A percentile is interpolated within its bucket.
 - *Edit during a resync*: from the answer to the delete request of a Service until it is there again, one at a time. An
-  operator with another setting writes every object meanwhile, so that all keys wait in its work queue.
+  operator with another setting writes every object meanwhile, so that all keys wait in its work queue. Edits begin with
+  its first reconcile: it does not hear of one from before its listing.
 - *Restart*: from the start of the process until every resource is reconciled once. *Listing alone* is how long the bare
   client takes to list the same objects.
 """
@@ -188,6 +189,7 @@ def _edits(cluster: LocalCluster, operator: MeasuredOperator, count: int) -> lis
 def _edits_during_resync(cluster: LocalCluster, operator: MeasuredOperator, count: int) -> list[Figure]:
     """The edits that were repaired before the last of the other resources was written."""
     took: list[float] = []
+    await_true(lambda: operator.read().total("infd_reconcile_total") > 0, "the resync has begun")
     numbers = random.Random(36).sample(range(count), count)  # noqa: S311 - the same ones each time
     for number in numbers:
         [seconds] = asyncio.run(_delete_services(cluster, [number]))

@@ -9,6 +9,7 @@ from inference_operator.controller.workqueue import (
     FIRST_BACKOFF_SECONDS,
     JITTER,
     LATEST_BACKOFF_SECONDS,
+    LOW_AT_ONCE,
     LOW_EVERY,
     Priority,
     WorkQueue,
@@ -308,6 +309,23 @@ def test_an_edit_does_not_wait_for_a_listing_of_the_fleet() -> None:
         await asyncio.sleep(200)
 
     assert order(script) == [*FLEET[:3], A, *FLEET[3:]]
+
+
+def test_a_pass_over_all_leaves_workers_free_for_an_edit() -> None:
+    log = Log(takes=10)
+
+    async def script(queue: WorkQueue) -> None:
+        for key in FLEET:
+            queue.add(key, Priority.LOW)
+        await asyncio.sleep(5)
+        queue.add(A)
+        queue.add(FLEET[50])
+        await asyncio.sleep(300)
+
+    work(script, log.handle, workers=LOW_AT_ONCE + 2)
+    assert log.begun[LOW_AT_ONCE : LOW_AT_ONCE + 2] == [(5, A), (5, FLEET[50])]
+    assert sorted(key for _, key in log.begun) == sorted([A, *FLEET]), "each is reconciled once"
+    assert {at for at, _ in log.begun[LOW_AT_ONCE + 2 :]} == set(range(10, 250, 10))
 
 
 def test_a_key_that_waits_with_low_priority_moves_when_something_happens_to_it() -> None:

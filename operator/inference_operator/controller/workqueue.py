@@ -14,6 +14,9 @@ FIRST_BACKOFF_SECONDS, LATEST_BACKOFF_SECONDS = 0.5, 120.0
 JITTER = 0.2
 """Each backoff differs by up to a fifth, so that keys that failed together do not come back together."""
 
+LOW_AT_ONCE = 4
+"""Workers that handle keys of low priority at a time. The others are free for an edit: a reconcile that writes all
+children takes up to a second, since everything shares one core."""
 LOW_EVERY = 8
 """Of so many keys that workers take, one has low priority if one waits, so that none waits for ever."""
 
@@ -44,6 +47,7 @@ class WorkQueue:
     - Between two keys everything else of the process has its turn, such as answers to probes and the Lease: after a
       start, thousands of reconciles send no request for which they would wait.
     - Workers take keys of high priority first. A key of low priority that is added with high priority moves up.
+    - At most `LOW_AT_ONCE` workers handle keys of low priority.
     - A key that failed keeps its priority while it waits, and gets the higher one of an event meanwhile.
 
     Args:
@@ -57,7 +61,8 @@ class WorkQueue:
         self._lanes: dict[Priority, dict[Key, None]] = {priority: {} for priority in Priority}
         """The keys that wait for a worker, in their order."""
         self._available = asyncio.Semaphore(0)
-        """Has as many permits as keys wait."""
+        """Has as many permits as keys may be taken now."""
+        self._permits = 0
         self._taken = 0
         self._working: dict[Key, tuple[float, Priority]] = {}
         """The keys that workers handle, with the time at which they started and the priority they had."""
@@ -93,9 +98,10 @@ class WorkQueue:
             self.add_after(key, wait, priority)
         elif key in low and priority is Priority.HIGH:
             high[key] = low.pop(key)
+            self._permit()
         elif key not in low and key not in high:
             self._lanes[priority][key] = None
-            self._available.release()
+        self._permit()
 
     def add_after(self, key: Key, seconds: float, priority: Priority = Priority.HIGH) -> None:
         """Queue a key after a time, unless it is due before."""
@@ -133,16 +139,30 @@ class WorkQueue:
             finally:
                 del self._working[key]
             self._finish(key, after, priority)
+            self._permit()
             await asyncio.sleep(0)
 
     def _take(self) -> tuple[Key, Priority]:
-        """Remove the key that is next; at least one waits."""
+        """Remove the key that is next; at least one may be taken."""
         self._taken += 1
-        high, low = self._lanes[Priority.HIGH], self._lanes[Priority.LOW]
-        priority = Priority.LOW if low and (not high or self._taken % LOW_EVERY == 0) else Priority.HIGH
+        self._permits -= 1
+        high = self._lanes[Priority.HIGH]
+        is_low = self._low_to_take() and (not high or self._taken % LOW_EVERY == 0)
+        priority = Priority.LOW if is_low else Priority.HIGH
         key = next(iter(self._lanes[priority]))
         del self._lanes[priority][key]
         return key, priority
+
+    def _low_to_take(self) -> int:
+        """How many keys of low priority may be taken now."""
+        handled = sum(priority is Priority.LOW for _, priority in self._working.values())
+        return min(len(self._lanes[Priority.LOW]), LOW_AT_ONCE - handled)
+
+    def _permit(self) -> None:
+        """Let as many workers take a key as keys may be taken."""
+        while self._permits < len(self._lanes[Priority.HIGH]) + self._low_to_take():
+            self._permits += 1
+            self._available.release()
 
     def _finish(self, key: Key, after: Requeue | None, priority: Priority) -> None:
         dirty = self._dirty.pop(key, None)
