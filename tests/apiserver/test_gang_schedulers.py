@@ -149,7 +149,7 @@ def test_with_kueue_the_second_engine_holds_no_node_until_its_turn_and_is_rolled
     with crowded(queued) as workspace, queue(workspace, QUEUE, gpus=16):
         name = assert_one_after_the_other(workspace, queueName=QUEUE)
         before = _uids(workspace)
-        workspace.patch(name, {"engine": {"maxNumSeqs": 7}})
+        workspace.patch(name, {"engine": {"maxNumSeqs": 7}, "rollout": {"strategy": "Replace"}})
         eventually(
             lambda: len(_uids(workspace)) == 2 and not before & _uids(workspace) and placed(workspace)[name] == 2,
             seconds=PLACED_SECONDS,
