@@ -364,49 +364,43 @@ def test_a_key_that_was_added_during_its_reconcile_keeps_the_higher_priority() -
     assert order(script)[:2] == [A, A]
 
 
-async def _rejected(_: Key) -> None:
-    raise ClusterError("HTTP 429: too many", retry_after=30)
+def of_an_overloaded_server(script: Callable[[WorkQueue], Awaitable[None]]) -> list[Key]:
+    """The keys in the order in which they are reconciled, if the API server rejects those of the first second."""
+    log = Log(takes=1)
+
+    async def handle(key: Key) -> Requeue | None:
+        if asyncio.get_running_loop().time() < 1:
+            raise ClusterError("HTTP 429: too many", retry_after=30)
+        return await log.handle(key)
+
+    async def filled(queue: WorkQueue) -> None:
+        for key in FLEET:
+            queue.add(key, Priority.LOW)
+        await asyncio.sleep(1)
+        await script(queue)
+        await asyncio.sleep(200)
+
+    work(filled, handle, workers=1)
+    return [key for _, key in log.begun]
 
 
 @pytest.mark.parametrize("is_added_again", [False, True])
 def test_the_fleet_that_waits_because_of_an_overloaded_server_keeps_its_low_priority(is_added_again: bool) -> None:  # noqa: FBT001
-    log, overloaded = Log(takes=1), [True]
-
-    async def handle(key: Key) -> Requeue | None:
-        return await (_rejected(key) if overloaded[0] else log.handle(key))
-
     async def script(queue: WorkQueue) -> None:
-        for key in FLEET:
-            queue.add(key, Priority.LOW)
-        await asyncio.sleep(1)
-        overloaded[0] = False
         for key in FLEET if is_added_again else ():
             queue.add(key, Priority.LOW)
         await asyncio.sleep(32)
         queue.add(A)
-        await asyncio.sleep(200)
 
-    work(script, handle, workers=1)
-    assert [key for _, key in log.begun].index(A) < LOW_EVERY
+    assert of_an_overloaded_server(script).index(A) < LOW_EVERY
 
 
 def test_an_event_of_one_that_waits_because_of_an_overloaded_server_goes_before_the_fleet() -> None:
-    log, overloaded = Log(takes=1), [True]
-
-    async def handle(key: Key) -> Requeue | None:
-        return await (_rejected(key) if overloaded[0] else log.handle(key))
-
     async def script(queue: WorkQueue) -> None:
-        for key in FLEET:
-            queue.add(key, Priority.LOW)
-        await asyncio.sleep(1)
-        overloaded[0] = False
         queue.add(FLEET[50])
         queue.add(FLEET[50], Priority.LOW)
-        await asyncio.sleep(200)
 
-    work(script, handle, workers=1)
-    assert [key for _, key in log.begun].index(FLEET[50]) < LOW_EVERY
+    assert of_an_overloaded_server(script).index(FLEET[50]) < LOW_EVERY
 
 
 @pytest.mark.parametrize("seconds", [0.5, 1.2], ids=["during its reconcile", "while it waits"])
