@@ -7,8 +7,9 @@ from typing import ClassVar
 from inference_operator.api.resource import resource
 from inference_operator.api.status import Status
 from inference_operator.controller.cache import Cache
+from inference_operator.controller.lister import watched_kinds
 from inference_operator.controller.reconciler import Reconciler
-from inference_operator.manifest import CHILD_KINDS, INFERENCE_DEPLOYMENT, POD, Key, Manifest, Ref
+from inference_operator.manifest import CHILD_KINDS, INFERENCE_DEPLOYMENT, NETWORK_POLICY, Key, Manifest, Ref
 from inference_operator.objects.names import MANAGED_SELECTOR
 from inference_operator.status.report import Requeue
 from tests.testing.builders import ENGINES, H100, KEY, NOW, ROUTERS, SETTINGS, deployment_status, inference_deployment
@@ -83,9 +84,10 @@ class World:
         await self.list_all()
 
     async def list_all(self) -> set[Key]:
-        keys = await self.cache.replace(INFERENCE_DEPLOYMENT, self.cluster.pages(INFERENCE_DEPLOYMENT))
-        for kind in (*CHILD_KINDS, POD):
-            keys |= await self.cache.replace(kind, self.cluster.pages(kind, selector=MANAGED_SELECTOR))
+        keys = set[Key]()
+        for kind in watched_kinds(self.settings):
+            selector = None if kind == INFERENCE_DEPLOYMENT else MANAGED_SELECTOR
+            keys |= await self.cache.replace(kind, self.cluster.pages(kind, selector=selector))
         return keys
 
     # What is there.
@@ -97,7 +99,9 @@ class World:
 
     def children(self) -> Mapping[Ref, Manifest]:
         """All children, without system metadata, which differs between clusters."""
-        return {ref: _timeless(m) for ref, m in self.cluster.live().items() if ref.kind in CHILD_KINDS}
+        return {
+            ref: _timeless(m) for ref, m in self.cluster.live().items() if ref.kind in (*CHILD_KINDS, NETWORK_POLICY)
+        }
 
     def cache_children(self) -> Mapping[Ref, Manifest]:
         """The children in the operator's cache."""
