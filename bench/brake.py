@@ -83,7 +83,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--at-once", type=int, default=AT_ONCE, help="settings.rollouts.maxConcurrent")
     args = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
-        figures = list(measured(args.resources, args.at_once, Path(folder)))
+        figures = []
+        for figure in measured(args.resources, args.at_once, Path(folder)):
+            print(f"{figure.name}: {figure.value:g} {figure.unit}", file=sys.stderr, flush=True)
+            figures.append(figure)
     print(shown(figures, args.output))
     return 0
 
@@ -95,12 +98,12 @@ def measured(count: int, at_once: int, folder: Path) -> Iterator[Figure]:
             asyncio.run(send(cluster, [named(one, {**SPEC, "router": {"replicas": 1}}) for one in range(count)]))
             await_ready(operator, count)
             await_idle(operator)
-        with watched(cluster) as seen, running(cluster, folder, settings(BAD, at_once)):
+        with watched(cluster, count) as seen, running(cluster, folder, settings(BAD, at_once)):
             await_true(lambda: seen.changed("no-node") > 0, "a first one has the bad default")
             time.sleep(STOPPED_SECONDS)
             yield Figure("bad default: resources that have it", seen.changed("no-node"), "resources", exactly(1))
             yield Figure("bad default: resources but the canary", _but_canary(seen), "resources", exactly(0))
-        with watched(cluster) as seen, running(cluster, folder, settings(GOOD, at_once)) as operator:
+        with watched(cluster, count) as seen, running(cluster, folder, settings(GOOD, at_once)) as operator:
             yield from _good(seen, operator, count, at_once)
 
 
@@ -111,8 +114,8 @@ def settings(defaults: Mapping[str, object], at_once: int) -> Mapping[str, str]:
 
 
 @contextmanager
-def watched(cluster: LocalCluster) -> Iterator[Rollouts]:
-    """The routers' Deployments during the block."""
+def watched(cluster: LocalCluster, count: int) -> Iterator[Rollouts]:
+    """The routers' Deployments during the block, from when the watch has told of all of them."""
     seen = Rollouts()
     command = [str(cluster.binary("kubectl")), f"--kubeconfig={cluster.kubeconfig}", f"--namespace={NAMESPACE}"]
     template = "|".join(COLUMNS) + "{'\\n'}"
@@ -121,6 +124,7 @@ def watched(cluster: LocalCluster) -> Iterator[Rollouts]:
         thread = Thread(target=seen.follow, args=(process.stdout or (),))
         thread.start()
         try:
+            await_true(lambda: len(seen.setting) >= count, "the watch has told of all routers")
             yield seen
         finally:
             process.terminate()
