@@ -119,7 +119,14 @@ def watched(cluster: LocalCluster, count: int) -> Iterator[Rollouts]:
     seen = Rollouts()
     command = [str(cluster.binary("kubectl")), f"--kubeconfig={cluster.kubeconfig}", f"--namespace={NAMESPACE}"]
     template = "|".join(COLUMNS) + "{'\\n'}"
-    command += ["get", "deployments", f"--selector={SELECTOR}", "--watch", "--chunk-size=0", f"--output=jsonpath={template}"]
+    command += [
+        "get",
+        "deployments",
+        f"--selector={SELECTOR}",
+        "--watch",
+        "--chunk-size=0",
+        f"--output=jsonpath={template}",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         thread = Thread(target=seen.follow, args=(process.stdout or (),))
         thread.start()
