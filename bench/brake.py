@@ -21,8 +21,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
-from bench.figures import Figure, at_most, exactly, parser_of, shown
-from bench.many_resources import NAMESPACE, SPEC, await_idle, await_ready, await_true, cluster_of, name_of, named, send
+from bench.figures import Figure, as_known, at_most, exactly, parser_of, shown
+from bench.many_resources import (
+    NAMESPACE,
+    await_idle,
+    await_ready,
+    await_true,
+    cluster_of,
+    name_of,
+    named,
+    send,
+    spec_of,
+)
 from bench.measured_operator import MeasuredOperator, running
 from e2e.cluster.handle import LocalCluster
 
@@ -83,10 +93,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--at-once", type=int, default=AT_ONCE, help="settings.rollouts.maxConcurrent")
     args = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
-        figures = []
-        for figure in measured(args.resources, args.at_once, Path(folder)):
-            print(f"{figure.name}: {figure.value:g} {figure.unit}", file=sys.stderr, flush=True)
-            figures.append(figure)
+        figures = list(as_known(measured(args.resources, args.at_once, Path(folder))))
     print(shown(figures, args.output))
     return 0
 
@@ -95,7 +102,7 @@ def measured(count: int, at_once: int, folder: Path) -> Iterator[Figure]:
     """All figures, on a cluster of its own."""
     with cluster_of(PODS * count, NAMESPACE) as cluster:
         with running(cluster, folder) as operator:
-            asyncio.run(send(cluster, [named(one, {**SPEC, "router": {"replicas": 1}}) for one in range(count)]))
+            asyncio.run(send(cluster, [named(one, spec_of(routers=1)) for one in range(count)]))
             await_ready(operator, count)
             await_idle(operator)
         with watched(cluster, count) as seen, running(cluster, folder, settings(BAD, at_once)):

@@ -3,8 +3,9 @@
 import json
 import math
 import operator
+import sys
 from argparse import ArgumentParser
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -75,6 +76,13 @@ def parser_of(program: str, description: str) -> ArgumentParser:
     parser = ArgumentParser(prog=program, description=description)
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
     return parser
+
+
+def as_known(figures: Iterable[Figure]) -> Iterator[Figure]:
+    """The same figures, each also printed to stderr when it is known: a bench that takes long may be stopped."""
+    for figure in figures:
+        print(_line(figure, len(figure.name)), file=sys.stderr, flush=True)
+        yield figure
 
 
 def shown(figures: Sequence[Figure], output: str) -> str:

@@ -49,6 +49,11 @@ def named(number: int, spec: Manifest = SPEC) -> Manifest:
     return {"apiVersion": API_VERSION, "kind": INFERENCE_DEPLOYMENT.name, "metadata": meta, "spec": spec}
 
 
+def spec_of(routers: int) -> Manifest:
+    """The specification with so many pods of routers."""
+    return {**SPEC, "router": {"replicas": routers}}
+
+
 def name_of(number: int) -> str:
     """Its name."""
     return f"qwen-{number}"

@@ -32,11 +32,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.figures import Aim, Figure, at_least, at_most, exactly, parser_of, shown
+from bench.figures import Aim, Figure, as_known, at_least, at_most, exactly, parser_of, shown
 from bench.many_resources import (
     NAMESPACE,
     QUIET_SECONDS,
-    SPEC,
     await_idle,
     await_ready,
     await_true,
@@ -44,6 +43,7 @@ from bench.many_resources import (
     name_of,
     named,
     send,
+    spec_of,
 )
 from bench.measured_operator import SETTINGS, MeasuredOperator, running
 from e2e.cluster.handle import LocalCluster
@@ -97,12 +97,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--idle", type=float, default=IDLE_SECONDS, help="seconds to measure an idle operator")
     parser.add_argument("--without-resync", action="store_true", help="leave out the edits during a resync")
     args = parser.parse_args(arguments)
-    figures = []
+    resources = Resources(args.resources, args.routers)
     with tempfile.TemporaryDirectory() as folder:
-        resources = Resources(args.resources, args.routers)
-        for figure in measured(resources, args.idle, Path(folder), with_resync=not args.without_resync):
-            print(f"{figure.name}: {figure.value:g} {figure.unit}", file=sys.stderr, flush=True)
-            figures.append(figure)
+        found = measured(resources, args.idle, Path(folder), with_resync=not args.without_resync)
+        figures = list(as_known(found))
     print(shown(figures, args.output))
     return 0
 
@@ -118,7 +116,7 @@ class Resources:
     @property
     def spec(self) -> Manifest:
         """The spec of each."""
-        return {**SPEC, "router": {"replicas": self.routers}}
+        return spec_of(self.routers)
 
     @property
     def pods(self) -> int:

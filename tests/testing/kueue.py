@@ -7,9 +7,9 @@ from typing import Any
 
 from e2e.cluster.binaries import ensure_kueue
 from e2e.webhook_controller import WebhookController
+from inference_operator.objects.network_policy import NAMESPACE_LABEL
 from tests.testing.workspace import Workspace
 
-_NAMESPACE = "kubernetes.io/metadata.name"
 GONE_SECONDS = 60
 _WITH_CERTIFICATES = """
 set -e
@@ -41,7 +41,7 @@ def kueue() -> WebhookController:
 
 def _limited(_: dict[str, Any]) -> dict[str, Any]:
     """Its own installation asks about pods of all namespaces but its own and the system's."""
-    outside = {"key": _NAMESPACE, "operator": "NotIn", "values": ["kube-system", "kueue-system"]}
+    outside = {"key": NAMESPACE_LABEL, "operator": "NotIn", "values": ["kube-system", "kueue-system"]}
     return {"namespaceSelector": {"matchExpressions": [outside]}}
 
 
