@@ -98,7 +98,6 @@ class WorkQueue:
             self.add_after(key, wait, priority)
         elif key in low and priority is Priority.HIGH:
             high[key] = low.pop(key)
-            self._permit()
         elif key not in low and key not in high:
             self._lanes[priority][key] = None
         self._permit()

@@ -3,14 +3,11 @@
 import asyncio
 import json
 from collections.abc import Callable
-from ipaddress import ip_address
 
 from inference_operator.engines.group.options import Words
-from inference_operator.engines.group.peers import Visitors
+from inference_operator.engines.group.peers import Visitors, source
 
 OK, BAD, FORBIDDEN, UNAVAILABLE = 200, 400, 403, 503
-MAPPED = "::ffff:"
-"""Begins an IPv4 address on a socket for both."""
 
 
 class HttpPage:
@@ -56,5 +53,5 @@ class HttpPage:
 
 def is_own(writer: asyncio.StreamWriter) -> bool:
     """Whether a request comes from this pod."""
-    host = (writer.get_extra_info("peername") or ("",))[0]
-    return bool(host) and ip_address(host.removeprefix(MAPPED)).is_loopback
+    found = source(writer)
+    return found is not None and found.is_loopback

@@ -71,18 +71,18 @@ async def addresses(host: str) -> Collection[IPv4Address | IPv6Address]:
     """The addresses that DNS gives for a name; none if it does not answer in time."""
     asking = asyncio.get_running_loop().run_in_executor(_DNS, socket.getaddrinfo, host, None)
     with suppress(OSError, ValueError, *TIMED_OUT):
-        return {plain(str(one[4][0])) for one in await asyncio.wait_for(asking, FIRST_LINE_SECONDS)}
+        return {_plain(str(one[4][0])) for one in await asyncio.wait_for(asking, FIRST_LINE_SECONDS)}
     return ()
 
 
 def source(writer: asyncio.StreamWriter) -> IPv4Address | IPv6Address | None:
     """The address from which a connection comes; None once it is gone."""
     with suppress(ValueError):
-        return plain((writer.get_extra_info("peername") or ("",))[0])
+        return _plain((writer.get_extra_info("peername") or ("",))[0])
     return None
 
 
-def plain(address: str) -> IPv4Address | IPv6Address:
+def _plain(address: str) -> IPv4Address | IPv6Address:
     """An address without its interface; an IPv4 address that a socket of both families shows is one of IPv4."""
     found = ip_address(address.partition("%")[0])
     return getattr(found, "ipv4_mapped", None) or found
