@@ -7,7 +7,9 @@ Runs on a real API server. KWOK simulates nodes and pods. Each resource has one 
 1. A default that no router can run with: `STOPPED_SECONDS` long, it must reach the canary alone.
 2. A default that routers run with: it reaches all, at most `--at-once` at a time, the canary first.
 
-*Rolling* is a Deployment of routers whose pods are not all new and ready, by the events of a watch.
+*Rolling* is a Deployment of routers, by the events of a watch, from a change of its template or the loss of a pod until
+its pods are all new and ready. Another generation alone is none: the API server counts changed annotations too, and the
+operator removes that of a turn when the turn has ended (Kubernetes 1.36, pkg/registry/apps/deployment/strategy.go).
 """
 
 import asyncio
@@ -74,11 +76,14 @@ class Rollouts:
     def see(self, line: str) -> None:
         """Take note of one event."""
         name, generation, observed, wanted, *pods, setting = line.split("|")
-        if self.setting.get(name, setting) != setting:
+        has_changed = self.setting.get(name, setting) != setting
+        if has_changed:
             self.order.append(name)
         self.setting[name] = setting
-        is_complete = generation == observed and all(number == wanted for number in pods)
-        (self.rolling.discard if is_complete else self.rolling.add)(name)
+        if has_changed or any(number != wanted for number in pods):
+            self.rolling.add(name)
+        elif generation == observed:
+            self.rolling.discard(name)
         self.most = max(self.most, len(self.rolling))
 
     def changed(self, text: str) -> int:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from e2e import images
+from e2e.free_ports import free_port
 from e2e.images.detect import found_builder
 from e2e.images.process import log_path
 from e2e.model.kinds import CONTEXT, KINDS, LARGE
 from e2e.model.tiny_llama import model_folder
-from e2e.sizes import free_port, planned
+from e2e.sizes import planned
 from inference_operator.api.engine import EngineSpec
 from inference_operator.engines.process import ServedModel, Timeouts
 from inference_operator.engines.vllm.vllm import Vllm

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import socket
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from e2e import images
+from e2e.free_ports import free_port
 from e2e.images.detect import found_builder
 from e2e.images.process import log_path
 from e2e.model.kinds import CONTEXT, KINDS, LARGE
@@ -136,11 +136,3 @@ def _blocks(metrics: str) -> int:
     line = next((line for line in metrics.splitlines() if line.startswith(f"{CACHE_INFO}{{")), "")
     _, _, rest = line.partition('num_gpu_blocks="')
     return int(rest.partition('"')[0] or 0)
-
-
-def free_port() -> int:
-    """A port that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port

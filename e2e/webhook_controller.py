@@ -16,7 +16,7 @@ import yaml
 from e2e.cluster.certificates import Authority, Identity
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
-from e2e.sizes import free_port
+from e2e.free_ports import free_port
 from e2e.waiting import eventually
 
 HOST = "127.0.0.1"

@@ -3,9 +3,7 @@
 import asyncio
 import json
 import os
-import random
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -14,7 +12,6 @@ import tempfile
 import time
 from asyncio.subprocess import Process, create_subprocess_exec
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +20,7 @@ import aiohttp
 
 from e2e import images
 from e2e.cluster.certificates import Authority, Identity
+from e2e.free_ports import free_ports
 from e2e.router.names import Names
 from inference_operator.api.router import RouterSpec
 from inference_operator.api.router_keys import KEYS_FILE
@@ -54,8 +52,6 @@ ENGINES_HOST = "tiny-engines.default.svc.cluster.local"
 NAME_SERVER = "127.0.53.1"
 """A loopback address without another DNS server: HAProxy queries port 53 only."""
 REQUESTS = {f"{METRIC_PREFIX}{state}_requests" for state in ("running", "queued", "held")}
-FREE_PORTS = 10_000, 30_000
-"""Linux gives connections ports from 32,768 on (ip(7), `ip_local_port_range`), and node ports begin at 30,000."""
 START_SECONDS = 120.0
 POLL_SECONDS = 0.05
 ROUTER_USER = "99:99"
@@ -183,7 +179,7 @@ class Loopback:
 
     def write_configuration(self) -> None:
         """Render the configuration with the current constants, for ports that are free."""
-        self.port, self.tls_port, self.metrics_port, engine_port = _free_ports(4)
+        self.port, self.tls_port, self.metrics_port, engine_port = free_ports(4)
         self.engine_port = self.engine_port or engine_port
         inputs = RouterInputs(
             upstreams=self.upstreams,
@@ -251,7 +247,7 @@ class Loopback:
 
     async def start_twin(self) -> None:
         """Start a second HAProxy beside the router, on the same port, as its pod does."""
-        self.twin_metrics_port = self.twin_metrics_port or _free_ports(1)[0]
+        self.twin_metrics_port = self.twin_metrics_port or free_ports(1)[0]
         self.twin = await self._start_haproxy(self.twin_metrics_port, self.twin_log)
 
     async def _start_haproxy(self, metrics_port: int, log: Path) -> Process:
@@ -473,20 +469,6 @@ def _group_lives(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def _free_ports(count: int) -> list[int]:
-    """Different ports that nothing listens on, and that the kernel gives to no connection meanwhile.
-
-    HAProxy listens on all addresses, so that a connection of anybody from one of them would be in its way.
-    """
-    ports: list[int] = []
-    while len(ports) < count:
-        port = random.randrange(*FREE_PORTS)  # noqa: S311 - no secret
-        with socket.socket() as listener, suppress(OSError):
-            listener.bind(("", port))
-            ports += [port] if port not in ports else []
-    return ports
 
 
 def _content(archive: tarfile.TarFile, name: str) -> bytes:

@@ -9,8 +9,9 @@ from contextlib import suppress
 import aiohttp
 import pytest
 
+from e2e.free_ports import free_ports
 from e2e.router.fleet import Fleet
-from e2e.router.loopback import START_SECONDS, Loopback, _free_ports
+from e2e.router.loopback import START_SECONDS, Loopback
 from e2e.router.test_keys import ALICE, BOB, bearer, line, status
 from inference_operator.api.router import RouterSpec
 from inference_operator.api.router_keys import KeysSecretRef, RouterKeysSpec
@@ -24,7 +25,7 @@ KNOWN_SECONDS = 4
 
 
 async def _start(loopback: Loopback, spec: RouterKeysSpec) -> None:
-    (loopback.twin_metrics_port,) = _free_ports(1)
+    (loopback.twin_metrics_port,) = free_ports(1)
     ports = ",".join(map(str, METRICS_PORTS))
 
     def change(text: str) -> str:

@@ -17,6 +17,7 @@ import aiohttp
 import pytest
 from cryptography import x509
 
+from e2e.free_ports import free_port
 from e2e.router.loopback import Loopback
 from e2e.router.pictures import Source, Span, draw, with_gaps
 from e2e.router.prometheus import SCRAPE_SECONDS, Prometheus, Target, static_jobs
@@ -34,7 +35,6 @@ from inference_operator.router.observe import ROUTER_METRICS_PATH
 from inference_operator.settings import Settings
 from inference_operator.telemetry.http import serve_health
 from inference_operator.telemetry.metrics import LEADER, NODE_GPUS, RESOURCE_METRICS, RESOURCES
-from tests.testing.operator_process import free_port
 
 ENGINES = ("127.0.54.1", "127.0.54.2")
 REQUESTS, AT_ONCE, TOKENS = 300, 20, 24

@@ -13,8 +13,8 @@ from e2e.cluster.handle import LocalCluster
 from e2e.cluster.processes import last_lines, marked_environment
 from e2e.cluster.serve import plane
 from e2e.cluster.state import read_record
+from e2e.free_ports import free_port
 from e2e.waiting import eventually
-from tests.testing.operator_process import free_port
 
 READY_SECONDS = 120
 

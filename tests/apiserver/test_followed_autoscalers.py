@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from e2e.cluster.handle import LocalCluster
+from e2e.free_ports import free_port
 from e2e.waiting import eventually
 from inference_operator.autoscaling.external import METRIC, METRIC_LABEL, QUERY_ANNOTATION
 from tests.testing.demand import demand, prometheus, value
 from tests.testing.keda import keda
 from tests.testing.metrics_api import adapter
 from tests.testing.operated_cluster import SETTINGS, free_lease, new_workspace
-from tests.testing.operator_process import OperatorProcess, free_port
+from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QWEN, Workspace
 
 pytestmark = pytest.mark.full

@@ -12,12 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from e2e.free_ports import free_port
 from e2e.waiting import eventually
 from inference_operator.engines.group.launch import GROUP_PROGRAMS, GroupedEngine, group_command, group_drain
 from inference_operator.engines.group.processes import descendants
 from inference_operator.engines.process import Timeouts
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
-from tests.testing.operator_process import free_port
 
 WAIT_SECONDS = 30
 """Of one condition, on a machine that does much else."""

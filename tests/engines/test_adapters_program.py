@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from e2e.free_ports import free_port
 from inference_operator.api.engine import EngineSpec
 from inference_operator.engines.adapter_report import adapter_report
 from inference_operator.engines.group.launch import group_member
@@ -23,7 +24,6 @@ from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
 from inference_operator.engines.vllm.adapters import LOADER_PORT, adapter_loader, adapter_programs
 from inference_operator.objects.adapter_list import text_hash
 from inference_operator.views.samples import AdapterReport
-from tests.testing.operator_process import free_port
 
 WAIT_SECONDS = 20.0
 TIMES, FASTER = "LINGER_SECONDS = 0.2, 5.0, 10.0", "LINGER_SECONDS = 0.05, 0.5, 0.5"

@@ -1,19 +1,12 @@
-import socket
 from http import HTTPStatus
 
 import aiohttp
 import pytest
 
+from e2e.free_ports import free_port
 from inference_operator.telemetry.http import serve_health
 from inference_operator.telemetry.metrics import QUEUE_DEPTH, RESOURCE_METRICS
 from inference_operator.telemetry.resources import Resource
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])

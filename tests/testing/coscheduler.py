@@ -8,8 +8,8 @@ from pathlib import Path
 
 from e2e.cluster.binaries import ensure_coscheduler
 from e2e.cluster.handle import LocalCluster
+from e2e.free_ports import free_port
 from e2e.waiting import eventually
-from tests.testing.operator_process import free_port
 
 SCHEDULER = "gpus"
 READY_SECONDS = 120

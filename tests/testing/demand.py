@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from e2e.cluster.binaries import PROMETHEUS, ensure_prometheus
+from e2e.free_ports import free_port
 from e2e.router.prometheus import Target, configured, static_jobs
 from e2e.waiting import eventually
 from inference_operator.autoscaling.query import HELD, QUEUED, RUNNING
 from inference_operator.engines.vllm.metrics import SERIES
-from tests.testing.operator_process import answers, free_port
+from tests.testing.operator_process import answers
 from tests.testing.workspace import Workspace
 
 READY_SECONDS = 120

@@ -10,10 +10,11 @@ from typing import Any
 
 from e2e.cluster.binaries import ensure_karpenter
 from e2e.cluster.handle import LocalCluster
+from e2e.free_ports import free_port
 from e2e.waiting import eventually
 from tests.testing.definitions import await_established
 from tests.testing.node_pools import InstanceType
-from tests.testing.operator_process import answers, free_port
+from tests.testing.operator_process import answers
 
 READY_SECONDS = 120
 NODE_CLASS = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}

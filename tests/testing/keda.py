@@ -8,10 +8,11 @@ from pathlib import Path
 
 from e2e.cluster.binaries import KEDA_ADAPTER, KEDA_OPERATOR, ensure_keda, keda_definitions
 from e2e.cluster.handle import LocalCluster
+from e2e.free_ports import free_port
 from e2e.waiting import eventually
 from tests.testing.definitions import await_established
 from tests.testing.metrics_api import certificates, own_address, registered
-from tests.testing.operator_process import answers, free_port
+from tests.testing.operator_process import answers
 
 READY_SECONDS = 180
 NAMESPACE = "keda"

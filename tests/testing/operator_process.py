@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -11,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlencode
 
+from e2e.free_ports import free_port
 from e2e.waiting import eventually
 
 READY_SECONDS, STOP_SECONDS = 120, 60
@@ -128,14 +128,6 @@ class OperatorProcess:
         if not self.is_running():
             raise AssertionError(f"the operator ended:\n{self.log()}")
         return answers(f"http://127.0.0.1:{self.port}/readyz")
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def answers(url: str) -> bool:
