@@ -16,8 +16,8 @@ from tests.testing.operated_cluster import QUICK_LEASE, SETTINGS
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, Workspace
 
-OUTAGE_SECONDS = 360
-"""More than the five minutes after which Kubernetes takes pods from a node that is not ready."""
+OUTAGE_SECONDS = 3600
+"""Far more than the five minutes after which Kubernetes takes pods from a node that is not ready."""
 WAIT_SECONDS = 120
 OF_QWEN = "inference-operator.dev/name=qwen"
 
