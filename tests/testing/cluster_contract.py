@@ -154,6 +154,21 @@ class ClusterContract:
         await other_manager.apply(config_map(namespace, a="1"))
         assert (await apply(cluster, config_map(namespace, b="1")))["data"] == {"a": "1", "b": "1"}
 
+    async def test_who_adopts_an_object_removes_fields_of_another_manager(
+        self, cluster: Cluster, other_manager: OtherManager, namespace: str
+    ) -> None:
+        made = await other_manager.apply(config_map(namespace, a="1", b="2"))
+        await apply(cluster, config_map(namespace, a="1"))
+        holder = await apply(cluster, config_map(namespace, "holder"))
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "holder", "uid": holder["metadata"]["uid"]}
+        await cluster.adopt(Ref.of(made), uid=OTHER_UID, owner=owner)
+        assert (await apply(cluster, config_map(namespace, a="1")))["data"] == {"a": "1", "b": "2"}
+        await cluster.adopt(Ref.of(made), uid=made["metadata"]["uid"], owner=owner)
+        adopted = await cluster.get(Ref.of(made))
+        assert adopted is not None
+        assert adopted["metadata"]["ownerReferences"] == [owner]
+        assert (await apply(cluster, config_map(namespace, a="1")))["data"] == {"a": "1"}
+
     async def test_managed_fields_name_the_field_manager(self, cluster: Cluster, namespace: str) -> None:
         made = await apply(cluster, config_map(namespace, a="1"))
         assert [field["manager"] for field in made["metadata"]["managedFields"]] == ["inference-operator"]

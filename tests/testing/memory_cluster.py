@@ -123,6 +123,9 @@ class MemoryCluster:
     async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
         return self._write("apply", ref, lambda: self._apply(ref, manifest, FIELD_MANAGER, force=force))
 
+    async def adopt(self, ref: Ref, *, uid: str, owner: Manifest) -> None:
+        self._write("adopt", ref, lambda: self._adopt(ref, uid, owner))
+
     async def delete(
         self,
         ref: Ref,
@@ -234,6 +237,13 @@ class MemoryCluster:
             stored = _Stored(self._new_uid(), 0, {})
         fields = self._merged(ref, stored, fields_of(body), manager, force=force)
         return self._store(ref, stored, fields, new=new)
+
+    def _adopt(self, ref: Ref, uid: str, owner: Manifest) -> None:
+        stored = self._objects.get(ref)
+        if stored is not None and stored.uid == uid:
+            names = [name for name in stored.owners if not name.endswith(("/scale", "/status"))]
+            stored.owners[FIELD_MANAGER] = set[Path]().union(*(stored.owners.pop(name) for name in names))
+            self.edit(ref, lambda live: live["metadata"].update(ownerReferences=[owner]), manager=FIELD_MANAGER)
 
     def _new_uid(self) -> str:
         """Another one for each object of this cluster, and the same ones in each cluster."""

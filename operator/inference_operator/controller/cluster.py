@@ -1,4 +1,4 @@
-"""The reconciler's interface to a cluster: seven methods. The tests' in-memory cluster has the same ones.
+"""The reconciler's interface to a cluster: eight methods. The tests' in-memory cluster has the same ones.
 
 Exceptions::
 
@@ -95,6 +95,13 @@ class Cluster(Protocol):
 
     async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
         """Server-side apply; raises `ConflictError` and `RejectedError`."""
+
+    async def adopt(self, ref: Ref, *, uid: str, owner: Manifest) -> None:
+        """Give the object with that uid an owner reference, and become the only manager of all its fields.
+
+        So the next apply removes all fields that it does not have, but not those that were written through a
+        subresource. Raises `ConflictError` if the object changes meanwhile, and `RejectedError`.
+        """
 
     async def delete(self, ref: Ref, *, uid: str, version: str | None = None, grace_seconds: int | None = None) -> None:
         """Delete the object with that uid (and resourceVersion); raises `NotFoundError` and `ConflictError`.

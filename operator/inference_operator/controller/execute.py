@@ -15,7 +15,7 @@ from inference_operator.controller.cluster import (
 )
 from inference_operator.engines.engine_key import KEY_ENTRY
 from inference_operator.manifest import Manifest, Owner
-from inference_operator.objects.child import is_child
+from inference_operator.objects.child import is_adoption, is_child
 from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL
 from inference_operator.status.write_results import (
     Applied,
@@ -96,10 +96,18 @@ async def _apply(cluster: Cluster, change: Apply) -> WriteResult:
     try:
         if change.uid is not None:
             with suppress(ConflictError):  # the cached object is gone: read the live one
-                return Applied(await cluster.apply(change.ref, _with_uid(change.manifest, change.uid), force=True))
+                return await _apply_known(cluster, change, change.uid, adopts=change.adopts)
         return await _apply_unknown(cluster, change)
     except ConflictError:
         return Waiting(change.ref)  # it changed while we wrote: the next reconcile sees how
+
+
+async def _apply_known(cluster: Cluster, change: Apply, uid: str, *, adopts: bool) -> WriteResult:
+    """Apply to an object of ours. One that is adopted loses the fields that others have written and nobody desires."""
+    if adopts:
+        await cluster.adopt(change.ref, uid=uid, owner=change.owner.reference)
+    meta = {**change.manifest["metadata"], "uid": uid}
+    return Applied(await cluster.apply(change.ref, {**change.manifest, "metadata": meta}, force=True))
 
 
 async def _apply_unknown(cluster: Cluster, change: Apply) -> WriteResult:
@@ -116,15 +124,11 @@ async def _apply_unknown(cluster: Cluster, change: Apply) -> WriteResult:
     if live is None or "deletionTimestamp" in live["metadata"]:
         return Waiting(change.ref)
     if is_child(live, change.owner):
-        body = _with_uid(change.manifest, live["metadata"]["uid"])
-        return Applied(await cluster.apply(change.ref, body, force=True))
+        adopts = is_adoption(live, change.manifest)
+        return await _apply_known(cluster, change, live["metadata"]["uid"], adopts=adopts)
     if _is_orphan(live, change.owner):
         return Waiting(change.ref)
     return Conflict(change.ref, _holder(live), left_behind=_is_left_behind(live, change.manifest))
-
-
-def _with_uid(manifest: Manifest, uid: str) -> Manifest:
-    return {**manifest, "metadata": {**manifest["metadata"], "uid": uid}}
 
 
 def _is_orphan(live: Manifest, owner: Owner) -> bool:

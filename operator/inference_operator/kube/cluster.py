@@ -10,7 +10,8 @@ from inference_operator.controller.cluster import (
     NotFoundError,
     NotLeaderError,
 )
-from inference_operator.kube.client import Api
+from inference_operator.kube.client import MERGE, Api
+from inference_operator.kube.field_managers import with_one_manager
 from inference_operator.manifest import POD, Kind, Manifest, Ref
 from inference_operator.views.lookups import LogLookup
 
@@ -78,6 +79,18 @@ class KubeCluster:
         if self._on_applied:
             self._on_applied()
         return live
+
+    async def adopt(self, ref: Ref, *, uid: str, owner: Manifest) -> None:
+        """Set the owner, and become the only manager of all fields; raises `ConflictError` and `RejectedError`."""
+        live = await self.get(ref)
+        if live is None or live["metadata"]["uid"] != uid:
+            return
+        managers = with_one_manager(live["metadata"].get("managedFields") or [], FIELD_MANAGER, ref.kind.api_version)
+        known = {"uid": uid, "resourceVersion": live["metadata"]["resourceVersion"]}
+        body = {"metadata": {**known, "managedFields": managers, "ownerReferences": [owner]}}
+        self._check_leader("PATCH", ref.path)
+        query = {"fieldManager": FIELD_MANAGER}
+        await self._api.request("PATCH", ref.path, ref.kind, query=query, body=body, patch=MERGE)
 
     async def delete(self, ref: Ref, *, uid: str, version: str | None = None, grace_seconds: int | None = None) -> None:
         """Delete the object with that uid (and resourceVersion); raises `NotFoundError` and `ConflictError`."""
