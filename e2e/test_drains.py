@@ -1,4 +1,4 @@
-"""A drain of the only node under load, without a place for the successor of the only engine.
+"""Evictions under load on the only node: of the only engine, without a place for its successor, and of the only router.
 
 The cluster has one real node. `tests/apiserver/test_drains.py` has several nodes, the same evictions and no processes.
 """
@@ -73,6 +73,27 @@ def test_a_drain_without_a_place_goes_on_after_a_while_and_routers_hold_the_requ
     assert refused >= 1, "the budget is there before the cordon"
     assert result.ok == result.sent >= REQUESTS, "routers hold requests for up to 300 s"
     assert result.gap < PATIENT_SECONDS
+
+
+def test_a_single_router_that_is_evicted_serves_until_its_successor_does(served: Served, say: Say) -> None:
+    """It has no budget. Kubernetes sends new connections to a router that stops while there is no other one."""
+    served.kubectl("patch", "infd", NAME, "--type=merge", '--patch={"spec": {"router": {"replicas": 1}}}')
+    served.await_routers(1)
+    load = Load(served.address, NAME)
+    load.learn()
+    with load.phase("eviction of the only router", at_least=REQUESTS, seconds=MOVE_SECONDS, at_most=AT_MOST) as phase:
+        phase.await_answers(BEFORE)
+        phase.mark()
+        (first,) = served.pods("router")
+        assert _evict(served, first) == 0
+        served.await_routers(1)
+        assert first not in served.pods("router")
+        phase.await_answers(AFTER)
+    result = phase.result
+    say(f"{result}, longest time without an answer {result.gap:.1f} s")
+    for line in result.losses()[:4]:
+        say(f"  {line}")
+    assert result.ok == result.sent >= REQUESTS
 
 
 def _evict(served: Served, pod: str) -> int:

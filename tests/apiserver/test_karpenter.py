@@ -1,7 +1,8 @@
-"""Karpenter itself adds simulated nodes for engines: by the labels that its pool and its instance types have."""
+"""Karpenter itself adds and removes simulated nodes of engines, by the labels of its pool and its instance types."""
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from tests.testing.karpenter import karpenter, node_pool
-from tests.testing.node_pools import G6, P5, P5_SMALL
+from tests.testing.node_pools import G6, GPU, P5, P5_SMALL
 from tests.testing.workspace import QWEN, Workspace
 
 pytestmark = pytest.mark.full
@@ -17,12 +18,34 @@ POOL = "karpenter"
 TAINT = {"key": "pool", "value": POOL, "effect": "NoSchedule"}
 PRODUCT = "nvidia.com/gpu.product"
 BOUND_SECONDS = 180
-ASKED = {
+KEPT_SECONDS = 60
+"""Six times as long as Karpenter waits after a pod has gone, until it looks for a cheaper node."""
+CONSOLIDATES = {"spec": {"disruption": {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "10s"}}}
+ASKED: dict[str, Any] = {
     **QWEN,
     "hardware": {"gpu": {"products": ["H100"]}},
     "scheduling": {"nodeSelector": {"pool": POOL}, "tolerations": [TAINT]},
     "router": {"replicas": 1},
 }
+
+
+OTHERS: dict[str, Any] = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "others"},
+    "spec": {
+        "selector": {"matchLabels": {"app": "others"}},
+        "template": {
+            "metadata": {"labels": {"app": "others"}},
+            "spec": {
+                "nodeSelector": {"pool": POOL},
+                "tolerations": [TAINT],
+                "containers": [{"name": "a", "image": "example.com/a", "resources": {"limits": {GPU: P5.gpus - 1}}}],
+            },
+        },
+    },
+}
+"""A pod that needs all GPUs but one of a large machine."""
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +63,23 @@ def listed(cluster: LocalCluster, what: str) -> list[dict[str, Any]]:
         "items"
     ]
     return found
+
+
+def type_of(cluster: LocalCluster, node: str) -> str:
+    """The instance type of a node."""
+    (labels,) = (one["metadata"]["labels"] for one in listed(cluster, "nodes") if one["metadata"]["name"] == node)
+    return str(labels["node.kubernetes.io/instance-type"])
+
+
+def not_there(cluster: LocalCluster, node: str) -> bool:
+    return node not in {one["metadata"]["name"] for one in listed(cluster, "nodes")}
+
+
+def blocked(cluster: LocalCluster, node: str) -> str:
+    """Karpenter's Event about a node that it would disrupt but for a budget."""
+    query = f"--field-selector=involvedObject.kind=Node,involvedObject.name={node}"
+    events = json.loads(cluster.kubectl("get", "events", "--all-namespaces", query, "--output=json"))["items"]
+    return next((one["message"] for one in events if "prevents pod evictions" in one["message"].lower()), "")
 
 
 def await_engines(workspace: Workspace, number: int) -> list[dict[str, Any]]:
@@ -70,6 +110,34 @@ def test_karpenter_adds_the_cheapest_node_with_the_right_gpu_for_each_engine(
     assert {one["metadata"]["labels"]["node.kubernetes.io/instance-type"] for one in nodes} == {P5_SMALL.name}
     assert sorted(one["spec"]["nodeName"] for one in engines) == sorted(one["metadata"]["name"] for one in nodes)
     assert len(json.loads(pool.kubectl("get", "nodeclaims", "--output=json"))["items"]) == 2
+
+
+def test_a_node_with_the_only_engine_is_replaced_by_a_cheaper_one_only_without_its_protection(
+    pool: LocalCluster, workspace: Workspace, say: Callable[[str], None]
+) -> None:
+    """What the budget of one engine costs: Karpenter keeps the node, since it looks at budgets before it taints."""
+    pool.kubectl("patch", "nodepool", POOL, "--type=merge", f"--patch={json.dumps(CONSOLIDATES)}")
+    workspace.kubectl("apply", "--filename=-", input=json.dumps(OTHERS))
+    eventually(lambda: listed(pool, "nodes"), seconds=BOUND_SECONDS, what="a node with eight GPUs")
+    workspace.create("qwen", ASKED)
+    (first,) = await_engines(workspace, 1)
+    dear = first["spec"]["nodeName"]
+    assert type_of(pool, dear) == P5.name
+    workspace.kubectl("delete", "deployment", OTHERS["metadata"]["name"])
+    said = eventually(lambda: blocked(pool, dear), seconds=BOUND_SECONDS, what="Karpenter says why it keeps the node")
+    assert "qwen" in said
+    time.sleep(KEPT_SECONDS)
+    assert [one["spec"]["nodeName"] for one in await_engines(workspace, 1)] == [dear]
+
+    workspace.patch("qwen", {"scheduling": {**ASKED["scheduling"], "evictionWait": "0s"}})
+    begun = time.monotonic()
+    eventually(
+        lambda: not_there(pool, dear), seconds=4 * BOUND_SECONDS, what=lambda: f"no dear node: {listed(pool, 'nodes')}"
+    )
+    (moved,) = await_engines(workspace, 1)
+    assert type_of(pool, moved["spec"]["nodeName"]) == P5_SMALL.name
+    kept = f"{P5.price:g} instead of {P5_SMALL.price:g} USD/h as long as it is protected"
+    say(f"Karpenter keeps the node of the only engine: {kept}; replaced {time.monotonic() - begun:.0f} s without")
 
 
 def test_a_label_that_no_pool_knows_is_refused_by_karpenter_and_reported_with_the_fix(

@@ -18,6 +18,10 @@ from tests.testing.operator_process import answers
 
 READY_SECONDS = 120
 NODE_CLASS = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
+CAPACITY = "karpenter.sh/capacity-type"
+ON_DEMAND = {"key": CAPACITY, "operator": "In", "values": ["on-demand"]}
+"""The only capacity that is offered. Else a cheaper node would have to be a spot instance (karpenter v1.14.0,
+pkg/controllers/disruption/consolidation.go), for which the provider fails without an offering."""
 
 
 @contextmanager
@@ -62,7 +66,7 @@ def node_pool(name: str, labels: dict[str, str], taint: dict[str, str]) -> list[
         "spec": {
             "template": {
                 "metadata": {"labels": labels},
-                "spec": {"nodeClassRef": NODE_CLASS, "taints": [taint], "requirements": []},
+                "spec": {"nodeClassRef": NODE_CLASS, "taints": [taint], "requirements": [ON_DEMAND]},
             },
             "disruption": {"consolidateAfter": "Never"},
         },
@@ -72,7 +76,7 @@ def node_pool(name: str, labels: dict[str, str], taint: dict[str, str]) -> list[
 
 def _offered(one: InstanceType) -> dict[str, Any]:
     """An instance type in the form of the provider. Labels of an offering become well known, as those of AWS are."""
-    labels = {"karpenter.sh/capacity-type": "on-demand", "topology.kubernetes.io/zone": "test-a", **one.labels}
+    labels = {CAPACITY: "on-demand", "topology.kubernetes.io/zone": "test-a", **one.labels}
     requirements = [{"key": key, "operator": "In", "values": [value]} for key, value in labels.items()]
     return {
         "name": one.name,
