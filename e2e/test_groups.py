@@ -17,7 +17,6 @@ from e2e.said import Say
 from e2e.served import PROMPT, Served
 from e2e.waiting import eventually
 
-pytestmark = pytest.mark.full  # three starts of two pods: each two minutes beside other tests on two cores
 BEFORE, AFTER = 50, 50
 
 
@@ -28,11 +27,23 @@ def served(cluster: LocalCluster) -> Iterator[Served]:
         yield served
 
 
+@pytest.mark.full
 def test_two_pods_that_share_each_layer_answer_as_one(cluster: LocalCluster, tiny: Served) -> None:
     with served_pair(cluster, parallelism={"tensor": 2, "pipeline": 1, "nodes": 2}) as served:
         assert served.complete(PROMPT) == tiny.complete(PROMPT)
 
 
+def test_two_pods_answer_as_one_and_none_serves_once_the_engine_of_one_is_killed(
+    served: Served, tiny: Served, say: Say
+) -> None:
+    assert served.complete(PROMPT) == tiny.complete(PROMPT)
+    kill_engine(served, WORKER)
+    killed = time.monotonic()
+    eventually(lambda: not any(ready(served).values()), seconds=OUT_SECONDS, what="no member is ready")
+    say(f"  a worker's engine is killed: unready after {time.monotonic() - killed:.1f} s")
+
+
+@pytest.mark.full
 def test_two_pods_answer_as_one_and_restart_in_place_when_the_engine_of_one_is_killed(
     served: Served, tiny: Served, say: Say
 ) -> None:

@@ -121,6 +121,7 @@ def test_a_rollout_with_a_free_gpu_loses_no_request(served: Served, roll: Roll) 
     assert result.ok == result.sent >= REQUESTS
 
 
+@pytest.mark.full
 def test_a_rollout_of_one_engine_without_a_free_gpu_loses_no_request(served: Served, roll: Roll) -> None:
     offer_gpus(served.cluster, 1)
     result = roll("rollout of 1 engine, no GPU is free")

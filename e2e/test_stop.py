@@ -28,6 +28,7 @@ END_SECONDS = 30
 ANSWER_SECONDS = 400
 
 
+@pytest.mark.full
 def test_a_deleted_engine_finishes_long_answers(tiny: Served, say: Say) -> None:
     questions = [
         Question(f"http://{tiny.address}/v1/completions", tiny.name, prompt, streamed=True, tokens=TOKENS)

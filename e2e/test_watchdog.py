@@ -74,6 +74,7 @@ def one_engine(short_stall: Served) -> Served:
     return short_stall
 
 
+@pytest.mark.full
 def test_an_engine_that_hung_while_idle_is_replaced_after_its_first_request(one_engine: Served) -> None:
     (pod,) = one_engine.pods("engine")
     os.kill(engine_core(one_engine.cluster, pod), signal.SIGSTOP)
