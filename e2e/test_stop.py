@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import aiohttp
+import pytest
 
 from e2e import stack
 from e2e.containers import container_processes
