@@ -23,6 +23,7 @@ from e2e.cluster.handle import Cluster, LocalCluster
 from e2e.cluster.kind import KindCluster
 from e2e.cluster.network import IpFamily
 from e2e.cluster.progress import step
+from e2e.cluster.second_node import SecondNode
 
 ROOT = Path(__file__).parents[1]
 CHART = ROOT / "charts" / "inference-operator"
@@ -238,7 +239,7 @@ def _tag(image: str) -> str:
     return images.reference(image).rpartition(":")[2]
 
 
-def load(cluster: LocalCluster | KindCluster, image: str) -> None:
+def load(cluster: LocalCluster | KindCluster | SecondNode, image: str) -> None:
     """Stream a built image into the node unless the node has this build."""
     record = cache_root() / "images" / "loaded" / f"{cluster.name}.json"
     loaded: dict[str, list[str]] = json.loads(record.read_text()) if record.exists() else {}
@@ -252,7 +253,7 @@ def load(cluster: LocalCluster | KindCluster, image: str) -> None:
     record.write_text(json.dumps(loaded, indent=2))
 
 
-def _stream(cluster: LocalCluster | KindCluster, image: str) -> None:
+def _stream(cluster: LocalCluster | KindCluster | SecondNode, image: str) -> None:
     """Stream an image from the builder into the node through a pipe, without a copy on the disk."""
     command = [sys.executable, "-m", "e2e.images", "archive", image]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as writer:

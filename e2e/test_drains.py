@@ -1,6 +1,6 @@
-"""Evictions under load on the only node: of the only engine, without a place for its successor, and of the only router.
+"""Evictions under load: of the only engine, with a place for its successor and without, and of the only router.
 
-The cluster has one real node. `tests/apiserver/test_drains.py` has several nodes, the same evictions and no processes.
+`tests/apiserver/test_drains.py` has many nodes, the same evictions and no processes.
 """
 
 import json
@@ -10,16 +10,19 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e import stack
+from e2e import images, stack
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
+from e2e.cluster.second_node import NAME as SECOND_NODE
+from e2e.cluster.second_node import second_node
 from e2e.load import GENTLE_PAUSE_SECONDS, Load
 from e2e.offered_gpus import NODE
+from e2e.openai_clients import openai_clients
 from e2e.said import Say
 from e2e.served import Served
 from e2e.waiting import eventually
 
-pytestmark = pytest.mark.full  # two starts of vLLM
+pytestmark = pytest.mark.full  # five starts of vLLM
 
 NAME = "drained"
 REQUESTS, AT_MOST = 1000, 200_000
@@ -28,6 +31,7 @@ BEFORE, AFTER = 200, 300
 """Requests answered before the cordon and after the move."""
 MOVE_SECONDS = 900
 """Limit of a drain: an engine starts on two cores that the load keeps busy, another one stops."""
+OPENAI_CLIENTS = 4
 PATIENT_SECONDS = 310.0
 """The client's timeout: a router holds a request for 300 s at most."""
 
@@ -47,6 +51,35 @@ def served(cluster: LocalCluster) -> Iterator[Served]:
         cluster.kubectl("uncordon", NODE)
         served.kubectl("delete", f"infd/{NAME}", "--wait=true")
         served.await_gone()
+
+
+def test_a_drain_with_a_place_starts_the_successor_first_and_loses_no_request(served: Served, say: Say) -> None:
+    load = Load(served.address, NAME)
+    load.learn()
+    name = "drain of 1 engine and 2 routers, another node has room"
+    with second_node(served.cluster) as other:
+        for image in images.STACK:
+            stack.load(other, image)
+        with (
+            openai_clients(served, OPENAI_CLIENTS) as answers,
+            load.phase(name, at_least=REQUESTS, seconds=MOVE_SECONDS, at_most=AT_MOST) as phase,
+        ):
+            phase.await_answers(BEFORE)
+            phase.mark()
+            pods = f"--pod-selector=inference-operator.dev/name={NAME}"
+            said = served.kubectl("drain", NODE, pods, "--delete-emptydir-data", f"--timeout={MOVE_SECONDS}s")
+            eventually(lambda: _nodes(served) == {SECOND_NODE}, seconds=MOVE_SECONDS, what=lambda: f"{_nodes(served)}")
+            phase.await_answers(AFTER)
+    result = phase.result
+    say(
+        f"{result}, longest time without an answer {result.gap:.1f} s, {said.count('evicting pod')} evictions asked for"
+    )
+    say(f"  openai clients: {answers.right} answers, {len(answers.failures)} failures {answers.failures[:3]}")
+    for line in result.losses()[:4]:
+        say(f"  {line}")
+    assert result.ok == result.sent >= REQUESTS
+    assert answers.right >= OPENAI_CLIENTS
+    assert not answers.failures
 
 
 def test_a_drain_without_a_place_goes_on_after_a_while_and_routers_hold_the_requests(served: Served, say: Say) -> None:
@@ -122,6 +155,13 @@ def _engines(served: Served) -> list[str]:
     selector = f"--selector=inference-operator.dev/name={NAME},app.kubernetes.io/component=engine"
     found = json.loads(served.kubectl("get", "pods", selector, "--output=json"))
     return [pod["metadata"]["name"] for pod in found["items"] if "deletionTimestamp" not in pod["metadata"]]
+
+
+def _nodes(served: Served) -> set[str]:
+    """The nodes of all its pods that are not being deleted."""
+    found = json.loads(served.kubectl("get", "pods", f"--selector=inference-operator.dev/name={NAME}", "--output=json"))
+    living = [pod for pod in found["items"] if "deletionTimestamp" not in pod["metadata"]]
+    return {pod["spec"].get("nodeName", "") for pod in living}
 
 
 def _status(served: Served) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from e2e.served import PROMPT, Served
 from e2e.waiting import eventually
 
 pytestmark = pytest.mark.full  # six starts of vLLM on two cores
-FILES, ADAPTER, REFERENCE, SECRET = "pair-files", "sea", "adapted-alone", "pair-keys"
+FILES, CACHE, ADAPTER, REFERENCE, SECRET = "pair-files", "pair-cache", "sea", "adapted-alone", "pair-keys"
 STALL_SECONDS, SCRAPE_SECONDS, NO_PROGRESS_SECONDS = 30, 2, 6
 SLEEP_SECONDS = 240
 """Limit until an idle group has gone: its stabilization, and the drain of its members."""
@@ -47,12 +47,14 @@ def applied(served: Served, manifest: dict[str, Any]) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def adapters(cluster: LocalCluster) -> Iterator[list[dict[str, str]]]:
-    """`spec.model.adapters` with one adapter, on a claim."""
-    folder = cluster.volumes / FILES
-    folder.mkdir(exist_ok=True)
-    folder.chmod(0o777)
+    """`spec.model.adapters` with one adapter, on a claim, and another claim to which it is copied."""
+    folder, cache = cluster.volumes / FILES, cluster.volumes / CACHE
+    for one in (folder, cache):
+        one.mkdir(exist_ok=True)
+        one.chmod(0o777)
     write_adapter(folder / ADAPTER, 1)
-    with claim_of(cluster, FILES, folder, access="ReadWriteMany"):
+    access = "ReadWriteMany"
+    with claim_of(cluster, FILES, folder, access=access), claim_of(cluster, CACHE, cache, access=access):
         yield [{"name": ADAPTER, "source": f"pvc://{FILES}/{ADAPTER}"}]
 
 
@@ -62,6 +64,7 @@ def right(cluster: LocalCluster, adapters: list[dict[str, str]]) -> str:
     served, manifest = Served(cluster, REFERENCE), yaml.safe_load(stack.SAMPLE.read_text())
     manifest["metadata"]["name"] = REFERENCE
     manifest["spec"]["model"]["adapters"] = adapters
+    manifest["spec"]["cache"] = {"claimName": CACHE}
     with applied(served, manifest):
         _await_adapter(served)
         answer = served.complete(PROMPT, model=ADAPTER)
@@ -91,6 +94,7 @@ def served(cluster: LocalCluster, right: str, adapters: list[dict[str, str]], ke
     stack.install_operator(cluster, numbers=numbers)
     served, manifest = Served(cluster, NAME), pair()
     manifest["spec"]["model"]["adapters"] = adapters
+    manifest["spec"]["cache"] = {"claimName": CACHE}
     manifest["spec"]["router"] = {"replicas": 1, "keys": {"secretRef": {"name": SECRET}}}
     with applied(served, manifest):
         yield served

@@ -48,14 +48,29 @@ def identities(every: Sequence[Subnets]) -> tuple[Identity, ...]:
 def write_files(plane: ControlPlane, every: Sequence[Subnets]) -> None:
     """Write the configuration files of the node's components."""
     where = plane.layout
-    for folder in (
-        where.images,
-        where.kubelet,
-        where.volumes,
-        where.registries,
-        where.directory / "pod-logs",
-        where.configuration / "cni",
-    ):
+    cni = where.configuration / "cni"
+    for folder in (where.volumes, where.directory / "pod-logs", cni):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_runtime_files(plane, every, cni=cni)
+    ranges = [[{"subnet": str(one.pods)}] for one in every]
+    routes = [{"dst": one.everywhere} for one in every]
+    write_configuration(where, "cni.conflist", ranges=json.dumps(ranges), routes=json.dumps(routes))
+    (where.configuration / "cni.conflist").rename(cni / "pods.conflist")
+
+
+def write_runtime_files(
+    plane: ControlPlane, every: Sequence[Subnets], *, cni: Path, state: str = "/run/containerd"
+) -> None:
+    """Write the configuration files of containerd and the kubelet.
+
+    Args:
+        plane: the control plane, with the layout of the node.
+        every: the address ranges.
+        cni: folder with the configuration of the pods' network.
+        state: folder of containerd's own state, inside the node.
+    """
+    where = plane.layout
+    for folder in (where.configuration, where.images, where.kubelet, where.registries):
         folder.mkdir(parents=True, exist_ok=True)
     resolv_conf = where.configuration / "resolv.conf"
     resolv_conf.touch()
@@ -77,12 +92,9 @@ def write_files(plane: ControlPlane, every: Sequence[Subnets]) -> None:
         socket=str(where.containerd_socket),
         pause=NODE_IMAGES["pause"].reference(plane.binaries),
         cni_plugins=str(next(folder for folder in CNI_PLUGINS if (folder / "ptp").exists())),
-        cni=str(where.configuration / "cni"),
+        cni=str(cni),
+        state=state,
     )
-    ranges = [[{"subnet": str(one.pods)}] for one in every]
-    routes = [{"dst": one.everywhere} for one in every]
-    write_configuration(where, "cni.conflist", ranges=json.dumps(ranges), routes=json.dumps(routes))
-    (where.configuration / "cni.conflist").rename(where.configuration / "cni" / "pods.conflist")
 
 
 def dns(plane: ControlPlane, every: Sequence[Subnets]) -> str:
@@ -117,15 +129,16 @@ def containerd(plane: ControlPlane) -> Component:
     return Component("containerd", command, partial(is_listening, where.containerd_socket), _path(plane))
 
 
-def kubelet(plane: ControlPlane, every: Sequence[Subnets]) -> Component:
-    """The kubelet of the one real node."""
+def kubelet(plane: ControlPlane, every: Sequence[Subnets], name: str = NAME, *options: str) -> Component:
+    """The kubelet of a real node."""
     command = (
         plane.binary("kubelet"),
         f"--config={plane.layout.configuration}/kubelet.yaml",
         f"--kubeconfig={plane.layout.configuration}/kubelet.kubeconfig",
         f"--root-dir={plane.layout.kubelet}",
-        f"--hostname-override={NAME}",
+        f"--hostname-override={name}",
         f"--node-ip={joined(one.inside for one in every)}",
+        *options,
     )
     return _component("kubelet", command, plane, _KUBELET_HEALTH_PORT)
 
