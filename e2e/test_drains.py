@@ -49,8 +49,7 @@ def served(cluster: LocalCluster) -> Iterator[Served]:
         yield served
     finally:
         cluster.kubectl("uncordon", NODE)
-        served.kubectl("delete", f"infd/{NAME}", "--wait=true")
-        served.await_gone()
+        _delete(served)
 
 
 def test_a_drain_with_a_place_starts_the_successor_first_and_loses_no_request(served: Served, say: Say) -> None:
@@ -70,10 +69,9 @@ def test_a_drain_with_a_place_starts_the_successor_first_and_loses_no_request(se
             said = served.kubectl("drain", NODE, pods, "--delete-emptydir-data", f"--timeout={MOVE_SECONDS}s")
             eventually(lambda: _nodes(served) == {SECOND_NODE}, seconds=MOVE_SECONDS, what=lambda: f"{_nodes(served)}")
             phase.await_answers(AFTER)
+        _delete(served)
     result = phase.result
-    say(
-        f"{result}, longest time without an answer {result.gap:.1f} s, {said.count('evicting pod')} evictions asked for"
-    )
+    say(f"{result}, longest time without an answer {result.gap:.1f} s, {said.count('evicting pod')} requests to evict")
     say(f"  openai clients: {answers.right} answers, {len(answers.failures)} failures {answers.failures[:3]}")
     for line in result.losses()[:4]:
         say(f"  {line}")
@@ -127,6 +125,11 @@ def test_a_single_router_that_is_evicted_serves_until_its_successor_does(served:
     for line in result.losses()[:4]:
         say(f"  {line}")
     assert result.ok == result.sent >= REQUESTS
+
+
+def _delete(served: Served) -> None:
+    served.kubectl("delete", f"infd/{NAME}", "--wait=true", "--ignore-not-found")
+    served.await_gone()
 
 
 def _evict(served: Served, pod: str) -> int:
