@@ -11,6 +11,7 @@ import pytest
 from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
+from inference_operator.objects.child import ADOPT_ANNOTATION
 from tests.apiserver.components import component, paused
 from tests.apiserver.proxy import Proxy
 from tests.testing.operated_cluster import QUICK_LEASE, SETTINGS, free_lease
@@ -22,6 +23,7 @@ AWAY_SECONDS = 2.0
 WAIT_SECONDS = 60
 SLOW_SECONDS, BETWEEN_SECONDS = 1.0, 0.2
 """For so long etcd stands still again and again, and works in between: a write takes a second or two."""
+RESTARTED = "kubectl.kubernetes.io/restartedAt"
 CRD = "inferencedeployments.inference-operator.dev"
 WATCHES = 'infd_watch_requests_total{resource="inferencedeployments"}'
 
@@ -101,6 +103,7 @@ def test_foreground_and_background_deletion_remove_all_children(qwen: Workspace,
 
 
 def test_orphaned_children_are_adopted_without_a_restart_once_somebody_says_so(qwen: Workspace) -> None:
+    qwen.kubectl("rollout", "restart", "deployment/qwen-engine")
     before = qwen.get("deployment", "qwen-engine")
     qwen.kubectl("delete", "infd", "qwen", "--cascade=orphan")
     qwen.create("qwen", QWEN)
@@ -112,7 +115,9 @@ def test_orphaned_children_are_adopted_without_a_restart_once_somebody_says_so(q
     qwen.settled("qwen")
     adopted = qwen.get("deployment", "qwen-engine")
     assert adopted["metadata"]["uid"] == before["metadata"]["uid"]
+    assert RESTARTED in adopted["spec"]["template"]["metadata"]["annotations"], "fields of others stay theirs"
     assert adopted["spec"]["template"] == before["spec"]["template"], "no pod is replaced"
+    assert ADOPT_ANNOTATION not in adopted["metadata"]["annotations"], "it says nothing about the next loss of an owner"
     (owner,) = adopted["metadata"]["ownerReferences"]
     assert owner["uid"] == qwen.get("infd", "qwen")["metadata"]["uid"]
 

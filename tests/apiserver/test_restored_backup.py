@@ -15,7 +15,7 @@ from tests.testing.workspace import QWEN, Workspace
 
 WAIT_SECONDS = 60
 NEWER = {"GPU_ENGINE_IMAGE": "example.com/vllm:newer"}
-GONE = "example.com/gone"
+GONE, THEIRS = "example.com/gone", "example.com/theirs"
 SPEC = {
     **QWEN,
     "podTemplate": {"annotations": {GONE: "later"}},
@@ -58,14 +58,15 @@ def _create(workspace: Workspace, *manifests: dict[str, Any]) -> None:
     workspace.kubectl("create", "--filename=-", input="---\n".join(json.dumps(one) + "\n" for one in manifests))
 
 
-def _engines(workspace: Workspace) -> set[str]:
-    pods = workspace.all("pods", "inference-operator.dev/name=qwen,app.kubernetes.io/component=engine")
+def _pods(workspace: Workspace) -> set[str]:
+    pods = workspace.all("pods", "inference-operator.dev/name=qwen")
     return {pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
 
 
 def _is_ready(workspace: Workspace) -> bool:
-    status = workspace.get("deployment", "qwen-engine").get("status", {})
-    return bool(status.get("readyReplicas", 0) == 2)
+    """Whether two engines and two routers are ready."""
+    deployments = [workspace.get("deployment", f"qwen-{name}") for name in ("engine", "router")]
+    return all(one.get("status", {}).get("readyReplicas", 0) == 2 for one in deployments)
 
 
 def test_children_that_are_restored_first_keep_their_image_and_no_pod_is_replaced(
@@ -73,10 +74,10 @@ def test_children_that_are_restored_first_keep_their_image_and_no_pod_is_replace
 ) -> None:
     workspace, resource, children = restored
     for one in children:
-        one["metadata"].setdefault("annotations", {})[ADOPT_ANNOTATION] = "true"
+        one["metadata"].setdefault("annotations", {}).update({ADOPT_ANNOTATION: "true", THEIRS: "kept"})
     _create(workspace, *children)
-    eventually(lambda: _is_ready(workspace), seconds=WAIT_SECONDS, what="the restored engines are ready")
-    before, engines = workspace.get("deployment", "qwen-engine"), _engines(workspace)
+    eventually(lambda: _is_ready(workspace), seconds=WAIT_SECONDS, what="the restored pods are ready")
+    before, pods = workspace.get("deployment", "qwen-engine"), _pods(workspace)
     _create(workspace, resource)
     said = workspace.settled("qwen")
     workspace.settled("qwen", "Reconciling", "False")
@@ -84,8 +85,9 @@ def test_children_that_are_restored_first_keep_their_image_and_no_pod_is_replace
     after = workspace.get("deployment", "qwen-engine")
     assert (after["metadata"]["uid"], after["spec"]) == (before["metadata"]["uid"], before["spec"])
     assert workspace.owners("qwen") == {workspace.get("infd", "qwen")["metadata"]["uid"]}
-    assert _engines(workspace) == engines
-    assert ADOPT_ANNOTATION not in after["metadata"]["annotations"], "nothing is left to take over"
+    assert _pods(workspace) == pods
+    assert ADOPT_ANNOTATION not in after["metadata"]["annotations"], "it says nothing about the next loss of an owner"
+    assert after["metadata"]["annotations"][THEIRS] == "kept"
 
     workspace.kubectl(
         "patch", "infd", "qwen", "--type=merge", '--patch={"spec": {"podTemplate": null, "engine": null}}'
@@ -93,5 +95,5 @@ def test_children_that_are_restored_first_keep_their_image_and_no_pod_is_replace
     workspace.settled("qwen")
     workspace.settled("qwen", "Reconciling", "False")
     template = workspace.get("deployment", "qwen-engine")["spec"]["template"]
-    assert GONE not in template["metadata"]["annotations"], "who restored an object owns none of its fields"
+    assert GONE not in template["metadata"]["annotations"], "who restored a workload owns nothing of its pods"
     assert "GONE_LATER" not in json.dumps(template)

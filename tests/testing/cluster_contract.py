@@ -154,20 +154,35 @@ class ClusterContract:
         await other_manager.apply(config_map(namespace, a="1"))
         assert (await apply(cluster, config_map(namespace, b="1")))["data"] == {"a": "1", "b": "1"}
 
-    async def test_who_adopts_an_object_removes_fields_of_another_manager(
+    async def test_who_adopts_an_object_removes_content_of_the_manager_that_made_it(
         self, cluster: Cluster, other_manager: OtherManager, namespace: str
     ) -> None:
-        made = await other_manager.apply(config_map(namespace, a="1", b="2"))
-        await apply(cluster, config_map(namespace, a="1"))
         holder = await apply(cluster, config_map(namespace, "holder"))
         owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "holder", "uid": holder["metadata"]["uid"]}
-        await cluster.adopt(Ref.of(made), uid=OTHER_UID, owner=owner)
-        assert (await apply(cluster, config_map(namespace, a="1")))["data"] == {"a": "1", "b": "2"}
-        await cluster.adopt(Ref.of(made), uid=made["metadata"]["uid"], owner=owner)
+        made = await other_manager.apply(config_map(namespace, a="1", b="2"))
+        desired = config_map(namespace, a="1")
+        desired["metadata"] |= {"labels": {"team": "a"}, "ownerReferences": [owner]}
+        with pytest.raises(ConflictError):
+            await cluster.adopt(Ref.of(made), version=holder["metadata"]["resourceVersion"], desired=desired)
+        with pytest.raises(ConflictError):
+            await cluster.adopt(Ref(CONFIG_MAP, namespace, "nothing"), version="1", desired=desired)
+        await cluster.adopt(Ref.of(made), version=made["metadata"]["resourceVersion"], desired=desired)
         adopted = await cluster.get(Ref.of(made))
         assert adopted is not None
         assert adopted["metadata"]["ownerReferences"] == [owner]
-        assert (await apply(cluster, config_map(namespace, a="1")))["data"] == {"a": "1"}
+        assert adopted["data"] == {"a": "1", "b": "2"}
+        assert (await apply(cluster, desired))["data"] == {"a": "1"}
+
+    async def test_who_adopts_an_object_that_it_has_applied_leaves_the_content_of_others(
+        self, cluster: Cluster, other_manager: OtherManager, namespace: str
+    ) -> None:
+        made = await apply(cluster, config_map(namespace, a="1"))
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "settings", "uid": made["metadata"]["uid"]}
+        desired = config_map(namespace, a="1")
+        desired["metadata"] |= {"labels": {"team": "a"}, "ownerReferences": [owner]}
+        edited = await other_manager.apply(config_map(namespace, b="2"))
+        await cluster.adopt(Ref.of(made), version=edited["metadata"]["resourceVersion"], desired=desired)
+        assert (await apply(cluster, desired))["data"] == {"a": "1", "b": "2"}
 
     async def test_managed_fields_name_the_field_manager(self, cluster: Cluster, namespace: str) -> None:
         made = await apply(cluster, config_map(namespace, a="1"))

@@ -123,8 +123,8 @@ class MemoryCluster:
     async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
         return self._write("apply", ref, lambda: self._apply(ref, manifest, FIELD_MANAGER, force=force))
 
-    async def adopt(self, ref: Ref, *, uid: str, owner: Manifest) -> None:
-        self._write("adopt", ref, lambda: self._adopt(ref, uid, owner))
+    async def adopt(self, ref: Ref, *, version: str, desired: Manifest) -> None:
+        self._write("adopt", ref, lambda: self._adopt(ref, version, desired["metadata"]))
 
     async def delete(
         self,
@@ -238,12 +238,16 @@ class MemoryCluster:
         fields = self._merged(ref, stored, fields_of(body), manager, force=force)
         return self._store(ref, stored, fields, new=new)
 
-    def _adopt(self, ref: Ref, uid: str, owner: Manifest) -> None:
+    def _adopt(self, ref: Ref, version: str, desired: Manifest) -> None:
+        """The manager of the operator takes all fields, if it has none yet: objects of others are made by tests."""
         stored = self._objects.get(ref)
-        if stored is not None and stored.uid == uid:
+        if stored is None or str(stored.version) != version:
+            raise ConflictError(f"{ref} has changed")
+        if FIELD_MANAGER not in stored.owners:
             names = [name for name in stored.owners if not name.endswith(("/scale", "/status"))]
             stored.owners[FIELD_MANAGER] = set[Path]().union(*(stored.owners.pop(name) for name in names))
-            self.edit(ref, lambda live: live["metadata"].update(ownerReferences=[owner]), manager=FIELD_MANAGER)
+        given = {name: desired[name] for name in ("labels", "ownerReferences") if name in desired}
+        self.edit(ref, lambda live: live["metadata"].update(given), manager=FIELD_MANAGER)
 
     def _new_uid(self) -> str:
         """Another one for each object of this cluster, and the same ones in each cluster."""

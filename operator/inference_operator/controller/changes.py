@@ -28,8 +28,8 @@ class Apply:
     uid: str | None
     """The uid of the live object of ours; None if none is cached, and then the object is read first."""
     why: str
-    adopts: bool = False
-    """Whether the live object has no owner yet."""
+    adopts: str | None = None
+    """The resourceVersion of a live object that has no owner yet; None: it has one, or none is cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,8 @@ def changes(
         if child is None:
             result.append(Apply(ref, manifest, owner, None, "absent"))
         elif not _is_deleting(child) and (drift := first_drift(child, manifest)):
-            uid, adopts = child["metadata"]["uid"], is_adoption(child, manifest)
-            result.append(Apply(ref, manifest, owner, uid, drift, adopts))
+            adopts = child["metadata"]["resourceVersion"] if is_adoption(child, manifest) else None
+            result.append(Apply(ref, manifest, owner, child["metadata"]["uid"], drift, adopts))
     for ref, child in live.items():
         if ref not in desired and not _is_deleting(child) and not _is_retained(child):
             result.append(Delete(ref, child["metadata"]["uid"], child["metadata"].get("resourceVersion")))

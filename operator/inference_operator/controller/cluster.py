@@ -96,11 +96,11 @@ class Cluster(Protocol):
     async def apply(self, ref: Ref, manifest: Manifest, *, force: bool) -> Manifest:
         """Server-side apply; raises `ConflictError` and `RejectedError`."""
 
-    async def adopt(self, ref: Ref, *, uid: str, owner: Manifest) -> None:
-        """Give the object with that uid an owner reference, and become the only manager of all its fields.
+    async def adopt(self, ref: Ref, *, version: str, desired: Manifest) -> None:
+        """Give the object of that resourceVersion its owner and labels, and become the manager of its content.
 
-        So the next apply removes all fields that it does not have, but not those that were written through a
-        subresource. Raises `ConflictError` if the object changes meanwhile, and `RejectedError`.
+        So the next apply removes content that others have written. Raises `ConflictError` if it has changed or is gone,
+        and `RejectedError`.
         """
 
     async def delete(self, ref: Ref, *, uid: str, version: str | None = None, grace_seconds: int | None = None) -> None:

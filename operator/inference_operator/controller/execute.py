@@ -102,10 +102,10 @@ async def _apply(cluster: Cluster, change: Apply) -> WriteResult:
         return Waiting(change.ref)  # it changed while we wrote: the next reconcile sees how
 
 
-async def _apply_known(cluster: Cluster, change: Apply, uid: str, *, adopts: bool) -> WriteResult:
-    """Apply to an object of ours. One that is adopted loses the fields that others have written and nobody desires."""
+async def _apply_known(cluster: Cluster, change: Apply, uid: str, *, adopts: str | None) -> WriteResult:
+    """Apply to an object of ours. One that is adopted loses the content that others have written."""
     if adopts:
-        await cluster.adopt(change.ref, uid=uid, owner=change.owner.reference)
+        await cluster.adopt(change.ref, version=adopts, desired=change.manifest)
     meta = {**change.manifest["metadata"], "uid": uid}
     return Applied(await cluster.apply(change.ref, {**change.manifest, "metadata": meta}, force=True))
 
@@ -124,7 +124,7 @@ async def _apply_unknown(cluster: Cluster, change: Apply) -> WriteResult:
     if live is None or "deletionTimestamp" in live["metadata"]:
         return Waiting(change.ref)
     if is_child(live, change.owner):
-        adopts = is_adoption(live, change.manifest)
+        adopts = live["metadata"]["resourceVersion"] if is_adoption(live, change.manifest) else None
         return await _apply_known(cluster, change, live["metadata"]["uid"], adopts=adopts)
     if _is_orphan(live, change.owner):
         return Waiting(change.ref)

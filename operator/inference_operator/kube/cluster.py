@@ -11,7 +11,7 @@ from inference_operator.controller.cluster import (
     NotLeaderError,
 )
 from inference_operator.kube.client import MERGE, Api
-from inference_operator.kube.field_managers import with_one_manager
+from inference_operator.kube.field_managers import adopted_fields
 from inference_operator.manifest import POD, Kind, Manifest, Ref
 from inference_operator.views.lookups import LogLookup
 
@@ -80,17 +80,20 @@ class KubeCluster:
             self._on_applied()
         return live
 
-    async def adopt(self, ref: Ref, *, uid: str, owner: Manifest) -> None:
-        """Set the owner, and become the only manager of all fields; raises `ConflictError` and `RejectedError`."""
+    async def adopt(self, ref: Ref, *, version: str, desired: Manifest) -> None:
+        """Set owner and labels, and become the manager of the content; raises `ConflictError` and `RejectedError`."""
         live = await self.get(ref)
-        if live is None or live["metadata"]["uid"] != uid:
-            return
-        managers = with_one_manager(live["metadata"].get("managedFields") or [], FIELD_MANAGER, ref.kind.api_version)
-        known = {"uid": uid, "resourceVersion": live["metadata"]["resourceVersion"]}
-        body = {"metadata": {**known, "managedFields": managers, "ownerReferences": [owner]}}
+        if live is None or live["metadata"]["resourceVersion"] != version:
+            raise ConflictError(f"{ref} has changed", request=f"PATCH {ref.path}")
+        managers = adopted_fields(live["metadata"].get("managedFields") or [], ref.kind, FIELD_MANAGER)
+        known = {name: live["metadata"][name] for name in ("uid", "resourceVersion")}
+        given = {name: desired["metadata"][name] for name in ("labels", "ownerReferences")}
         self._check_leader("PATCH", ref.path)
-        query = {"fieldManager": FIELD_MANAGER}
-        await self._api.request("PATCH", ref.path, ref.kind, query=query, body=body, patch=MERGE)
+        query, body = {"fieldManager": FIELD_MANAGER}, {"metadata": {**known, **given, "managedFields": managers}}
+        try:
+            await self._api.request("PATCH", ref.path, ref.kind, query=query, body=body, patch=MERGE)
+        except NotFoundError as error:
+            raise ConflictError(error.cause, request=f"PATCH {ref.path}") from error
 
     async def delete(self, ref: Ref, *, uid: str, version: str | None = None, grace_seconds: int | None = None) -> None:
         """Delete the object with that uid (and resourceVersion); raises `NotFoundError` and `ConflictError`."""

@@ -1,40 +1,85 @@
 """The managers of an object's fields, as `metadata.managedFields` records them.
 
 A server-side apply removes the fields that its manager owned and no longer sends, unless others own them too. Who
-creates an object owns all of its fields: also a backup tool that restores one.
+creates an object owns its fields: also a tool that restores one without the managers that it had.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 
-from inference_operator.manifest import Manifest
+from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, STATEFUL_SET, Kind, Manifest
+
+_METADATA, _ANNOTATIONS, _OWN_PREFIX = "f:metadata", "f:annotations", "f:inference-operator.dev/"
+_CONTENT: Mapping[str, Sequence[str]] = {
+    DEPLOYMENT.name: ("f:spec", "f:template"),
+    STATEFUL_SET.name: ("f:spec", "f:template"),
+    CONFIG_MAP.name: ("f:data",),
+}
+"""The part of a kind that the operator writes as a whole, and that merges the items of several managers. All other
+parts may have fields of other controllers, such as finalizers, classes and source ranges of load balancers."""
 
 
-def with_one_manager(entries: Sequence[Manifest], manager: str, api_version: str) -> list[Manifest]:
-    """The entries in which one manager has applied all fields that others own.
+def adopted_fields(entries: Sequence[Manifest], kind: Kind, manager: str) -> list[Manifest]:
+    """The entries after an object was adopted, so that the next apply removes what its manager does not send.
 
-    - Fields that were written through a subresource, such as a status or a scale, stay with their managers.
-    - So do those of another version of the kind, in which fields may have other names.
+    - The manager gets the annotations with the operator's prefix.
+    - If it has never applied the object, it gets the content of a workload or ConfigMap too. Otherwise it still owns
+      what it has written, and the fields of others are theirs.
+    - Fields that were written through a subresource stay with their managers. So do those of another version of the
+      kind, in which fields may have other names.
 
     Args:
         entries: `metadata.managedFields` of a live object.
+        kind: its kind, in the version in which the manager applies it.
         manager: the field manager.
-        api_version: the `apiVersion` in which it applies the object.
 
     Examples:
-        >>> restored = {"manager": "velero", "operation": "Update", "apiVersion": "v1"}
-        >>> (entry,) = with_one_manager([{**restored, "fieldsV1": {"f:data": {"f:a": {}}}}], "operator", "v1")
-        >>> entry["manager"], entry["operation"], entry["fieldsV1"]
-        ('operator', 'Apply', {'f:data': {'f:a': {}}})
+        >>> fields = {"f:metadata": {"f:finalizers": {}}, "f:data": {"f:a": {}}}
+        >>> restored = {"manager": "tool", "operation": "Update", "apiVersion": "v1", "fieldsV1": fields}
+        >>> rest, own = adopted_fields([restored], CONFIG_MAP, "operator")
+        >>> rest["fieldsV1"], own["fieldsV1"]
+        ({'f:metadata': {'f:finalizers': {}}}, {'f:data': {'f:a': {}}})
     """
-    taken = [one for one in entries if not one.get("subresource") and one.get("apiVersion") == api_version]
-    if not taken:
-        return list(entries)
-    fields: Manifest = {}
-    for one in taken:
-        _add(fields, one.get("fieldsV1") or {})
-    latest = max(taken, key=lambda one: str(one.get("time", "")))
-    owned = {**latest, "manager": manager, "operation": "Apply", "fieldsV1": fields}
-    return [*(one for one in entries if one not in taken), owned]
+    known = next((one for one in entries if _is_apply_of(one, manager)), None)
+    content = _CONTENT.get(kind.name) if known is None else None
+    fields: Manifest = deepcopy(known["fieldsV1"]) if known else {}
+    kept: list[Manifest] = []
+    for one in entries:
+        rest = deepcopy(one)
+        if one is not known and not one.get("subresource") and one.get("apiVersion") == kind.api_version:
+            _move(rest.get("fieldsV1") or {}, fields, content)
+        if one is not known and rest.get("fieldsV1"):
+            kept.append(rest)
+    own = {"manager": manager, "operation": "Apply", "apiVersion": kind.api_version, "fieldsType": "FieldsV1"}
+    return [*kept, {**own, **(known or {}), "fieldsV1": fields}] if fields else kept
+
+
+def _is_apply_of(entry: Manifest, manager: str) -> bool:
+    return (entry.get("manager"), entry.get("operation")) == (manager, "Apply") and not entry.get("subresource")
+
+
+def _move(source: Manifest, target: Manifest, content: Sequence[str] | None) -> None:
+    """Move the operator's annotations, and the content at a path if one is given."""
+    annotations = (source.get(_METADATA) or {}).get(_ANNOTATIONS) or {}
+    for name in [one for one in annotations if one.startswith(_OWN_PREFIX)]:
+        _move_one(source, target, (_METADATA, _ANNOTATIONS, name))
+    if content:
+        _move_one(source, target, content)
+
+
+def _move_one(source: Manifest, target: Manifest, path: Sequence[str]) -> None:
+    """Move what is at a path, if anything is there; nothing is left of parents that are empty then."""
+    name, *below = path
+    if name not in source:
+        return
+    if below:
+        _move_one(source[name], target.setdefault(name, {}), below)
+        if not source[name]:
+            del source[name]
+        if not target[name]:
+            del target[name]
+    else:
+        _add(target.setdefault(name, {}), source.pop(name))
 
 
 def _add(fields: Manifest, more: Manifest) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import orjson
 
-from inference_operator.manifest import CLAIM, JOB, Kind, Manifest, Owner
+from inference_operator.manifest import Kind, Manifest, Owner
 from inference_operator.objects.json_annotation import compact_json
 from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL, labels
 
@@ -20,9 +20,6 @@ ADOPT_ANNOTATION = "inference-operator.dev/adopt"
 """With the value `true` on a child that has lost its owner: the InferenceDeployment of its label takes it over. Owners
 are lost by `kubectl delete --cascade=orphan`, and by backups without owner references. Without the annotation nothing
 is taken over: the name of a label is no proof."""
-
-_IMMUTABLE = frozenset({CLAIM.name, JOB.name})
-"""Kinds whose specification nobody can change. Kubernetes itself writes a part of it."""
 
 _HASH_LENGTH = 16
 _DELETE = b"\x7f"
@@ -129,7 +126,7 @@ def is_child(manifest: Manifest, owner: Owner) -> bool:
 
 
 def is_adoption(live: Manifest, desired: Manifest) -> bool:
-    """Whether an apply of the desired child gives the live one an owner, and its fields a manager who removes them.
+    """Whether an apply of the desired child gives the live one an owner.
 
     Examples:
         >>> from inference_operator.manifest import CONFIG_MAP, Key
@@ -139,4 +136,4 @@ def is_adoption(live: Manifest, desired: Manifest) -> bool:
         (False, True)
     """
     owned, owner = (bool(one["metadata"].get("ownerReferences")) for one in (live, desired))
-    return owner and not owned and desired["kind"] not in _IMMUTABLE
+    return owner and not owned
