@@ -92,7 +92,7 @@ def served(cluster: LocalCluster, right: str, adapters: list[dict[str, str]], ke
         "settings.scrapeSeconds": SCRAPE_SECONDS,
     }
     stack.install_operator(cluster, numbers=numbers)
-    served, manifest = Served(cluster, NAME), pair()
+    served, manifest = Served(cluster, NAME), pair(parallelism={"tensor": 2, "pipeline": 1, "nodes": 2})
     manifest["spec"]["model"]["adapters"] = adapters
     manifest["spec"]["cache"] = {"claimName": CACHE}
     manifest["spec"]["router"] = {"replicas": 1, "keys": {"secretRef": {"name": SECRET}}}
