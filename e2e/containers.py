@@ -9,6 +9,7 @@ from pathlib import Path
 
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import Cluster
+from inference_operator.objects.names import ENGINE
 
 _RUNTIME = "containerd://"
 _CORE = b"EngineCore"
@@ -37,7 +38,7 @@ def engine_core(cluster: Cluster, pod: str, namespace: str = "default") -> int:
     """The PID of an engine core process; vLLM's API server process is its parent."""
     (core,) = [
         process
-        for process in container_processes(cluster, pod, namespace)
+        for process in container_processes(cluster, pod, namespace, container=ENGINE)
         if _CORE in (process / "cmdline").read_bytes()
     ]
     return int(core.name)
