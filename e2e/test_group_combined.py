@@ -29,8 +29,8 @@ from e2e.waiting import eventually
 pytestmark = pytest.mark.full  # six starts of vLLM on two cores
 FILES, CACHE, ADAPTER, REFERENCE, SECRET = "pair-files", "pair-cache", "sea", "adapted-alone", "pair-keys"
 WITHOUT_COMPILER = {"name": "TORCHDYNAMO_DISABLE", "value": "1"}
-"""With adapters vLLM for CPUs never warms up (0.32.0, `v1/worker/cpu_model_runner.py`). Pipelines fail then. Layers that
-are shared compile their first step, for which the image has no compiler."""
+"""With adapters vLLM for CPUs never warms up (0.32.0, `v1/worker/cpu_model_runner.py`): pipelines fail then, and shared
+layers compile their first step, for which the image has no compiler."""
 STALL_SECONDS, SCRAPE_SECONDS, NO_PROGRESS_SECONDS = 30, 2, 6
 SLEEP_SECONDS = 240
 """Limit until an idle group has gone: its stabilization, and the drain of its members."""
