@@ -16,6 +16,7 @@ stderr when it is known.
 - *Edit during a resync*: from the answer to the delete request of a Service until it is there again, one at a time. An
   operator with another setting writes every object meanwhile, so that all keys wait in its work queue. Edits begin with
   its first reconcile: it does not hear of one from before its listing.
+- *Idle*: from when the status of each resource has said that the metrics of simulated pods cannot be read.
 - *Restart*: from the start of the process until every resource is reconciled once. *Listing alone* is how long the bare
   client takes to list the same objects.
 """
@@ -87,6 +88,9 @@ MEMORY_AIM, MANY, MEMORY_OF_MANY_AIM = at_most(120), 5000, at_most(250)
 """MiB with up to a thousand resources, and from so many on."""
 IDLE_CPU_AIM, NO_WRITES = at_most(1), exactly(0)
 """Per cent of one core, requests."""
+UNREAD_SECONDS = 300
+"""Simulated pods have no metrics. The status says so after two calm rounds of the scraper (120 s each), once for each
+resource."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -210,7 +214,7 @@ def _edits_during_resync(cluster: LocalCluster, operator: MeasuredOperator, coun
 
 
 def _idle(operator: MeasuredOperator, seconds: float) -> list[Figure]:
-    time.sleep(QUIET_SECONDS)
+    time.sleep(UNREAD_SECONDS)
     before, cpu = operator.read(), operator.cpu_seconds()
     time.sleep(seconds)
     spent = operator.cpu_seconds() - cpu
