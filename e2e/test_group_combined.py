@@ -146,7 +146,8 @@ def test_a_group_that_hangs_is_replaced_with_its_adapter(served: Served, key: st
         )
         say(f"  pods before: {sorted(before)}, and now: {sorted(uids(served).values())}")
         assert answer.result() == right, "the request was sent again, to the new engine"
-    stack.wait_engines(served.cluster, NAME, 1)
+    stack.wait_ready(served.cluster, NAME)
+    assert len(members(served)) == 2
     assert asked(served, key, ADAPTER) == right
 
 
