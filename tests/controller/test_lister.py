@@ -11,8 +11,18 @@ from inference_operator.controller.cluster import ClusterError, ForbiddenError, 
 from inference_operator.controller.lister import Lister
 from inference_operator.controller.relist_loop import RelistLoop
 from inference_operator.controller.workqueue import Priority
-from inference_operator.manifest import HTTP_ROUTE, INFERENCE_DEPLOYMENT, NODE, Key, Kind, Manifest, Ref
-from inference_operator.objects.names import NAME_LABEL
+from inference_operator.manifest import (
+    CHILD_KINDS,
+    HTTP_ROUTE,
+    INFERENCE_DEPLOYMENT,
+    NODE,
+    POD,
+    Key,
+    Kind,
+    Manifest,
+    Ref,
+)
+from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL
 from inference_operator.settings import Settings
 from tests.testing.builders import KEY, SETTINGS, inference_deployment, pod
 from tests.testing.memory_cluster import SYSTEM_METADATA, MemoryCluster
@@ -237,8 +247,8 @@ def test_a_child_that_gets_another_label_queues_the_resource_that_misses_it_too(
     relabelled["metadata"]["labels"][NAME_LABEL] = "other"
     scene.lister.on_event("ADDED", pod(version=1))
     scene.lister.on_event("MODIFIED", relabelled)
-    assert scene.urgent[:1] == [KEY]
-    assert sorted(scene.urgent[1:]) == [Key(KEY.namespace, "other"), KEY]
+    assert scene.added[:1] == [KEY]
+    assert sorted(scene.added[1:]) == [Key(KEY.namespace, "other"), KEY]
 
 
 async def test_a_watch_without_events_is_dead_when_two_listings_find_changes() -> None:
@@ -291,3 +301,33 @@ async def test_a_failed_listing_leaves_unknown_whether_gateway_api_has_gone_or_c
     scene.cluster.routes_error = ClusterError("HTTP 500: etcd is slow")
     await scene.lister.list_all()
     assert HTTP_ROUTE not in scene.lister.watchable
+
+
+@pytest.mark.parametrize(
+    ("event", "kind", "seen", "priority"),
+    [
+        ("MODIFIED", "Deployment", 3, Priority.NORMAL),
+        ("MODIFIED", "Deployment", 2, Priority.HIGH),
+        ("DELETED", "Deployment", 3, Priority.HIGH),
+        ("MODIFIED", "Service", None, Priority.HIGH),
+        ("ADDED", "Pod", None, Priority.NORMAL),
+        ("MODIFIED", "InferenceDeployment", 3, Priority.HIGH),
+    ],
+    ids=["status", "edit", "deletion", "kind without generation", "pod", "resource"],
+)
+async def test_the_status_of_a_child_and_pods_wait_for_edits(
+    event: str, kind: str, seen: int | None, priority: Priority
+) -> None:
+    scene = Scene()
+    await scene.lister.list_all()
+    given: list[Priority] = []
+    scene.lister = Lister(scene.cluster, scene.cache, Settings(), lambda _, priority: given.append(priority))
+    (found,) = (one for one in (*CHILD_KINDS, POD, INFERENCE_DEPLOYMENT) if one.name == kind)
+    meta = {"name": A.name, "namespace": A.namespace, "uid": "1", "resourceVersion": "999", "generation": 3}
+    of_a = {"labels": {NAME_LABEL: A.name, MANAGED_BY_LABEL: MANAGER}}
+    status = {} if seen is None else {"status": {"observedGeneration": seen}}
+    manifest = {"apiVersion": found.api_version, "kind": kind, "metadata": {**meta, **of_a}, **status}
+    if event == "DELETED":
+        scene.cache.put(manifest)
+    scene.lister.on_event(event, manifest)
+    assert given == [priority]

@@ -3,14 +3,18 @@ import itertools
 from collections.abc import Awaitable, Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from inference_operator.controller.cluster import ClusterError
 from inference_operator.controller.workqueue import (
+    BUT_HIGH_AT_ONCE,
     FIRST_BACKOFF_SECONDS,
     JITTER,
     LATEST_BACKOFF_SECONDS,
     LOW_AT_ONCE,
     LOW_EVERY,
+    NORMAL_EVERY,
     Priority,
     WorkQueue,
 )
@@ -328,6 +332,65 @@ def test_a_pass_over_all_leaves_workers_free_for_an_edit() -> None:
     assert {at for at, _ in log.begun[LOW_AT_ONCE + 2 :]} == set(range(10, 250, 10))
 
 
+def test_an_edit_does_not_wait_for_what_the_cluster_does_about_the_writes_of_a_listing() -> None:
+    async def script(queue: WorkQueue) -> None:
+        for key in FLEET:
+            queue.add(key, Priority.NORMAL)
+        queue.add(A)
+        await asyncio.sleep(200)
+
+    assert order(script).index(A) < NORMAL_EVERY
+
+
+def test_events_of_the_fleet_leave_workers_free_for_an_edit() -> None:
+    log = Log(takes=10)
+
+    async def script(queue: WorkQueue) -> None:
+        for number, key in enumerate(FLEET):
+            queue.add(key, Priority.LOW if number % 2 else Priority.NORMAL)
+        await asyncio.sleep(5)
+        queue.add(A)
+        await asyncio.sleep(300)
+
+    work(script, log.handle, workers=BUT_HIGH_AT_ONCE + 1)
+    assert log.begun[BUT_HIGH_AT_ONCE] == (5, A)
+    assert sorted(key for _, key in log.begun) == sorted([A, *FLEET]), "each is reconciled once"
+
+
+@pytest.mark.parametrize(("priority", "every"), [(Priority.LOW, LOW_EVERY), (Priority.NORMAL, NORMAL_EVERY)])
+def test_a_stream_of_edits_stops_nothing_for_ever(priority: Priority, every: int) -> None:
+    async def script(queue: WorkQueue) -> None:
+        queue.add(B, priority)
+        for key in FLEET:
+            queue.add(key)
+        await asyncio.sleep(200)
+
+    assert order(script).index(B) < every
+
+
+ADDED = st.tuples(st.sampled_from(FLEET[:9]), st.sampled_from(Priority), st.sampled_from([0.0, 0.5, 3.0]))
+
+
+@given(st.lists(ADDED, max_size=40), st.integers(1, BUT_HIGH_AT_ONCE + 2))
+def test_each_key_is_handled_after_it_was_added_whatever_its_priority(
+    added: list[tuple[Key, Priority, float]], workers: int
+) -> None:
+    log, last = Log(takes=1), dict[Key, float]()
+
+    async def script(queue: WorkQueue) -> None:
+        for key, priority, pause in added:
+            queue.add(key, priority)
+            last[key] = asyncio.get_running_loop().time()
+            await asyncio.sleep(pause)
+        await asyncio.sleep(200)
+        assert len(queue) == 0
+
+    work(script, log.handle, workers=workers)
+    begun = {key: at for at, key in log.begun}
+    assert begun.keys() == last.keys()
+    assert all(begun[key] >= at for key, at in last.items())
+
+
 def test_a_key_that_waits_with_low_priority_moves_when_something_happens_to_it() -> None:
     async def script(queue: WorkQueue) -> None:
         for key in FLEET:
@@ -339,16 +402,6 @@ def test_a_key_that_waits_with_low_priority_moves_when_something_happens_to_it()
     taken = order(script)
     assert taken[0] == FLEET[50]
     assert sorted(taken) == sorted(FLEET), "each is reconciled once"
-
-
-def test_a_stream_of_events_does_not_stop_the_others_for_ever() -> None:
-    async def script(queue: WorkQueue) -> None:
-        queue.add(B, Priority.LOW)
-        for key in FLEET:
-            queue.add(key)
-        await asyncio.sleep(200)
-
-    assert order(script).index(B) < LOW_EVERY
 
 
 def test_a_key_that_was_added_during_its_reconcile_keeps_the_higher_priority() -> None:

@@ -23,6 +23,7 @@ from inference_operator.manifest import (
 from inference_operator.objects.names import MANAGED_SELECTOR
 from inference_operator.settings import Settings
 from inference_operator.views.leaving_node import LeavingNode
+from inference_operator.views.raw import mapping
 
 DEAD_WATCH_LISTINGS = 2
 """A watch counts as dead after this many listings in a row that found changes of its kind, with no event of that kind
@@ -110,7 +111,7 @@ class Lister:
             self._queue_nodes(nodes.forget(manifest) if event == "DELETED" else nodes.put(manifest), before)
             return
         for key in self._cache.forget(manifest) if event == "DELETED" else self._cache.put(manifest):
-            self._add(key, Priority.HIGH)
+            self._add(key, _priority(event, manifest))
 
     def dead_watches(self) -> Sequence[Kind]:
         """The kinds whose watch sends no events although listings find changes.
@@ -225,6 +226,14 @@ class Lister:
         if self._unreadable.pop(namespace, None) is not None:
             log.info("Can list %s again", _named(namespace))
         self._listed.add(namespace)
+
+
+def _priority(event: str, manifest: Manifest) -> Priority:
+    """The priority of the keys of an event: normal for a pod, and where only the status of a child has changed."""
+    kind, meta = kind_of(manifest), manifest["metadata"]
+    observed = mapping(manifest, "status").get("observedGeneration")
+    is_status = event == "MODIFIED" and observed is not None and observed == meta.get("generation")
+    return Priority.NORMAL if kind == POD or (is_status and kind != INFERENCE_DEPLOYMENT) else Priority.HIGH
 
 
 def _why_unavailable(kind: Kind, error: ClusterError) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from enum import Enum, auto
+from enum import IntEnum, auto
 
 from inference_operator.backoff import exponential_backoff
 from inference_operator.controller.cluster import ClusterError
@@ -14,22 +14,25 @@ FIRST_BACKOFF_SECONDS, LATEST_BACKOFF_SECONDS = 0.5, 120.0
 JITTER = 0.2
 """Each backoff differs by up to a fifth, so that keys that failed together do not come back together."""
 
-LOW_AT_ONCE = 4
-"""Workers that handle keys of low priority at a time. The others are free for an edit: a reconcile that writes all
-children takes up to a second, since everything shares one core."""
-LOW_EVERY = 8
-"""Of so many keys that workers take, one has low priority if one waits, so that none waits for ever."""
+LOW_AT_ONCE, BUT_HIGH_AT_ONCE = 4, 12
+"""Workers that handle keys of low priority at a time, and those of low and normal priority. The others are free for an
+edit: a reconcile that writes all children takes up to a second, since everything shares one core."""
+LOW_EVERY, NORMAL_EVERY = 8, 2
+"""Of so many keys that workers take, one has this priority if one waits, so that none waits for ever."""
 
 
-class Priority(Enum):
-    """Which keys a worker takes first."""
+class Priority(IntEnum):
+    """Which keys a worker takes first: those with the smallest number."""
 
     HIGH = auto()
-    """Something has happened to this resource: an edit, an event of a child, a stall, a change of the load."""
+    """Somebody or something asks for a change: an edit, a stall, a change of the load, a moment that has come."""
+    NORMAL = auto()
+    """The cluster has done something: the status of a child or a pod has changed. Each write of ours causes some."""
     LOW = auto()
     """All resources are looked at: a start of the operator, a listing, changed nodes, a window of the owner."""
 
 
+_TURNS = ((Priority.LOW, LOW_EVERY), (Priority.NORMAL, NORMAL_EVERY))
 Handle = Callable[[Key], Awaitable[Requeue | None]]
 """Reconciles a key; returns when to reconcile it again."""
 OnStarted = Callable[[float], None]
@@ -46,8 +49,9 @@ class WorkQueue:
     - An event of that key ends the wait, but not before the time that the API server gave (`Retry-After`).
     - Between two keys everything else of the process has its turn, such as answers to probes and the Lease: after a
       start, thousands of reconciles send no request for which they would wait.
-    - Workers take keys of high priority first. A key of low priority that is added with high priority moves up.
-    - At most `LOW_AT_ONCE` workers handle keys of low priority.
+    - Workers take keys of high priority first, but of two keys one of normal priority. A key that is added with a
+      higher priority moves up.
+    - At most `LOW_AT_ONCE` workers handle keys of low priority, and `BUT_HIGH_AT_ONCE` those of low or normal priority.
     - A key that failed keeps its priority while it waits, and gets the higher one of an event meanwhile.
 
     Args:
@@ -91,14 +95,14 @@ class WorkQueue:
         if key in self._failures:
             priority = _higher(priority, held)
         self._added.setdefault(key, asyncio.get_running_loop().time())
-        high, low = self._lanes[Priority.HIGH], self._lanes[Priority.LOW]
+        waits_with = next((lane for lane, keys in self._lanes.items() if key in keys), None)
         if key in self._working:
             self._dirty[key] = _higher(priority, self._dirty.get(key))
         elif (wait := self._seconds_to_hold(key)) > 0:
             self.add_after(key, wait, priority)
-        elif key in low and priority is Priority.HIGH:
-            high[key] = low.pop(key)
-        elif key not in low and key not in high:
+        elif waits_with is None or priority < waits_with:
+            if waits_with is not None:
+                del self._lanes[waits_with][key]
             self._lanes[priority][key] = None
         self._permit()
 
@@ -145,21 +149,28 @@ class WorkQueue:
         """Remove the key that is next; at least one may be taken."""
         self._taken += 1
         self._permits -= 1
-        high = self._lanes[Priority.HIGH]
-        is_low = self._low_to_take() and (not high or self._taken % LOW_EVERY == 0)
-        priority = Priority.LOW if is_low else Priority.HIGH
+        waiting, free = self._waiting(), self._but_high_free()
+        may_take = [one for one, keys in zip(Priority, waiting, strict=True) if keys and (free or one is Priority.HIGH)]
+        due = (one for one, every in _TURNS if one in may_take and self._taken % every == 0)
+        priority = next(due, may_take[0])
         key = next(iter(self._lanes[priority]))
         del self._lanes[priority][key]
         return key, priority
 
-    def _low_to_take(self) -> int:
-        """How many keys of low priority may be taken now."""
+    def _waiting(self) -> tuple[int, int, int]:
+        """The keys that wait, by priority; of low priority as many as may be handled beside those that are."""
+        high, normal, low = (len(self._lanes[priority]) for priority in Priority)
         handled = sum(priority is Priority.LOW for _, priority in self._working.values())
-        return min(len(self._lanes[Priority.LOW]), LOW_AT_ONCE - handled)
+        return high, normal, min(low, LOW_AT_ONCE - handled)
+
+    def _but_high_free(self) -> int:
+        """How many keys of other than high priority may be taken now."""
+        return BUT_HIGH_AT_ONCE - sum(priority is not Priority.HIGH for _, priority in self._working.values())
 
     def _permit(self) -> None:
         """Let as many workers take a key as keys may be taken."""
-        while self._permits < len(self._lanes[Priority.HIGH]) + self._low_to_take():
+        high, normal, low = self._waiting()
+        while self._permits < high + min(normal + low, self._but_high_free()):
             self._permits += 1
             self._available.release()
 
@@ -203,4 +214,4 @@ class WorkQueue:
 
 
 def _higher(one: Priority, other: Priority | None) -> Priority:
-    return Priority.HIGH if Priority.HIGH in (one, other) else Priority.LOW
+    return one if other is None else min(one, other)
