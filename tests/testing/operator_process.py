@@ -14,6 +14,8 @@ from e2e.free_ports import free_port
 from e2e.waiting import eventually
 
 READY_SECONDS, STOP_SECONDS = 120, 60
+ANSWER_SECONDS = 60
+"""Limit of an answer with metrics. A machine that simulates thousands of pods is busy."""
 """Bounds of waits, long enough on a machine that does much else."""
 ROOT = Path(__file__).parents[2]
 COMMAND = (str(Path(sys.executable).with_name("inference-operator")),)
@@ -105,7 +107,7 @@ class OperatorProcess:
     def metrics(self, names: Sequence[str] = ()) -> str:
         """Its metrics, as Prometheus reads them: all, or those of the names."""
         query = urlencode([("name[]", name) for name in names])
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics?{query}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics?{query}", timeout=ANSWER_SECONDS) as answer:
             text: bytes = answer.read()
         return text.decode()
 
