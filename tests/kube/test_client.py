@@ -3,9 +3,10 @@
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
@@ -18,7 +19,7 @@ from inference_operator.controller.cluster import (
     NotLeaderError,
     RejectedError,
 )
-from inference_operator.kube.client import Api
+from inference_operator.kube.client import Api, connect, environment_proxy
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import CONFIG_MAP, POD, Manifest, Ref
 from inference_operator.views.lookups import LogLookup
@@ -200,6 +201,45 @@ async def test_a_refused_connection_raises_cluster_error() -> None:
     async with ApiClient(Configuration(host="http://127.0.0.1:9")) as client:
         with pytest.raises(ClusterError):
             await KubeCluster(Api(client)).get(REF)
+
+
+@pytest.mark.parametrize(
+    ("no_proxy", "url", "proxy"),
+    [
+        ("", "https://10.0.0.1:6443", "http://proxy:3128"),
+        ("", "http://10.0.0.1:6443", None),
+        ("10.0.0.1,.svc", "https://10.0.0.1:6443", None),
+        (".svc", "https://kubernetes.default.svc", None),
+    ],
+)
+def test_the_environment_names_the_proxy(
+    no_proxy: str, url: str, proxy: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("HTTPS_PROXY", "http://proxy:3128"), ("HTTP_PROXY", ""), ("NO_PROXY", no_proxy)):
+        monkeypatch.delenv(name.lower(), raising=False)
+        monkeypatch.setenv(name, value)
+    assert environment_proxy(url) == proxy
+
+
+async def test_a_request_reads_no_file_of_passwords(
+    api: ApiServer, client: ApiClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reads(*_: object) -> None:
+        raise AssertionError("a request reads ~/.netrc")
+
+    monkeypatch.setattr(ClientSession, "_get_netrc_auth", reads)
+    named = {"name": "one", "cluster": {"server": client.configuration.host}}
+    context = {"name": "one", "context": {"cluster": "one", "user": "one"}}
+    written = {
+        "clusters": [named],
+        "contexts": [context],
+        "users": [{"name": "one", "user": {"token": "a"}}],
+        "current-context": "one",
+    }
+    (tmp_path / "kubeconfig").write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **written}))
+    async with await connect(tmp_path / "kubeconfig") as connected:
+        await Api(connected).request("GET", REF.path, CONFIG_MAP)
+    assert len(api.requests) == 1
 
 
 async def test_a_listing_is_read_page_by_page(api: ApiServer, cluster: KubeCluster) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import orjson
 from aiohttp import ClientError, ClientWebSocketResponse, WSServerHandshakeError
@@ -63,7 +64,9 @@ async def connect(
         context: one of its contexts; None is the current one.
         max_connections: at once, 0 without a limit; None is the client's default, 100. Each websocket is one.
     """
-    configuration = Configuration(connection_pool_maxsize=max_connections)
+    # Otherwise aiohttp reads ~/.netrc in a thread before each request (3.14, `ClientSession._get_netrc_auth`).
+    session = {"trust_env": False}
+    configuration = Configuration(connection_pool_maxsize=max_connections, client_session_kwargs=session)
     if kubeconfig is None and context is None and in_cluster():
         load_incluster_config(client_configuration=configuration)
     else:
@@ -77,7 +80,14 @@ async def connect(
                 "There is no cluster to work in: no ServiceAccount, and no kubeconfig with a current context."
                 " Set KUBECONFIG, or write ~/.kube/config"
             ) from error
+    configuration.proxy = configuration.proxy or environment_proxy(configuration.host)
     return ApiClient(configuration)
+
+
+def environment_proxy(url: str) -> str | None:
+    """The proxy for a URL by `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`; None without one."""
+    parts = urlsplit(url)
+    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
 
 def context_namespace(kubeconfig: Path | None = None, context: str | None = None) -> str:
