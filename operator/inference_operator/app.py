@@ -60,9 +60,9 @@ from inference_operator.telemetry.metrics import (
     WATCHES,
 )
 
-WORKERS = 16
-"""Reconciles that run at a time. A reconcile mostly waits for the API server. As many as the clients that
-`bench/reconcile.py` compares with."""
+WORKERS = 8
+"""Reconciles that run at a time. Each waits for the API server two thirds of its time. All share one core with the
+probes: with 16, an answer of `/healthz` took up to 5 s while 5,000 resources were created (`bench/reconcile.py`)."""
 
 LOOKERS = 2
 """Lookups that run at a time: they only explain a state and must not delay reconciles."""
