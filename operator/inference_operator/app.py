@@ -61,7 +61,7 @@ from inference_operator.telemetry.metrics import (
 )
 
 WORKERS = 8
-"""Reconciles that run at a time. Each waits for the API server two thirds of its time. All share one core with the
+"""Reconciles that run at a time. A reconcile mostly waits for the API server. All share one core with the
 probes: with 16, an answer of `/healthz` took up to 5 s while 5,000 resources were created (`bench/reconcile.py`)."""
 
 LOOKERS = 2
