@@ -240,6 +240,18 @@ def test_a_sign_that_keeps_no_pods_away_costs_one_successor_and_no_more() -> Non
     assert decided(engine("a", "good"), leaving=label_only, results=free(1)).temporary == 0, "its free GPU is no place"
 
 
+def test_an_engine_whose_node_is_cordoned_in_the_second_of_its_creation_moves_too() -> None:
+    young = engine("a", "gone", created=NOW.replace(microsecond=0))
+    first = decided(young)
+    assert (first.temporary, first.moves) == (1, True)
+    assert first.record is not None
+    live = [workload(1, first.record)]
+    again = decided(young, starting("b"), workloads=live, results=free(0))
+    assert (again.temporary, again.moves, again.record) == (1, True, first.record)
+    came = engine("b", "gone", created=NOW + timedelta(seconds=2))
+    assert decided(young, came, workloads=live).record == replace(first.record, gave_up=True)
+
+
 def test_a_successor_stays_while_its_engine_is_not_ready_for_a_moment_or_has_lost_its_node() -> None:
     live = [workload(1, MoveRecord(NOW - MINUTE))]
     unready = decided(engine("a", "gone", ready=False), pending("b"), workloads=live, node_wait=15 * MINUTE)

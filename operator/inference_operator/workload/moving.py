@@ -152,8 +152,8 @@ def move(inputs: MoveInputs, results: LookupResults, now: datetime) -> Move:
     """
     visible, waits = inputs.leaving is not None, inputs.budgets and inputs.asked != timedelta(0)
     is_single, may_refuse = inputs.wanted == 1, waits and visible
-    missing, known = inputs.wanted - _others(inputs), inputs.recorded or MoveRecord(now)
     leavers = _leavers(inputs)
+    missing, known = inputs.wanted - _others(inputs), inputs.recorded or MoveRecord(_begin(leavers, now))
     if not leavers or not inputs.wanted:
         notice = _UNSEEN if is_single and waits and not visible else ""
         kept = Move(temporary=inputs.temporary, record=known) if _lost_its_node(inputs, missing, now) else Move()
@@ -182,6 +182,11 @@ def move(inputs: MoveInputs, results: LookupResults, now: datetime) -> Move:
 
 
 _UNSEEN = "The operator cannot see nodes, so a drain ends the only engine before another one is ready."
+
+
+def _begin(leavers: Sequence[EngineView], now: datetime) -> datetime:
+    """When the move begins: after the second in which the youngest leaver was created, which is no successor."""
+    return max([now, *(one.created + timedelta(seconds=1) for one in leavers if one.created)])
 
 
 def _leavers(inputs: MoveInputs) -> tuple[EngineView, ...]:
