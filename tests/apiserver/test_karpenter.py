@@ -65,19 +65,19 @@ def listed(cluster: LocalCluster, what: str) -> list[dict[str, Any]]:
     return found
 
 
-def types(cluster: LocalCluster) -> list[str]:
-    """The instance types of all nodes."""
-    return [type_of(cluster, one["metadata"]["name"]) for one in listed(cluster, "nodes")]
+def types(cluster: LocalCluster) -> dict[str, str]:
+    """The instance types of all nodes, by name."""
+    meta = [one["metadata"] for one in listed(cluster, "nodes")]
+    return {one["name"]: str(one["labels"]["node.kubernetes.io/instance-type"]) for one in meta}
 
 
 def type_of(cluster: LocalCluster, node: str) -> str:
     """The instance type of a node."""
-    (labels,) = (one["metadata"]["labels"] for one in listed(cluster, "nodes") if one["metadata"]["name"] == node)
-    return str(labels["node.kubernetes.io/instance-type"])
+    return types(cluster)[node]
 
 
 def not_there(cluster: LocalCluster, node: str) -> bool:
-    return node not in {one["metadata"]["name"] for one in listed(cluster, "nodes")}
+    return node not in types(cluster)
 
 
 def blocked(cluster: LocalCluster, node: str) -> str:
@@ -123,7 +123,11 @@ def test_a_node_with_the_only_engine_is_replaced_by_a_cheaper_one_only_without_i
     """What the budget of one engine costs: Karpenter keeps the node, since it looks at budgets before it taints."""
     pool.kubectl("patch", "nodepool", POOL, "--type=merge", f"--patch={json.dumps(CONSOLIDATES)}")
     workspace.kubectl("apply", "--filename=-", input=json.dumps(OTHERS))
-    eventually(lambda: types(pool) == [P5.name], seconds=BOUND_SECONDS, what=lambda: f"one large node: {types(pool)}")
+    eventually(
+        lambda: [*types(pool).values()] == [P5.name],
+        seconds=BOUND_SECONDS,
+        what=lambda: f"one large node: {types(pool)}",
+    )
     workspace.create("qwen", ASKED)
     (first,) = await_engines(workspace, 1)
     dear = first["spec"]["nodeName"]

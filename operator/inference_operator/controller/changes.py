@@ -8,7 +8,7 @@ from inference_operator.autoscaling.removal_order import DeletionCost
 from inference_operator.controller.drift import first_drift
 from inference_operator.jobs.placement import mounted_claims
 from inference_operator.manifest import CLAIM, CONFIG_MAP, SECRET, Manifest, Owner, Ref
-from inference_operator.objects.child import RETAIN_ANNOTATION, is_adoption
+from inference_operator.objects.child import RETAIN_ANNOTATION, adopted_version
 from inference_operator.objects.names import is_role
 from inference_operator.pipeline.adapter_lists import ListUpdate
 from inference_operator.status.write_results import Applied, Present, WriteResult
@@ -104,8 +104,8 @@ def changes(
         if child is None:
             result.append(Apply(ref, manifest, owner, None, "absent"))
         elif not _is_deleting(child) and (drift := first_drift(child, manifest)):
-            adopts = child["metadata"]["resourceVersion"] if is_adoption(child, manifest) else None
-            result.append(Apply(ref, manifest, owner, child["metadata"]["uid"], drift, adopts))
+            uid, adopts = child["metadata"]["uid"], adopted_version(child, manifest)
+            result.append(Apply(ref, manifest, owner, uid, drift, adopts))
     for ref, child in live.items():
         if ref not in desired and not _is_deleting(child) and not _is_retained(child):
             result.append(Delete(ref, child["metadata"]["uid"], child["metadata"].get("resourceVersion")))

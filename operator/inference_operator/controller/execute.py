@@ -15,7 +15,7 @@ from inference_operator.controller.cluster import (
 )
 from inference_operator.engines.engine_key import KEY_ENTRY
 from inference_operator.manifest import Manifest, Owner
-from inference_operator.objects.child import is_adoption, is_child
+from inference_operator.objects.child import adopted_version, is_child
 from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL
 from inference_operator.status.write_results import (
     Applied,
@@ -124,8 +124,8 @@ async def _apply_unknown(cluster: Cluster, change: Apply) -> WriteResult:
     if live is None or "deletionTimestamp" in live["metadata"]:
         return Waiting(change.ref)
     if is_child(live, change.owner):
-        adopts = live["metadata"]["resourceVersion"] if is_adoption(live, change.manifest) else None
-        return await _apply_known(cluster, change, live["metadata"]["uid"], adopts=adopts)
+        uid, adopts = live["metadata"]["uid"], adopted_version(live, change.manifest)
+        return await _apply_known(cluster, change, uid, adopts=adopts)
     if _is_orphan(live, change.owner):
         return Waiting(change.ref)
     return Conflict(change.ref, _holder(live), left_behind=_is_left_behind(live, change.manifest))

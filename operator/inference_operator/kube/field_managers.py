@@ -43,13 +43,11 @@ def adopted_fields(entries: Sequence[Manifest], kind: Kind, manager: str) -> lis
     known = next((one for one in entries if _is_apply_of(one, manager)), None)
     content = _CONTENT.get(kind.name) if known is None else None
     fields: Manifest = deepcopy(known["fieldsV1"]) if known else {}
-    kept: list[Manifest] = []
-    for one in entries:
-        rest = deepcopy(one)
-        if one is not known and not one.get("subresource") and one.get("apiVersion") == kind.api_version:
-            _move(rest.get("fieldsV1") or {}, fields, content)
-        if one is not known and rest.get("fieldsV1"):
-            kept.append(rest)
+    others = [deepcopy(one) for one in entries if one is not known]
+    for one in others:
+        if not one.get("subresource") and one.get("apiVersion") == kind.api_version:
+            _move(one.get("fieldsV1") or {}, fields, content)
+    kept = [one for one in others if one.get("fieldsV1")]
     own = {"manager": manager, "operation": "Apply", "apiVersion": kind.api_version, "fieldsType": "FieldsV1"}
     return [*kept, {**own, **(known or {}), "fieldsV1": fields}] if fields else kept
 

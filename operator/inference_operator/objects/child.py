@@ -125,15 +125,14 @@ def is_child(manifest: Manifest, owner: Owner) -> bool:
     )
 
 
-def is_adoption(live: Manifest, desired: Manifest) -> bool:
-    """Whether an apply of the desired child gives the live one an owner.
+def adopted_version(live: Manifest, desired: Manifest) -> str | None:
+    """The resourceVersion of a live object to which the desired child gives an owner; None if it has one, or gets none.
 
     Examples:
         >>> from inference_operator.manifest import CONFIG_MAP, Key
         >>> desired = child(CONFIG_MAP, "x", owner=Owner(Key("a", "b"), "1"), component="c", content={})
-        >>> without = {key: value for key, value in desired["metadata"].items() if key != "ownerReferences"}
-        >>> is_adoption(desired, desired), is_adoption({**desired, "metadata": without}, desired)
-        (False, True)
+        >>> adopted_version(desired, desired), adopted_version({"metadata": {"resourceVersion": "7"}}, desired)
+        (None, '7')
     """
     owned, owner = (bool(one["metadata"].get("ownerReferences")) for one in (live, desired))
-    return owner and not owned
+    return str(live["metadata"]["resourceVersion"]) if owner and not owned else None
