@@ -32,6 +32,7 @@ from bench.many_resources import (
     cluster_of,
     name_of,
     named,
+    namespace_of,
     send,
     spec_of,
 )
@@ -105,7 +106,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def measured(count: int, at_once: int, folder: Path) -> Iterator[Figure]:
     """All figures, on a cluster of its own."""
-    with cluster_of(PODS * count, NAMESPACE) as cluster:
+    with cluster_of(count, PODS, NAMESPACE) as cluster:
         with running(cluster, folder) as operator:
             asyncio.run(send(cluster, [named(one, spec_of(routers=1)) for one in range(count)]))
             await_ready(operator, count)
@@ -121,7 +122,7 @@ def measured(count: int, at_once: int, folder: Path) -> Iterator[Figure]:
 
 def settings(defaults: Mapping[str, object], at_once: int) -> Mapping[str, str]:
     """The settings of an operator with these defaults of routers."""
-    rollouts = {"maxConcurrent": at_once, "canary": f"{NAMESPACE}/{name_of(CANARY)}"}
+    rollouts = {"maxConcurrent": at_once, "canary": f"{namespace_of(CANARY)}/{name_of(CANARY)}"}
     return {"ROUTER_DEFAULTS": json.dumps(defaults), "ROLLOUTS": json.dumps(rollouts)}
 
 
@@ -129,7 +130,7 @@ def settings(defaults: Mapping[str, object], at_once: int) -> Mapping[str, str]:
 def watched(cluster: LocalCluster, count: int) -> Iterator[Rollouts]:
     """The routers' Deployments during the block, from when the watch has told of all of them."""
     seen = Rollouts()
-    command = [str(cluster.binary("kubectl")), f"--kubeconfig={cluster.kubeconfig}", f"--namespace={NAMESPACE}"]
+    command = [str(cluster.binary("kubectl")), f"--kubeconfig={cluster.kubeconfig}", "--all-namespaces"]
     template = "|".join(COLUMNS) + "{'\\n'}"
     command += [
         "get",

@@ -1,6 +1,7 @@
 """A cluster with many InferenceDeployments, for benches of the operator: how they are made, and waited for."""
 
 import asyncio
+import json
 import math
 import os
 import time
@@ -18,6 +19,10 @@ from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, Manifest, Ref
 
 NAMESPACE = "bench"
+"""The namespaces of the resources have this prefix."""
+PER_NAMESPACE = 50
+"""Resources of one namespace. Kubernetes' controllers look at all pods and ReplicaSets of a namespace for each of its
+Deployments and Services, so that thousands of resources in one namespace cost the square of their number."""
 SPEC: Manifest = {"model": {"source": "hf://Qwen/Qwen3-8B"}, "hardware": {"device": "CPU"}, "replicas": 1}
 """On CPUs, so that the number of resources is not limited by nodes with 8 GPUs."""
 PODS_PER_NODE = 100
@@ -28,16 +33,18 @@ _POLL_SECONDS, _LONGEST_SECONDS = 0.25, 3600
 
 
 @contextmanager
-def cluster_of(pods: int, *namespaces: str) -> Iterator[LocalCluster]:
-    """A cluster with simulated nodes for twice as many pods, the CRD, and these namespaces."""
+def cluster_of(count: int, pods_each: int, *prefixes: str) -> Iterator[LocalCluster]:
+    """A cluster for so many resources: nodes for twice as many pods, the CRD, and namespaces with these prefixes."""
     name = f"bench-{os.getpid()}"
     try:
-        nodes = math.ceil(2 * pods / PODS_PER_NODE)
+        nodes = math.ceil(2 * count * pods_each / PODS_PER_NODE)
         cluster = local.up(name, Level.CONTROL_PLANE, gpu_nodes=nodes, owned=True)
         root = Path(__file__).parents[1]
         cluster.kubectl("apply", "--server-side", "--filename", str(root / "crds" / "inferencedeployments.yaml"))
-        for namespace in namespaces:
-            cluster.kubectl("create", "namespace", namespace)
+        names = [namespace_of(number, prefix) for prefix in prefixes for number in range(0, count, PER_NAMESPACE)]
+        made = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names]
+        manifests = {"apiVersion": "v1", "kind": "List", "items": made}
+        cluster.kubectl("create", "--filename=-", input=json.dumps(manifests))
         yield cluster
     finally:
         local.down(name, purge=True)
@@ -45,7 +52,7 @@ def cluster_of(pods: int, *namespaces: str) -> Iterator[LocalCluster]:
 
 def named(number: int, spec: Manifest = SPEC) -> Manifest:
     """The InferenceDeployment with this number."""
-    meta = {"name": name_of(number), "namespace": NAMESPACE}
+    meta = {"name": name_of(number), "namespace": namespace_of(number)}
     return {"apiVersion": API_VERSION, "kind": INFERENCE_DEPLOYMENT.name, "metadata": meta, "spec": spec}
 
 
@@ -55,8 +62,13 @@ def spec_of(routers: int) -> Manifest:
 
 
 def name_of(number: int) -> str:
-    """Its name."""
+    """Its name, which no other one has in any namespace."""
     return f"qwen-{number}"
+
+
+def namespace_of(number: int, prefix: str = NAMESPACE) -> str:
+    """Its namespace, among those with this prefix."""
+    return f"{prefix}-{number // PER_NAMESPACE}"
 
 
 async def send(cluster: LocalCluster, manifests: Sequence[Manifest]) -> None:

@@ -7,7 +7,7 @@ the simulated pods: `--routers 1` has two of them for each resource instead of t
 stderr when it is known.
 
 - *New resources*: from the first create request until the operator has applied the last child. The *bare client* then
-  applies the same children, without owners, in another namespace while no operator runs. It uses the operator's own
+  applies the same children, without owners, in other namespaces while no operator runs. It uses the operator's own
   client, but makes no lookups, decisions or status writes. Its rate is the limit of this machine.
 - *Writes*: counted by the operator's own metrics, without its Lease. CPU and memory are those of its process, from
   `/proc`.
@@ -43,6 +43,7 @@ from bench.many_resources import (
     cluster_of,
     name_of,
     named,
+    namespace_of,
     send,
     spec_of,
 )
@@ -69,7 +70,8 @@ from inference_operator.pipeline.inputs import Inputs
 
 RESOURCES, ROUTERS, ENGINES, IDLE_SECONDS = 1000, 2, 1, 60
 LIMIT = "limit"
-"""Namespace of the bare client's objects."""
+"""Prefix of the namespaces of the bare client's objects."""
+NO_UID = "00000000-0000-4000-8000-000000000000"
 EDITS = 100
 LOOK_SECONDS, START_SECONDS = 0.025, 3600
 RATE_AIM = at_least(0.8)
@@ -123,11 +125,6 @@ class Resources:
         return spec_of(self.routers)
 
     @property
-    def pods(self) -> int:
-        """Pods of all."""
-        return self.count * (self.routers + ENGINES)
-
-    @property
     def kinds(self) -> Counter[Kind]:
         """The children of one; while it waits for something, such as an inspection of its model, it has others."""
         return Counter(Ref.of(manifest).kind for manifest in bare_children(0, self.spec))
@@ -135,7 +132,7 @@ class Resources:
 
 def measured(resources: Resources, idle: float, folder: Path, *, with_resync: bool) -> Iterator[Figure]:
     """All figures, on a cluster of its own."""
-    with cluster_of(resources.pods, NAMESPACE, LIMIT) as cluster:
+    with cluster_of(resources.count, resources.routers + ENGINES, NAMESPACE, LIMIT) as cluster:
         with running(cluster, folder) as operator:
             new = _new_resources(cluster, operator, resources)
             yield from new
@@ -262,16 +259,16 @@ async def _check_children(cluster: LocalCluster, resources: Resources) -> None:
     """
     client = await connect(cluster.kubeconfig)
     kube, found = KubeCluster(Api(client)), {NAMESPACE: Counter[Kind](), LIMIT: Counter[Kind]()}
-    for namespace, kinds in found.items():
-        for kind in watched_kinds(SETTINGS):
-            if kind not in (INFERENCE_DEPLOYMENT, POD):
-                async for page in kube.pages(kind, namespace=namespace, selector=MANAGED_SELECTOR):
-                    kinds[kind] += len(page.items)
+    for kind in watched_kinds(SETTINGS):
+        if kind not in (INFERENCE_DEPLOYMENT, POD):
+            async for page in kube.pages(kind, selector=MANAGED_SELECTOR):
+                for item in page.items:
+                    found[item["metadata"]["namespace"].rpartition("-")[0]][kind] += 1
     await client.close()  # type: ignore[no-untyped-call]  # the client's own
     wanted = {kind: each * resources.count for kind, each in resources.kinds.items()}
-    for namespace, kinds in found.items():
+    for prefix, kinds in found.items():
         if +kinds != wanted:
-            raise AssertionError(f"namespace {namespace} has {+kinds} instead of {wanted}")
+            raise AssertionError(f"the namespaces {prefix}-* have {+kinds} instead of {wanted}")
 
 
 async def _listing_seconds(cluster: LocalCluster) -> float:
@@ -291,7 +288,7 @@ async def _delete_services(cluster: LocalCluster, numbers: Sequence[int]) -> lis
     client = await connect(cluster.kubeconfig)
     kube, took = KubeCluster(Api(client)), []
     for number in numbers:
-        ref = Ref(SERVICE, NAMESPACE, name_of(number))
+        ref = Ref(SERVICE, namespace_of(number), name_of(number))
         service = await kube.get(ref)
         if service is None:
             raise NotFoundError(str(ref))
@@ -305,8 +302,12 @@ async def _delete_services(cluster: LocalCluster, numbers: Sequence[int]) -> lis
 
 
 def bare_children(number: int, spec: Manifest) -> list[Manifest]:
-    """The children that the measured operator would apply, without owners, in the other namespace."""
-    meta = {"name": name_of(number), "namespace": LIMIT, "uid": "00000000-0000-4000-8000-000000000000"}
+    """The children that the measured operator would apply, without owners, in the bare client's namespace."""
+    meta = {
+        "name": name_of(number),
+        "namespace": namespace_of(number, LIMIT),
+        "uid": "00000000-0000-4000-8000-000000000000",
+    }
     parsed = resource({**named(number, spec), "metadata": {**meta, "generation": 1}})
     inputs = Inputs(resource=parsed, children={}, pods=(), settings=SETTINGS, now=datetime.now(UTC))
     return [_without_owner(manifest) for manifest in outcome(inputs).desired.values()]

@@ -100,13 +100,15 @@ def await_moved(workspace: Workspace, to: str) -> None:
 def test_a_cordon_and_an_eviction_at_once_end_no_engine_before_its_successor(
     alone: Workspace, add_node: AddNode, kubernetes: LocalCluster
 ) -> None:
-    """The eviction follows the cordon within milliseconds: it is refused by a budget that was there before."""
-    add_node(SECOND)
+    """The eviction follows the cordon: it is refused by a budget that was there before.
+
+    The place for a successor comes after it: on a busy machine an engine has moved before kubectl starts again.
+    """
     ((first, place),) = engines(alone).items()
     kubernetes.kubectl("cordon", place)
-    # On a busy machine the operator has moved the engine before kubectl has started a second time.
-    with pytest.raises(ClusterError, match=r"disruption budget|not found"):
+    with pytest.raises(ClusterError, match="disruption budget"):
         evict(alone, first)
+    add_node(SECOND)
     await_moved(alone, SECOND)
     assert first not in engines(alone), "the operator ended it itself"
 
