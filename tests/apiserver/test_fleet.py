@@ -1,7 +1,8 @@
-"""A change of the routers' defaults on a real API server: few InferenceDeployments at a time, also over a restart."""
+"""Changes of the owner's on a real API server: few InferenceDeployments at a time, also over a restart."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,21 @@ NAMES = ("a", "b", "c")
 CANARY = "c"
 NO_NODE = {"kubernetes.io/hostname": "no-node-has-this-name"}
 """Where no router can run: what a bad default does."""
+LATER_IMAGE = "docker.io/vllm/vllm-openai:v9.9.9"
 
 
-def changed(account: Path, log: Path, workspace: Workspace, defaults: object) -> OperatorProcess:
-    """An operator with other defaults of routers."""
-    rollouts = {"maxConcurrent": 1, "canary": f"{workspace.namespace}/{CANARY}"}
-    settings = {"ROUTER_DEFAULTS": json.dumps(defaults), "ROLLOUTS": json.dumps(rollouts)}
-    return OperatorProcess(account, log, {**SETTINGS, **settings, "NAMESPACES": workspace.namespace})
+def changed(
+    account: Path, log: Path, workspace: Workspace, settings: Mapping[str, str], **rollouts: object
+) -> OperatorProcess:
+    """An operator with other settings, and this namespace alone."""
+    told = {"maxConcurrent": 1, "canary": f"{workspace.namespace}/{CANARY}", **rollouts}
+    added = {**settings, "ROLLOUTS": json.dumps(told), "NAMESPACES": workspace.namespace}
+    return OperatorProcess(account, log, {**SETTINGS, **added})
+
+
+def of_routers(defaults: object) -> Mapping[str, str]:
+    """The setting with these defaults of routers."""
+    return {"ROUTER_DEFAULTS": json.dumps(defaults)}
 
 
 @pytest.fixture
@@ -70,7 +79,7 @@ def has(workspace: Workspace, name: str, text: str) -> bool:
 def test_a_bad_default_reaches_the_canary_alone_and_a_corrected_one_reaches_all_one_after_the_other(
     fleet: Workspace, account: Path, tmp_path: Path
 ) -> None:
-    bad = changed(account, tmp_path / "bad", fleet, {"scheduling": {"nodeSelector": NO_NODE}})
+    bad = changed(account, tmp_path / "bad", fleet, of_routers({"scheduling": {"nodeSelector": NO_NODE}}))
     bad.start()
     others = [name for name in NAMES if name != CANARY]
     try:
@@ -88,7 +97,8 @@ def test_a_bad_default_reaches_the_canary_alone_and_a_corrected_one_reaches_all_
     finally:
         bad.stop()
 
-    good = changed(account, tmp_path / "good", fleet, {"podTemplate": {"annotations": {"example.com/setting": "good"}}})
+    setting = {"podTemplate": {"annotations": {"example.com/setting": "good"}}}
+    good = changed(account, tmp_path / "good", fleet, of_routers(setting))
     good.start()
     try:
         most = 0
@@ -108,3 +118,42 @@ def test_a_bad_default_reaches_the_canary_alone_and_a_corrected_one_reaches_all_
     finally:
         good.stop()
     assert "Traceback" not in bad.log() + good.log()
+
+
+def image(workspace: Workspace, name: str) -> str:
+    """The image of the engines of one."""
+    template = workspace.get("deployment", f"{name}-engine")["spec"]["template"]
+    found: str = template["spec"]["containers"][0]["image"]
+    return found
+
+
+@pytest.mark.full
+def test_engines_are_renewed_when_the_window_opens_one_after_the_other_and_the_canary_first(
+    fleet: Workspace, account: Path, tmp_path: Path
+) -> None:
+    opens = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(minutes=2)
+    closes = opens + timedelta(hours=1)
+    window = {"start": f"{opens:%M %H} * * *", "end": f"{closes:%M %H} * * *"}
+    later = changed(account, tmp_path / "later", fleet, {"GPU_ENGINE_IMAGE": LATER_IMAGE}, renewal=window)
+    later.start()
+    try:
+        for name in NAMES:
+            said = fleet.settled(name, "EnginesAvailable", reason="EnginesOutdated")["message"]
+            assert f"The operator renews them from {opens:%Y-%m-%d %H:%M} UTC on" in said
+        assert LATER_IMAGE not in {image(fleet, name) for name in NAMES}
+        assert datetime.now(UTC) < opens, "the window has not opened yet"
+        order: list[str] = []
+
+        def done() -> bool:
+            renewed = [name for name in NAMES if image(fleet, name) == LATER_IMAGE]
+            order.extend(name for name in renewed if name not in order)
+            return len(renewed) == len(NAMES)
+
+        eventually(done, seconds=WAIT_SECONDS + 120, what=lambda: f"all engines are renewed: {order}")
+        assert order[0] == CANARY
+        assert datetime.now(UTC) >= opens
+        for name in NAMES:
+            fleet.settled(name, "EnginesAvailable")
+    finally:
+        later.stop()
+    assert "Traceback" not in later.log()
