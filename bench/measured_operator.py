@@ -1,6 +1,7 @@
 """Runs the operator as a process on a cluster of a bench, and measures the process."""
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,8 @@ NAMES = (
 )
 """The metrics that benches read, many times a second."""
 KIB_PER_MIB = 1024
+LAST_LINES = 50
+"""Of the log of an operator during which the bench failed."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -53,5 +56,8 @@ def running(
     process.start()
     try:
         yield process
+    except BaseException:
+        print(*process.log().splitlines()[-LAST_LINES:], sep="\n", file=sys.stderr)
+        raise
     finally:
         process.stop()
