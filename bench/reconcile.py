@@ -120,6 +120,11 @@ class Resources:
     """Pods of routers of each."""
 
     @property
+    def bare(self) -> int:
+        """As many of them as the bare client applies."""
+        return min(self.count, RESOURCES)
+
+    @property
     def spec(self) -> Manifest:
         """The spec of each."""
         return spec_of(self.routers)
@@ -240,11 +245,11 @@ def _restart(operator: MeasuredOperator, count: int) -> tuple[float, list[Figure
 
 
 def _bare_client(cluster: LocalCluster, resources: Resources, rate: float) -> list[Figure]:
-    numbers = range(resources.count)
+    numbers = range(resources.bare)
     manifests = [manifest for number in numbers for manifest in bare_children(number, resources.spec)]
     begun = time.monotonic()
     asyncio.run(send(cluster, manifests))
-    limit = resources.count / (time.monotonic() - begun)
+    limit = resources.bare / (time.monotonic() - begun)
     return [
         Figure("bare client: the same resources per second", limit, "1/s"),
         Figure("new resources: share of the bare client's rate", rate / limit, "", RATE_AIM),
@@ -265,8 +270,9 @@ async def _check_children(cluster: LocalCluster, resources: Resources) -> None:
                 for item in page.items:
                     found[item["metadata"]["namespace"].rpartition("-")[0]][kind] += 1
     await client.close()  # type: ignore[no-untyped-call]  # the client's own
-    wanted = {kind: each * resources.count for kind, each in resources.kinds.items()}
-    for prefix, kinds in found.items():
+    for prefix, count in ((NAMESPACE, resources.count), (LIMIT, resources.bare)):
+        wanted = {kind: each * count for kind, each in resources.kinds.items()}
+        kinds = found[prefix]
         if +kinds != wanted:
             raise AssertionError(f"the namespaces {prefix}-* have {+kinds} instead of {wanted}")
 

@@ -43,9 +43,10 @@ _NAMESPACES_DEADLINE_S = 10.0
 _ANSWER_DEADLINE_S = 30.0
 """How long a running cluster may take to answer before it counts as stuck."""
 _POLL_S = 0.1
-_COLLECT_LESS_OFTEN = {"GOGC": "300"}
+_COLLECT_LESS_OFTEN = {"GOGC": "300", "GOMEMLIMIT": "8GiB"}
 """For the control plane's Go programs. Their heaps are small and live, so at Go's default of 100 a fifth of their CPU
-time goes into looking through them (https://go.dev/doc/gc-guide)."""
+time goes into looking through them (https://go.dev/doc/gc-guide). Thousands of InferenceDeployments make a heap
+large: from the limit on it is looked through as often as needed."""
 
 _children: dict[str, subprocess.Popen[str]] = {}
 """Clusters that this process started. The pipes of owned ones keep them alive; the kernel closes those with us."""
