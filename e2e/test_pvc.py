@@ -40,6 +40,7 @@ def broken_claim(cluster: LocalCluster) -> Iterator[str]:
         yield name
 
 
+@pytest.mark.full  # e2e/test_inspection.py serves from a volume too
 def test_a_model_from_a_volume_answers_and_a_missing_volume_is_reported(
     cluster: LocalCluster, claim: str, broken_claim: str
 ) -> None:

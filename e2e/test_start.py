@@ -39,6 +39,7 @@ def sources(cluster: LocalCluster) -> Iterator[Sources]:
     shutil.rmtree(trusted)
 
 
+@pytest.mark.full  # tests/status and tests/controller/test_lookups.py cover the decisions
 def test_a_slow_image_pull_and_a_slow_download_are_reported_until_they_end(
     cluster: LocalCluster, sources: Sources
 ) -> None:

@@ -86,6 +86,7 @@ def _programs(served: Served) -> list[str]:
     return found.split()
 
 
+@pytest.mark.full  # tests/jobs/test_program.py covers the check
 def test_a_program_of_somebody_else_does_not_run_in_a_job(stocked: LocalCluster, tmp_path: Path) -> None:
     """Who may write ConfigMaps replaces the program while the Job's pod waits for a node and the operator is down."""
     served, archive, program = Served(stocked, ATTACKED), _evil(tmp_path), "configmap/none"
