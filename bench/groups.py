@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import isnan, nan
 
-from bench.figures import Aim, Figure, at_most, exactly, parser_of, shown, unmeasured
+from bench.figures import Aim, Figure, as_known, at_most, exactly, parser_of, shown, unmeasured
 from e2e import stack
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
@@ -47,7 +47,8 @@ PATIENCE_SECONDS = 90
 CLIENT_SECONDS = 60
 """A client's timeout."""
 POLL_SECONDS = 0.1
-GONE_SECONDS = 120
+GONE_SECONDS = 300
+MEMBERS = 2
 
 
 class Fault(StrEnum):
@@ -99,14 +100,10 @@ class Group:
         return any(endpoint["conditions"].get("ready") for endpoint in endpoints)
 
     def pods(self) -> Mapping[str, tuple[str, str]]:
-        """Uid and address of each member that exists, by name."""
+        """Uid and address of each member that exists, also while it ends, by name."""
         listed = json.loads(self.cluster.kubectl("get", "pods", "--output=json"))["items"]
         members = (pod for pod in listed if pod["metadata"]["name"] in (self.form.leader, self.form.worker))
-        return {
-            pod["metadata"]["name"]: (pod["metadata"]["uid"], pod["status"].get("podIP", ""))
-            for pod in members
-            if "deletionTimestamp" not in pod["metadata"]
-        }
+        return {pod["metadata"]["name"]: (pod["metadata"]["uid"], pod["status"].get("podIP", "")) for pod in members}
 
     def engine_start(self, pod: str) -> float:
         """When vLLM of a member was started, in seconds since boot; 0 if it does not run."""
@@ -127,7 +124,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = parser_of("python -m bench.groups", "Faults of an engine over two pods, run in three ways.")
     parser.add_argument("--form", action="append", help="only the ways whose names begin so")
     args = parser.parse_args(arguments)
-    print(shown(list(measured(args.form or [""])), args.output))
+    print(shown(list(as_known(measured(args.form or [""]))), args.output))
     return 0
 
 
@@ -157,12 +154,13 @@ def running(group: Group) -> Iterator[Group]:
     """The engine during the block, from when it is ready."""
     group.cluster.kubectl("apply", "--filename=-", input=as_list(group.form.objects))
     try:
-        if isnan(awaited(group.is_ready, START_SECONDS)):
+        if isnan(awaited(lambda: len(group.pods()) == MEMBERS and group.is_ready(), START_SECONDS)):
             raise SystemExit(f"{group.form.name}: the engine is not ready within {START_SECONDS} s.")
         yield group
     finally:
         group.cluster.kubectl("delete", "--filename=-", "--wait=true", input=as_list(group.form.objects))
-        awaited(lambda: not group.pods(), GONE_SECONDS)
+        if isnan(awaited(lambda: not group.pods(), GONE_SECONDS)):
+            raise SystemExit(f"{group.form.name}: the pods have not ended within {GONE_SECONDS} s.")
 
 
 def outcome_of(group: Group, fault: Fault) -> Outcome:
