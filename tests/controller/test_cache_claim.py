@@ -109,6 +109,16 @@ async def test_retaining_an_existing_claim_takes_its_owner_reference_away(cached
     assert await cached.settle() == []
 
 
+async def test_a_claim_that_is_no_longer_retained_gets_its_owner_by_an_apply_that_can_take_it_away_again(
+    cached: World,
+) -> None:
+    for kept in (True, False, True):
+        cached.ask(cache={**CACHE, "whenDeleted": "Retain" if kept else "Delete"})
+        await cached.settle()
+        assert bool(cached.live(OWN)["metadata"].get("ownerReferences")) is not kept
+    assert not [request for request in cached.cluster.requests if request.verb == "adopt"]
+
+
 async def test_a_claim_that_is_too_small_for_the_model_is_refused_before_anything_is_created(world: World) -> None:
     world.ask(cache={"size": "10Gi"})
     await world.settle()

@@ -6,6 +6,7 @@ from inference_operator.controller.changes import Apply, Change, Delete, changes
 from inference_operator.controller.cluster import ClusterError, RejectedError
 from inference_operator.controller.execute import execute
 from inference_operator.manifest import Manifest, Owner, Ref
+from inference_operator.objects.child import ADOPT_ANNOTATION
 from inference_operator.status.write_results import Applied, Conflict, Deleted, Failed, Rejected, Waiting, WriteResult
 from tests.testing.builders import CONFIG, KEY, UID, inference_deployment, planned
 from tests.testing.memory_cluster import MemoryCluster
@@ -160,3 +161,19 @@ def test_an_apply_names_the_path_of_the_drift() -> None:
     assert changes({CONFIG: live}, {CONFIG: WANTED}, (), OURS) == [
         Apply(CONFIG, WANTED, OURS, "u", ".data.haproxy.cfg")
     ]
+
+
+@pytest.mark.parametrize(
+    ("said", "owned", "adopts"), [("true", False, "7"), ("true", True, None), ("begun", True, "7"), ("", False, None)]
+)
+def test_an_adoption_that_has_begun_goes_on_and_an_owned_object_is_adopted_once(
+    said: str,
+    owned: bool,
+    adopts: str | None,  # noqa: FBT001
+) -> None:
+    meta = {**WANTED["metadata"], "uid": "u", "resourceVersion": "7"}
+    meta["annotations"] = {**meta["annotations"], ADOPT_ANNOTATION: said}
+    if not owned:
+        del meta["ownerReferences"]
+    found = changes({CONFIG: {**WANTED, "metadata": meta}}, {CONFIG: WANTED}, (), OURS)
+    assert [change.adopts for change in found if isinstance(change, Apply)] == ([adopts] if adopts or not owned else [])

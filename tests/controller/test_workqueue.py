@@ -14,7 +14,9 @@ from inference_operator.controller.workqueue import (
     LATEST_BACKOFF_SECONDS,
     LOW_AT_ONCE,
     LOW_EVERY,
+    MOST_BUT_HIGH,
     NORMAL_EVERY,
+    SLOW_SECONDS,
     Priority,
     WorkQueue,
 )
@@ -316,21 +318,21 @@ def test_an_edit_does_not_wait_for_a_listing_of_the_fleet() -> None:
 
 
 def test_a_pass_over_all_leaves_workers_free_for_an_edit() -> None:
-    log = Log(takes=10)
+    log = Log(takes=4)
 
     async def script(queue: WorkQueue) -> None:
         for key in FLEET:
             queue.add(key, Priority.LOW)
-        await asyncio.sleep(5)
+        await asyncio.sleep(2)
         queue.add(A)
         queue.add(FLEET[50])
         await asyncio.sleep(1000)
 
     work(script, log.handle, workers=LOW_AT_ONCE + 2)
-    assert log.begun[LOW_AT_ONCE : LOW_AT_ONCE + 2] == [(5, A), (5, FLEET[50])]
+    assert log.begun[LOW_AT_ONCE : LOW_AT_ONCE + 2] == [(2, A), (2, FLEET[50])]
     assert sorted(key for _, key in log.begun) == sorted([A, *FLEET]), "each is reconciled once"
     others = (len(FLEET) - 1 - LOW_AT_ONCE) // LOW_AT_ONCE
-    assert {at for at, _ in log.begun[LOW_AT_ONCE + 2 :]} == set(range(10, 10 * (others + 1), 10))
+    assert {at for at, _ in log.begun[LOW_AT_ONCE + 2 :]} == set(range(4, 4 * (others + 1), 4))
 
 
 def test_an_edit_does_not_wait_for_what_the_cluster_does_about_the_writes_of_a_listing() -> None:
@@ -344,18 +346,68 @@ def test_an_edit_does_not_wait_for_what_the_cluster_does_about_the_writes_of_a_l
 
 
 def test_events_of_the_fleet_leave_workers_free_for_an_edit() -> None:
-    log = Log(takes=10)
+    log = Log(takes=4)
 
     async def script(queue: WorkQueue) -> None:
         for number, key in enumerate(FLEET):
             queue.add(key, Priority.LOW if number % 2 else Priority.NORMAL)
-        await asyncio.sleep(5)
+        await asyncio.sleep(2)
         queue.add(A)
         await asyncio.sleep(1000)
 
     work(script, log.handle, workers=BUT_HIGH_AT_ONCE + 1)
-    assert log.begun[BUT_HIGH_AT_ONCE] == (5, A)
+    assert log.begun[BUT_HIGH_AT_ONCE] == (2, A)
     assert sorted(key for _, key in log.begun) == sorted([A, *FLEET]), "each is reconciled once"
+
+
+@pytest.mark.parametrize("priority", [Priority.LOW, Priority.NORMAL])
+def test_keys_that_wait_long_for_the_api_server_hold_up_no_other_and_leave_workers_for_an_edit(
+    priority: Priority,
+) -> None:
+    stuck, begun = FLEET[:MOST_BUT_HIGH], dict[Key, float]()
+
+    async def handle(key: Key) -> None:
+        begun[key] = asyncio.get_running_loop().time()
+        await asyncio.sleep(1000 if key in stuck[1:] else 0)
+
+    async def script(queue: WorkQueue) -> None:
+        for key in FLEET:
+            queue.add(key, priority)
+        await asyncio.sleep(100)
+        queue.add(A)
+        await asyncio.sleep(0)
+
+    work(script, handle, workers=MOST_BUT_HIGH + 1)
+    assert begun.keys() == {A, *FLEET}
+    assert begun[A] == 100
+    assert max(begun[key] for key in FLEET) <= SLOW_SECONDS * MOST_BUT_HIGH
+
+
+def test_more_keys_than_all_workers_but_those_for_edits_wait_for_one_that_hangs() -> None:
+    log = Log(takes=1000)
+
+    async def script(queue: WorkQueue) -> None:
+        for key in FLEET:
+            queue.add(key, Priority.NORMAL)
+        await asyncio.sleep(500)
+        queue.add(A)
+        await asyncio.sleep(1)
+
+    work(script, log.handle, workers=MOST_BUT_HIGH + 2)
+    assert [key for _, key in log.begun] == [*FLEET[:MOST_BUT_HIGH], A]
+
+
+def test_a_time_at_which_a_key_is_due_stays_while_it_waits_with_a_lower_priority() -> None:
+    async def script(queue: WorkQueue) -> None:
+        for key in FLEET:
+            queue.add(key, Priority.NORMAL)
+        queue.add_after(FLEET[-1], 3.5)
+        queue.add(FLEET[-1], Priority.NORMAL)
+        await asyncio.sleep(200)
+
+    taken = order(script)
+    assert taken.index(FLEET[-1]) < 3.5 + NORMAL_EVERY
+    assert sorted(taken) == sorted(FLEET), "each is reconciled once"
 
 
 @pytest.mark.parametrize(("priority", "every"), [(Priority.LOW, LOW_EVERY), (Priority.NORMAL, NORMAL_EVERY)])

@@ -210,6 +210,8 @@ async def test_a_refused_connection_raises_cluster_error() -> None:
         ("", "http://10.0.0.1:6443", None),
         ("10.0.0.1,.svc", "https://10.0.0.1:6443", None),
         (".svc", "https://kubernetes.default.svc", None),
+        ("fd00:10:96::1", "https://[fd00:10:96::1]:443", None),
+        ("10.0.0.1:6443", "https://10.0.0.1:6443", None),
     ],
 )
 def test_the_environment_names_the_proxy(

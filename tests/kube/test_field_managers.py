@@ -56,6 +56,18 @@ def test_what_was_written_through_a_subresource_or_in_another_version_stays() ->
     assert adopted_fields([scaled, former], DEPLOYMENT, OURS) == [scaled, former]
 
 
+def test_what_we_have_updated_counts_as_applied() -> None:
+    labels: dict[str, Any] = {"f:metadata": {"f:labels": {"f:a": {}}, "f:annotations": {ADOPT: {}}}}
+    applied, updated = own(CONFIG_MAP, {"f:data": {"f:a": {}}}), entry(CONFIG_MAP, labels, OURS)
+    assert adopted_fields([applied, updated], CONFIG_MAP, OURS) == [own(CONFIG_MAP, {"f:data": {"f:a": {}}, **labels})]
+
+
+@pytest.mark.parametrize("more", [{"subresource": "scale"}, {"apiVersion": "extensions/v1beta1"}])
+def test_our_annotations_become_ours_however_they_were_written(more: dict[str, Any]) -> None:
+    found = adopted_fields([entry(DEPLOYMENT, META) | more], DEPLOYMENT, OURS)
+    assert found == [entry(DEPLOYMENT, LEFT) | more, own(DEPLOYMENT, TAKEN)]
+
+
 def test_fields_of_several_managers_are_joined() -> None:
     first, second = (entry(CONFIG_MAP, {"f:data": {f"f:{name}": {}}}, name) for name in "ab")
     assert adopted_fields([first, second], CONFIG_MAP, OURS) == [own(CONFIG_MAP, {"f:data": {"f:a": {}, "f:b": {}}})]

@@ -10,6 +10,7 @@ import pytest
 
 from inference_operator.controller.cluster import Cluster, ConflictError, NotFoundError
 from inference_operator.manifest import API_VERSION, CONFIG_MAP, INFERENCE_DEPLOYMENT, KIND, Manifest, Ref
+from inference_operator.objects.child import ADOPT_ANNOTATION, BEGUN
 from tests.testing.listings import listing
 
 OTHER_UID = "11111111-2222-3333-4444-555555555555"
@@ -171,7 +172,11 @@ class ClusterContract:
         assert adopted is not None
         assert adopted["metadata"]["ownerReferences"] == [owner]
         assert adopted["data"] == {"a": "1", "b": "2"}
-        assert (await apply(cluster, desired))["data"] == {"a": "1"}
+        assert adopted["metadata"]["annotations"][ADOPT_ANNOTATION] == BEGUN
+        ours = await apply(cluster, desired)
+        assert (ours["data"], ours["metadata"]["ownerReferences"]) == ({"a": "1"}, [owner])
+        without_owner = (await apply(cluster, config_map(namespace, a="1")))["metadata"]
+        assert not without_owner.keys() & {"ownerReferences", "labels", "annotations"}
 
     async def test_who_adopts_an_object_that_it_has_applied_leaves_the_content_of_others(
         self, cluster: Cluster, other_manager: OtherManager, namespace: str

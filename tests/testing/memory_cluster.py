@@ -20,6 +20,7 @@ from inference_operator.controller.cluster import (
     NotFoundError,
 )
 from inference_operator.manifest import DEPLOYMENT, DISRUPTION_BUDGET, INFERENCE_DEPLOYMENT, POD, Kind, Manifest, Ref
+from inference_operator.objects.child import ADOPT_ANNOTATION, BEGUN
 from inference_operator.views.lookups import LogLookup
 from tests.testing.faults import Fault, Faults
 from tests.testing.fields import Fields, Path, fields_of, manifest_of, overlaps
@@ -247,7 +248,13 @@ class MemoryCluster:
             names = [name for name in stored.owners if not name.endswith(("/scale", "/status"))]
             stored.owners[FIELD_MANAGER] = set[Path]().union(*(stored.owners.pop(name) for name in names))
         given = {name: desired[name] for name in ("labels", "ownerReferences") if name in desired}
-        self.edit(ref, lambda live: live["metadata"].update(given), manager=FIELD_MANAGER)
+        begun = {ADOPT_ANNOTATION: BEGUN}
+
+        def change(live: Manifest) -> None:
+            live["metadata"] |= given
+            live["metadata"]["annotations"] = {**(live["metadata"].get("annotations") or {}), **begun}
+
+        self.edit(ref, change, manager=FIELD_MANAGER)
 
     def _new_uid(self) -> str:
         """Another one for each object of this cluster, and the same ones in each cluster."""

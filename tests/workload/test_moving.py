@@ -252,6 +252,14 @@ def test_an_engine_whose_node_is_cordoned_in_the_second_of_its_creation_moves_to
     assert decided(young, came, workloads=live).record == replace(first.record, gave_up=True)
 
 
+def test_a_leaver_moves_also_if_another_engine_was_created_on_its_node_in_the_same_second() -> None:
+    young = engine("b", "gone", ready=False, created=NOW.replace(microsecond=0))
+    first = decided(engine("a", "gone"), young, wanted=2, results=free(2))
+    assert first.record is not None
+    again = decided(engine("a", "gone"), young, wanted=2, workloads=[workload(1, first.record, 2)], results=free(2))
+    assert again.record == first.record
+
+
 def test_a_successor_stays_while_its_engine_is_not_ready_for_a_moment_or_has_lost_its_node() -> None:
     live = [workload(1, MoveRecord(NOW - MINUTE))]
     unready = decided(engine("a", "gone", ready=False), pending("b"), workloads=live, node_wait=15 * MINUTE)

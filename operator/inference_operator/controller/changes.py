@@ -29,7 +29,7 @@ class Apply:
     """The uid of the live object of ours; None if none is cached, and then the object is read first."""
     why: str
     adopts: str | None = None
-    """The resourceVersion of a live object that has no owner yet; None: it has one, or none is cached."""
+    """The resourceVersion of a live object that is to be adopted; None: it is ours already, or none is cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +103,10 @@ def changes(
         child = live.get(ref)
         if child is None:
             result.append(Apply(ref, manifest, owner, None, "absent"))
-        elif not _is_deleting(child) and (drift := first_drift(child, manifest)):
-            uid, adopts = child["metadata"]["uid"], adopted_version(child, manifest)
-            result.append(Apply(ref, manifest, owner, uid, drift, adopts))
+            continue
+        adopts = adopted_version(child, manifest)
+        if not _is_deleting(child) and (why := first_drift(child, manifest) or ("to be adopted" if adopts else None)):
+            result.append(Apply(ref, manifest, owner, child["metadata"]["uid"], why, adopts))
     for ref, child in live.items():
         if ref not in desired and not _is_deleting(child) and not _is_retained(child):
             result.append(Delete(ref, child["metadata"]["uid"], child["metadata"].get("resourceVersion")))

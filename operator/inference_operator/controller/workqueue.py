@@ -18,6 +18,10 @@ LOW_AT_ONCE, BUT_HIGH_AT_ONCE = 1, 2
 """Workers that handle keys of low priority at a time, and those of low and normal priority. All share one core, and
 each step of an edit waits for a step of every other worker. With 4 and 12 an edit during a resync of 1,000 resources
 took 2.9 s (p99), with 2 and 4 1.7 s, with 1 and 2 0.9 s, and the resync no longer (`bench/reconcile.py`)."""
+SLOW_SECONDS, MOST_BUT_HIGH = 5.0, 6
+"""A reconcile that takes longer waits for the API server, for example for a webhook of another controller that does not
+answer (8 s for each write), and hardly uses the core. It does not count among those above. But so many keys of other
+than high priority are handled at most: two workers (`WORKERS` in app.py) are always there for edits."""
 LOW_EVERY, NORMAL_EVERY = 8, 2
 """Of so many keys that workers take, one has this priority if one waits, so that none waits for ever."""
 
@@ -53,6 +57,8 @@ class WorkQueue:
     - Workers take keys of high priority first, but of two keys one of normal priority. A key that is added with a
       higher priority moves up.
     - At most `LOW_AT_ONCE` workers handle keys of low priority, and `BUT_HIGH_AT_ONCE` those of low or normal priority.
+      Those that have worked on one for `SLOW_SECONDS` do not count.
+    - A key that is due at a time with a high priority stays due then while it waits with a lower one.
     - A key that failed keeps its priority while it waits, and gets the higher one of an event meanwhile.
 
     Args:
@@ -92,9 +98,11 @@ class WorkQueue:
 
     def add(self, key: Key, priority: Priority = Priority.HIGH) -> None:
         """Queue a key for a reconcile as soon as possible."""
-        held = self._cancel_timer(key)
+        _, held = self._timers.get(key, (None, None))
         if key in self._failures:
             priority = _higher(priority, held)
+        if held is None or priority <= held:
+            self._cancel_timer(key)
         self._added.setdefault(key, asyncio.get_running_loop().time())
         waits_with = next((lane for lane, keys in self._lanes.items() if key in keys), None)
         if key in self._working:
@@ -130,7 +138,9 @@ class WorkQueue:
                 self._available.release()  # wakes the next worker
                 return
             key, priority = self._take()
-            now = asyncio.get_running_loop().time()
+            self._cancel_timer(key)
+            loop = asyncio.get_running_loop()
+            now, slow = loop.time(), loop.call_later(SLOW_SECONDS, self._permit)
             self._working[key] = now, priority
             added = self._added.pop(key, now)
             if self._on_started:
@@ -141,6 +151,7 @@ class WorkQueue:
                 on_failed(key, error)
                 after = Requeue(error.retry_after if isinstance(error, ClusterError) else 0.0, backoff=True)
             finally:
+                slow.cancel()
                 del self._working[key]
             self._finish(key, after, priority)
             self._permit()
@@ -161,12 +172,18 @@ class WorkQueue:
     def _waiting(self) -> tuple[int, int, int]:
         """The keys that wait, by priority; of low priority as many as may be handled beside those that are."""
         high, normal, low = (len(self._lanes[priority]) for priority in Priority)
-        handled = sum(priority is Priority.LOW for _, priority in self._working.values())
-        return high, normal, min(low, LOW_AT_ONCE - handled)
+        return high, normal, min(low, LOW_AT_ONCE - self._quick().count(Priority.LOW))
 
     def _but_high_free(self) -> int:
         """How many keys of other than high priority may be taken now."""
-        return BUT_HIGH_AT_ONCE - sum(priority is not Priority.HIGH for _, priority in self._working.values())
+        handled = sum(priority is not Priority.HIGH for _, priority in self._working.values())
+        quick = sum(priority is not Priority.HIGH for priority in self._quick())
+        return min(BUT_HIGH_AT_ONCE - quick, MOST_BUT_HIGH - handled)
+
+    def _quick(self) -> list[Priority]:
+        """The priorities of the keys that workers have not yet handled for long."""
+        slow = asyncio.get_running_loop().time() - SLOW_SECONDS
+        return [priority for begun, priority in self._working.values() if begun > slow]
 
     def _permit(self) -> None:
         """Let as many workers take a key as keys may be taken."""
@@ -190,7 +207,7 @@ class WorkQueue:
             return
         if dirty is not None:
             self.add(key, _higher(dirty, priority) if key in self._failures else dirty)
-        elif wait is not None:
+        if wait is not None and (dirty is None or (priority < dirty and key not in self._failures)):
             self.add_after(key, wait, priority)
 
     def _backoff(self, key: Key) -> float:
@@ -206,12 +223,11 @@ class WorkQueue:
             self._not_before.pop(key, None)
         return wait
 
-    def _cancel_timer(self, key: Key) -> Priority | None:
-        """Forget for when a key is due; returns the priority it had."""
-        timer, priority = self._timers.pop(key, (None, None))
+    def _cancel_timer(self, key: Key) -> None:
+        """Forget for when a key is due."""
+        timer, _ = self._timers.pop(key, (None, None))
         if timer:
             timer.cancel()
-        return priority
 
 
 def _higher(one: Priority, other: Priority | None) -> Priority:

@@ -87,7 +87,8 @@ async def connect(
 def environment_proxy(url: str) -> str | None:
     """The proxy for a URL by `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`; None without one."""
     parts = urlsplit(url)
-    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
+    names = (parts.hostname or "", parts.netloc)  # NO_PROXY has IPv6 addresses without brackets, or names with a port
+    return None if any(proxy_bypass(name) for name in names) else getproxies().get(parts.scheme)
 
 
 def context_namespace(kubeconfig: Path | None = None, context: str | None = None) -> str:

@@ -13,6 +13,7 @@ from inference_operator.controller.cluster import (
 from inference_operator.kube.client import MERGE, Api
 from inference_operator.kube.field_managers import adopted_fields
 from inference_operator.manifest import POD, Kind, Manifest, Ref
+from inference_operator.objects.child import ADOPT_ANNOTATION, BEGUN
 from inference_operator.views.lookups import LogLookup
 
 LIST_CHUNK = 100
@@ -81,17 +82,26 @@ class KubeCluster:
         return live
 
     async def adopt(self, ref: Ref, *, version: str, desired: Manifest) -> None:
-        """Set owner and labels, and become the manager of the content; raises `ConflictError` and `RejectedError`."""
+        """Set owner and labels, and become the manager of the content; raises `ConflictError` and `RejectedError`.
+
+        The API server records what the first request sets as an update, which a later apply would never remove. The
+        second one makes it a part of what the operator has applied. Between them the annotation says that it is due.
+        """
         live = await self.get(ref)
         if live is None or live["metadata"]["resourceVersion"] != version:
             raise ConflictError(f"{ref} has changed", request=f"PATCH {ref.path}")
-        managers = adopted_fields(live["metadata"].get("managedFields") or [], ref.kind, FIELD_MANAGER)
-        known = {name: live["metadata"][name] for name in ("uid", "resourceVersion")}
         given = {name: desired["metadata"][name] for name in ("labels", "ownerReferences")}
+        live = await self._become_manager(ref, live, {**given, "annotations": {ADOPT_ANNOTATION: BEGUN}})
+        await self._become_manager(ref, live, {})
+
+    async def _become_manager(self, ref: Ref, live: Manifest, given: Manifest) -> Manifest:
+        """Write metadata, and the managers that an adopted object has; returns the object."""
+        known = {name: live["metadata"][name] for name in ("uid", "resourceVersion")}
+        managers = adopted_fields(live["metadata"].get("managedFields") or [], ref.kind, FIELD_MANAGER)
         self._check_leader("PATCH", ref.path)
         query, body = {"fieldManager": FIELD_MANAGER}, {"metadata": {**known, **given, "managedFields": managers}}
         try:
-            await self._api.request("PATCH", ref.path, ref.kind, query=query, body=body, patch=MERGE)
+            return await self._api.request("PATCH", ref.path, ref.kind, query=query, body=body, patch=MERGE)
         except NotFoundError as error:
             raise ConflictError(error.cause, request=f"PATCH {ref.path}") from error
 

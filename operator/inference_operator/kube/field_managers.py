@@ -22,11 +22,11 @@ parts may have fields of other controllers, such as finalizers, classes and sour
 def adopted_fields(entries: Sequence[Manifest], kind: Kind, manager: str) -> list[Manifest]:
     """The entries after an object was adopted, so that the next apply removes what its manager does not send.
 
-    - The manager gets the annotations with the operator's prefix.
+    - The manager gets the annotations with the operator's prefix, and what it has written other than by an apply.
     - If it has never applied the object, it gets the content of a workload or ConfigMap too. Otherwise it still owns
       what it has written, and the fields of others are theirs.
-    - Fields that were written through a subresource stay with their managers. So do those of another version of the
-      kind, in which fields may have other names.
+    - Other fields that were written through a subresource stay with their managers. So do those of another version of
+      the kind, in which fields may have other names.
 
     Args:
         entries: `metadata.managedFields` of a live object.
@@ -45,8 +45,13 @@ def adopted_fields(entries: Sequence[Manifest], kind: Kind, manager: str) -> lis
     fields: Manifest = deepcopy(known["fieldsV1"]) if known else {}
     others = [deepcopy(one) for one in entries if one is not known]
     for one in others:
-        if not one.get("subresource") and one.get("apiVersion") == kind.api_version:
-            _move(one.get("fieldsV1") or {}, fields, content)
+        source, is_alike = one.get("fieldsV1") or {}, _is_alike(one, kind)
+        if is_alike and one.get("manager") == manager:
+            _add(fields, source)
+            source.clear()
+        _move_annotations(source, fields)
+        if is_alike and content:
+            _move(source, fields, content)
     kept = [one for one in others if one.get("fieldsV1")]
     own = {"manager": manager, "operation": "Apply", "apiVersion": kind.api_version, "fieldsType": "FieldsV1"}
     return [*kept, {**own, **(known or {}), "fieldsV1": fields}] if fields else kept
@@ -56,22 +61,24 @@ def _is_apply_of(entry: Manifest, manager: str) -> bool:
     return (entry.get("manager"), entry.get("operation")) == (manager, "Apply") and not entry.get("subresource")
 
 
-def _move(source: Manifest, target: Manifest, content: Sequence[str] | None) -> None:
-    """Move the operator's annotations, and the content at a path if one is given."""
+def _is_alike(entry: Manifest, kind: Kind) -> bool:
+    """Whether its fields have the names of this version of the kind, and were written as those of an apply are."""
+    return not entry.get("subresource") and entry.get("apiVersion") == kind.api_version
+
+
+def _move_annotations(source: Manifest, target: Manifest) -> None:
     annotations = (source.get(_METADATA) or {}).get(_ANNOTATIONS) or {}
     for name in [one for one in annotations if one.startswith(_OWN_PREFIX)]:
-        _move_one(source, target, (_METADATA, _ANNOTATIONS, name))
-    if content:
-        _move_one(source, target, content)
+        _move(source, target, (_METADATA, _ANNOTATIONS, name))
 
 
-def _move_one(source: Manifest, target: Manifest, path: Sequence[str]) -> None:
+def _move(source: Manifest, target: Manifest, path: Sequence[str]) -> None:
     """Move what is at a path, if anything is there; nothing is left of parents that are empty then."""
     name, *below = path
     if name not in source:
         return
     if below:
-        _move_one(source[name], target.setdefault(name, {}), below)
+        _move(source[name], target.setdefault(name, {}), below)
         if not source[name]:
             del source[name]
         if not target[name]:

@@ -20,6 +20,9 @@ ADOPT_ANNOTATION = "inference-operator.dev/adopt"
 """With the value `true` on a child that has lost its owner: the InferenceDeployment of its label takes it over. Owners
 are lost by `kubectl delete --cascade=orphan`, and by backups without owner references. Without the annotation nothing
 is taken over: the name of a label is no proof."""
+ALLOWED, BEGUN = "true", "begun"
+"""Values of that annotation: somebody allows the adoption, and the operator has begun it. The apply that ends an
+adoption removes the annotation. Whoever sets it on a child with an owner says nothing."""
 
 _HASH_LENGTH = 16
 _DELETE = b"\x7f"
@@ -119,20 +122,23 @@ def is_child(manifest: Manifest, owner: Owner) -> bool:
     found, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
     return (
         not meta.get("ownerReferences")
-        and "true" in (annotations.get(RETAIN_ANNOTATION), annotations.get(ADOPT_ANNOTATION))
+        and (annotations.get(RETAIN_ANNOTATION) == "true" or annotations.get(ADOPT_ANNOTATION) in (ALLOWED, BEGUN))
         and (found.get(MANAGED_BY_LABEL), found.get(NAME_LABEL)) == (MANAGER, owner.key.name)
         and meta["namespace"] == owner.key.namespace
     )
 
 
 def adopted_version(live: Manifest, desired: Manifest) -> str | None:
-    """The resourceVersion of a live object to which the desired child gives an owner; None if it has one, or gets none.
+    """The resourceVersion of a live object that is to be adopted, or whose adoption has begun; None for every other.
 
     Examples:
         >>> from inference_operator.manifest import CONFIG_MAP, Key
         >>> desired = child(CONFIG_MAP, "x", owner=Owner(Key("a", "b"), "1"), component="c", content={})
-        >>> adopted_version(desired, desired), adopted_version({"metadata": {"resourceVersion": "7"}}, desired)
+        >>> lost = {"metadata": {"resourceVersion": "7", "annotations": {ADOPT_ANNOTATION: ALLOWED}}}
+        >>> adopted_version(desired, desired), adopted_version(lost, desired)
         (None, '7')
     """
-    owned, owner = (bool(one["metadata"].get("ownerReferences")) for one in (live, desired))
-    return str(live["metadata"]["resourceVersion"]) if owner and not owned else None
+    meta = live["metadata"]
+    said = (meta.get("annotations") or {}).get(ADOPT_ANNOTATION)
+    adopts = said == BEGUN or (said == ALLOWED and not meta.get("ownerReferences"))
+    return str(meta["resourceVersion"]) if adopts and desired["metadata"].get("ownerReferences") else None

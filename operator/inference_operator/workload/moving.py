@@ -153,7 +153,7 @@ def move(inputs: MoveInputs, results: LookupResults, now: datetime) -> Move:
     visible, waits = inputs.leaving is not None, inputs.budgets and inputs.asked != timedelta(0)
     is_single, may_refuse = inputs.wanted == 1, waits and visible
     leavers = _leavers(inputs)
-    missing, known = inputs.wanted - _others(inputs), inputs.recorded or MoveRecord(_begin(leavers, now))
+    missing, known = inputs.wanted - _others(inputs), inputs.recorded or MoveRecord(_begin(inputs, now))
     if not leavers or not inputs.wanted:
         notice = _UNSEEN if is_single and waits and not visible else ""
         kept = Move(temporary=inputs.temporary, record=known) if _lost_its_node(inputs, missing, now) else Move()
@@ -184,9 +184,10 @@ def move(inputs: MoveInputs, results: LookupResults, now: datetime) -> Move:
 _UNSEEN = "The operator cannot see nodes, so a drain ends the only engine before another one is ready."
 
 
-def _begin(leavers: Sequence[EngineView], now: datetime) -> datetime:
-    """When the move begins: after the second in which the youngest leaver was created, which is no successor."""
-    return max([now, *(one.created + timedelta(seconds=1) for one in leavers if one.created)])
+def _begin(inputs: MoveInputs, now: datetime) -> datetime:
+    """When the move begins: after the second in which the youngest engine of these nodes was created: no successor."""
+    there = (one for one in inputs.engines if inputs.node_of(one) and not one.terminating)
+    return max([now, *(one.created + timedelta(seconds=1) for one in there if one.created)])
 
 
 def _leavers(inputs: MoveInputs) -> tuple[EngineView, ...]:
