@@ -135,13 +135,14 @@ def measured(wanted: Sequence[str]) -> Iterator[Figure]:
         record = read_record(cluster.name)
         if record is None:
             raise SystemExit("The cluster of the tests has no record.")
-        sources = Sources(str(record.subnets[0].outside), REPOSITORY, model_folder())
+        outside = str(record.subnets[0].outside)
+        sources = Sources(outside, REPOSITORY, model_folder())
         until_end.enter_context(sources.serving())
         sources.let_go()
         for form in forms(f"http://{sources.authority}"):
             if not form.name.startswith(tuple(wanted)):
                 continue
-            with lws().running(cluster) if form.needs_controller else nullcontext():
+            with lws().running(cluster, outside) if form.needs_controller else nullcontext():
                 for fault in Fault:
                     with running(Group(cluster, form, sources)) as group:
                         outcome = outcome_of(group, fault)

@@ -41,14 +41,19 @@ class WebhookController:
     """The fields of a webhook that its own installation adds: which objects it is asked about."""
 
     @contextmanager
-    def running(self, cluster: LocalCluster) -> Iterator[None]:
-        """Run it during the block, and delete its webhooks and CRDs at the end. Its objects must be gone by then."""
+    def running(self, cluster: LocalCluster, host: str = HOST) -> Iterator[None]:
+        """Run it during the block, and delete its webhooks and CRDs at the end. Its objects must be gone by then.
+
+        Args:
+            cluster: the cluster that it works in.
+            host: an address of this machine that the API server reaches.
+        """
         cluster.kubectl("create", "namespace", f"{self.name}-system")
         try:
             for definition in self.definitions:
                 cluster.kubectl("apply", "--server-side", f"--filename={definition}")
                 cluster.kubectl("wait", "--for=condition=Established", f"--filename={definition}")
-            with tempfile.TemporaryDirectory() as place, self._process(cluster, Path(place)) as webhooks:
+            with tempfile.TemporaryDirectory() as place, self._process(cluster, Path(place), host) as webhooks:
                 try:
                     cluster.kubectl("apply", "--filename=-", input=webhooks)
                     yield
@@ -62,12 +67,12 @@ class WebhookController:
             cluster.kubectl("delete", "namespace", f"{self.name}-system", "--wait=false")
 
     @contextmanager
-    def _process(self, cluster: LocalCluster, folder: Path) -> Iterator[str]:
+    def _process(self, cluster: LocalCluster, folder: Path, host: str) -> Iterator[str]:
         """Run the process, from when it is ready; yields its webhooks, as YAML."""
         port, health = free_port(), free_port()
-        Authority(folder).issue(Identity("tls", self.name, hosts=("localhost", HOST)))
+        Authority(folder).issue(Identity("tls", self.name, hosts=("localhost", host)))
         configuration, log = folder / "configuration.yaml", folder / "controller.log"
-        configuration.write_text(yaml.safe_dump({**self.configuration, **_own(folder, port, health)}))
+        configuration.write_text(yaml.safe_dump({**self.configuration, **_own(folder, host, port, health)}))
         with (
             log.open("w") as output,
             subprocess.Popen(
@@ -85,28 +90,28 @@ class WebhookController:
                 )
                 if process.poll() is not None:
                     raise ClusterError(f"{self.name} has ended:\n{log.read_text()[-3000:]}")
-                yield self._webhooks(folder / "ca.crt", port)
+                yield self._webhooks(folder / "ca.crt", f"https://{host}:{port}")
             finally:
                 process.terminate()
 
-    def _webhooks(self, authority: Path, port: int) -> str:
-        """Its webhooks, at a port of this machine instead of a Service."""
+    def _webhooks(self, authority: Path, url: str) -> str:
+        """Its webhooks, at a URL of this machine instead of a Service."""
         found = list(yaml.safe_load_all(self.webhooks.read_text()))
         bundle = base64.b64encode(authority.read_bytes()).decode()
         for configuration in found:
             configuration["metadata"]["name"] = f"{self.name}-{configuration['metadata']['name']}"
             for webhook in configuration["webhooks"]:
                 path = webhook["clientConfig"].pop("service")["path"]
-                webhook["clientConfig"] = {"url": f"https://{HOST}:{port}{path}", "caBundle": bundle}
+                webhook["clientConfig"] = {"url": f"{url}{path}", "caBundle": bundle}
                 webhook.update(self.limited(webhook))
         return yaml.safe_dump_all(found)
 
 
-def _own(folder: Path, webhook: int, health: int) -> dict[str, Any]:
+def _own(folder: Path, host: str, webhook: int, health: int) -> dict[str, Any]:
     return {
         "leaderElection": {"leaderElect": False},
         "internalCertManagement": {"enable": False},
-        "webhook": {"port": webhook, "host": HOST, "certDir": str(folder)},
+        "webhook": {"port": webhook, "host": host, "certDir": str(folder)},
         "health": {"healthProbeBindAddress": f"{HOST}:{health}"},
         "metrics": {"bindAddress": "0"},
     }
