@@ -164,16 +164,15 @@ def test_an_apply_names_the_path_of_the_drift() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "owned", "adopts"), [("true", False, "7"), ("true", True, None), ("begun", True, "7"), ("", False, None)]
+    ("said", "owners", "adopts"), [("true", 0, "7"), ("true", 1, None), ("begun", 1, "7"), ("", 0, None)]
 )
 def test_an_adoption_that_has_begun_goes_on_and_an_owned_object_is_adopted_once(
-    said: str,
-    owned: bool,
-    adopts: str | None,  # noqa: FBT001
+    said: str, owners: int, adopts: str | None
 ) -> None:
     meta = {**WANTED["metadata"], "uid": "u", "resourceVersion": "7"}
     meta["annotations"] = {**meta["annotations"], ADOPT_ANNOTATION: said}
-    if not owned:
-        del meta["ownerReferences"]
+    meta["ownerReferences"] = meta["ownerReferences"][:owners]
     found = changes({CONFIG: {**WANTED, "metadata": meta}}, {CONFIG: WANTED}, (), OURS)
-    assert [change.adopts for change in found if isinstance(change, Apply)] == ([adopts] if adopts or not owned else [])
+    assert [change.adopts for change in found if isinstance(change, Apply)] == (
+        [adopts] if adopts or not owners else []
+    )
