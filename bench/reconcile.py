@@ -309,11 +309,7 @@ async def _delete_services(cluster: LocalCluster, numbers: Sequence[int]) -> lis
 
 def bare_children(number: int, spec: Manifest) -> list[Manifest]:
     """The children that the measured operator would apply, without owners, in the bare client's namespace."""
-    meta = {
-        "name": name_of(number),
-        "namespace": namespace_of(number, LIMIT),
-        "uid": "00000000-0000-4000-8000-000000000000",
-    }
+    meta = {"name": name_of(number), "namespace": namespace_of(number, LIMIT), "uid": NO_UID}
     parsed = resource({**named(number, spec), "metadata": {**meta, "generation": 1}})
     inputs = Inputs(resource=parsed, children={}, pods=(), settings=SETTINGS, now=datetime.now(UTC))
     return [_without_owner(manifest) for manifest in outcome(inputs).desired.values()]

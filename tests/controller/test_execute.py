@@ -164,7 +164,8 @@ def test_an_apply_names_the_path_of_the_drift() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "owners", "adopts"), [("true", 0, "7"), ("true", 1, None), ("begun", 1, "7"), ("", 0, None)]
+    ("said", "owners", "adopts"),
+    [("true", 0, "7"), ("true", 1, None), ("begun", 0, "7"), ("begun", 1, "7"), ("", 0, None)],
 )
 def test_an_adoption_that_has_begun_goes_on_and_an_owned_object_is_adopted_once(
     said: str, owners: int, adopts: str | None

@@ -360,15 +360,17 @@ def test_events_of_the_fleet_leave_workers_free_for_an_edit() -> None:
     assert sorted(key for _, key in log.begun) == sorted([A, *FLEET]), "each is reconciled once"
 
 
-@pytest.mark.parametrize("priority", [Priority.LOW, Priority.NORMAL])
+@pytest.mark.parametrize(
+    ("priority", "hang"), [(Priority.LOW, MOST_BUT_HIGH - 2), (Priority.NORMAL, MOST_BUT_HIGH - 1)]
+)
 def test_keys_that_wait_long_for_the_api_server_hold_up_no_other_and_leave_workers_for_an_edit(
-    priority: Priority,
+    priority: Priority, hang: int
 ) -> None:
-    stuck, begun = FLEET[:MOST_BUT_HIGH], dict[Key, float]()
+    stuck, begun = FLEET[:hang], dict[Key, float]()
 
     async def handle(key: Key) -> None:
         begun[key] = asyncio.get_running_loop().time()
-        await asyncio.sleep(1000 if key in stuck[1:] else 0)
+        await asyncio.sleep(1000 if key in stuck else 0)
 
     async def script(queue: WorkQueue) -> None:
         for key in FLEET:
@@ -381,6 +383,20 @@ def test_keys_that_wait_long_for_the_api_server_hold_up_no_other_and_leave_worke
     assert begun.keys() == {A, *FLEET}
     assert begun[A] == 100
     assert max(begun[key] for key in FLEET) <= SLOW_SECONDS * MOST_BUT_HIGH
+
+
+def test_a_pass_over_all_that_hangs_leaves_a_worker_for_what_the_cluster_does() -> None:
+    log = Log(takes=1000)
+
+    async def script(queue: WorkQueue) -> None:
+        for key in FLEET:
+            queue.add(key, Priority.LOW)
+        await asyncio.sleep(500)
+        queue.add(A, Priority.NORMAL)
+        await asyncio.sleep(1)
+
+    work(script, log.handle, workers=MOST_BUT_HIGH + 2)
+    assert [key for _, key in log.begun] == [*FLEET[: MOST_BUT_HIGH - 1], A]
 
 
 def test_more_keys_than_all_workers_but_those_for_edits_wait_for_one_that_hangs() -> None:

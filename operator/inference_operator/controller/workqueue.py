@@ -21,7 +21,8 @@ took 2.9 s (p99), with 2 and 4 1.7 s, with 1 and 2 0.9 s, and the resync no long
 SLOW_SECONDS, MOST_BUT_HIGH = 5.0, 6
 """A reconcile that takes longer waits for the API server, for example for a webhook of another controller that does not
 answer (8 s for each write), and hardly uses the core. It does not count among those above. But so many keys of other
-than high priority are handled at most: two workers (`WORKERS` in app.py) are always there for edits."""
+than high priority are handled at most: two workers (`WORKERS` in app.py) are always there for edits, and one of these
+for what the cluster does."""
 LOW_EVERY, NORMAL_EVERY = 8, 2
 """Of so many keys that workers take, one has this priority if one waits, so that none waits for ever."""
 
@@ -77,6 +78,8 @@ class WorkQueue:
         self._taken = 0
         self._working: dict[Key, tuple[float, Priority]] = {}
         """The keys that workers handle, with the time at which they started and the priority they had."""
+        self._slow: set[Key] = set()
+        """Those of them that have been handled for long."""
         self._added: dict[Key, float] = {}
         """When a key was added first since its last reconcile started."""
         self._dirty: dict[Key, Priority] = {}
@@ -140,7 +143,7 @@ class WorkQueue:
             key, priority = self._take()
             self._cancel_timer(key)
             loop = asyncio.get_running_loop()
-            now, slow = loop.time(), loop.call_later(SLOW_SECONDS, self._permit)
+            now, slow = loop.time(), loop.call_later(SLOW_SECONDS, self._find_slow, key)
             self._working[key] = now, priority
             added = self._added.pop(key, now)
             if self._on_started:
@@ -152,6 +155,7 @@ class WorkQueue:
                 after = Requeue(error.retry_after if isinstance(error, ClusterError) else 0.0, backoff=True)
             finally:
                 slow.cancel()
+                self._slow.discard(key)
                 del self._working[key]
             self._finish(key, after, priority)
             self._permit()
@@ -172,18 +176,22 @@ class WorkQueue:
     def _waiting(self) -> tuple[int, int, int]:
         """The keys that wait, by priority; of low priority as many as may be handled beside those that are."""
         high, normal, low = (len(self._lanes[priority]) for priority in Priority)
-        return high, normal, min(low, LOW_AT_ONCE - self._quick().count(Priority.LOW))
+        handled, quick = self._handled(Priority.LOW)
+        return high, normal, min(low, LOW_AT_ONCE - quick, MOST_BUT_HIGH - 1 - handled)
 
     def _but_high_free(self) -> int:
         """How many keys of other than high priority may be taken now."""
-        handled = sum(priority is not Priority.HIGH for _, priority in self._working.values())
-        quick = sum(priority is not Priority.HIGH for priority in self._quick())
+        handled, quick = self._handled(Priority.NORMAL)
         return min(BUT_HIGH_AT_ONCE - quick, MOST_BUT_HIGH - handled)
 
-    def _quick(self) -> list[Priority]:
-        """The priorities of the keys that workers have not yet handled for long."""
-        slow = asyncio.get_running_loop().time() - SLOW_SECONDS
-        return [priority for begun, priority in self._working.values() if begun > slow]
+    def _handled(self, highest: Priority) -> tuple[int, int]:
+        """How many keys of this or a lower priority workers handle, and how many of them not yet for long."""
+        found = [key for key, (_, priority) in self._working.items() if priority >= highest]
+        return len(found), sum(key not in self._slow for key in found)
+
+    def _find_slow(self, key: Key) -> None:
+        self._slow.add(key)
+        self._permit()
 
     def _permit(self) -> None:
         """Let as many workers take a key as keys may be taken."""
@@ -205,10 +213,10 @@ class WorkQueue:
             priority = Priority.LOW if after is not None and after.with_all else Priority.HIGH
         if self._closed:
             return
-        if dirty is not None:
-            self.add(key, _higher(dirty, priority) if key in self._failures else dirty)
-        if wait is not None and (dirty is None or (priority < dirty and key not in self._failures)):
+        if wait is not None:
             self.add_after(key, wait, priority)
+        if dirty is not None:
+            self.add(key, dirty)
 
     def _backoff(self, key: Key) -> float:
         failures = self._failures.get(key, 0)

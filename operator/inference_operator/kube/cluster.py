@@ -90,8 +90,9 @@ class KubeCluster:
         live = await self.get(ref)
         if live is None or live["metadata"]["resourceVersion"] != version:
             raise ConflictError(f"{ref} has changed", request=f"PATCH {ref.path}")
-        given = {name: desired["metadata"][name] for name in ("labels", "ownerReferences")}
-        live = await self._become_manager(ref, live, {**given, "annotations": {ADOPT_ANNOTATION: BEGUN}})
+        if not live["metadata"].get("ownerReferences"):
+            given = {name: desired["metadata"][name] for name in ("labels", "ownerReferences")}
+            live = await self._become_manager(ref, live, {**given, "annotations": {ADOPT_ANNOTATION: BEGUN}})
         await self._become_manager(ref, live, {})
 
     async def _become_manager(self, ref: Ref, live: Manifest, given: Manifest) -> Manifest:

@@ -140,5 +140,8 @@ def adopted_version(live: Manifest, desired: Manifest) -> str | None:
     """
     meta = live["metadata"]
     said = (meta.get("annotations") or {}).get(ADOPT_ANNOTATION)
-    adopts = said == BEGUN or (said == ALLOWED and not meta.get("ownerReferences"))
-    return str(meta["resourceVersion"]) if adopts and desired["metadata"].get("ownerReferences") else None
+    if meta.get("ownerReferences"):
+        adopts = said == BEGUN
+    else:
+        adopts = said in (ALLOWED, BEGUN) and bool(desired["metadata"].get("ownerReferences"))
+    return str(meta["resourceVersion"]) if adopts else None
