@@ -11,6 +11,7 @@ import pytest
 from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
+from inference_operator.controller.cluster import FIELD_MANAGER
 from inference_operator.objects.child import ADOPT_ANNOTATION
 from tests.apiserver.components import component, paused
 from tests.apiserver.proxy import Proxy
@@ -113,11 +114,17 @@ def test_orphaned_children_are_adopted_without_a_restart_once_somebody_says_so(q
     selector = "--selector=inference-operator.dev/name=qwen"
     qwen.kubectl("annotate", kinds, selector, "inference-operator.dev/adopt=true")
     qwen.settled("qwen")
+    eventually(
+        lambda: ADOPT_ANNOTATION not in qwen.get("deployment", "qwen-engine")["metadata"]["annotations"],
+        seconds=WAIT_SECONDS,
+        what="the annotation is removed: it says nothing about the next loss of an owner",
+    )
     adopted = qwen.get("deployment", "qwen-engine")
     assert adopted["metadata"]["uid"] == before["metadata"]["uid"]
     assert RESTARTED in adopted["spec"]["template"]["metadata"]["annotations"], "fields of others stay theirs"
     assert adopted["spec"]["template"] == before["spec"]["template"], "no pod is replaced"
-    assert ADOPT_ANNOTATION not in adopted["metadata"]["annotations"], "it says nothing about the next loss of an owner"
+    ours = [one for one in adopted["metadata"]["managedFields"] if one["manager"] == FIELD_MANAGER]
+    assert [one["operation"] for one in ours] == ["Apply"], "a later apply can take owner and labels away again"
     (owner,) = adopted["metadata"]["ownerReferences"]
     assert owner["uid"] == qwen.get("infd", "qwen")["metadata"]["uid"]
 
