@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from bench import decide
-from bench.many_resources import SPEC
+from bench.many_resources import SPEC, namespace_of
 from bench.reconcile import LIMIT, Resources, bare_children
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE
 
@@ -20,7 +20,7 @@ def test_the_bare_client_applies_all_children_of_a_resource_and_not_only_the_job
 
 def test_what_the_bare_client_applies_has_no_owner_and_stays_in_its_own_namespace() -> None:
     for child in bare_children(0, SPEC):
-        assert child["metadata"]["namespace"] == LIMIT
+        assert child["metadata"]["namespace"] == namespace_of(0, LIMIT)
         assert "ownerReferences" not in child["metadata"]
 
 
