@@ -138,7 +138,8 @@ def test_engines_are_renewed_when_the_window_opens_one_after_the_other_and_the_c
     later.start()
     try:
         for name in NAMES:
-            said = fleet.settled(name, "EnginesAvailable", reason="EnginesOutdated")["message"]
+            fleet.settled(name, "EnginesAvailable", reason="EnginesOutdated")
+            said = fleet.condition(name, "Ready")["message"]
             assert f"The operator renews them from {opens:%Y-%m-%d %H:%M} UTC on" in said
         assert LATER_IMAGE not in {image(fleet, name) for name in NAMES}
         assert datetime.now(UTC) < opens, "the window has not opened yet"
