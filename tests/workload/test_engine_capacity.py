@@ -37,6 +37,16 @@ def test_free_engine_places_are_counted_per_node_less_pending_gpus(
     assert engine_capacity(ClusterGpus(nodes, awaited), {}, amount).free == slots
 
 
+@pytest.mark.parametrize(
+    ("free", "awaited", "engines"), [([2], 0, 0), ([1, 1], 0, 1), ([5, 1], 0, 1), ([5, 1], 1, 0), ([2, 2, 2], 0, 3)]
+)
+def test_the_pods_of_a_group_need_different_nodes(free: list[int], awaited: int, engines: int) -> None:
+    nodes = tuple(NodeGpus(node_view(node(f"n{number}")), 8, left) for number, left in enumerate(free))
+    assert engine_capacity(ClusterGpus(nodes, awaited), {}, 1, pods=2) == EngineCapacity(
+        engines, possible=len(free) > 1
+    )
+
+
 @pytest.mark.parametrize(("total", "amount", "possible"), [(8, 8, True), (8, 9, False), (0, 1, False)])
 def test_an_engine_fits_where_a_node_has_enough_gpus_in_total(total: int, amount: int, *, possible: bool) -> None:
     assert engine_capacity(gpus(node("a"), free=0, total=total), {}, amount) == EngineCapacity(0, possible=possible)

@@ -74,9 +74,11 @@ BASE = MoveInputs(
 )
 
 
-def free(count: int) -> LookupResults:
-    good = node_view(node("good", gpus=8))
-    return {LOOKUP: ClusterGpus((NodeGpus(good, 8, count),), pending=0)}
+def free(*counts: int) -> LookupResults:
+    """The free GPUs of each node."""
+    names = ("good", "other")
+    nodes = (NodeGpus(node_view(node(name, gpus=8)), 8, left) for name, left in zip(names, counts, strict=False))
+    return {LOOKUP: ClusterGpus(tuple(nodes), pending=0)}
 
 
 def decided(*engines: EngineView, results: LookupResults | None = None, now: datetime = NOW, **more: object) -> Move:
@@ -122,11 +124,11 @@ def test_without_a_free_gpu_on_fixed_nodes_the_engine_may_go_at_once() -> None:
     assert decided(engine("a", "gone"), results=free(1), workloads=[workload(0, found.record)]).temporary == 1
 
 
-@pytest.mark.parametrize(("count", "moves"), [(1, False), (2, True)])
-def test_a_group_moves_only_where_all_of_its_pods_find_free_gpus(count: int, *, moves: bool) -> None:
+@pytest.mark.parametrize(("counts", "moves"), [((2, 0), False), ((1, 1), True)])
+def test_a_group_moves_only_where_all_of_its_pods_find_free_gpus(counts: tuple[int, ...], *, moves: bool) -> None:
     leader = engine("a-0", "gone", group="a").leader
     pair = EngineView(leader, (engine("a-1", "gone", group="a", index=1).leader,))
-    found = decided(pair, results=free(count), pods_per_engine=2)
+    found = decided(pair, results=free(*counts), pods_per_engine=2)
     assert (found.moves, found.groups) == (moves, frozenset({"a"} if moves else ()))
 
 

@@ -59,8 +59,9 @@ def moving(
     return RolloutInputs(asked, template, {"containers": [container(gpus)]}, live, engines_of(pods), GPU)
 
 
-def free_gpus_result(free: int, total: int = 8) -> dict[Lookup, LookupResult]:
-    return {LOOK: ClusterGpus((NodeGpus(node_view(node("a")), total, free),), 0)}
+def free_gpus_result(*free: int, total: int = 8) -> dict[Lookup, LookupResult]:
+    """The free GPUs of each node."""
+    return {LOOK: ClusterGpus(tuple(NodeGpus(node_view(node(f"n{n}")), total, left) for n, left in enumerate(free)), 0)}
 
 
 def decided(
@@ -115,13 +116,13 @@ def test_the_rollout_surges_when_nodes_or_gpus_are_not_visible() -> None:
 
 @pytest.mark.parametrize(
     ("free", "strategy", "why"),
-    [(1, REPLACE, RolloutReason.NO_FREE_SLOT), (2, SURGE, RolloutReason.FREE_SLOT)],
+    [((2, 0), REPLACE, RolloutReason.NO_FREE_SLOT), ((1, 1), SURGE, RolloutReason.FREE_SLOT)],
 )
 def test_a_group_surges_only_where_all_of_its_pods_find_free_gpus(
-    free: int, strategy: RolloutStrategy, why: RolloutReason
+    free: tuple[int, ...], strategy: RolloutStrategy, why: RolloutReason
 ) -> None:
     of_two_pods = replace(moving(pod(), live=LIVE), pods_per_engine=2)
-    assert decided(of_two_pods, free_gpus_result(free)) == Rollout(NEW, strategy, why)
+    assert decided(of_two_pods, free_gpus_result(*free)) == Rollout(NEW, strategy, why)
 
 
 @pytest.mark.parametrize("seen", [free_gpus_result(1), {LOOK: Unavailable("no")}])

@@ -21,7 +21,7 @@ from inference_operator.manifest import GPU_RESOURCE, Manifest
 from inference_operator.settings import PREFIX, Capacity, Settings
 from inference_operator.sizing.plan import Plan
 from inference_operator.views.node import NodeView
-from inference_operator.views.node_fit import matches_node, schedulable_now
+from inference_operator.views.node_fit import engines_in, matches_node, schedulable_now
 
 UNKNOWN_KIND = "unknown"
 """GPUs whose kind no label of their node names."""
@@ -146,11 +146,7 @@ def room_for(nodes: Sequence[NodeView], pod: Manifest, plan: Plan) -> int:
     amount, members = plan.gpus_per_pod, plan.parallel.nodes
     if not amount:
         return 0
-    places = [node.count(plan.resource) // amount for node in nodes if schedulable_now(node, pod)]
-    engines = sum(places) // members
-    while members * engines > sum(min(one, engines) for one in places):
-        engines -= 1
-    return engines
+    return engines_in((node.count(plan.resource) // amount for node in nodes if schedulable_now(node, pod)), members)
 
 
 def gpus_by_kind(nodes: Sequence[NodeView], added: Sequence[str] = ()) -> Mapping[str, int]:

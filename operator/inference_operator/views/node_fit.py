@@ -34,6 +34,24 @@ def schedulable_now(node: NodeView, pod: Manifest) -> bool:
     )
 
 
+def engines_in(places: Iterable[int], members: int) -> int:
+    """How many engines have a place for each of their pods; the pods of one engine are on different nodes.
+
+    Args:
+        places: pods that each node has room for.
+        members: pods of an engine.
+
+    Examples:
+        >>> engines_in([4, 1], 1), engines_in([4, 1], 2), engines_in([4], 2)
+        (5, 1, 0)
+    """
+    known = tuple(places)
+    engines = sum(known) // members
+    while members * engines > sum(min(one, engines) for one in known):
+        engines -= 1
+    return engines
+
+
 def _tolerated(taint: Taint, tolerations: Iterable[Manifest]) -> bool:
     """Whether a toleration matches the taint; empty keys and effects match all (API reference, Toleration)."""
     return any(

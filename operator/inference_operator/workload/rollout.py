@@ -28,7 +28,7 @@ from inference_operator.manifest import Manifest
 from inference_operator.objects.json_annotation import compact_json, parsed_json
 from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, Lookup, LookupResult
-from inference_operator.views.node_fit import schedulable_now
+from inference_operator.views.node_fit import engines_in, schedulable_now
 from inference_operator.views.raw import annotations
 from inference_operator.views.resource_requests import requested_amount
 
@@ -210,19 +210,22 @@ class EngineCapacity:
 def engine_capacity(gpus: ClusterGpus, pod: Manifest, gpus_per_pod: int, *, pods: int = 1) -> EngineCapacity:
     """How many more engines of this pod specification the nodes can take, by GPUs alone.
 
-    GPUs that our own pending pods request are subtracted, since the scheduler serves those first.
+    GPUs that our own pending pods request are subtracted, since the scheduler serves those first: from the nodes with
+    the fewest, for nobody knows which it takes.
 
     Args:
         gpus: the GPUs of all nodes.
         pod: the pod specification.
         gpus_per_pod: GPUs that it requests.
-        pods: pods of one engine; there must be room for all of them.
+        pods: pods of one engine; there must be room for all of them, each on another node.
     """
     nodes = [node for node in gpus.nodes if schedulable_now(node.node, pod)]
-    free = sum(max(0, node.free) // gpus_per_pod for node in nodes)
-    pending = -(-gpus.pending // gpus_per_pod)
-    possible = sum(node.total // gpus_per_pod for node in nodes)
-    return EngineCapacity(max(0, free - pending) // pods, possible=possible >= pods)
+    pending, places = -(-gpus.pending // gpus_per_pod), list[int]()
+    for free in sorted(max(0, node.free) // gpus_per_pod for node in nodes):
+        places.append(max(0, free - pending))
+        pending = max(0, pending - free)
+    possible = engines_in((node.total // gpus_per_pod for node in nodes), pods)
+    return EngineCapacity(engines_in(places, pods), possible=possible > 0)
 
 
 def _surge(template: str, why: RolloutReason) -> Rollout:
