@@ -92,15 +92,15 @@ class KubeCluster:
             raise ConflictError(f"{ref} has changed", request=f"PATCH {ref.path}")
         if not live["metadata"].get("ownerReferences"):
             given = {name: desired["metadata"][name] for name in ("labels", "ownerReferences")}
-            live = await self._become_manager(ref, live, {**given, "annotations": {ADOPT_ANNOTATION: BEGUN}})
-        await self._become_manager(ref, live, {})
-
-    async def _become_manager(self, ref: Ref, live: Manifest, given: Manifest) -> Manifest:
-        """Write metadata, and the managers that an adopted object has; returns the object."""
-        known = {name: live["metadata"][name] for name in ("uid", "resourceVersion")}
+            live = await self._merge(ref, live, {**given, "annotations": {ADOPT_ANNOTATION: BEGUN}})
         managers = adopted_fields(live["metadata"].get("managedFields") or [], ref.kind, FIELD_MANAGER)
+        await self._merge(ref, live, {"managedFields": managers})
+
+    async def _merge(self, ref: Ref, live: Manifest, metadata: Manifest) -> Manifest:
+        """Merge metadata into that of an object in this version; returns the object."""
+        known = {name: live["metadata"][name] for name in ("uid", "resourceVersion")}
         self._check_leader("PATCH", ref.path)
-        query, body = {"fieldManager": FIELD_MANAGER}, {"metadata": {**known, **given, "managedFields": managers}}
+        query, body = {"fieldManager": FIELD_MANAGER}, {"metadata": {**known, **metadata}}
         try:
             return await self._api.request("PATCH", ref.path, ref.kind, query=query, body=body, patch=MERGE)
         except NotFoundError as error:

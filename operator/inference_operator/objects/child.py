@@ -22,7 +22,7 @@ are lost by `kubectl delete --cascade=orphan`, and by backups without owner refe
 is taken over: the name of a label is no proof."""
 ALLOWED, BEGUN = "true", "begun"
 """Values of that annotation: somebody allows the adoption, and the operator has begun it. The apply that ends an
-adoption removes the annotation. Whoever sets it on a child with an owner says nothing."""
+adoption removes the annotation. On a child with an owner `true` says nothing."""
 
 _HASH_LENGTH = 16
 _DELETE = b"\x7f"
