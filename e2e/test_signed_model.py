@@ -11,6 +11,7 @@ import yaml
 
 from e2e import stack
 from e2e.cluster.binaries import ensure_cosign
+from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.cluster.state import layout
 from e2e.local_registry import local_registry, put_image
@@ -21,6 +22,8 @@ from e2e.test_cache import outside
 from e2e.waiting import eventually
 
 NAME, KEYS = "signed", "model-keys"
+VERIFY = {"configMapRef": {"name": KEYS}}
+SENTENCE = "Ask platform@example.com."
 SECONDS = 300
 
 pytestmark = pytest.mark.full  # starts of an engine; e2e/test_verify.py has cosign, tests/jobs the decisions
@@ -78,17 +81,28 @@ def served(cluster: LocalCluster, stock: Stock) -> Iterator[Served]:
         stack.install_operator(cluster)
 
 
+@pytest.fixture
+def owned(served: Served, stock: Stock) -> Served:
+    """The same, where the policy of the cluster's owner requires the signature of the first key."""
+    required = {
+        f"settings.policy.signatures.{name}": value
+        for name, value in (("key", stock.key("own")), ("message", SENTENCE))
+    }
+    stack.install_operator(served.cluster, {"verifier.image": f"{stock.address}/cosign:dev", **required})
+    return served
+
+
 def put_key(served: Served, key: str) -> None:
     """Create or change the ConfigMap with the key."""
     content = {"metadata": {"name": KEYS}, "apiVersion": "v1", "kind": "ConfigMap", "data": {"cosign.pub": key}}
     served.kubectl("apply", "--filename=-", input=json.dumps(content))
 
 
-def apply(served: Served, source: str) -> None:
+def apply(served: Served, source: str, **model: object) -> None:
     """Create or change the resource."""
     sample = yaml.safe_load(stack.SAMPLE.read_text())
     sample["metadata"]["name"] = NAME
-    sample["spec"]["model"] = {"source": source, "verify": {"configMapRef": {"name": KEYS}}}
+    sample["spec"]["model"] = {"source": source, **model}
     sample["spec"]["router"] = {"replicas": 1}
     served.kubectl("apply", "--filename=-", input=yaml.safe_dump(sample))
 
@@ -106,8 +120,8 @@ def await_refusal(served: Served, said: str) -> None:
 def test_no_engine_starts_without_the_signature_and_none_is_stopped_for_another_model(
     served: Served, stock: Stock
 ) -> None:
-    apply(served, stock.signed)
-    await_refusal(served, "there is no key `cosign.pub` of the ConfigMap `model-keys`.")
+    apply(served, stock.signed, verify=VERIFY)
+    await_refusal(served, "the key `cosign.pub` of the ConfigMap `model-keys` does not exist.")
     put_key(served, stock.key("other"))
     await_refusal(served, "is signed, but not with this key.")
     assert served.pods("engine") == {}
@@ -120,9 +134,29 @@ def test_no_engine_starts_without_the_signature_and_none_is_stopped_for_another_
     stack.wait_ready(served.cluster, NAME)
     assert len(served.complete(max_tokens=8).split()) == 8
     engines = served.pods("engine")
-    apply(served, stock.unsigned)
+    apply(served, stock.unsigned, verify=VERIFY)
     await_refusal(served, "has no signature in its registry.")
     assert served.pods("engine") == engines
     assert served.complete()
     jobs = json.loads(served.kubectl("get", "jobs", f"--selector=inference-operator.dev/name={NAME}", "--output=json"))
     assert {one["metadata"]["labels"]["app.kubernetes.io/component"] for one in jobs["items"]} <= {"verification"}
+
+
+def test_the_owners_policy_serves_only_what_the_owner_has_signed(owned: Served, stock: Stock) -> None:
+    with pytest.raises(ClusterError, match=r"requires a signature, which only an image can have\..*Ask platform@"):
+        apply(owned, "hf://Qwen/Qwen3-0.6B")
+    apply(owned, stock.unsigned)
+    await_refusal(owned, "has no signature in its registry. Sign it with `cosign sign --key`.")
+    assert owned.pods("engine") == {}
+    apply(owned, stock.signed)
+    stack.wait_ready(owned.cluster, NAME)
+    assert len(owned.complete(max_tokens=8).split()) == 8
+    # The success of the Job is the record: after a restart of the operator no other one runs.
+    jobs = ("get", "jobs", f"--selector=inference-operator.dev/name={NAME}", "--output=name")
+    before = owned.kubectl(*jobs)
+    assert len(before.split()) == 1
+    operator = (f"--namespace={stack.SYSTEM}", f"deployment/{stack.RELEASE}")
+    owned.kubectl("rollout", "restart", *operator)
+    owned.kubectl("rollout", "status", "--timeout=120s", *operator)
+    stack.wait_ready(owned.cluster, NAME)
+    assert owned.kubectl(*jobs) == before

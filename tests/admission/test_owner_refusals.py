@@ -14,6 +14,7 @@ from inference_operator.manifest import Manifest
 DOMAIN = "cluster.local"
 SENTENCE = "Ask platform@example.com."
 DIGEST = f"@sha256:{'0' * 64}"
+KEY = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE\n-----END PUBLIC KEY-----\n"
 
 
 def spec(**fields: Any) -> Spec:  # noqa: ANN401 - JSON
@@ -134,6 +135,23 @@ def test_an_image_without_a_digest_is_refused_where_digests_are_required() -> No
     assert fields(spec(engine={"image": "docker.io/a/b:1"}), images=digests) == ["spec.engine.image"]
     assert fields(spec(engine={"image": f"docker.io/a/b{DIGEST}"}), images=digests) == []
     assert fields(spec(), images=digests) == []
+
+
+def test_models_adapters_and_images_must_be_images_by_digest_where_signatures_are_required() -> None:
+    key: Manifest = {"key": KEY, "message": SENTENCE}
+    adapters = [{"name": "sql", "source": "hf://org/sql"}, {"name": "own", "source": "oci://docker.io/a/b:1"}]
+    asked = spec(
+        model={"source": "hf://Qwen/Qwen3-8B", "adapters": adapters}, engine={"image": "docker.io/a/b:1"}, cache={}
+    )
+    assert fields(asked, signatures=key) == [
+        "spec.model.source",
+        "spec.model.adapters[sql].source",
+        "spec.engine.image",
+        "spec.model.adapters[own].source",
+    ]
+    signed = spec(model={"source": f"oci://docker.io/a/b{DIGEST}"}, engine={"image": f"docker.io/a/b{DIGEST}"})
+    assert fields(signed, signatures=key) == []
+    assert fields(asked, signatures={"message": SENTENCE}) == []
 
 
 @pytest.mark.parametrize(
@@ -272,6 +290,9 @@ def test_no_message_contains_a_value_of_the_resource() -> None:
         {"vllmVersion": {"least": "v0.31.0"}},
         {"gpus": {"message": "two\nlines"}},
         {"gpu": {"most": 1}},
+        {"signatures": {"key": "not a key"}},
+        {"signatures": {"key": KEY.replace("PUBLIC", "PRIVATE")}},
+        {"signatures": {"key": f"{KEY}{KEY}"}},
     ],
 )
 def test_a_wrong_policy_is_an_error_in_the_settings(wrong: Manifest) -> None:
@@ -285,6 +306,7 @@ def test_parameters_hold_every_rule_that_is_set() -> None:
         "images": {"allowed": ["docker.io/"], "digests": True, "message": SENTENCE},
         "gpus": {"most": 0},
         "vllmVersion": {"least": "0.31.0"},
+        "signatures": {"key": KEY, "message": SENTENCE},
     }
     assert parameters(OwnerPolicy.model_validate(policy), DOMAIN) == {
         "clusterDomain": DOMAIN,
@@ -295,6 +317,8 @@ def test_parameters_hold_every_rule_that_is_set() -> None:
         "images.message": SENTENCE,
         "s3Endpoints": "Public",
         "vllmVersion": "0.31.0",
+        "signatures": "true",
+        "signatures.message": SENTENCE,
         "gpus": "0",
     }
 

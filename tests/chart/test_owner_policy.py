@@ -22,6 +22,7 @@ EVERYTHING: Manifest = {
     "images": {"allowed": ["registry.example/", "docker.io/vllm/vllm-openai"], "digests": True, "message": "é, $(A)"},
     "hubs": {"allowed": ["https://hub.example"], "message": "a: b # c"},
     "s3Endpoints": {"allowed": ["Public", "http://[fd00::1]:9000"], "message": "yes"},
+    "signatures": {"key": "-----BEGIN PUBLIC KEY-----\nMFkw\nEw==\n-----END PUBLIC KEY-----\n", "message": "# {{ 1 }}"},
     "gpus": {"most": 1000000, "message": "8"},
 }
 POLICIES: tuple[Manifest, ...] = (
@@ -29,7 +30,7 @@ POLICIES: tuple[Manifest, ...] = (
     EVERYTHING,
     *({section: rule} for section, rule in EVERYTHING.items()),
     {"images": {"digests": False, "allowed": []}, "gpus": {"most": 0}},
-    {"s3Endpoints": {"message": "Ask Ada."}},
+    {"s3Endpoints": {"message": "Ask Ada."}, "signatures": {"message": "Ask Ada."}},
 )
 
 

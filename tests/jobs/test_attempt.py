@@ -56,7 +56,6 @@ def test_the_attempt_of_a_finished_job_has_its_end_message_and_failure(exit_code
     over = job(type="Failed", reason="BackoffLimitExceeded") if exit_code else job(type="Complete")
     attempt = job_attempt(over, [pod("Failed" if exit_code else "Succeeded", ended)])
     assert (attempt.message, attempt.problem, attempt.finished) == (WORDS, None, NOW)
-    assert attempt.exit_code == exit_code
     assert attempt.failure == ("container `inspection` ended with exit code 1" if exit_code else "")
 
 
@@ -95,12 +94,10 @@ def test_an_invalid_attempt_number_counts_as_one(number: str) -> None:
 def test_the_termination_message_is_read_while_other_containers_still_run() -> None:
     """For example a service mesh's proxy, which does not end by itself."""
     assert pod("Running", ENDED).termination_message == pod("Succeeded", ENDED).termination_message != ""
-    assert pod("Running", ENDED).exit_code == 0
 
 
 def test_a_running_container_has_no_termination_message() -> None:
     assert pod("Running", {"running": {}}).termination_message == ""
-    assert pod("Running", {"running": {}}).exit_code is None
 
 
 def test_a_job_without_a_pod_waits_for_its_creation() -> None:

@@ -1,10 +1,9 @@
-"""What cosign says: a verified image, or why it is not verified."""
+"""What cosign says of an image that is not verified."""
 
 import pytest
 
-from inference_operator.jobs.cosign import Verified, parsed_verification
-from inference_operator.jobs.result import LIMIT, Failure
-from tests.testing.verified import DIGEST, REFERENCE, SIGNED, UNSIGNED
+from inference_operator.jobs.cosign import parsed_failure
+from tests.testing.verified import REFERENCE, UNSIGNED
 
 OTHER_KEY = "no matching attestations: failed to verify signature: could not verify envelope: accepted"
 NO_PEM = "loading verifier from key opts: loading public key: pem to public key: PEM decoding failed"
@@ -12,9 +11,16 @@ NO_HOST = 'Get "https://registry.example/v2/": dial tcp: lookup registry.example
 REFUSED = "GET https://registry.example/v2/m/manifests/sha256-0: UNAUTHORIZED: authentication required"
 
 
-def test_a_verified_signature_counts_for_its_digest_only() -> None:
-    assert parsed_verification(f"\n{SIGNED}\n", REFERENCE, "k") == Verified(DIGEST, "k")
-    assert parsed_verification(SIGNED, REFERENCE.replace("0123", "ffff", 1), "k") is None
+def test_the_image_after_the_last_verified_one_is_named() -> None:
+    others = [f"registry.example/models/{name}@sha256:{digit * 64}" for name, digit in (("a", "a"), ("b", "b"))]
+    header = f"\nVerification for {others[0]} --\nThe following checks were performed on each of these signatures:\n"
+    for said, named in ((UNSIGNED, others[0]), (header + UNSIGNED, others[1])):
+        found = parsed_failure(said, others)
+        assert found
+        assert found.why.field == named
+    unknown = parsed_failure(header.replace("aaaa", "cccc") + UNSIGNED, others)
+    assert unknown
+    assert unknown.why.field == others[0]
 
 
 @pytest.mark.parametrize(
@@ -28,14 +34,12 @@ def test_a_verified_signature_counts_for_its_digest_only() -> None:
     ],
 )
 def test_each_error_of_cosign_names_the_image_the_problem_and_a_cure(said: str, problem: str) -> None:
-    found = parsed_verification(said, REFERENCE, "k")
-    assert isinstance(found, Failure)
+    found = parsed_failure(said, [REFERENCE])
+    assert found
     assert (found.why.field, found.why.problem) == (REFERENCE, problem)
     assert found.why.cure
 
 
-@pytest.mark.parametrize(
-    "text", ["", "Killed", "[]", "[1]", "{}", "[{}]", '[{"critical":[]}]', "[" * 2000, SIGNED + " " * LIMIT]
-)
-def test_anything_else_verifies_nothing(text: str) -> None:
-    assert parsed_verification(text, REFERENCE, "k") is None
+@pytest.mark.parametrize("text", ["", "Killed", "[]", '[{"critical":[]}]', "WARNING: Error: none"])
+def test_anything_else_is_no_error_of_cosign(text: str) -> None:
+    assert parsed_failure(text, [REFERENCE]) is None

@@ -29,6 +29,7 @@ DOMAIN = "cluster.local"
 CREATED = 201
 AT_ONCE = 8
 DIGEST = f"@sha256:{'0' * 64}"
+KEY = "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n"
 SENTENCE = "Ask platform@example.com."
 COST = "cost"
 """What the API server says of a policy that exceeds its budget has this word."""
@@ -54,6 +55,7 @@ POLICIES: tuple[Manifest, ...] = (
         "gpus": {"most": 4, "message": SENTENCE},
         "s3Endpoints": {"allowed": ["https://s3.eu-1.example.com"]},
     },
+    {"signatures": {"key": KEY, "message": SENTENCE}, "s3Endpoints": {"allowed": ["Public", "http://minio.storage"]}},
 )
 SOURCES = (
     *("hf://Qwen/Qwen3-8B", "hf://Qwen/Qwen3-8B-evil", "hf://Qwen-evil/a", "hf://qwen/a", "hf://Qwen", "hf://"),
@@ -308,6 +310,7 @@ WIDEST: Manifest = {
     "hubs": {"allowed": [f"https://{'h' * 50}{n:02}.example" for n in range(32)]},
     "s3Endpoints": {"allowed": [f"https://{'h' * 50}{n:02}.example" for n in range(32)]},
     "gpus": {"most": 1},
+    "signatures": {"key": KEY},
 }
 """A policy with the most entries, of a usual length."""
 

@@ -1,9 +1,7 @@
 """A model whose image must be signed: its InferenceDeployment, its key, and the end of its Jobs."""
 
-import json
 from dataclasses import replace
 
-from inference_operator.jobs.result import LIMIT
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.objects.names import VERIFICATION
 from inference_operator.pipeline.inputs import Inputs
@@ -16,10 +14,6 @@ DIGEST = f"sha256:{'0123456789abcdef' * 4}"
 REFERENCE = f"registry.example/models/qwen@{DIGEST}"
 PUBLIC_KEY = "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n"
 KEY_LOOKUP = ConfigMapLookup("default", "keys", "cosign.pub")
-SIGNED = json.dumps([{"critical": {"image": {"docker-manifest-digest": DIGEST}}}])
-"""What cosign 3.1.3 writes of a signature that it has verified, as far as it is read."""
-MANY_SIGNED = json.dumps([{"critical": {"image": {"docker-manifest-digest": DIGEST}}}] * 50)[:LIMIT]
-"""The same of many signatures, as far as a termination message holds it."""
 UNSIGNED = "WARNING: Skipping tlog verification\nError: no signatures found\nerror during command execution: no sig"
 """The end of cosign's log for an image without a signature."""
 
@@ -36,13 +30,13 @@ def with_key(asked: Inputs, text: str = PUBLIC_KEY) -> Inputs:
     return replace(asked, lookups={KEY_LOOKUP: ConfigMapText(text)})
 
 
-def ended(asked: Inputs, job: Manifest, said: str, *, kind: str = "Failed", exit_code: int | None = None) -> Inputs:
+def ended(asked: Inputs, job: Manifest, said: str = "", *, kind: str = "Failed") -> Inputs:
     """The same after the Job has ended with this termination message."""
     name = f"{job['metadata']['name']}-x"
     failed = kind == "Failed"
     pod = PodView(name, VERIFICATION, None, ready=False, terminating=False, failed=failed, problem=None)
     children = {**asked.children, Ref.of(job): {**job, "status": over(kind)}}
-    return replace(asked, children=children, pods=(replace(pod, termination_message=said, exit_code=exit_code),))
+    return replace(asked, children=children, pods=(replace(pod, termination_message=said),))
 
 
 def asked_for() -> Inputs:

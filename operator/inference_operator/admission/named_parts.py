@@ -19,7 +19,8 @@ from inference_operator.api.spec import Spec
 Named = tuple[str, str]
 """A field, as a path below `spec`, and what it names."""
 
-_OCI = "oci://"
+OCI = "oci://"
+"""Scheme of models and adapters that are images."""
 _ENDPOINT_VARIABLE = "AWS_(.*ENDPOINT.*|PROXY_URL|CONTAINER_CREDENTIALS_FULL_URI)"
 """Variables in upper case that name a store or a service of tokens. Their reader ignores upper and lower case
 (object_store 0.14, `aws/builder.rs`)."""
@@ -72,8 +73,8 @@ def images(spec: Spec) -> Iterator[Named]:
     if spec.engine.image is not None:
         yield "engine.image", with_registry(spec.engine.image)
     for field, source in sources(spec):
-        if source.startswith(_OCI):
-            yield field, with_registry(source.removeprefix(_OCI))
+        if source.startswith(OCI):
+            yield field, with_registry(source.removeprefix(OCI))
     for field, template in zip(_TEMPLATES, (spec.pod_template, spec.router.pod_template), strict=True):
         yield from _images_of(field, template)
 
@@ -90,9 +91,9 @@ def _images_of(field: str, template: PodTemplateSpec) -> Iterator[Named]:
 def images_cel(root: str) -> str:
     """The CEL expression for the same list."""
     of_engine = f"{value_of(root, 'engine.image')}.optMap(one, ['engine.image ' + {_registry_cel('one')}]).orValue([])"
-    text = f"one.split(' ')[1].substring({len(_OCI)})"
+    text = f"one.split(' ')[1].substring({len(OCI)})"
     of_sources = (
-        f"({sources_cel(root)}).filter(one, one.split(' ')[1].startsWith('{_OCI}'))"
+        f"({sources_cel(root)}).filter(one, one.split(' ')[1].startsWith('{OCI}'))"
         f".map(one, one.split(' ')[0] + ' ' + {_registry_cel(text)})"
     )
     of_containers = (

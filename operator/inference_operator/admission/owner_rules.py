@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from inference_operator.admission.named_parts import (
+    OCI,
     Named,
     endpoints,
     endpoints_cel,
@@ -30,6 +31,7 @@ DOMAIN_KEY = "clusterDomain"
 NAMESPACES_KEY = "namespaces"
 MESSAGE_KEY = "{}.message"
 DIGESTS_KEY = "images.digests"
+SIGNATURES_KEY = "signatures"
 GPUS_KEY = "gpus"
 """Keys of the parameters, beside those with the lists of rules, which have the names of the sections."""
 
@@ -51,6 +53,7 @@ INSIDE_NAME = (
 8375; ICANN reserved `internal` in 2024). Metadata services of clouds have names below `internal`."""
 
 _DIGEST = ".*@sha256:[0-9a-f]{64}"
+_HAS_DIGEST_CEL = f"one.matches('^{_DIGEST}$')"
 _VERSIONED = f":v?({VERSION_ENTRY})([^0-9/@:][^/@:]*)?(@sha256:[0-9a-f]{{64}})?"
 """Ends a reference whose tag is a version, perhaps with more after it, such as `v0.32.0-x86_64`."""
 
@@ -168,6 +171,14 @@ def _number_cel(version: str) -> str:
     return f"(int({parts}[0]) * {_PART} + int({parts}[1])) * {_PART} + int({parts}[2])"
 
 
+def _has_digest(text: str, _: OwnerPolicy, __: str) -> bool:
+    return re.fullmatch(_DIGEST, text) is not None
+
+
+def _is_set_cel(key: str) -> str:
+    return f"variables.parameters[?'{key}'].orValue('') == 'true'"
+
+
 def _escaped(pattern: str) -> str:
     """A regular expression inside a CEL string in single quotes."""
     return pattern.replace("\\", "\\\\")
@@ -213,9 +224,9 @@ CHECKS: tuple[OwnerCheck, ...] = (
         images,
         images_cel,
         lambda policy: policy.images.digests,
-        f"variables.parameters[?'{DIGESTS_KEY}'].orValue('') == 'true'",
-        lambda text, _, __: re.fullmatch(_DIGEST, text) is not None,
-        f"one.matches('^{_DIGEST}$')",
+        _is_set_cel(DIGESTS_KEY),
+        _has_digest,
+        _HAS_DIGEST_CEL,
         "allows only images by digest.",
         "End the reference with `@sha256:` and the 64 digits of the image.",
         lists=False,
@@ -260,6 +271,32 @@ CHECKS: tuple[OwnerCheck, ...] = (
         "does not allow this version of vLLM, or cannot see which one it is.",
         "Remove it, or use an image whose tag is a version from this one on:",
     ),
+    OwnerCheck(
+        "signedModels",
+        SIGNATURES_KEY,
+        sources,
+        sources_cel,
+        lambda policy: bool(policy.signatures.key),
+        _is_set_cel(SIGNATURES_KEY),
+        lambda text, _, __: text.startswith(OCI),
+        f"one.startsWith('{OCI}')",
+        "requires a signature, which only an image can have.",
+        f"Use `{OCI}registry/name@sha256:...`, signed with the key of the administrator.",
+        lists=False,
+    ),
+    OwnerCheck(
+        "signedImages",
+        SIGNATURES_KEY,
+        images,
+        images_cel,
+        lambda policy: bool(policy.signatures.key),
+        _is_set_cel(SIGNATURES_KEY),
+        _has_digest,
+        _HAS_DIGEST_CEL,
+        "requires a signature, which only an image by digest can have.",
+        "End the reference with `@sha256:` and the 64 digits of an image that the administrator has signed.",
+        lists=False,
+    ),
 )
 """The rules about what a resource names."""
 
@@ -284,6 +321,7 @@ def parameters(policy: OwnerPolicy, cluster_domain: str, namespaces: Sequence[st
         NAMESPACES_KEY: ",".join(namespaces),
         **lists,
         DIGESTS_KEY: "true" if policy.images.digests else "",
+        SIGNATURES_KEY: "true" if policy.signatures.key else "",
         GPUS_KEY: "" if most is None else str(most),
         **messages,
     }
@@ -298,11 +336,12 @@ def sections(policy: OwnerPolicy) -> Mapping[str, tuple[Sequence[str], str]]:
         "hubs": (policy.hubs.allowed, policy.hubs.message),
         _ENDPOINTS: (policy.s3_endpoints.allowed, policy.s3_endpoints.message),
         "vllmVersion": (tuple(filter(None, [policy.vllm_version.least])), policy.vllm_version.message),
+        SIGNATURES_KEY: ((), policy.signatures.message),
         GPUS_KEY: ((), policy.gpus.message),
     }
 
 
-LISTED = tuple(dict.fromkeys(check.section for check in CHECKS))
+LISTED = tuple(dict.fromkeys(check.section for check in CHECKS if check.lists))
 """Sections with a list."""
 
 

@@ -402,14 +402,14 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     ),
     Reason.VERIFYING_MODEL: Explanation(
         _RECONCILING,
-        "A Job verifies the signature of the model's image with the key in `spec.model.verify`. Engines start after"
-        " it.",
+        "A Job verifies the signature of the model's image with the key in `spec.model.verify`, or of all images with"
+        " the key in the cluster's policy. Engines start after it.",
         "Wait; the Job takes seconds once its pod runs. The message shows what the pod waits for.",
     ),
     Reason.VERIFICATION_FAILED: Explanation(
         _STALLED,
-        "The model's image is not signed with the key in `spec.model.verify`, or the key or the signature cannot be"
-        " read.",
+        "An image is not signed with the key in `spec.model.verify` or in the cluster's policy, or the key or the"
+        " signature cannot be read.",
         "See the message. Engines that run are not stopped. The operator retries.",
     ),
     Reason.MODEL_UNKNOWN: Explanation(

@@ -23,9 +23,11 @@ IMAGE_ENTRY = rf"{_HOST}/({_PATH})?"
 SOURCE_ENTRY = rf"(hf|s3|pvc)://({_PATH})?|oci://({IMAGE_ENTRY})?"
 URL_ENTRY = r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?"
 VERSION_ENTRY = "[0-9]{1,4}[.][0-9]{1,4}[.][0-9]{1,4}"
+PUBLIC_KEY = "-----BEGIN PUBLIC KEY-----\\n[A-Za-z0-9+/=\\n]+-----END PUBLIC KEY-----\\n*"
 
 Sentence = Annotated[str, StringConstraints(max_length=300, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Version = Annotated[str, StringConstraints(pattern=rf"^({VERSION_ENTRY})?$")]
+PublicKeyText = Annotated[str, StringConstraints(max_length=4096, pattern=f"^({PUBLIC_KEY})?$")]
 T = TypeVar("T")
 
 
@@ -86,6 +88,14 @@ class AllowedEndpoints(OwnerRule):
     allowed: Annotated[_Entries[Endpoint], Field(min_length=1)] = (PUBLIC,)
 
 
+class RequiredSignature(OwnerRule):
+    """Signatures of the images that a resource names."""
+
+    key: PublicKeyText = ""
+    """Public key of cosign in PEM that must have signed each of them; empty for no requirement. Models and adapters
+    have to be images then."""
+
+
 class MostGpus(OwnerRule):
     """GPUs of one resource."""
 
@@ -113,5 +123,6 @@ class OwnerPolicy(SpecModel):
     images: AllowedImages = AllowedImages()
     hubs: AllowedHubs = AllowedHubs()
     s3_endpoints: AllowedEndpoints = AllowedEndpoints()
+    signatures: RequiredSignature = RequiredSignature()
     gpus: MostGpus = MostGpus()
     vllm_version: LeastVersion = LeastVersion()

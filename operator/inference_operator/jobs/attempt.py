@@ -35,8 +35,6 @@ class Attempt:
     """When the Job controller marked it complete or failed; None before that."""
     failure: str = ""
     """Why it failed: how its container ended, else the Job controller's message; empty if it has not failed."""
-    exit_code: int | None = None
-    """Exit code of its container, the highest if it had several pods; None until one has terminated."""
     wait: PendingWait | None = None
     """Its wait for a pod, or its pod's wait for volumes; None if it waits for neither."""
 
@@ -58,7 +56,6 @@ def job_attempt(job: Manifest, pods: Iterable[PodView]) -> Attempt:
         problem=next((pod.problem for pod in own if pod.problem and not pod.failed), None),
         finished=timestamp(end.get("lastTransitionTime")) if end else None,
         failure=(why or "it has failed") if failed else "",
-        exit_code=max((pod.exit_code for pod in own if pod.exit_code is not None), default=None),
         wait=_wait(job, own),
     )
 

@@ -40,7 +40,6 @@ def attempts_progress(
     *,
     wanted: bool,
     parse: Callable[[str], Result | Failure | None],
-    parse_success: Callable[[Attempt], Result | None] = lambda _: None,
 ) -> AttemptsProgress[Result]:
     """How far the attempts are.
 
@@ -51,7 +50,6 @@ def attempts_progress(
         now: the current time.
         wanted: whether the result is needed. If not, no further attempt starts; a result that exists is returned.
         parse: reads the termination message of an attempt; None if it is invalid.
-        parse_success: the result of an attempt that ended with exit code 0 and an invalid message; None if it has none.
 
     Examples:
         >>> from inference_operator.jobs.download_result import parsed_download
@@ -67,8 +65,6 @@ def attempts_progress(
     latest_first = sorted(attempts, key=lambda attempt: attempt.number, reverse=True)
     for attempt in latest_first:
         result = parse(attempt.message)
-        if result is None and attempt.exit_code == 0 and not attempt.failure:
-            result = parse_success(attempt)
         if result is not None and not isinstance(result, Failure):
             return AttemptsProgress((attempt.number,), result)
     finished = next((attempt for attempt in latest_first if attempt.finished is not None), None)

@@ -1,13 +1,12 @@
-"""cosign, which verifies signatures: how a Job calls it, and its output in the termination message or the log's end."""
+"""cosign, which verifies signatures: how a Job calls it, and the errors at the end of its log."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.pod_template import PodTemplateSpec
-from inference_operator.jobs.result import LIMIT, TERMINATION_MESSAGE, Cause, Failure
+from inference_operator.jobs.result import Cause, Failure
 from inference_operator.manifest import Manifest
 from inference_operator.models.config import NotUnderstood
 from inference_operator.objects.container import environment, process_fields
@@ -15,24 +14,14 @@ from inference_operator.objects.names import VERIFICATION
 from inference_operator.views.pod import one_line
 from inference_operator.views.raw import mapping, objects
 
-PUBLIC_KEY = "COSIGN_PUBLIC_KEY"
-"""Variable of the container with the public key."""
 _VARIABLE = re.compile(r"(?:HTTP|HTTPS|NO)_PROXY|SSL_CERT_(?:FILE|DIR)", re.IGNORECASE)
 """Variables that cosign's HTTP client reads (Go, net/http and crypto/x509)."""
 _CREDENTIALS, _CREDENTIALS_PATH = "registry-credentials", "/registry"
 
 _ERROR = re.compile(r"^Error: (?P<text>.+)$", re.MULTILINE)
 """The line with which cosign ends (cosign 3.1.3, cmd/cosign/main.go)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """A signature that cosign has verified."""
-
-    digest: str
-    """Of the image, `sha256:...`."""
-    key_hash: str
-    """Hash of the public key."""
+_VERIFIED = re.compile(r"^Verification for \S+@(?P<digest>sha256:[0-9a-f]+) --$", re.MULTILINE)
+"""The line after each image that is verified (cosign 3.1.3, cmd/cosign/cli/verify/verify.go)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +36,7 @@ _CASES: Sequence[_Case] = (
     _Case(
         re.compile("no matching (?:signatures|attestations)|invalid signature"),
         "is signed, but not with this key.",
-        "Name the key that it was signed with, or sign it with this one.",
+        "Sign it with this key, or name the one that it was signed with.",
     ),
     _Case(
         re.compile("loading public key|PEM"),
@@ -64,25 +53,36 @@ _CASES: Sequence[_Case] = (
 
 
 def cosign_process(
-    reference: str, public_key: str, env: Sequence[EnvironmentVariable], *, with_credentials: bool
+    references: Sequence[str],
+    variable: str,
+    public_key: str,
+    env: Sequence[EnvironmentVariable],
+    *,
+    with_credentials: bool,
 ) -> Manifest:
-    """The fields of `process_fields` of a container that verifies an image with one key.
+    """The fields of `process_fields` of a container that verifies images with one key, one after the other.
 
-    The key alone counts: no transparency log, which clusters without access to the Internet could not ask.
+    The key alone counts: no transparency log, which clusters without access to the Internet could not ask. The list of
+    signatures is not kept: the exit code tells all, and the termination message has room for errors.
 
     Args:
-        reference: the image, with its digest.
+        references: the images, with their digests.
+        variable: name of the variable that has the key.
         public_key: the key, in PEM.
         env: variables of engines; those for proxies and certificates are taken.
         with_credentials: whether the container has `credential_mounts`.
     """
     credentials = [{"name": "DOCKER_CONFIG", "value": _CREDENTIALS_PATH}] if with_credentials else []
     own = [variable for variable in env if _VARIABLE.fullmatch(variable.name)]
-    output, key = f"--output-file={TERMINATION_MESSAGE}", f"--key=env://{PUBLIC_KEY}"
     return process_fields(
-        args=[output, "verify", key, "--insecure-ignore-tlog=true", reference],
-        env=[{"name": PUBLIC_KEY, "value": public_key}, *credentials, *environment(own)],
+        args=_arguments(references, variable),
+        env=[{"name": variable, "value": public_key}, *credentials, *environment(own)],
     )
+
+
+def _arguments(references: Sequence[str], variable: str) -> list[str]:
+    options = (f"--key=env://{variable}", "--insecure-ignore-tlog=true")
+    return ["--output-file=/dev/null", "verify", *options, *references]
 
 
 def credential_volumes(added: PodTemplateSpec) -> list[Manifest]:
@@ -99,75 +99,50 @@ def credential_mounts(volumes: Sequence[Manifest]) -> list[Manifest]:
     return [{"name": one["name"], "mountPath": _CREDENTIALS_PATH, "readOnly": True} for one in volumes]
 
 
-def asks_the_same(job: Manifest, process: Manifest) -> bool:
-    """Whether a Job on the cluster calls cosign as this process does: for the same image with the same key.
+def verifies(job: Manifest, references: Sequence[str], variable: str, public_key: str | None) -> bool:
+    """Whether a Job on the cluster calls cosign for these images with this key, and with nothing else.
 
-    Its exit code counts only then. A registry in the image's name and more variables may come from admission webhooks.
+    Its end counts only then. A registry in its image's name and more variables may come from admission webhooks.
+
+    Args:
+        job: the Job.
+        references: the images, with their digests.
+        variable: name of the variable that has the key.
+        public_key: the key, in PEM; None for any key.
     """
     pod = mapping(mapping(mapping(job, "spec"), "template"), "spec")
     live = next((one for one in objects(pod, "containers") if one.get("name") == VERIFICATION), {})
-    same = live.get("args") == process["args"] and not live.get("command")
-    return same and _public_keys(live) == _public_keys(process)
+    keys = [one.get("value") for one in objects(live, "env") if one.get("name") == variable]
+    known = len(keys) == 1 if public_key is None else keys == [public_key]
+    return known and live.get("args") == _arguments(references, variable) and not live.get("command")
 
 
-def _public_keys(container: Manifest) -> list[object]:
-    return [one.get("value") for one in objects(container, "env") if one.get("name") == PUBLIC_KEY]
-
-
-def parsed_verification(text: str, reference: str, key_hash: str) -> Verified | Failure | None:
-    """Read the output of cosign: a list of the signatures that it verified, or the error with which it ended.
+def parsed_failure(text: str, references: Sequence[str]) -> Failure | None:
+    r"""The error with which cosign ended; None without one.
 
     Args:
-        text: the termination message: JSON, or the end of the log.
-        reference: the image, with its digest.
-        key_hash: hash of the public key that cosign had.
+        text: the end of its log.
+        references: the images, with their digests, in the order in which they are verified.
 
     Examples:
-        >>> parsed_verification("Error: no signatures found", "registry/a@sha256:0", "k").message
+        >>> parsed_failure("Error: no signatures found", ["registry/a@sha256:0", "registry/b@sha256:1"]).message
         'registry/a@sha256:0: has no signature in its registry. Sign it with `cosign sign --key`.'
-        >>> signed = '[{"critical":{"image":{"docker-manifest-digest":"sha256:0"}}}]'
-        >>> parsed_verification(signed, "registry/a@sha256:0", "k")
-        Verified(digest='sha256:0', key_hash='k')
-        >>> parsed_verification(signed, "registry/a@sha256:1", "k") is None
+        >>> later = "Verification for registry/a@sha256:0 --\nError: no signatures found"
+        >>> parsed_failure(later, ["registry/a@sha256:0", "registry/b@sha256:1"]).why.field
+        'registry/b@sha256:1'
+        >>> parsed_failure("Killed", ["registry/a@sha256:0"]) is None
         True
     """
-    digest = reference.rpartition("@")[2]
-    if digest in _digests(text):
-        return Verified(digest, key_hash)
     said = _ERROR.search(text)
-    return _failure(reference, said["text"]) if said else None
+    return _failure(_first_unverified(text, references), said["text"]) if said else None
 
 
-def verified_by_exit(text: str, reference: str, key_hash: str) -> Verified | None:
-    """The result of cosign's exit code 0, with which it says that the image is signed with the key.
-
-    The termination message cannot hold its list of many signatures, and has only the beginning then.
-
-    Args:
-        text: the termination message.
-        reference: the image that cosign was called with, with its digest.
-        key_hash: hash of the public key that cosign had.
-
-    Examples:
-        >>> verified_by_exit('[{"critical":{"ima', "registry/a@sha256:0", "k")
-        Verified(digest='sha256:0', key_hash='k')
-        >>> other = '[{"critical":{"image":{"docker-manifest-digest":"sha256:1"}}}]'
-        >>> verified_by_exit(other, "registry/a@sha256:0", "k") is None
-        True
-    """
-    digest = reference.rpartition("@")[2]
-    return Verified(digest, key_hash) if _digests(text) <= {digest} else None
-
-
-def _digests(text: str) -> set[str]:
-    """The digests of the images whose signatures were verified; none if the text is anything else."""
-    try:
-        signatures = json.loads(text) if len(text) <= LIMIT else None
-    except (ValueError, RecursionError):
-        return set()
-    found = signatures if isinstance(signatures, list) else []
-    images = (mapping(mapping(one, "critical"), "image") for one in found if isinstance(one, dict))
-    return {str(image.get("docker-manifest-digest", "")) for image in images}
+def _first_unverified(text: str, references: Sequence[str]) -> str:
+    """The image that cosign was about to verify when it ended."""
+    verified = [found["digest"] for found in _VERIFIED.finditer(text)]
+    digests = [one.rpartition("@")[2] for one in references]
+    last = digests.index(verified[-1]) if verified and verified[-1] in digests else -1
+    return references[min(last + 1, len(references) - 1)]
 
 
 def _failure(reference: str, said: str) -> Failure:

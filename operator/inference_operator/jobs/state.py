@@ -78,7 +78,7 @@ class JobState(Generic[Result]):
 
     def recheck_at(self, now: datetime) -> datetime | None:
         """When it changes without an event: the next attempt, a lookup, or a Job that is no longer needed."""
-        if self.complete and self.jobs:
+        if self.complete and self.progress.jobs:
             return now + JOB_CLEANUP_DELAY
         again = (self.progress.again,) if self.progress.again else ()
         return min((*again, *self.due), default=None)
@@ -95,19 +95,17 @@ def job_state(
         wanted: whether the result is needed. If not, no further attempt starts.
         repeated: whether a recorded result is not sufficient.
     """
-    stored = task.record.stored(observed.live)
-    if stored is not None and not repeated:
+    stored = task.record.stored(observed.live) if task.record else None
+    if task.record and stored is not None and not repeated:
         return recorded(task.record, stored)
     jobs = task_jobs(task)
     found = _attempts(observed, task.component, jobs.job_hash)
     current = [attempt for job, attempt in found if "deletionTimestamp" not in job["metadata"]]
-    progress = attempts_progress(
-        current, observed.now, wanted=wanted, parse=task.parse, parse_success=task.parse_success
-    )
+    progress = attempts_progress(current, observed.now, wanted=wanted, parse=task.parse)
     kept = _kept_placements(jobs, found, observed)
     desired = [jobs.job(number, kept.get(number, task.placement)) for number in progress.jobs]
     result = progress.result or stored
-    records = [] if result is None else [task.record.manifest(result)]
+    records = [task.record.manifest(result)] if task.record and result is not None else []
     waits = [one.wait for one in current if one.wait and one.number in progress.jobs]
     state = JobState(
         progress,

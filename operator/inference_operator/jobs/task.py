@@ -8,7 +8,7 @@ from inference_operator.api.effective_spec import EffectiveSpec
 from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.model_access import HubAccess
-from inference_operator.jobs.attempt import ATTEMPT_ANNOTATION, JOB_HASH_ANNOTATION, Attempt
+from inference_operator.jobs.attempt import ATTEMPT_ANNOTATION, JOB_HASH_ANNOTATION
 from inference_operator.jobs.placement import with_placement
 from inference_operator.jobs.program import program_objects, with_program
 from inference_operator.jobs.record import Record
@@ -57,11 +57,10 @@ class JobTask(Generic[Result]):
     """Whether its pod has node selector and affinity of engines: a volume may be reachable only from their nodes."""
     placement: Manifest | None = None
     """Scheduling fields instead of the requested ones; None if those stay."""
-    record: Record[Result]
+    record: Record[Result] | None
+    """None where the Job itself is kept."""
     parse: Callable[[str], Result | Failure | None]
     """Reads the termination message of an attempt; None if it is invalid."""
-    parse_success: Callable[[Attempt], Result | None] = lambda _: None
-    """The result of an attempt that ended with exit code 0 and an invalid message; None if it has none."""
     refuse: Callable[[Failure], Refusal]
     """The refusal of a specification whose Job failed."""
 

@@ -1,133 +1,162 @@
-"""The verification of a model's image: a Job runs cosign, which checks the image's signature with the user's key.
+"""The verification of images: a Job runs cosign, which checks that a key has signed each of them.
 
-1. The public key is read from the user's ConfigMap. Without it the specification is refused.
-2. A recorded verification with this key and this image counts; no Job runs.
-3. While the key is unknown, such as after the operator's restart, a recorded verification counts too.
-4. Otherwise a Job verifies the image with this key. A failed attempt is repeated with increasing delays.
+1. The key is a user's, in a ConfigMap, or the owner's, in the setting `policy`. Without it the specification is
+   refused.
+2. A Job that has verified these images with this key is kept, and is the record: no other Job runs. It says itself what
+   it has verified, and only who may create pods can make one. A ConfigMap, in which other Jobs' results are kept, could
+   be written by users who may not.
+3. While the key is unknown, such as after the operator's restart, such a Job counts with any key.
+4. Otherwise a Job verifies the images with this key. A failed attempt is repeated with increasing delays.
+5. Several verifications are complete when each of them is. They do not wait for each other.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.verify import VerifySpec
-from inference_operator.jobs.attempt import Attempt
+from inference_operator.jobs.attempt import job_attempt
+from inference_operator.jobs.attempts import AttemptsProgress
 from inference_operator.jobs.cosign import (
-    Verified,
-    asks_the_same,
     cosign_process,
     credential_mounts,
     credential_volumes,
-    parsed_verification,
-    verified_by_exit,
+    parsed_failure,
+    verifies,
 )
-from inference_operator.jobs.record import Record
-from inference_operator.jobs.result import refusal_of
-from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
+from inference_operator.jobs.result import Failure, refusal_of
+from inference_operator.jobs.state import JobState, ObservedJobs, job_state
 from inference_operator.jobs.task import JobInputs, JobTask
 from inference_operator.manifest import JOB, Manifest, Ref
-from inference_operator.models.source import ImageModel
-from inference_operator.objects.child import content_hash
 from inference_operator.objects.names import VERIFICATION
+from inference_operator.sentences import sentences
 from inference_operator.views.lookups import ConfigMapLookup, ConfigMapText, LookupResult, Unavailable
 
 DEADLINE_SECONDS = 600
-"""Time limit of the Job: for a node, cosign's image, and a few requests to the registry."""
+"""Time limit of the Job: for a node, cosign's image, and a few requests to the registry for each image."""
 
 RESOURCES: Manifest = {
     "requests": {"cpu": "50m", "memory": "64Mi", "ephemeral-storage": "16Mi"},
     "limits": {"cpu": "1", "memory": "256Mi", "ephemeral-storage": "64Mi"},
 }
-"""cosign 3.1.3 uses about 60 MiB of memory to verify one signature; the image itself is not downloaded."""
+"""cosign 3.1.3 uses about 60 MiB of memory to verify one signature; the images themselves are not downloaded."""
 
-DIGEST, KEY_HASH = "digest", "key"
-"""Keys of the record."""
-_FIELD = "spec.model.verify"
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """A public key of cosign."""
+
+    name: str
+    """The key in words."""
+    text: str | ConfigMapLookup
+    """The key in PEM, or where it is read."""
+    variable: str = "COSIGN_PUBLIC_KEY"
+    """The variable of the container that has the key. By it Jobs for a user's key and for the owner's differ."""
+    demand: str = ""
+    """Who requires the signature, if it is not the user: begins refusals."""
+    message: str = ""
+    """Sentence of the cluster's owner, which ends refusals."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerificationInputs:
-    """An image, and the key that must have signed it."""
+    """Images, and the key that must have signed them."""
 
     job: JobInputs
-    image: ImageModel
-    verify: VerifySpec
+    images: Mapping[str, str]
+    """Each image, with its digest, and the field that asks for its verification."""
+    key: PublicKey
+
+
+Verified = Ref
+"""The Job that has verified all images."""
+
+
+def verifications_state(wanted: Sequence[VerificationInputs], observed: ObservedJobs) -> JobState[Verified]:
+    """How far several verifications are: the first that is refused or not complete leads."""
+    states = [verification_state(inputs, observed) for inputs in wanted]
+    leading = min(states, key=lambda one: (not one.refusal, one.complete))
+    return replace(
+        leading,
+        desired={ref: manifest for one in states for ref, manifest in one.desired.items()},
+        lookups=tuple(look for one in states for look in one.lookups),
+        due=tuple(moment for one in states if (moment := one.recheck_at(observed.now))),
+    )
 
 
 def verification_state(inputs: VerificationInputs, observed: ObservedJobs) -> JobState[Verified]:
-    """How far the verification is."""
-    record = _record(inputs)
-    stored = record.stored(observed.live)
-    look = ConfigMapLookup(
-        inputs.job.owner.key.namespace, inputs.verify.config_map_ref.name, inputs.verify.config_map_ref.key
+    """How far one verification is."""
+    look = inputs.key.text if isinstance(inputs.key.text, ConfigMapLookup) else None
+    found = (
+        ConfigMapText(inputs.key.text) if isinstance(inputs.key.text, str) else observed.results.get(inputs.key.text)
     )
-    key = observed.results.get(look)
-    waits = stored is None or (isinstance(key, ConfigMapText) and stored.key_hash != content_hash(key.text))
-    state: JobState[Verified] = JobState() if stored is None else recorded(record, stored)
-    if isinstance(key, ConfigMapText) and not key.text.strip():
-        state = JobState(desired=state.desired, refusal=_no_key(inputs))
-    elif waits and isinstance(key, ConfigMapText):
-        state = job_state(verification_task(inputs, key.text, observed), observed)
-    elif waits:
-        state = JobState(message=_unknown_key(inputs, key))
-    return replace(state, lookups=(replace(look, often=waits), *state.lookups))
+    public_key = found.text if isinstance(found, ConfigMapText) else None
+    is_empty = public_key is not None and not public_key.strip()
+    done = _verified(inputs, None if is_empty else public_key, observed.live)
+    state: JobState[Verified]
+    if is_empty:
+        state = JobState(desired=done, refusal=_no_key(inputs))
+    elif done:
+        state = JobState(AttemptsProgress(result=next(iter(done))), done)
+    elif public_key is not None:
+        state = job_state(verification_task(inputs, public_key), observed)
+    else:
+        state = JobState(message=_unknown_key(inputs, found))
+    return state if look is None else replace(state, lookups=(replace(look, often=not done), *state.lookups))
 
 
-def verification_task(inputs: VerificationInputs, public_key: str, observed: ObservedJobs) -> JobTask[Verified]:
+def verification_task(inputs: VerificationInputs, public_key: str) -> JobTask[Verified]:
     """The verification as a task. Its Job has the key itself, so another one in the ConfigMap changes no result."""
-    settings, reference, key_hash = inputs.job.settings, inputs.image.reference, content_hash(public_key)
-    credentials = credential_volumes(inputs.job.spec.pod_template)
-    process = cosign_process(reference, public_key, inputs.job.spec.engine.env, with_credentials=bool(credentials))
-
-    def parse_success(attempt: Attempt) -> Verified | None:
-        job = observed.live.get(Ref(JOB, inputs.job.owner.key.namespace, attempt.job))
-        asks = job is not None and asks_the_same(job, process)
-        return verified_by_exit(attempt.message, reference, key_hash) if asks else None
-
+    spec, references = inputs.job.spec, tuple(inputs.images)
+    credentials = credential_volumes(spec.pod_template)
+    images = "the image" if len(references) == 1 else f"{len(references)} images"
     return JobTask(
         inputs=inputs.job,
         component=VERIFICATION,
-        purpose=f"verifies the signature of the image with the key {_key(inputs)}",
-        image=settings.verifier_image,
-        process=process,
+        purpose=f"verifies the signature of {images} with {inputs.key.name}",
+        image=inputs.job.settings.verifier_image,
+        process=cosign_process(
+            references, inputs.key.variable, public_key, spec.engine.env, with_credentials=bool(credentials)
+        ),
         resources=RESOURCES,
         deadline_seconds=DEADLINE_SECONDS,
         volumes=credentials,
         mounts=credential_mounts(credentials),
-        record=_record(inputs, key_hash),
-        parse=partial(parsed_verification, reference=reference, key_hash=key_hash),
-        parse_success=parse_success,
-        refuse=partial(refusal_of, timed_out=Reason.VERIFICATION_FAILED, verb="verified", field=_FIELD),
+        record=None,
+        parse=partial(parsed_failure, references=references),
+        refuse=partial(_refusal, inputs),
     )
 
 
-def _record(inputs: VerificationInputs, wanted: str = "") -> Record[Verified]:
-    """The record of this image, verified with the key of this hash; with any key if that is empty."""
-    reference, verify = inputs.image.reference, inputs.verify
-
-    def read(data: Manifest) -> Verified | None:
-        digest, key_hash = str(data.get(DIGEST) or ""), str(data.get(KEY_HASH) or "")
-        same = key_hash and wanted in ("", key_hash) and reference.endswith(f"@{digest}")
-        return Verified(digest, key_hash) if same else None
-
-    asked = content_hash([reference, verify.config_map_ref.name, verify.config_map_ref.key])
-    return Record(inputs.job.owner, VERIFICATION, asked, _record_data, read)
+def _verified(
+    inputs: VerificationInputs, public_key: str | None, live: Mapping[Ref, Manifest]
+) -> Mapping[Ref, Manifest]:
+    """The Job that has verified these images with this key, with any key if that is unknown; empty without one."""
+    jobs = ((ref, job) for ref, job in live.items() if ref.kind == JOB)
+    images, variable = tuple(inputs.images), inputs.key.variable
+    found = ((ref, job) for ref, job in jobs if verifies(job, images, variable, public_key) and _succeeded(job))
+    return dict(sorted(found, key=lambda item: item[0].name)[:1])
 
 
-def _record_data(found: Verified) -> dict[str, str]:
-    return {DIGEST: found.digest, KEY_HASH: found.key_hash}
+def _succeeded(job: Manifest) -> bool:
+    attempt = job_attempt(job, ())
+    return attempt.finished is not None and not attempt.failure
+
+
+def _refusal(inputs: VerificationInputs, failure: Failure) -> Refusal:
+    field = inputs.images.get(failure.why.field, next(iter(inputs.images.values())))
+    found = refusal_of(failure, timed_out=Reason.VERIFICATION_FAILED, verb="verified", field=field)
+    cure = sentences(found.cure, inputs.key.message)
+    return replace(found, problem=sentences(inputs.key.demand, found.problem), cure=cure)
 
 
 def _unknown_key(inputs: VerificationInputs, found: LookupResult | None) -> str:
     why = f" It cannot be read: {found.why}." if isinstance(found, Unavailable) else ""
-    return f"The key {_key(inputs)} is read to verify the image.{why}"
-
-
-def _key(inputs: VerificationInputs) -> str:
-    return f"`{inputs.verify.config_map_ref.key}` of the ConfigMap `{inputs.verify.config_map_ref.name}`"
+    return f"{inputs.key.name[0].upper()}{inputs.key.name[1:]} is read to verify the image.{why}"
 
 
 def _no_key(inputs: VerificationInputs) -> Refusal:
     cure = "Create it with `kubectl create configmap NAME --from-file=cosign.pub`. It is read again every 15 seconds."
-    return Refusal(Reason.VERIFICATION_FAILED, _FIELD, f"there is no key {_key(inputs)}.", cure)
+    problem = f"{inputs.key.name} does not exist."
+    return Refusal(Reason.VERIFICATION_FAILED, next(iter(inputs.images.values())), problem, cure)

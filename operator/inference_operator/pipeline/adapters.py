@@ -19,7 +19,7 @@ from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import ModelSource, file_of, model_source, repository_of, stored_name
 from inference_operator.objects.adapter_list import adapter_list, adapter_list_ref, listed_adapters
 from inference_operator.objects.cache_volume import ADAPTER_CACHE, snapshot_path
-from inference_operator.objects.names import ADAPTER, ROUTER
+from inference_operator.objects.names import ADAPTER, ROUTER, VERIFICATION
 from inference_operator.pipeline.adapter_lists import Adapter, decided_list, is_awaited, list_updates
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_claim import cache_volume
@@ -49,12 +49,14 @@ def with_adapters(inputs: Inputs, outcome: Planned | Refused) -> Planned | Refus
     spec = first.context.spec.stated
     if spec.cache is None or not spec.engine.adapter_slots:
         return outcome
+    if outcome.model_wait and outcome.model_wait.reason is Reason.VERIFYING_MODEL:
+        return _unchanged(inputs, outcome)
     claim = own_claim(inputs, spec.cache, outcome)
     if isinstance(claim, Refusal):
         return Refused(desired=inputs.children, refusal=claim, model=outcome.model)
     copies = [_copy(inputs, outcome, spec, one) for one in spec.model.adapters] if inputs.jobs else []
     states = [copy.state for copy in copies if copy.state]
-    adapters = tuple(copy.adapter for copy in copies) or tuple(Adapter(one.name) for one in spec.model.adapters)
+    adapters = tuple(copy.adapter for copy in copies) or _without_files(outcome)
     found = replace(
         outcome,
         desired={**claim, **_objects(states), **without_jobs(outcome.desired, ADAPTER)},
@@ -70,6 +72,16 @@ def with_adapters(inputs: Inputs, outcome: Planned | Refused) -> Planned | Refus
         wait = ModelWait(Reason.DOWNLOADING_MODEL, next(one.progress for one in adapters if one.progress))
         return replace(found, desired=without_new_engines(inputs, found), model_wait=found.model_wait or wait)
     return _with_list(inputs, found)
+
+
+def _unchanged(inputs: Inputs, outcome: Planned) -> Planned:
+    """The outcome with the adapters as they are: none is copied or loaded before signatures are verified."""
+    kept = without_jobs(inputs.children, VERIFICATION)
+    return replace(outcome, desired={**kept, **outcome.desired}, adapters=_without_files(outcome))
+
+
+def _without_files(outcome: Planned) -> tuple[Adapter, ...]:
+    return tuple(Adapter(one.name) for one in outcome.roles[0].context.spec.stated.model.adapters)
 
 
 def _objects(states: Sequence[JobState[StoredAdapter]]) -> Mapping[Ref, Manifest]:

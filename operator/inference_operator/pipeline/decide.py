@@ -42,7 +42,7 @@ from inference_operator.pipeline.groups import refusal_of_groups
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_download import with_download
 from inference_operator.pipeline.model_inspection import InspectedModel, inspected_model_of, with_inspection
-from inference_operator.pipeline.model_wait import with_verification
+from inference_operator.pipeline.model_wait import needs_verification, with_verification
 from inference_operator.pipeline.moves import with_marks, with_open_budgets
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
 from inference_operator.pipeline.role import Role, role
@@ -142,7 +142,7 @@ def _planned(
         lookups=tuple(lookup for one in roles for lookup in one.lookups),
         recheck_at=min(filter(None, times), default=None),
     )
-    with_model = with_verification if spec.model.verify else with_download
+    with_model = with_verification if needs_verification(inputs, spec) else with_download
     return with_adapters(inputs, with_model(inputs, with_marks(inputs, scaled(inputs, planned))))
 
 

@@ -1,13 +1,17 @@
-"""Engines that wait for their model: until it is on its claim, or until its signature is verified."""
+"""Engines that wait for their model: until it is on its claim, or until signatures are verified."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from inference_operator.admission.named_parts import images
+from inference_operator.admission.owner_refusals import BEGIN
+from inference_operator.admission.owner_rules import SIGNATURES_KEY
 from inference_operator.api.reasons import Reason
+from inference_operator.api.spec import Spec
 from inference_operator.jobs.result import Result
 from inference_operator.jobs.state import JobState, ObservedJobs, without_jobs
 from inference_operator.jobs.task import JobInputs
-from inference_operator.jobs.verification import VerificationInputs, verification_state
+from inference_operator.jobs.verification import PublicKey, VerificationInputs, verifications_state
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.models.source import ImageModel
 from inference_operator.objects.names import VERIFICATION
@@ -15,18 +19,47 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import ModelWait, Planned, Refused
 from inference_operator.pipeline.role import Role
 from inference_operator.roles.context import RoleContext
+from inference_operator.views.lookups import ConfigMapLookup
 from inference_operator.workload.workload import scaled_workload
 
 
+def needs_verification(inputs: Inputs, spec: Spec) -> bool:
+    """Whether the user or the policy of the owner requires signatures."""
+    return spec.model.verify is not None or bool(inputs.settings.policy.signatures.key)
+
+
 def with_verification(inputs: Inputs, planned: Planned) -> Planned | Refused:
-    """The outcome with the objects of the verification; until it has ended, workloads stay as they are."""
-    context = planned.roles[0].context
-    image, verify = context.source, context.spec.effective.model.verify
-    if verify is None or not isinstance(image, ImageModel) or not inputs.jobs:
+    """The outcome with the objects of the verifications; until all have ended, workloads stay as they are."""
+    wanted = [*_asked_by_user(planned), *_required_by_owner(planned)]
+    if not wanted or not inputs.jobs:
         return planned
-    state = verification_state(VerificationInputs(job_inputs(context), image, verify), observed_jobs(inputs))
+    state = verifications_state(wanted, observed_jobs(inputs))
     kept = without_jobs(inputs.children, VERIFICATION)
     return after_task(inputs, planned, state, Reason.VERIFYING_MODEL, kept=kept)
+
+
+def _asked_by_user(planned: Planned) -> Iterator[VerificationInputs]:
+    """The verification of the model's image with the key that the user names."""
+    context = planned.roles[0].context
+    verify = context.spec.effective.model.verify
+    if verify is None or not isinstance(context.source, ImageModel):
+        return
+    ref = verify.config_map_ref
+    look = ConfigMapLookup(context.owner.key.namespace, ref.name, ref.key)
+    key = PublicKey(f"the key `{ref.key}` of the ConfigMap `{ref.name}`", look)
+    yield VerificationInputs(job_inputs(context), {context.source.reference: "spec.model.verify"}, key)
+
+
+def _required_by_owner(planned: Planned) -> Iterator[VerificationInputs]:
+    """The verification of all images that the user names with the key in the setting `policy`."""
+    context = planned.roles[0].context
+    required = context.settings.policy.signatures
+    named = {text: f"spec.{field}" for field, text in images(context.spec.stated)}
+    if not required.key or not named:
+        return
+    demand = BEGIN.format(SIGNATURES_KEY, "requires a signature.")
+    key = PublicKey("the key of this cluster's policy", required.key, "COSIGN_POLICY_KEY", demand, required.message)
+    yield VerificationInputs(job_inputs(context), named, key)
 
 
 def job_inputs(context: RoleContext) -> JobInputs:

@@ -105,8 +105,6 @@ class PodView:
     """The value of its annotation by which a ReplicaSet chooses the pod to delete."""
     adapters: str = ""
     """Hash of the list of adapters that it was told to have; empty if it was told none."""
-    exit_code: int | None = None
-    """Exit code of its main container, once that has terminated; None before that, and if it is not known."""
     engine: str = ""
     """Name of the engine that it runs; empty for vLLM."""
     group: str = ""
@@ -188,7 +186,6 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         ready_since=timestamp(condition(status, "Ready").get("lastTransitionTime")) if ready else None,
         deletion_cost=_deletion_cost(meta),
         adapters=str(mapping(meta, "annotations").get(ADAPTERS_ANNOTATION, "")),
-        exit_code=code if isinstance(code := terminated.get("exitCode"), int) else None,
         engine=str(mapping(meta, "labels").get(ENGINE_LABEL, "")),
         group=group,
         index=_index(meta) if group else 0,
