@@ -18,6 +18,10 @@ def test_the_image_after_the_last_verified_one_is_named() -> None:
         found = parsed_failure(said, others)
         assert found
         assert found.why.field == named
+    hub = ["docker.io/library/a@sha256:0", "registry.example/a@sha256:0"]
+    unsigned = parsed_failure(f"Verification for index.{hub[0]} --\n{UNSIGNED}", hub)
+    assert unsigned
+    assert unsigned.why.field == hub[1]
     unknown = parsed_failure(header.replace("aaaa", "cccc") + UNSIGNED, others)
     assert unknown
     assert unknown.why.field == others[0]

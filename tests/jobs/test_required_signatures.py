@@ -6,9 +6,10 @@ import pytest
 
 from inference_operator.api.owner_policy import OwnerPolicy
 from inference_operator.api.reasons import Reason
-from inference_operator.manifest import CONFIG_MAP, JOB, Manifest, Ref
+from inference_operator.manifest import JOB, Manifest, Ref
 from inference_operator.objects.adapter_list import adapter_list_ref
-from inference_operator.objects.names import ADAPTER, COMPONENT_LABEL, VERIFICATION, record_name
+from inference_operator.objects.child import content_hash
+from inference_operator.objects.names import ADAPTER, COMPONENT_LABEL
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome, Planned, Refused
@@ -71,18 +72,18 @@ def test_no_engine_starts_before_the_model_is_verified_with_the_owners_key() -> 
 def test_one_job_verifies_every_image_that_the_resource_names() -> None:
     volume = {"name": "data", "image": {"reference": f"registry.example/data@{DIGEST}"}}
     (job,) = jobs(outcome(asked(engine={"image": ENGINE_IMAGE}, podTemplate={"volumes": [volume]})))
-    assert arguments(job)[-3:] == [ENGINE_IMAGE, REFERENCE, f"registry.example/data@{DIGEST}"]
+    assert arguments(job)[-3:] == [f"registry.example/data@{DIGEST}", REFERENCE, ENGINE_IMAGE]
 
 
 def test_a_refusal_names_the_field_of_the_image_and_ends_with_the_owners_sentence() -> None:
     begun = asked(engine={"image": ENGINE_IMAGE})
     (job,) = jobs(outcome(begun))
-    said = f"Verification for {ENGINE_IMAGE} --\n{UNSIGNED}"
+    said = f"Verification for {REFERENCE} --\n{UNSIGNED}"
     found = outcome(ended(begun, job, said))
     assert isinstance(found, Refused)
-    assert (found.refusal.reason, found.refusal.field) == (Reason.VERIFICATION_FAILED, "spec.model.source")
+    assert (found.refusal.reason, found.refusal.field) == (Reason.VERIFICATION_FAILED, "spec.engine.image")
     assert "The policy of this cluster (`signatures`) requires a signature." in found.refusal.message
-    assert f"{REFERENCE}: has no signature in its registry." in found.refusal.message
+    assert f"{ENGINE_IMAGE}: has no signature in its registry." in found.refusal.message
     assert found.refusal.message.endswith(SENTENCE)
     assert ENGINES not in found.desired
 
@@ -107,9 +108,10 @@ def test_a_config_map_of_a_user_is_no_record() -> None:
     """Who may write ConfigMaps, but create no pods, cannot pass the requirement."""
     begun = asked()
     job = next(iter(jobs(outcome(begun))))
-    name = record_name(begun.owner.key.name, VERIFICATION, "0" * 8)
-    forged = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": job["metadata"] | {"name": name}, "data": {}}
-    found = outcome(replace(begun, children={Ref(CONFIG_MAP, begun.owner.key.namespace, name): forged}))
+    metadata = {**job["metadata"], "name": f"{job['metadata']['name']}-record"}
+    data = {"digest": DIGEST, "key": content_hash(OWN)}
+    forged = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+    found = outcome(replace(begun, children={Ref.of(forged): forged}))
     assert isinstance(found, Planned)
     assert found.model_wait
     assert ENGINES not in found.desired
@@ -169,6 +171,47 @@ def test_the_owners_job_does_not_count_for_a_key_of_the_user_that_is_not_read_ye
     assert (ENGINES in found.desired, len(jobs(found))) == (False, 1)
 
 
+@pytest.mark.parametrize("failed", [False, True])
+def test_an_unsigned_model_that_serves_gets_no_further_engine_and_none_from_zero(failed: bool) -> None:  # noqa: FBT001
+    for before, wanted, then in ((0, 2, 0), (1, 3, 1), (2, 1, 1)):
+        older = replace(asked(replicas=before), settings=Settings())
+        children = outcome(older).desired
+        engines = {**children[ENGINES], "status": deployment_status(before)}
+        scaled = replace(asked(replicas=wanted), children={**children, ENGINES: engines})
+        found = outcome(scaled)
+        if failed:
+            (job,) = jobs(found)
+            found = outcome(ended(scaled, job, UNSIGNED))
+            assert isinstance(found, Refused)
+        assert found.desired[ENGINES]["spec"]["replicas"] == then
+
+
+def test_nothing_else_is_made_or_changed_before_the_owners_signatures_are_verified() -> None:
+    """An image of a router runs no sooner than one of an engine."""
+    sidecar = {"name": "a", "image": f"registry.example/a@{DIGEST}"}
+    router = {"podTemplate": {"sidecars": [sidecar]}}
+    assert {ref.kind for ref in outcome(asked(router=router)).desired} == {JOB}
+    running = serving(asked())
+    edited = replace(running, resource=asked(router=router).resource)
+    found = outcome(edited)
+    assert {ref: one for ref, one in found.desired.items() if ref.kind != JOB} == {
+        ref: one for ref, one in running.children.items() if ref.kind != JOB
+    }
+    refused = outcome(ended(edited, next(one for one in jobs(found) if "registry.example/a@" in str(one)), UNSIGNED))
+    assert isinstance(refused, Refused)
+    assert {ref for ref in refused.desired if ref.kind != JOB} == {ref for ref in running.children if ref.kind != JOB}
+
+
+def test_an_image_that_is_no_longer_named_needs_no_other_job() -> None:
+    both = succeeded(asked(engine={"image": ENGINE_IMAGE}))
+    found = outcome(replace(both, resource=asked().resource))
+    assert isinstance(found, Planned)
+    assert (found.model_wait, [one["metadata"]["name"] for one in jobs(found)]) == (
+        None,
+        [one["metadata"]["name"] for one in jobs(outcome(both))],
+    )
+
+
 def test_no_adapter_is_copied_or_loaded_before_its_signature_is_verified() -> None:
     raw = adapted(
         "own",
@@ -183,7 +226,7 @@ def test_no_adapter_is_copied_or_loaded_before_its_signature_is_verified() -> No
     found = outcome(required)
     assert isinstance(found, Planned)
     assert found.model_wait
-    assert [arguments(one)[-2:] for one in jobs(found)] == [[REFERENCE, ADAPTER_IMAGE]]
+    assert [arguments(one)[-2:] for one in jobs(found)] == [[ADAPTER_IMAGE, REFERENCE]]
     kept = adapter_list_ref(required.owner)
     assert found.desired[kept] == running.children[kept]
     assert [one.name for one in found.adapters] == ["own"]

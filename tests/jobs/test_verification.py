@@ -7,6 +7,7 @@ import pytest
 
 from inference_operator.api.pod_defaults import EngineDefaults
 from inference_operator.api.reasons import Reason
+from inference_operator.controller.drift import first_drift
 from inference_operator.manifest import JOB, Manifest, Ref
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
@@ -41,15 +42,17 @@ def jobs(found: Outcome) -> list[Ref]:
 
 
 def after(asked: Inputs, found: Outcome) -> Inputs:
-    """The next decision: all that was desired is there, and no pod any more."""
-    return replace(asked, children=dict(found.desired), pods=())
+    """The next decision: all that was desired is there with its status, and no pod any more."""
+    live = {ref: {"status": one["status"]} for ref, one in asked.children.items() if "status" in one}
+    return replace(asked, children={ref: {**one, **live.get(ref, {})} for ref, one in found.desired.items()}, pods=())
 
 
 def verified() -> Inputs:
     """Engines run, and the Job that has verified their model is kept."""
     begun = with_key(asked_for())
     signed = ended(begun, job_of(outcome(begun).desired), kind="Complete")
-    return after(begun, outcome(after(begun, outcome(signed))))
+    first = after(signed, outcome(signed))
+    return after(first, outcome(first))
 
 
 @pytest.mark.parametrize("more", [{}, {"podTemplate": POD_TEMPLATE, "scheduling": SCHEDULING}])
@@ -61,8 +64,8 @@ def test_the_job_runs_cosign_restricted_with_the_key_that_was_read(more: Manifes
     assert container["image"] == "ghcr.io/sigstore/cosign/cosign:v3.1.3"
     assert container["args"][1:] == [
         "verify",
-        "--key=env://COSIGN_PUBLIC_KEY",
         "--insecure-ignore-tlog=true",
+        "--key=env://COSIGN_PUBLIC_KEY",
         REFERENCE,
     ]
     assert {"name": "COSIGN_PUBLIC_KEY", "value": PUBLIC_KEY} in container["env"]
@@ -107,6 +110,42 @@ def test_engines_start_after_the_verification_whose_job_is_kept() -> None:
     assert (jobs(second), second.recheck_at) == (jobs(first), first.recheck_at)
     (look,) = [one for one in second.lookups if isinstance(one, ConfigMapLookup)]
     assert not look.often
+
+
+def test_a_key_with_a_comment_that_has_a_dollar_is_verified() -> None:
+    text = f"# costs 5$(A)\n{PUBLIC_KEY}"
+    begun = with_key(asked_for(), text)
+    found = outcome(ended(begun, job_of(outcome(begun).desired), kind="Complete"))
+    assert isinstance(found, Planned)
+    assert found.model_wait is None
+
+
+def test_the_kept_job_is_not_written_again_and_is_adopted_like_any_child() -> None:
+    running = verified()
+    (ref,) = (ref for ref in running.children if ref.kind == JOB)
+    live = running.children[ref]
+    noisy = {**live, "metadata": {**live["metadata"], "resourceVersion": "7", "uid": "u"}}
+    kept = outcome(with_key(replace(running, children={**running.children, ref: noisy}))).desired[ref]
+    assert first_drift(noisy, kept) is None
+    assert "status" not in kept
+    assert "resourceVersion" not in kept["metadata"]
+    orphan = {**noisy, "metadata": {**noisy["metadata"], "ownerReferences": []}}
+    adopted = outcome(with_key(replace(running, children={**running.children, ref: orphan}))).desired[ref]
+    assert first_drift(orphan, adopted) is not None
+
+
+def test_a_job_of_another_key_stays_until_the_new_key_is_verified() -> None:
+    running = verified()
+    waiting = with_key(running, OTHER_KEY)
+    found = outcome(waiting)
+    assert len(jobs(found)) == 2
+    done = outcome(
+        ended(after(waiting, found), next(one for one in found.desired.values() if "AAAA" in str(one)), kind="Complete")
+    )
+    assert len(jobs(done)) == 1
+    back = outcome(with_key(after(waiting, found)))
+    assert isinstance(back, Planned)
+    assert (back.model_wait, len(jobs(back))) == (None, 1)
 
 
 def test_a_later_release_with_another_image_of_cosign_verifies_nothing_again() -> None:
@@ -172,9 +211,10 @@ def test_another_key_is_verified_anew_while_the_engines_stay() -> None:
     assert isinstance(found, Planned)
     assert found.model_wait
     assert "The running engines serve" in found.model_wait.message
-    assert len(jobs(found)) == 1
+    assert len(jobs(found)) == 2
     assert found.desired[ENGINES] == running.children[ENGINES]
-    refused = outcome(ended(with_key(running, OTHER_KEY), job_of(found.desired), UNSIGNED))
+    other = next(one for one in found.desired.values() if one["kind"] == "Job" and "AAAA" in str(one))
+    refused = outcome(ended(with_key(running, OTHER_KEY), other, UNSIGNED))
     assert isinstance(refused, Refused)
     assert refused.desired[ENGINES] == running.children[ENGINES]
 

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 
 from inference_operator.jobs.download_result import CLAIM_KEY, MODEL_KEY
 from inference_operator.jobs.record import result_in
-from inference_operator.jobs.result import Failure, line, parsed
+from inference_operator.jobs.result import Failure, is_commit, line, parsed
 from inference_operator.manifest import Manifest
 from inference_operator.models.adapter import AdapterFacts
 from inference_operator.views.raw import mapping
@@ -56,4 +56,5 @@ def _adapter(fields: Manifest) -> StoredAdapter | None:
     result = StoredAdapter(
         str(found["commit"]), int(found["size_bytes"]), AdapterFacts(base=str(facts["base"]), **sizes)
     )
-    return result if result.size_bytes > 0 and result.facts.rank > 0 else None
+    is_valid = result.size_bytes > 0 and result.facts.rank > 0 and is_commit(result.commit)
+    return result if is_valid else None

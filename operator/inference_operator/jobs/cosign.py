@@ -20,7 +20,7 @@ _CREDENTIALS, _CREDENTIALS_PATH = "registry-credentials", "/registry"
 
 _ERROR = re.compile(r"^Error: (?P<text>.+)$", re.MULTILINE)
 """The line with which cosign ends (cosign 3.1.3, cmd/cosign/main.go)."""
-_VERIFIED = re.compile(r"^Verification for \S+@(?P<digest>sha256:[0-9a-f]+) --$", re.MULTILINE)
+_VERIFIED = re.compile(r"^Verification for (?:index\.(?=docker\.io/))?(?P<reference>\S+) --$", re.MULTILINE)
 """The line after each image that is verified (cosign 3.1.3, cmd/cosign/cli/verify/verify.go)."""
 
 
@@ -36,12 +36,12 @@ _CASES: Sequence[_Case] = (
     _Case(
         re.compile("no matching (?:signatures|attestations)|invalid signature"),
         "is signed, but not with this key.",
-        "Sign it with this key, or name the one that it was signed with.",
+        "Sign it with this key as well.",
     ),
     _Case(
         re.compile("loading public key|PEM"),
         "cannot be verified: the key is no public key in PEM.",
-        "Put the `cosign.pub` of `cosign generate-key-pair` into the ConfigMap.",
+        "It has to be the `cosign.pub` of `cosign generate-key-pair`.",
     ),
     _Case(
         re.compile("UNAUTHORIZED|DENIED|denied|40[13]"),
@@ -73,16 +73,15 @@ def cosign_process(
         with_credentials: whether the container has `credential_mounts`.
     """
     credentials = [{"name": "DOCKER_CONFIG", "value": _CREDENTIALS_PATH}] if with_credentials else []
-    own = [variable for variable in env if _VARIABLE.fullmatch(variable.name)]
+    own = [one for one in env if _VARIABLE.fullmatch(one.name)]
     return process_fields(
-        args=_arguments(references, variable),
+        args=[*_OPTIONS, f"--key=env://{variable}", *references],
         env=[{"name": variable, "value": public_key}, *credentials, *environment(own)],
     )
 
 
-def _arguments(references: Sequence[str], variable: str) -> list[str]:
-    options = (f"--key=env://{variable}", "--insecure-ignore-tlog=true")
-    return ["--output-file=/dev/null", "verify", *options, *references]
+_OPTIONS = ("--output-file=/dev/null", "verify", "--insecure-ignore-tlog=true")
+_BEFORE_IMAGES = len(_OPTIONS) + 1
 
 
 def credential_volumes(added: PodTemplateSpec) -> list[Manifest]:
@@ -100,7 +99,7 @@ def credential_mounts(volumes: Sequence[Manifest]) -> list[Manifest]:
 
 
 def verifies(job: Manifest, references: Sequence[str], variable: str, public_key: str | None) -> bool:
-    """Whether a Job on the cluster calls cosign for these images with this key, and with nothing else.
+    """Whether a Job on the cluster calls cosign for these images with this key, and perhaps for more images.
 
     Its end counts only then. A registry in its image's name and more variables may come from admission webhooks.
 
@@ -112,9 +111,12 @@ def verifies(job: Manifest, references: Sequence[str], variable: str, public_key
     """
     pod = mapping(mapping(mapping(job, "spec"), "template"), "spec")
     live = next((one for one in objects(pod, "containers") if one.get("name") == VERIFICATION), {})
+    wanted = cosign_process(references, variable, public_key or "", (), with_credentials=False)
     keys = [one.get("value") for one in objects(live, "env") if one.get("name") == variable]
-    known = len(keys) == 1 if public_key is None else keys == [public_key]
-    return known and live.get("args") == _arguments(references, variable) and not live.get("command")
+    is_key = len(keys) == 1 if public_key is None else keys == [wanted["env"][0]["value"]]
+    args = [str(one) for one in live.get("args") or ()]
+    is_call = args[:_BEFORE_IMAGES] == wanted["args"][:_BEFORE_IMAGES] and not live.get("command")
+    return is_key and is_call and set(wanted["args"]) <= set(args)
 
 
 def parsed_failure(text: str, references: Sequence[str]) -> Failure | None:
@@ -139,9 +141,8 @@ def parsed_failure(text: str, references: Sequence[str]) -> Failure | None:
 
 def _first_unverified(text: str, references: Sequence[str]) -> str:
     """The image that cosign was about to verify when it ended."""
-    verified = [found["digest"] for found in _VERIFIED.finditer(text)]
-    digests = [one.rpartition("@")[2] for one in references]
-    last = digests.index(verified[-1]) if verified and verified[-1] in digests else -1
+    verified = [found["reference"] for found in _VERIFIED.finditer(text)]
+    last = references.index(verified[-1]) if verified and verified[-1] in references else -1
     return references[min(last + 1, len(references) - 1)]
 
 

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 
 from inference_operator.jobs.record import result_in
-from inference_operator.jobs.result import Failure, line, parsed
+from inference_operator.jobs.result import Failure, is_commit, line, parsed
 from inference_operator.manifest import Manifest
 from inference_operator.views.raw import mapping
 
@@ -58,4 +58,4 @@ def recorded_download(data: Manifest) -> Downloaded | None:
 def _downloaded(fields: Manifest) -> Downloaded | None:
     found = mapping(fields, "downloaded")
     result = Downloaded(str(found["commit"]), int(found["size_bytes"]), int(found["files"]))
-    return result if result.size_bytes > 0 and result.files > 0 else None
+    return result if result.size_bytes > 0 and result.files > 0 and is_commit(result.commit) else None

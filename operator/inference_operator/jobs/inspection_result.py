@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.jobs.result import LIMIT, Cause, Failure, failure_text, line, parsed, refusal_of
+from inference_operator.jobs.result import LIMIT, Cause, Failure, failure_text, is_commit, line, parsed, refusal_of
 from inference_operator.manifest import Manifest
 from inference_operator.models.checkpoint import PickleWeights
 from inference_operator.models.config import NotUnderstood
@@ -43,5 +43,6 @@ def _entry(fields: Manifest) -> Entry | None:
     entry = entry_of(fields)
     texts = (entry.name, entry.source, entry.commit, entry.weights.origin if entry.weights else "")
     valid = all(isinstance(text, str) for text in texts) and isinstance(entry.config, dict)
+    valid = valid and (not entry.commit or is_commit(entry.commit))
     sized = entry.weights is not None and entry.weights.total_bytes > 0 and entry.download_bytes >= 0
     return entry if valid and sized else None

@@ -1,6 +1,7 @@
 """How a Job's pod reports its end: one line of JSON that fits into a container's termination message."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -122,6 +123,18 @@ def parsed(text: str, read: Callable[[Manifest], Result | None]) -> Result | Fai
         return _failure(error) if isinstance(error, dict) else read(fields)
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
+
+
+def is_commit(text: str) -> bool:
+    """Whether a text can be the commit of a repository, or a digest: it becomes a part of a path in engines.
+
+    Users may write the ConfigMap that has it.
+
+    Examples:
+        >>> is_commit("0123abcd"), is_commit("../../other"), is_commit("")
+        (True, False, False)
+    """
+    return re.fullmatch("[0-9A-Za-z]+", text) is not None
 
 
 def line(document: Manifest) -> str:

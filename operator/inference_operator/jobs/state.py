@@ -1,6 +1,6 @@
 """How far a task is: its attempts, its record, and the objects that it needs.
 
-1. A recorded result counts, and the task needs no Job.
+1. A recorded result counts, and the task needs no Job. A verification has no record but its Job.
 2. Otherwise each attempt is a Job, and attempts belong together by the hash of the Job's content.
 3. The result of a Job is recorded before the Job is deleted.
 4. A Job that runs or has ended keeps the placement with which it was created.

@@ -4,19 +4,21 @@
    refused.
 2. A Job that has verified these images with this key is kept, and is the record: no other Job runs. It says itself what
    it has verified, and only who may create pods can make one. A ConfigMap, in which other Jobs' results are kept, could
-   be written by users who may not.
+   be written by users who may not. A Job that has verified more images counts too.
 3. While the key is unknown, such as after the operator's restart, such a Job counts with any key.
-4. Otherwise a Job verifies the images with this key. A failed attempt is repeated with increasing delays.
+4. Otherwise a Job verifies the images with this key. A failed attempt is repeated with increasing delays. A Job that
+   has verified them with another key stays until then.
 5. Several verifications are complete when each of them is. They do not wait for each other.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.jobs.attempt import job_attempt
+from inference_operator.jobs.attempt import ATTEMPT_ANNOTATION, JOB_HASH_ANNOTATION, job_attempt
 from inference_operator.jobs.attempts import AttemptsProgress
 from inference_operator.jobs.cosign import (
     cosign_process,
@@ -28,10 +30,12 @@ from inference_operator.jobs.cosign import (
 from inference_operator.jobs.result import Failure, refusal_of
 from inference_operator.jobs.state import JobState, ObservedJobs, job_state
 from inference_operator.jobs.task import JobInputs, JobTask
-from inference_operator.manifest import JOB, Manifest, Ref
+from inference_operator.manifest import JOB, Manifest, Owner, Ref
+from inference_operator.objects.child import DESIRED_HASH_ANNOTATION, child
 from inference_operator.objects.names import VERIFICATION
 from inference_operator.sentences import sentences
 from inference_operator.views.lookups import ConfigMapLookup, ConfigMapText, LookupResult, Unavailable
+from inference_operator.views.raw import annotations
 
 DEADLINE_SECONDS = 600
 """Time limit of the Job: for a node, cosign's image, and a few requests to the registry for each image."""
@@ -92,23 +96,24 @@ def verification_state(inputs: VerificationInputs, observed: ObservedJobs) -> Jo
         ConfigMapText(inputs.key.text) if isinstance(inputs.key.text, str) else observed.results.get(inputs.key.text)
     )
     public_key = found.text if isinstance(found, ConfigMapText) else None
-    is_empty = public_key is not None and not public_key.strip()
-    done = _verified(inputs, None if is_empty else public_key, observed.live)
+    with_any_key = _verified(inputs, None, observed.live)
+    done = with_any_key if public_key is None else _verified(inputs, public_key, observed.live)
     state: JobState[Verified]
-    if is_empty:
-        state = JobState(desired=done, refusal=_no_key(inputs))
-    elif done:
+    if done:
         state = JobState(AttemptsProgress(result=next(iter(done))), done)
-    elif public_key is not None:
-        state = job_state(verification_task(inputs, public_key), observed)
-    else:
+    elif public_key is None:
         state = JobState(message=_unknown_key(inputs, found))
+    elif not public_key.strip():
+        state = JobState(desired=with_any_key, refusal=_no_key(inputs))
+    else:
+        state = job_state(verification_task(inputs, public_key), observed)
+        state = replace(state, desired={**with_any_key, **state.desired})
     return state if look is None else replace(state, lookups=(replace(look, often=not done), *state.lookups))
 
 
 def verification_task(inputs: VerificationInputs, public_key: str) -> JobTask[Verified]:
     """The verification as a task. Its Job has the key itself, so another one in the ConfigMap changes no result."""
-    spec, references = inputs.job.spec, tuple(inputs.images)
+    spec, references = inputs.job.spec, sorted(inputs.images)
     credentials = credential_volumes(spec.pod_template)
     images = "the image" if len(references) == 1 else f"{len(references)} images"
     return JobTask(
@@ -132,16 +137,26 @@ def verification_task(inputs: VerificationInputs, public_key: str) -> JobTask[Ve
 def _verified(
     inputs: VerificationInputs, public_key: str | None, live: Mapping[Ref, Manifest]
 ) -> Mapping[Ref, Manifest]:
-    """The Job that has verified these images with this key, with any key if that is unknown; empty without one."""
-    jobs = ((ref, job) for ref, job in live.items() if ref.kind == JOB)
-    images, variable = tuple(inputs.images), inputs.key.variable
-    found = ((ref, job) for ref, job in jobs if verifies(job, images, variable, public_key) and _succeeded(job))
-    return dict(sorted(found, key=lambda item: item[0].name)[:1])
+    """A Job that has verified these images with this key, with any key if that is None; empty without one."""
+    references, variable = sorted(inputs.images), inputs.key.variable
+    jobs = ((ref, job) for ref, job in sorted(live.items()) if ref.kind == JOB)
+    found = (ref for ref, job in jobs if verifies(job, references, variable, public_key) and _succeeded(job))
+    return {ref: _as_written(live[ref], inputs.job.owner) for ref in islice(found, 1)}
 
 
 def _succeeded(job: Manifest) -> bool:
     attempt = job_attempt(job, ())
     return attempt.finished is not None and not attempt.failure
+
+
+def _as_written(job: Manifest, owner: Owner) -> Manifest:
+    """The Job as it was written, so that it stays as it is; but with its owner, and no longer to be adopted."""
+    written = child(JOB, job["metadata"]["name"], owner=owner, component=VERIFICATION, content={"spec": job["spec"]})
+    notes = {name: value for name, value in annotations(job).items() if name in _OWN_ANNOTATIONS}
+    return {**written, "metadata": {**written["metadata"], "annotations": notes}}
+
+
+_OWN_ANNOTATIONS = (JOB_HASH_ANNOTATION, ATTEMPT_ANNOTATION, DESIRED_HASH_ANNOTATION)
 
 
 def _refusal(inputs: VerificationInputs, failure: Failure) -> Refusal:

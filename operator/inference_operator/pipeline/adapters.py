@@ -19,7 +19,7 @@ from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import ModelSource, file_of, model_source, repository_of, stored_name
 from inference_operator.objects.adapter_list import adapter_list, adapter_list_ref, listed_adapters
 from inference_operator.objects.cache_volume import ADAPTER_CACHE, snapshot_path
-from inference_operator.objects.names import ADAPTER, ROUTER, VERIFICATION
+from inference_operator.objects.names import ADAPTER, ROUTER
 from inference_operator.pipeline.adapter_lists import Adapter, decided_list, is_awaited, list_updates
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_claim import cache_volume
@@ -49,8 +49,8 @@ def with_adapters(inputs: Inputs, outcome: Planned | Refused) -> Planned | Refus
     spec = first.context.spec.stated
     if spec.cache is None or not spec.engine.adapter_slots:
         return outcome
-    if outcome.model_wait and outcome.model_wait.reason is Reason.VERIFYING_MODEL:
-        return _unchanged(inputs, outcome)
+    if outcome.model_wait and inputs.settings.policy.signatures.key:
+        return replace(outcome, adapters=_without_files(outcome))  # none is copied or loaded before it is verified
     claim = own_claim(inputs, spec.cache, outcome)
     if isinstance(claim, Refusal):
         return Refused(desired=inputs.children, refusal=claim, model=outcome.model)
@@ -72,12 +72,6 @@ def with_adapters(inputs: Inputs, outcome: Planned | Refused) -> Planned | Refus
         wait = ModelWait(Reason.DOWNLOADING_MODEL, next(one.progress for one in adapters if one.progress))
         return replace(found, desired=without_new_engines(inputs, found), model_wait=found.model_wait or wait)
     return _with_list(inputs, found)
-
-
-def _unchanged(inputs: Inputs, outcome: Planned) -> Planned:
-    """The outcome with the adapters as they are: none is copied or loaded before signatures are verified."""
-    kept = without_jobs(inputs.children, VERIFICATION)
-    return replace(outcome, desired={**kept, **outcome.desired}, adapters=_without_files(outcome))
 
 
 def _without_files(outcome: Planned) -> tuple[Adapter, ...]:

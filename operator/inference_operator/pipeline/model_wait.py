@@ -29,13 +29,24 @@ def needs_verification(inputs: Inputs, spec: Spec) -> bool:
 
 
 def with_verification(inputs: Inputs, planned: Planned) -> Planned | Refused:
-    """The outcome with the objects of the verifications; until all have ended, workloads stay as they are."""
-    wanted = [*_asked_by_user(planned), *_required_by_owner(planned)]
+    """The outcome with the objects of the verifications. Until all have ended, there are no further engines.
+
+    What the owner requires is like a rule of the policy that refuses: nothing else changes either, and nothing new is
+    made.
+    """
+    required = list(_required_by_owner(planned))
+    wanted = [*_asked_by_user(planned), *required]
     if not wanted or not inputs.jobs:
         return planned
     state = verifications_state(wanted, observed_jobs(inputs))
-    kept = without_jobs(inputs.children, VERIFICATION)
-    return after_task(inputs, planned, state, Reason.VERIFYING_MODEL, kept=kept)
+    kept = _without_workloads(planned, without_jobs(inputs.children, VERIFICATION))
+    decided = replace(planned, desired=kept) if required and not state.complete else planned
+    return after_task(inputs, decided, state, Reason.VERIFYING_MODEL, kept=kept, grows=False)
+
+
+def _without_workloads(planned: Planned, children: Mapping[Ref, Manifest]) -> dict[Ref, Manifest]:
+    workloads = {Ref.of(one) for role in planned.roles for one in role.context.live.workloads}
+    return {ref: one for ref, one in children.items() if ref not in workloads}
 
 
 def _asked_by_user(planned: Planned) -> Iterator[VerificationInputs]:
@@ -75,7 +86,13 @@ def observed_jobs(inputs: Inputs) -> ObservedJobs:
 
 
 def after_task(
-    inputs: Inputs, planned: Planned, task: JobState[Result], reason: Reason, *, kept: Mapping[Ref, Manifest]
+    inputs: Inputs,
+    planned: Planned,
+    task: JobState[Result],
+    reason: Reason,
+    *,
+    kept: Mapping[Ref, Manifest],
+    grows: bool = True,
 ) -> Planned | Refused:
     """The outcome with the objects of the task. Until it is done, only the replicas of live workloads change.
 
@@ -85,13 +102,14 @@ def after_task(
         task: how far it is.
         reason: why engines wait.
         kept: the objects that stay if the task has failed, beside its own.
+        grows: whether live workloads may get more engines meanwhile.
     """
     lookups = (*planned.lookups, *task.lookups)
     times = [moment for moment in (planned.recheck_at, task.recheck_at(inputs.now)) if moment]
     recheck_at = min(times, default=None)
     if task.refusal:
         return Refused(
-            desired={**kept, **task.desired, **_serving(inputs, planned)},
+            desired={**kept, **task.desired, **_serving(inputs, planned, grows=grows)},
             refusal=task.refusal,
             model=planned.model,
             scaling=planned.scaling,
@@ -100,7 +118,7 @@ def after_task(
             lookups=lookups,
             recheck_at=recheck_at,
         )
-    desired = planned.desired if task.complete else without_new_engines(inputs, planned)
+    desired = planned.desired if task.complete else without_new_engines(inputs, planned, grows=grows)
     return replace(
         planned,
         desired={**task.desired, **desired},
@@ -125,17 +143,22 @@ def _serves(first: Role) -> bool:
     return first.replicas > 0 and (live.view.ready > 0 or any(engine.has_answered for engine in live.engines))
 
 
-def without_new_engines(inputs: Inputs, planned: Planned) -> dict[Ref, Manifest]:
+def without_new_engines(inputs: Inputs, planned: Planned, *, grows: bool = True) -> dict[Ref, Manifest]:
     """The desired objects with the live workloads; without workloads that do not exist yet."""
     workloads = {ref for role in planned.roles for ref in role.workload.refs}
     others = {ref: one for ref, one in planned.desired.items() if ref not in workloads}
-    return {**others, **_serving(inputs, planned)}
+    return {**others, **_serving(inputs, planned, grows=grows)}
 
 
-def _serving(inputs: Inputs, planned: Planned) -> dict[Ref, Manifest]:
+def _serving(inputs: Inputs, planned: Planned, *, grows: bool) -> dict[Ref, Manifest]:
     """The live workloads with as many engines as are wanted: the former model serves and scales until the switch."""
     return {
         Ref.of(scaled): scaled
         for role in planned.roles
-        for scaled in scaled_workload(role.context.live.workloads, role.workload.replicas, inputs.owner)
+        for scaled in scaled_workload(role.context.live.workloads, _engines(role, grows=grows), inputs.owner)
     }
+
+
+def _engines(role: Role, *, grows: bool) -> int:
+    live = role.context.live.view
+    return role.workload.replicas if grows else min(role.workload.replicas, live.desired + live.temporary)
