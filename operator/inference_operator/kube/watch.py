@@ -11,6 +11,7 @@ from typing import Any
 
 import kopf
 from aiohttp import ClientSession, TCPConnector, TraceConfig, TraceRequestStartParams
+from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory  # kopf 1.45.2 exports neither
 
 from inference_operator.controller.cluster import ClusterError
 from inference_operator.kube.client import REQUEST_TIMEOUT_SECONDS, in_cluster
@@ -34,6 +35,13 @@ log = logging.getLogger(__name__)
 
 OnEvent = Callable[[str, Manifest], None]
 """Called for every event, with its type (ADDED, MODIFIED or DELETED) and the object."""
+
+
+class _NoMemories(ResourceMemories):
+    """Keeps nothing about an object after its event. kopf keeps more than 1 KiB for handlers that wait or retry."""
+
+    async def recall(self, raw_body: kopf.RawBody, **others: Any) -> ResourceMemory:  # noqa: ANN401 - kopf's protocol
+        return await super().recall(raw_body, **{**others, "ephemeral": True})
 
 
 class _NoDiffBase(kopf.DiffBaseStorage):
@@ -92,6 +100,7 @@ async def watch(
             clusterwide=not namespaces,
             namespaces=namespaces,
             stop_flag=stop,
+            memories=_NoMemories(),
         )
     )
     try:
