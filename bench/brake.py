@@ -130,12 +130,13 @@ def settings(defaults: Mapping[str, object], at_once: int) -> Mapping[str, str]:
 def watched(cluster: LocalCluster, count: int) -> Iterator[Rollouts]:
     """The routers' Deployments during the block, from when the watch has told of all of them."""
     seen = Rollouts()
-    command = [str(cluster.binary("kubectl")), f"--kubeconfig={cluster.kubeconfig}", "--all-namespaces"]
+    command = [str(cluster.binary("kubectl")), f"--kubeconfig={cluster.kubeconfig}"]
     template = "|".join(COLUMNS) + "{'\\n'}"
     command += [
         "get",
         "deployments",
         f"--selector={SELECTOR}",
+        "--all-namespaces",
         "--watch",
         "--chunk-size=0",
         f"--output=jsonpath={template}",

@@ -15,7 +15,13 @@ from inference_operator.roles.spec import requested_roles
 from tests.testing.builders import SETTINGS
 from tests.testing.memory_cluster import MemoryCluster
 
-LOOPS = {"events": "_events.work", "listings": "_relist_loop.work", "scrapes": "_scraper.run", "lookups": "_looks.work"}
+LOOPS = {
+    "events": "_events.work",
+    "listings": "_relist_loop.work",
+    "scrapes": "_scraper.run",
+    "lookups": "_looks.work",
+    "reconciles": "_queue.work",
+}
 """The loops of an operator, and the method of each."""
 
 

@@ -1,7 +1,10 @@
 """Engines behind routers that require API keys: nobody asks them directly, and everything else goes on."""
 
 import json
+import os
+import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import yaml
 
 from e2e import stack, vllm_options
 from e2e.cluster.handle import LocalCluster
+from e2e.containers import engine_core
 from e2e.served import Served
 from e2e.test_keys import created, status
 from e2e.waiting import eventually
@@ -17,6 +21,9 @@ from inference_operator.engines.engine_key import KEY_FILE, KEY_PROGRAM, KEY_SOU
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
 
 NAME, KEY = "guarded", "a" * 64
+SOON = {"settings.noProgressSeconds": 6, "settings.stallSeconds": 30, "settings.scrapeSeconds": 2}
+"""The watchdog's smallest settings, so that the test does not wait for minutes."""
+REPLACED_SECONDS = 300
 OPEN = {"GET /health", "HEAD /health", "GET /metrics"}
 KNOWN = {"GET /v1/models", "POST /v1/load_lora_adapter", "POST /tokenize", "POST /pause", "POST /collective_rpc"}
 """Some of the routes that vLLM itself leaves open, or that matter most."""
@@ -89,3 +96,30 @@ def test_an_engine_refuses_another_pod_and_answers_its_routers(guarded: tuple[Se
     assert len(hidden) == 64
     assert hidden not in log
     assert hidden not in pods
+
+
+@pytest.mark.full  # minutes; e2e/test_watchdog.py has the same without keys
+def test_an_engine_that_hangs_is_found_and_replaced_although_it_asks_for_a_key(guarded: tuple[Served, str]) -> None:
+    served, key = guarded
+    (pod,) = served.pods("engine")
+    stack.install_operator(served.cluster, numbers=SOON)
+    try:
+        os.kill(engine_core(served.cluster, pod), signal.SIGSTOP)
+        with ThreadPoolExecutor(1) as client:
+            body = {"model": NAME, "prompt": "otters", "max_tokens": 4}
+            answer = client.submit(served.post, "/v1/completions", body, key=key, seconds=REPLACED_SECONDS)
+            eventually(lambda: pod in _stalled(served), seconds=REPLACED_SECONDS, what=lambda: str(_conditions(served)))
+            eventually(lambda: pod not in served.pods("engine"), seconds=REPLACED_SECONDS, what=f"{pod} has ended")
+            stack.wait_engines(served.cluster, NAME, 1)
+            assert answer.result()[0] == 200, "routers sent the request to the new engine"
+    finally:
+        stack.install_operator(served.cluster)
+
+
+def _conditions(served: Served) -> dict[str, dict[str, Any]]:
+    return stack.conditions(served.cluster, NAME)
+
+
+def _stalled(served: Served) -> str:
+    condition = _conditions(served).get("EnginesAvailable", {})
+    return str(condition["message"]) if condition.get("reason") == "EngineStalled" else ""

@@ -133,7 +133,9 @@ class Operator:
         for key in self._cache.resource_keys():
             self._queue.add(key, Priority.LOW)
         # Created before `watch`: when kopf stops, it cancels tasks that are younger than itself.
-        workers = [asyncio.create_task(self._queue.work(self._handle, _on_failed)) for _ in range(WORKERS)]
+        workers = [
+            asyncio.create_task(self._queue.work(self._handle, _on_failed), name="reconciles") for _ in range(WORKERS)
+        ]
         loops = {
             "events": self._events.work(),
             "listings": self._relist_loop.work(stop),
@@ -141,8 +143,8 @@ class Operator:
         }
         feeders = [asyncio.create_task(self._looks.work(), name="lookups") for _ in range(LOOKERS)]
         feeders += [asyncio.create_task(work, name=name) for name, work in loops.items()]
-        for feeder in feeders:
-            feeder.add_done_callback(lambda ended: stop_after(ended, stop))
+        for loop in (*feeders, *workers):
+            loop.add_done_callback(lambda ended: stop_after(ended, stop))
         ender = asyncio.create_task(self._end(stop, feeders))
         try:
             lister = self._lister
@@ -277,7 +279,9 @@ async def _lead(lease: Lease, operator: Operator, stop: asyncio.Event) -> None:
         LEADER.set(0)
         lost = keeping.done()
         keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
+        (error,) = await asyncio.gather(keeping, return_exceptions=True)
+    if isinstance(error, Exception):
+        log.critical("The renewal of the Lease has failed", exc_info=error)
     if lost:
         raise LeaseLostError("The Lease is lost: this process ends, and the next one starts with a new listing")
     if finished:

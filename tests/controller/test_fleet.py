@@ -2,10 +2,15 @@
 
 from datetime import timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inference_operator.controller import reconciler
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import Outcome
 from inference_operator.settings import Settings
 from tests.controller.fleet_world import FleetWorld, names
 from tests.controller.virtual_time import run
@@ -233,6 +238,32 @@ def test_a_deleted_one_makes_place() -> None:
         world.cluster.remove(Ref(INFERENCE_DEPLOYMENT, gone.namespace, gone.name))
         await world.settle()
         assert names(world.unfinished()) == ["b"]
+
+    run(story())
+
+
+def test_a_bug_during_a_turn_frees_no_place_and_stops_the_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        world = await changed(await served())
+        first, second = sorted(world.in_turn(), key=str)
+
+        def broken(inputs: Inputs) -> Outcome:
+            if inputs.resource.key == first:
+                raise ZeroDivisionError
+            return outcome(inputs)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(reconciler, "outcome", broken)
+            with pytest.raises(ZeroDivisionError):
+                await world.recheck(first)
+            world.finish(second)
+            await world.settle()
+            await world.recheck(*(key for key in world.keys if key != first))
+            assert names(world.in_turn()) == [first.name], "none has begun"
+            assert dict(world.cache.fleet.counts())["failed"] == 1
+        await finish(world)
+        await world.recheck(first)
+        assert len(world.in_turn()) == 2, "without the bug it goes on"
 
     run(story())
 

@@ -87,7 +87,7 @@ def play(script: Callable[[LookupPoller], Awaitable[None]], answers: Iterable[st
     stage = Stage(answers=list(answers))
 
     async def everything() -> None:
-        looks = LookupPoller(stage, stage.tell, stage.asked.append)
+        looks = LookupPoller(stage, stage.tell, lambda key, _: stage.asked.append(key))
         workers = [asyncio.create_task(looks.work()) for _ in range(2)]
         await script(looks)
         for worker in workers:
@@ -139,7 +139,7 @@ def test_the_log_of_the_previous_run_stays_known_until_the_next_run_is_read() ->
     stage = Stage()
 
     async def everything() -> None:
-        looks = LookupPoller(stage, stage.tell, stage.asked.append)
+        looks = LookupPoller(stage, stage.tell, lambda key, _: stage.asked.append(key))
         worker = asyncio.create_task(looks.work())
         await script(looks)
         worker.cancel()
@@ -209,7 +209,7 @@ def test_an_unexpected_exception_in_one_lookup_does_not_stop_the_others() -> Non
     stage = Broken()
 
     async def everything() -> None:
-        looks = LookupPoller(stage, stage.tell, stage.asked.append)
+        looks = LookupPoller(stage, stage.tell, lambda key, _: stage.asked.append(key))
         worker = asyncio.create_task(looks.work())
         looks.want(A, [OTHER])
         await asyncio.sleep(1)

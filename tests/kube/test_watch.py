@@ -25,8 +25,8 @@ SECONDS = 120.0
 OPERATOR_VERSION = VERSION - 1
 """The resourceVersion of the operator's own listing, older than that of kopf's."""
 MANY = 300
-BYTES_PER_OBJECT = 2048
-"""kopf 1.45.2 keeps a record of 0.9 KiB for each object of which a watch has sent an event."""
+BYTES_PER_OBJECT = 512
+"""kopf 1.45.2 would keep a record of 0.9 KiB for each object of which a watch has sent an event."""
 
 
 @pytest.fixture

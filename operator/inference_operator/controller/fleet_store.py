@@ -55,6 +55,13 @@ class FleetStore:
         ):
             (keys.add if counted else keys.discard)(key)
 
+    def fail(self, key: Key, now: datetime) -> None:
+        """Store that a key could not be decided: if its turn has begun, the rollout stops there."""
+        if key in self._in_turn or key in self._turns.values():
+            self.note(key, FleetState.FAILED, now)
+        else:
+            self.forget(key)
+
     def forget(self, key: Key) -> None:
         """Remove a key that is gone; one that is being deleted, or could not be decided, no longer counts."""
         if key in self._known:

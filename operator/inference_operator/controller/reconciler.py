@@ -57,7 +57,7 @@ class Reconciler:
         except (ClusterError, NotLeaderError):
             raise
         except Exception:
-            self._cache.fleet.forget(key)
+            self._cache.fleet.fail(key, self._now())
             with suppress(Exception):  # the first exception is the one to report
                 if inputs := self._cache.inputs(key, now=self._now()):
                     await self._publish(inputs, undecided(inputs))

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from inference_operator.backoff import exponential_backoff
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, NotFoundError, RejectedError
+from inference_operator.controller.workqueue import Priority
 from inference_operator.kube.free_gpus import Reader, free_gpus
 from inference_operator.kube.object_events import events_of
 from inference_operator.manifest import CLAIM, CONFIG_MAP, HORIZONTAL_POD_AUTOSCALER, Key, Manifest, Ref
@@ -91,14 +92,15 @@ class LookupPoller:
     Args:
         client: sends the requests.
         on_result: called with each new result, and with None when no resource needs the lookup any more.
-        add: queues a key for a reconcile; called for each key that needs a new result.
+        add: queues a key for a reconcile; called for each key that needs a new result. One that many need, such as the
+            free GPUs, does not keep an edit waiting.
     """
 
     def __init__(
         self,
         client: LookupClient,
         on_result: Callable[[Lookup, LookupResult | None], None],
-        add: Callable[[Key], None],
+        add: Callable[[Key, Priority], None],
     ) -> None:
         self._client = client
         self._on_result = on_result
@@ -167,8 +169,9 @@ class LookupPoller:
         if result != entry.result:
             entry.result = result
             self._on_result(look, result)
+            priority = Priority.NORMAL if len(entry.keys) > 1 else Priority.HIGH
             for key in sorted(entry.keys):
-                self._add(key)
+                self._add(key, priority)
         wait = ttl_seconds(look)
         if entry.failures:
             wait = exponential_backoff(entry.failures, first=FIRST_BACKOFF_SECONDS, longest=LATEST_BACKOFF_SECONDS)

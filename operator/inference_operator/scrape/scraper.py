@@ -169,11 +169,16 @@ class Scraper:
         self._probe_requests: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Scrape until cancelled. All tasks are created at the start, except one for each probe request."""
+        """Scrape until cancelled, or until a worker ends by an error, which is raised.
+
+        All tasks are created at the start, except one for each probe request.
+        """
         workers = [asyncio.create_task(self._work()) for _ in range(WORKERS)]
         try:
             pause = min(self._settings.scrape_seconds / TICKS, LONGEST_PAUSE_SECONDS)
             for tick in itertools.count():
+                for ended in filter(asyncio.Task.done, workers):
+                    ended.result()
                 if tick % round(CALM_ROUNDS * self._settings.scrape_seconds / pause) == 0:
                     self._forget()
                 for due in self._schedule.due(self._targets.keys(), now=self._now()).items():
