@@ -152,7 +152,12 @@ def test_the_owners_policy_serves_only_what_the_owner_has_signed(owned: Served, 
     stack.wait_ready(owned.cluster, NAME)
     assert len(owned.complete(max_tokens=8).split()) == 8
     # The success of the Job is the record: after a restart of the operator no other one runs.
-    jobs = ("get", "jobs", f"--selector=inference-operator.dev/name={NAME}", "--output=name")
+    jobs = (
+        "get",
+        "jobs",
+        f"--selector=inference-operator.dev/name={NAME}",
+        "--output=jsonpath={.items[*].metadata.uid}",
+    )
     before = owned.kubectl(*jobs)
     assert len(before.split()) == 1
     operator = (f"--namespace={stack.SYSTEM}", f"deployment/{stack.RELEASE}")

@@ -59,7 +59,10 @@ def test_no_engine_starts_before_the_model_is_verified_with_the_owners_key() -> 
     assert isinstance(waiting, Planned)
     assert waiting.model_wait
     assert waiting.model_wait.reason is Reason.VERIFYING_MODEL
-    assert "verifies the signature of the image with the key of this cluster's policy." in waiting.model_wait.message
+    assert (
+        "verifies the signature of the image in `spec.model.source` with the key of this cluster's policy."
+        in waiting.model_wait.message
+    )
     assert ENGINES not in waiting.desired
     (job,) = jobs(waiting)
     (container,) = job["spec"]["template"]["spec"]["containers"]
@@ -69,17 +72,20 @@ def test_no_engine_starts_before_the_model_is_verified_with_the_owners_key() -> 
     assert (done.model_wait, ENGINES in done.desired) == (None, True)
 
 
-def test_one_job_verifies_every_image_that_the_resource_names() -> None:
+def test_each_image_that_the_resource_names_has_a_job_of_its_own() -> None:
     volume = {"name": "data", "image": {"reference": f"registry.example/data@{DIGEST}"}}
-    (job,) = jobs(outcome(asked(engine={"image": ENGINE_IMAGE}, podTemplate={"volumes": [volume]})))
-    assert arguments(job)[-3:] == [f"registry.example/data@{DIGEST}", REFERENCE, ENGINE_IMAGE]
+    found = jobs(outcome(asked(engine={"image": ENGINE_IMAGE}, podTemplate={"volumes": [volume]})))
+    assert {arguments(job)[-1] for job in found} == {f"registry.example/data@{DIGEST}", REFERENCE, ENGINE_IMAGE}
+
+
+def job_of_image(found: Outcome, image: str) -> Manifest:
+    (job,) = (one for one in jobs(found) if arguments(one)[-1] == image)
+    return job
 
 
 def test_a_refusal_names_the_field_of_the_image_and_ends_with_the_owners_sentence() -> None:
     begun = asked(engine={"image": ENGINE_IMAGE})
-    (job,) = jobs(outcome(begun))
-    said = f"Verification for {REFERENCE} --\n{UNSIGNED}"
-    found = outcome(ended(begun, job, said))
+    found = outcome(ended(begun, job_of_image(outcome(begun), ENGINE_IMAGE), UNSIGNED))
     assert isinstance(found, Refused)
     assert (found.refusal.reason, found.refusal.field) == (Reason.VERIFICATION_FAILED, "spec.engine.image")
     assert "The policy of this cluster (`signatures`) requires a signature." in found.refusal.message
@@ -88,12 +94,22 @@ def test_a_refusal_names_the_field_of_the_image_and_ends_with_the_owners_sentenc
     assert ENGINES not in found.desired
 
 
+def test_one_image_that_is_verified_starts_nothing_while_another_is_not() -> None:
+    begun = asked(engine={"image": ENGINE_IMAGE})
+    half = outcome(ended(begun, job_of_image(outcome(begun), REFERENCE), kind="Complete"))
+    assert isinstance(half, Planned)
+    assert half.model_wait
+    assert "the image in `spec.engine.image`" in half.model_wait.message
+    assert {ref.kind for ref in half.desired} == {JOB}
+
+
 @pytest.mark.parametrize(
     ("spec", "field"),
     [
         ({"model": {"source": "hf://Qwen/Qwen3-8B"}}, "spec.model.source"),
         ({"model": {"source": "oci://registry.example/models/qwen:1"}}, "spec.model.source"),
         ({"engine": {"image": "registry.example/vllm:1"}}, "spec.engine.image"),
+        ({"engine": {"image": f"--key=https://evil.example/k@{DIGEST}"}}, "spec.engine.image"),
     ],
 )
 def test_anything_that_cannot_be_signed_is_refused_before_any_object_exists(spec: Manifest, field: str) -> None:
@@ -172,44 +188,35 @@ def test_the_owners_job_does_not_count_for_a_key_of_the_user_that_is_not_read_ye
 
 
 @pytest.mark.parametrize("failed", [False, True])
-def test_an_unsigned_model_that_serves_gets_no_further_engine_and_none_from_zero(failed: bool) -> None:  # noqa: FBT001
-    for before, wanted, then in ((0, 2, 0), (1, 3, 1), (2, 1, 1)):
+def test_an_unsigned_model_that_serves_keeps_its_engines_and_gets_none_from_zero(failed: bool) -> None:  # noqa: FBT001
+    for before, wanted in ((0, 2), (1, 3), (2, 1)):
         older = replace(asked(replicas=before), settings=Settings())
         children = outcome(older).desired
         engines = {**children[ENGINES], "status": deployment_status(before)}
         scaled = replace(asked(replicas=wanted), children={**children, ENGINES: engines})
         found = outcome(scaled)
         if failed:
-            (job,) = jobs(found)
-            found = outcome(ended(scaled, job, UNSIGNED))
+            found = outcome(ended(scaled, job_of_image(found, REFERENCE), UNSIGNED))
             assert isinstance(found, Refused)
-        assert found.desired[ENGINES]["spec"]["replicas"] == then
+        assert found.desired[ENGINES] == engines
 
 
 def test_nothing_else_is_made_or_changed_before_the_owners_signatures_are_verified() -> None:
     """An image of a router runs no sooner than one of an engine."""
     sidecar = {"name": "a", "image": f"registry.example/a@{DIGEST}"}
-    router = {"podTemplate": {"sidecars": [sidecar]}}
-    assert {ref.kind for ref in outcome(asked(router=router)).desired} == {JOB}
+    router = {"podTemplate": {"sidecars": [sidecar]}, "keys": {"secretRef": {"name": "users"}}}
+    first = outcome(asked(router=router))
+    assert {ref.kind for ref in first.desired} == {JOB}
+    assert first.engine_key is None, "no Secret either"
     running = serving(asked())
     edited = replace(running, resource=asked(router=router).resource)
     found = outcome(edited)
     assert {ref: one for ref, one in found.desired.items() if ref.kind != JOB} == {
         ref: one for ref, one in running.children.items() if ref.kind != JOB
     }
-    refused = outcome(ended(edited, next(one for one in jobs(found) if "registry.example/a@" in str(one)), UNSIGNED))
+    refused = outcome(ended(edited, job_of_image(found, sidecar["image"]), UNSIGNED))
     assert isinstance(refused, Refused)
     assert {ref for ref in refused.desired if ref.kind != JOB} == {ref for ref in running.children if ref.kind != JOB}
-
-
-def test_an_image_that_is_no_longer_named_needs_no_other_job() -> None:
-    both = succeeded(asked(engine={"image": ENGINE_IMAGE}))
-    found = outcome(replace(both, resource=asked().resource))
-    assert isinstance(found, Planned)
-    assert (found.model_wait, [one["metadata"]["name"] for one in jobs(found)]) == (
-        None,
-        [one["metadata"]["name"] for one in jobs(outcome(both))],
-    )
 
 
 def test_no_adapter_is_copied_or_loaded_before_its_signature_is_verified() -> None:
@@ -226,7 +233,7 @@ def test_no_adapter_is_copied_or_loaded_before_its_signature_is_verified() -> No
     found = outcome(required)
     assert isinstance(found, Planned)
     assert found.model_wait
-    assert [arguments(one)[-2:] for one in jobs(found)] == [[ADAPTER_IMAGE, REFERENCE]]
+    assert {arguments(one)[-1] for one in jobs(found)} == {ADAPTER_IMAGE, REFERENCE}
     kept = adapter_list_ref(required.owner)
     assert found.desired[kept] == running.children[kept]
     assert [one.name for one in found.adapters] == ["own"]
@@ -234,4 +241,4 @@ def test_no_adapter_is_copied_or_loaded_before_its_signature_is_verified() -> No
     verified = outcome(succeeded(required))
     assert isinstance(verified, Planned)
     assert verified.model_wait is None
-    assert sorted(map(is_of_adapter, jobs(verified))) == [False, True]
+    assert sorted(map(is_of_adapter, jobs(verified))) == [False, False, True]

@@ -64,8 +64,9 @@ def test_the_job_runs_cosign_restricted_with_the_key_that_was_read(more: Manifes
     assert container["image"] == "ghcr.io/sigstore/cosign/cosign:v3.1.3"
     assert container["args"][1:] == [
         "verify",
-        "--insecure-ignore-tlog=true",
         "--key=env://COSIGN_PUBLIC_KEY",
+        "--insecure-ignore-tlog=true",
+        "--",
         REFERENCE,
     ]
     assert {"name": "COSIGN_PUBLIC_KEY", "value": PUBLIC_KEY} in container["env"]
@@ -110,6 +111,18 @@ def test_engines_start_after_the_verification_whose_job_is_kept() -> None:
     assert (jobs(second), second.recheck_at) == (jobs(first), first.recheck_at)
     (look,) = [one for one in second.lookups if isinstance(one, ConfigMapLookup)]
     assert not look.often
+
+
+def test_a_job_that_is_being_deleted_verifies_nothing() -> None:
+    running = verified()
+    gone = {"deletionTimestamp": "2026-01-02T03:04:05Z"}
+    children = {
+        ref: {**one, "metadata": {**one["metadata"], **gone}} if ref.kind == JOB else one
+        for ref, one in running.children.items()
+    }
+    found = outcome(with_key(replace(running, children=children)))
+    assert isinstance(found, Planned)
+    assert found.model_wait
 
 
 def test_a_key_with_a_comment_that_has_a_dollar_is_verified() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, NotFoundError, RejectedError
+from inference_operator.controller.workqueue import Priority
 from inference_operator.kube.lookup_poller import (
     FIRST_BACKOFF_SECONDS,
     GPUS_HOLD_SECONDS,
@@ -44,6 +45,7 @@ class Stage:
     answers: list[str | ClusterError] = field(default_factory=list)
     seen: dict[Lookup, LookupResult] = field(default_factory=dict)
     asked: list[Key] = field(default_factory=list)
+    priorities: set[Priority] = field(default_factory=set)
     times: list[float] = field(default_factory=list)
 
     async def read_log(self, look: LogLookup, *, lines: int, size: int) -> str:  # noqa: ARG002 - the protocol's
@@ -76,6 +78,10 @@ class Stage:
         found: Manifest | None = json.loads(answer)
         return found if ref.kind == CLAIM else None
 
+    def add(self, key: Key, priority: Priority) -> None:
+        self.asked.append(key)
+        self.priorities.add(priority)
+
     def tell(self, look: Lookup, found: LookupResult | None) -> None:
         if found is None:
             del self.seen[look]
@@ -83,11 +89,24 @@ class Stage:
             self.seen[look] = found
 
 
+def priorities_of(*keys: Key) -> set[Priority]:
+    async def script(looks: LookupPoller) -> None:
+        for key in keys:
+            looks.want(key, [ENDED])
+        await asyncio.sleep(1)
+
+    return play(script).priorities
+
+
+def test_a_result_that_several_resources_share_does_not_keep_an_edit_waiting() -> None:
+    assert (priorities_of(A), priorities_of(A, B)) == ({Priority.HIGH}, {Priority.NORMAL})
+
+
 def play(script: Callable[[LookupPoller], Awaitable[None]], answers: Iterable[str | ClusterError] = ()) -> Stage:
     stage = Stage(answers=list(answers))
 
     async def everything() -> None:
-        looks = LookupPoller(stage, stage.tell, lambda key, _: stage.asked.append(key))
+        looks = LookupPoller(stage, stage.tell, stage.add)
         workers = [asyncio.create_task(looks.work()) for _ in range(2)]
         await script(looks)
         for worker in workers:
@@ -139,7 +158,7 @@ def test_the_log_of_the_previous_run_stays_known_until_the_next_run_is_read() ->
     stage = Stage()
 
     async def everything() -> None:
-        looks = LookupPoller(stage, stage.tell, lambda key, _: stage.asked.append(key))
+        looks = LookupPoller(stage, stage.tell, stage.add)
         worker = asyncio.create_task(looks.work())
         await script(looks)
         worker.cancel()
@@ -209,7 +228,7 @@ def test_an_unexpected_exception_in_one_lookup_does_not_stop_the_others() -> Non
     stage = Broken()
 
     async def everything() -> None:
-        looks = LookupPoller(stage, stage.tell, lambda key, _: stage.asked.append(key))
+        looks = LookupPoller(stage, stage.tell, stage.add)
         worker = asyncio.create_task(looks.work())
         looks.want(A, [OTHER])
         await asyncio.sleep(1)

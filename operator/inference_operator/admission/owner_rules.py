@@ -52,7 +52,7 @@ INSIDE_NAME = (
 """URLs of names that are never public: Services and pods, and private networks (RFC 6762 appendix G, RFC 6761, RFC
 8375; ICANN reserved `internal` in 2024). Metadata services of clouds have names below `internal`."""
 
-_DIGEST = ".*@sha256:[0-9a-f]{64}"
+_DIGEST = "[^-].*@sha256:[0-9a-f]{64}"
 _HAS_DIGEST_CEL = f"one.matches('^{_DIGEST}$')"
 _VERSIONED = f":v?({VERSION_ENTRY})([^0-9/@:][^/@:]*)?(@sha256:[0-9a-f]{{64}})?"
 """Ends a reference whose tag is a version, perhaps with more after it, such as `v0.32.0-x86_64`."""

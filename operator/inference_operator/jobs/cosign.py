@@ -20,8 +20,6 @@ _CREDENTIALS, _CREDENTIALS_PATH = "registry-credentials", "/registry"
 
 _ERROR = re.compile(r"^Error: (?P<text>.+)$", re.MULTILINE)
 """The line with which cosign ends (cosign 3.1.3, cmd/cosign/main.go)."""
-_VERIFIED = re.compile(r"^Verification for (?:index\.(?=docker\.io/))?(?P<reference>\S+) --$", re.MULTILINE)
-"""The line after each image that is verified (cosign 3.1.3, cmd/cosign/cli/verify/verify.go)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +51,16 @@ _CASES: Sequence[_Case] = (
 
 
 def cosign_process(
-    references: Sequence[str],
-    variable: str,
-    public_key: str,
-    env: Sequence[EnvironmentVariable],
-    *,
-    with_credentials: bool,
+    reference: str, variable: str, public_key: str, env: Sequence[EnvironmentVariable] = (), *, with_credentials: bool
 ) -> Manifest:
-    """The fields of `process_fields` of a container that verifies images with one key, one after the other.
+    """The fields of `process_fields` of a container that verifies an image with one key.
 
     The key alone counts: no transparency log, which clusters without access to the Internet could not ask. The list of
     signatures is not kept: the exit code tells all, and the termination message has room for errors.
 
     Args:
-        references: the images, with their digests.
+        reference: the image, with its digest. It stands after `--`: a user chooses it, and cosign takes options, such
+            as another key, from anywhere before.
         variable: name of the variable that has the key.
         public_key: the key, in PEM.
         env: variables of engines; those for proxies and certificates are taken.
@@ -74,14 +68,11 @@ def cosign_process(
     """
     credentials = [{"name": "DOCKER_CONFIG", "value": _CREDENTIALS_PATH}] if with_credentials else []
     own = [one for one in env if _VARIABLE.fullmatch(one.name)]
+    options = (f"--key=env://{variable}", "--insecure-ignore-tlog=true")
     return process_fields(
-        args=[*_OPTIONS, f"--key=env://{variable}", *references],
+        args=["--output-file=/dev/null", "verify", *options, "--", reference],
         env=[{"name": variable, "value": public_key}, *credentials, *environment(own)],
     )
-
-
-_OPTIONS = ("--output-file=/dev/null", "verify", "--insecure-ignore-tlog=true")
-_BEFORE_IMAGES = len(_OPTIONS) + 1
 
 
 def credential_volumes(added: PodTemplateSpec) -> list[Manifest]:
@@ -98,52 +89,40 @@ def credential_mounts(volumes: Sequence[Manifest]) -> list[Manifest]:
     return [{"name": one["name"], "mountPath": _CREDENTIALS_PATH, "readOnly": True} for one in volumes]
 
 
-def verifies(job: Manifest, references: Sequence[str], variable: str, public_key: str | None) -> bool:
-    """Whether a Job on the cluster calls cosign for these images with this key, and perhaps for more images.
+def verifies(job: Manifest, reference: str, variable: str, public_key: str | None) -> bool:
+    """Whether a Job on the cluster calls cosign for this image with this key, and for nothing else.
 
     Its end counts only then. A registry in its image's name and more variables may come from admission webhooks.
 
     Args:
         job: the Job.
-        references: the images, with their digests.
+        reference: the image, with its digest.
         variable: name of the variable that has the key.
         public_key: the key, in PEM; None for any key.
     """
     pod = mapping(mapping(mapping(job, "spec"), "template"), "spec")
     live = next((one for one in objects(pod, "containers") if one.get("name") == VERIFICATION), {})
-    wanted = cosign_process(references, variable, public_key or "", (), with_credentials=False)
+    wanted = cosign_process(reference, variable, public_key or "", with_credentials=False)
     keys = [one.get("value") for one in objects(live, "env") if one.get("name") == variable]
     is_key = len(keys) == 1 if public_key is None else keys == [wanted["env"][0]["value"]]
-    args = [str(one) for one in live.get("args") or ()]
-    is_call = args[:_BEFORE_IMAGES] == wanted["args"][:_BEFORE_IMAGES] and not live.get("command")
-    return is_key and is_call and set(wanted["args"]) <= set(args)
+    return is_key and live.get("args") == wanted["args"] and not live.get("command")
 
 
-def parsed_failure(text: str, references: Sequence[str]) -> Failure | None:
-    r"""The error with which cosign ended; None without one.
+def parsed_failure(text: str, reference: str) -> Failure | None:
+    """The error with which cosign ended; None without one.
 
     Args:
         text: the end of its log.
-        references: the images, with their digests, in the order in which they are verified.
+        reference: the image, with its digest.
 
     Examples:
-        >>> parsed_failure("Error: no signatures found", ["registry/a@sha256:0", "registry/b@sha256:1"]).message
+        >>> parsed_failure("Error: no signatures found", "registry/a@sha256:0").message
         'registry/a@sha256:0: has no signature in its registry. Sign it with `cosign sign --key`.'
-        >>> later = "Verification for registry/a@sha256:0 --\nError: no signatures found"
-        >>> parsed_failure(later, ["registry/a@sha256:0", "registry/b@sha256:1"]).why.field
-        'registry/b@sha256:1'
-        >>> parsed_failure("Killed", ["registry/a@sha256:0"]) is None
+        >>> parsed_failure("Killed", "registry/a@sha256:0") is None
         True
     """
     said = _ERROR.search(text)
-    return _failure(_first_unverified(text, references), said["text"]) if said else None
-
-
-def _first_unverified(text: str, references: Sequence[str]) -> str:
-    """The image that cosign was about to verify when it ended."""
-    verified = [found["reference"] for found in _VERIFIED.finditer(text)]
-    last = references.index(verified[-1]) if verified and verified[-1] in references else -1
-    return references[min(last + 1, len(references) - 1)]
+    return _failure(reference, said["text"]) if said else None
 
 
 def _failure(reference: str, said: str) -> Failure:

@@ -1,18 +1,20 @@
-"""The verification of images: a Job runs cosign, which checks that a key has signed each of them.
+"""The verification of images: a Job runs cosign, which checks that a key has signed an image.
 
 1. The key is a user's, in a ConfigMap, or the owner's, in the setting `policy`. Without it the specification is
    refused.
-2. A Job that has verified these images with this key is kept, and is the record: no other Job runs. It says itself what
+2. A Job that has verified this image with this key is kept, and is the record: no other Job runs. It says itself what
    it has verified, and only who may create pods can make one. A ConfigMap, in which other Jobs' results are kept, could
-   be written by users who may not. A Job that has verified more images counts too.
+   be written by users who may not.
 3. While the key is unknown, such as after the operator's restart, such a Job counts with any key.
-4. Otherwise a Job verifies the images with this key. A failed attempt is repeated with increasing delays. A Job that
-   has verified them with another key stays until then.
-5. Several verifications are complete when each of them is. They do not wait for each other.
+4. Otherwise a Job verifies the image with this key. A failed attempt is repeated with increasing delays. A Job that has
+   verified it with another key stays until then.
+5. Several verifications are complete when each of them is. They do not wait for each other. Each image has a Job of its
+   own: cosign 3.1.3 takes the format of the first image's signatures for those of all.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from itertools import islice
 
@@ -38,13 +40,13 @@ from inference_operator.views.lookups import ConfigMapLookup, ConfigMapText, Loo
 from inference_operator.views.raw import annotations
 
 DEADLINE_SECONDS = 600
-"""Time limit of the Job: for a node, cosign's image, and a few requests to the registry for each image."""
+"""Time limit of the Job: for a node, cosign's image, and a few requests to the registry."""
 
 RESOURCES: Manifest = {
     "requests": {"cpu": "50m", "memory": "64Mi", "ephemeral-storage": "16Mi"},
     "limits": {"cpu": "1", "memory": "256Mi", "ephemeral-storage": "64Mi"},
 }
-"""cosign 3.1.3 uses about 60 MiB of memory to verify one signature; the images themselves are not downloaded."""
+"""cosign 3.1.3 uses about 60 MiB of memory to verify one signature; the image itself is not downloaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,32 +67,31 @@ class PublicKey:
 
 @dataclass(frozen=True, slots=True)
 class VerificationInputs:
-    """Images, and the key that must have signed them."""
+    """An image, and the key that must have signed it."""
 
     job: JobInputs
-    images: Mapping[str, str]
-    """Each image, with its digest, and the field that asks for its verification."""
+    reference: str
+    """The image, with its digest."""
+    what: str
+    """The image in words."""
+    field: str
+    """The field that asks for the verification, for refusals."""
     key: PublicKey
 
 
-Verified = Ref
-"""The Job that has verified all images."""
-
-
-def verifications_state(wanted: Sequence[VerificationInputs], observed: ObservedJobs) -> JobState[Verified]:
-    """How far several verifications are: the first that is refused or not complete leads."""
-    states = [verification_state(inputs, observed) for inputs in wanted]
+def all_verified(states: Sequence[JobState[Ref]], now: datetime) -> JobState[Ref]:
+    """How far several verifications are: the first that is refused leads, else the first that is not complete."""
     leading = min(states, key=lambda one: (not one.refusal, one.complete))
     return replace(
         leading,
         desired={ref: manifest for one in states for ref, manifest in one.desired.items()},
         lookups=tuple(look for one in states for look in one.lookups),
-        due=tuple(moment for one in states if (moment := one.recheck_at(observed.now))),
+        due=tuple(moment for one in states if (moment := one.recheck_at(now))),
     )
 
 
-def verification_state(inputs: VerificationInputs, observed: ObservedJobs) -> JobState[Verified]:
-    """How far one verification is."""
+def verification_state(inputs: VerificationInputs, observed: ObservedJobs) -> JobState[Ref]:
+    """How far one verification is. Its result is the Job that has verified the image."""
     look = inputs.key.text if isinstance(inputs.key.text, ConfigMapLookup) else None
     found = (
         ConfigMapText(inputs.key.text) if isinstance(inputs.key.text, str) else observed.results.get(inputs.key.text)
@@ -98,7 +99,7 @@ def verification_state(inputs: VerificationInputs, observed: ObservedJobs) -> Jo
     public_key = found.text if isinstance(found, ConfigMapText) else None
     with_any_key = _verified(inputs, None, observed.live)
     done = with_any_key if public_key is None else _verified(inputs, public_key, observed.live)
-    state: JobState[Verified]
+    state: JobState[Ref]
     if done:
         state = JobState(AttemptsProgress(result=next(iter(done))), done)
     elif public_key is None:
@@ -111,25 +112,25 @@ def verification_state(inputs: VerificationInputs, observed: ObservedJobs) -> Jo
     return state if look is None else replace(state, lookups=(replace(look, often=not done), *state.lookups))
 
 
-def verification_task(inputs: VerificationInputs, public_key: str) -> JobTask[Verified]:
+def verification_task(inputs: VerificationInputs, public_key: str) -> JobTask[Ref]:
     """The verification as a task. Its Job has the key itself, so another one in the ConfigMap changes no result."""
-    spec, references = inputs.job.spec, sorted(inputs.images)
+    spec, variable = inputs.job.spec, inputs.key.variable
     credentials = credential_volumes(spec.pod_template)
-    images = "the image" if len(references) == 1 else f"{len(references)} images"
+    with_credentials = bool(credentials)
     return JobTask(
         inputs=inputs.job,
         component=VERIFICATION,
-        purpose=f"verifies the signature of {images} with {inputs.key.name}",
+        purpose=f"verifies the signature of {inputs.what} with {inputs.key.name}",
         image=inputs.job.settings.verifier_image,
         process=cosign_process(
-            references, inputs.key.variable, public_key, spec.engine.env, with_credentials=bool(credentials)
+            inputs.reference, variable, public_key, spec.engine.env, with_credentials=with_credentials
         ),
         resources=RESOURCES,
         deadline_seconds=DEADLINE_SECONDS,
         volumes=credentials,
         mounts=credential_mounts(credentials),
         record=None,
-        parse=partial(parsed_failure, references=references),
+        parse=partial(parsed_failure, reference=inputs.reference),
         refuse=partial(_refusal, inputs),
     )
 
@@ -137,16 +138,16 @@ def verification_task(inputs: VerificationInputs, public_key: str) -> JobTask[Ve
 def _verified(
     inputs: VerificationInputs, public_key: str | None, live: Mapping[Ref, Manifest]
 ) -> Mapping[Ref, Manifest]:
-    """A Job that has verified these images with this key, with any key if that is None; empty without one."""
-    references, variable = sorted(inputs.images), inputs.key.variable
+    """A Job that has verified the image with this key, with any key if that is None; empty without one."""
+    reference, variable = inputs.reference, inputs.key.variable
     jobs = ((ref, job) for ref, job in sorted(live.items()) if ref.kind == JOB)
-    found = (ref for ref, job in jobs if verifies(job, references, variable, public_key) and _succeeded(job))
+    found = (ref for ref, job in jobs if _succeeded(job) and verifies(job, reference, variable, public_key))
     return {ref: _as_written(live[ref], inputs.job.owner) for ref in islice(found, 1)}
 
 
 def _succeeded(job: Manifest) -> bool:
     attempt = job_attempt(job, ())
-    return attempt.finished is not None and not attempt.failure
+    return attempt.finished is not None and not attempt.failure and "deletionTimestamp" not in job["metadata"]
 
 
 def _as_written(job: Manifest, owner: Owner) -> Manifest:
@@ -160,8 +161,7 @@ _OWN_ANNOTATIONS = (JOB_HASH_ANNOTATION, ATTEMPT_ANNOTATION, DESIRED_HASH_ANNOTA
 
 
 def _refusal(inputs: VerificationInputs, failure: Failure) -> Refusal:
-    field = inputs.images.get(failure.why.field, next(iter(inputs.images.values())))
-    found = refusal_of(failure, timed_out=Reason.VERIFICATION_FAILED, verb="verified", field=field)
+    found = refusal_of(failure, timed_out=Reason.VERIFICATION_FAILED, verb="verified", field=inputs.field)
     cure = sentences(found.cure, inputs.key.message)
     return replace(found, problem=sentences(inputs.key.demand, found.problem), cure=cure)
 
@@ -174,4 +174,4 @@ def _unknown_key(inputs: VerificationInputs, found: LookupResult | None) -> str:
 def _no_key(inputs: VerificationInputs) -> Refusal:
     cure = "Create it with `kubectl create configmap NAME --from-file=cosign.pub`. It is read again every 15 seconds."
     problem = f"{inputs.key.name} does not exist."
-    return Refusal(Reason.VERIFICATION_FAILED, next(iter(inputs.images.values())), problem, cure)
+    return Refusal(Reason.VERIFICATION_FAILED, inputs.field, problem, cure)

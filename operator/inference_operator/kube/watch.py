@@ -11,7 +11,7 @@ from typing import Any
 
 import kopf
 from aiohttp import ClientSession, TCPConnector, TraceConfig, TraceRequestStartParams
-from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory  # kopf 1.45.2 exports neither
+from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory  # private: pyproject.toml bounds the release
 
 from inference_operator.controller.cluster import ClusterError
 from inference_operator.kube.client import REQUEST_TIMEOUT_SECONDS, in_cluster
@@ -38,7 +38,7 @@ OnEvent = Callable[[str, Manifest], None]
 
 
 class _NoMemories(ResourceMemories):
-    """Keeps nothing about an object after its event. kopf keeps more than 1 KiB for handlers that wait or retry."""
+    """Keeps nothing about an object after its event. kopf keeps 0.9 KiB and more for handlers that wait or retry."""
 
     async def recall(self, raw_body: kopf.RawBody, **others: Any) -> ResourceMemory:  # noqa: ANN401 - kopf's protocol
         return await super().recall(raw_body, **{**others, "ephemeral": True})

@@ -11,7 +11,7 @@ from inference_operator.api.spec import Spec
 from inference_operator.jobs.result import Result
 from inference_operator.jobs.state import JobState, ObservedJobs, without_jobs
 from inference_operator.jobs.task import JobInputs
-from inference_operator.jobs.verification import PublicKey, VerificationInputs, verifications_state
+from inference_operator.jobs.verification import PublicKey, VerificationInputs, all_verified, verification_state
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.models.source import ImageModel
 from inference_operator.objects.names import VERIFICATION
@@ -29,24 +29,23 @@ def needs_verification(inputs: Inputs, spec: Spec) -> bool:
 
 
 def with_verification(inputs: Inputs, planned: Planned) -> Planned | Refused:
-    """The outcome with the objects of the verifications. Until all have ended, there are no further engines.
+    """The outcome with the objects of the verifications. Until all have ended, engines stay as they are.
 
-    What the owner requires is like a rule of the policy that refuses: nothing else changes either, and nothing new is
-    made.
+    What the owner requires is like a rule of the policy that refuses: until it is verified nothing else changes either,
+    and nothing new is made.
     """
-    required = list(_required_by_owner(planned))
-    wanted = [*_asked_by_user(planned), *required]
-    if not wanted or not inputs.jobs:
+    if not inputs.jobs:
         return planned
-    state = verifications_state(wanted, observed_jobs(inputs))
-    kept = _without_workloads(planned, without_jobs(inputs.children, VERIFICATION))
-    decided = replace(planned, desired=kept) if required and not state.complete else planned
-    return after_task(inputs, decided, state, Reason.VERIFYING_MODEL, kept=kept, grows=False)
-
-
-def _without_workloads(planned: Planned, children: Mapping[Ref, Manifest]) -> dict[Ref, Manifest]:
-    workloads = {Ref.of(one) for role in planned.roles for one in role.context.live.workloads}
-    return {ref: one for ref, one in children.items() if ref not in workloads}
+    observed = observed_jobs(inputs)
+    required = [verification_state(one, observed) for one in _required_by_owner(planned)]
+    states = [*(verification_state(one, observed) for one in _asked_by_user(planned)), *required]
+    if not states:
+        return planned
+    kept = without_jobs(inputs.children, VERIFICATION)
+    if not all(one.complete for one in required):
+        planned = replace(planned, desired=kept, engine_key=None)
+    state = all_verified(states, inputs.now)
+    return after_task(inputs, planned, state, Reason.VERIFYING_MODEL, kept=kept, scales=False)
 
 
 def _asked_by_user(planned: Planned) -> Iterator[VerificationInputs]:
@@ -58,19 +57,20 @@ def _asked_by_user(planned: Planned) -> Iterator[VerificationInputs]:
     ref = verify.config_map_ref
     look = ConfigMapLookup(context.owner.key.namespace, ref.name, ref.key)
     key = PublicKey(f"the key `{ref.key}` of the ConfigMap `{ref.name}`", look)
-    yield VerificationInputs(job_inputs(context), {context.source.reference: "spec.model.verify"}, key)
+    yield VerificationInputs(job_inputs(context), context.source.reference, "the image", "spec.model.verify", key)
 
 
 def _required_by_owner(planned: Planned) -> Iterator[VerificationInputs]:
-    """The verification of all images that the user names with the key in the setting `policy`."""
+    """The verifications of all images that the user names with the key in the setting `policy`."""
     context = planned.roles[0].context
     required = context.settings.policy.signatures
-    named = {text: f"spec.{field}" for field, text in images(context.spec.stated)}
-    if not required.key or not named:
+    if not required.key:
         return
     demand = BEGIN.format(SIGNATURES_KEY, "requires a signature.")
     key = PublicKey("the key of this cluster's policy", required.key, "COSIGN_POLICY_KEY", demand, required.message)
-    yield VerificationInputs(job_inputs(context), named, key)
+    named = {text: f"spec.{field}" for field, text in images(context.spec.stated)}
+    for reference, field in named.items():
+        yield VerificationInputs(job_inputs(context), reference, f"the image in `{field}`", field, key)
 
 
 def job_inputs(context: RoleContext) -> JobInputs:
@@ -92,7 +92,7 @@ def after_task(
     reason: Reason,
     *,
     kept: Mapping[Ref, Manifest],
-    grows: bool = True,
+    scales: bool = True,
 ) -> Planned | Refused:
     """The outcome with the objects of the task. Until it is done, only the replicas of live workloads change.
 
@@ -102,14 +102,14 @@ def after_task(
         task: how far it is.
         reason: why engines wait.
         kept: the objects that stay if the task has failed, beside its own.
-        grows: whether live workloads may get more engines meanwhile.
+        scales: whether the number of engines may change meanwhile.
     """
     lookups = (*planned.lookups, *task.lookups)
     times = [moment for moment in (planned.recheck_at, task.recheck_at(inputs.now)) if moment]
     recheck_at = min(times, default=None)
     if task.refusal:
         return Refused(
-            desired={**kept, **task.desired, **_serving(inputs, planned, grows=grows)},
+            desired={**kept, **task.desired, **_serving(inputs, planned, scales=scales)},
             refusal=task.refusal,
             model=planned.model,
             scaling=planned.scaling,
@@ -118,7 +118,7 @@ def after_task(
             lookups=lookups,
             recheck_at=recheck_at,
         )
-    desired = planned.desired if task.complete else without_new_engines(inputs, planned, grows=grows)
+    desired = planned.desired if task.complete else without_new_engines(inputs, planned, scales=scales)
     return replace(
         planned,
         desired={**task.desired, **desired},
@@ -143,22 +143,21 @@ def _serves(first: Role) -> bool:
     return first.replicas > 0 and (live.view.ready > 0 or any(engine.has_answered for engine in live.engines))
 
 
-def without_new_engines(inputs: Inputs, planned: Planned, *, grows: bool = True) -> dict[Ref, Manifest]:
+def without_new_engines(inputs: Inputs, planned: Planned, *, scales: bool = True) -> dict[Ref, Manifest]:
     """The desired objects with the live workloads; without workloads that do not exist yet."""
     workloads = {ref for role in planned.roles for ref in role.workload.refs}
     others = {ref: one for ref, one in planned.desired.items() if ref not in workloads}
-    return {**others, **_serving(inputs, planned, grows=grows)}
+    return {**others, **_serving(inputs, planned, scales=scales)}
 
 
-def _serving(inputs: Inputs, planned: Planned, *, grows: bool) -> dict[Ref, Manifest]:
-    """The live workloads with as many engines as are wanted: the former model serves and scales until the switch."""
+def _serving(inputs: Inputs, planned: Planned, *, scales: bool) -> dict[Ref, Manifest]:
+    """The live workloads: the former model serves until the switch. It may scale, to as many engines as are wanted."""
     return {
-        Ref.of(scaled): scaled
+        Ref.of(one): one
         for role in planned.roles
-        for scaled in scaled_workload(role.context.live.workloads, _engines(role, grows=grows), inputs.owner)
+        for one in (
+            scaled_workload(role.context.live.workloads, role.workload.replicas, inputs.owner)
+            if scales
+            else role.context.live.workloads
+        )
     }
-
-
-def _engines(role: Role, *, grows: bool) -> int:
-    live = role.context.live.view
-    return role.workload.replicas if grows else min(role.workload.replicas, live.desired + live.temporary)
