@@ -18,7 +18,7 @@ from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.manifest import Key
 from inference_operator.objects.names import ENGINE, ROUTER
 from inference_operator.scrape.pod_client import MAX_BODY_BYTES, Address, PodClient
-from inference_operator.scrape.schedule import Intervals, Pace
+from inference_operator.scrape.schedule import Intervals, Pace, Schedule
 from inference_operator.scrape.scraper import WORKERS, Callbacks, Scraper, Targets
 from inference_operator.settings import Settings
 from inference_operator.views.pod import ADAPTERS_PORT, PodView
@@ -493,3 +493,16 @@ async def test_no_connection_is_kept_for_longer_than_the_engine_keeps_it(
         await hands.scrape(ENGINE)
         await hands.scrape(ENGINE)
     assert len(served.clients) == clients
+
+
+async def test_the_loop_ends_with_the_error_of_a_worker(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = SETTINGS.model_copy(update={"scrape_seconds": 0.05})
+    intervals = {ROUTER: Intervals(0.02, 0.02, 0.02), ENGINE: Intervals(0.02, 0.02, 0.02)}
+    scraper = Scraper(hands.targets, hands.store, hands.callbacks, fast, intervals=intervals)
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Schedule, "done", broken)
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(scraper.run(), 30)
