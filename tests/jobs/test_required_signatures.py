@@ -6,6 +6,7 @@ import pytest
 
 from inference_operator.api.owner_policy import OwnerPolicy
 from inference_operator.api.reasons import Reason
+from inference_operator.fleet.brake import FleetState
 from inference_operator.manifest import JOB, Manifest, Ref
 from inference_operator.objects.adapter_list import adapter_list_ref
 from inference_operator.objects.child import content_hash
@@ -14,7 +15,7 @@ from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome, Planned, Refused
 from inference_operator.settings import Settings
-from tests.testing.adapters import adapted
+from tests.testing.adapters import adapted, records
 from tests.testing.adapters import serving as serving_adapters
 from tests.testing.builders import ENGINES, deployment_status, inference_deployment, inputs
 from tests.testing.inspected import over
@@ -242,3 +243,31 @@ def test_no_adapter_is_copied_or_loaded_before_its_signature_is_verified() -> No
     assert isinstance(verified, Planned)
     assert verified.model_wait is None
     assert sorted(map(is_of_adapter, jobs(verified))) == [False, False, True]
+
+
+def test_adapters_stay_while_only_the_users_own_key_is_verified_anew() -> None:
+    raw = adapted("own", source=f"oci://{REFERENCE}", own={"source": f"oci://{ADAPTER_IMAGE}"})
+    copies = records(raw)
+    asking = {
+        **raw,
+        "spec": {**raw["spec"], "model": {**raw["spec"]["model"], "verify": {"configMapRef": {"name": "keys"}}}},
+    }
+    running = replace(serving_adapters(asking, copies, live=raw), settings=SETTINGS)
+    done = with_key(succeeded(with_key(running)))
+    rotated = outcome(with_key(done, PUBLIC_KEY.replace("MFkw", "AAAA")))
+    assert isinstance(rotated, Planned)
+    assert rotated.model_wait
+    assert not rotated.model_wait.freezes
+    assert adapter_list_ref(running.owner) in rotated.desired
+    assert {Ref.of(one) for one in copies} <= set(rotated.desired)
+
+
+def test_a_resource_that_waits_for_a_signature_holds_no_place_in_a_rollout_of_the_owner() -> None:
+    running = serving(asked())
+    owners = Settings(
+        policy=SETTINGS.policy,
+        router_defaults={"podTemplate": {"annotations": {"a": "b"}}},
+        rollouts={"maxConcurrent": 1},
+    )
+    rotated = owners.model_copy(update={"policy": OwnerPolicy.model_validate({"signatures": {"key": PUBLIC_KEY}})})
+    assert outcome(replace(running, settings=rotated)).fleet_state is FleetState.UNDECIDED

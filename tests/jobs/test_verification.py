@@ -8,13 +8,13 @@ import pytest
 from inference_operator.api.pod_defaults import EngineDefaults
 from inference_operator.api.reasons import Reason
 from inference_operator.controller.drift import first_drift
-from inference_operator.manifest import JOB, Manifest, Ref
+from inference_operator.manifest import JOB, SERVICE, Manifest, Ref
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome, Planned, Refused
 from inference_operator.settings import Settings
 from inference_operator.views.lookups import ConfigMapLookup, LookupResults, Unavailable
-from tests.testing.builders import ENGINES, deployment_status, inputs
+from tests.testing.builders import ENGINES, deployment_status, inputs, model_known
 from tests.testing.everything import POD_TEMPLATE, SCHEDULING
 from tests.testing.inspected import job_of
 from tests.testing.schemas import validate
@@ -230,6 +230,50 @@ def test_another_key_is_verified_anew_while_the_engines_stay() -> None:
     refused = outcome(ended(with_key(running, OTHER_KEY), other, UNSIGNED))
     assert isinstance(refused, Refused)
     assert refused.desired[ENGINES] == running.children[ENGINES]
+
+
+def test_the_job_of_the_former_image_stays_until_the_next_one_is_verified() -> None:
+    running = verified()
+    other = signed_model()
+    other["spec"]["model"]["source"] = f"oci://{REFERENCE.replace('0123', 'ffff')}"
+    edited = with_key(replace(running, resource=inputs(other).resource))
+    found = outcome(edited)
+    assert len(jobs(found)) == 2
+    next_job = next(one for one in found.desired.values() if one["kind"] == "Job" and "ffff" in str(one))
+    refused = outcome(ended(after(edited, found), next_job, UNSIGNED))
+    assert isinstance(refused, Refused)
+    back = outcome(with_key(replace(after(edited, refused), resource=running.resource)))
+    assert isinstance(back, Planned)
+    assert (back.model_wait, len(jobs(back))) == (None, 1)
+
+
+def test_engines_keep_their_services_while_the_form_of_their_successor_is_another() -> None:
+    """The Service of groups selects leaders, which the pods of a Deployment are not."""
+    running = verified()
+    serving = {**running.children[ENGINES], "status": deployment_status(1)}
+    running = replace(running, children={**running.children, ENGINES: serving})
+    services = {ref: one for ref, one in running.children.items() if ref.kind == SERVICE}
+    other = signed_model(parallelism={"tensor": 1, "nodes": 2}, hardware={}, rollout={"strategy": "Replace"})
+    known = model_known(other)
+    edited = replace(running, resource=inputs(other).resource, children={**running.children, Ref.of(known): known})
+    found = outcome(with_key(edited, OTHER_KEY))
+    assert isinstance(found, Planned)
+    assert services
+    assert {ref: one for ref, one in found.desired.items() if ref in services} == services
+
+
+def test_a_volume_of_a_claim_or_an_image_is_not_in_the_pod_that_verifies() -> None:
+    volumes = [
+        {"name": "certificates", "configMap": {"name": "ca"}},
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "more", "image": {"reference": "registry.example/a:1"}},
+    ]
+    mounts = [{"name": one["name"], "mountPath": f"/{one['name']}"} for one in volumes]
+    raw = signed_model(podTemplate={"volumes": volumes, "volumeMounts": mounts})
+    job = job_of(outcome(with_key(inputs(raw))).desired)
+    pod = job["spec"]["template"]["spec"]
+    assert [one["name"] for one in pod["volumes"]] == ["certificates"]
+    assert [one["name"] for one in pod["containers"][0]["volumeMounts"]] == ["certificates"]
 
 
 def test_a_missing_key_is_refused_with_the_command_that_makes_it_and_the_job_stays() -> None:

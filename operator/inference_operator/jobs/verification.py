@@ -6,18 +6,18 @@
    it has verified, and only who may create pods can make one. A ConfigMap, in which other Jobs' results are kept, could
    be written by users who may not.
 3. While the key is unknown, such as after the operator's restart, such a Job counts with any key.
-4. Otherwise a Job verifies the image with this key. A failed attempt is repeated with increasing delays. A Job that has
-   verified it with another key stays until then.
+4. Otherwise a Job verifies the image with this key. A failed attempt is repeated with increasing delays. Until then
+   other Jobs stay that have succeeded: the key or the image may be changed back.
 5. Several verifications are complete when each of them is. They do not wait for each other. Each image has a Job of its
    own: cosign 3.1.3 takes the format of the first image's signatures for those of all.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from itertools import islice
 
+from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.jobs.attempt import ATTEMPT_ANNOTATION, JOB_HASH_ANNOTATION, job_attempt
@@ -34,10 +34,10 @@ from inference_operator.jobs.state import JobState, ObservedJobs, job_state
 from inference_operator.jobs.task import JobInputs, JobTask
 from inference_operator.manifest import JOB, Manifest, Owner, Ref
 from inference_operator.objects.child import DESIRED_HASH_ANNOTATION, child
-from inference_operator.objects.names import VERIFICATION
+from inference_operator.objects.names import COMPONENT_LABEL, VERIFICATION
 from inference_operator.sentences import sentences
 from inference_operator.views.lookups import ConfigMapLookup, ConfigMapText, LookupResult, Unavailable
-from inference_operator.views.raw import annotations
+from inference_operator.views.raw import annotations, mapping
 
 DEADLINE_SECONDS = 600
 """Time limit of the Job: for a node, cosign's image, and a few requests to the registry."""
@@ -79,14 +79,15 @@ class VerificationInputs:
     key: PublicKey
 
 
-def all_verified(states: Sequence[JobState[Ref]], now: datetime) -> JobState[Ref]:
+def all_verified(states: Sequence[JobState[Ref]], observed: ObservedJobs, owner: Owner) -> JobState[Ref]:
     """How far several verifications are: the first that is refused leads, else the first that is not complete."""
     leading = min(states, key=lambda one: (not one.refusal, one.complete))
+    former = {} if leading.complete else _succeeded_jobs(observed.live, owner)
     return replace(
         leading,
-        desired={ref: manifest for one in states for ref, manifest in one.desired.items()},
+        desired={**former, **{ref: manifest for one in states for ref, manifest in one.desired.items()}},
         lookups=tuple(look for one in states for look in one.lookups),
-        due=tuple(moment for one in states if (moment := one.recheck_at(now))),
+        due=tuple(moment for one in states if (moment := one.recheck_at(observed.now))),
     )
 
 
@@ -97,18 +98,16 @@ def verification_state(inputs: VerificationInputs, observed: ObservedJobs) -> Jo
         ConfigMapText(inputs.key.text) if isinstance(inputs.key.text, str) else observed.results.get(inputs.key.text)
     )
     public_key = found.text if isinstance(found, ConfigMapText) else None
-    with_any_key = _verified(inputs, None, observed.live)
-    done = with_any_key if public_key is None else _verified(inputs, public_key, observed.live)
+    done = _verified(inputs, public_key, observed.live)
     state: JobState[Ref]
     if done:
         state = JobState(AttemptsProgress(result=next(iter(done))), done)
     elif public_key is None:
         state = JobState(message=_unknown_key(inputs, found))
     elif not public_key.strip():
-        state = JobState(desired=with_any_key, refusal=_no_key(inputs))
+        state = JobState(refusal=_no_key(inputs))
     else:
         state = job_state(verification_task(inputs, public_key), observed)
-        state = replace(state, desired={**with_any_key, **state.desired})
     return state if look is None else replace(state, lookups=(replace(look, often=not done), *state.lookups))
 
 
@@ -118,7 +117,7 @@ def verification_task(inputs: VerificationInputs, public_key: str) -> JobTask[Re
     credentials = credential_volumes(spec.pod_template)
     with_credentials = bool(credentials)
     return JobTask(
-        inputs=inputs.job,
+        inputs=replace(inputs.job, spec=replace(spec, pod_template=_with_certificates(spec.pod_template))),
         component=VERIFICATION,
         purpose=f"verifies the signature of {inputs.what} with {inputs.key.name}",
         image=inputs.job.settings.verifier_image,
@@ -135,14 +134,34 @@ def verification_task(inputs: VerificationInputs, public_key: str) -> JobTask[Re
     )
 
 
+def _with_certificates(added: PodTemplateSpec) -> PodTemplateSpec:
+    """The additions to the pod with volumes of ConfigMaps and Secrets alone, which may have certificates.
+
+    A claim may be on another node, and no image is mounted before it is verified.
+    """
+    kept = tuple(one for one in added.volumes if one.config_map or one.secret)
+    names = {one.name for one in kept}
+    mounts = tuple(one for one in added.volume_mounts if one.name in names)
+    return added.model_copy(update={"volumes": kept, "volume_mounts": mounts})
+
+
 def _verified(
     inputs: VerificationInputs, public_key: str | None, live: Mapping[Ref, Manifest]
 ) -> Mapping[Ref, Manifest]:
     """A Job that has verified the image with this key, with any key if that is None; empty without one."""
-    reference, variable = inputs.reference, inputs.key.variable
-    jobs = ((ref, job) for ref, job in sorted(live.items()) if ref.kind == JOB)
-    found = (ref for ref, job in jobs if _succeeded(job) and verifies(job, reference, variable, public_key))
-    return {ref: _as_written(live[ref], inputs.job.owner) for ref in islice(found, 1)}
+    jobs = _succeeded_jobs(live, inputs.job.owner).items()
+    found = (item for item in jobs if verifies(item[1], inputs.reference, inputs.key.variable, public_key))
+    return dict(islice(found, 1))
+
+
+def _succeeded_jobs(live: Mapping[Ref, Manifest], owner: Owner) -> Mapping[Ref, Manifest]:
+    """All Jobs that have verified something, as they were written."""
+    jobs = ((ref, live[ref]) for ref in sorted(live) if ref.kind == JOB)
+    return {ref: _as_written(job, owner) for ref, job in jobs if _is_verification(job) and _succeeded(job)}
+
+
+def _is_verification(job: Manifest) -> bool:
+    return mapping(mapping(job, "metadata"), "labels").get(COMPONENT_LABEL) == VERIFICATION
 
 
 def _succeeded(job: Manifest) -> bool:

@@ -12,14 +12,15 @@ from inference_operator.jobs.result import Result
 from inference_operator.jobs.state import JobState, ObservedJobs, without_jobs
 from inference_operator.jobs.task import JobInputs
 from inference_operator.jobs.verification import PublicKey, VerificationInputs, all_verified, verification_state
-from inference_operator.manifest import Manifest, Ref
+from inference_operator.manifest import NETWORK_POLICY, SERVICE, Manifest, Ref
 from inference_operator.models.source import ImageModel
-from inference_operator.objects.names import VERIFICATION
+from inference_operator.objects.names import COMPONENT_LABEL, VERIFICATION
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import ModelWait, Planned, Refused
 from inference_operator.pipeline.role import Role
 from inference_operator.roles.context import RoleContext
 from inference_operator.views.lookups import ConfigMapLookup
+from inference_operator.views.raw import mapping
 from inference_operator.workload.workload import scaled_workload
 
 
@@ -41,11 +42,13 @@ def with_verification(inputs: Inputs, planned: Planned) -> Planned | Refused:
     states = [*(verification_state(one, observed) for one in _asked_by_user(planned)), *required]
     if not states:
         return planned
-    kept = without_jobs(inputs.children, VERIFICATION)
-    if not all(one.complete for one in required):
-        planned = replace(planned, desired=kept, engine_key=None)
-    state = all_verified(states, inputs.now)
-    return after_task(inputs, planned, state, Reason.VERIFYING_MODEL, kept=kept, scales=False)
+    kept, freezes = without_jobs(inputs.children, VERIFICATION), not all(one.complete for one in required)
+    decided = replace(planned, desired=kept, engine_key=None) if freezes else planned
+    state = all_verified(states, observed, inputs.owner)
+    found = after_task(inputs, decided, state, Reason.VERIFYING_MODEL, kept=kept, scales=False)
+    if isinstance(found, Refused) or found.model_wait is None:
+        return found
+    return replace(found, model_wait=replace(found.model_wait, freezes=freezes))
 
 
 def _asked_by_user(planned: Planned) -> Iterator[VerificationInputs]:
@@ -144,10 +147,20 @@ def _serves(first: Role) -> bool:
 
 
 def without_new_engines(inputs: Inputs, planned: Planned, *, scales: bool = True) -> dict[Ref, Manifest]:
-    """The desired objects with the live workloads; without workloads that do not exist yet."""
+    """The desired objects with the live workloads and their way to them; without workloads that do not exist yet."""
     workloads = {ref for role in planned.roles for ref in role.workload.refs}
     others = {ref: one for ref, one in planned.desired.items() if ref not in workloads}
-    return {**others, **_serving(inputs, planned, scales=scales)}
+    return {**others, **_ways(inputs, planned), **_serving(inputs, planned, scales=scales)}
+
+
+def _ways(inputs: Inputs, planned: Planned) -> dict[Ref, Manifest]:
+    """The live Services and NetworkPolicies of live workloads: those of groups would select no pod of a Deployment."""
+    serving = {role.context.live.name for role in planned.roles if role.context.live.workloads}
+    return {
+        ref: one
+        for ref, one in inputs.children.items()
+        if ref.kind in (SERVICE, NETWORK_POLICY) and mapping(one["metadata"], "labels").get(COMPONENT_LABEL) in serving
+    }
 
 
 def _serving(inputs: Inputs, planned: Planned, *, scales: bool) -> dict[Ref, Manifest]:

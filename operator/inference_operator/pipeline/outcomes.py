@@ -61,6 +61,8 @@ class ModelWait:
     reason: Reason
     message: str
     """Progress in one or two sentences."""
+    freezes: bool = False
+    """Whether nothing at all changes meanwhile: the owner's policy requires signatures that are not verified yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
