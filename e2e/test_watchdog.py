@@ -24,6 +24,12 @@ from e2e.served import Served
 from e2e.waiting import eventually
 
 NO_PROGRESS_SECONDS, STALL_SECONDS, SCRAPE_SECONDS = 6, 30, 2
+SHORT_STALL = {
+    "settings.noProgressSeconds": NO_PROGRESS_SECONDS,
+    "settings.stallSeconds": STALL_SECONDS,
+    "settings.scrapeSeconds": SCRAPE_SECONDS,
+}
+"""Values of the chart."""
 CALM_ROUNDS = 8
 """The operator reads the metrics of a single engine that makes progress every eighth time: it may see a stall that
 late."""
@@ -55,14 +61,7 @@ BEFORE, MEANWHILE, AFTER = 200, 200, 200
 @pytest.fixture(scope="module")
 def short_stall(tiny: Served) -> Iterator[Served]:
     """The tiny model, under an operator with a short `stallSeconds`."""
-    stack.install_operator(
-        tiny.cluster,
-        numbers={
-            "settings.noProgressSeconds": NO_PROGRESS_SECONDS,
-            "settings.stallSeconds": STALL_SECONDS,
-            "settings.scrapeSeconds": SCRAPE_SECONDS,
-        },
-    )
+    stack.install_operator(tiny.cluster, numbers=SHORT_STALL)
     yield tiny
     stack.install_operator(tiny.cluster)
 
@@ -84,7 +83,7 @@ def test_an_engine_that_hung_while_idle_is_replaced_after_its_first_request(one_
         answer = client.submit(_patient_request, one_engine)
         assert _until_replaced(one_engine, pod) == {200}
         message = eventually(
-            lambda: _stalled(one_engine),
+            lambda: stalled(one_engine),
             seconds=10,
             what=lambda: f"EngineStalled: {stack.conditions(one_engine.cluster, one_engine.name)}",
         )
@@ -270,6 +269,7 @@ def _of_not_terminating(field: str) -> str:
     return f"--output=go-template={{{{range .items}}}}{each}{{{{end}}}}"
 
 
-def _stalled(served: Served) -> str:
+def stalled(served: Served) -> str:
+    """The message of the condition that says that an engine has stalled; empty if none has."""
     condition = stack.conditions(served.cluster, served.name).get("EnginesAvailable", {})
     return str(condition["message"]) if condition.get("reason") == "EngineStalled" else ""

@@ -16,13 +16,12 @@ from e2e.cluster.handle import LocalCluster
 from e2e.containers import engine_core
 from e2e.served import Served
 from e2e.test_keys import created, status
+from e2e.test_watchdog import SHORT_STALL, stalled
 from e2e.waiting import eventually
 from inference_operator.engines.engine_key import KEY_FILE, KEY_PROGRAM, KEY_SOURCE, MIDDLEWARE, guard_of
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
 
 NAME, KEY = "guarded", "a" * 64
-SOON = {"settings.noProgressSeconds": 6, "settings.stallSeconds": 30, "settings.scrapeSeconds": 2}
-"""The watchdog's smallest settings, so that the test does not wait for minutes."""
 REPLACED_SECONDS = 300
 OPEN = {"GET /health", "HEAD /health", "GET /metrics"}
 KNOWN = {"GET /v1/models", "POST /v1/load_lora_adapter", "POST /tokenize", "POST /pause", "POST /collective_rpc"}
@@ -102,24 +101,15 @@ def test_an_engine_refuses_another_pod_and_answers_its_routers(guarded: tuple[Se
 def test_an_engine_that_hangs_is_found_and_replaced_although_it_asks_for_a_key(guarded: tuple[Served, str]) -> None:
     served, key = guarded
     (pod,) = served.pods("engine")
-    stack.install_operator(served.cluster, numbers=SOON)
+    stack.install_operator(served.cluster, numbers=SHORT_STALL)
     try:
         os.kill(engine_core(served.cluster, pod), signal.SIGSTOP)
         with ThreadPoolExecutor(1) as client:
             body = {"model": NAME, "prompt": "otters", "max_tokens": 4}
             answer = client.submit(served.post, "/v1/completions", body, key=key, seconds=REPLACED_SECONDS)
-            eventually(lambda: pod in _stalled(served), seconds=REPLACED_SECONDS, what=lambda: str(_conditions(served)))
+            eventually(lambda: pod in stalled(served), seconds=REPLACED_SECONDS, what=f"{pod} has stalled")
             eventually(lambda: pod not in served.pods("engine"), seconds=REPLACED_SECONDS, what=f"{pod} has ended")
             stack.wait_engines(served.cluster, NAME, 1)
             assert answer.result()[0] == 200, "routers sent the request to the new engine"
     finally:
         stack.install_operator(served.cluster)
-
-
-def _conditions(served: Served) -> dict[str, dict[str, Any]]:
-    return stack.conditions(served.cluster, NAME)
-
-
-def _stalled(served: Served) -> str:
-    condition = _conditions(served).get("EnginesAvailable", {})
-    return str(condition["message"]) if condition.get("reason") == "EngineStalled" else ""

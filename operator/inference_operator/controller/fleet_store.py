@@ -63,7 +63,7 @@ class FleetStore:
             self.forget(key)
 
     def forget(self, key: Key) -> None:
-        """Remove a key that is gone; one that is being deleted, or could not be decided, no longer counts."""
+        """Remove a key that is gone; one that is being deleted no longer counts."""
         if key in self._known:
             self._states[key] = FleetState.UNDECIDED
         else:

@@ -124,10 +124,11 @@ def recorded(record: Record[Result], result: Result) -> JobState[Result]:
 
 def without_jobs(live: Mapping[Ref, Manifest], component: str) -> dict[Ref, Manifest]:
     """All objects but the Jobs of this component. The records of their results stay."""
-    return {ref: one for ref, one in live.items() if not _is_job(one, component)}
+    return {ref: one for ref, one in live.items() if not is_job_of(one, component)}
 
 
-def _is_job(manifest: Manifest, component: str) -> bool:
+def is_job_of(manifest: Manifest, component: str) -> bool:
+    """Whether an object is a Job of this component."""
     labels = mapping(mapping(manifest, "metadata"), "labels")
     return manifest.get("kind") == JOB.name and labels.get(COMPONENT_LABEL) == component
 
@@ -135,7 +136,7 @@ def _is_job(manifest: Manifest, component: str) -> bool:
 def _attempts(observed: ObservedJobs, component: str, job_hash: str) -> list[tuple[Manifest, Attempt]]:
     """The live Jobs with this content, each with its attempt; Jobs with another content do not count."""
     pods = [pod for pod in observed.pods if pod.component == component]
-    found = [(job, job_attempt(job, pods)) for job in observed.live.values() if _is_job(job, component)]
+    found = [(job, job_attempt(job, pods)) for job in observed.live.values() if is_job_of(job, component)]
     return [(job, _with_events(one, observed.results)) for job, one in found if one.job_hash == job_hash]
 
 

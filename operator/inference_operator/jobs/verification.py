@@ -14,6 +14,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from itertools import islice
 
@@ -30,14 +31,14 @@ from inference_operator.jobs.cosign import (
     verifies,
 )
 from inference_operator.jobs.result import Failure, refusal_of
-from inference_operator.jobs.state import JobState, ObservedJobs, job_state
+from inference_operator.jobs.state import JobState, ObservedJobs, is_job_of, job_state
 from inference_operator.jobs.task import JobInputs, JobTask
 from inference_operator.manifest import JOB, Manifest, Owner, Ref
 from inference_operator.objects.child import DESIRED_HASH_ANNOTATION, child
-from inference_operator.objects.names import COMPONENT_LABEL, VERIFICATION
+from inference_operator.objects.names import VERIFICATION
 from inference_operator.sentences import sentences
 from inference_operator.views.lookups import ConfigMapLookup, ConfigMapText, LookupResult, Unavailable
-from inference_operator.views.raw import annotations, mapping
+from inference_operator.views.raw import annotations
 
 DEADLINE_SECONDS = 600
 """Time limit of the Job: for a node, cosign's image, and a few requests to the registry."""
@@ -79,26 +80,36 @@ class VerificationInputs:
     key: PublicKey
 
 
-def all_verified(states: Sequence[JobState[Ref]], observed: ObservedJobs, owner: Owner) -> JobState[Ref]:
+Succeeded = Mapping[Ref, Manifest]
+"""The Jobs of a resource that have verified something."""
+
+
+def succeeded_jobs(live: Mapping[Ref, Manifest], owner: Owner) -> Succeeded:
+    """The Jobs among the live children that have verified something, as they were written."""
+    jobs = ((ref, live[ref]) for ref in sorted(live) if is_job_of(live[ref], VERIFICATION))
+    return {ref: _as_written(job, owner) for ref, job in jobs if _succeeded(job)}
+
+
+def all_verified(states: Sequence[JobState[Ref]], succeeded: Succeeded, now: datetime) -> JobState[Ref]:
     """How far several verifications are: the first that is refused leads, else the first that is not complete."""
     leading = min(states, key=lambda one: (not one.refusal, one.complete))
-    former = {} if leading.complete else _succeeded_jobs(observed.live, owner)
+    former = {} if leading.complete else succeeded
     return replace(
         leading,
         desired={**former, **{ref: manifest for one in states for ref, manifest in one.desired.items()}},
         lookups=tuple(look for one in states for look in one.lookups),
-        due=tuple(moment for one in states if (moment := one.recheck_at(observed.now))),
+        due=tuple(moment for one in states if (moment := one.recheck_at(now))),
     )
 
 
-def verification_state(inputs: VerificationInputs, observed: ObservedJobs) -> JobState[Ref]:
+def verification_state(inputs: VerificationInputs, observed: ObservedJobs, succeeded: Succeeded) -> JobState[Ref]:
     """How far one verification is. Its result is the Job that has verified the image."""
     look = inputs.key.text if isinstance(inputs.key.text, ConfigMapLookup) else None
     found = (
         ConfigMapText(inputs.key.text) if isinstance(inputs.key.text, str) else observed.results.get(inputs.key.text)
     )
     public_key = found.text if isinstance(found, ConfigMapText) else None
-    done = _verified(inputs, public_key, observed.live)
+    done = _verified(inputs, public_key, succeeded)
     state: JobState[Ref]
     if done:
         state = JobState(AttemptsProgress(result=next(iter(done))), done)
@@ -115,15 +126,15 @@ def verification_task(inputs: VerificationInputs, public_key: str) -> JobTask[Re
     """The verification as a task. Its Job has the key itself, so another one in the ConfigMap changes no result."""
     spec, variable = inputs.job.spec, inputs.key.variable
     credentials = credential_volumes(spec.pod_template)
-    with_credentials = bool(credentials)
+    process = cosign_process(
+        inputs.reference, variable, public_key, spec.engine.env, with_credentials=bool(credentials)
+    )
     return JobTask(
         inputs=replace(inputs.job, spec=replace(spec, pod_template=_with_certificates(spec.pod_template))),
         component=VERIFICATION,
         purpose=f"verifies the signature of {inputs.what} with {inputs.key.name}",
         image=inputs.job.settings.verifier_image,
-        process=cosign_process(
-            inputs.reference, variable, public_key, spec.engine.env, with_credentials=with_credentials
-        ),
+        process=process,
         resources=RESOURCES,
         deadline_seconds=DEADLINE_SECONDS,
         volumes=credentials,
@@ -145,23 +156,11 @@ def _with_certificates(added: PodTemplateSpec) -> PodTemplateSpec:
     return added.model_copy(update={"volumes": kept, "volume_mounts": mounts})
 
 
-def _verified(
-    inputs: VerificationInputs, public_key: str | None, live: Mapping[Ref, Manifest]
-) -> Mapping[Ref, Manifest]:
+def _verified(inputs: VerificationInputs, public_key: str | None, succeeded: Succeeded) -> Succeeded:
     """A Job that has verified the image with this key, with any key if that is None; empty without one."""
-    jobs = _succeeded_jobs(live, inputs.job.owner).items()
-    found = (item for item in jobs if verifies(item[1], inputs.reference, inputs.key.variable, public_key))
+    reference, variable = inputs.reference, inputs.key.variable
+    found = (item for item in succeeded.items() if verifies(item[1], reference, variable, public_key))
     return dict(islice(found, 1))
-
-
-def _succeeded_jobs(live: Mapping[Ref, Manifest], owner: Owner) -> Mapping[Ref, Manifest]:
-    """All Jobs that have verified something, as they were written."""
-    jobs = ((ref, live[ref]) for ref in sorted(live) if ref.kind == JOB)
-    return {ref: _as_written(job, owner) for ref, job in jobs if _is_verification(job) and _succeeded(job)}
-
-
-def _is_verification(job: Manifest) -> bool:
-    return mapping(mapping(job, "metadata"), "labels").get(COMPONENT_LABEL) == VERIFICATION
 
 
 def _succeeded(job: Manifest) -> bool:

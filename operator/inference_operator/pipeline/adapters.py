@@ -49,7 +49,7 @@ def with_adapters(inputs: Inputs, outcome: Planned | Refused) -> Planned | Refus
     spec = first.context.spec.stated
     if spec.cache is None or not spec.engine.adapter_slots:
         return outcome
-    if outcome.model_wait and outcome.model_wait.freezes:
+    if outcome.is_frozen:
         return replace(outcome, adapters=_without_files(outcome))  # none is copied or loaded before it is verified
     claim = own_claim(inputs, spec.cache, outcome)
     if isinstance(claim, Refusal):

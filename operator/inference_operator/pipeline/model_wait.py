@@ -1,6 +1,6 @@
 """Engines that wait for their model: until it is on its claim, or until signatures are verified."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from inference_operator.admission.named_parts import images
@@ -11,8 +11,14 @@ from inference_operator.api.spec import Spec
 from inference_operator.jobs.result import Result
 from inference_operator.jobs.state import JobState, ObservedJobs, without_jobs
 from inference_operator.jobs.task import JobInputs
-from inference_operator.jobs.verification import PublicKey, VerificationInputs, all_verified, verification_state
-from inference_operator.manifest import NETWORK_POLICY, SERVICE, Manifest, Ref
+from inference_operator.jobs.verification import (
+    PublicKey,
+    VerificationInputs,
+    all_verified,
+    succeeded_jobs,
+    verification_state,
+)
+from inference_operator.manifest import NETWORK_POLICY, SERVICE, Manifest, Owner, Ref
 from inference_operator.models.source import ImageModel
 from inference_operator.objects.names import COMPONENT_LABEL, VERIFICATION
 from inference_operator.pipeline.inputs import Inputs
@@ -37,14 +43,14 @@ def with_verification(inputs: Inputs, planned: Planned) -> Planned | Refused:
     """
     if not inputs.jobs:
         return planned
-    observed = observed_jobs(inputs)
-    required = [verification_state(one, observed) for one in _required_by_owner(planned)]
-    states = [*(verification_state(one, observed) for one in _asked_by_user(planned)), *required]
+    observed, succeeded = observed_jobs(inputs), succeeded_jobs(inputs.children, inputs.owner)
+    required = [verification_state(one, observed, succeeded) for one in _required_by_owner(planned)]
+    states = [*(verification_state(one, observed, succeeded) for one in _asked_by_user(planned)), *required]
     if not states:
         return planned
     kept, freezes = without_jobs(inputs.children, VERIFICATION), not all(one.complete for one in required)
     decided = replace(planned, desired=kept, engine_key=None) if freezes else planned
-    state = all_verified(states, observed, inputs.owner)
+    state = all_verified(states, succeeded, inputs.now)
     found = after_task(inputs, decided, state, Reason.VERIFYING_MODEL, kept=kept, scales=False)
     if isinstance(found, Refused) or found.model_wait is None:
         return found
@@ -165,12 +171,9 @@ def _ways(inputs: Inputs, planned: Planned) -> dict[Ref, Manifest]:
 
 def _serving(inputs: Inputs, planned: Planned, *, scales: bool) -> dict[Ref, Manifest]:
     """The live workloads: the former model serves until the switch. It may scale, to as many engines as are wanted."""
-    return {
-        Ref.of(one): one
-        for role in planned.roles
-        for one in (
-            scaled_workload(role.context.live.workloads, role.workload.replicas, inputs.owner)
-            if scales
-            else role.context.live.workloads
-        )
-    }
+    return {Ref.of(one): one for role in planned.roles for one in _workloads(role, inputs.owner, scales=scales)}
+
+
+def _workloads(role: Role, owner: Owner, *, scales: bool) -> Sequence[Manifest]:
+    live = role.context.live.workloads
+    return scaled_workload(live, role.workload.replicas, owner) if scales else live

@@ -83,6 +83,11 @@ class Planned(Outcome):
     """Why routers get the template that they have."""
 
     @property
+    def is_frozen(self) -> bool:
+        """Whether nothing at all is changed, since signatures that the owner requires are not verified yet."""
+        return self.model_wait is not None and self.model_wait.freezes
+
+    @property
     def plan(self) -> PinnedPlan:
         """The plan of the first role, which status shows."""
         return self.roles[0].plan

@@ -27,7 +27,7 @@ def with_fleet_state(inputs: Inputs, outcome: Outcome) -> Outcome:
 
 def _state(inputs: Inputs, outcome: Outcome) -> FleetState:
     observed = state_of_turns(workloads_by_role(inputs), turn_inputs(inputs))
-    if not isinstance(outcome, Planned) or (outcome.model_wait and outcome.model_wait.freezes):
+    if not isinstance(outcome, Planned) or outcome.is_frozen:
         # nothing is changed: only pods that are being replaced count
         return observed if observed is FleetState.ROLLING else FleetState.UNDECIDED
     uses = {outcome.router_use, *(role.template_use for role in outcome.roles)}
