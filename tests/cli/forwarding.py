@@ -90,12 +90,14 @@ class Behind:
             return socket
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         back = asyncio.ensure_future(_back(reader, socket))
-        async for message in socket:
-            if message.type is WSMsgType.BINARY and message.data[0] == 0:
-                writer.write(message.data[1:])
-                await writer.drain()
-        writer.close()
-        await asyncio.gather(back, return_exceptions=True)
+        try:
+            async for message in socket:
+                if message.type is WSMsgType.BINARY and message.data[0] == 0:
+                    writer.write(message.data[1:])
+                    await writer.drain()
+        finally:  # also where the service has ended the connection, and at the end of the test
+            writer.close()
+            await asyncio.gather(back, return_exceptions=True)
         return socket
 
 

@@ -79,6 +79,7 @@ class PortForward:
         connection = asyncio.ensure_future(self._forward(reader, writer))
         self._connections.add(connection)
         connection.add_done_callback(self._connections.discard)
+        connection.add_done_callback(lambda _: writer.close())  # also of one that is cancelled before it begins
 
     async def _forward(self, reader: StreamReader, writer: StreamWriter) -> None:
         try:
@@ -90,9 +91,7 @@ class PortForward:
         except ClusterError as error:
             self.problem, self._known = error, ()
         except (ClientConnectionError, ConnectionError):
-            pass  # one of both ends is gone; the other one is closed below
-        finally:
-            writer.close()
+            pass  # one of both ends is gone; the other one is closed by _accept
 
     async def _socket(self) -> ClientWebSocketResponse:
         """A websocket to the next pod; to one of a new list if the first one refuses."""
