@@ -1,10 +1,12 @@
-"""Evictions under load: of the only engine, with a place for its successor and without, and of the only router.
+"""Drains under load: of the only engine, with a place for its successor and without, and of the only router.
 
 `tests/apiserver/test_drains.py` has many nodes, the same evictions and no processes.
 """
 
 import json
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -22,7 +24,7 @@ from e2e.said import Say
 from e2e.served import Served
 from e2e.waiting import eventually
 
-pytestmark = pytest.mark.full  # five starts of vLLM
+pytestmark = pytest.mark.full  # six starts of vLLM
 
 NAME = "drained"
 REQUESTS, AT_MOST = 1000, 200_000
@@ -31,6 +33,8 @@ BEFORE, AFTER = 200, 300
 """Requests answered before the cordon and after the move."""
 MOVE_SECONDS = 900
 """Limit of a drain: an engine starts on two cores that the load keeps busy, another one stops."""
+LATE, LATE_SECONDS = "e2e.inference-operator.dev/late", 20
+"""A taint of the second node, and how long it keeps all pods away."""
 OPENAI_CLIENTS = 4
 PATIENT_SECONDS = 310.0
 """The client's timeout: a router holds a request for 300 s at most."""
@@ -65,8 +69,7 @@ def test_a_drain_with_a_place_starts_the_successor_first_and_loses_no_request(se
         ):
             phase.await_answers(BEFORE)
             phase.mark()
-            pods = f"--pod-selector=inference-operator.dev/name={NAME}"
-            said = served.kubectl("drain", NODE, pods, "--delete-emptydir-data", f"--timeout={MOVE_SECONDS}s")
+            said = served.kubectl(*_drain())
             eventually(lambda: _nodes(served) == {SECOND_NODE}, seconds=MOVE_SECONDS, what=lambda: f"{_nodes(served)}")
             phase.await_answers(AFTER)
         _delete(served)
@@ -106,25 +109,47 @@ def test_a_drain_without_a_place_goes_on_after_a_while_and_routers_hold_the_requ
     assert result.gap < PATIENT_SECONDS
 
 
-def test_a_single_router_that_is_evicted_serves_until_its_successor_does(served: Served, say: Say) -> None:
-    """It has no budget. Kubernetes sends new connections to a router that stops while there is no other one."""
+def test_a_drain_starts_the_successor_of_the_only_router_first_on_a_node_that_comes_late(
+    served: Served, say: Say
+) -> None:
+    """The node takes pods much later than a stopping router takes connections."""
     served.kubectl("patch", "infd", NAME, "--type=merge", '--patch={"spec": {"router": {"replicas": 1}}}')
     served.await_routers(1)
+    routers = set(served.pods("router"))
     load = Load(served.address, NAME)
     load.learn()
-    with load.phase("eviction of the only router", at_least=REQUESTS, seconds=MOVE_SECONDS, at_most=AT_MOST) as phase:
-        phase.await_answers(BEFORE)
-        phase.mark()
-        (first,) = served.pods("router")
-        assert _evict(served, first) == 0
-        eventually(lambda: first not in served.pods("router"), seconds=MOVE_SECONDS, what="the first router has gone")
-        served.await_routers(1)
-        phase.await_answers(AFTER)
+    name = "drain of 1 engine and 1 router, another node comes late"
+    with second_node(served.cluster) as other:
+        for image in images.STACK:
+            stack.load(other, image)
+        served.cluster.kubectl("taint", "node", SECOND_NODE, f"{LATE}=true:NoSchedule")
+        with (
+            ThreadPoolExecutor(1) as beside,
+            load.phase(name, at_least=REQUESTS, seconds=MOVE_SECONDS, at_most=AT_MOST) as phase,
+        ):
+            phase.await_answers(BEFORE)
+            phase.mark()
+            drain = beside.submit(served.kubectl, *_drain())
+            time.sleep(LATE_SECONDS)
+            assert set(served.pods("router")) >= routers, "no eviction was allowed"
+            assert not drain.done()
+            served.cluster.kubectl("taint", "node", SECOND_NODE, f"{LATE}-")
+            drain.result()
+            eventually(lambda: _nodes(served) == {SECOND_NODE}, seconds=MOVE_SECONDS, what=lambda: f"{_nodes(served)}")
+            served.await_routers(1)
+            phase.await_answers(AFTER)
+        _delete(served)
     result = phase.result
     say(f"{result}, longest time without an answer {result.gap:.1f} s")
     for line in result.losses()[:4]:
         say(f"  {line}")
     assert result.ok == result.sent >= REQUESTS
+
+
+def _drain() -> tuple[str, ...]:
+    """The command that drains the first node of the service's pods."""
+    pods = f"--pod-selector=inference-operator.dev/name={NAME}"
+    return ("drain", NODE, pods, "--delete-emptydir-data", f"--timeout={MOVE_SECONDS}s")
 
 
 def _delete(served: Served) -> None:

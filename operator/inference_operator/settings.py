@@ -262,8 +262,8 @@ class Settings(BaseSettings):
     """Elastic: seconds that a rollout waits for a node for the new engine before it ends the last ready engine."""
 
     single_engine_budgets: bool = True
-    """Whether a service of one engine refuses its eviction until a successor is ready (`spec.scheduling.evictionWait`).
-    Node autoscalers do not remove a node whose pods cannot be evicted."""
+    """Whether the only engine and the only router of a service refuse their evictions until a successor is ready
+    (`spec.scheduling.evictionWait`). Node autoscalers do not remove a node whose pods cannot be evicted."""
 
     model_inspection: ModelInspection = ModelInspection.ALWAYS
     """Always: a Job reads the files of every model before it is sized; the catalogue is used where the hub cannot be

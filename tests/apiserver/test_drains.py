@@ -58,21 +58,31 @@ def alone(workspace: Workspace, add_node: AddNode) -> Workspace:
     workspace.create("qwen", {**QWEN, "scheduling": where, "router": {"replicas": 1}})
     workspace.settled("qwen")
     workspace.settled("qwen", "Reconciling", "False")
-    eventually(
-        lambda: budget(workspace)["status"].get("currentHealthy") == 1,
-        seconds=MOVE_SECONDS,
-        what=lambda: f"the budget has seen the engine: {budget(workspace)}",
-    )
+    await_seen(workspace, "engine")
     return workspace
 
 
-def budget(workspace: Workspace) -> dict[str, Any]:
-    return workspace.get("poddisruptionbudget", "qwen-engine")
+def await_seen(workspace: Workspace, component: str) -> None:
+    """Wait until Kubernetes counts the only pod of the component in its budget."""
+    eventually(
+        lambda: budget(workspace, component)["status"].get("currentHealthy") == 1,
+        seconds=MOVE_SECONDS,
+        what=lambda: f"the budget has seen the pod: {budget(workspace, component)}",
+    )
+
+
+def budget(workspace: Workspace, component: str = "engine") -> dict[str, Any]:
+    return workspace.get("poddisruptionbudget", f"qwen-{component}")
 
 
 def engines(workspace: Workspace) -> dict[str, str]:
     """The nodes of the engines that stay, by the names of their pods."""
-    selector = "inference-operator.dev/name=qwen,app.kubernetes.io/component=engine"
+    return places(workspace, "engine")
+
+
+def places(workspace: Workspace, component: str) -> dict[str, str]:
+    """The nodes of the component's pods that stay, by the names of the pods."""
+    selector = f"inference-operator.dev/name=qwen,app.kubernetes.io/component={component}"
     pods = workspace.all("pods", selector)
     return {
         pod["metadata"]["name"]: pod["spec"].get("nodeName", "")
@@ -111,6 +121,35 @@ def test_a_cordon_and_an_eviction_at_once_end_no_engine_before_its_successor(
     add_node(SECOND)
     await_moved(alone, SECOND)
     assert first not in engines(alone), "the operator ended it itself"
+
+
+def test_a_cordon_and_an_eviction_at_once_do_not_end_the_only_router_before_its_successor(
+    workspace: Workspace, add_node: AddNode, kubernetes: LocalCluster
+) -> None:
+    add_node(POOL)
+    where = {"nodeSelector": {"pool": POOL}, "tolerations": [TAINT]}
+    workspace.create("qwen", {**QWEN, "router": {"replicas": 1, "scheduling": where}})
+    workspace.settled("qwen")
+    workspace.settled("qwen", "Reconciling", "False")
+    await_seen(workspace, "router")
+    ((first, place),) = places(workspace, "router").items()
+    kubernetes.kubectl("cordon", place)
+    with pytest.raises(ClusterError, match="disruption budget"):
+        evict(workspace, first)
+    moving = workspace.settled("qwen", "Reconciling", "True", "NodeLeaving")
+    assert "The only router moves away from a node that is leaving." in moving["message"]
+    add_node(SECOND)
+    kubernetes.kubectl("drain", POOL, *DRAIN, f"--timeout={MOVE_SECONDS}s")
+    eventually(
+        lambda: list(places(workspace, "router").values()) == [SECOND],
+        seconds=MOVE_SECONDS,
+        what=lambda: (
+            f"one router on {SECOND}: {places(workspace, 'router')}, {workspace.get('infd', 'qwen')['status']}"
+        ),
+    )
+    workspace.settled("qwen", "Reconciling", "False")
+    assert workspace.get("deployment", "qwen-router")["spec"]["replicas"] == 1
+    assert "minAvailable" in budget(workspace, "router")["spec"], "the next drain waits too"
 
 
 def test_kubectl_drain_waits_until_the_successor_serves(

@@ -1,6 +1,8 @@
 """Failed requests, killed processes and interference by others, one at a time."""
 
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,11 @@ from tests.testing.memory_cluster import Request
 WRITES_OF_A_NEW_RESOURCE = len([*CHILDREN, STATUS])
 EVERY_WRITE = pytest.mark.parametrize("number", range(WRITES_OF_A_NEW_RESOURCE))
 EVERY_CHILD = pytest.mark.parametrize("number", range(len(CHILDREN)))
+WITHOUT_ROUTER_BUDGET: Mapping[str, Any] = {
+    "replicas": 2,
+    "router": {"replicas": 1},
+    "scheduling": {"evictionWait": "0s"},
+}
 LOST_OR_UNANSWERED = pytest.mark.parametrize("took_effect", [False, True], ids=["lost", "unanswered"])
 
 
@@ -197,7 +204,7 @@ async def test_events_of_older_versions_change_nothing(serving: World) -> None:
 
 
 async def test_a_deletion_event_that_arrives_after_the_object_was_created_again_causes_no_write(serving: World) -> None:
-    serving.ask(router={"replicas": 1})
+    serving.ask(**WITHOUT_ROUTER_BUDGET)
     serving.deliver()
     await serving.reconciler.reconcile(KEY)
     held_back = [event for event in serving.cluster.events if event[0] == "DELETED"]
@@ -214,7 +221,7 @@ async def test_watch_events_of_own_writes_queue_no_reconcile(world: World) -> No
     await world.reconcile()
     assert len(world.cluster.events) == WRITES_OF_A_NEW_RESOURCE
     assert world.deliver() == set()
-    world.ask(router={"replicas": 1})
+    world.ask(**WITHOUT_ROUTER_BUDGET)
     world.deliver()
     await world.reconciler.reconcile(KEY)
     assert [event for event, _ in world.cluster.events if event == "DELETED"] == ["DELETED"]

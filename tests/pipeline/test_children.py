@@ -228,16 +228,14 @@ def test_ports_of_containers_probes_services_and_router_agree(raw: Manifest) -> 
 @pytest.mark.parametrize(
     ("replicas", "routers", "budgets"),
     [
-        (0, 1, set()),
-        (1, 1, {BUDGET_OF_ENGINES}),
+        (0, 1, {BUDGET_OF_ROUTERS}),
+        (1, 1, {BUDGET_OF_ENGINES, BUDGET_OF_ROUTERS}),
         (1, 2, {BUDGET_OF_ENGINES, BUDGET_OF_ROUTERS}),
-        (2, 1, {BUDGET_OF_ENGINES}),
+        (2, 1, {BUDGET_OF_ENGINES, BUDGET_OF_ROUTERS}),
         (3, 3, {BUDGET_OF_ENGINES, BUDGET_OF_ROUTERS}),
     ],
 )
-def test_disruption_budgets_exist_for_engines_and_from_two_routers_up(
-    replicas: int, routers: int, budgets: set[object]
-) -> None:
+def test_disruption_budgets_exist_for_engines_and_routers(replicas: int, routers: int, budgets: set[object]) -> None:
     desired = planned(inference_deployment(replicas=replicas, router={"replicas": routers})).desired
     assert set(desired) - {CONFIG, SERVICE_OF_ENGINES, SERVICE_OF_ROUTERS, ENGINES, ROUTERS} == budgets
     assert desired[ENGINES]["spec"]["replicas"] == replicas

@@ -1,4 +1,4 @@
-"""The objects of a service whose engine is on a node that is leaving."""
+"""The objects of a service whose engine or only router is on a node that is leaving."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -20,8 +20,10 @@ from inference_operator.views.workload import TEMPORARY_ANNOTATION, role_view
 from inference_operator.workload.moving import LEAVING_COST, MOVE_ANNOTATION
 from tests.testing.builders import (
     BUDGET_OF_ENGINES,
+    BUDGET_OF_ROUTERS,
     ENGINES,
     NOW,
+    ROUTERS,
     deployment_status,
     inference_deployment,
     inputs,
@@ -47,11 +49,11 @@ def living(desired: Mapping[Ref, Manifest]) -> list[Manifest]:
     return [as_live(one, number) for number, one in enumerate(desired.values())]
 
 
-def template_of(children: Iterable[Manifest]) -> str:
-    """The hash of the pod template of the engines."""
+def template_of(children: Iterable[Manifest], component: str = "engine") -> str:
+    """The hash of the pod template of the engines or routers."""
     workloads = (one for one in children if one["kind"] in {"Deployment", "StatefulSet"})
-    engines = next(one for one in workloads if one["metadata"]["name"].startswith("qwen-engine"))
-    found: str = engines["spec"]["template"]["metadata"]["annotations"][TEMPLATE_HASH_ANNOTATION]
+    named = next(one for one in workloads if one["metadata"]["name"].startswith(f"qwen-{component}"))
+    found: str = named["spec"]["template"]["metadata"]["annotations"][TEMPLATE_HASH_ANNOTATION]
     return found
 
 
@@ -64,12 +66,17 @@ def engine(
     return replace(view, **more)  # type: ignore[arg-type]
 
 
+def router(template: str, name: str, on: str, *, ready: bool = True, cost: int = 0) -> PodView:
+    view = pod_view(pod(name=name, component="router", status=ready_pod() if ready else {}), component="router")
+    return replace(view, node=on, template=template, deletion_cost=cost)
+
+
 def observed(raw: Manifest, children: Sequence[Manifest], *pods: PodView, settings: Settings | None = None) -> Inputs:
     return replace(inputs(raw, children=children, pods=pods, settings=settings or Settings()), leaving=LEAVING)
 
 
-def budget(found: Outcome) -> Manifest:
-    spec: Manifest = found.desired[BUDGET_OF_ENGINES]["spec"]
+def budget(found: Outcome, of: Ref = BUDGET_OF_ENGINES) -> Manifest:
+    spec: Manifest = found.desired[of]["spec"]
     return {name: value for name, value in spec.items() if name in {"minAvailable", "maxUnavailable"}}
 
 
@@ -138,20 +145,86 @@ def pod_of_router() -> PodView:
     return pod_view(pod(name="qwen-router-a", component="router", status=ready_pod()), component="router")
 
 
-def test_where_nothing_new_is_decided_a_drain_need_not_wait() -> None:
+ONE_ROUTER = inference_deployment(router={"replicas": 1})
+
+
+def test_the_only_router_is_kept_from_the_start_and_several_are_not() -> None:
+    assert budget(planned(ONE_ROUTER), BUDGET_OF_ROUTERS) == CLOSED
+    assert budget(planned(QWEN), BUDGET_OF_ROUTERS) == OPEN
+    no_wait = inference_deployment(router={"replicas": 1}, scheduling={"evictionWait": "0s"})
+    assert BUDGET_OF_ROUTERS not in planned(no_wait).desired
+    assert BUDGET_OF_ROUTERS not in planned(ONE_ROUTER, settings=Settings(single_engine_budgets=False)).desired
+    unseen = outcome(replace(inputs(ONE_ROUTER), leaving=None))
+    assert BUDGET_OF_ROUTERS not in unseen.desired
+
+
+def test_a_move_of_the_only_router_from_the_cordon_to_its_end() -> None:
+    children = living(planned(ONE_ROUTER).desired)
+    template, here = template_of(children, "router"), engine(template_of(children), "e", "good")
+    first = outcome(observed(ONE_ROUTER, children, here, router(template, "a", "gone")))
+    assert first.desired[ROUTERS]["spec"]["replicas"] == 2
+    assert first.desired[ENGINES]["spec"]["replicas"] == 1
+    marked = [(one.uid, one.cost, one.traffic) for one in first.deletion_costs]
+    assert marked == [("pod-a", LEAVING_COST, None)], "a router has no traffic label"
+    assert budget(first, BUDGET_OF_ROUTERS) == CLOSED
+
+    children = after(first, children)
+    old = router(template, "a", "gone", cost=LEAVING_COST)
+    starts = observed(ONE_ROUTER, children, here, old, router(template, "b", "good", ready=False))
+    assert outcome(starts).desired[ROUTERS] == first.desired[ROUTERS]
+    late = outcome(replace(starts, now=NOW + timedelta(hours=1)))
+    assert budget(late, BUDGET_OF_ROUTERS) == OPEN, "the pull took too long"
+
+    serves = outcome(observed(ONE_ROUTER, children, here, old, router(template, "b", "good")))
+    assert serves.desired[ROUTERS]["spec"]["replicas"] == 1
+    over = outcome(observed(ONE_ROUTER, after(serves, children), here, router(template, "b", "good")))
+    assert MOVE_ANNOTATION not in over.desired[ROUTERS]["metadata"]["annotations"]
+    assert over.desired[ROUTERS] == planned(ONE_ROUTER).desired[ROUTERS]
+
+
+def test_engine_and_only_router_of_one_node_move_together_and_the_status_says_both() -> None:
+    children = living(planned(ONE_ROUTER).desired)
+    here = [engine(template_of(children), "e", "gone"), router(template_of(children, "router"), "a", "gone")]
+    given = observed(ONE_ROUTER, children, *here)
+    found = outcome(given)
+    assert [found.desired[ref]["spec"]["replicas"] for ref in (ENGINES, ROUTERS)] == [2, 2]
+    status = report(given, found, []).status
+    ready, moving = status.condition(ConditionType.READY), status.condition(ConditionType.RECONCILING)
+    assert ready is not None
+    assert moving is not None
+    assert moving.reason == Reason.NODE_LEAVING
+    for what in ("an engine", "the only router"):
+        assert f"Node `gone`, which is cordoned, has {what} of this service." in ready.message
+    alone = observed(ONE_ROUTER, children, engine(template_of(children), "e", "good"), here[1])
+    moving = report(alone, outcome(alone), []).status.condition(ConditionType.RECONCILING)
+    assert moving is not None
+    assert moving.message.startswith("The only router moves away from a node that is leaving.")
+
+
+def test_two_routers_on_a_leaving_node_stay_until_a_drain_ends_them_one_by_one() -> None:
     children = living(planned(QWEN).desired)
-    here = engine(template_of(children), "a", "gone")
+    template = template_of(children, "router")
+    two = [router(template, name, "gone") for name in "ab"]
+    found = outcome(observed(QWEN, children, engine(template_of(children), "e", "good"), *two))
+    assert found.desired[ROUTERS]["spec"]["replicas"] == 2
+    assert found.deletion_costs == ()
+
+
+def test_where_nothing_new_is_decided_a_drain_need_not_wait() -> None:
+    children = living(planned(ONE_ROUTER).desired)
+    here = [engine(template_of(children), "a", "gone"), router(template_of(children, "router"), "r", "gone")]
     for raw, kind in (
-        ({**QWEN, "spec": {**QWEN["spec"], "paused": True}}, Paused),
-        (inference_deployment(source="ftp://a/b"), Refused),
+        ({**ONE_ROUTER, "spec": {**ONE_ROUTER["spec"], "paused": True}}, Paused),
+        (inference_deployment(source="ftp://a/b", router={"replicas": 1}), Refused),
     ):
-        found = outcome(observed(raw, children, here))
+        found = outcome(observed(raw, children, *here))
         assert isinstance(found, kind)
-        assert budget(found) == OPEN
-        stays = outcome(replace(observed(raw, children, here), leaving={}))
-        assert budget(stays) == CLOSED, "no drain"
-        unseen = outcome(replace(observed(raw, children, here), leaving=None))
-        assert budget(unseen) == OPEN
+        stays = outcome(replace(observed(raw, children, *here), leaving={}))
+        unseen = outcome(replace(observed(raw, children, *here), leaving=None))
+        for of in (BUDGET_OF_ENGINES, BUDGET_OF_ROUTERS):
+            assert budget(found, of) == OPEN
+            assert budget(stays, of) == CLOSED, "no drain"
+            assert budget(unseen, of) == OPEN
 
 
 def test_without_the_right_to_see_nodes_the_status_says_what_a_drain_does() -> None:

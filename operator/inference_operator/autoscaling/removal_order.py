@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from inference_operator.manifest import POD, Ref
+from inference_operator.objects.names import is_role
 from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import PodView
 from inference_operator.views.samples import Samples
@@ -22,9 +23,9 @@ class DeletionCost:
     uid: str
     cost: int
     """Its unfinished requests; less than 0 for an engine on a node that is leaving."""
-    traffic: bool
-    """Its traffic label. Server-side apply removes fields that a later apply omits, so the label is sent with the
-    annotation."""
+    traffic: bool | None
+    """Its traffic label; None for a router, which has none. Server-side apply removes fields that a later apply omits,
+    so the label is sent with the annotation."""
 
 
 def deletion_costs(
@@ -54,7 +55,7 @@ def new_costs(costs: Iterable[tuple[PodView, int]], namespace: str) -> tuple[Del
         namespace: their namespace.
     """
     return tuple(
-        DeletionCost(Ref(POD, namespace, pod.name), pod.uid, cost, pod.traffic)
+        DeletionCost(Ref(POD, namespace, pod.name), pod.uid, cost, pod.traffic if is_role(pod.component) else None)
         for pod, cost in costs
         if cost != pod.deletion_cost
     )

@@ -137,21 +137,25 @@ def _mounted(change: Apply) -> Iterator[Ref]:
 
 
 def _deletion_cost(cost: DeletionCost) -> Label:
-    labels = {TRAFFIC_LABEL: "true" if cost.traffic else "false"}
+    labels = _traffic_label(in_traffic=cost.traffic)
     requests = f"it has {cost.cost} requests, and some engine will be deleted"
     why = requests if cost.cost >= 0 else "its node is leaving, so it goes first"
     return Label(cost.ref, cost.uid, labels, why, {DELETION_COST_ANNOTATION: str(cost.cost)})
 
 
 def _label(change: TrafficChange) -> Label:
-    labels = {TRAFFIC_LABEL: "true" if change.in_traffic else "false"}
-    return Label(change.ref, change.uid, labels, change.why)
+    return Label(change.ref, change.uid, _traffic_label(in_traffic=change.in_traffic), change.why)
+
+
+def _traffic_label(*, in_traffic: bool | None) -> Mapping[str, str]:
+    """The traffic label of an engine; None for a router, which has none."""
+    return {} if in_traffic is None else {TRAFFIC_LABEL: "true" if in_traffic else "false"}
 
 
 def _told(update: ListUpdate) -> Label:
     """The annotation with which the kubelet brings the list. What else of the pod is ours is sent again with it."""
     pod, annotations = update.pod, {ADAPTERS_ANNOTATION: update.list_hash}
-    labels = {TRAFFIC_LABEL: "true" if pod.traffic else "false"} if is_role(pod.component) else {}
+    labels = _traffic_label(in_traffic=pod.traffic if is_role(pod.component) else None)
     if pod.deletion_cost:
         annotations[DELETION_COST_ANNOTATION] = str(pod.deletion_cost)
     return Label(update.ref, pod.uid, labels, "the list of adapters has changed", annotations)

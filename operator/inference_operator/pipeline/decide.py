@@ -43,7 +43,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_download import with_download
 from inference_operator.pipeline.model_inspection import InspectedModel, inspected_model_of, with_inspection
 from inference_operator.pipeline.model_wait import needs_verification, with_verification
-from inference_operator.pipeline.moves import with_marks, with_open_budgets
+from inference_operator.pipeline.moves import router_move, with_marks, with_open_budgets
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
 from inference_operator.pipeline.role import Role, role
 from inference_operator.pipeline.routing import Routing, routers, routing, switch_recheck
@@ -129,14 +129,21 @@ def _planned(
         if isinstance(decided, Refusal):
             return Refused(desired=inputs.children, refusal=decided, model=model.known)
         roles.append(decided)
-    router, external = routers(inputs, way, roles), external_objects(inputs, roles[0])
+    moving = router_move(inputs, spec)
+    router, external = routers(inputs, way, roles, moving), external_objects(inputs, roles[0])
     other = roles[0].scaling.external
-    times = [switch_recheck(inputs, way), other.due if other else None, *(one.recheck_at for one in roles)]
+    times = [
+        switch_recheck(inputs, way),
+        other.due if other else None,
+        moving.due,
+        *(one.recheck_at for one in roles),
+    ]
     planned = Planned(
         desired=_in_apply_order([*(one.objects for one in roles), router.objects, external]),
         roles=tuple(roles),
         latest_router_template=router.latest_template,
         router_use=router.use,
+        router_move=moving,
         engine_key=secret_to_create(inputs, [one.template for one in roles], router.engine_key),
         model=model.known,
         lookups=tuple(lookup for one in roles for lookup in one.lookups),

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from inference_operator.api.reasons import Reason
 from inference_operator.api.resource import Resource
 from inference_operator.autoscaling.inputs import ScalingResult
 from inference_operator.engines.registry import ENGINES, EngineRegistry
@@ -27,6 +28,9 @@ from inference_operator.views.pod import PodView
 from inference_operator.views.samples import Samples
 from inference_operator.views.workload import WORKLOAD_KINDS, WorkloadView, newest_first, workload_view
 from inference_operator.workload.half_placed import HalfPlaced
+
+_WRITE_FAILS = frozenset({Reason.NAME_CONFLICT, Reason.CHILD_REJECTED, Reason.REQUEST_FAILED})
+"""Reasons for which an object of the resource was not written at the last try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,11 @@ class Inputs:
     def child(self, ref: Ref) -> Manifest | None:
         """A live child of the resource, or None."""
         return self.children.get(ref)
+
+    @property
+    def can_write(self) -> bool:
+        """Whether all objects of the resource were written at the last try."""
+        return not any(one.reason in _WRITE_FAILS for one in self.resource.status.conditions)
 
     @property
     def router_slots(self) -> int:

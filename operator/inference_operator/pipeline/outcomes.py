@@ -16,7 +16,9 @@ from inference_operator.pipeline.adapter_lists import Adapter, ListUpdate
 from inference_operator.pipeline.role import Role
 from inference_operator.planning.known_model import KnownModel
 from inference_operator.roles.pinned_plan import PinnedPlan
+from inference_operator.sentences import sentences
 from inference_operator.views.lookups import Lookup
+from inference_operator.workload.moving import NO_MOVE, Move
 from inference_operator.workload.stall import Removal
 from inference_operator.workload.traffic import TrafficChange
 
@@ -81,6 +83,8 @@ class Planned(Outcome):
     """Hash of the routers' pod template as this release builds it; empty without routers."""
     router_use: PinUse = PinUse.KEPT
     """Why routers get the template that they have."""
+    router_move: Move = NO_MOVE
+    """How the only router moves away from a node that is leaving."""
 
     @property
     def is_frozen(self) -> bool:
@@ -95,7 +99,7 @@ class Planned(Outcome):
     @property
     def notice(self) -> str:
         """The notices for users about the decisions; may be empty."""
-        return " ".join(filter(None, (role.notice for role in self.roles)))
+        return sentences(*(role.notice for role in self.roles), self.router_move.notice)
 
     @property
     def outdated_engines(self) -> Reason | None:

@@ -225,10 +225,6 @@ def _rollout_inputs(inputs: Inputs, context: RoleContext, template: PinnedTempla
     )
 
 
-_WRITE_FAILS = frozenset({Reason.NAME_CONFLICT, Reason.CHILD_REJECTED, Reason.REQUEST_FAILED})
-"""Reasons for which an object of the resource was not written at the last try."""
-
-
 def _move_inputs(inputs: Inputs, workload: WorkloadInputs, rolled: RolloutInputs, replicas: int) -> MoveInputs:
     """The inputs of the decision about the nodes of the role's engines; most are those of a rollout."""
     stated = workload.spec.stated
@@ -246,5 +242,5 @@ def _move_inputs(inputs: Inputs, workload: WorkloadInputs, rolled: RolloutInputs
         longest_start=timedelta(seconds=progress_deadline_seconds(stated, workload.process)),
         asked=stated.scheduling.eviction_wait,
         budgets=workload.settings.single_engine_budgets,
-        can_record=not any(one.reason in _WRITE_FAILS for one in inputs.resource.status.conditions),
+        can_record=inputs.can_write,
     )

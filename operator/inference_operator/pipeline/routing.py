@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import HTTP_ROUTE, Manifest, Ref
+from inference_operator.objects.disruption_budget import FEWEST_REPLICAS
 from inference_operator.objects.names import ROUTER, headless_service_name, router_name, service_host
 from inference_operator.pipeline.engine_key import engines_ask, is_wanted, key_to_send
 from inference_operator.pipeline.inputs import Inputs
@@ -18,6 +19,7 @@ from inference_operator.router.inputs import RouterInputs, Upstream, slots
 from inference_operator.router.pinned_router import live_cold_start_seconds
 from inference_operator.workload.children import engines_selector
 from inference_operator.workload.deployment import progress_deadline_seconds
+from inference_operator.workload.moving import Move
 
 _SWITCH_RECHECK = timedelta(seconds=1)
 """Time after the main Service was switched until the live one is looked at again. kube-proxy needs about as long."""
@@ -54,8 +56,15 @@ def switch_recheck(inputs: Inputs, way: Routing) -> datetime | None:
     return inputs.now + _SWITCH_RECHECK if is_switched else None
 
 
-def routers(inputs: Inputs, way: Routing, roles: Sequence[Role]) -> RouterObjects:
-    """The routers, which send requests to the roles."""
+def routers(inputs: Inputs, way: Routing, roles: Sequence[Role], move: Move) -> RouterObjects:
+    """The routers, which send requests to the roles.
+
+    Args:
+        inputs: everything that was observed.
+        way: the way of requests.
+        roles: the roles.
+        move: how the only router moves away from a node that is leaving.
+    """
     owner, settings, first = inputs.owner, inputs.settings, roles[0]
     spec = first.context.spec.effective
     recorded = inputs.resource.status.autoscaling
@@ -78,9 +87,19 @@ def routers(inputs: Inputs, way: Routing, roles: Sequence[Role]) -> RouterObject
         engine_key=key,
         keeps_engine_key=not any(is_wanted(spec.stated, one, settings) for one in engines),
         has_http_routes=HTTP_ROUTE not in inputs.unavailable_kinds,
+        temporary=move.temporary,
+        move_annotations=move.annotations(spec.router.replicas + move.temporary),
+        budget=_budget(spec.router.replicas, move),
     )
     router = router_children(router_inputs, inputs.router_deployment, inputs.pods_of(ROUTER))
     return replace(router, objects={**_kept(inputs, spec.stated, way), **router.objects})
+
+
+def _budget(replicas: int, move: Move) -> int | None:
+    """The routers that their budget keeps: the only one, until its successor is ready; None without a budget."""
+    if replicas < FEWEST_REPLICAS and not move.may_refuse:
+        return None
+    return int(move.refuses)
 
 
 def _upstream(inputs: Inputs, role: Role) -> Upstream:

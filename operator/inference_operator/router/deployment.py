@@ -76,7 +76,7 @@ def router_deployment(inputs: RouterInputs, router: PinnedRouter, turn: Turn | N
     """
     content = {
         "spec": {
-            "replicas": inputs.spec.replicas,
+            "replicas": inputs.spec.replicas + inputs.temporary,
             "revisionHistoryLimit": 2,
             "progressDeadlineSeconds": inputs.progress_deadline_seconds,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
@@ -90,7 +90,7 @@ def router_deployment(inputs: RouterInputs, router: PinnedRouter, turn: Turn | N
         owner=inputs.owner,
         component=ROUTER,
         content=content,
-        annotations={**router_annotations(router), **turn_annotations(turn)},
+        annotations={**router_annotations(router), **inputs.move_annotations, **turn_annotations(turn)},
     )
 
 

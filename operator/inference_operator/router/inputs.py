@@ -70,6 +70,12 @@ class RouterInputs:
     """Whether it is sent only because engines that run still ask for it."""
     has_http_routes: bool = True
     """Whether the cluster has the kind HTTPRoute."""
+    temporary: int = 0
+    """Routers above the wanted number, while the only one moves to another node."""
+    move_annotations: Mapping[str, str] = field(default_factory=dict)
+    """Annotations of the Deployment by which the next decision knows of the move."""
+    budget: int | None = 0
+    """Routers that the PodDisruptionBudget keeps; 0: one goes at a time; None: there is no budget."""
 
     @property
     def name(self) -> str:

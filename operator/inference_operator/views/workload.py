@@ -30,7 +30,7 @@ PROGRESS_DEADLINE_ANNOTATION = "inference-operator.dev/progress-deadline-seconds
 
 
 TEMPORARY_ANNOTATION = "inference-operator.dev/temporary-engines"
-"""Annotation of a Deployment: how many of its `replicas` are there only while engines move to other nodes, as `1/3`. If
+"""Annotation of a Deployment: how many of its `replicas` are there only while pods move to other nodes, as `1/3`. If
 somebody else writes `spec.replicas`, the second number differs, and none counts as temporary."""
 
 

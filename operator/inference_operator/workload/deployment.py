@@ -11,10 +11,8 @@ from inference_operator.objects.names import COMPONENT_LABEL, selector_labels, w
 from inference_operator.objects.scheduling import QUEUE_LABEL, queue_labels
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.views.raw import annotations
-from inference_operator.views.workload import TEMPORARY_ANNOTATION
 from inference_operator.workload.change import WorkloadChange
 from inference_operator.workload.hardware_errors import MOVED_ANNOTATION
-from inference_operator.workload.moving import MOVE_ANNOTATION
 from inference_operator.workload.pinned_template import ENGINE_PIN, TEMPLATE_ANNOTATION
 from inference_operator.workload.pod_spec import WorkloadInputs
 from inference_operator.workload.rollout import ROLLOUT_ANNOTATION
@@ -57,9 +55,8 @@ def engine_deployment(inputs: WorkloadInputs, change: WorkloadChange) -> Manifes
             ROLLOUT_ANNOTATION: rollout.text,
             TEMPLATE_ANNOTATION: template.text,
             **({MOVED_ANNOTATION: moved.text} if moved.text else {}),
-            **({MOVE_ANNOTATION: move.record.text} if move.record else {}),
+            **move.annotations(replicas),
             **turn_annotations(change.turn),
-            **({TEMPORARY_ANNOTATION: f"{move.temporary}/{replicas}"} if move.temporary else {}),
         },
         added_labels=queue_labels(inputs.spec.scheduling),
     )

@@ -1,5 +1,7 @@
 """Moves engines away from nodes that are leaving: the successor of an engine starts first, and then the engine ends.
 
+The only router of a service moves by the same rules: read "router" for "engine". It needs no GPU.
+
 1. A leaver is an engine that serves and has a pod on a node that is leaving. One that does not serve has nothing to
    lose: it ends with its node. Once its move has begun it stays a leaver, since its successor must not end for a moment
    in which it is not ready. During a rollout the new engines are the successors.
@@ -32,7 +34,7 @@ from inference_operator.views.leaving_node import LeavingNode
 from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, LookupResults
 from inference_operator.views.raw import annotations
 from inference_operator.views.resource_requests import requested_amount
-from inference_operator.views.workload import role_view
+from inference_operator.views.workload import TEMPORARY_ANNOTATION, role_view
 from inference_operator.workload.rollout import UNSCHEDULABLE_LIMIT, engine_capacity
 
 MOVE_ANNOTATION = "inference-operator.dev/move"
@@ -92,6 +94,8 @@ class MoveInputs:
     """Whether the administrator allows to refuse an eviction."""
     can_record: bool = True
     """Whether the API server takes what the operator writes: else nobody would know how long an eviction has waited."""
+    what: str = "an engine"
+    """What moves, for notices."""
 
     @property
     def recorded(self) -> MoveRecord | None:
@@ -136,10 +140,25 @@ class Move:
     due: datetime | None = None
     """When some of this changes without an event."""
 
+    def annotations(self, replicas: int) -> Mapping[str, str]:
+        """The annotations of the workload by which the next decision knows of the move.
+
+        Args:
+            replicas: its replicas, the temporary ones included.
+        """
+        return {
+            **({MOVE_ANNOTATION: self.record.text} if self.record else {}),
+            **({TEMPORARY_ANNOTATION: f"{self.temporary}/{replicas}"} if self.temporary else {}),
+        }
+
     @property
     def groups(self) -> frozenset[str]:
         """The groups that are replaced as if they were of an earlier template."""
         return frozenset(one.leader.group for one in self.leavers if self.moves and one.leader.group)
+
+
+NO_MOVE = Move()
+"""Nothing has to move, and no budget is needed for that."""
 
 
 def move(inputs: MoveInputs, results: LookupResults, now: datetime) -> Move:
@@ -287,7 +306,7 @@ def _measured_start(leavers: Sequence[EngineView]) -> timedelta | None:
 def _notice(inputs: MoveInputs, leavers: Sequence[EngineView], late: datetime | None, *, moves: bool) -> str:
     """What happens to the leavers, and until when a drain waits."""
     places = {node.name: node.why for one in leavers if (node := inputs.node_of(one))}
-    where = sentences(*(f"Node `{name}`, {why}, has an engine of this service." for name, why in places.items()))
+    where = sentences(*(f"Node `{name}`, {why}, has {inputs.what} of this service." for name, why in places.items()))
     if not moves:
         return sentences(where, _gap(leavers) if inputs.wanted == len(leavers) else f"{_NO_ROOM}.")
     waits = f"A drain waits for it until {late.astimezone(UTC):%H:%M:%S} UTC at the latest." if late else ""
