@@ -331,7 +331,8 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     ),
     Reason.NODE_LEAVING: Explanation(
         _RECONCILING,
-        "The node of an engine or of the only router is cordoned, or is about to be removed. The successor starts first.",
+        "The node of an engine or of the only router is cordoned, or is about to be removed. Its successor starts"
+        " first.",
         "Wait: it ends when its successor serves. A drain waits for that until the time in Ready's message.",
     ),
     Reason.SETTLED: Explanation(_RECONCILING, "All changes are applied and rolled out.", _NO_ACTION),
