@@ -195,7 +195,8 @@ def test_engine_and_only_router_of_one_node_move_together_and_the_status_says_bo
     assert moving.reason == Reason.NODE_LEAVING
     for what in ("an engine", "the only router"):
         assert f"Node `gone`, which is cordoned, has {what} of this service." in ready.message
-    alone = observed(ONE_ROUTER, children, engine(template_of(children), "e", "good"), here[1])
+    moves = after(found, children)
+    alone = observed(ONE_ROUTER, moves, engine(template_of(children), "e", "good"), here[1])
     moving = report(alone, outcome(alone), []).status.condition(ConditionType.RECONCILING)
     assert moving is not None
     assert moving.message.startswith("The only router moves away from a node that is leaving.")

@@ -106,8 +106,6 @@ class Observation:
     """Why a renewal would change engines; None if they are as this release builds them, or if nothing is decided."""
     routers_outdated: bool
     """Whether this release builds another pod template or configuration than the routers keep."""
-    router_moves: bool
-    """Whether the only router moves away from a node that is leaving."""
     open_attacks: Sequence[str]
     """What this release protects from, and the routers do not."""
     path: RequestPath

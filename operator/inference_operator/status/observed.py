@@ -53,7 +53,6 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
         fleet_state=outcome.fleet_state,
         engines_outdated=planned.outdated_engines if planned else None,
         routers_outdated=_is_outdated(routers.workload, planned),
-        router_moves=planned is not None and planned.router_move.moves,
         open_attacks=open_attacks(inputs.router_deployment),
         path=request_path(inputs, live[0].role),
         refusal=outcome.refusal if isinstance(outcome, Refused) else None,

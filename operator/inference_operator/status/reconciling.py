@@ -57,7 +57,7 @@ def _undecided_rollout(observation: Observation) -> ConditionVerdict | None:
 def _moving(observation: Observation) -> ConditionVerdict | None:
     """Ready, and an engine or the only router moves to another node."""
     is_engine = any(role.moves for role in observation.roles)
-    if not (_settled(observation) and (is_engine or observation.router_moves)):
+    if not (_settled(observation) and (is_engine or observation.routers.temporary)):
         return None
     what = "An engine" if is_engine else "The only router"
     message = sentences(f"{what} moves away from a node that is leaving.", cause(observation))
