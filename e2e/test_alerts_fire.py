@@ -42,8 +42,8 @@ FIRES_SECONDS = 480
 """Limit for an alert. The longest one takes 240 s: two of the shortened hours."""
 IDLE, BUSY, STUCK, REFUSED, EDGE = "alert-idle", "alert-busy", "alert-stuck", "alert-refused", "alert-edge"
 ROUTERS = (IDLE, BUSY, STUCK, EDGE)
-MOVE_WAITS, MOVING = "InferenceMoveWaits", (BUSY, IDLE)
-"""The alert about engines that serve on a cordoned node, and those that do."""
+MOVE_WAITS, MOVING = "InferenceMoveWaits", (BUSY, IDLE, EDGE)
+"""The alert about engines and only routers on a cordoned node, and the resources that have such."""
 SMALL_CACHE = 2 * 2**20
 """The tiny model needs 1,024 bytes for each token: room for 2,048 tokens, so for about ten answers of 200."""
 TOKENS, MOST_CLIENTS, CLIENTS_EACH_SECOND = 200, 400, 3

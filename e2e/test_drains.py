@@ -33,8 +33,8 @@ BEFORE, AFTER = 200, 300
 """Requests answered before the cordon and after the move."""
 MOVE_SECONDS = 900
 """Limit of a drain: an engine starts on two cores that the load keeps busy, another one stops."""
-LATE, LATE_SECONDS = "e2e.inference-operator.dev/late", 20
-"""A taint of the second node, and how long it keeps all pods away."""
+LATE, LATE_SECONDS = "e2e.inference-operator.dev/late", 14
+"""A taint of the second node, and how long it keeps all pods away: over 10 s, and less than `surgeWaitSeconds`."""
 OPENAI_CLIENTS = 4
 PATIENT_SECONDS = 310.0
 """The client's timeout: a router holds a request for 300 s at most."""

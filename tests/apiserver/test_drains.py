@@ -184,6 +184,53 @@ def test_without_a_place_for_a_successor_the_drain_goes_on_after_the_wait_for_a_
     assert first not in engines(alone)
 
 
+@pytest.fixture
+def stuck(alone: Workspace) -> Iterator[Workspace]:
+    """The same with two successors on their way that no pod is created for: one of the engine, one of the router."""
+    alone.kubectl("create", "quota", "no-successor", "--hard=pods=0")
+    yield alone
+    alone.kubectl("delete", "quota", "no-successor")
+
+
+def test_the_drain_goes_on_after_the_wait_although_a_successor_that_is_stuck_is_never_given_up(
+    stuck: Workspace, kubernetes: LocalCluster
+) -> None:
+    stuck.patch("qwen", {"scheduling": {"evictionWait": "20s"}})
+    (first,) = engines(stuck)
+    kubernetes.kubectl("cordon", POOL)
+    stuck.settled("qwen", "Reconciling", "True", "NodeLeaving")
+    with pytest.raises(ClusterError, match="disruption budget"):
+        evict(stuck, first)
+    kubernetes.kubectl("drain", POOL, *DRAIN, f"--timeout={GIVE_UP_SECONDS}s")
+    assert first not in engines(stuck)
+
+
+def test_the_drain_goes_on_at_once_where_the_service_is_paused_in_the_middle_of_a_move_or_its_machine_ends(
+    stuck: Workspace, kubernetes: LocalCluster
+) -> None:
+    kubernetes.kubectl("taint", "node", POOL, f"{KARPENTER}:NoSchedule")
+    stuck.settled("qwen", "Reconciling", "True", "NodeLeaving")
+    stuck.patch("qwen", {"paused": True})
+    stuck.settled("qwen", reason="Paused")
+    await_allowed(stuck)
+    stuck.patch("qwen", {"paused": False})
+    stuck.settled("qwen", "Reconciling", "True", "NodeLeaving")
+    kubernetes.kubectl("taint", "node", POOL, f"{SPOT}=event:NoSchedule")
+    await_allowed(stuck)
+    (first,) = engines(stuck)
+    evict(stuck, first)
+
+
+def await_allowed(workspace: Workspace) -> None:
+    """Wait until Kubernetes lets the engine go while its temporary successor does not serve."""
+    assert workspace.replicas("qwen") == 2
+    eventually(
+        lambda: budget(workspace)["status"]["disruptionsAllowed"] == 1,
+        seconds=MOVE_SECONDS,
+        what=lambda: f"an eviction is allowed: {budget(workspace)}",
+    )
+
+
 def test_a_node_that_an_autoscaler_or_a_spot_notice_takes_away_is_left_too(
     alone: Workspace, add_node: AddNode, kubernetes: LocalCluster
 ) -> None:

@@ -15,9 +15,20 @@ from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome, Planned, Refused
 from inference_operator.settings import Settings
+from inference_operator.views.leaving_node import LeavingNode
+from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, pod_view
 from tests.testing.adapters import adapted, records
 from tests.testing.adapters import serving as serving_adapters
-from tests.testing.builders import ENGINES, deployment_status, inference_deployment, inputs
+from tests.testing.builders import (
+    BUDGET_OF_ROUTERS,
+    ENGINES,
+    ROUTERS,
+    deployment_status,
+    inference_deployment,
+    inputs,
+    pod,
+    ready_pod,
+)
 from tests.testing.inspected import over
 from tests.testing.verified import DIGEST, PUBLIC_KEY, REFERENCE, UNSIGNED, ended, signed_model, with_key
 
@@ -119,6 +130,25 @@ def test_anything_that_cannot_be_signed_is_refused_before_any_object_exists(spec
     assert (found.refusal.reason, found.refusal.field) == (Reason.REFUSED_BY_POLICY, field)
     assert not found.refusal.others
     assert found.desired == {}
+
+
+def test_while_signatures_are_verified_nothing_moves_and_the_status_says_what_a_drain_does() -> None:
+    begun = asked(router={"replicas": 1})
+    serves = succeeded(begun)
+    children = {**serves.children, **outcome(serves).desired}
+    template = children[ROUTERS]["spec"]["template"]["metadata"]["annotations"][TEMPLATE_HASH_ANNOTATION]
+    view = pod_view(pod(name="r", component="router", status=ready_pod()), component="router")
+    on_leaving = replace(view, node="gone", template=template)
+    without_jobs = {ref: one for ref, one in children.items() if ref.kind != JOB}
+    leaving = {"gone": LeavingNode("gone", "which is cordoned")}
+    found = outcome(replace(begun, children=without_jobs, pods=[on_leaving], leaving=leaving))
+    assert isinstance(found, Planned)
+    assert found.is_frozen
+    assert found.desired[ROUTERS]["spec"]["replicas"] == 1
+    assert found.desired[BUDGET_OF_ROUTERS]["spec"]["maxUnavailable"] == 1
+    assert found.deletion_costs == ()
+    assert "Nothing moves meanwhile, so a drain interrupts the service." in found.notice
+    assert "starts before it ends" not in found.notice
 
 
 def test_a_config_map_of_a_user_is_no_record() -> None:

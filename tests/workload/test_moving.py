@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from inference_operator.api.reasons import Reason
 from inference_operator.manifest import Manifest
+from inference_operator.objects.disruption_budget import Budget
 from inference_operator.views.engine import EngineView, engines_of
 from inference_operator.views.leaving_node import LeavingNode
 from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, LookupResults, NodeGpus, Unavailable
@@ -18,7 +19,15 @@ from inference_operator.views.node import node_view
 from inference_operator.views.pod import PodProblem, PodView
 from inference_operator.views.pod_startup import StartupTimes
 from inference_operator.views.workload import TEMPORARY_ANNOTATION, role_view
-from inference_operator.workload.moving import LEAVING_COST, MOVE_ANNOTATION, Move, MoveInputs, MoveRecord, move
+from inference_operator.workload.moving import (
+    LEAVING_COST,
+    MOVE_ANNOTATION,
+    Move,
+    MoveInputs,
+    MoveRecord,
+    budget_of,
+    move,
+)
 from inference_operator.workload.rollout import UNSCHEDULABLE_LIMIT
 from tests.testing.builders import NOW
 from tests.testing.nodes import GPU, node
@@ -89,7 +98,8 @@ def decided(*engines: EngineView, results: LookupResults | None = None, now: dat
 def test_a_service_of_one_engine_refuses_evictions_from_the_start() -> None:
     found = decided(engine("a", "good"))
     assert found == Move(may_refuse=True, refuses=True)
-    assert not decided(engine("a", "good"), engine("b", "good"), wanted=2).refuses, "the budget lets one of two go"
+    two = decided(engine("a", "good"), engine("b", "good"), wanted=2)
+    assert budget_of(two, [workload(replicas=2)], 2, 1) == Budget(), "one of two may go"
 
 
 @pytest.mark.parametrize("more", [{"asked": timedelta(0)}, {"budgets": False}, {"leaving": None}])
@@ -103,7 +113,7 @@ def test_an_engine_on_a_cordoned_node_gets_its_successor_first() -> None:
     first = decided(engine("a", "gone"))
     assert (first.temporary, first.moves, first.refuses, first.record) == (1, True, True, MoveRecord(NOW))
     assert first.notice == (
-        "Node `gone`, which is cordoned, has an engine of this service. Its successor starts before it ends."
+        "Node `gone`, which is cordoned, has the only engine of this service. Its successor starts before it ends."
         " A drain waits for it until 03:34:35 UTC at the latest."
     )
     live = [workload(1, first.record)]
@@ -189,6 +199,36 @@ def test_a_drain_waits_as_long_as_requested_or_as_a_start_takes(
     assert (after.refuses, after.temporary, after.due) == (False, 1, None), "the successor starts on"
 
 
+def may_go(found: Move, wanted: int, replicas: int, *, healthy: int, size: int = 1) -> int:
+    """The pods that Kubernetes lets go (Kubernetes 1.36, pkg/controller/disruption/disruption.go)."""
+    budget = budget_of(found, [{"spec": {"replicas": replicas * size}}], wanted, size)
+    least = budget.keeps or replicas * size - 1 - budget.temporary
+    return max(0, healthy - least)
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 3])
+def test_a_drain_goes_on_after_the_wait_although_the_successor_never_serves(wanted: int) -> None:
+    """Kubernetes expects the temporary engine to be healthy too."""
+    engines = [engine("a", "gone"), *(engine(f"c{n}", "good") for n in range(1, wanted)), starting("b")]
+    live = [workload(1, MoveRecord(NOW), replicas=wanted)]
+    waits = decided(*engines, workloads=live, wanted=wanted, asked=MINUTE)
+    assert (waits.temporary, waits.due) == (1, NOW + MINUTE)
+    assert may_go(waits, wanted, wanted + 1, healthy=wanted) == 0, "the successor does not serve yet"
+    assert may_go(waits, wanted, wanted + 1, healthy=wanted + 1) == 1
+    late = decided(*engines, workloads=live, wanted=wanted, asked=MINUTE, now=NOW + MINUTE)
+    assert late.temporary == 1
+    assert may_go(late, wanted, wanted + 1, healthy=wanted) == 1
+    soon = decided(*engines, workloads=live, wanted=wanted, leaving=SPOT)
+    assert may_go(soon, wanted, wanted + 1, healthy=wanted) == 1
+    never = decided(*engines, workloads=live, wanted=wanted, asked=timedelta(0))
+    assert may_go(never, wanted, wanted + 1, healthy=wanted) == 1
+
+
+def test_a_pod_of_the_only_group_may_go_after_the_wait_although_its_successor_never_serves() -> None:
+    late = Move(leavers=(engine("a", "gone"),), moves=True, may_refuse=True)
+    assert may_go(late, 1, 2, healthy=4, size=4) == 1
+
+
 def test_a_machine_that_ends_soon_lets_its_engine_go_at_once_and_a_successor_starts() -> None:
     found = decided(engine("a", "gone"), leaving=SPOT)
     assert (found.temporary, found.refuses) == (1, False)
@@ -213,7 +253,7 @@ def test_several_leavers_get_as_many_successors_as_there_are_places() -> None:
 def test_engines_that_do_not_serve_and_services_at_zero_do_not_move() -> None:
     for left in (starting("a", "gone"), engine("a", "gone", terminating=True)):
         assert decided(left).temporary == 0
-    assert decided(engine("a", "gone"), wanted=0) == Move(may_refuse=True)
+    assert decided(engine("a", "gone"), wanted=0) == Move(may_refuse=True, refuses=True)
 
 
 def test_a_rollout_brings_the_successor_itself() -> None:

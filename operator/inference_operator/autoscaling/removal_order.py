@@ -17,12 +17,12 @@ from inference_operator.views.samples import Samples
 
 @dataclass(frozen=True, slots=True)
 class DeletionCost:
-    """A new value of the annotation of an engine's leader."""
+    """A new value of the annotation of an engine's leader, or of a router."""
 
     ref: Ref
     uid: str
     cost: int
-    """Its unfinished requests; less than 0 for an engine on a node that is leaving."""
+    """The unfinished requests of an engine; less than 0 for an engine or router on a node that is leaving."""
     traffic: bool | None
     """Its traffic label; None for a router, which has none. Server-side apply removes fields that a later apply omits,
     so the label is sent with the annotation."""

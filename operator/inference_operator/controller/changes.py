@@ -91,7 +91,7 @@ def changes(
         desired: the children that should exist.
         removals: pods to replace; their Deployment creates new ones.
         owner: the owner of all of them.
-        deletion_costs: engines that should go later than others when there are fewer.
+        deletion_costs: pods that should go later or earlier than others when there are fewer.
         traffic: engines to take out of traffic, or back in; not those that are replaced.
         list_updates: pods that have an earlier list of adapters; not those that are replaced.
         engine_key: the Secret to create if it does not exist, without its key.

@@ -150,7 +150,7 @@ def _planned(
         recheck_at=min(filter(None, times), default=None),
     )
     with_model = with_verification if needs_verification(inputs, spec) else with_download
-    return with_adapters(inputs, with_model(inputs, with_marks(inputs, scaled(inputs, planned))))
+    return with_adapters(inputs, with_marks(inputs, with_model(inputs, scaled(inputs, planned))))
 
 
 def _role(inputs: Inputs, state: PlanState, model: ModelFindings, way: Routing) -> Role | Refusal:

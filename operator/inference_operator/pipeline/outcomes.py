@@ -1,6 +1,6 @@
 """The four possible outcomes of a decision."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -45,7 +45,7 @@ class Outcome:
     target: Target | None = None
     """How many requests one engine should have, and what decides that; None without autoscaling."""
     deletion_costs: tuple[DeletionCost, ...] = ()
-    """Engines that should go later than others when there are fewer."""
+    """Engines and routers that should go later or earlier than others when there are fewer."""
     traffic: tuple[TrafficChange, ...] = ()
     """Engines to take out of traffic, or back in."""
     list_updates: tuple[ListUpdate, ...] = ()
@@ -65,6 +65,9 @@ class ModelWait:
     """Progress in one or two sentences."""
     freezes: bool = False
     """Whether nothing at all changes meanwhile: the owner's policy requires signatures that are not verified yet."""
+
+
+_NO_MOVES = "A node of this service is leaving. Nothing moves meanwhile, so a drain interrupts the service."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +102,21 @@ class Planned(Outcome):
     @property
     def notice(self) -> str:
         """The notices for users about the decisions; may be empty."""
-        return sentences(*(role.notice for role in self.roles), self.router_move.notice)
+        moves = self.moves
+        others = self._all_moves[len(moves) :]
+        stays = _NO_MOVES if any(one.leavers for one in others) else ""
+        return sentences(*(role.notice for role in self.roles), *(one.notice for one in moves), stays)
+
+    @property
+    def moves(self) -> Sequence[Move]:
+        """How engines and the only router move away from nodes that are leaving, as far as anything is changed now."""
+        if self.is_frozen:
+            return ()
+        return self._all_moves[:1] if self.model_wait else self._all_moves
+
+    @property
+    def _all_moves(self) -> Sequence[Move]:
+        return (self.router_move, *(role.move for role in self.roles))
 
     @property
     def outdated_engines(self) -> Reason | None:

@@ -132,7 +132,7 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         scaling=made.scaling,
         replicas=made.wanted,
         move=made.moving,
-        objects=workload_children(workload_inputs, workload.objects, made.moving, open_to_all=open_to_all),
+        objects=workload_children(workload_inputs, workload, made.moving, open_to_all=open_to_all),
         notice=_notice(inputs, used, made),
         outdated=used.outdated,
         gave_way=made.yielded.notice,
@@ -199,7 +199,6 @@ def _notice(inputs: Inputs, used: RoleTemplates, made: _Decisions) -> str:
         made.moved.notice,
         unused_fields(context.spec.stated, plan.plan),
         made.yielded.notice,
-        made.moving.notice,
         unguarded(inputs, context, used.template, has_policy=used.inputs.has_network_policy),
         context.engine.advisories(plan.image),
     )

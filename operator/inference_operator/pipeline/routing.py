@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import HTTP_ROUTE, Manifest, Ref
-from inference_operator.objects.disruption_budget import FEWEST_REPLICAS
+from inference_operator.objects.disruption_budget import FEWEST_REPLICAS, Budget
 from inference_operator.objects.names import ROUTER, headless_service_name, router_name, service_host
 from inference_operator.pipeline.engine_key import engines_ask, is_wanted, key_to_send
 from inference_operator.pipeline.inputs import Inputs
@@ -95,11 +95,11 @@ def routers(inputs: Inputs, way: Routing, roles: Sequence[Role], move: Move) -> 
     return replace(router, objects={**_kept(inputs, spec.stated, way), **router.objects})
 
 
-def _budget(replicas: int, move: Move) -> int | None:
-    """The routers that their budget keeps: the only one, until its successor is ready; None without a budget."""
-    if replicas < FEWEST_REPLICAS and not move.may_refuse:
-        return None
-    return int(move.refuses)
+def _budget(replicas: int, move: Move) -> Budget | None:
+    """How many routers may go: of several one at a time, and the only one when its successor is ready."""
+    if replicas >= FEWEST_REPLICAS:
+        return Budget()
+    return Budget(keeps=int(move.refuses), temporary=move.temporary) if move.may_refuse else None
 
 
 def _upstream(inputs: Inputs, role: Role) -> Upstream:

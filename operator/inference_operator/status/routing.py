@@ -55,7 +55,8 @@ def _serving(observation: Observation) -> ConditionVerdict | None:
 
 def _counted(observation: Observation) -> str:
     routers, problem = observation.routers, observation.router_problem
-    return sentences(ready_of(routers.ready, routers.desired, "router"), problem.message if problem else "")
+    ready = min(routers.ready, routers.desired)  # a temporary one may be ready too
+    return sentences(ready_of(ready, routers.desired, "router"), problem.message if problem else "")
 
 
 def _pod_refused(observation: Observation) -> ConditionVerdict | None:

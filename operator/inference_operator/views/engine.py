@@ -149,7 +149,7 @@ def engines_of(pods: Iterable[PodView]) -> list[EngineView]:
     """The engines that pods of roles make, in the order of their first pods.
 
     Args:
-        pods: pods that run engines, none of routers or Jobs.
+        pods: pods that run engines, or routers; none of Jobs.
 
     Examples:
         >>> pod = PodView("a", "engine", None, ready=True, terminating=False, failed=False, problem=None)

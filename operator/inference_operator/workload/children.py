@@ -1,10 +1,10 @@
 """The objects of one role: headless Services, workload, NetworkPolicy and PodDisruptionBudget."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from inference_operator.manifest import SERVICE, STATEFUL_SET, Manifest, Owner, Ref
 from inference_operator.objects.child import child
-from inference_operator.objects.disruption_budget import FEWEST_REPLICAS, disruption_budget
+from inference_operator.objects.disruption_budget import FEWEST_REPLICAS, Budget, disruption_budget
 from inference_operator.objects.names import (
     ROUTER,
     headless_service_name,
@@ -14,38 +14,42 @@ from inference_operator.objects.names import (
 )
 from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
 from inference_operator.views.pod import POD_INDEX_LABEL, TRAFFIC_LABEL
-from inference_operator.workload.moving import Move
+from inference_operator.workload.moving import Move, budget_of
 from inference_operator.workload.pod_spec import WorkloadInputs
+from inference_operator.workload.workload import Workload
 
 
-def children(
-    inputs: WorkloadInputs, workload: Sequence[Manifest], move: Move, *, open_to_all: bool
-) -> dict[Ref, Manifest]:
+def children(inputs: WorkloadInputs, workload: Workload, move: Move, *, open_to_all: bool) -> dict[Ref, Manifest]:
     """All objects of the role by reference, in the order in which they are applied.
 
     Args:
         inputs: everything that they are built from.
-        workload: the Deployment or the StatefulSets of the role.
+        workload: the workload of the role.
         move: how its engines move away from nodes that are leaving.
         open_to_all: whether a NetworkPolicy admits everybody, since something else than our routers sends requests.
     """
-    kinds = {one["kind"] for one in workload}
+    kinds = {one["kind"] for one in workload.objects}
     has_groups = STATEFUL_SET.name in kinds
     built = [
         _service(inputs, leaders=kinds == {STATEFUL_SET.name}),
         *([_members_service(inputs)] if has_groups else []),
-        *workload,
+        *workload.objects,
     ]
     if inputs.has_network_policy or (has_groups and inputs.settings.uses_network_policies):
         api_open = open_to_all or not inputs.has_network_policy
         built.append(_network_policy(inputs, open_to_all=api_open, has_groups=has_groups))
     most = inputs.spec.stated.most_replicas
     if most >= FEWEST_REPLICAS or has_groups or (most and move.may_refuse):
-        name = workload_name(inputs.name, inputs.role)
-        serving = [len(one.pods) for one in inputs.context.live.engines if one.is_serving]
-        keeps = max(inputs.plan.plan.parallel.nodes, *serving, 0) if move.refuses else 0
-        built.append(disruption_budget(name, inputs.role, owner=inputs.owner, keeps=keeps))
+        name, budget = workload_name(inputs.name, inputs.role), _budget(inputs, workload, move)
+        built.append(disruption_budget(name, inputs.role, budget, owner=inputs.owner))
     return {Ref.of(manifest): manifest for manifest in built}
+
+
+def _budget(inputs: WorkloadInputs, workload: Workload, move: Move) -> Budget:
+    """How many pods of the engines may go: none of the only engine, and of several one at a time."""
+    serving = [len(one.pods) for one in inputs.context.live.engines if one.is_serving]
+    pods = max(inputs.plan.plan.parallel.nodes, *serving, 0)
+    return budget_of(move, workload.objects, workload.replicas, pods)
 
 
 def engines_selector(objects: Mapping[Ref, Manifest], owner: Owner, role: str) -> Mapping[str, str]:

@@ -14,9 +14,9 @@ The only router of a service moves by the same rules: read "router" for "engine"
    got a node that is leaving, whose sign keeps no pods away: its own successor would get one too.
 5. Autoscaling knows nothing of temporary engines: the limits hold for the wanted number.
 
-An eviction is refused while the engine is the last one that serves (`objects/disruption_budget.py`). The operator
-allows it when no successor can be had, when the machine ends soon anyway, after a time, and where that time cannot be
-written down.
+An eviction is refused while the engine is the only one, from the start, and while it moves and its successor is not
+ready (`objects/disruption_budget.py`). The operator allows it when no successor can be had, when the machine ends soon
+anyway, after a time, and where that time cannot be written down.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,6 +27,7 @@ from pydantic import TypeAdapter
 
 from inference_operator.api.duration import in_words
 from inference_operator.manifest import Manifest
+from inference_operator.objects.disruption_budget import Budget, temporary_pods
 from inference_operator.objects.json_annotation import compact_json, parsed_json
 from inference_operator.sentences import sentences
 from inference_operator.views.engine import EngineView
@@ -94,7 +95,7 @@ class MoveInputs:
     """Whether the administrator allows to refuse an eviction."""
     can_record: bool = True
     """Whether the API server takes what the operator writes: else nobody would know how long an eviction has waited."""
-    what: str = "an engine"
+    noun: str = "engine"
     """What moves, for notices."""
 
     @property
@@ -133,7 +134,7 @@ class Move:
     may_refuse: bool = False
     """Whether there is a budget also for a single engine."""
     refuses: bool = False
-    """Whether an eviction of the last engine that serves is refused now."""
+    """Whether an eviction is refused now: that of the only engine, and while engines move one without a successor."""
     notice: str = ""
     """What happens, for users, in sentences; empty if nothing does."""
     lookups: tuple[FreeGpusLookup, ...] = ()
@@ -157,6 +158,21 @@ class Move:
         return frozenset(one.leader.group for one in self.leavers if self.moves and one.leader.group)
 
 
+def budget_of(move: Move, workloads: Sequence[Manifest], wanted: int, pods_per_engine: int) -> Budget:
+    """How many pods of the engines may go.
+
+    Args:
+        move: how they move.
+        workloads: their Deployment or StatefulSets, the temporary engines included.
+        wanted: engines that are wanted.
+        pods_per_engine: pods of one engine.
+    """
+    if move.refuses and wanted == 1:
+        return Budget(keeps=pods_per_engine)
+    awaits_successors = move.refuses and bool(move.leavers)
+    return Budget(temporary=0 if awaits_successors else temporary_pods(workloads, wanted * pods_per_engine))
+
+
 NO_MOVE = Move()
 """Nothing has to move, and no budget is needed for that."""
 
@@ -170,13 +186,13 @@ def move(inputs: MoveInputs, results: LookupResults, now: datetime) -> Move:
         now: the time.
     """
     visible, waits = inputs.leaving is not None, inputs.budgets and inputs.asked != timedelta(0)
-    is_single, may_refuse = inputs.wanted == 1, waits and visible
+    may_refuse = waits and visible
     leavers = _leavers(inputs)
     missing, known = inputs.wanted - _others(inputs), inputs.recorded or MoveRecord(_begin(inputs, now))
     if not leavers or not inputs.wanted:
-        notice = _UNSEEN if is_single and waits and not visible else ""
+        notice = _UNSEEN.format(inputs.noun) if inputs.wanted == 1 and waits and not visible else ""
         kept = Move(temporary=inputs.temporary, record=known) if _lost_its_node(inputs, missing, now) else Move()
-        return replace(kept, may_refuse=may_refuse, refuses=may_refuse and is_single, notice=notice)
+        return replace(kept, may_refuse=may_refuse, refuses=may_refuse, notice=notice)
     lookup, place = _place(inputs, results, leavers, missing)
     ends = _gives_up(inputs, known)
     over = _came_to_a_leaving_node(inputs, known) or (ends is not None and ends <= now)
@@ -185,7 +201,7 @@ def move(inputs: MoveInputs, results: LookupResults, now: datetime) -> Move:
     late = record.since + _wait(inputs, leavers)
     is_soon = any(node.is_soon for one in leavers if (node := inputs.node_of(one)))
     is_kept = inputs.recorded is not None or inputs.can_record
-    refuses = may_refuse and is_single and moves and not is_soon and now < late and is_kept
+    refuses = may_refuse and moves and not is_soon and now < late and is_kept
     due = (late if refuses else None, ends)
     return Move(
         leavers=leavers,
@@ -200,7 +216,7 @@ def move(inputs: MoveInputs, results: LookupResults, now: datetime) -> Move:
     )
 
 
-_UNSEEN = "The operator cannot see nodes, so a drain ends the only engine before another one is ready."
+_UNSEEN = "The operator cannot see nodes, so a drain ends the only {} before another one is ready."
 
 
 def _begin(inputs: MoveInputs, now: datetime) -> datetime:
@@ -306,7 +322,8 @@ def _measured_start(leavers: Sequence[EngineView]) -> timedelta | None:
 def _notice(inputs: MoveInputs, leavers: Sequence[EngineView], late: datetime | None, *, moves: bool) -> str:
     """What happens to the leavers, and until when a drain waits."""
     places = {node.name: node.why for one in leavers if (node := inputs.node_of(one))}
-    where = sentences(*(f"Node `{name}`, {why}, has {inputs.what} of this service." for name, why in places.items()))
+    what = f"the only {inputs.noun}" if inputs.wanted == 1 else f"an {inputs.noun}"
+    where = sentences(*(f"Node `{name}`, {why}, has {what} of this service." for name, why in places.items()))
     if not moves:
         return sentences(where, _gap(leavers) if inputs.wanted == len(leavers) else f"{_NO_ROOM}.")
     waits = f"A drain waits for it until {late.astimezone(UTC):%H:%M:%S} UTC at the latest." if late else ""
