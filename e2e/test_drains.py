@@ -33,8 +33,10 @@ BEFORE, AFTER = 200, 300
 """Requests answered before the cordon and after the move."""
 MOVE_SECONDS = 900
 """Limit of a drain: an engine starts on two cores that the load keeps busy, another one stops."""
-LATE, LATE_SECONDS = "e2e.inference-operator.dev/late", 14
-"""A taint of the second node, and how long it keeps all pods away: over 10 s, and less than `surgeWaitSeconds`."""
+CLOSED = "e2e.inference-operator.dev/closed"
+"""A taint that keeps pods away from the second node."""
+LATE_SECONDS = 14
+"""How long it does in a drain: over 10 s, and less than `surgeWaitSeconds`."""
 OPENAI_CLIENTS = 4
 PATIENT_SECONDS = 310.0
 """The client's timeout: a router holds a request for 300 s at most."""
@@ -56,31 +58,20 @@ def served(cluster: LocalCluster) -> Iterator[Served]:
         _delete(served)
 
 
-def test_a_drain_with_a_place_starts_the_successor_first_and_loses_no_request(served: Served, say: Say) -> None:
-    load = Load(served.address, NAME)
-    load.learn()
-    name = "drain of 1 engine and 2 routers, another node has room"
-    with second_node(served.cluster) as other:
+@pytest.fixture(scope="module")
+def second(cluster: LocalCluster) -> Iterator[str]:
+    """The name of another node, which has the images."""
+    with second_node(cluster) as other:
         for image in images.STACK:
             stack.load(other, image)
-        with (
-            openai_clients(served, OPENAI_CLIENTS) as answers,
-            load.phase(name, at_least=REQUESTS, seconds=MOVE_SECONDS, at_most=AT_MOST) as phase,
-        ):
-            phase.await_answers(BEFORE)
-            phase.mark()
-            said = served.kubectl(*_drain())
-            eventually(lambda: _nodes(served) == {SECOND_NODE}, seconds=MOVE_SECONDS, what=lambda: f"{_nodes(served)}")
-            phase.await_answers(AFTER)
-        _delete(served)
-    result = phase.result
-    say(f"{result}, longest time without an answer {result.gap:.1f} s, {said.count('evicting pod')} requests to evict")
-    say(f"  openai clients: {answers.right} answers, {len(answers.failures)} failures {answers.failures[:3]}")
-    for line in result.losses()[:4]:
-        say(f"  {line}")
-    assert result.ok == result.sent >= REQUESTS
-    assert answers.right >= OPENAI_CLIENTS
-    assert not answers.failures
+        yield SECOND_NODE
+
+
+@pytest.fixture
+def closed(cluster: LocalCluster, second: str) -> str:
+    """The same: no pod of the service starts there before the test opens it."""
+    cluster.kubectl("taint", "node", second, f"{CLOSED}=true:NoSchedule", "--overwrite")
+    return second
 
 
 def test_a_drain_without_a_place_goes_on_after_a_while_and_routers_hold_the_requests(served: Served, say: Say) -> None:
@@ -109,41 +100,71 @@ def test_a_drain_without_a_place_goes_on_after_a_while_and_routers_hold_the_requ
     assert result.gap < PATIENT_SECONDS
 
 
-def test_a_drain_starts_the_successor_of_the_only_router_first_on_a_node_that_comes_late(
-    served: Served, say: Say
+def test_a_drain_with_a_place_starts_the_successor_first_and_loses_no_request(
+    closed: str, served: Served, say: Say
 ) -> None:
-    """The node takes pods much later than a stopping router takes connections."""
+    load = Load(served.address, NAME)
+    load.learn()
+    name = "drain of 1 engine and 2 routers, another node has room"
+    _open(served, closed)
+    with (
+        openai_clients(served, OPENAI_CLIENTS) as answers,
+        load.phase(name, at_least=REQUESTS, seconds=MOVE_SECONDS, at_most=AT_MOST) as phase,
+    ):
+        phase.await_answers(BEFORE)
+        phase.mark()
+        said = served.kubectl(*_drain())
+        _await_all_on(served, closed)
+        phase.await_answers(AFTER)
+    result = phase.result
+    say(f"{result}, longest time without an answer {result.gap:.1f} s, {said.count('evicting pod')} requests to evict")
+    say(f"  openai clients: {answers.right} answers, {len(answers.failures)} failures {answers.failures[:3]}")
+    for line in result.losses()[:4]:
+        say(f"  {line}")
+    assert result.ok == result.sent >= REQUESTS
+    assert answers.right >= OPENAI_CLIENTS
+    assert not answers.failures
+
+
+def test_a_drain_starts_the_successor_of_the_only_router_first_on_a_node_that_comes_late(
+    closed: str, served: Served, say: Say
+) -> None:
+    """The node takes pods later than a stopping router takes connections."""
     served.kubectl("patch", "infd", NAME, "--type=merge", '--patch={"spec": {"router": {"replicas": 1}}}')
     served.await_routers(1)
     routers = set(served.pods("router"))
     load = Load(served.address, NAME)
     load.learn()
     name = "drain of 1 engine and 1 router, another node comes late"
-    with second_node(served.cluster) as other:
-        for image in images.STACK:
-            stack.load(other, image)
-        served.cluster.kubectl("taint", "node", SECOND_NODE, f"{LATE}=true:NoSchedule")
-        with (
-            ThreadPoolExecutor(1) as beside,
-            load.phase(name, at_least=REQUESTS, seconds=MOVE_SECONDS, at_most=AT_MOST) as phase,
-        ):
-            phase.await_answers(BEFORE)
-            phase.mark()
-            drain = beside.submit(served.kubectl, *_drain())
-            time.sleep(LATE_SECONDS)
-            assert set(served.pods("router")) >= routers, "no eviction was allowed"
-            assert not drain.done()
-            served.cluster.kubectl("taint", "node", SECOND_NODE, f"{LATE}-")
-            drain.result()
-            eventually(lambda: _nodes(served) == {SECOND_NODE}, seconds=MOVE_SECONDS, what=lambda: f"{_nodes(served)}")
-            served.await_routers(1)
-            phase.await_answers(AFTER)
-        _delete(served)
+    with (
+        ThreadPoolExecutor(1) as beside,
+        load.phase(name, at_least=REQUESTS, seconds=MOVE_SECONDS, at_most=AT_MOST) as phase,
+    ):
+        phase.await_answers(BEFORE)
+        phase.mark()
+        drain = beside.submit(served.kubectl, *_drain())
+        time.sleep(LATE_SECONDS)
+        assert set(served.pods("router")) >= routers, "no eviction was allowed"
+        assert not drain.done()
+        _open(served, closed)
+        drain.result()
+        _await_all_on(served, closed)
+        served.await_routers(1)
+        phase.await_answers(AFTER)
     result = phase.result
     say(f"{result}, longest time without an answer {result.gap:.1f} s")
     for line in result.losses()[:4]:
         say(f"  {line}")
     assert result.ok == result.sent >= REQUESTS
+
+
+def _open(served: Served, node: str) -> None:
+    """Let pods start on the second node."""
+    served.cluster.kubectl("taint", "node", node, f"{CLOSED}-")
+
+
+def _await_all_on(served: Served, node: str) -> None:
+    eventually(lambda: _nodes(served) == {node}, seconds=MOVE_SECONDS, what=lambda: f"{_nodes(served)}")
 
 
 def _drain() -> tuple[str, ...]:
