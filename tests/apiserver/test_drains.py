@@ -52,13 +52,14 @@ def add_node(kubernetes: LocalCluster) -> Iterator[AddNode]:
 
 @pytest.fixture
 def alone(workspace: Workspace, add_node: AddNode) -> Workspace:
-    """A workspace with a service of one engine, on the only node of its pool."""
+    """A workspace with a service of one engine and one router, both on the only node of their pool."""
     add_node(POOL)
     where = {"nodeSelector": {"pool": POOL}, "tolerations": [TAINT]}
-    workspace.create("qwen", {**QWEN, "scheduling": where, "router": {"replicas": 1}})
+    workspace.create("qwen", {**QWEN, "scheduling": where, "router": {"replicas": 1, "scheduling": where}})
     workspace.settled("qwen")
     workspace.settled("qwen", "Reconciling", "False")
     await_seen(workspace, "engine")
+    await_seen(workspace, "router")
     return workspace
 
 
@@ -186,7 +187,7 @@ def test_without_a_place_for_a_successor_the_drain_goes_on_after_the_wait_for_a_
 
 @pytest.fixture
 def stuck(alone: Workspace) -> Iterator[Workspace]:
-    """The same with two successors on their way that no pod is created for: one of the engine, one of the router."""
+    """The same with a quota, so that no pod of a successor is created."""
     alone.kubectl("create", "quota", "no-successor", "--hard=pods=0")
     yield alone
     alone.kubectl("delete", "quota", "no-successor")

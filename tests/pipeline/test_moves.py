@@ -10,11 +10,12 @@ from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.manifest import STATEFUL_SET, Manifest, Ref
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.pipeline.outcomes import Outcome, Paused, Refused
+from inference_operator.pipeline.outcomes import Outcome, Paused, Planned, Refused
 from inference_operator.settings import Settings
 from inference_operator.status.report import report
 from inference_operator.views.engine import engines_of
 from inference_operator.views.leaving_node import LeavingNode
+from inference_operator.views.node import node_view
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, PodView, pod_view
 from inference_operator.views.workload import TEMPORARY_ANNOTATION, role_view
 from inference_operator.workload.moving import LEAVING_COST, MOVE_ANNOTATION
@@ -31,11 +32,12 @@ from tests.testing.builders import (
     pod,
     ready_pod,
 )
+from tests.testing.nodes import node
 
 LEAVING = {"gone": LeavingNode("gone", "which is cordoned")}
 OPEN, CLOSED = {"maxUnavailable": 1}, {"minAvailable": 1}
-OPEN_BESIDE_ONE = {"maxUnavailable": 2}
-"""One pod may go, and a temporary one need not be ready."""
+GOES_ON = {"minAvailable": 0}
+"""The only one may go, although Kubernetes expects its temporary successor to be healthy."""
 QWEN = inference_deployment()
 
 
@@ -175,7 +177,7 @@ def test_a_move_of_the_only_router_from_the_cordon_to_its_end() -> None:
     starts = observed(ONE_ROUTER, children, here, old, router(template, "b", "good", ready=False))
     assert outcome(starts).desired[ROUTERS] == first.desired[ROUTERS]
     late = outcome(replace(starts, now=NOW + timedelta(hours=1)))
-    assert budget(late, BUDGET_OF_ROUTERS) == OPEN_BESIDE_ONE, "the pull took too long"
+    assert budget(late, BUDGET_OF_ROUTERS) == GOES_ON, "the pull took too long"
 
     serves = outcome(observed(ONE_ROUTER, children, here, old, router(template, "b", "good")))
     assert serves.desired[ROUTERS]["spec"]["replicas"] == 1
@@ -225,19 +227,24 @@ def test_where_nothing_new_is_decided_a_drain_need_not_wait() -> None:
         stays = outcome(replace(observed(raw, children, *here), leaving={}))
         unseen = outcome(replace(observed(raw, children, *here), leaving=None))
         for of in (BUDGET_OF_ENGINES, BUDGET_OF_ROUTERS):
-            assert budget(found, of) == OPEN
+            assert budget(found, of) == GOES_ON
             assert budget(stays, of) == CLOSED, "no drain"
-            assert budget(unseen, of) == OPEN
+            assert budget(unseen, of) == GOES_ON
 
 
 def test_a_drain_goes_on_where_a_resource_is_paused_in_the_middle_of_a_move() -> None:
     children = living(planned(ONE_ROUTER).desired)
     here = [engine(template_of(children), "a", "gone"), router(template_of(children, "router"), "r", "gone")]
     moves = after(outcome(observed(ONE_ROUTER, children, *here)), children)
-    found = outcome(observed({**ONE_ROUTER, "spec": {**ONE_ROUTER["spec"], "paused": True}}, moves, *here))
+    paused = {**ONE_ROUTER, "spec": {**ONE_ROUTER["spec"], "paused": True}}
+    found = outcome(observed(paused, moves, *here))
     assert isinstance(found, Paused)
     for of in (BUDGET_OF_ENGINES, BUDGET_OF_ROUTERS):
-        assert budget(found, of) == OPEN_BESIDE_ONE
+        assert budget(found, of) == GOES_ON
+    served = [*here, engine(template_of(children), "b", "good"), router(template_of(children, "router"), "s", "good")]
+    uncordoned = replace(observed(paused, after(found, moves), *served), leaving={})
+    for of in (BUDGET_OF_ENGINES, BUDGET_OF_ROUTERS):
+        assert budget(outcome(uncordoned), of) == CLOSED, "for the rest of the pause"
 
 
 def test_a_router_that_stays_only_until_something_else_routes_holds_no_drain() -> None:
@@ -247,7 +254,7 @@ def test_a_router_that_stays_only_until_something_else_routes_holds_no_drain() -
     here = [engine(template_of(children), "a", "good"), router(template_of(children, "router"), "r", "gone")]
     found = outcome(observed(inference_deployment(router={"strategy": "External"}), children, *here))
     assert ROUTERS in found.desired, "engines still ask for their key"
-    assert budget(found, BUDGET_OF_ROUTERS) == OPEN
+    assert budget(found, BUDGET_OF_ROUTERS) == GOES_ON
 
 
 def test_the_mark_of_a_leaver_is_taken_back_where_its_node_stays() -> None:
@@ -256,8 +263,62 @@ def test_the_mark_of_a_leaver_is_taken_back_where_its_node_stays() -> None:
         engine(template_of(children), "a", "good", cost=LEAVING_COST),
         router(template_of(children, "router"), "r", "good", cost=LEAVING_COST),
     ]
-    found = outcome(observed(ONE_ROUTER, children, *pods))
-    assert [(one.ref.name, one.cost) for one in found.deletion_costs] == [("a", 0), ("r", 0)]
+    given = replace(observed(ONE_ROUTER, children, *pods), nodes=[node_view(node("good", gpus=1))])
+    assert [(one.ref.name, one.cost) for one in outcome(given).deletion_costs] == [("a", 0), ("r", 0)]
+    gone = replace(given, nodes=[])
+    assert outcome(gone).deletion_costs == (), "a pod whose node was deleted still goes first"
+
+
+def test_of_several_engines_one_goes_when_its_successor_serves_or_after_the_wait() -> None:
+    raw = inference_deployment(replicas=3, scheduling={"evictionWait": "10m"})
+    children = living(planned(raw).desired)
+    template = template_of(children)
+    three = [engine(template, name, on) for name, on in (("a", "gone"), ("b", "good"), ("c", "good"))]
+    first = outcome(observed(raw, children, *three))
+    assert (first.desired[ENGINES]["spec"]["replicas"], budget(first)) == (4, {"minAvailable": 3})
+    given = observed(raw, after(first, children), *three, engine(template, "d", "good", ready=False))
+    assert budget(outcome(given)) == {"minAvailable": 3}
+    late = outcome(replace(given, now=NOW + timedelta(minutes=10)))
+    assert (late.desired[ENGINES]["spec"]["replicas"], budget(late)) == (4, {"minAvailable": 2})
+    stays = outcome(replace(given, leaving={}))
+    assert budget(stays) == OPEN
+
+
+def test_while_groups_wait_for_a_changed_model_one_pod_may_go_at_a_time() -> None:
+    raw = inference_deployment(replicas=2, parallelism={"tensor": 1, "nodes": 2})
+    children = living(planned(raw).desired)
+    groups_ = [
+        engine(template_of(children), f"g{g}-{n}", "good", group=f"qwen-engine-{g}", index=n)
+        for g in (0, 1)
+        for n in (0, 1)
+    ]
+    changed = inference_deployment(
+        source="hf://Qwen/Qwen3-4B", replicas=2, parallelism={"tensor": 1, "nodes": 2}, rollout={"strategy": "Surge"}
+    )
+    rolls = outcome(replace(observed(changed, children, *groups_), leaving={}))
+    assert len(groups(rolls)) >= 2
+    assert budget(rolls) == OPEN
+
+
+def test_marks_and_what_does_not_move_while_engines_wait_for_their_model() -> None:
+    spec: Manifest = {"replicas": 2, "router": {"replicas": 1}}
+    raw = inference_deployment(**spec, cache={"size": "40Gi"})
+    children = living(planned(inference_deployment(**spec)).desired)
+    template = template_of(children)
+    here = [engine(template, "a", "gone"), engine(template, "b", "good")]
+    here.append(router(template_of(children, "router"), "r", "gone"))
+    found = outcome(replace(observed(raw, children, *here), jobs=True))
+    assert isinstance(found, Planned)
+    assert found.model_wait is not None
+    assert {one.ref.name for one in found.deletion_costs} == {"a", "r"}
+    assert found.desired[ROUTERS]["spec"]["replicas"] == 2
+    assert found.desired[ENGINES]["spec"]["replicas"] == 2
+    assert budget(found) == {"minAvailable": 1}
+    assert budget(found, BUDGET_OF_ROUTERS) == CLOSED
+    assert "has the only router of this service. Its successor starts before it ends." in found.notice
+    assert found.notice.endswith(
+        "Engines on a node that is leaving do not move meanwhile: a drain ends them before their successors start."
+    )
 
 
 def test_without_the_right_to_see_nodes_the_status_says_what_a_drain_does() -> None:
@@ -303,7 +364,7 @@ def test_a_group_on_a_leaving_node_is_replaced_by_another_group_first() -> None:
     assert len(engines_of(serve)) == 1
     assert groups(outcome(observed(raw, children, *old, *serve))) == ["qwen-engine-1"]
     late = replace(observed(raw, children, *old, *new), now=NOW + timedelta(days=1))
-    assert budget(outcome(late)) == {"maxUnavailable": 3}, "the two pods of the new group need not be ready"
+    assert budget(outcome(late)) == {"minAvailable": 1}, "one pod of the old group may go"
 
 
 def groups(found: Outcome) -> list[str]:

@@ -155,8 +155,8 @@ class SchedulingSpec(PodScheduling):
     )
     eviction_wait: Annotated[timedelta, Within("0s", "24h", "30m")] | None = Field(
         None,
-        description="How long a drain waits for the successor of the only engine or router; `0s`: not at all."
-        " Default: as long as a node and a start may take. Change: in place.",
+        description="How long a drain waits for the successor of an engine or of the only router; `0s`: not at"
+        " all. Default: as long as a node and a start may take. Change: in place.",
     )
     gang: Gang = Field(
         Gang.AUTO,

@@ -26,6 +26,8 @@ class DeletionCost:
     traffic: bool | None
     """Its traffic label; None for a router, which has none. Server-side apply removes fields that a later apply omits,
     so the label is sent with the annotation."""
+    why: str
+    """Why it has it, for the log."""
 
 
 def deletion_costs(
@@ -43,19 +45,20 @@ def deletion_costs(
     if desired >= live or desired == 0:
         return ()
     ready = [engine for engine in engines if engine.is_serving and engine.uid in samples.engines]
-    costs = [(engine.leader, samples.engines[engine.uid].outstanding) for engine in ready]
+    outstanding = ((engine.leader, samples.engines[engine.uid].outstanding) for engine in ready)
+    costs = ((pod, cost, f"it has {cost} requests, and some engine will be deleted") for pod, cost in outstanding)
     return new_costs(costs, namespace)
 
 
-def new_costs(costs: Iterable[tuple[PodView, int]], namespace: str) -> tuple[DeletionCost, ...]:
+def new_costs(costs: Iterable[tuple[PodView, int, str]], namespace: str) -> tuple[DeletionCost, ...]:
     """The annotations of pods that have another cost.
 
     Args:
-        costs: pods, with the cost that each should have.
+        costs: pods, with the cost that each should have, and why.
         namespace: their namespace.
     """
     return tuple(
-        DeletionCost(Ref(POD, namespace, pod.name), pod.uid, cost, pod.traffic if is_role(pod.component) else None)
-        for pod, cost in costs
+        DeletionCost(Ref(POD, namespace, pod.name), pod.uid, cost, pod.traffic if is_role(pod.component) else None, why)
+        for pod, cost, why in costs
         if cost != pod.deletion_cost
     )

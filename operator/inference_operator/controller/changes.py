@@ -138,9 +138,7 @@ def _mounted(change: Apply) -> Iterator[Ref]:
 
 def _deletion_cost(cost: DeletionCost) -> Label:
     labels = _traffic_label(in_traffic=cost.traffic)
-    requests = f"it has {cost.cost} requests, and some engine will be deleted"
-    why = requests if cost.cost >= 0 else "its node is leaving, so it goes first"
-    return Label(cost.ref, cost.uid, labels, why, {DELETION_COST_ANNOTATION: str(cost.cost)})
+    return Label(cost.ref, cost.uid, labels, cost.why, {DELETION_COST_ANNOTATION: str(cost.cost)})
 
 
 def _label(change: TrafficChange) -> Label:

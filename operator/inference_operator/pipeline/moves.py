@@ -14,9 +14,9 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome, Planned, Refused
 from inference_operator.roles.context import LiveRole
 from inference_operator.views.engine import EngineView, engines_of
-from inference_operator.views.pod import PodView
+from inference_operator.views.raw import mapping
 from inference_operator.workload.deployment import PULL_SECONDS
-from inference_operator.workload.moving import LEAVING_COST, NO_MOVE, Move, MoveInputs, budget_of, move
+from inference_operator.workload.moving import LEAVING_COST, NO_MOVE, Move, MoveInputs, move
 
 
 def router_move(inputs: Inputs, spec: Spec) -> Move:
@@ -51,22 +51,20 @@ def router_move(inputs: Inputs, spec: Spec) -> Move:
 def with_marks(inputs: Inputs, decided: Planned | Refused) -> Planned | Refused:
     """The outcome in which pods on nodes that are leaving go before all others, whenever there are too many.
 
-    The mark of a pod whose node stays after all is taken back.
+    The mark of a pod whose node stays after all is taken back. One whose node is gone keeps it.
     """
     if not isinstance(decided, Planned) or decided.is_frozen:
         return decided
-    leavers = {one.uid: one.leader for found in decided.moves for one in found.leavers if found.moves}
+    leavers = {one.uid: one.leader for found in decided.all_moves for one in found.leavers if found.moves}
     others = [cost for cost in decided.deletion_costs if cost.uid not in leavers]
-    decided_pods = {*leavers, *(cost.uid for cost in others)}
-    stay = [pod for pod in inputs.pods if _is_marked(inputs, pod) and pod.uid not in decided_pods]
-    costs = [*((pod, LEAVING_COST) for pod in leavers.values() if not pod.group), *((pod, 0) for pod in stay)]
+    known = {*leavers, *(cost.uid for cost in others)}
+    staying = {node.name for node in inputs.nodes or ()} - set(inputs.leaving or ())
+    marked = (pod for pod in inputs.pods if pod.deletion_cost <= LEAVING_COST and not pod.terminating)
+    costs = [
+        *((pod, LEAVING_COST, "its node is leaving, so it goes first") for pod in leavers.values() if not pod.group),
+        *((pod, 0, "its node stays") for pod in marked if pod.node in staying and pod.uid not in known),
+    ]
     return replace(decided, deletion_costs=(*others, *new_costs(costs, inputs.resource.key.namespace)))
-
-
-def _is_marked(inputs: Inputs, pod: PodView) -> bool:
-    """Whether a pod has the mark of a leaver, and its node stays."""
-    is_leaver = inputs.leaving is None or pod.node in inputs.leaving
-    return pod.deletion_cost <= LEAVING_COST and not (is_leaver or pod.terminating)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +74,21 @@ class _Component:
     budget: Ref
     name: str
     engines: Sequence[EngineView]
-    workloads: Sequence[Manifest]
     wanted: int
     """Engines or routers that are wanted."""
+
+    def kept(self, inputs: Inputs, live: int | None) -> int | None:
+        """The pods that its budget keeps: one less than are wanted, as long as a node with one of them is leaving.
+
+        Args:
+            inputs: what was observed.
+            live: the pods that it keeps now.
+        """
+        pods = min((len(one.pods) for one in self.engines if one.is_serving), default=1)
+        leaving = inputs.leaving
+        if leaving is None or any(node in leaving for one in self.engines for node in one.nodes):
+            return max(0, self.wanted * pods - 1)
+        return max(live, pods) if live is not None and self.wanted == 1 else None
 
 
 def with_open_budgets(inputs: Inputs, decided: Outcome, roles: Sequence[LiveRole]) -> Mapping[Ref, Manifest]:
@@ -88,27 +98,30 @@ def with_open_budgets(inputs: Inputs, decided: Outcome, roles: Sequence[LiveRole
     stay only until something else routes. A drain would wait for ever. The same holds where the operator cannot see
     nodes any more.
     """
-    leaving = inputs.leaving
     opened: dict[Ref, Manifest] = {}
     for one in _undecided(inputs, decided, roles):
-        must_go = leaving is None or any(node in leaving for engine in one.engines for node in engine.nodes)
-        if must_go and one.budget in decided.desired:
-            pods = max((len(engine.pods) for engine in one.engines if engine.is_serving), default=1)
-            workloads = [decided.desired.get(Ref.of(live), live) for live in one.workloads]
-            budget = budget_of(NO_MOVE, workloads, one.wanted, pods)
-            opened[one.budget] = disruption_budget(one.budget.name, one.name, budget, owner=inputs.owner)
+        if budget := decided.desired.get(one.budget):
+            live = _kept_now(budget)
+            if (keeps := one.kept(inputs, live)) != live:
+                opened[one.budget] = disruption_budget(one.budget.name, one.name, owner=inputs.owner, keeps=keeps)
     return {**decided.desired, **opened}
+
+
+def _kept_now(budget: Manifest) -> int | None:
+    """The number of pods that a live budget keeps; None if it has none, or if somebody wrote a percentage."""
+    found = mapping(budget, "spec").get("minAvailable")
+    return found if isinstance(found, int) else None
 
 
 def _undecided(inputs: Inputs, decided: Outcome, roles: Sequence[LiveRole]) -> Iterator[_Component]:
     """The components whose moves are not carried out."""
-    key, spec, live = inputs.resource.key, inputs.resource.spec, inputs.router_deployment
+    key, spec = inputs.resource.key, inputs.resource.spec
     planned = decided if isinstance(decided, Planned) else None
+    wanted = {role.name: role.replicas for role in planned.roles} if planned else {}
     for role in roles if planned is None or planned.model_wait else ():
-        name = workload_name(key.name, role.name)
-        ref = Ref(DISRUPTION_BUDGET, key.namespace, name)
-        yield _Component(ref, role.name, role.engines, role.workloads, role.view.desired)
+        ref = Ref(DISRUPTION_BUDGET, key.namespace, workload_name(key.name, role.name))
+        yield _Component(ref, role.name, role.engines, wanted.get(role.name, role.view.desired))
     is_external = isinstance(spec, Spec) and spec.router.strategy is RouterStrategy.EXTERNAL
-    if live and (planned is None or planned.is_frozen or is_external):
+    if planned is None or planned.is_frozen or is_external:
         ref = Ref(DISRUPTION_BUDGET, key.namespace, router_name(key.name))
-        yield _Component(ref, ROUTER, engines_of(inputs.pods_of(ROUTER)), [live], inputs.routers.desired)
+        yield _Component(ref, ROUTER, engines_of(inputs.pods_of(ROUTER)), inputs.routers.desired)

@@ -67,7 +67,7 @@ class ModelWait:
     """Whether nothing at all changes meanwhile: the owner's policy requires signatures that are not verified yet."""
 
 
-_NO_MOVES = "A node of this service is leaving. Nothing moves meanwhile, so a drain interrupts the service."
+_STAYS = "{} on a node that is leaving do not move meanwhile: a drain ends them before their successors start."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,21 +102,24 @@ class Planned(Outcome):
     @property
     def notice(self) -> str:
         """The notices for users about the decisions; may be empty."""
-        moves = self.moves
-        others = self._all_moves[len(moves) :]
-        stays = _NO_MOVES if any(one.leavers for one in others) else ""
+        moves = (*([] if self.is_frozen else [self.router_move]), *([] if self.model_wait else self.engine_moves))
+        left = any(one.leavers for one in self.all_moves if one not in moves)
+        stays = _STAYS.format("Pods" if self.is_frozen else "Engines") if left else ""
         return sentences(*(role.notice for role in self.roles), *(one.notice for one in moves), stays)
 
     @property
-    def moves(self) -> Sequence[Move]:
-        """How engines and the only router move away from nodes that are leaving, as far as anything is changed now."""
-        if self.is_frozen:
-            return ()
-        return self._all_moves[:1] if self.model_wait else self._all_moves
+    def engine_moves(self) -> Sequence[Move]:
+        """How the engines of each role move away from nodes that are leaving."""
+        return [role.move for role in self.roles]
 
     @property
-    def _all_moves(self) -> Sequence[Move]:
-        return (self.router_move, *(role.move for role in self.roles))
+    def all_moves(self) -> Sequence[Move]:
+        """The same, with how the only router does.
+
+        None is carried out while signatures that the owner requires are verified, and only the router's while the
+        engines wait for their model.
+        """
+        return [self.router_move, *self.engine_moves]
 
     @property
     def outdated_engines(self) -> Reason | None:

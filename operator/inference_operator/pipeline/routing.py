@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import HTTP_ROUTE, Manifest, Ref
-from inference_operator.objects.disruption_budget import FEWEST_REPLICAS, Budget
+from inference_operator.objects.disruption_budget import FEWEST_REPLICAS
 from inference_operator.objects.names import ROUTER, headless_service_name, router_name, service_host
 from inference_operator.pipeline.engine_key import engines_ask, is_wanted, key_to_send
 from inference_operator.pipeline.inputs import Inputs
@@ -19,7 +19,7 @@ from inference_operator.router.inputs import RouterInputs, Upstream, slots
 from inference_operator.router.pinned_router import live_cold_start_seconds
 from inference_operator.workload.children import engines_selector
 from inference_operator.workload.deployment import progress_deadline_seconds
-from inference_operator.workload.moving import Move
+from inference_operator.workload.moving import Move, kept_pods
 
 _SWITCH_RECHECK = timedelta(seconds=1)
 """Time after the main Service was switched until the live one is looked at again. kube-proxy needs about as long."""
@@ -89,17 +89,11 @@ def routers(inputs: Inputs, way: Routing, roles: Sequence[Role], move: Move) -> 
         has_http_routes=HTTP_ROUTE not in inputs.unavailable_kinds,
         temporary=move.temporary,
         move_annotations=move.annotations(spec.router.replicas + move.temporary),
-        budget=_budget(spec.router.replicas, move),
+        has_budget=spec.router.replicas >= FEWEST_REPLICAS or move.may_refuse,
+        kept=kept_pods(move, spec.router.replicas, pods_per_engine=1),
     )
     router = router_children(router_inputs, inputs.router_deployment, inputs.pods_of(ROUTER))
     return replace(router, objects={**_kept(inputs, spec.stated, way), **router.objects})
-
-
-def _budget(replicas: int, move: Move) -> Budget | None:
-    """How many routers may go: of several one at a time, and the only one when its successor is ready."""
-    if replicas >= FEWEST_REPLICAS:
-        return Budget()
-    return Budget(keeps=int(move.refuses), temporary=move.temporary) if move.may_refuse else None
 
 
 def _upstream(inputs: Inputs, role: Role) -> Upstream:

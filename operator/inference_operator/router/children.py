@@ -85,8 +85,8 @@ def _router(inputs: RouterInputs, used: PinnedRouter, turn: Turn | None) -> Iter
         yield peers_service(inputs)
     if inputs.settings.network_policies:
         yield _network_policy(inputs)
-    if inputs.budget:
-        yield disruption_budget(router_name(inputs.name), ROUTER, inputs.budget, owner=inputs.owner)
+    if inputs.has_budget:
+        yield disruption_budget(router_name(inputs.name), ROUTER, owner=inputs.owner, keeps=inputs.kept)
 
 
 def _config(content: RouterContent, owner: Owner) -> Manifest:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from inference_operator.api.router import RouterSpec
 from inference_operator.fleet.turn import TurnInputs
 from inference_operator.manifest import Owner
-from inference_operator.objects.disruption_budget import Budget
 from inference_operator.settings import Settings
 
 MIN_SLOTS = 32
@@ -75,8 +74,10 @@ class RouterInputs:
     """Routers above the wanted number, while the only one moves to another node."""
     move_annotations: Mapping[str, str] = field(default_factory=dict)
     """Annotations of the Deployment by which the next decision knows of the move."""
-    budget: Budget | None = field(default_factory=Budget)
-    """How many routers may go at a time; None: there is no PodDisruptionBudget."""
+    has_budget: bool = True
+    """Whether there is a PodDisruptionBudget."""
+    kept: int | None = None
+    """Routers that no drain may end; None to let one go at a time."""
 
     @property
     def name(self) -> str:

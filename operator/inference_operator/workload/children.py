@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from inference_operator.manifest import SERVICE, STATEFUL_SET, Manifest, Owner, Ref
 from inference_operator.objects.child import child
-from inference_operator.objects.disruption_budget import FEWEST_REPLICAS, Budget, disruption_budget
+from inference_operator.objects.disruption_budget import FEWEST_REPLICAS, disruption_budget
 from inference_operator.objects.names import (
     ROUTER,
     headless_service_name,
@@ -14,7 +14,7 @@ from inference_operator.objects.names import (
 )
 from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
 from inference_operator.views.pod import POD_INDEX_LABEL, TRAFFIC_LABEL
-from inference_operator.workload.moving import Move, budget_of
+from inference_operator.workload.moving import Move, kept_pods
 from inference_operator.workload.pod_spec import WorkloadInputs
 from inference_operator.workload.workload import Workload
 
@@ -40,16 +40,17 @@ def children(inputs: WorkloadInputs, workload: Workload, move: Move, *, open_to_
         built.append(_network_policy(inputs, open_to_all=api_open, has_groups=has_groups))
     most = inputs.spec.stated.most_replicas
     if most >= FEWEST_REPLICAS or has_groups or (most and move.may_refuse):
-        name, budget = workload_name(inputs.name, inputs.role), _budget(inputs, workload, move)
-        built.append(disruption_budget(name, inputs.role, budget, owner=inputs.owner))
+        keeps = _kept_pods(inputs, workload.replicas, move)
+        name = workload_name(inputs.name, inputs.role)
+        built.append(disruption_budget(name, inputs.role, owner=inputs.owner, keeps=keeps))
     return {Ref.of(manifest): manifest for manifest in built}
 
 
-def _budget(inputs: WorkloadInputs, workload: Workload, move: Move) -> Budget:
-    """How many pods of the engines may go: none of the only engine, and of several one at a time."""
+def _kept_pods(inputs: WorkloadInputs, wanted: int, move: Move) -> int | None:
+    """The pods that the budget keeps. While the size of an engine changes, engines of both sizes serve."""
+    planned = inputs.plan.plan.parallel.nodes
     serving = [len(one.pods) for one in inputs.context.live.engines if one.is_serving]
-    pods = max(inputs.plan.plan.parallel.nodes, *serving, 0)
-    return budget_of(move, workload.objects, workload.replicas, pods)
+    return kept_pods(move, wanted, max(planned, *serving, 0) if move.refuses else min(serving, default=planned))
 
 
 def engines_selector(objects: Mapping[Ref, Manifest], owner: Owner, role: str) -> Mapping[str, str]:

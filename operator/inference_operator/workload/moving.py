@@ -27,7 +27,6 @@ from pydantic import TypeAdapter
 
 from inference_operator.api.duration import in_words
 from inference_operator.manifest import Manifest
-from inference_operator.objects.disruption_budget import Budget, temporary_pods
 from inference_operator.objects.json_annotation import compact_json, parsed_json
 from inference_operator.sentences import sentences
 from inference_operator.views.engine import EngineView
@@ -92,7 +91,7 @@ class MoveInputs:
     asked: timedelta | None
     """How long an eviction waits, as requested; None for the default, and nothing for no wait."""
     budgets: bool
-    """Whether the administrator allows to refuse an eviction."""
+    """Whether the administrator allows to refuse the eviction of the only engine."""
     can_record: bool = True
     """Whether the API server takes what the operator writes: else nobody would know how long an eviction has waited."""
     noun: str = "engine"
@@ -134,7 +133,7 @@ class Move:
     may_refuse: bool = False
     """Whether there is a budget also for a single engine."""
     refuses: bool = False
-    """Whether an eviction is refused now: that of the only engine, and while engines move one without a successor."""
+    """Whether an eviction is refused now, until a successor serves."""
     notice: str = ""
     """What happens, for users, in sentences; empty if nothing does."""
     lookups: tuple[FreeGpusLookup, ...] = ()
@@ -158,19 +157,23 @@ class Move:
         return frozenset(one.leader.group for one in self.leavers if self.moves and one.leader.group)
 
 
-def budget_of(move: Move, workloads: Sequence[Manifest], wanted: int, pods_per_engine: int) -> Budget:
-    """How many pods of the engines may go.
+def kept_pods(move: Move, wanted: int, pods_per_engine: int) -> int | None:
+    """The pods that no drain may end: those of the wanted engines; one less where an eviction is not refused any more.
+
+    None while nothing moves and the engine is not the only one: then one pod goes at a time, as of any service.
 
     Args:
-        move: how they move.
-        workloads: their Deployment or StatefulSets, the temporary engines included.
+        move: how engines move.
         wanted: engines that are wanted.
         pods_per_engine: pods of one engine.
+
+    Examples:
+        >>> kept_pods(Move(refuses=True), 1, 2), kept_pods(Move(), 3, 1)
+        (2, None)
     """
-    if move.refuses and wanted == 1:
-        return Budget(keeps=pods_per_engine)
-    awaits_successors = move.refuses and bool(move.leavers)
-    return Budget(temporary=0 if awaits_successors else temporary_pods(workloads, wanted * pods_per_engine))
+    if not wanted or not (move.refuses or move.leavers):
+        return None
+    return wanted * pods_per_engine - (0 if move.refuses else 1)
 
 
 NO_MOVE = Move()
@@ -185,14 +188,15 @@ def move(inputs: MoveInputs, results: LookupResults, now: datetime) -> Move:
         results: results of lookups.
         now: the time.
     """
-    visible, waits = inputs.leaving is not None, inputs.budgets and inputs.asked != timedelta(0)
+    visible, is_single = inputs.leaving is not None, inputs.wanted == 1
+    waits = (inputs.budgets or not is_single) and inputs.asked != timedelta(0)
     may_refuse = waits and visible
     leavers = _leavers(inputs)
     missing, known = inputs.wanted - _others(inputs), inputs.recorded or MoveRecord(_begin(inputs, now))
     if not leavers or not inputs.wanted:
-        notice = _UNSEEN.format(inputs.noun) if inputs.wanted == 1 and waits and not visible else ""
+        notice = _UNSEEN.format(inputs.noun) if is_single and waits and not visible else ""
         kept = Move(temporary=inputs.temporary, record=known) if _lost_its_node(inputs, missing, now) else Move()
-        return replace(kept, may_refuse=may_refuse, refuses=may_refuse, notice=notice)
+        return replace(kept, may_refuse=may_refuse, refuses=may_refuse and is_single, notice=notice)
     lookup, place = _place(inputs, results, leavers, missing)
     ends = _gives_up(inputs, known)
     over = _came_to_a_leaving_node(inputs, known) or (ends is not None and ends <= now)
