@@ -300,6 +300,21 @@ def test_while_groups_wait_for_a_changed_model_one_pod_may_go_at_a_time() -> Non
     assert budget(rolls) == OPEN
 
 
+def test_a_drain_goes_on_while_groups_that_are_wanted_are_not_made_yet() -> None:
+    spec: Manifest = {"parallelism": {"tensor": 1, "nodes": 2}}
+    children = living(planned(inference_deployment(**spec)).desired)
+    template = template_of(children)
+    pair = [engine(template, f"g0-{n}", "gone", group="qwen-engine-0", index=n) for n in (0, 1)]
+    more = observed(
+        inference_deployment(**spec, replicas=3, cache={"size": "40Gi", "accessMode": "ReadWriteMany"}), children, *pair
+    )
+    waits = outcome(more)
+    assert isinstance(waits, Planned)
+    assert waits.model_wait is not None
+    assert (groups(waits), budget(waits)) == (["qwen-engine-0"], {"minAvailable": 1})
+    assert budget(outcome(replace(more, leaving={}))) == {"minAvailable": 2}, "it is still the only one"
+
+
 def test_marks_and_what_does_not_move_while_engines_wait_for_their_model() -> None:
     spec: Manifest = {"replicas": 2, "router": {"replicas": 1}}
     raw = inference_deployment(**spec, cache={"size": "40Gi"})
@@ -353,7 +368,8 @@ def test_a_group_on_a_leaving_node_is_replaced_by_another_group_first() -> None:
     old = [engine(template, f"g0-{n}", ("gone", "good")[n], group="qwen-engine-0", index=n) for n in (0, 1)]
     first = outcome(observed(raw, children, *old))
     assert groups(first) == ["qwen-engine-0", "qwen-engine-1"]
-    assert first.desired[BUDGET_OF_ENGINES]["spec"]["minAvailable"] == 2
+    assert budget(planned(raw)) == {"minAvailable": 2}
+    assert budget(first) == {"minAvailable": 3}, "one pod may go once all four serve"
     children = after(first, children)
     new = [
         replace(engine(template, f"g1-{n}", "good", ready=False, group="qwen-engine-1", index=n), created=NOW)

@@ -96,9 +96,9 @@ def decided(*engines: EngineView, results: LookupResults | None = None, now: dat
 
 def test_a_service_of_one_engine_refuses_evictions_from_the_start() -> None:
     found = decided(engine("a", "good"))
-    assert found == Move(may_refuse=True, refuses=True)
+    assert found == Move(wanted=1, may_refuse=True, refuses=True)
     two = decided(engine("a", "good"), engine("b", "good"), wanted=2)
-    assert kept_pods(two, 2, 1) is None, "one of two may go"
+    assert kept_pods(two, 1, serving=2) is None, "one of two may go"
 
 
 @pytest.mark.parametrize("more", [{"asked": timedelta(0)}, {"budgets": False}, {"leaving": None}])
@@ -198,9 +198,12 @@ def test_a_drain_waits_as_long_as_requested_or_as_a_start_takes(
     assert (after.refuses, after.temporary, after.due) == (False, 1, None), "the successor starts on"
 
 
-def may_go(found: Move, wanted: int, *, healthy: int, size: int = 1) -> int:
-    """The pods that Kubernetes lets go (Kubernetes 1.36, pkg/controller/disruption/disruption.go)."""
-    least = kept_pods(found, wanted, size)
+def may_go(found: Move, *, healthy: int, size: int = 1, serving: int | None = None) -> int:
+    """The pods that Kubernetes lets go (Kubernetes 1.36, pkg/controller/disruption/disruption.go).
+
+    The operator decided when so many pods served; by default as many as now.
+    """
+    least = kept_pods(found, size, serving=healthy if serving is None else serving)
     assert least is not None, "Kubernetes counts what the workload asks for, temporary engines included"
     return max(0, healthy - least)
 
@@ -212,20 +215,38 @@ def test_a_drain_goes_on_after_the_wait_although_the_successor_never_serves(want
     live = [workload(1, MoveRecord(NOW), replicas=wanted)]
     waits = decided(*engines, workloads=live, wanted=wanted, asked=MINUTE)
     assert (waits.temporary, waits.due) == (1, NOW + MINUTE)
-    assert may_go(waits, wanted, healthy=wanted) == 0, "the successor does not serve yet"
-    assert may_go(waits, wanted, healthy=wanted + 1) == 1
+    assert may_go(waits, healthy=wanted) == 0, "the successor does not serve yet"
+    assert may_go(waits, healthy=wanted + 1) == 1
     late = decided(*engines, workloads=live, wanted=wanted, asked=MINUTE, now=NOW + MINUTE)
     assert late.temporary == 1
-    assert may_go(late, wanted, healthy=wanted) == 1
+    assert may_go(late, healthy=wanted) == 1
     soon = decided(*engines, workloads=live, wanted=wanted, leaving=SPOT)
-    assert may_go(soon, wanted, healthy=wanted) == 1
+    assert may_go(soon, healthy=wanted) == 1
     never = decided(*engines, workloads=live, wanted=wanted, asked=timedelta(0))
-    assert may_go(never, wanted, healthy=wanted) == 1
+    assert may_go(never, healthy=wanted) == 1
 
 
 def test_a_pod_of_the_only_group_may_go_after_the_wait_although_its_successor_never_serves() -> None:
-    late = Move(leavers=(engine("a", "gone"),), moves=True, may_refuse=True)
-    assert may_go(late, 1, healthy=4, size=4) == 1
+    late = Move(wanted=1, leavers=(engine("a", "gone"),), moves=True, may_refuse=True)
+    assert may_go(late, healthy=4, size=4) == 1
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 3])
+def test_one_pod_may_go_and_so_one_group_once_a_successor_of_several_pods_serves(wanted: int) -> None:
+    """A group ends with any of its pods: four evictions at once could end four groups."""
+    waits = Move(wanted=wanted, leavers=(engine("a", "gone"),), moves=True, may_refuse=True, refuses=True)
+    assert may_go(waits, healthy=4 * wanted, size=4) == 0
+    assert may_go(waits, healthy=4 * wanted + 4, size=4) == 1
+    late = replace(waits, refuses=False)
+    assert may_go(late, healthy=4 * wanted + 4, size=4) == 1
+
+
+def test_a_drain_still_waits_in_the_moment_in_which_the_first_of_two_successors_serves() -> None:
+    """Its GPU was the only free one, so no place is left for the second successor before the first leaver ends."""
+    live = [workload(1, MoveRecord(NOW), replicas=2)]
+    two = (marked(engine("a", "gone")), marked(engine("b", "gone")))
+    found = decided(*two, engine("c", "good"), wanted=2, workloads=live, results=free(0))
+    assert (found.temporary, found.moves, found.refuses) == (0, True, True)
 
 
 def test_a_machine_that_ends_soon_lets_its_engine_go_at_once_and_a_successor_starts() -> None:

@@ -17,6 +17,7 @@ from inference_operator.views.engine import EngineView, engines_of
 from inference_operator.views.raw import mapping
 from inference_operator.workload.deployment import PULL_SECONDS
 from inference_operator.workload.moving import LEAVING_COST, NO_MOVE, Move, MoveInputs, move
+from inference_operator.workload.rollout import UNSCHEDULABLE_LIMIT
 
 
 def router_move(inputs: Inputs, spec: Spec) -> Move:
@@ -27,7 +28,8 @@ def router_move(inputs: Inputs, spec: Spec) -> Move:
     wanted = spec.router.replicas
     if wanted != 1 or spec.router.strategy is RouterStrategy.EXTERNAL:
         return NO_MOVE
-    live, settings = inputs.router_deployment, inputs.settings
+    live, settings, asked = inputs.router_deployment, inputs.settings, spec.scheduling.eviction_wait
+    longest = timedelta(seconds=PULL_SECONDS)
     given = MoveInputs(
         engines=engines_of(inputs.pods_of(ROUTER)),
         template=inputs.routers.template or "",
@@ -39,8 +41,8 @@ def router_move(inputs: Inputs, spec: Spec) -> Move:
         pods_per_engine=1,
         node_wait=settings.surge_wait,
         one_node=False,
-        longest_start=timedelta(seconds=PULL_SECONDS),
-        asked=spec.scheduling.eviction_wait,
+        longest_start=longest,
+        asked=longest + (settings.surge_wait or UNSCHEDULABLE_LIMIT) if asked is None else asked,
         budgets=settings.single_engine_budgets,
         can_record=inputs.can_write,
         noun="router",
@@ -51,7 +53,8 @@ def router_move(inputs: Inputs, spec: Spec) -> Move:
 def with_marks(inputs: Inputs, decided: Planned | Refused) -> Planned | Refused:
     """The outcome in which pods on nodes that are leaving go before all others, whenever there are too many.
 
-    The mark of a pod whose node stays after all is taken back. One whose node is gone keeps it.
+    The mark of a pod whose node stays after all is taken back, if that is one with GPUs: other nodes that stay cannot
+    be told from those that are gone, whose pods keep it.
     """
     if not isinstance(decided, Planned) or decided.is_frozen:
         return decided
@@ -59,7 +62,7 @@ def with_marks(inputs: Inputs, decided: Planned | Refused) -> Planned | Refused:
     others = [cost for cost in decided.deletion_costs if cost.uid not in leavers]
     known = {*leavers, *(cost.uid for cost in others)}
     staying = {node.name for node in inputs.nodes or ()} - set(inputs.leaving or ())
-    marked = (pod for pod in inputs.pods if pod.deletion_cost <= LEAVING_COST and not pod.terminating)
+    marked = (pod for pod in inputs.pods if pod.deletion_cost == LEAVING_COST and not pod.terminating)
     costs = [
         *((pod, LEAVING_COST, "its node is leaving, so it goes first") for pod in leavers.values() if not pod.group),
         *((pod, 0, "its node stays") for pod in marked if pod.node in staying and pod.uid not in known),
@@ -75,7 +78,7 @@ class _Component:
     name: str
     engines: Sequence[EngineView]
     wanted: int
-    """Engines or routers that are wanted."""
+    """Engines or routers that are wanted. Of groups no others are made now."""
 
     def kept(self, inputs: Inputs, live: int | None) -> int | None:
         """The pods that its budget keeps: one less than are wanted, as long as a node with one of them is leaving.
@@ -84,11 +87,12 @@ class _Component:
             inputs: what was observed.
             live: the pods that it keeps now.
         """
-        pods = min((len(one.pods) for one in self.engines if one.is_serving), default=1)
-        leaving = inputs.leaving
+        leaving, serving = inputs.leaving, [len(one.pods) for one in self.engines if one.is_serving]
+        there = sum(not (one.terminating or one.failed) for one in self.engines)
+        pods, wanted = min(serving, default=1), min(self.wanted, max(1, there))
         if leaving is None or any(node in leaving for one in self.engines for node in one.nodes):
-            return max(0, self.wanted * pods - 1)
-        return max(live, pods) if live is not None and self.wanted == 1 else None
+            return max(1, wanted * pods, sum(serving)) - 1
+        return max(live, pods) if live is not None and wanted == 1 else None
 
 
 def with_open_budgets(inputs: Inputs, decided: Outcome, roles: Sequence[LiveRole]) -> Mapping[Ref, Manifest]:
@@ -100,15 +104,14 @@ def with_open_budgets(inputs: Inputs, decided: Outcome, roles: Sequence[LiveRole
     """
     opened: dict[Ref, Manifest] = {}
     for one in _undecided(inputs, decided, roles):
-        if budget := decided.desired.get(one.budget):
-            live = _kept_now(budget)
-            if (keeps := one.kept(inputs, live)) != live:
-                opened[one.budget] = disruption_budget(one.budget.name, one.name, owner=inputs.owner, keeps=keeps)
+        live, desired = inputs.child(one.budget), decided.desired.get(one.budget)
+        if live and desired and (keeps := one.kept(inputs, _kept_now(live))) != _kept_now(desired):
+            opened[one.budget] = disruption_budget(one.budget.name, one.name, owner=inputs.owner, keeps=keeps)
     return {**decided.desired, **opened}
 
 
 def _kept_now(budget: Manifest) -> int | None:
-    """The number of pods that a live budget keeps; None if it has none, or if somebody wrote a percentage."""
+    """The number of pods that a budget keeps; None if it has none, or if somebody wrote a percentage."""
     found = mapping(budget, "spec").get("minAvailable")
     return found if isinstance(found, int) else None
 
@@ -117,10 +120,9 @@ def _undecided(inputs: Inputs, decided: Outcome, roles: Sequence[LiveRole]) -> I
     """The components whose moves are not carried out."""
     key, spec = inputs.resource.key, inputs.resource.spec
     planned = decided if isinstance(decided, Planned) else None
-    wanted = {role.name: role.replicas for role in planned.roles} if planned else {}
     for role in roles if planned is None or planned.model_wait else ():
         ref = Ref(DISRUPTION_BUDGET, key.namespace, workload_name(key.name, role.name))
-        yield _Component(ref, role.name, role.engines, wanted.get(role.name, role.view.desired))
+        yield _Component(ref, role.name, role.engines, role.view.desired)
     is_external = isinstance(spec, Spec) and spec.router.strategy is RouterStrategy.EXTERNAL
     if planned is None or planned.is_frozen or is_external:
         ref = Ref(DISRUPTION_BUDGET, key.namespace, router_name(key.name))

@@ -102,9 +102,11 @@ class Planned(Outcome):
     @property
     def notice(self) -> str:
         """The notices for users about the decisions; may be empty."""
-        moves = (*([] if self.is_frozen else [self.router_move]), *([] if self.model_wait else self.engine_moves))
-        left = any(one.leavers for one in self.all_moves if one not in moves)
-        stays = _STAYS.format("Pods" if self.is_frozen else "Engines") if left else ""
+        moves: list[Move] = []
+        left: list[Move] = []
+        (left if self.is_frozen else moves).append(self.router_move)
+        (left if self.model_wait else moves).extend(self.engine_moves)
+        stays = _STAYS.format("Pods" if self.is_frozen else "Engines") if any(one.leavers for one in left) else ""
         return sentences(*(role.notice for role in self.roles), *(one.notice for one in moves), stays)
 
     @property

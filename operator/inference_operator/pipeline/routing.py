@@ -90,7 +90,7 @@ def routers(inputs: Inputs, way: Routing, roles: Sequence[Role], move: Move) -> 
         temporary=move.temporary,
         move_annotations=move.annotations(spec.router.replicas + move.temporary),
         has_budget=spec.router.replicas >= FEWEST_REPLICAS or move.may_refuse,
-        kept=kept_pods(move, spec.router.replicas, pods_per_engine=1),
+        kept=kept_pods(move, 1, serving=sum(pod.ready and not pod.terminating for pod in inputs.pods_of(ROUTER))),
     )
     router = router_children(router_inputs, inputs.router_deployment, inputs.pods_of(ROUTER))
     return replace(router, objects={**_kept(inputs, spec.stated, way), **router.objects})

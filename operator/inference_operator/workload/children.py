@@ -1,6 +1,6 @@
 """The objects of one role: headless Services, workload, NetworkPolicy and PodDisruptionBudget."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from inference_operator.manifest import SERVICE, STATEFUL_SET, Manifest, Owner, Ref
 from inference_operator.objects.child import child
@@ -16,41 +16,43 @@ from inference_operator.objects.network_policy import metrics_readers, network_p
 from inference_operator.views.pod import POD_INDEX_LABEL, TRAFFIC_LABEL
 from inference_operator.workload.moving import Move, kept_pods
 from inference_operator.workload.pod_spec import WorkloadInputs
-from inference_operator.workload.workload import Workload
 
 
-def children(inputs: WorkloadInputs, workload: Workload, move: Move, *, open_to_all: bool) -> dict[Ref, Manifest]:
+def children(
+    inputs: WorkloadInputs, workload: Sequence[Manifest], move: Move, *, open_to_all: bool
+) -> dict[Ref, Manifest]:
     """All objects of the role by reference, in the order in which they are applied.
 
     Args:
         inputs: everything that they are built from.
-        workload: the workload of the role.
+        workload: the Deployment or the StatefulSets of the role.
         move: how its engines move away from nodes that are leaving.
         open_to_all: whether a NetworkPolicy admits everybody, since something else than our routers sends requests.
     """
-    kinds = {one["kind"] for one in workload.objects}
+    kinds = {one["kind"] for one in workload}
     has_groups = STATEFUL_SET.name in kinds
     built = [
         _service(inputs, leaders=kinds == {STATEFUL_SET.name}),
         *([_members_service(inputs)] if has_groups else []),
-        *workload.objects,
+        *workload,
     ]
     if inputs.has_network_policy or (has_groups and inputs.settings.uses_network_policies):
         api_open = open_to_all or not inputs.has_network_policy
         built.append(_network_policy(inputs, open_to_all=api_open, has_groups=has_groups))
     most = inputs.spec.stated.most_replicas
     if most >= FEWEST_REPLICAS or has_groups or (most and move.may_refuse):
-        keeps = _kept_pods(inputs, workload.replicas, move)
+        keeps = _kept_pods(inputs, move)
         name = workload_name(inputs.name, inputs.role)
         built.append(disruption_budget(name, inputs.role, owner=inputs.owner, keeps=keeps))
     return {Ref.of(manifest): manifest for manifest in built}
 
 
-def _kept_pods(inputs: WorkloadInputs, wanted: int, move: Move) -> int | None:
+def _kept_pods(inputs: WorkloadInputs, move: Move) -> int | None:
     """The pods that the budget keeps. While the size of an engine changes, engines of both sizes serve."""
     planned = inputs.plan.plan.parallel.nodes
     serving = [len(one.pods) for one in inputs.context.live.engines if one.is_serving]
-    return kept_pods(move, wanted, max(planned, *serving, 0) if move.refuses else min(serving, default=planned))
+    size = max(planned, *serving, 0) if move.refuses else min(serving, default=planned)
+    return kept_pods(move, size, serving=sum(serving))
 
 
 def engines_selector(objects: Mapping[Ref, Manifest], owner: Owner, role: str) -> Mapping[str, str]:

@@ -123,6 +123,8 @@ class MoveInputs:
 class Move:
     """How engines move away from nodes that are leaving."""
 
+    wanted: int = 0
+    """Engines that are wanted."""
     leavers: tuple[EngineView, ...] = ()
     """The engines that have to move."""
     temporary: int = 0
@@ -157,23 +159,29 @@ class Move:
         return frozenset(one.leader.group for one in self.leavers if self.moves and one.leader.group)
 
 
-def kept_pods(move: Move, wanted: int, pods_per_engine: int) -> int | None:
-    """The pods that no drain may end: those of the wanted engines; one less where an eviction is not refused any more.
+def kept_pods(move: Move, pods_per_engine: int, serving: int) -> int | None:
+    """The pods that no drain may end; None to let one go while all are ready, where nothing moves.
 
-    None while nothing moves and the engine is not the only one: then one pod goes at a time, as of any service.
+    1. An eviction of the only engine is refused from the start: its pods stay.
+    2. While engines move, one pod may go once a successor serves. With it a whole group ends: so it is one pod, also
+       where the successor is a group.
+    3. Where no successor is awaited any more, one pod may go of those that are wanted, and of those that serve.
 
     Args:
         move: how engines move.
-        wanted: engines that are wanted.
         pods_per_engine: pods of one engine.
+        serving: pods of all engines that serve.
 
     Examples:
-        >>> kept_pods(Move(refuses=True), 1, 2), kept_pods(Move(), 3, 1)
-        (2, None)
+        >>> kept_pods(Move(refuses=True, wanted=1), 4, serving=4), kept_pods(Move(wanted=3), 1, serving=3)
+        (4, None)
     """
-    if not wanted or not (move.refuses or move.leavers):
+    if not move.wanted or not (move.refuses or move.leavers):
         return None
-    return wanted * pods_per_engine - (0 if move.refuses else 1)
+    pods = move.wanted * pods_per_engine
+    if move.refuses:
+        return pods + pods_per_engine - 1 if move.leavers else pods
+    return max(pods, serving) - 1
 
 
 NO_MOVE = Move()
@@ -189,25 +197,29 @@ def move(inputs: MoveInputs, results: LookupResults, now: datetime) -> Move:
         now: the time.
     """
     visible, is_single = inputs.leaving is not None, inputs.wanted == 1
-    waits = (inputs.budgets or not is_single) and inputs.asked != timedelta(0)
+    waits = (inputs.budgets or inputs.wanted > 1) and inputs.asked != timedelta(0)
     may_refuse = waits and visible
     leavers = _leavers(inputs)
     missing, known = inputs.wanted - _others(inputs), inputs.recorded or MoveRecord(_begin(inputs, now))
     if not leavers or not inputs.wanted:
         notice = _UNSEEN.format(inputs.noun) if is_single and waits and not visible else ""
         kept = Move(temporary=inputs.temporary, record=known) if _lost_its_node(inputs, missing, now) else Move()
-        return replace(kept, may_refuse=may_refuse, refuses=may_refuse and is_single, notice=notice)
+        return replace(
+            kept, wanted=inputs.wanted, may_refuse=may_refuse, refuses=may_refuse and is_single, notice=notice
+        )
     lookup, place = _place(inputs, results, leavers, missing)
     ends = _gives_up(inputs, known)
     over = _came_to_a_leaving_node(inputs, known) or (ends is not None and ends <= now)
     record = replace(known, gave_up=known.gave_up or over)
-    moves = inputs.is_rolling or missing <= 0 or (place != 0 and not record.gave_up)
+    has_place = place != 0 or inputs.temporary > 0  # those have theirs
+    moves = inputs.is_rolling or missing <= 0 or (has_place and not record.gave_up)
     late = record.since + _wait(inputs, leavers)
     is_soon = any(node.is_soon for one in leavers if (node := inputs.node_of(one)))
     is_kept = inputs.recorded is not None or inputs.can_record
     refuses = may_refuse and moves and not is_soon and now < late and is_kept
     due = (late if refuses else None, ends)
     return Move(
+        wanted=inputs.wanted,
         leavers=leavers,
         temporary=_temporary(inputs, leavers, place, missing) if moves else 0,
         moves=moves and (place is not None or inputs.recorded is not None),
