@@ -284,20 +284,25 @@ def test_of_several_engines_one_goes_when_its_successor_serves_or_after_the_wait
     assert budget(stays) == OPEN
 
 
-def test_while_groups_wait_for_a_changed_model_one_pod_may_go_at_a_time() -> None:
+def test_one_group_goes_at_a_time_while_nothing_is_decided() -> None:
     raw = inference_deployment(replicas=2, parallelism={"tensor": 1, "nodes": 2})
+    paused = {**raw, "spec": {**raw["spec"], "paused": True}}
     children = living(planned(raw).desired)
-    groups_ = [
-        engine(template_of(children), f"g{g}-{n}", "good", group=f"qwen-engine-{g}", index=n)
-        for g in (0, 1)
-        for n in (0, 1)
-    ]
-    changed = inference_deployment(
-        source="hf://Qwen/Qwen3-4B", replicas=2, parallelism={"tensor": 1, "nodes": 2}, rollout={"strategy": "Surge"}
-    )
-    rolls = outcome(replace(observed(changed, children, *groups_), leaving={}))
-    assert len(groups(rolls)) >= 2
-    assert budget(rolls) == OPEN
+    template = template_of(children)
+    pods = [engine(template, f"g{g}-{n}", "gone", group=f"qwen-engine-{g}", index=n) for g in (0, 1) for n in (0, 1)]
+    assert budget(outcome(observed(paused, children, *pods))) == {"minAvailable": 3}
+    ends = [replace(pods[0], terminating=True, ready=False), replace(pods[1], ready=False), *pods[2:]]
+    assert budget(outcome(observed(paused, children, *ends))) == {"minAvailable": 3}, "the other group stays"
+
+
+def test_a_pause_leaves_evictions_alone_where_they_may_not_be_refused() -> None:
+    raw = inference_deployment(autoscaling={"minReplicas": 1, "maxReplicas": 4}, scheduling={"evictionWait": "0s"})
+    paused = {**raw, "spec": {**raw["spec"], "paused": True}}
+    children = living(planned(raw).desired)
+    here = engine(template_of(children), "a", "gone")
+    moves = after(outcome(observed(raw, children, here)), children)
+    stays = outcome(replace(observed(paused, moves, here), leaving={}))
+    assert budget(stays) == OPEN
 
 
 def test_a_drain_goes_on_while_groups_that_are_wanted_are_not_made_yet() -> None:

@@ -241,6 +241,13 @@ def test_one_pod_may_go_and_so_one_group_once_a_successor_of_several_pods_serves
     assert may_go(late, healthy=4 * wanted + 4, size=4) == 1
 
 
+def test_a_group_that_serves_as_a_successor_stays_where_its_gpus_were_the_last_free_ones() -> None:
+    three = [engine(f"{name}-0", on, group=name) for name, on in (("a", "gone"), ("b", "gone"), ("c", "good"))]
+    live = [{**workload(record=MoveRecord(NOW)), "kind": "StatefulSet"}]
+    found = decided(*three, wanted=2, workloads=live, results=free(0))
+    assert (found.moves, found.refuses, found.groups) == (True, True, frozenset("ab"))
+
+
 def test_a_drain_still_waits_in_the_moment_in_which_the_first_of_two_successors_serves() -> None:
     """Its GPU was the only free one, so no place is left for the second successor before the first leaver ends."""
     live = [workload(1, MoveRecord(NOW), replicas=2)]

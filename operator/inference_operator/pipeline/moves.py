@@ -14,6 +14,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome, Planned, Refused
 from inference_operator.roles.context import LiveRole
 from inference_operator.views.engine import EngineView, engines_of
+from inference_operator.views.leaving_node import LeavingNode
 from inference_operator.views.raw import mapping
 from inference_operator.workload.deployment import PULL_SECONDS
 from inference_operator.workload.moving import LEAVING_COST, NO_MOVE, Move, MoveInputs, move
@@ -78,21 +79,25 @@ class _Component:
     name: str
     engines: Sequence[EngineView]
     wanted: int
-    """Engines or routers that are wanted. Of groups no others are made now."""
+    """Engines or routers that are wanted. Groups that are wanted and do not exist are not made now."""
 
-    def kept(self, inputs: Inputs, live: int | None) -> int | None:
-        """The pods that its budget keeps: one less than are wanted, as long as a node with one of them is leaving.
+    def leaves(self, leaving: Mapping[str, LeavingNode] | None) -> bool:
+        """Whether a node with one of its pods is leaving, or nobody can see whether one is."""
+        return leaving is None or any(node in leaving for one in self.engines for node in one.nodes)
+
+    def kept(self, live: int | None, *, leaves: bool, guards: bool) -> int | None:
+        """The pods that its budget keeps. While a node is leaving: all that are wanted, less one.
 
         Args:
-            inputs: what was observed.
             live: the pods that it keeps now.
+            leaves: whether a node with one of its pods is leaving.
+            guards: whether the eviction of the only one may be refused.
         """
-        leaving, serving = inputs.leaving, [len(one.pods) for one in self.engines if one.is_serving]
-        there = sum(not (one.terminating or one.failed) for one in self.engines)
-        pods, wanted = min(serving, default=1), min(self.wanted, max(1, there))
-        if leaving is None or any(node in leaving for one in self.engines for node in one.nodes):
+        serving = [len(one.pods) for one in self.engines if one.is_serving]
+        pods, wanted = min(serving, default=1), min(self.wanted, len(self.engines))
+        if leaves:
             return max(1, wanted * pods, sum(serving)) - 1
-        return max(live, pods) if live is not None and wanted == 1 else None
+        return max(live, pods) if guards and live is not None and wanted == 1 else None
 
 
 def with_open_budgets(inputs: Inputs, decided: Outcome, roles: Sequence[LiveRole]) -> Mapping[Ref, Manifest]:
@@ -103,16 +108,23 @@ def with_open_budgets(inputs: Inputs, decided: Outcome, roles: Sequence[LiveRole
     nodes any more.
     """
     opened: dict[Ref, Manifest] = {}
+    spec = inputs.resource.spec
+    asked = spec.scheduling.eviction_wait if isinstance(spec, Spec) else None
+    guards = inputs.settings.single_engine_budgets and asked != timedelta(0)
     for one in _undecided(inputs, decided, roles):
         live, desired = inputs.child(one.budget), decided.desired.get(one.budget)
-        if live and desired and (keeps := one.kept(inputs, _kept_now(live))) != _kept_now(desired):
+        leaves = one.leaves(inputs.leaving)
+        if not (desired and one.engines and (live or leaves)):
+            continue
+        keeps = one.kept(_kept_now(live), leaves=leaves, guards=guards)
+        if keeps != _kept_now(desired):
             opened[one.budget] = disruption_budget(one.budget.name, one.name, owner=inputs.owner, keeps=keeps)
     return {**decided.desired, **opened}
 
 
-def _kept_now(budget: Manifest) -> int | None:
+def _kept_now(budget: Manifest | None) -> int | None:
     """The number of pods that a budget keeps; None if it has none, or if somebody wrote a percentage."""
-    found = mapping(budget, "spec").get("minAvailable")
+    found = mapping(budget or {}, "spec").get("minAvailable")
     return found if isinstance(found, int) else None
 
 

@@ -102,12 +102,10 @@ class Planned(Outcome):
     @property
     def notice(self) -> str:
         """The notices for users about the decisions; may be empty."""
-        moves: list[Move] = []
-        left: list[Move] = []
-        (left if self.is_frozen else moves).append(self.router_move)
-        (left if self.model_wait else moves).extend(self.engine_moves)
+        told = [*([] if self.is_frozen else [self.router_move]), *([] if self.model_wait else self.engine_moves)]
+        left = [*([self.router_move] if self.is_frozen else []), *(self.engine_moves if self.model_wait else [])]
         stays = _STAYS.format("Pods" if self.is_frozen else "Engines") if any(one.leavers for one in left) else ""
-        return sentences(*(role.notice for role in self.roles), *(one.notice for one in moves), stays)
+        return sentences(*(role.notice for role in self.roles), *(one.notice for one in told), stays)
 
     @property
     def engine_moves(self) -> Sequence[Move]:
@@ -116,11 +114,7 @@ class Planned(Outcome):
 
     @property
     def all_moves(self) -> Sequence[Move]:
-        """The same, with how the only router does.
-
-        None is carried out while signatures that the owner requires are verified, and only the router's while the
-        engines wait for their model.
-        """
+        """The moves of all engines and of the only router, also those that are not carried out now."""
         return [self.router_move, *self.engine_moves]
 
     @property

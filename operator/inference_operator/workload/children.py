@@ -51,7 +51,7 @@ def _kept_pods(inputs: WorkloadInputs, move: Move) -> int | None:
     """The pods that the budget keeps. While the size of an engine changes, engines of both sizes serve."""
     planned = inputs.plan.plan.parallel.nodes
     serving = [len(one.pods) for one in inputs.context.live.engines if one.is_serving]
-    size = max(planned, *serving, 0) if move.refuses else min(serving, default=planned)
+    size = max([planned, *serving]) if move.refuses else min(serving, default=planned)
     return kept_pods(move, size, serving=sum(serving))
 
 

@@ -133,7 +133,7 @@ class Move:
     """Whether successors start before the leavers end."""
     record: MoveRecord | None = None
     may_refuse: bool = False
-    """Whether there is a budget also for a single engine."""
+    """Whether an eviction may be refused at all."""
     refuses: bool = False
     """Whether an eviction is refused now, until a successor serves."""
     notice: str = ""
@@ -160,11 +160,11 @@ class Move:
 
 
 def kept_pods(move: Move, pods_per_engine: int, serving: int) -> int | None:
-    """The pods that no drain may end; None to let one go while all are ready, where nothing moves.
+    """The pods that no drain may end. None where nothing moves: then one pod may go while all others are ready.
 
     1. An eviction of the only engine is refused from the start: its pods stay.
-    2. While engines move, one pod may go once a successor serves. With it a whole group ends: so it is one pod, also
-       where the successor is a group.
+    2. While engines move, one pod may go once a successor serves. With one pod its whole group ends, so it is only one,
+       however many pods the successor has.
     3. Where no successor is awaited any more, one pod may go of those that are wanted, and of those that serve.
 
     Args:
@@ -211,7 +211,7 @@ def move(inputs: MoveInputs, results: LookupResults, now: datetime) -> Move:
     ends = _gives_up(inputs, known)
     over = _came_to_a_leaving_node(inputs, known) or (ends is not None and ends <= now)
     record = replace(known, gave_up=known.gave_up or over)
-    has_place = place != 0 or inputs.temporary > 0  # those have theirs
+    has_place = place != 0 or inputs.temporary > 0 or _has_more(inputs)  # those have theirs
     moves = inputs.is_rolling or missing <= 0 or (has_place and not record.gave_up)
     late = record.since + _wait(inputs, leavers)
     is_soon = any(node.is_soon for one in leavers if (node := inputs.node_of(one)))
@@ -252,6 +252,11 @@ def _lost_its_node(inputs: MoveInputs, missing: int, now: datetime) -> bool:
     record = inputs.recorded
     if record is None or record.gave_up or missing <= 0 or now >= record.since + _wait(inputs, ()):
         return False
+    return _has_more(inputs)
+
+
+def _has_more(inputs: MoveInputs) -> bool:
+    """Whether there are more engines than are wanted: a successor exists."""
     return sum(not (one.terminating or one.failed) for one in inputs.engines) > inputs.wanted
 
 
