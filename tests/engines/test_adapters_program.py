@@ -22,8 +22,10 @@ from inference_operator.engines.adapter_report import adapter_report
 from inference_operator.engines.group.launch import group_member
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
 from inference_operator.engines.vllm.adapters import LOADER_PORT, adapter_loader, adapter_programs
+from inference_operator.engines.vllm.adapters_program import MOST_READERS, SHARE
 from inference_operator.objects.adapter_list import text_hash
 from inference_operator.views.samples import AdapterReport
+from tests.testing.hostile_readers import survives
 
 WAIT_SECONDS = 20.0
 TIMES, FASTER = "LINGER_SECONDS = 0.2, 5.0, 10.0", "LINGER_SECONDS = 0.05, 0.5, 0.5"
@@ -354,3 +356,19 @@ def test_a_worker_of_a_group_loads_nothing_and_repeats_the_readiness_of_its_memb
     until(lambda: pod.get("/ready")[0] == 200)
     pod.member.ready = 503
     assert pod.get("/ready")[0] == 503
+
+
+def test_readers_that_leave_or_stay_keep_no_probe_out_and_leave_nothing_behind(
+    pod: Pod, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pod.start_engine()
+    pod.write(a=A)
+    pod.start_program()
+    until(lambda: pod.get("/ready")[0] == 200)
+    assert pod.program is not None
+    pages = [f"GET {path} HTTP/1.1\r\nHost: pod\r\n\r\n".encode() for path in ("/ready", "/adapters")]
+    capfd.readouterr()
+    survives(
+        pod.program.pid, pod.port, pages, lambda: pod.get("/ready")[0] == 200, share=MOST_READERS // SHARE, spare=2
+    )
+    assert capfd.readouterr() == ("", ""), "readers write nothing into the log"

@@ -15,6 +15,7 @@ from inference_operator.engines.group.options import EXIT, LOST, SILENT
 from inference_operator.engines.group.peers import LINE_BYTES, MOST_VISITORS
 from inference_operator.engines.group.said import FirstEnd, absent_members, first_end
 from tests.engines.group_of_pods import GONE, SERVICE, SILENCE_SECONDS, WAIT_SECONDS, Group, Pod
+from tests.testing.hostile_readers import survives
 
 NAMES = [f"qwen-engine-0-{rank}" for rank in range(3)]
 
@@ -244,6 +245,17 @@ def test_a_stranger_with_the_name_of_a_member_does_not_join_and_keeps_no_member_
     group.pods[1].start()
     group.until_ready()
     assert group.leader.log().count(f"{NAMES[1]} is not taken yet: it comes from 127.0.0.2; DNS has 127.0.0.1") == 1
+
+
+def test_readers_that_leave_or_stay_keep_no_probe_out_and_leave_nothing_behind(group: Group) -> None:
+    group.serve()
+    pages = [f"GET {path} HTTP/1.1\r\nHost: pod\r\n\r\n".encode() for path in ("/ready", "/state")]
+    hello = json.dumps({"hello": 1, "rank": 1, "name": NAMES[1], "service": SERVICE}).encode() + b"\n"
+    pid = group.leader.running.pid
+    log = group.leader.log()
+    for port, requests in ((group.leader.health, pages), (group.control, [hello])):
+        survives(pid, port, requests, lambda: group.leader.status("/ready") == 200, share=MOST_VISITORS, spare=2)
+    assert (group.leader.log(), group.pods[1].status("/ready")) == (log, 200)
 
 
 def test_requests_that_are_none_are_refused(group: Group) -> None:

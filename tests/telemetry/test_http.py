@@ -1,12 +1,31 @@
+import asyncio
+import subprocess
+import sys
 from http import HTTPStatus
+from http.client import HTTPConnection
 
 import aiohttp
 import pytest
 
 from e2e.free_ports import free_port
-from inference_operator.telemetry.http import serve_health
+from e2e.waiting import eventually
+from inference_operator.telemetry.http import MOST_CONNECTIONS, PAGES, SHARE, serve_health
 from inference_operator.telemetry.metrics import QUEUE_DEPTH, RESOURCE_METRICS
 from inference_operator.telemetry.resources import Resource
+from tests.testing.hostile_readers import SECONDS, survives
+
+THREADS = 8
+"""Of the pool that writes pages."""
+SERVER = """
+import asyncio, sys
+from inference_operator.telemetry.http import serve_health
+
+async def main():
+    async with serve_health(int(sys.argv[1]), alive=lambda: True, ready=lambda: True):
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
@@ -61,3 +80,51 @@ async def test_a_page_of_some_names_has_no_others_and_does_not_collect_those_of_
         lines = (await response.text()).splitlines()
     assert [line.split()[0] for line in lines if not line.startswith("#")] == ["infd_workqueue_depth"]
     assert not collected
+
+
+def test_readers_that_leave_or_stay_keep_no_probe_out_and_leave_nothing_behind() -> None:
+    port = free_port()
+
+    def answers() -> bool:
+        connection = HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+        try:
+            connection.request("GET", "/healthz")
+            return connection.getresponse().read() == b"ok"
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    process = subprocess.Popen([sys.executable, "-c", SERVER, str(port)])
+    try:
+        eventually(answers, seconds=SECONDS, what="it listens")
+        pages = [f"GET {path} HTTP/1.1\r\nHost: operator\r\n\r\n".encode() for path in ("/healthz", "/metrics")]
+        survives(process.pid, port, pages, answers, share=MOST_CONNECTIONS // SHARE, spare=THREADS)
+        assert process.poll() is None
+    finally:
+        process.terminate()
+        process.wait(SECONDS)
+
+
+async def test_pages_of_metrics_are_shared_and_a_source_has_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    port, collected = free_port(), []
+
+    def resources() -> list[Resource]:
+        collected.append(1)
+        return []
+
+    monkeypatch.setattr(RESOURCE_METRICS, "resources", resources)
+    async with (
+        serve_health(port, alive=lambda: True, ready=lambda: True),
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client,
+    ):
+
+        async def status() -> int:
+            async with client.get("/metrics") as response:
+                await response.read()
+                return response.status
+
+        statuses = await asyncio.gather(*(status() for _ in range(20)))
+        assert {200, 429} == set(statuses)
+        assert statuses.count(200) >= PAGES
+        assert len(collected) < 20

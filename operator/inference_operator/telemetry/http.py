@@ -1,18 +1,32 @@
-"""`/healthz`, `/readyz` and `/metrics`."""
+"""`/healthz`, `/readyz` and `/metrics`.
+
+Every pod may reach the port, so strangers get little of it:
+
+1. A source may have a quarter of the connections that are left free, as at routers.
+2. A connection has one request, and ends after `CONNECTION_SECONDS`, whatever its reader does.
+3. Pages of metrics are made one after the other. After each, the next one waits three times as long as it took, so that
+   they take at most a quarter of a CPU. Who asks for the same page meanwhile gets it when it is a second old at most.
+4. A source has `PAGES` requests for metrics under way; another one is answered 429.
+"""
 
 import asyncio
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 
 from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, Metric, generate_latest
 
-
-def _probe(healthy: Callable[[], bool]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    async def respond(_: web.Request) -> web.StreamResponse:
-        return web.Response(text="ok") if healthy() else web.Response(status=503, text="not yet")
-
-    return respond
+MOST_CONNECTIONS, SHARE = 256, 4
+CONNECTION_SECONDS = 60.0
+"""Prometheus gives up after 10 s by default (`scrape_timeout`), a probe of the chart after a few."""
+PAGES = 2
+FRESH_SECONDS = 1.0
+REST = 3.0
+"""How long the next page waits, in times of what the last one took."""
 
 
 class _Collected(CollectorRegistry):
@@ -27,23 +41,77 @@ class _Collected(CollectorRegistry):
         return iter(self._families)
 
 
-async def _metrics(request: web.Request) -> web.Response:
-    """The page. It is collected at once and written in a thread, which takes longer: `bench/exposition.py`.
+class _Metrics:
+    """The pages of metrics."""
 
-    With `?name[]=NAME` it has only the metrics of these names, as other exporters have it.
-    """
-    names = request.query.getall("name[]", [])
-    registry = REGISTRY.restricted_registry(names) if names else REGISTRY
-    collected = _Collected(list(registry.collect()))
-    text = await asyncio.to_thread(generate_latest, collected)
-    return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._waiting: Counter[str] = Counter()
+        self._names: frozenset[str] = frozenset()
+        self._text, self._at = b"", float("-inf")
+
+    async def respond(self, request: web.BaseRequest) -> web.Response:
+        """Answer a request. With `?name[]=NAME` the page has only these metrics, as with other exporters."""
+        source = request.remote or ""
+        if self._waiting[source] >= PAGES:
+            return web.Response(
+                status=HTTPStatus.TOO_MANY_REQUESTS, text="one page at a time", headers={"Retry-After": "1"}
+            )
+        self._waiting[source] += 1
+        try:
+            text = await self._page(frozenset(request.query.getall("name[]", [])))
+        finally:
+            self._waiting[source] -= 1
+            self._waiting += Counter()  # forget those without any
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def _page(self, names: frozenset[str]) -> bytes:
+        """The page is collected at once and written in a thread, which takes longer: `bench/exposition.py`."""
+        await self._lock.acquire()
+        began = time.monotonic()
+        try:
+            if names != self._names or began - self._at > FRESH_SECONDS:
+                registry = REGISTRY.restricted_registry(names) if names else REGISTRY
+                collected = _Collected(list(registry.collect()))
+                self._text = await asyncio.to_thread(generate_latest, collected)
+                self._names, self._at = names, time.monotonic()
+            return self._text
+        finally:
+            rest = REST * (time.monotonic() - began)
+            asyncio.get_running_loop().call_later(rest, self._lock.release)
+
+
+class _Server(web.Server):
+    """Bounds the connections of each source, and their time."""
+
+    def __init__(self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> None:
+        super().__init__(handler, access_log=None, keepalive_timeout=0)
+        self._sources: Counter[str] = Counter()
+        self._open: dict[RequestHandler, tuple[str, asyncio.TimerHandle]] = {}
+
+    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
+        """Take a connection, or end it."""
+        super().connection_made(handler, transport)
+        source = (transport.get_extra_info("peername") or ("",))[0]
+        self._sources[source] += 1
+        is_refused = len(self._open) + 1 + SHARE * self._sources[source] > MOST_CONNECTIONS
+        seconds = 0.0 if is_refused else CONNECTION_SECONDS
+        self._open[handler] = source, asyncio.get_running_loop().call_later(seconds, transport.abort)
+
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        """Forget a connection."""
+        super().connection_lost(handler, exc)
+        source, timer = self._open.pop(handler)
+        timer.cancel()
+        self._sources[source] -= 1
+        self._sources += Counter()
 
 
 class PortError(Exception):
     """The port cannot be opened."""
 
 
-async def _listen(runner: web.AppRunner, port: int) -> None:
+async def _listen(runner: web.ServerRunner, port: int) -> None:
     try:
         await web.TCPSite(runner, port=port).start()
     except OSError as error:
@@ -61,11 +129,18 @@ async def serve_health(port: int, *, alive: Callable[[], bool], ready: Callable[
         alive: whether the process works; if not, the kubelet restarts it.
         ready: whether the configuration is valid and the API server can be reached.
     """
-    application = web.Application()
-    application.add_routes(
-        [web.get("/healthz", _probe(alive)), web.get("/readyz", _probe(ready)), web.get("/metrics", _metrics)]
-    )
-    runner = web.AppRunner(application, access_log=None, keepalive_timeout=0)
+    metrics, probes = _Metrics(), {"/healthz": alive, "/readyz": ready}
+
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        if request.method not in {"GET", "HEAD"}:
+            return web.Response(status=HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET, HEAD"})
+        if request.path == "/metrics":
+            return await metrics.respond(request)
+        if request.path not in probes:
+            return web.Response(status=HTTPStatus.NOT_FOUND, text="/healthz, /readyz and /metrics are here")
+        return web.Response(text="ok") if probes[request.path]() else web.Response(status=503, text="not yet")
+
+    runner = web.ServerRunner(_Server(respond))
     await runner.setup()
     try:
         await _listen(runner, port)

@@ -13,6 +13,8 @@ member, and the file with the paths of the listed adapters by name.
 5. In a group the leader's engine loads them for all members. GET /ready answers like the member's; on a leader, not
    before the adapters are loaded. On a worker it does nothing else.
 6. GET /adapters tells the operator the state, as JSON.
+7. A connection has one request, which must come within `READER_SECONDS`. A source may have a quarter of the threads
+   that are left free. So strangers keep no probe out.
 """
 
 import hashlib
@@ -23,17 +25,19 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from socket import AF_INET, AF_INET6, has_dualstack_ipv6
+from socket import AF_INET, AF_INET6, has_dualstack_ipv6, socket
 from socketserver import TCPServer
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 TICK_SECONDS, LOOK_SECONDS, LINGER_SECONDS = 0.2, 5.0, 10.0
 ANSWER_SECONDS, LOAD_SECONDS = 60.0, 300.0
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 5.0, 300.0
+READER_SECONDS, MOST_READERS, SHARE = 5.0, 64, 4
 ADDRESS = "127.0.0.1"
 HASH_DIGITS = 16
 
@@ -210,7 +214,7 @@ def handler_of(loader: Loader) -> type[BaseHTTPRequestHandler]:
     """The answers about this state."""
 
     class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+        timeout = READER_SECONDS  # of each read and write
 
         def do_GET(self) -> None:
             if self.path == "/adapters":
@@ -246,15 +250,40 @@ def handler_of(loader: Loader) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
+Socket: TypeAlias = socket | tuple[bytes, socket]
+
+
 class Server(ThreadingHTTPServer):
     """Listens on all addresses of the pod."""
 
     address_family = AF_INET6 if has_dualstack_ipv6() else AF_INET
+    request_queue_size = 128  # with 5 as by default, a burst of strangers makes probes wait for a second try of TCP
+    counting = threading.Lock()
 
     def server_bind(self) -> None:
         """Bind without asking DNS for the name of the pod, as http.server does."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "", self.server_address[1]
+        self.sources: Counter[str] = Counter()
+
+    def verify_request(self, _: object, client_address: tuple[str, int]) -> bool:
+        """Whether there is room for a connection of this source. It is counted until its thread ends."""
+        with self.counting:
+            room = self.sources.total() + 1 + SHARE * (self.sources[client_address[0]] + 1) <= MOST_READERS
+            self.sources[client_address[0]] += room
+        return room
+
+    def process_request_thread(self, request: Socket, client_address: tuple[str, int]) -> None:
+        """Answer a connection."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self.counting:
+                self.sources[client_address[0]] -= 1
+                self.sources += Counter()
+
+    def handle_error(self, *_: object) -> None:
+        """Nothing: readers that leave would fill the log."""
 
 
 def main() -> None:
