@@ -344,6 +344,89 @@ def test_what_somebody_allowed_for_one_model_is_not_allowed_for_another(users: d
     assert users[POD_MAKER].patch(name, {"model": {"source": "hf://attacker/b"}}) == ""
 
 
+ADAPTER = {"name": "known", "source": "hf://a/known"}
+OTHER = {"name": "other", "source": "hf://attacker/other"}
+STORE = {
+    "model": {"source": "s3://bucket/a", "s3": {"credentialsSecretRef": {"name": "store"}}, "adapters": [ADAPTER]},
+    "cache": {"claimName": SHARED},
+}
+"""A resource whose model has the keys of a bucket."""
+
+
+@pytest.mark.parametrize("field", KEPT)
+def test_what_somebody_lent_for_a_model_reaches_no_adapter_of_somebody_else(users: dict[str, User], field: str) -> None:
+    """Else a tenant could read other repositories with the token, and bring other files to the code of the engine."""
+    name, plain = f"item-{field.replace('.', '-').lower()}", users[PLAIN]
+    first, cache = {"model": {"adapters": [ADAPTER]}}, {"cache": {"claimName": SHARED}}
+    model = {**KEPT[field]["model"], **first["model"]}
+    assert users[POD_MAKER].refusal(name, {**KEPT[field], **cache, "model": model}) == ""
+    for adapters in (
+        [ADAPTER, OTHER],
+        [OTHER],
+        [{**ADAPTER, "source": "hf://attacker/other"}],
+        [{**ADAPTER, "revision": "1" * 40}],
+        [ADAPTER, {"name": "bucket", "source": "s3://finance/secret"}],
+    ):
+        refusal = plain.patch(name, {"model": {"adapters": adapters}})
+        of_token = field == "model.tokenSecretRef.name"
+        reached = not of_token or any(
+            adapter["source"].startswith("hf://") for adapter in adapters if adapter != ADAPTER
+        )
+        assert (f"spec.{field}: " in refusal) == reached, (adapters, refusal)
+        if not reached:
+            assert refusal == ""
+            assert users[POD_MAKER].patch(name, {"model": {"adapters": [ADAPTER]}}) == ""
+    assert plain.patch(name, {"model": {"adapters": [{**ADAPTER, "name": "renamed"}]}}) == "", "the files stay"
+    assert plain.patch(name, {"model": {"adapters": []}}) == ""
+    assert users[POD_MAKER].patch(name, {"model": {"adapters": [ADAPTER, OTHER]}}) == ""
+
+
+def test_an_adapter_with_a_token_of_its_own_asks_for_no_right_to_that_of_the_model(users: dict[str, User]) -> None:
+    model = {"source": "hf://a/b", "tokenSecretRef": {"name": "hub"}}
+    assert users[POD_MAKER].refusal("own-token", {"model": model, "cache": {"claimName": SHARED}}) == ""
+    own = {**OTHER, "tokenSecretRef": {"name": "known"}}
+    assert users[READER].patch("own-token", {"model": {"adapters": [own]}}) == ""
+    assert "spec.model.adapters: " in users[PLAIN].patch(
+        "own-token", {"model": {"adapters": [{**own, "source": "hf://attacker/third"}]}}
+    ), "the token of an adapter is lent for its files too"
+
+
+def test_the_keys_of_a_bucket_reach_no_other_folder_as_an_adapter(users: dict[str, User]) -> None:
+    assert users[POD_MAKER].refusal("store", STORE) == ""
+    secret = {"name": "secret", "source": "s3://finance/secret"}
+    refusal = users[PLAIN].patch("store", {"model": {"adapters": [ADAPTER, secret]}})
+    assert "spec.model.s3.credentialsSecretRef.name: " in refusal
+    assert users[PLAIN].patch("store", {"model": {"adapters": [ADAPTER, OTHER]}}) == "", "a hub gets no key of a bucket"
+
+
+def test_the_most_and_longest_adapters_stay_within_the_cost_budget_of_a_change(users: dict[str, User]) -> None:
+    """A policy that exceeds its budget refuses everybody, so that an accepted change was within it."""
+
+    def adapters(letter: str) -> list[dict[str, Any]]:
+        token = {"name": "t" * 253, "key": "k" * 253}
+        return [
+            {
+                "name": f"a{number:0>127}",
+                "source": f"hf://org/{number:0>2}{letter * 1010}",
+                "revision": f"{letter * 250}{number:0>2}",
+                "tokenSecretRef": token,
+            }
+            for number in range(64)
+        ]
+
+    def asked(letter: str) -> dict[str, Any]:
+        model = {**KEPT["model.tokenSecretRef.name"]["model"], "adapters": adapters(letter)}
+        return {"model": model, "cache": {"claimName": SHARED}}
+
+    maker = users[POD_MAKER]
+    assert maker.refusal("longest", asked("a")) == ""
+    assert maker.refusal("longest", asked("b")) == "", "all are changed"
+    assert maker.refusal("longest", asked("b")) == ""
+    refusal = users[PLAIN].refusal("longest", asked("c"))
+    assert "spec.model.tokenSecretRef.name: " in refusal
+    assert "cost" not in refusal
+
+
 def test_keys_and_certificates_of_the_routers_stay_when_the_model_changes(users: dict[str, User]) -> None:
     exposed = {"router": {"keys": {"secretRef": {"name": "keys"}}, "tls": {"secretRef": {"name": "web"}}}}
     assert users[POD_MAKER].refusal("routed", exposed) == ""

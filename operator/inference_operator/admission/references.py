@@ -2,7 +2,8 @@
 
 A reference is one such name in a resource. Its text in CEL and in Python is `NAME FIELD ITEM KEY`: the name of the
 object, the path of the field, the name of the list's item, and the key beside the name. ITEM and KEY are empty where
-there is none. No part contains a space.
+there is none. Where an item has files of its own, such as an adapter, ITEM has their source too. No part contains a
+space.
 
 Two versions of a resource are compared by these texts. So a name that moves to another field, or that gets another
 key, is a new reference.
@@ -25,6 +26,10 @@ _ITEM = "name"
 """Field that tells the items of a list apart: environment variables, volumes."""
 _KEY = "key"
 """Field beside a name that selects a part of the object."""
+_SOURCE, _REVISION = "source", "revision"
+"""Fields of an item that has files of its own."""
+FILES = f"one.{_SOURCE} + '@' + (has(one.{_REVISION}) ? one.{_REVISION} : '')"
+"""The files of such an item, in CEL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,8 @@ class _Step:
     """Most items, if the field is a list; 0 if it is none."""
     named: bool = False
     """Whether the items of the list have a name."""
+    sourced: bool = False
+    """Whether the items of the list have a source of files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,7 @@ class NameField:
                 parent = value_at(item or {}, parents)
                 name = _name((parent or {}).get(last), self.mark)
                 if name is not None:
-                    own = item[_ITEM] if self._is_named else ""
+                    own = _item_text(self.outer[-1], item)
                     yield f"{name} {self._field(place)} {own} {parent.get(_KEY, '') if self.keyed else ''}"
 
     def cel(self, root: str) -> str:
@@ -74,10 +81,6 @@ class NameField:
     @property
     def _is_list(self) -> bool:
         return self.outer[-1].most > 0
-
-    @property
-    def _is_named(self) -> bool:
-        return self.outer[-1].named
 
     def _places(self) -> Iterator[tuple[str, ...]]:
         """Every way to the last list. CEL before Kubernetes 1.32 cannot flatten lists, so other lists have an index."""
@@ -100,9 +103,38 @@ class NameField:
         if scheme := self.mark.scheme:
             given = f"{given} && {name}.startsWith('{scheme}')"
             name = f"{name}.substring({len(scheme)}).split('/')[0]"
-        own = f"one.{_ITEM} + " if self._is_named else ""
+        own = _item_cel(self.outer[-1])
         key = f"(has({parent}.{_KEY}) ? {parent}.{_KEY} : '')" if self.keyed else "''"
         return f"{items}.filter(one, {given}).map(one, {name} + ' {self._field(place)} ' + {own}' ' + {key})"
+
+
+def sources_cel(root: str) -> str:
+    """The CEL expression for the items with files of their own, as a list of the items."""
+    return " + ".join(f"{value_of(root, path)}.orValue([])" for path in sourced_lists())
+
+
+@lru_cache(maxsize=1)
+def sourced_lists() -> Sequence[str]:
+    """The paths of the lists whose items have a source of files, found from the fields in them that name an object.
+
+    Examples:
+        >>> sourced_lists()
+        ('model.adapters',)
+    """
+    paths = (".".join(step.field for step in field.outer) for field in name_fields() if field.outer[-1].sourced)
+    return tuple(dict.fromkeys(paths))
+
+
+def _item_text(step: _Step, item: Manifest) -> str:
+    """ITEM of a reference."""
+    name = item[_ITEM] if step.named else ""
+    return f"{name}={item[_SOURCE]}@{item.get(_REVISION, '')}" if step.sourced else name
+
+
+def _item_cel(step: _Step) -> str:
+    """The same in CEL, with an operator after it."""
+    name = f"one.{_ITEM} + " if step.named else ""
+    return f"{name}'=' + {FILES} + " if step.sourced else name
 
 
 @lru_cache(maxsize=1)
@@ -169,7 +201,8 @@ def _of_type(
             yield from _of_type(part, metadata, steps, keyed=keyed)
     elif get_origin(annotation) is tuple and isinstance(parts[0], type) and issubclass(parts[0], BaseModel):
         most = next(limit.max_length for limit in metadata if isinstance(limit, MaxLen))
-        items = replace(steps[-1], most=most, named=_ITEM in parts[0].model_fields)
+        fields = parts[0].model_fields
+        items = replace(steps[-1], most=most, named=_ITEM in fields, sourced=_SOURCE in fields)
         yield from _of_model(parts[0], (*steps[:-1], items))
 
 

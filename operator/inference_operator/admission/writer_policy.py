@@ -10,7 +10,14 @@ Each kind of object that a resource can name has a policy of its own, since the 
 from collections.abc import Iterator, Mapping, Sequence
 
 from inference_operator.admission.policy import WRITES, Policy, Validation
-from inference_operator.admission.references import kinds, references_cel, value_of
+from inference_operator.admission.references import (
+    FILES,
+    kinds,
+    references_cel,
+    sourced_lists,
+    sources_cel,
+    value_of,
+)
 from inference_operator.admission.rights import (
     CREATE_PODS,
     KIND_FIELD,
@@ -32,6 +39,13 @@ _SAME_MODEL = " && ".join(
     f"{value_of('object', field)} == {value_of('oldObject', field)}" for field in ("model.source", "model.revision")
 )
 """Whether a change keeps the model. Files of another one could be code, or show what the engine has."""
+_SAME_FILES = f"{_SAME_MODEL} && variables.newItems.size() == 0"
+"""Whether a change also brings no other files beside the model, such as those of an adapter."""
+_REACHES: Mapping[str, str] = {
+    "model.tokenSecretRef.name": "one.source.startsWith('hf://') && !has(one.tokenSecretRef)",
+    "model.s3.credentialsSecretRef.name": "one.source.startsWith('s3://')",
+}
+"""Which items with files of their own get what a field of the model lends, in CEL; of other fields, all do."""
 _OF_ANY_MODEL = ("model.source", "cache.claimName")
 """Fields whose objects another model may have too, as those of the routers: they hold models, or no engine has them."""
 
@@ -57,8 +71,14 @@ def writer_policies(options: Mapping[str, OptionClasses]) -> list[Manifest]:
 
 def _policy(name: str, variables: Sequence[tuple[str, str]], validations: Sequence[Validation]) -> Policy:
     """A policy over InferenceDeployments."""
-    known = ((_PODS, _authorizer(CREATE_PODS)), *variables)
+    known = ((_PODS, _authorizer(CREATE_PODS)), *_item_variables(), *variables)
     return Policy(name, [(INFERENCE_DEPLOYMENT, PLURAL)], WRITES, validations, known)
+
+
+def _item_variables() -> Iterator[tuple[str, str]]:
+    """The items with files of their own that a change brings: those that are new, or have other files than before."""
+    yield "knownFiles", f"oldObject == null ? [] : ({sources_cel('oldObject')}).map(one, {FILES})"
+    yield "newItems", f"({sources_cel('object')}).filter(one, !(({FILES}) in variables.knownFiles))"
 
 
 def _authorizer(right: Right, name: str = "") -> str:
@@ -133,7 +153,7 @@ def _validation(check: Check) -> Validation:
     same = " && ".join(
         (
             f"oldObject != null && {new} == {old}",
-            *([_SAME_MODEL] if check.of_model else []),
+            *([_SAME_FILES] if check.of_model else []),
             *([f"variables.kind == {_kind('oldObject')}"] if check.of_kind else []),
         )
     )
@@ -149,7 +169,7 @@ def _validation(check: Check) -> Validation:
 def _reference_policy(kind: Kind) -> Policy:
     """The policy of the fields that name objects of a kind."""
     of_any = f"one.split(' ')[1].startsWith('router.') || one.split(' ')[1] in {list(_OF_ANY_MODEL)}"
-    known = f"({references_cel('oldObject', kind)}).filter(one, ({_SAME_MODEL}) || {of_any})"
+    known = f"({references_cel('oldObject', kind)}).filter(one, ({_SAME_MODEL}) && ({_kept()}) || {of_any})"
     variables = [
         ("known", f"oldObject == null ? [] : {known}"),
         ("references", f"({references_cel('object', kind)}).filter(one, !(one in variables.known))"),
@@ -162,6 +182,16 @@ def _reference_policy(kind: Kind) -> Policy:
     )
     checked = [_reference_check(number, kind) for number in range(MAX_NAMED)]
     return _policy(f"{kind.plural}.{POLICY_NAME}", variables, [*checked, many])
+
+
+def _kept() -> str:
+    """Whether what a reference `one` lends reaches no new item, in CEL. That of an item itself is of its own files."""
+    own = f"one.split(' ')[1] in {list(sourced_lists())}"
+    narrow = " ".join(
+        f"one.split(' ')[1] == '{field}' ? !variables.newItems.exists(one, {reaches}) :"
+        for field, reaches in _REACHES.items()
+    )
+    return f"{own} ? true : {narrow} variables.newItems.size() == 0"
 
 
 def _reference_check(number: int, kind: Kind) -> Validation:
