@@ -19,7 +19,7 @@ _MODEL, _SIZED = ConditionType.MODEL_RESOLVED, ConditionType.SIZED
 _READY, _RECONCILING, _STALLED = ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED
 _NO_ACTION = "No action needed."
 
-_ENGINE_ERRORS: Mapping[Reason, Explanation] = {
+ENGINE_ERRORS: Mapping[Reason, Explanation] = {
     reason: Explanation(_RECONCILING, cause, cure)
     for reason, cause, cure in (
         (
@@ -141,6 +141,11 @@ _ENGINE_ERRORS: Mapping[Reason, Explanation] = {
             Reason.INVALID_ARGUMENT,
             "The engine rejects an argument or a variable.",
             "Change what the message names, in `spec.engine.args` or `spec.engine.env`.",
+        ),
+        (
+            Reason.CONFIGURATION_REFUSED,
+            "The engine's own code ended its start: it does not run this model with these arguments on this device.",
+            "Change what the message names: an argument, the parallel sizes, the model or the image.",
         ),
     )
 }
@@ -531,14 +536,14 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     Reason.CRASH_LOOP: Explanation(
         _RECONCILING,
         "A container exits repeatedly.",
-        "Read `kubectl logs --previous` of the pod in the message.",
+        "Correct what the message names. `infd logs --previous` prints the whole log, the cause first.",
     ),
     Reason.STARTUP_TIMEOUT: Explanation(
         _RECONCILING,
         "An engine was not ready within `spec.startupTimeout`, so the kubelet restarts it.",
         "Raise `spec.startupTimeout`, or serve the model from a `pvc://` or `oci://` source.",
     ),
-    **_ENGINE_ERRORS,
+    **ENGINE_ERRORS,
     Reason.QUOTA_EXCEEDED: Explanation(
         _RECONCILING,
         "A ResourceQuota of the namespace does not allow another pod.",

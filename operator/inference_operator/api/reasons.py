@@ -100,6 +100,7 @@ class Reason(StrEnum):
     UNSCHEDULABLE = "Unschedulable"
     OUT_OF_MEMORY = "OutOfMemory"
     CRASH_LOOP = "CrashLoop"
+    CONFIGURATION_REFUSED = "ConfigurationRefused"
     STARTUP_TIMEOUT = "StartupTimeout"
     KV_CACHE_TOO_SMALL = "KvCacheTooSmall"
     GPU_OUT_OF_MEMORY = "GpuOutOfMemory"

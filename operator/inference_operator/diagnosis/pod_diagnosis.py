@@ -8,6 +8,7 @@ from inference_operator.api.explanations import EXPLANATIONS, with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.chain import Chain
 from inference_operator.diagnosis.component import ended_first
+from inference_operator.diagnosis.engine_end import known_end, unknown_end
 from inference_operator.diagnosis.gpu_shortfall import gpu_shortfall, shortfall_lookup
 from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.diagnosis.node_autoscaler import autoscaler_answer, autoscaler_due, autoscaler_lookup
@@ -15,6 +16,7 @@ from inference_operator.diagnosis.node_requirements import node_requirements
 from inference_operator.diagnosis.scheduler_message import scheduler_sentence
 from inference_operator.diagnosis.startup_timeout import probe_failure_lookup, startup_timeout
 from inference_operator.engines.base import Engine
+from inference_operator.engines.start_log import Diagnosis
 from inference_operator.sentences import sentences
 from inference_operator.views.lookups import LogText, Lookup, Unavailable
 from inference_operator.views.pod import PodProblem, PodView, Terminated, one_line
@@ -101,8 +103,7 @@ def _engine_error(case: _Case) -> PodDiagnosis | None:
     if ended is None or engine is None:
         return None
     log = case.inputs.lookups.get(ended.log)
-    in_log = engine.diagnose(log.text) if isinstance(log, LogText) else None
-    error = engine.diagnose(ended.message) or in_log
+    error = known_end(engine, ended.message, log.text if isinstance(log, LogText) else "")
     if error is None:
         return None
     on_node = error.reason is Reason.GPU_HARDWARE_ERROR and case.pod.node
@@ -117,17 +118,28 @@ def _startup_timeout(case: _Case) -> PodDiagnosis | None:
 
 
 def _ended(case: _Case) -> PodDiagnosis:
-    """A container terminated: how it did, with the end of its output."""
+    """A container terminated with an error that is not known: how it did, with the error."""
     ended = case.problem.terminated
     if ended is None:
         return case.diagnosis(case.problem.reason, case.problem.cause)
+    output = case.inputs.lookups.get(ended.log)
+    text = output.text if isinstance(output, LogText) and output.text.strip() else ended.message
+    end = unknown_end(case.engine, text, has_served=case.pod.has_served)
+    if case.engine and case.inputs.read_logs and output is None:
+        return case.diagnosis(case.problem.reason, with_cure(_end_of(case, end), LOG_IS_READ))
     log = ended.log
     read = f"`kubectl logs -n {log.namespace} {log.pod} -c {log.container} --previous` prints all of its output."
+    refused = end is not None and end.reason is Reason.CONFIGURATION_REFUSED and log.container == case.pod.component
+    if end and refused:
+        cure = sentences(EXPLANATIONS[end.reason].cure, read)
+        return case.diagnosis(end.reason, with_cure(f"the engine refuses its configuration: {end.cause}", cure))
     own = cure_of(case.problem.reason)
     cure = sentences(own if case.engine else own.replace("spec.engine.", "spec.router."), read)
-    return case.diagnosis(
-        case.problem.reason, with_cure(f"{case.problem.cause}{_last_output(ended, case.inputs)}", cure)
-    )
+    return case.diagnosis(case.problem.reason, with_cure(f"{_end_of(case, end)}{_unread(ended, case.inputs)}", cure))
+
+
+LOG_IS_READ = "Its log is being read."
+"""The last sentence about a container until its log is known, which may have another cause."""
 
 
 _diagnosis: Chain[_Case, PodDiagnosis] = Chain(
@@ -182,16 +194,15 @@ def diagnosis_due(diagnosis: PodDiagnosis | None) -> datetime | None:
     return autoscaler_due(diagnosis.pod) if diagnosis else None
 
 
-def _last_output(ended: Terminated, inputs: DiagnosisInputs) -> str:
-    """The end of the container's output, which explains most, or why that cannot be read."""
+def _end_of(case: _Case, end: Diagnosis | None) -> str:
+    return f"{case.problem.cause}: {end.cause}" if end else case.problem.cause
+
+
+def _unread(ended: Terminated, inputs: DiagnosisInputs) -> str:
+    """Why a container without a termination message has no cause; empty if its log was read."""
     if ended.message:
-        return f": {one_line(ended.message)}"
+        return ""
     if not inputs.read_logs:
         return "; its log is not read, because the operator's setting `readLogs` is off"
-    match inputs.lookups.get(ended.log):
-        case LogText(text) if text.strip():
-            return f": {one_line(text)}"
-        case Unavailable(why):
-            return f"; its log cannot be read: {why}"
-        case _:
-            return ""
+    result = inputs.lookups.get(ended.log)
+    return f"; its log cannot be read: {result.why}" if isinstance(result, Unavailable) else ""

@@ -1,7 +1,7 @@
 """The log of an engine's start: the phase that it shows, and the cause of an end."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
@@ -55,6 +55,10 @@ class LoadProgress:
 
 class StartLog(Protocol):
     """The log of one kind of engine."""
+
+    @property
+    def code_paths(self) -> Sequence[str]:
+        """Parts of the paths of the engine's own Python files, as tracebacks have them; none for other programs."""
 
     def diagnose(self, log: str) -> Diagnosis | None:
         """The cause of the engine's end, from the end of its log; None if the log shows no known error."""

@@ -7,6 +7,7 @@ from typing import Literal
 from inference_operator.api.conditions import Condition
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.status import Status
+from inference_operator.diagnosis.pod_diagnosis import LOG_IS_READ
 from inference_operator.status.reconciling import UNDECIDED_ROLLOUT
 
 SCALED_UP, SCALED_DOWN = "ScaledUp", "ScaledDown"
@@ -68,11 +69,15 @@ def _ready(before: Status, after: Status) -> Iterator[Event]:
 
 def _reconciling(before: Status, after: Status) -> Iterator[Event]:
     was, now = before.condition(ConditionType.RECONCILING), after.condition(ConditionType.RECONCILING)
-    if now is None or now.status != "True" or now.reason in _WITHOUT_EVENT or now.message == UNDECIDED_ROLLOUT:
-        return  # the Event of a rollout names its strategy, and so comes once that is decided
-    if was and was.reason == now.reason and was.message != UNDECIDED_ROLLOUT:
+    if now is None or now.status != "True" or now.reason in _WITHOUT_EVENT or _is_undecided(now):
+        return  # the Event of a rollout names its strategy and that of an end its cause, so it comes once that is known
+    if was and was.reason == now.reason and not _is_undecided(was):
         return
     yield _event("Normal" if now.reason in _NORMAL else "Warning", now)
+
+
+def _is_undecided(condition: Condition) -> bool:
+    return condition.message == UNDECIDED_ROLLOUT or LOG_IS_READ in condition.message
 
 
 def _stalled(before: Status, after: Status) -> Iterator[Event]:

@@ -119,6 +119,8 @@ class PodView:
     """The last restart of its main container; None without one."""
     engine_key: str = ""
     """Name of the Secret with the key that an engine asks for, or that a router sends to engines; empty: no key."""
+    has_served: bool = False
+    """Whether it is ready, or has been before."""
 
 
 def has_answered(pod: PodView) -> bool:
@@ -193,7 +195,15 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         running="running" in mapping(main, "state"),
         restart=container_restart(main),
         engine_key=str(mapping(meta, "annotations").get(ENGINE_KEY_ANNOTATION, "")),
+        has_served=ready or _has_been_ready(status),
     )
+
+
+def _has_been_ready(status: Manifest) -> bool:
+    """Whether Ready became false after the pod was initialized: kubelets set it to false before."""
+    since = timestamp(condition(status, "Ready").get("lastTransitionTime"))
+    initialized = timestamp(condition(status, "Initialized").get("lastTransitionTime"))
+    return since is not None and initialized is not None and since > initialized
 
 
 def _index(metadata: Manifest) -> int:

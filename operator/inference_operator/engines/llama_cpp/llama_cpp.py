@@ -1,6 +1,6 @@
 """llama.cpp behind the engine protocol: `llama-server` for one model in GGUF, of an image without Python."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from math import ceil
@@ -244,6 +244,11 @@ class LlamaCpp:
         problem = "llama.cpp would download any revision of the model itself."
         cure = "Set `spec.cache`, so that the operator downloads it, or use a `pvc://` or `oci://` source."
         return Refusal(Reason.INVALID_SPEC, "spec.cache", problem, cure)
+
+    @property
+    def code_paths(self) -> Sequence[str]:
+        """None: llama-server is no Python program."""
+        return ()
 
     def diagnose(self, log: str) -> Diagnosis | None:
         """Why the server ended, from its last log lines; None if they match no known error."""

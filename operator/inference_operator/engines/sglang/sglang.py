@@ -1,6 +1,6 @@
 """SGLang behind the engine protocol. Its servers were not run: arguments, metrics and memory are from its source."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from math import floor
@@ -276,6 +276,11 @@ class SGLang:
     def check_model(self, spec: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:
         """The refusal of a name that SGLang does not take, or of variables that lead away from the claim; or None."""
         return refusal_of_name(model.served_name or "") or (refusal_of_moved_cache(spec.env) if cached else None)
+
+    @property
+    def code_paths(self) -> Sequence[str]:
+        """SGLang's package, as its wheel and its image have it."""
+        return ("-packages/sglang/", "/python/sglang/")
 
     def diagnose(self, log: str) -> Diagnosis | None:
         """Why SGLang ended, from its last log lines; None if they match no known error."""

@@ -1,6 +1,6 @@
 """Hugging Face Transformers behind the engine protocol: `transformers serve` for one model, of vLLM's image."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -255,6 +255,11 @@ class Transformers:
     def check_model(self, spec: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:  # noqa: ARG002 - protocol
         """The refusal of variables that lead away from the claim, or None."""
         return refusal_of_moved_cache(spec.env) if cached else None
+
+    @property
+    def code_paths(self) -> Sequence[str]:
+        """Transformers' package. Code of models is in a cache."""
+        return ("-packages/transformers/",)
 
     def diagnose(self, log: str) -> Diagnosis | None:
         """Why the server ended, from its last log lines; None if they match no known error."""

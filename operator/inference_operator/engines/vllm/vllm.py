@@ -367,6 +367,11 @@ class Vllm:
             or (refusal_of_cached(spec) if cached else None)
         )
 
+    @property
+    def code_paths(self) -> Sequence[str]:
+        """The package; caches have a folder `vllm` too."""
+        return ("-packages/vllm/",)
+
     def diagnose(self, log: str) -> Diagnosis | None:
         """Why vLLM ended, from its last log lines; None if they match no known error."""
         return diagnosis(log)
