@@ -23,6 +23,8 @@ from inference_operator.views.redact import redacted
 
 MAX_CHARACTERS = 256 * 1024
 """Of the end of a log that are read: the most that a lookup asks for."""
+MAX_LOG_LINES = 2000
+"""Of the end of a log that are read: four times what a lookup asks for."""
 MAX_TEXT = 480
 """Characters of an error's text. They are enough to recognise it, and leave room for the cure in an Event."""
 LAST_LINES = 20
@@ -57,11 +59,13 @@ _NOT_A_CHOICE = re.compile(
 """Names of errors about the surroundings of an engine. They may pass, or are no matter of its configuration."""
 
 _FAILURE = re.compile(
-    r"(?i)\b(?:errors?|fatal|abort(?:ed|ing)?|assert(?:ion)?|failed|failure|exception|panic|cannot|unable|killed"
+    r"(?i)\b(?:alert|errors?|fatal|abort(?:ed|ing)?|assert(?:ion)?|failed|failure|exception|panic|cannot|unable|killed"
     r"|segfault|segmentation fault|invalid|not supported)\b|_ASSERT\("
 )
-_NOISE = re.compile(r'\d{1,3}%\||\d{1,3}% Completed|"(?:GET|HEAD) /[^"]{0,200}" \d{3}|\s{1,20}File "|[\s~^]*$')
-"""Progress bars, probes, frames and their marks."""
+_NOISE = re.compile(
+    r'[\d.]{7,40} [DIW] |\d{1,3}%\||\d{1,3}% Completed|"(?:GET|HEAD) /[^"]{0,200}" \d{3}|\s{1,20}File "|[\s~^]*$'
+)
+"""Lines of llama-server below an error, progress bars, probes, frames and their marks."""
 
 _CHANGES: Sequence[tuple[re.Pattern[str], str]] = (
     (re.compile(r"\b0x[0-9a-fA-F]{4,16}\b"), "0x…"),
@@ -99,7 +103,7 @@ def root_error(log: str) -> RootError | None:
         >>> root_error("loading\nllama_load: error loading model: bad magic\nmain: exiting\n").text
         'llama_load: error loading model: bad magic'
     """
-    end = log[-MAX_CHARACTERS:]
+    end = "\n".join(log[-MAX_CHARACTERS:].rsplit("\n", MAX_LOG_LINES)[-MAX_LOG_LINES:])
     errors = logged_errors(end)
     causes = [error for error in errors if not _is_passed_on(error)]
     if chosen := _innermost(causes or errors):

@@ -28,7 +28,7 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 """Characters that a terminal or a browser carries out; also those that turn the direction of text."""
 _PROCESS = re.compile(
-    r"\((?P<name>[A-Za-z][\w.-]{0,60}) pid=\d{1,10}(?:, ip=[^)\s]{1,64})?\) ?"  # vLLM 0.32, utils/system_utils.py; Ray
+    r"\((?P<name>[A-Za-z][\w.-]{0,60})(?: rank=\d{1,5})? pid=\d{1,10}(?:, ip=[^)\s]{1,64})?\) ?"  # vLLM, Ray
     r"|\[(?P<rank>rank\d{1,5})\]: ?"  # torch 2.11, distributed/elastic
 )
 _RECORD = re.compile(
