@@ -29,10 +29,11 @@ def infd(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
 
 
 class ApiServer(BaseHTTPRequestHandler):
-    """Answers GET requests with what is stored for their path, and PATCH requests with 403."""
+    """Answers GET requests with what is stored for their path, and PATCH requests with 403, unless it is changeable."""
 
     answers: ClassVar[dict[str, bytes]] = {}
     forbidden: ClassVar[set[str]] = set()
+    changeable: ClassVar[set[str]] = set()
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
@@ -43,7 +44,12 @@ class ApiServer(BaseHTTPRequestHandler):
         self.wfile.write(content or refused)
 
     def do_PATCH(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path.partition("?")[0] in self.changeable:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+            return
         self.send_response(403)
         self.end_headers()
         self.wfile.write(json.dumps({"kind": "Status", "code": 403, "message": "may not be patched"}).encode())
@@ -55,7 +61,7 @@ class ApiServer(BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str, bytes]]:
     """The answers of an API server that the kubeconfig names."""
-    ApiServer.answers, ApiServer.forbidden = {}, set()
+    ApiServer.answers, ApiServer.forbidden, ApiServer.changeable = {}, set(), set()
     with ThreadingHTTPServer(("127.0.0.1", 0), ApiServer) as http:
         thread = threading.Thread(target=http.serve_forever)
         thread.start()

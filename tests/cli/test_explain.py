@@ -42,7 +42,7 @@ def test_an_engine_that_does_not_start_is_explained_with_what_helps(infd: Infd, 
     status, output, _ = infd("explain", "qwen")
     assert status == 0
     assert "Reconciling: CrashLoop. Pod qwen-engine-a does not run" in output
-    assert "What helps: Read `kubectl logs --previous`" in output
+    assert "What helps: Correct what the message names." in output
     assert output.endswith("No engine is ready, so there are no metrics.\n")
 
 

@@ -1,11 +1,20 @@
-"""`infd run --dry-run`: the smallest manifest, the same as one would write, and errors with the field and the cure."""
+"""`infd run`: the smallest manifest, the same as one would write, errors with field and cure, and how waiting ends."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
 
 from inference_operator.cli.main import main
+from inference_operator.manifest import Manifest
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.views.lookups import LogText
+from tests.cli.conftest import ApiServer, Infd, listing
+from tests.engines.test_root_error import OUTER, QUOTED, VLLM, raised
+from tests.status.engine_states import REFUSING, log_of
+from tests.status.situations import RAW, SERVING, loading, reported, view
+from tests.testing.builders import pod, waiting
 
 EVERYTHING = ("--gpu=L4, A10G", "--autoscale=0..4", "--token-secret=hub", "--namespace=models")
 
@@ -68,3 +77,88 @@ def test_a_wrong_choice_is_refused_with_its_field(
     assert (status, printed) == (2, "")
     assert said in complaint
     assert "Traceback" not in complaint
+
+
+RESOURCE = "/apis/inference-operator.dev/v1alpha1/namespaces/default/inferencedeployments/qwen"
+PODS = "/api/v1/namespaces/default/pods"
+RUN = ("run", "qwen", "Qwen/Qwen3-8B", "--namespace=default")
+ERROR, FILE, STATEMENT = QUOTED[0]
+REFUSED = replace(
+    loading(pods=[REFUSING]), lookups={log_of(REFUSING): LogText(raised(ERROR, VLLM + FILE, STATEMENT) + OUTER)}
+)
+"""An engine that refuses its configuration."""
+
+
+def ended(times: int, *, name: str = "qwen-engine-a", reason: str = "CrashLoopBackOff") -> Manifest:
+    """A pod whose engine ended so often, and waits for its next run."""
+    status = waiting(reason, "", last={"terminated": {"exitCode": 1}})
+    status["containerStatuses"][0]["restartCount"] = times - 1
+    return pod(name=name, status=status)
+
+
+def stored(situation: Inputs) -> bytes:
+    return json.dumps({**RAW, "status": reported(situation).status.dump()}).encode()
+
+
+@pytest.fixture
+def cluster(server: dict[str, bytes]) -> dict[str, bytes]:
+    """An API server that creates the resource."""
+    ApiServer.changeable.add(RESOURCE)
+    return server
+
+
+def test_waiting_ends_when_the_engine_has_ended_again_for_a_cause_that_stays(
+    infd: Infd, cluster: dict[str, bytes]
+) -> None:
+    cluster[RESOURCE], cluster[PODS] = stored(REFUSED), listing(ended(2))
+    status, output, complaints = infd(*RUN)
+    assert status == 1
+    words = f"Pod qwen-engine-a does not run: the engine refuses its configuration: {ERROR[:-1]}."
+    assert f"default/qwen: ConfigurationRefused: {words}" in output
+    assert complaints == (
+        "It has ended 2 times, and waiting does not help. Change what the message names: an argument, the parallel"
+        " sizes, the model or the image. `infd logs --namespace default --previous qwen` prints the log, the cause first."
+        " The resource stays: change it, or `kubectl delete infd --namespace default qwen`.\n"
+    )
+
+
+NO_LOG = loading(pods=[REFUSING])
+BROKEN = replace(REFUSED, lookups={log_of(REFUSING): LogText("OSError: /a/.cache/vllm/x.so: file too short")})
+
+
+@pytest.mark.parametrize(
+    ("situation", "pods"),
+    [
+        (REFUSED, [ended(1)]),
+        (NO_LOG, [ended(5)]),
+        (BROKEN, [ended(5)]),
+        (REFUSED, [ended(5), {**ended(1, name="qwen-engine-b")}]),
+        (REFUSED, []),
+        (loading(pods=[view(waiting("ImagePullBackOff", "no"))]), [ended(5, reason="ImagePullBackOff")]),
+    ],
+    ids=["first end", "unknown cause", "the operator mends it", "a corrected plan", "no pod", "no end"],
+)
+def test_waiting_goes_on_while_it_may_help(
+    infd: Infd, cluster: dict[str, bytes], situation: Inputs, pods: list[Manifest]
+) -> None:
+    newest = [
+        {**one, "metadata": {**one["metadata"], "creationTimestamp": f"2026-01-02T03:0{number}:00Z"}}
+        for number, one in enumerate(pods)
+    ]
+    cluster[RESOURCE], cluster[PODS] = stored(situation), listing(*newest)
+    status, _, complaints = infd(*RUN, "--timeout=0")
+    assert status == 1
+    assert complaints.startswith("Not Ready after 0 s.")
+
+
+def test_who_may_not_list_pods_waits_on(infd: Infd, cluster: dict[str, bytes]) -> None:
+    cluster[RESOURCE] = stored(REFUSED)
+    ApiServer.forbidden.add(PODS)
+    assert infd(*RUN, "--timeout=0")[2].startswith("Not Ready after 0 s.")
+
+
+def test_a_resource_that_serves_ends_the_wait_with_the_next_commands(infd: Infd, cluster: dict[str, bytes]) -> None:
+    cluster[RESOURCE] = stored(SERVING)
+    status, output, complaints = infd(*RUN)
+    assert (status, complaints) == (0, "")
+    assert "infd chat --namespace default qwen Hello" in output

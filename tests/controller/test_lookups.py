@@ -52,11 +52,11 @@ async def test_a_crash_loop_is_in_the_status_with_its_log_and_not_written_again_
         for number, phase in enumerate(CYCLE):
             shown(settled, {**phase, "restartCount": turn + (number == 2)})
             await round_with_looks(settled)
-    assert settled.cluster.writes[before:] == [Request("status", RESOURCE)] * 2
+    assert settled.cluster.writes[before:] == [Request("status", RESOURCE)] * 2  # the end, and its cause
     told = settled.status().condition(ConditionType.RECONCILING)
     assert told is not None
     assert told.message == (
-        f"Pod {NAME} does not run: container `engine` ended with exit code 1: Loading ValueError: no."
+        f"Pod {NAME} does not run: container `engine` ended with exit code 1: ValueError: no."
         f" `kubectl logs -n default {NAME} -c engine --previous` prints all of its output."
     )
 

@@ -4,12 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from inference_operator.api.reasons import ConditionType
+from inference_operator.api.explanations import EXPLANATIONS
+from inference_operator.api.reasons import ConditionType, Reason
+from inference_operator.diagnosis.pod_diagnosis import LOG_IS_READ
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ROUTER
 from inference_operator.settings import Settings
 from inference_operator.views.lookups import LogLookup, LogText, LookupResult, Unavailable
 from inference_operator.views.pod import PodView
+from tests.engines.test_root_error import OUTER, QUOTED, VLLM, raised
 from tests.status.situations import CRASHING, loading, message, observed, reported, view
 from tests.testing.builders import deployment_status, waiting
 
@@ -45,17 +48,16 @@ def test_a_known_error_in_the_termination_message_needs_no_log_lookup() -> None:
 
 def test_an_unknown_termination_message_makes_the_log_looked_up_for_a_known_error() -> None:
     pod = view(CRASHING)
-    assert problem_message(pod) == f"{ENDED}: ValueError: no. {READ}"
+    assert problem_message(pod) == f"{ENDED}: ValueError: no. {LOG_IS_READ}"
     again = reported(loading(pods=[pod])).requeue
     assert again is not None
     assert again.lookups == (log_of(pod),)
     assert problem_message(pod, LogText("CUDA out of memory\nValueError: no")).startswith(
         f"Pod qwen-engine-a does not run: {CAUSE}"
     )
-    assert (
-        problem_message(pod, LogText("nothing known"))
-        == problem_message(pod, Unavailable("it is gone"))
-        == f"{ENDED}: ValueError: no. {READ}"
+    assert problem_message(pod, Unavailable("it is gone")) == f"{ENDED}: ValueError: no. {READ}"
+    assert problem_message(pod, LogText("KeyError: 'inner'\n\nRuntimeError: See root cause above.")) == (
+        f"{ENDED}: KeyError: 'inner'. {READ}"
     )
 
 
@@ -70,17 +72,18 @@ def test_messages_of_a_router_are_not_read_as_engine_errors() -> None:
 @pytest.mark.parametrize(
     ("lookup_result", "words"),
     [
-        (None, ""),
-        (LogText("Traceback\n  of old\nValueError: no\n"), ": Traceback of old ValueError: no"),
-        (LogText("\n"), ""),
-        (Unavailable("there is none"), "; its log cannot be read: there is none"),
+        (None, LOG_IS_READ),
+        (LogText("Traceback\n  of old\nValueError: no\n"), f": ValueError: no. {READ}"),
+        (LogText("\n"), READ),
+        (Unavailable("there is none"), f"; its log cannot be read: there is none. {READ}"),
     ],
 )
-def test_without_a_termination_message_the_end_of_the_log_is_the_cause(
+def test_without_a_termination_message_the_error_in_the_log_is_the_cause(
     lookup_result: LookupResult | None, words: str
 ) -> None:
     pod = view(SILENT)
-    assert problem_message(pod, lookup_result) == f"{ENDED}{words}. {READ}"
+    between = "" if words[0] in ":;" else ". "
+    assert problem_message(pod, lookup_result) == f"{ENDED}{between}{words}"
     again = reported(loading(pods=[pod])).requeue
     assert again is not None
     assert again.lookups == (log_of(pod),)
@@ -93,6 +96,56 @@ def test_with_read_logs_off_the_message_says_that_the_log_is_not_read() -> None:
     assert message(result, ConditionType.RECONCILING) == f"{ENDED}{words}. {READ}"
     assert result.requeue is not None
     assert result.requeue.lookups == ()
+
+
+INITIALIZED = {"type": "Initialized", "status": "True", "lastTransitionTime": "2026-01-02T03:00:00Z"}
+NEVER_READY = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-02T03:00:00Z"}
+WAS_READY = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-02T04:00:00Z"}
+
+
+def condition_of(log: str, *, ready: Manifest = NEVER_READY) -> tuple[str, str]:
+    """Reason and message of Reconciling for an engine with this log."""
+    pod = view({**SILENT, "conditions": [INITIALIZED, ready]})
+    situation = replace(loading(pods=[pod]), lookups={log_of(pod): LogText(log)})
+    condition = reported(situation).status.condition(ConditionType.RECONCILING)
+    assert condition is not None
+    return condition.reason, condition.message
+
+
+@pytest.mark.parametrize(("error", "file", "statement"), QUOTED[:-1], ids=[file for _, file, _ in QUOTED[:-1]])
+def test_what_the_engines_own_code_raises_during_its_start_is_a_refusal_in_its_words(
+    error: str, file: str, statement: str
+) -> None:
+    reason, message = condition_of(raised(error, VLLM + file, statement) + OUTER)
+    assert reason == "ConfigurationRefused"
+    cure = EXPLANATIONS[Reason.CONFIGURATION_REFUSED].cure
+    words = error.rstrip(".")
+    assert message == f"Pod qwen-engine-a does not run: the engine refuses its configuration: {words}. {cure} {READ}"
+
+
+def test_what_tables_know_keeps_its_reason_also_if_the_engine_raises_it() -> None:
+    error, file, statement = QUOTED[-1]
+    assert condition_of(raised(error, VLLM + file, statement) + OUTER)[0] == "WeightsNotDivisible"
+    hub = "OSError: We couldn't connect to 'https://huggingface.co' to load the files"
+    assert condition_of(raised(hub, f"{VLLM}transformers_utils/config.py", "raise OSError("))[0] == "HubUnreachable"
+    assert condition_of("torch.OutOfMemoryError: CUDA out of memory.\n" + raised(*QUOTED[0]))[0] == "GpuOutOfMemory"
+
+
+@pytest.mark.parametrize(
+    ("file", "statement", "ready"),
+    [
+        (f"{VLLM}v1/engine/core.py", "raise ValueError(", WAS_READY),
+        (f"{VLLM}_custom_ops.py", "torch.ops._C.f(", NEVER_READY),
+        ("/usr/lib/python3.13/site-packages/torch/x.py", "raise ValueError(", NEVER_READY),
+        ("/home/vllm/.cache/huggingface/modules/transformers_modules/a/vllm/m.py", "raise ValueError(", NEVER_READY),
+        ("/home/vllm/.cache/vllm/torch_compile_cache/a.py", "raise ValueError(", NEVER_READY),
+    ],
+    ids=["after it has served", "in a call of C++", "in a library", "in code of the model", "in a compiled file"],
+)
+def test_no_other_error_is_a_refusal(file: str, statement: str, ready: Manifest) -> None:
+    reason, message = condition_of(raised("ValueError: 12 is odd", file, statement) + OUTER, ready=ready)
+    assert reason == "CrashLoop"
+    assert message == f"{ENDED}: ValueError: 12 is odd. {READ}"
 
 
 REQUIREMENT = (

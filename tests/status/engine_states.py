@@ -7,7 +7,8 @@ from inference_operator.api.reasons import Reason
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.write_results import WriteResult
-from inference_operator.views.lookups import EventsLookup, EventSummary, ObjectEvents
+from inference_operator.views.lookups import EventsLookup, EventSummary, LogLookup, LogText, ObjectEvents
+from inference_operator.views.pod import PodView
 from tests.status.situations import HALF_AN_HOUR, OVER_QUOTA, RAW, loading, observed, starting, view
 from tests.testing.builders import ENGINES, SETTINGS, deployment_status, inference_deployment, inputs, planned, waiting
 
@@ -43,6 +44,11 @@ LAST_WORDS: dict[str, Reason] = {
 """Termination messages of engines, and the reasons that they become."""
 
 
+REFUSING = view(waiting("CrashLoopBackOff", "", last={"terminated": {"exitCode": 1}}))
+REFUSAL = LogText(
+    '  File "/usr/lib/python3.13/site-packages/vllm/config/model.py", line 7, in check\n    raise ValueError(\n'
+    "ValueError: the model does not support float16\n"
+)
 SLOW = view(waiting("CrashLoopBackOff", "", last={"terminated": {"exitCode": 137, **HALF_AN_HOUR}}))
 OUT_OF_TIME = ObjectEvents((EventSummary("Killing", "Container engine failed startup probe, will be restarted"),))
 UNMOUNTED = view(starting(minutes=-2), age=2)
@@ -69,6 +75,12 @@ def ended(words: str) -> Manifest:
     return waiting("CrashLoopBackOff", "", last={"terminated": {"exitCode": 1, "message": words}})
 
 
+def log_of(pod: PodView) -> LogLookup:
+    assert pod.problem
+    assert pod.problem.terminated
+    return pod.problem.terminated.log
+
+
 ENGINE_STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = {
     **{
         f"engine says {reason}": (
@@ -78,6 +90,11 @@ ENGINE_STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, st
         )
         for words, reason in LAST_WORDS.items()
     },
+    "engine refuses its configuration": (
+        replace(loading(pods=[REFUSING]), lookups={log_of(REFUSING): REFUSAL}),
+        [],
+        ("False ConfigurationRefused", "True ConfigurationRefused", "False NotStalled"),
+    ),
     "engine did not answer in time": (
         replace(loading(pods=[SLOW]), lookups={EventsLookup("default", SLOW.name, SLOW.uid): OUT_OF_TIME}),
         [],

@@ -12,10 +12,12 @@ from inference_operator.cli.connection import add_connection
 from inference_operator.cli.explain import engine_of, read_resource
 from inference_operator.cli.log_lines import Folding, LogLine, log_lines, merged
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED
+from inference_operator.diagnosis.engine_end import known_end, unknown_end
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import POD, Manifest, Ref
 from inference_operator.objects.names import ENGINE, ROUTER, selector_text
+from inference_operator.views.pod import has_been_ready
 from inference_operator.views.raw import mapping, objects
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 TAIL = 200
 """Default of --tail, for each container."""
+CAUSE_LINES = 500
+"""Lines in which the cause of an end is looked for, as the operator does."""
 POLL_SECONDS = 1.0
 
 
@@ -31,7 +35,7 @@ def add_arguments(logs: argparse.ArgumentParser) -> None:
     """Add the description and the arguments of `infd logs`."""
     logs.description = (
         "Print the logs of the engines of an InferenceDeployment, or of its routers, merged by time. If an engine has"
-        " ended with a known error, the cause comes first. Requests of probes and scrapers, progress bars and repeats"
+        " ended with an error, the cause comes first. Requests of probes and scrapers, progress bars and repeats"
         " are left out, unless with -v. It needs the right to get `pods/log`."
     )
     logs.add_argument("name", help="name of the InferenceDeployment")
@@ -54,6 +58,10 @@ class Container:
     """Whether it has a former run."""
     source: str
     """Its name before each line."""
+    has_failed: bool = False
+    """Whether its last run ended with an error of its own."""
+    has_served: bool = False
+    """Whether its pod is ready, or has been before."""
 
 
 def containers(pods: Sequence[Manifest]) -> Iterator[Container]:
@@ -68,7 +76,14 @@ def containers(pods: Sequence[Manifest]) -> Iterator[Container]:
         for one in started:
             container = str(one.get("name") or "")
             source = f"{name}/{container}" if len(started) > 1 else name
-            yield Container(name, container, bool(one.get("restartCount")), source)
+            yield Container(
+                name, container, bool(one.get("restartCount")), source, _has_failed(one), has_been_ready(pod)
+            )
+
+
+def _has_failed(status: Manifest) -> bool:
+    ended = mapping(mapping(status, "lastState"), "terminated")
+    return bool(ended.get("exitCode")) and ended.get("reason") != "OOMKilled"
 
 
 def _run(options: argparse.Namespace, engines: EngineRegistry) -> int:
@@ -127,7 +142,7 @@ class _Reader:
             new += lines
         return new
 
-    async def _log(self, one: Container, *, previous: bool, since: str = "") -> str:
+    async def _log(self, one: Container, *, previous: bool, since: str = "", tail: int | None = None) -> str:
         """The end of a log; empty where there is none."""
         from inference_operator.controller.cluster import (  # noqa: PLC0415 - see `cli.connection`
             NotFoundError,
@@ -135,7 +150,7 @@ class _Reader:
         )
 
         path = f"{Ref(POD, self.options.namespace, one.pod).path}/log"
-        window = {"sinceTime": since} if since else {"tailLines": str(self.options.tail)}
+        window = {"sinceTime": since} if since else {"tailLines": str(tail or self.options.tail)}
         query = {"container": one.name, "timestamps": "true", **window, **({"previous": "true"} if previous else {})}
         try:
             return await self.api.text(path, POD, query=query)
@@ -143,11 +158,13 @@ class _Reader:
             return ""
 
     async def _print_causes(self, found: Sequence[Container]) -> None:
-        """Print why containers have ended, as far as their last runs tell."""
+        """Print why containers have ended, as far as their last runs tell: in the words of the status."""
         for one in found:
-            log = await self._log(one, previous=True) if one.has_run else ""
-            if cause := self.engine.diagnose("\n".join(line.text for line in log_lines(log, one.source))):
-                print(f"{one.source} ended: {cause.reason}: {cause.cause}.\n")
+            log = await self._log(one, previous=True, tail=CAUSE_LINES) if one.has_run else ""
+            text = "\n".join(line.text for line in log_lines(log, one.source))
+            unknown = unknown_end(self.engine, text, has_served=one.has_served) if one.has_failed else None
+            if cause := known_end(self.engine, "", text) or unknown:
+                print(f"{one.source} ended: {cause.reason}: {cause.cause.rstrip('.')}.\n")
 
 
 def _print(lines: Iterator[str]) -> None:

@@ -8,15 +8,19 @@ import time
 from typing import TYPE_CHECKING
 
 from inference_operator.api.engine_kind import EngineKind
-from inference_operator.api.reasons import ConditionType
+from inference_operator.api.explanations import ENGINE_ERRORS, EXPLANATIONS
+from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.connection import add_connection, add_timeout, in_cluster
 from inference_operator.cli.managed_fields import FIELD_MANAGER
 from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
 from inference_operator.cli.run_manifest import RunChoices, smallest_manifest
+from inference_operator.diagnosis.pod_diagnosis import LOG_IS_READ
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, POD, Manifest, Ref
+from inference_operator.objects.names import ENGINE, ROUTER, selector_text
+from inference_operator.views.pod import PodView, pod_view
 from inference_operator.views.raw import mapping
 
 if TYPE_CHECKING:
@@ -28,6 +32,13 @@ UNSEEN_SECONDS = 30
 """After this time without a status, the command says that the operator may not run."""
 TIMEOUT_SECONDS = 3600
 """Default of --timeout: 500 GB of weights at 150 MB/s."""
+MOST_ENDS = 2
+"""Ends of a container after which the command waits no longer. The operator corrects a plan after the first one, and
+then its engines are new pods."""
+_MENDED = frozenset({Reason.KERNELS_BROKEN, Reason.GPU_HARDWARE_ERROR})
+"""Reasons of ends after which the operator itself changes what the same pod or its successor finds."""
+_ENDS = {*ENGINE_ERRORS, Reason.CRASH_LOOP, Reason.OUT_OF_MEMORY, Reason.STARTUP_TIMEOUT} - _MENDED
+"""Reasons of containers that end again if nobody changes anything."""
 
 
 def add_arguments(run: argparse.ArgumentParser) -> None:
@@ -127,11 +138,53 @@ async def _follow(cluster: "KubeCluster", ref: Ref, timeout_seconds: int) -> int
         if _is(found, ConditionType.READY):
             print(_next_commands(ref, str(mapping(live, "status").get("url") or "")))
             return 0
+        if reason := await _repeated_end(cluster, ref, found):
+            log = f"`infd logs --namespace {ref.namespace} --previous {ref.name}` prints the log, the cause first."
+            print(f"{_ENDS_AGAIN} {EXPLANATIONS[reason].cure} {log} {_stays(ref)}", file=sys.stderr)
+            return EXIT_REFUSED
         if _is(found, ConditionType.STALLED) or waited > timeout_seconds:
             why = "It waits for you" if _is(found, ConditionType.STALLED) else f"Not Ready after {timeout_seconds} s"
-            print(f"{why}. The resource stays: change it, or `kubectl delete infd {ref.name}`.", file=sys.stderr)
+            print(f"{why}. {_stays(ref)}", file=sys.stderr)
             return EXIT_REFUSED
         await asyncio.sleep(POLL_SECONDS)
+
+
+_ENDS_AGAIN = f"It has ended {MOST_ENDS} times, and waiting does not help."
+
+
+def _stays(ref: Ref) -> str:
+    return f"The resource stays: change it, or `kubectl delete infd --namespace {ref.namespace} {ref.name}`."
+
+
+async def _repeated_end(cluster: "KubeCluster", ref: Ref, found: Resource) -> Reason | None:
+    """The reason for which the newest engine or router ends again and again; None if it does not, or may be mended.
+
+    The newest pod is one of the latest plan. Who may not list pods waits on.
+    """
+    from inference_operator.controller.cluster import ClusterError  # noqa: PLC0415 - see `cli.connection`
+
+    condition = found.current_condition(ConditionType.RECONCILING)
+    reason = next((reason for reason in _ENDS if condition and reason == condition.reason), None)
+    if condition is None or condition.status != "True" or reason is None or LOG_IS_READ in condition.message:
+        return None
+    try:
+        return reason if any([await _ends_again(cluster, ref, name) for name in (ENGINE, ROUTER)]) else None
+    except ClusterError:
+        return None
+
+
+async def _ends_again(cluster: "KubeCluster", ref: Ref, component: str) -> bool:
+    """Whether the newest pod of a component has ended as often as the command waits for."""
+    labels = selector_text(ref.name, component)
+    pods = cluster.each(POD, namespace=ref.namespace, labels=labels)
+    views = [pod_view(pod, component=component) async for pod in pods]
+    newest = max(views, key=lambda pod: (str(pod.created), pod.name), default=None)
+    return newest is not None and newest.problem is not None and _ends(newest) >= MOST_ENDS
+
+
+def _ends(pod: PodView) -> int:
+    """How often its main container has ended."""
+    return (pod.restart.count if pod.restart else 0) + (not pod.running)
 
 
 def _progress(found: Resource, waited: float) -> str:

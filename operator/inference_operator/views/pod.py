@@ -195,15 +195,25 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         running="running" in mapping(main, "state"),
         restart=container_restart(main),
         engine_key=str(mapping(meta, "annotations").get(ENGINE_KEY_ANNOTATION, "")),
-        has_served=ready or _has_been_ready(status),
+        has_served=has_been_ready(pod),
     )
 
 
-def _has_been_ready(status: Manifest) -> bool:
-    """Whether Ready became false after the pod was initialized: kubelets set it to false before."""
-    since = timestamp(condition(status, "Ready").get("lastTransitionTime"))
-    initialized = timestamp(condition(status, "Initialized").get("lastTransitionTime"))
-    return since is not None and initialized is not None and since > initialized
+def has_been_ready(pod: Manifest) -> bool:
+    """Whether a pod is ready or was before: then Ready became false after the pod was initialized.
+
+    Examples:
+        >>> initialized = {"type": "Initialized", "status": "True", "lastTransitionTime": "2026-01-02T03:00:00Z"}
+        >>> ready = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-02T03:00:00Z"}
+        >>> has_been_ready({"status": {"conditions": [initialized, ready]}})
+        False
+        >>> later = {**ready, "lastTransitionTime": "2026-01-02T03:10:00Z"}
+        >>> has_been_ready({"status": {"conditions": [initialized, later]}})
+        True
+    """
+    ready, initialized = (condition(mapping(pod, "status"), kind) for kind in ("Ready", "Initialized"))
+    since, begin = timestamp(ready.get("lastTransitionTime")), timestamp(initialized.get("lastTransitionTime"))
+    return ready.get("status") == "True" or (since is not None and begin is not None and since > begin)
 
 
 def _index(metadata: Manifest) -> int:
