@@ -1,9 +1,20 @@
-"""What `infd logs` prints of several containers' logs."""
+"""What `infd logs` prints: several containers' logs, and before them why an engine ended."""
 
+import json
+from dataclasses import replace
+
+import pytest
+
+from inference_operator.api.reasons import ConditionType
 from inference_operator.cli.log_lines import Folding, log_lines, merged
 from inference_operator.cli.logs import Container, containers
 from inference_operator.manifest import Manifest
-from tests.testing.builders import pod
+from inference_operator.views.lookups import LogText
+from tests.cli.conftest import Infd, listing
+from tests.engines.test_root_error import OUTER, QUOTED, VLLM, raised
+from tests.status.engine_states import REFUSING, log_of
+from tests.status.situations import RAW, loading, message, reported
+from tests.testing.builders import pod, waiting
 
 ENGINE_LOG = """\
 2026-11-26T10:00:00.100Z INFO: Application startup complete.
@@ -65,3 +76,58 @@ def test_containers_that_never_ran_have_no_log_and_one_container_needs_no_name()
         Container("b", "haproxy-1", has_run=False, source="b/haproxy-1"),
         Container("b", "haproxy-2", has_run=False, source="b/haproxy-2"),
     ]
+
+
+RESOURCE = "/apis/inference-operator.dev/v1alpha1/namespaces/default/inferencedeployments/qwen"
+PODS = "/api/v1/namespaces/default/pods"
+ERROR, FILE, STATEMENT = QUOTED[0]
+LOG = raised(ERROR, VLLM + FILE, STATEMENT) + OUTER
+
+
+def ended(**terminated: object) -> bytes:
+    """The pod of an engine that ended so in its last run."""
+    status = waiting("CrashLoopBackOff", "", last={"terminated": terminated})
+    status["containerStatuses"][0]["restartCount"] = 1
+    return listing(pod(name="qwen-engine-a", status=status))
+
+
+@pytest.fixture
+def logged(server: dict[str, bytes]) -> dict[str, bytes]:
+    """An API server with a resource, and an engine's log with the kubelet's times."""
+    server[RESOURCE] = json.dumps(RAW).encode()
+    server[f"{PODS}/qwen-engine-a/log"] = "".join(
+        f"2026-11-26T10:00:00Z {line}\n" for line in LOG.splitlines()
+    ).encode()
+    return server
+
+
+def test_the_cause_of_an_end_comes_first_in_the_words_of_the_status(infd: Infd, logged: dict[str, bytes]) -> None:
+    logged[PODS] = ended(exitCode=1)
+    status, output, _ = infd("logs", "qwen", "--previous", "--namespace=default")
+    assert status == 0
+    assert output.startswith(f"qwen-engine-a ended: ConfigurationRefused: {ERROR[:-1]}.\n\nqwen-engine-a  (EngineCore")
+    situation = replace(loading(pods=[REFUSING]), lookups={log_of(REFUSING): LogText(LOG)})
+    assert ERROR[:-1] in message(reported(situation), ConditionType.RECONCILING)
+
+
+@pytest.mark.parametrize(
+    "terminated",
+    [{"exitCode": 0}, {"exitCode": 137, "reason": "OOMKilled"}, {}],
+    ids=["an end in order", "killed for its memory", "no run before"],
+)
+def test_an_end_that_no_error_explains_has_no_cause(
+    infd: Infd, logged: dict[str, bytes], terminated: dict[str, object]
+) -> None:
+    logged[PODS] = ended(**terminated)
+    assert "ended:" not in infd("logs", "qwen", "--previous", "--namespace=default")[1]
+
+
+def test_an_engine_that_has_served_refuses_nothing(infd: Infd, logged: dict[str, bytes]) -> None:
+    (manifest,) = json.loads(ended(exitCode=1))["items"]
+    manifest["status"]["conditions"] = [
+        {"type": "Initialized", "status": "True", "lastTransitionTime": "2026-01-02T03:00:00Z"},
+        {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-02T04:00:00Z"},
+    ]
+    logged[PODS] = listing(manifest)
+    output = infd("logs", "qwen", "--previous", "--namespace=default")[1]
+    assert output.startswith(f"qwen-engine-a ended: CrashLoop: {ERROR[:-1]}.\n")

@@ -117,8 +117,8 @@ def test_waiting_ends_when_the_engine_has_ended_again_for_a_cause_that_stays(
     assert f"default/qwen: ConfigurationRefused: {words}" in output
     assert complaints == (
         "It has ended 2 times, and waiting does not help. Change what the message names: an argument, the parallel"
-        " sizes, the model or the image. `infd logs --namespace default --previous qwen` prints the log, the cause first."
-        " The resource stays: change it, or `kubectl delete infd --namespace default qwen`.\n"
+        " sizes, the model or the image. `infd logs --namespace default --previous qwen` prints the log, the cause"
+        " first. The resource stays: change it, or `kubectl delete infd --namespace default qwen`.\n"
     )
 
 

@@ -19,6 +19,7 @@ from inference_operator.status.report import report
 from inference_operator.views.lookups import FreeGpusLookup, LogText, Unavailable
 from inference_operator.views.node import NodeView, node_view
 from inference_operator.views.pod import PodView, pod_template_hash
+from tests.engines.test_root_error import OUTER, QUOTED, VLLM, raised
 from tests.status.situations import NO_GPU, view
 from tests.testing.builders import ENGINES, NODES, inference_deployment, inputs, ready_pod, waiting
 from tests.testing.nodes import node
@@ -100,6 +101,21 @@ def test_after_a_kv_cache_error_the_context_is_reduced_to_what_the_engine_report
     assert healed.per_gpu is not None
     assert healed.learned.memory_gib == pytest.approx(before.per_gpu.kv_cache_gib - 1.5)
     assert healed.per_gpu.kv_cache_gib == pytest.approx(1.5, abs=0.02)
+
+
+@pytest.mark.parametrize(("error", "file", "statement"), QUOTED, ids=[file for _, file, _ in QUOTED])
+def test_an_engine_that_refuses_its_configuration_is_neither_corrected_nor_replaced(
+    one_l4: Cluster, error: str, file: str, statement: str
+) -> None:
+    before = one_l4.decide()
+    pod = one_l4.pod(crashed(""))
+    assert pod.problem
+    assert pod.problem.terminated
+    log = LogText(raised(error, VLLM + file, statement) + OUTER)
+    after = one_l4.decide(pod, lookups={FREE_GPUS: Unavailable(""), pod.problem.terminated.log: log})
+    assert after.plan.plan == before.plan.plan
+    assert after.desired == before.desired
+    assert after.removals == ()
 
 
 def test_a_plan_is_corrected_at_most_once(one_l4: Cluster) -> None:
