@@ -288,6 +288,10 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "colours and control characters": ("\x1b[31mValueError: n\x07o\x1b[0m \u202eevil\n", "ValueError: no evil"),
     "no error at all": ("one\n\ntwo\nthree\nfour\n", "two three four"),
+    "only what is no error": (
+        "(APIServer pid=1) WARNING 11-28 23:10:04 [a.py:1] Failed to raise a limit\nINFO:     Waiting for startup.\n",
+        "(APIServer pid=…) WARNING … [a.py:1] Failed to raise a limit INFO: Waiting for startup.",
+    ),
     "a kill by the kernel": ("loading\nKilled\n", "Killed"),
     "HAProxy": (
         (

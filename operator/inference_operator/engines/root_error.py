@@ -62,10 +62,10 @@ _FAILURE = re.compile(
     r"(?i)\b(?:alert|errors?|fatal|abort(?:ed|ing)?|assert(?:ion)?|failed|failure|exception|panic|cannot|unable|killed"
     r"|segfault|segmentation fault|invalid|not supported)\b|_ASSERT\("
 )
-_NOISE = re.compile(
-    r'[\d.]{7,40} [DIW] |\d{1,3}%\||\d{1,3}% Completed|"(?:GET|HEAD) /[^"]{0,200}" \d{3}|\s{1,20}File "|[\s~^]*$'
-)
-"""Lines of llama-server below an error, progress bars, probes, frames and their marks."""
+_NO_FAILURE = re.compile(r"(?:\([^)]{1,80}\) )?(?:DEBUG|INFO|WARNING)\b|[\d.]{7,40} [DIW] ")
+"""Records of levels below an error (vLLM, uvicorn, llama-server)."""
+_NOISE = re.compile(r'\d{1,3}%\||\d{1,3}% Completed|"(?:GET|HEAD) /[^"]{0,200}" \d{3}|\s{1,20}File "|[\s~^]*$')
+"""Progress bars, probes, frames and their marks."""
 
 _CHANGES: Sequence[tuple[re.Pattern[str], str]] = (
     (re.compile(r"\b0x[0-9a-fA-F]{4,16}\b"), "0x…"),
@@ -165,5 +165,5 @@ def _text(error: LoggedError) -> str:
 def _last_words(log: str) -> str:
     """What the last lines of a log without errors say, by rule 3."""
     lines = [line for line in plain_lines(log) if not _NOISE.match(line)][-LAST_LINES:]
-    failure = next((line for line in lines if _FAILURE.search(line)), None)
-    return stable_line(failure if failure is not None else "\n".join(lines[-QUOTED_LINES:]))
+    failures = (line for line in lines if _FAILURE.search(line) and not _NO_FAILURE.match(line))
+    return stable_line(next(failures, "") or "\n".join(lines[-QUOTED_LINES:]))
