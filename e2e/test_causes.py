@@ -1,5 +1,6 @@
-"""The status says in one sentence what keeps an engine from starting, as the kubelet reports it. No engine starts."""
+"""The status says in one sentence what keeps an engine from starting, as the kubelet or the engine reports it."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,10 +10,13 @@ import yaml
 
 from e2e import images, stack
 from e2e.cluster.handle import LocalCluster
+from e2e.infd_command import infd
 from e2e.served import Served
 from e2e.waiting import eventually
 
 REPORTED_SECONDS = 60
+ENDED_SECONDS = 300
+"""Until vLLM has read its configuration, on two busy cores."""
 SECRET = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "nosuch", "key": "token"}}}
 MODEL = f"oci://{images.reference('tiny-llama')}"
 
@@ -63,6 +67,31 @@ def test_a_missing_image_volume_or_secret_is_reported_in_one_sentence(applied: L
     assert missing.words in condition["message"]
     assert "\n" not in condition["message"]
     assert stack.conditions(applied, served.name)["Ready"]["status"] == "False"
+
+
+def test_the_error_of_an_engine_that_no_table_knows_is_the_cause_in_status_events_and_log(
+    cluster: LocalCluster,
+) -> None:
+    """A library refuses the argument: the model has no tokenizer of this kind."""
+    served = Served(cluster, "refused")
+    apply(served, MODEL, {"args": ["--tokenizer-mode=mistral"], "resources": {"limits": {"memory": "4Gi"}}})
+
+    def ended() -> dict[str, Any] | None:
+        condition = stack.conditions(cluster, served.name).get("Reconciling", {})
+        is_known = condition.get("reason") == "CrashLoop" and "is being read" not in condition["message"]
+        return condition if is_known else None
+
+    condition = eventually(ended, seconds=ENDED_SECONDS, what=lambda: f"{stack.conditions(cluster, served.name)}")
+    cause = "ValueError: No tokenizer file found."
+    assert condition is not None
+    assert f"container `engine` ended with exit code 1: {cause} " in condition["message"]
+    listed = json.loads(served.kubectl("get", "events.events.k8s.io", "--output=json"))["items"]
+    own = [event for event in listed if event["regarding"].get("name") == served.name]
+    assert [event["note"] for event in own if event["reason"] == "CrashLoop"] == [condition["message"]]
+    status, output, _ = infd(cluster, "logs", "--previous", f"--namespace={served.namespace}", served.name)
+    assert status == 0
+    assert f" ended: CrashLoop: {cause}\n" in output.partition("\n\n")[0] + "\n"
+    cluster.kubectl("delete", "infd", served.name)
 
 
 def apply(served: Served, source: str, engine: Mapping[str, Any]) -> None:

@@ -337,7 +337,10 @@ def test_what_is_neither_raised_nor_about_the_configuration_is_no_decision() -> 
     missing = root_error(raised("KeyError: 'layers.0'", f"{VLLM}models/llama.py", "param = params_dict[name]"))
     late = root_error(raised("TimeoutError: no answer", f"{VLLM}v1/engine/core.py", "raise TimeoutError("))
     full = root_error(raised("torch.OutOfMemoryError: no", f"{VLLM}v1/worker/gpu_worker.py", "raise OutOfMemoryError"))
-    assert [one and one.is_decision for one in (call, missing, late, full)] == [False] * 4
+    other = root_error(
+        raised("ValueError: of a thread", f"{VLLM}v1/executor/multiproc_executor.py", "raise e from None")
+    )
+    assert [one and one.is_decision for one in (call, missing, late, full, other)] == [False] * 5
 
 
 def test_secrets_are_hidden_before_a_message_is_cut_off() -> None:

@@ -58,6 +58,9 @@ _NOT_A_CHOICE = re.compile(
 )
 """Names of errors about the surroundings of an engine. They may pass, or are no matter of its configuration."""
 
+_RAISES = re.compile(r"raise (?:[a-z_]\w{0,60}\.){0,5}[A-Z]|assert\b")
+"""A statement that makes an error. `raise error` only passes on what another process or thread raised."""
+
 _FAILURE = re.compile(
     r"(?i)\b(?:alert|errors?|fatal|abort(?:ed|ing)?|assert(?:ion)?|failed|failure|exception|panic|cannot|unable|killed"
     r"|segfault|segmentation fault|invalid|not supported)\b|_ASSERT\("
@@ -153,7 +156,7 @@ def _is_passed_on(error: LoggedError) -> bool:
 def _is_decision(error: LoggedError) -> bool:
     if _NOT_A_CHOICE.search(error.name):
         return False
-    return error.name == "AssertionError" or error.statement.startswith(("raise ", "assert "))
+    return error.name == "AssertionError" or bool(_RAISES.match(error.statement))
 
 
 def _text(error: LoggedError) -> str:
