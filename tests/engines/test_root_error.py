@@ -128,6 +128,7 @@ RECORDED = {
     "no-such-path": "OSError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': '/models/nosuch'.",
     "no-tokenizer": "ValueError: Couldn't instantiate the backend tokenizer from one of:",
     "unknown-architecture": "ValidationError: 1 validation error for ModelConfig Value error, Model architectures",
+    "no-compiler": "InductorError: InvalidCxxCompiler: No working C++ compiler found in torch._inductor.config.cpp.cxx",
     "unknown-argument": "vllm: error: unrecognized arguments: --nosuch-flag=1",
 }
 """How the cause of a recorded failure begins."""
@@ -149,27 +150,20 @@ def test_no_cause_of_a_recording_has_frames_or_marks_or_passes_another_one_on(pa
     assert len(found.text) <= MAX_TEXT
 
 
-COMPILER = "InvalidCxxCompiler: No working C++ compiler found in torch._inductor.config.cpp.cxx: (None, 'g++')"
-"""torch 2.11, torch/_inductor/exc.py, as in https://github.com/marieai/marie-ai/issues/94."""
-CPP_BUILDER = "/usr/lib/python3.13/site-packages/torch/_inductor/cpp_builder.py"
-
-
-def test_the_missing_compiler_is_named_where_two_processes_pass_it_on() -> None:
-    """The start of a model with torch.compile in an image without a C++ compiler."""
-    worker = raised(f"torch._inductor.exc.InductorError: {COMPILER}", CPP_BUILDER, "raise exc.InvalidCxxCompiler")
-    relayed = (
-        f"RuntimeError: Worker failed with error '{COMPILER}', please check the stack trace above for the root cause"
-    )
-    core = raised(relayed, f"{VLLM}v1/executor/multiproc_executor.py", "raise RuntimeError(")
-    log = worker.replace("EngineCore pid=62", "Worker pid=71") + core + OUTER
-    found = root_error(log)
+def test_what_only_passes_another_error_on_counts_where_the_log_has_no_other() -> None:
+    """The last lines of a log may lack those of the innermost process."""
+    relayed = "RuntimeError: Worker failed with error 'no g++', please check the stack trace above for the root cause"
+    found = root_error(raised(relayed, f"{VLLM}v1/executor/multiproc_executor.py", "raise RuntimeError(") + OUTER)
     assert found is not None
-    assert found.text == f"InductorError: {COMPILER}"
-    assert found.file == CPP_BUILDER
-    only_passed_on = root_error(core + OUTER)
-    assert only_passed_on is not None
-    assert only_passed_on.text == relayed
-    assert not only_passed_on.is_decision
+    assert found.text == relayed
+    assert not found.is_decision
+
+
+def test_an_earlier_error_of_the_server_hides_none_of_the_inner_processes() -> None:
+    inner = raised("ValueError: no", f"{VLLM}a.py", "raise ValueError(")
+    found = root_error(f"(APIServer pid=1) TimeoutError: it takes long\n{inner}{OUTER}")
+    assert found is not None
+    assert found.text == "ValueError: no"
 
 
 LLAMA = """\

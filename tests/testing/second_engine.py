@@ -154,6 +154,10 @@ class Echo:
     def access(self, asked: EngineSpec, model: ModelSpec | None = None) -> HubAccess:  # noqa: ARG002 - protocol
         return HubAccess(user=USER, group=USER, env=(), writable=("/scratch",), revision=None)
 
+    @property
+    def code_paths(self) -> Sequence[str]:
+        return ("-packages/echo/",)
+
     def diagnose(self, log: str) -> Diagnosis | None:
         return Diagnosis(Reason.GPU_OUT_OF_MEMORY, "the echo faded") if "faded" in log else None
 

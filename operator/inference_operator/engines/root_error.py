@@ -108,10 +108,10 @@ def root_error(log: str) -> RootError | None:
     """
     end = "\n".join(log[-MAX_CHARACTERS:].rsplit("\n", MAX_LOG_LINES)[-MAX_LOG_LINES:])
     errors = logged_errors(end)
-    causes = [error for error in errors if not _is_passed_on(error)]
-    if chosen := _innermost(causes or errors):
-        passed_on = not causes
-        return RootError(_text(chosen), chosen.file, is_decision=not passed_on and _is_decision(chosen))
+    before = _before_the_end(errors)
+    causes = [error for error in before if not _is_passed_on(error)]
+    if chosen := _innermost(causes or before):
+        return RootError(_text(chosen), chosen.file, is_decision=bool(causes) and _is_decision(chosen))
     text = _last_words(end)
     return RootError(text) if text else None
 
@@ -129,16 +129,19 @@ def stable_line(text: str) -> str:
     return line if len(line) <= MAX_TEXT else f"{line[: MAX_TEXT - 1].rstrip()}…"
 
 
+def _before_the_end(errors: Sequence[LoggedError]) -> Sequence[LoggedError]:
+    """The errors up to the last one of the outermost process. Then it stops the others, which log more errors."""
+    ends = [number for number, error in enumerate(errors) if error.name not in _STOPPED]
+    outermost = max((_depth(errors[number]) for number in ends), default=0)
+    last = max((number for number in ends if _depth(errors[number]) == outermost), default=len(errors))
+    return errors[: last + 1]
+
+
 def _innermost(errors: Sequence[LoggedError]) -> LoggedError | None:
     """The error that counts, by rule 1; None if there is none."""
-    if not errors:
-        return None
-    outermost = max(_depth(error) for error in errors)
-    last = max(number for number, error in enumerate(errors) if _depth(error) == outermost)
-    before = errors[: last + 1]
-    inner = min(_depth(error) for error in before)
-    first = next(error.key for error in before if _depth(error) == inner)
-    return next(error for error in reversed(before) if error.key == first and _depth(error) == inner)
+    inner = min((_depth(error) for error in errors), default=0)
+    first = next((error.key for error in errors if _depth(error) == inner), "")
+    return next((error for error in reversed(errors) if error.key == first and _depth(error) == inner), None)
 
 
 def _depth(error: LoggedError) -> int:
