@@ -110,11 +110,11 @@ QUOTED: list[tuple[str, str, str]] = [
 def test_an_error_of_the_inner_process_is_the_cause_whole_and_without_frames(
     error: str, file: str, statement: str
 ) -> None:
-    found = root_error(raised(error, VLLM + file, statement) + OUTER)
-    assert found is not None
-    assert found.text == error
-    assert found.file == VLLM + file
-    assert found.is_decision
+    end = root_error(raised(error, VLLM + file, statement) + OUTER)
+    assert end is not None
+    assert end.text == error
+    assert end.file == VLLM + file
+    assert end.is_decision
 
 
 RECORDED = {
@@ -136,34 +136,34 @@ RECORDED = {
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_the_cause_of_a_recorded_failure_is_its_own_error_and_no_consequence_of_it(name: str) -> None:
-    found = root_error((OUTPUT / f"{name}.txt").read_text())
-    assert found is not None
-    assert found.text.startswith(RECORDED[name])
+    end = root_error((OUTPUT / f"{name}.txt").read_text())
+    assert end is not None
+    assert end.text.startswith(RECORDED[name])
 
 
 @pytest.mark.parametrize("path", sorted(OUTPUT.glob("*.txt")), ids=lambda path: path.stem)
 def test_no_cause_of_a_recording_has_frames_or_marks_or_passes_another_one_on(path: Path) -> None:
-    found = root_error(path.read_text())
-    assert found is not None
+    end = root_error(path.read_text())
+    assert end is not None
     for word in ("~~", "^^", 'File "', "...<", "root cause", "Traceback", "\n"):
-        assert word not in found.text
-    assert len(found.text) <= MAX_TEXT
+        assert word not in end.text
+    assert len(end.text) <= MAX_TEXT
 
 
 def test_what_only_passes_another_error_on_counts_where_the_log_has_no_other() -> None:
     """The last lines of a log may lack those of the innermost process."""
     relayed = "RuntimeError: Worker failed with error 'no g++', please check the stack trace above for the root cause"
-    found = root_error(raised(relayed, f"{VLLM}v1/executor/multiproc_executor.py", "raise RuntimeError(") + OUTER)
-    assert found is not None
-    assert found.text == relayed
-    assert not found.is_decision
+    end = root_error(raised(relayed, f"{VLLM}v1/executor/multiproc_executor.py", "raise RuntimeError(") + OUTER)
+    assert end is not None
+    assert end.text == relayed
+    assert not end.is_decision
 
 
 def test_an_earlier_error_of_the_server_hides_none_of_the_inner_processes() -> None:
     inner = raised("ValueError: no", f"{VLLM}a.py", "raise ValueError(")
-    found = root_error(f"(APIServer pid=1) TimeoutError: it takes long\n{inner}{OUTER}")
-    assert found is not None
-    assert found.text == "ValueError: no"
+    end = root_error(f"(APIServer pid=1) TimeoutError: it takes long\n{inner}{OUTER}")
+    assert end is not None
+    assert end.text == "ValueError: no"
 
 
 LLAMA = """\
@@ -302,9 +302,9 @@ CASES: dict[str, tuple[str, str]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_cause_of_an_end(name: str) -> None:
     log, text = CASES[name]
-    found = root_error(log)
-    assert found is not None
-    assert found.text == text
+    end = root_error(log)
+    assert end is not None
+    assert end.text == text
 
 
 @pytest.mark.parametrize("log", ["", "\n", " \n\r\n"])
@@ -338,10 +338,10 @@ def test_what_is_neither_raised_nor_about_the_configuration_is_no_decision() -> 
 
 
 def test_secrets_are_hidden_before_a_message_is_cut_off() -> None:
-    found = root_error(f"ValueError: {'x' * (MAX_TEXT - 30)} token=correct-horse-battery-staple\n")
-    assert found is not None
-    assert "correct" not in found.text
-    assert "token=[hidden]" in found.text
+    end = root_error(f"ValueError: {'x' * (MAX_TEXT - 30)} token=correct-horse-battery-staple\n")
+    assert end is not None
+    assert "correct" not in end.text
+    assert "token=[hidden]" in end.text
 
 
 PIECES = st.sampled_from(
@@ -367,15 +367,13 @@ PIECES = st.sampled_from(
 @given(log=st.lists(PIECES | st.text(max_size=20), max_size=40).map("".join))
 @example(log="\x85ValueError: a\x1b]0;t\x07")
 def test_the_cause_of_any_text_is_one_bounded_line_without_control_characters(log: str) -> None:
-    found = root_error(log)
-    if found is None:
+    end = root_error(log)
+    if end is None:
         return
-    assert 0 < len(found.text) <= MAX_TEXT
-    assert found.text.isprintable() or not any(
-        ord(letter) < 0x20 or 0x7F <= ord(letter) < 0xA0 for letter in found.text
-    )
-    assert "\n" not in found.text
-    assert stable_line(found.text) == found.text
+    assert 0 < len(end.text) <= MAX_TEXT
+    assert end.text.isprintable() or not any(ord(letter) < 0x20 or 0x7F <= ord(letter) < 0xA0 for letter in end.text)
+    assert "\n" not in end.text
+    assert stable_line(end.text) == end.text
 
 
 @given(log=st.text(max_size=400))
@@ -412,8 +410,8 @@ HOSTILE = (
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_hostile_logs_of_the_largest_size_are_read(piece: str) -> None:
     """A pattern that is not linear would not end here within the time limit of a test."""
-    found = root_error(piece * (SIZE // len(piece)))
-    assert found is None or len(found.text) <= MAX_TEXT
+    end = root_error(piece * (SIZE // len(piece)))
+    assert end is None or len(end.text) <= MAX_TEXT
 
 
 def test_the_number_of_processes_and_of_lines_of_an_error_is_bounded() -> None:

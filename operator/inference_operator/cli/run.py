@@ -45,7 +45,8 @@ def add_arguments(run: argparse.ArgumentParser) -> None:
     """Add the description and the arguments of `infd run`."""
     run.description = (
         "Create an InferenceDeployment with nothing but what is named here, show its progress until it serves, and"
-        " print how to ask it. With --dry-run, print the manifest for `kubectl apply` or Git, and ask no cluster."
+        " print how to ask it. If it ends again and again for a cause that stays, print the cause and what helps, and"
+        " return 1. With --dry-run, print the manifest for `kubectl apply` or Git, and ask no cluster."
     )
     run.add_argument("name", help="name of the InferenceDeployment, and of the model in requests")
     run.add_argument("source", help="org/name or hf://org/name, s3://bucket/path, pvc://claim/path or oci://image")

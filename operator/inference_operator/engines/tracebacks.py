@@ -15,7 +15,7 @@ Logs are hostile: each line is cut off, each pattern is anchored and bounded, an
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 MAX_LINE = 2000
 """Characters of a line that are read. Longer lines are no tracebacks."""
@@ -87,7 +87,7 @@ class _Process:
     thrown: str = ""
     record: str = ""
     """What the logger wrote before the line of the open error."""
-    open: LoggedError | None = field(default=None)
+    open: LoggedError | None = None
     """The error whose message may go on."""
 
     def read(self, line: str, record: str) -> LoggedError | None:
@@ -98,9 +98,9 @@ class _Process:
             self._frame(frame["file"])
         elif self.in_frames and (not line or line[0] == " "):
             self.statement = self.statement or line.strip()
-        elif found := self._error(line):
-            self.in_frames, self.open, self.record = False, found, record
-            return found
+        elif error := self._error(line):
+            self.in_frames, self.open, self.record = False, error, record
+            return error
         elif self.open:
             self._continue(line, record)
         return None
@@ -169,6 +169,6 @@ def logged_errors(log: str) -> list[LoggedError]:
         line = line[record.end() :] if record else line
         if bar := _BAR.match(line):
             line = line[bar.end() :]
-        if found := process.read(line, record[0] if record else ""):
-            errors.append(found)
+        if error := process.read(line, record[0] if record else ""):
+            errors.append(error)
     return errors
