@@ -56,6 +56,8 @@ def test_each_shell_has_a_script(infd: Infd, shell: str) -> None:
         (["plan", "--diff", "-n", "te"], ["team-a", "team-b"]),
         (["list", "--output", ""], ["table", "json"]),
         (["run", ""], []),
+        (["chat", "qwen", "-n", "te"], ["team-a", "team-b"]),
+        (["cache", "pre"], ["prefetch"]),
     ],
 )
 def test_words_are_completed(words: list[str], found: list[str]) -> None:

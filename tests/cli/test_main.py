@@ -242,7 +242,7 @@ def test_the_version_option_prints_the_version(infd: Infd) -> None:
     assert infd("--version") == (0, f"{__version__}\n", "")
 
 
-@pytest.mark.parametrize("arguments", [[], ["render"], ["unknown"]])
+@pytest.mark.parametrize("arguments", [["render"], ["unknown"]])
 def test_invalid_arguments_are_refused_with_a_hint_to_help(infd: Infd, arguments: list[str]) -> None:
     status, _, complaints = infd(*arguments)
     assert status == 2

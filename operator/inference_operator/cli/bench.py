@@ -12,7 +12,7 @@ from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.chat import cannot_answer
 from inference_operator.cli.connection import add_connection
 from inference_operator.cli.explain import read_resource
-from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, RefusedError, UsageError
+from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, RefusedError, UsageError, examples
 from inference_operator.cli.question import is_agreed
 from inference_operator.cli.service_key import add_key, service_key
 from inference_operator.engines.registry import EngineRegistry
@@ -28,12 +28,11 @@ MAX_CONCURRENCY, MOST_CONCURRENCY = 64, 512
 """Default and limit of --max-concurrency: each request is a connection through the API server."""
 LEVEL_SECONDS = 20
 PROMPT_TOKENS, ANSWER_TOKENS = 256, 128
-EXAMPLES = """\
-examples:
-  infd bench qwen
-  infd bench qwen --yes --max-concurrency 16 --seconds 30 -o json
-  infd bench qwen --prompt-tokens 2000 --max-tokens 50 --key-from my-key/key
-"""
+EXAMPLES = examples(
+    "infd bench qwen",
+    "infd bench qwen --yes --max-concurrency 16 --seconds 30 -o json",
+    "infd bench qwen --prompt-tokens 2000 --max-tokens 50 --key-from my-key/key",
+)
 
 
 def add_arguments(bench: argparse.ArgumentParser) -> None:
@@ -47,7 +46,6 @@ def add_arguments(bench: argparse.ArgumentParser) -> None:
         " first level already breaks the objective, or the service refuses."
     )
     bench.epilog = EXAMPLES
-    bench.formatter_class = argparse.RawDescriptionHelpFormatter
     bench.add_argument("name", help="name of the InferenceDeployment")
     add_connection(bench)
     bench.add_argument("-y", "--yes", action="store_true", help="load the service without asking")

@@ -11,7 +11,7 @@ from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.connection import add_connection, add_timeout
 from inference_operator.cli.explain import read_resource
 from inference_operator.cli.output import harmless
-from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
+from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError, examples
 from inference_operator.cli.service_key import add_key, service_key
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import Manifest
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 
 WAIT_SECONDS = 3600
 """Default of --timeout: an engine that starts from zero may download its model first."""
-EXAMPLES = """\
-examples:
-  infd chat qwen "Why is the sky blue?"
-  git diff | infd chat qwen --system "Review this change."
-  infd chat qwen --key-from my-key/key --model my-adapter
-"""
+EXAMPLES = examples(
+    'infd chat qwen "Why is the sky blue?"',
+    'git diff | infd chat qwen --system "Review this change."',
+    "infd chat qwen --key-from my-key/key --model my-adapter",
+)
 
 
 def add_arguments(chat: argparse.ArgumentParser) -> None:
@@ -40,7 +39,6 @@ def add_arguments(chat: argparse.ArgumentParser) -> None:
         " that the question starts. Exit status 1: the service refuses or breaks off the answer."
     )
     chat.epilog = EXAMPLES
-    chat.formatter_class = argparse.RawDescriptionHelpFormatter
     chat.add_argument("name", help="name of the InferenceDeployment")
     chat.add_argument("prompt", nargs="?", metavar="PROMPT", help="the question; default: standard input")
     add_connection(chat)

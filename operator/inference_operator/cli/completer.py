@@ -94,6 +94,7 @@ def _with_completers(words: list[str]) -> argparse.ArgumentParser:
 
 
 def _complete_names(one: argparse.ArgumentParser, command: str) -> None:
+    one.completes = True  # type: ignore[attr-defined] # each is a `cli.parser.Parser`
     for action in one._actions:  # noqa: SLF001 - argparse shows its arguments in no other way
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
             for name, child in action.choices.items():

@@ -9,7 +9,7 @@ from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import resource
 from inference_operator.cli.connection import add_connection, add_timeout, in_cluster
 from inference_operator.cli.output import harmless
-from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED
+from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, examples
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import Manifest, Ref
 
@@ -33,8 +33,8 @@ def add_arguments(pause: argparse.ArgumentParser) -> None:
         " and wait until it has seen that. Engines and routers go on serving, and the status stays up to date. The"
         " command sets `spec.paused`; where Git sets that field, it prints the edit to commit. `infd plan --diff` shows"
         " what waits. It needs the rights to get and patch InferenceDeployments."
-        " Examples: `infd pause qwen`; `infd pause qwen -n chat`."
     )
+    pause.epilog = examples("infd pause qwen", "infd pause qwen -n chat")
     add_waiting(pause)
     pause.set_defaults(run=lambda options, engines: set_paused(options, engines, paused=True))
 

@@ -25,7 +25,7 @@ from inference_operator.cli.offline import (
     why_nothing,
 )
 from inference_operator.cli.output import add_output, dumped, table
-from inference_operator.cli.parser import UsageError
+from inference_operator.cli.parser import UsageError, examples
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.engines.validation import OptionClasses
 from inference_operator.manifest import Manifest
@@ -106,8 +106,8 @@ def add_arguments(plan: argparse.ArgumentParser) -> None:
         " the files: which objects change, which engines and routers restart and how, GPUs, time, and what becomes of"
         " requests. Nothing is written. It needs the rights to get and patch InferenceDeployments, and to list their"
         " children and pods. Without those to read nodes and the operator's Deployment, it says what it assumes."
-        " Examples: `infd plan -f qwen.yaml --gpu L4:4`; `infd plan -f qwen.yaml --diff`."
     )
+    plan.epilog = examples("infd plan -f qwen.yaml --gpu L4:4", "infd plan -f qwen.yaml --diff")
     add_source(plan)
     where = plan.add_mutually_exclusive_group()
     where.add_argument("--cluster", action="store_true", help="use the nodes of the cluster of the kubeconfig")

@@ -11,7 +11,7 @@ import yaml
 
 from inference_operator.cli.connection import add_connection, in_cluster
 from inference_operator.cli.managed_fields import ARGO_CD, applied_edit, manager
-from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
+from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError, examples
 from inference_operator.cli.renewal import ENGINES, PAUSED, ROUTERS, Progress, RenewedPart, is_paused, problem
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
@@ -45,8 +45,8 @@ def add_arguments(renew: argparse.ArgumentParser) -> None:
         " in `spec.router.podTemplate.annotations` and `spec.podTemplate.annotations`, as Argo CD's actions"
         " `renew-routers` and `renew` do. A resource that Argo CD or Flux applies is not edited: the command prints the"
         " edit to commit. It needs the rights to get (with several resources: list) and patch InferenceDeployments."
-        " Examples: `infd renew qwen`; `infd renew --all --engines`; `infd renew -A`."
     )
+    renew.epilog = examples("infd renew qwen", "infd renew --all --engines", "infd renew -A")
     which = renew.add_mutually_exclusive_group(required=True)
     which.add_argument("name", nargs="?", help="name of the InferenceDeployment")
     which.add_argument("--all", action="store_true", help="all of the namespace, one after the other")

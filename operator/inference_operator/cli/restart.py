@@ -12,7 +12,7 @@ from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import resource
 from inference_operator.cli.connection import add_connection, add_timeout, in_cluster
 from inference_operator.cli.output import harmless
-from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED
+from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, examples
 from inference_operator.cli.renewal import ENGINES, PAUSED, ROUTERS, RenewedPart, is_paused
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import Manifest, Ref
@@ -32,8 +32,8 @@ def add_arguments(restart: argparse.ArgumentParser) -> None:
         " `spec.router.podTemplate.annotations`, as the actions of Argo CD do, and waits until all are new. Git that"
         " does not name the annotation leaves it alone; where Git does, the command prints the edit to commit. It needs"
         " the rights to get and patch InferenceDeployments."
-        " Examples: `infd restart qwen`; `infd restart qwen --routers`."
     )
+    restart.epilog = examples("infd restart qwen", "infd restart qwen --routers")
     restart.add_argument("name", help="name of the InferenceDeployment")
     restart.add_argument("--routers", action="store_true", help="the routers, and not the engines")
     add_connection(restart)

@@ -14,7 +14,7 @@ from inference_operator.cli.connection import add_connection, in_cluster
 from inference_operator.cli.explain import engine_of, read_resource
 from inference_operator.cli.live_resource import LiveResource, live_resource
 from inference_operator.cli.output import harmless
-from inference_operator.cli.parser import EXIT_INTERRUPTED, UsageError
+from inference_operator.cli.parser import EXIT_INTERRUPTED, UsageError, examples
 from inference_operator.cli.top_rows import TopRow, lines, top_row
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
@@ -29,12 +29,7 @@ BETWEEN_SECONDS = 2.0
 """Between two readings, as in `infd status`."""
 AT_ONCE = 8
 """Resources that are read at once: a request a pod, through the API server."""
-EXAMPLES = """\
-examples:
-  infd top
-  infd top qwen --watch
-  infd top -A -o json
-"""
+EXAMPLES = examples("infd top", "infd top qwen --watch", "infd top -A -o json")
 
 
 def add_arguments(top: argparse.ArgumentParser) -> None:
@@ -47,7 +42,6 @@ def add_arguments(top: argparse.ArgumentParser) -> None:
         " to get and list resources, to list pods and Events, and to get `pods/proxy`."
     )
     top.epilog = EXAMPLES
-    top.formatter_class = argparse.RawDescriptionHelpFormatter
     top.add_argument("name", nargs="?", help="name of the InferenceDeployment; default: all of the namespace")
     add_connection(top, all_namespaces="those of all namespaces")
     top.add_argument("-w", "--watch", action="store_true", help="show them live until Ctrl-C")

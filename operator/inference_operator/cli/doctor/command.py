@@ -19,7 +19,7 @@ from inference_operator.cli.doctor.findings import findings
 from inference_operator.cli.doctor.probe import probe_pod, probed
 from inference_operator.cli.doctor.reading import ClusterReader
 from inference_operator.cli.output import harmless
-from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
+from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError, examples
 from inference_operator.cli.status_screen import BAD, DIM, GOOD, show
 from inference_operator.engines.registry import EngineRegistry
 
@@ -41,9 +41,9 @@ def add_arguments(doctor: argparse.ArgumentParser) -> None:
         "Check whether a cluster and a namespace are as the operator needs them: a list with what is right, what is"
         " not, and what helps. It only reads, and sends one pod that the API server checks and does not create. What"
         " you may not see is marked `?` with the missing right. With --cluster, a small restricted pod asks DNS and the"
-        " hub from inside, and is deleted at the end. Exit status 1: something is wrong. Examples: `infd doctor`;"
-        " `infd doctor -n team-a --cluster`; `infd doctor -o json`."
+        " hub from inside, and is deleted at the end. Exit status 1: something is wrong."
     )
+    doctor.epilog = examples("infd doctor", "infd doctor -n team-a --cluster", "infd doctor -o json")
     add_connection(doctor)
     doctor.add_argument("--cluster", action="store_true", help="also start a pod that asks DNS and the hub")
     doctor.add_argument("--hub", default=HUB, metavar="URL", help=f"hub or mirror that the pod asks; default {HUB}")

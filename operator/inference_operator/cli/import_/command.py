@@ -19,7 +19,7 @@ from inference_operator.cli.import_.kubeai import KIND as KUBEAI_KIND
 from inference_operator.cli.import_.kubeai import from_model
 from inference_operator.cli.import_.origin import Draft, ForeignObject
 from inference_operator.cli.output import dumped, harmless
-from inference_operator.cli.parser import EXIT_REFUSED, UsageError
+from inference_operator.cli.parser import EXIT_REFUSED, UsageError, examples
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import DEPLOYMENT, Kind, Manifest, Ref
 from inference_operator.models.source import model_source
@@ -50,7 +50,9 @@ def add_arguments(imported: argparse.ArgumentParser) -> None:
         "Print an InferenceDeployment for a Model of KubeAI, a Deployment that runs `vllm serve`, or an"
         " LLMInferenceService of KServe, from a file or from the cluster. Standard error says, field by field, what"
         " could not be taken over. Nothing is changed. Exit status 1: one of them could not be taken over."
-        " Examples: `infd import -f model.yaml`; `infd import deployment/vllm -n demo | infd plan -f - --cluster`."
+    )
+    imported.epilog = examples(
+        "infd import -f model.yaml", "infd import deployment/vllm -n demo | infd plan -f - --cluster"
     )
     imported.add_argument("object", nargs="?", help="KIND/NAME in the cluster: model, deployment, llminferenceservice")
     imported.add_argument("-f", "--filename", metavar="FILE", help="file, folder, or - for standard input")

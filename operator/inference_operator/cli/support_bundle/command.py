@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from inference_operator.cli.connection import add_connection, in_cluster
 from inference_operator.cli.output import table
-from inference_operator.cli.parser import EXIT_INTERRUPTED, RefusedError, UsageError
+from inference_operator.cli.parser import EXIT_INTERRUPTED, RefusedError, UsageError, examples
 from inference_operator.cli.question import is_agreed
 from inference_operator.cli.support_bundle.archive import BundleFile, packed, write
 from inference_operator.cli.support_bundle.contents import BundleReader
@@ -32,8 +32,12 @@ def add_arguments(bundle: argparse.ArgumentParser) -> None:
         " last lines of logs, the operator's configuration, and the findings of `infd doctor`. Secrets are never read."
         " Values of variables, annotations of others, and what looks like a token or key are hidden. Logs may have"
         " prompts in them, if you let engines log requests. The list comes before the file. Without a terminal, --yes"
-        " writes. Examples: `infd support-bundle qwen`; `infd support-bundle --dry-run`; `infd support-bundle -n team-a"
-        " --yes --file bundle.tar.gz`."
+        " writes."
+    )
+    bundle.epilog = examples(
+        "infd support-bundle qwen",
+        "infd support-bundle --dry-run",
+        "infd support-bundle -n team-a --yes --file bundle.tar.gz",
     )
     bundle.add_argument("name", nargs="?", default="", help="name of an InferenceDeployment; default: all")
     add_connection(bundle)
