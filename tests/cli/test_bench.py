@@ -88,7 +88,17 @@ def test_it_stops_where_requests_fail_and_json_tells_all(infd: Infd, behind: Beh
     assert (status, found["best_concurrency"]) == (0, 2)
     assert [level["concurrency"] for level in found["levels"]] == [1, 2, 4]
     assert found["levels"][-1]["failed"] > 0
-    assert found["stopped"].endswith("of its requests failed")
+    assert found["stopped"].endswith("of its requests failed (HTTP 429: full)")
+    assert found["levels"][-1]["failure"] == "HTTP 429: full"
+
+
+def test_the_first_request_that_a_limit_refuses_is_named_with_its_status(infd: Infd, behind: Behind) -> None:
+    limit = "the user of this API key has reached its limit of requests"
+    answer = streamed(["a", "b"], wait=0.1)
+    behind.answer = one_after_the_other(answer, refused(429, limit))
+    status, said, _ = infd("bench", "qwen", "--yes", "--seconds=2", "--max-tokens=2")
+    assert status == 1
+    assert said.endswith(f": with 1 request at once, 1 of its requests failed (HTTP 429: {limit}).\n")
 
 
 def test_an_objective_that_one_request_breaks_is_a_failure(infd: Infd, behind: Behind) -> None:
@@ -174,12 +184,12 @@ def test_a_level_counts_what_arrived_in_its_time() -> None:
     cut = AnswerTimes(104.0, [105.0, 109.0])
     waits = AnswerTimes(begin)
     late = AnswerTimes(105.0, [106.0, 111.0], ended=True)
-    found = level_result(4, [whole, cut, waits, late], failed=0, begin=begin, seconds=end - begin)
+    found = level_result(4, [whole, cut, waits, late], failures=(), begin=begin, seconds=end - begin)
     assert (found.answered, found.requests_per_second, found.tokens_per_second) == (1, 0.1, 0.9)
     assert (found.ttft_p50_seconds, found.ttft_p95_seconds, found.tpot_mean_seconds) == (1.0, 10.0, 0.4)
-    nothing = level_result(4, [], failed=0, begin=begin, seconds=10)
+    nothing = level_result(4, [], failures=(), begin=begin, seconds=10)
     assert nothing.broken(GOAL) == "no answer came in its time"
-    silent = level_result(1, [AnswerTimes(begin)], failed=0, begin=begin, seconds=1)
+    silent = level_result(1, [AnswerTimes(begin)], failures=(), begin=begin, seconds=1)
     assert (silent.ttft_p95_seconds, silent.broken(GOAL)) == (1.0, "no answer came in its time")
     assert replace(LEVELS[0], tpot_mean_seconds=0.06).broken(GOAL).startswith("its time per output token of 60 ms")
 

@@ -3,9 +3,15 @@
 import json
 from pathlib import Path
 
+import pytest
+
+from inference_operator.api.resource import resource
+from inference_operator.cli.explain import Observed, engine_of, explanation
+from inference_operator.engines.registry import ENGINES
 from inference_operator.manifest import Manifest
 from tests.cli.conftest import Infd, listing
 from tests.status.situations import CRASHING, RAW, SERVING, loading, reported, view
+from tests.status.test_states import STATES
 from tests.testing.builders import pod, ready_pod
 
 METRICS = (Path(__file__).parents[1] / "engines" / "vllm-0.32.0-metrics.txt").read_bytes()
@@ -41,9 +47,22 @@ def test_an_engine_that_does_not_start_is_explained_with_what_helps(infd: Infd, 
     server[PODS] = listing()
     status, output, _ = infd("explain", "qwen")
     assert status == 0
-    assert "Reconciling: CrashLoop. Pod qwen-engine-a does not run" in output
+    assert output.startswith("Reconciling, Ready: CrashLoop. Pod qwen-engine-a does not run")
     assert "What helps: Correct what the message names." in output
     assert output.endswith("No engine is ready, so there are no metrics.\n")
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_reason_and_its_cure_are_printed_once_and_no_message_is_lost(state: str) -> None:
+    situation, results, _ = STATES[state]
+    found = resource({**RAW, "status": reported(situation, results).status.dump()})
+    lines = list(explanation(Observed(found, ()), engine_of(found, ENGINES)))
+    cures = [line for line in lines if line.startswith("  What helps")]
+    heads = [line.partition(". ")[0].partition(": ")[2] for line in lines if ": " in line and line not in cures]
+    assert len(set(cures)) == len(cures)
+    assert len(set(heads)) == len(heads)
+    wrong = [one for one in found.status.conditions if one.type == "Stalled" and one.status == "True"]
+    assert all(line.startswith("Stalled") and one.message in line for one in wrong for line in lines[:1])
 
 
 def test_metrics_that_cannot_be_read_are_said_so(infd: Infd, server: dict[str, bytes]) -> None:

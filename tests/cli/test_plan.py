@@ -210,6 +210,7 @@ contexts: [{name: a, context: {cluster: a, user: a}}]
 users: [{name: a, user: {token: x}}]
 current-context: a
 """
+UNKNOWN_HOST = KUBECONFIG.replace("http://127.0.0.1:9", "https://otter.invalid:6443")
 NO_CLUSTER = "--cluster: There is no cluster to work in: no ServiceAccount, and no kubeconfig with a current context."
 
 
@@ -221,7 +222,8 @@ NO_CLUSTER = "--cluster: There is no cluster to work in: no ServiceAccount, and 
         ("a: b: c", NO_CLUSTER),
         ("[]", NO_CLUSTER),
         ("clusters: 7\ncontexts: [7]\nusers: []\ncurrent-context: a\n", NO_CLUSTER),
-        (KUBECONFIG, "--cluster: the connection to the API server broke."),
+        (KUBECONFIG, "--cluster: the API server at 127.0.0.1:9 refused the connection."),
+        (UNKNOWN_HOST, "--cluster: the host otter.invalid of the API server has no address."),
     ],
 )
 def test_plan_reports_an_unreachable_cluster_on_a_single_line(

@@ -145,7 +145,7 @@ async def _measure(api: "Api", cluster: "KubeCluster", found: Resource, options:
 
 async def _rise(load: "BenchLoad", found: Resource, options: argparse.Namespace) -> int:
     """Raise the load, and print each level when it ends."""
-    from inference_operator.cli.bench_levels import BenchReport, goal_of  # noqa: PLC0415 - as above
+    from inference_operator.cli.bench_levels import BenchReport, at_once, goal_of  # noqa: PLC0415 - as above
     from inference_operator.cli.bench_screen import row, titles  # noqa: PLC0415 - as above
 
     goal, levels = goal_of(found), []
@@ -157,9 +157,7 @@ async def _rise(load: "BenchLoad", found: Resource, options: argparse.Namespace)
         if as_table:
             print(row(level), flush=True)
     broken = levels[-1].broken(goal)
-    stopped = (
-        f"with {levels[-1].concurrency:,} requests at once, {broken}" if broken else "--max-concurrency is reached"
-    )
+    stopped = f"with {at_once(levels[-1].concurrency)}, {broken}" if broken else "--max-concurrency is reached"
     report = BenchReport(
         found.key.namespace, found.key.name, goal, options.prompt_tokens, options.max_tokens, tuple(levels), stopped
     )

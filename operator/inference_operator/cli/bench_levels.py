@@ -42,6 +42,8 @@ class LevelResult:
     itl_p95_seconds: float | None
     tpot_mean_seconds: float | None
     """Mean time of each token after the first, as in `autoscaling.objective.tpot`."""
+    failure: str = ""
+    """Why the first of the failed requests got no answer."""
 
     def broken(self, goal: LatencyGoal) -> str:
         """Why the level does not keep the objective; empty if it does.
@@ -54,7 +56,8 @@ class LevelResult:
             ''
         """
         if self.failed:
-            return f"{self.failed:,} of its requests failed"
+            why = f" ({self.failure})" if self.failure else ""
+            return f"{self.failed:,} of its requests failed{why}"
         if self.ttft_p95_seconds is None or not self.tokens_per_second:
             return "no answer came in its time"
         if self.ttft_p95_seconds > goal.ttft:
@@ -94,6 +97,16 @@ def goal_of(found: Resource) -> LatencyGoal:
     return LatencyGoal(wanted.ttft.total_seconds(), wanted.tpot.total_seconds())
 
 
+def at_once(concurrency: int) -> str:
+    """A level of load in words.
+
+    Examples:
+        >>> at_once(1), at_once(64)
+        ('1 request at once', '64 requests at once')
+    """
+    return f"{concurrency:,} request{'s' * (concurrency != 1)} at once"
+
+
 def concurrencies(most: int) -> Iterator[int]:
     """The levels: each the double of the one before, and the last one as given.
 
@@ -109,7 +122,7 @@ def concurrencies(most: int) -> Iterator[int]:
 
 
 def level_result(
-    concurrency: int, answers: Sequence[AnswerTimes], *, failed: int, begin: float, seconds: float
+    concurrency: int, answers: Sequence[AnswerTimes], *, failures: Sequence[str], begin: float, seconds: float
 ) -> LevelResult:
     """The figures of a level.
 
@@ -119,7 +132,7 @@ def level_result(
     Args:
         concurrency: requests at once.
         answers: those that ended, and those that were cut.
-        failed: requests without an answer.
+        failures: why requests got no answer.
         begin: when the level began.
         seconds: its length.
     """
@@ -134,7 +147,7 @@ def level_result(
         concurrency=concurrency,
         seconds=seconds,
         answered=len(ended),
-        failed=failed,
+        failed=len(failures),
         requests_per_second=len(ended) / seconds,
         tokens_per_second=sum(_tokens(one, end) for one in answers) / seconds,
         ttft_p50_seconds=quantile(first, TYPICAL),
@@ -142,6 +155,7 @@ def level_result(
         itl_p50_seconds=quantile(gaps, TYPICAL),
         itl_p95_seconds=quantile(gaps, MOST),
         tpot_mean_seconds=sum(means) / len(means) if means else None,
+        failure=next(iter(failures), ""),
     )
 
 

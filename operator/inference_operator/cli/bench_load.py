@@ -59,18 +59,21 @@ class BenchLoad:
     async def _level(self, concurrency: int) -> LevelResult:
         """Keep this number of requests at the service, and cut those that run when the time is over."""
         answers: list[AnswerTimes] = []
-        begin, failed = time.monotonic(), 0
+        failures: list[str] = []
+        begin = time.monotonic()
 
         async def one_after_the_other() -> None:
-            nonlocal failed
             while True:
                 times = AnswerTimes(time.monotonic())
                 answers.append(times)
                 try:
                     await self._answer(times)
-                except (AnswerRefusedError, AnswerBrokenError):
-                    failed += 1
+                except AnswerRefusedError as error:
+                    failures.append(str(error))
                     return  # more of them would only do harm
+                except AnswerBrokenError as error:
+                    failures.append(f"no answer: {error.cause}")
+                    return
 
         workers = [asyncio.ensure_future(one_after_the_other()) for _ in range(concurrency)]
         try:
@@ -82,7 +85,7 @@ class BenchLoad:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
         seconds = min(self._seconds, time.monotonic() - begin)
-        return level_result(concurrency, answers, failed=failed, begin=begin, seconds=seconds)
+        return level_result(concurrency, answers, failures=failures, begin=begin, seconds=seconds)
 
     async def _answer(self, times: AnswerTimes) -> None:
         body = {

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from inference_operator.cli.bench_levels import BenchReport, LevelResult
+from inference_operator.cli.bench_levels import BenchReport, LevelResult, at_once
 
 NOTHING = "-"
 COLUMNS = ("AT ONCE", "REQ/S", "TOKENS/S", "TTFT P50", "TTFT P95", "ITL P50", "ITL P95", "FAILED")
@@ -48,7 +48,7 @@ def verdict(report: BenchReport) -> Iterator[str]:
         yield f"{report.name} does not keep its objective ({wanted}): {report.stopped}."
         return
     yield (
-        f"{report.name} keeps its objective ({wanted}) with {best.concurrency:,} requests at once:"
+        f"{report.name} keeps its objective ({wanted}) with {at_once(best.concurrency)}:"
         f" {best.requests_per_second:,.2f} requests/s, {best.tokens_per_second:,.0f} tokens/s."
     )
     yield f"Stopped: {report.stopped}."

@@ -86,7 +86,7 @@ def engine_of(found: Resource, engines: EngineRegistry) -> Engine:
 def explanation(observed: Observed, engine: Engine) -> Iterator[str]:
     """The lines of the explanation: conditions that are not as they should be, then each engine."""
     status = observed.found.status
-    yield from (line for condition in status.conditions for line in _condition(condition))
+    yield from _troubles(status.conditions)
     plan = status.plan
     limit = plan.max_num_seqs * plan.data_parallel_size if plan and plan.max_num_seqs else None
     if slow := slow_network(status.engine.network if status.engine else None):
@@ -111,13 +111,22 @@ _EXPECTED = {"Ready": "True", "Reconciling": "False", "Stalled": "False"}
 """The status of conditions about which there is nothing to explain."""
 
 
-def _condition(condition: Condition) -> Iterator[str]:
-    if _EXPECTED.get(condition.type, condition.status) == condition.status and condition.status != "Unknown":
-        return
-    yield f"{condition.type}: {condition.reason}. {condition.message}"
+_FIRST = ("Stalled", "Reconciling")
+"""Conditions whose messages say what is wrong and where; those of others follow from it."""
+
+
+def _troubles(conditions: Sequence[Condition]) -> Iterator[str]:
+    """The conditions that are not as they should be, those of one reason in one line, with what helps."""
+    wrong = [one for one in conditions if _EXPECTED.get(one.type, one.status) != one.status or one.status == "Unknown"]
+    by_reason: dict[str, list[Condition]] = {}
+    for condition in sorted(wrong, key=lambda one: one.type not in _FIRST):
+        by_reason.setdefault(condition.reason, []).append(condition)
     reasons = {str(reason): reason for reason in Reason}
-    if condition.reason in reasons:
-        yield f"  What helps: {EXPLANATIONS[reasons[condition.reason]].cure}"
+    for reason, same in by_reason.items():
+        messages = " ".join(dict.fromkeys(one.message for one in same))
+        yield f"{', '.join(one.type for one in same)}: {reason}. {messages}"
+        if reason in reasons:
+            yield f"  What helps: {EXPLANATIONS[reasons[reason]].cure}"
 
 
 async def _observed(options: argparse.Namespace, name: str, engines: EngineRegistry) -> Observed:

@@ -11,7 +11,14 @@ from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import orjson
-from aiohttp import ClientError, ClientWebSocketResponse, WSServerHandshakeError
+from aiohttp import (
+    ClientConnectorCertificateError,
+    ClientConnectorDNSError,
+    ClientConnectorError,
+    ClientError,
+    ClientWebSocketResponse,
+    WSServerHandshakeError,
+)
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import (
@@ -240,8 +247,17 @@ def _is_uid_mismatch(response: Manifest) -> bool:
 
 def _connection_error(error: Exception) -> str:
     """Why there was no response, in words that are the same for every attempt."""
-    if isinstance(error, TimeoutError):
-        return "the API server did not answer in time"
+    match error:
+        case TimeoutError():
+            return "the API server did not answer in time"
+        case ClientConnectorCertificateError():
+            return f"the certificate of the API server at {error.host}:{error.port} is not trusted"
+        case ClientConnectorDNSError():
+            return f"the host {error.host} of the API server has no address"
+        case ClientConnectorError(os_error=ConnectionRefusedError()):
+            return f"the API server at {error.host}:{error.port} refused the connection"
+        case ClientConnectorError():
+            return f"there is no connection to the API server at {error.host}:{error.port}"
     return "the connection to the API server broke"
 
 
