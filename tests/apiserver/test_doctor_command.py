@@ -51,17 +51,40 @@ def test_an_object_without_an_owner_and_a_policy_that_refuses_pods_are_found(wor
     assert f"ConfigMap {workspace.namespace}/left" in found["Leftovers"][0]["message"]
     assert health(found, "Admission") == ["bad"]
     assert "exceeded quota" in found["Admission"][0]["message"]
+    assert found["Admission"][0]["cure"].startswith("Raise the ResourceQuota")
+    workspace.kubectl("delete", "quota", "none")
+    workspace.kubectl("create", "quota", "limits", "--hard=limits.cpu=10")
+    _, found = doctor(workspace.cluster, f"--namespace={workspace.namespace}")
+    assert found["Admission"][0]["cure"].startswith("Set the limits that it names")
+    workspace.kubectl("delete", "quota", "limits")
+    limits = {"limits": [{"type": "Container", "max": {"memory": "64Mi"}}]}
+    range_ = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"}, "spec": limits}
+    workspace.kubectl("apply", "--filename=-", input=json.dumps(range_))
+    _, found = doctor(workspace.cluster, f"--namespace={workspace.namespace}")
+    assert found["Admission"][0]["cure"].startswith("Change the LimitRange"), found["Admission"]
+
+
+def options_of(workspace: Workspace, folder: Path, role: str) -> tuple[str, str]:
+    """The options of somebody with a ClusterRole in the namespace."""
+    workspace.kubectl("create", "serviceaccount", role)
+    account = f"{workspace.namespace}:{role}"
+    workspace.kubectl("create", "rolebinding", role, f"--clusterrole={role}", f"--serviceaccount={account}")
+    token = workspace.kubectl("create", "token", role).strip()
+    config = yaml.safe_load(workspace.cluster.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": token}
+    (folder / "kubeconfig").write_text(yaml.safe_dump(config))
+    return f"--kubeconfig={folder / 'kubeconfig'}", f"--namespace={workspace.namespace}"
+
+
+def test_the_role_edit_lacks_what_the_cure_says(workspace: Workspace, tmp_path: Path) -> None:
+    _, found = doctor(workspace.cluster, *options_of(workspace, tmp_path, "edit"))
+    (rights,) = found["Your rights"]
+    assert rights["message"].splitlines()[1:] == ["list nodes (for plan --cluster)"]
+    assert "`edit` has all of them but `list nodes`" in rights["cure"]
 
 
 def test_a_plain_user_sees_a_part_and_the_missing_rights(workspace: Workspace, tmp_path: Path) -> None:
-    workspace.kubectl("create", "serviceaccount", "plain")
-    account = f"{workspace.namespace}:plain"
-    workspace.kubectl("create", "rolebinding", "plain", "--clusterrole=view", f"--serviceaccount={account}")
-    token = workspace.kubectl("create", "token", "plain").strip()
-    config = yaml.safe_load(workspace.cluster.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": token}
-    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
-    mine = (f"--kubeconfig={tmp_path / 'kubeconfig'}", f"--namespace={workspace.namespace}")
+    mine = options_of(workspace, tmp_path, "view")
     _, found = doctor(workspace.cluster, *mine)
     assert health(found, "Kubernetes") == ["good"]
     assert found["GPUs"][0]["message"] == "Not seen: the right to list nodes is missing."

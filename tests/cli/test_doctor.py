@@ -129,6 +129,7 @@ def test_nothing_is_wrong_where_everything_is_right() -> None:
     assert {one.health for one in findings(facts(), ENGINES)} == {Health.GOOD}
 
 
+ON_CPU = named("cpu", spec={"hardware": {"device": "CPU"}})
 POD_HOOK = {
     "rules": [{"apiGroups": [""], "resources": ["pods"], "operations": ["CREATE"]}],
     "clientConfig": {"service": {"namespace": "gone", "name": "hook"}},
@@ -152,7 +153,11 @@ WRONG: dict[str, tuple[str, ClusterFacts, str]] = {
         "may not in `team-a`: patch services.",
     ),
     "no device plugin": ("Device plugin", facts({NODE: [node("gpu-1", H100, gpus="")]}), "node gpu-1 should have"),
-    "no GPUs": ("GPUs", facts({NODE: [node("cpu-1", {}, gpus="")]}), "No node offers GPUs now."),
+    "no GPUs": (
+        "GPUs",
+        facts({NODE: [node("cpu-1", {}, gpus="")], INFERENCE_DEPLOYMENT: [ON_CPU, named("b"), named("a", spec={})]}),
+        "No node offers GPUs now, and a, b want some.",
+    ),
     "no labels": ("GPU labels", facts({NODE: [node("gpu-1", {})]}), "No label names the GPUs of node gpu-1."),
     "old driver": (
         "Driver",
@@ -225,6 +230,8 @@ NOTED: dict[str, tuple[str, ClusterFacts, str]] = {
     "no default StorageClass": ("Storage", facts({STORAGE_CLASS: []}), "note"),
     "no Prometheus": ("Prometheus", facts(groups=GROUPS - {"monitoring.coreos.com"}), "note"),
     "own rights": ("Your rights", facts(own_rights={Right("get", "pods/log"): False}), "note"),
+    "no GPUs, and nobody wants any": ("GPUs", facts({NODE: [node("cpu-1", {}, gpus="")]}), "note"),
+    "no GPUs, and all on CPUs": ("GPUs", facts({NODE: [], INFERENCE_DEPLOYMENT: [ON_CPU]}), "note"),
     "GPUs to come": ("GPUs", facts({NODE: [], DEPLOYMENT: [operator(GPU_OFFERS="L4:1")]}), "note"),
     "a leftover": ("Leftovers", facts(leftovers={CONFIG_MAP: [named("left", "team-a")]}), "note"),
     "nvidia unused": ("Runtime class", facts({RUNTIME_CLASS: [named("nvidia")]}), "note"),
@@ -247,8 +254,34 @@ def test_what_stops_nothing_is_not_bad(situation: str) -> None:
 def test_rights_that_are_missing_name_the_commands_that_need_them() -> None:
     lacks = {Right("create", "pods/portforward"): False, Right("patch", *RESOURCE): False}
     ((_, message),) = of("Your rights", facts(own_rights=lacks))
-    assert "(for chat, bench)" in message
-    assert "(for run, renew, restart, pause, resume, plan --diff)" in message
+    assert message.splitlines() == [
+        "You lack in `team-a`:",
+        "patch inferencedeployments.inference-operator.dev (for run, renew, restart, pause, resume, plan --diff)",
+        "create pods/portforward (for chat, bench)",
+    ]
+
+
+def test_no_line_of_missing_rights_is_long() -> None:
+    nothing = dict.fromkeys((right for needed in OWN_RIGHTS.values() for right in needed), False)
+    (found,) = [one for one in findings(facts(own_rights=nothing), ENGINES) if one.check == "Your rights"]
+    assert max(map(len, found.message.splitlines())) <= 110
+    assert "list nodes" in found.cure
+    assert "pods/proxy" not in found.cure
+
+
+@pytest.mark.parametrize(
+    ("refusal", "cure"),
+    [
+        ('pods "a" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2', "Raise"),
+        ('pods "a" is forbidden: failed quota: small: must specify limits.cpu for: doctor', "Set the limits"),
+        ('pods "a" is forbidden: maximum memory usage per Container is 64Mi, but limit is 128Mi', "Change the Limit"),
+        ('pods "a" is forbidden: violates PodSecurity "restricted:latest": x', "Exempt the namespace"),
+        ('admission webhook "a" denied the request: no', "Exempt the namespace"),
+    ],
+)
+def test_the_cure_fits_what_refuses_a_pod(refusal: str, cure: str) -> None:
+    (found,) = [one for one in findings(facts(trial=Trial(refusal)), ENGINES) if one.health is Health.BAD]
+    assert found.cure.startswith(cure)
 
 
 def test_a_webhook_for_other_namespaces_or_that_fails_open_is_not_named() -> None:
@@ -287,6 +320,17 @@ def test_programs_get_words_instead_of_symbols() -> None:
     text = printed(list(findings(facts(version="v1.20.0"), ENGINES)), 200, with_symbols=False)
     assert text.startswith("BAD")
     assert "✔" not in text
+
+
+def test_a_terminal_gets_a_symbol_and_the_word_that_pages_explain() -> None:
+    lines = printed(list(findings(facts(version="v1.20.0", own_rights={}), ENGINES)), 200).splitlines()
+    assert (lines[0].split("  ")[0], lines[2].split("  ")[0]) == ("✖ BAD", "✔ ok")
+    assert ["?", "Your", "rights"] in [line.split()[:3] for line in lines]
+    plain = printed(list(findings(facts(version="v1.20.0", own_rights={}), ENGINES)), 200, with_symbols=False)
+    assert plain.splitlines()[0].startswith("BAD ")
+
+
+def test_findings_are_what_programs_read() -> None:
     json.dumps([asdict(one) for one in findings(facts(), ENGINES)])
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS = 180
 """Default of --timeout: the pull of the operator's image, 100 MB, on a slow network."""
 HUB = "https://huggingface.co"
-SYMBOLS = {Health.GOOD: "✔", Health.NOTE: "!", Health.BAD: "✖", Health.UNKNOWN: "?"}
+SYMBOLS = {Health.GOOD: "✔", Health.NOTE: "!", Health.BAD: "✖", Health.UNKNOWN: ""}
 WORDS = {Health.GOOD: "ok", Health.NOTE: "note", Health.BAD: "BAD", Health.UNKNOWN: "?"}
 STYLES = {Health.GOOD: GOOD, Health.NOTE: "yellow", Health.BAD: BAD, Health.UNKNOWN: DIM}
 
@@ -87,7 +87,7 @@ def screen(found: Sequence[Finding], *, with_symbols: bool) -> RenderableType:
 
 
 def _blocks(found: Sequence[Finding], *, with_symbols: bool) -> Iterator[RenderableType]:
-    signs = SYMBOLS if with_symbols else WORDS
+    signs = {health: f"{SYMBOLS[health]} {word}".strip() for health, word in WORDS.items()} if with_symbols else WORDS
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)

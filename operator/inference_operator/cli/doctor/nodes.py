@@ -4,21 +4,21 @@ import json
 from collections.abc import Iterator, Sequence
 
 from inference_operator.api.engine import EngineSpec
-from inference_operator.api.hardware import Device
+from inference_operator.api.hardware import Device, HardwareSpec
 from inference_operator.cli.doctor.facts import RUNTIME_CLASS, ClusterFacts, Finding, Health, Unseen, name_of, unseen
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.hardware.needs import DRIVER_MAJOR
 from inference_operator.hardware.node_labels import AWS_NAME, COREWEAVE, GKE, PRODUCT, kind_told
 from inference_operator.hardware.offers import offers_of_node
-from inference_operator.manifest import GPU_RESOURCE, INFERENCE_DEPLOYMENT, NODE
+from inference_operator.manifest import GPU_RESOURCE, INFERENCE_DEPLOYMENT, NODE, Manifest
 from inference_operator.settings import PREFIX, Settings
 from inference_operator.views.node import NodeView, node_view
 from inference_operator.views.raw import mapping
 
 PRESENT = "nvidia.com/gpu.present"
 """Label of NVIDIA's GPU operator and of GPU feature discovery."""
-MOST_NODES = 3
-"""Nodes that a message names."""
+MOST_NAMES = 3
+"""Nodes or resources that a message names."""
 NVIDIA = "nvidia"
 VENDOR = f"{GPU_RESOURCE.partition('/')[0]}/"
 
@@ -37,12 +37,7 @@ def gpus(facts: ClusterFacts) -> Iterator[Finding]:
         cure = "Install NVIDIA's device plugin or GPU operator, and read the log of its pod on that node."
         yield Finding("Device plugin", Health.BAD, message, cure)
     if not working:
-        coming = bool(facts.settings.get(f"{PREFIX}GPU_OFFERS"))
-        text = "No node offers GPUs now" + (
-            "; `settings.gpuOffers` declares those of nodes to come." if coming else "."
-        )
-        cure = "Install NVIDIA's device plugin; for nodes that appear on demand set `settings.gpuOffers`."
-        yield Finding("GPUs", Health.NOTE if coming or silent else Health.BAD, text, "" if coming else cure)
+        yield _no_gpus(facts, is_named=bool(silent))
         return
     total = sum(_allocatable(node) for node in working)
     yield Finding("GPUs", Health.GOOD, f"{total} GPUs on {len(working)} of {len(nodes)} nodes.")
@@ -52,6 +47,31 @@ def gpus(facts: ClusterFacts) -> Iterator[Finding]:
         yield Finding("GPU labels", Health.BAD, f"No label names the GPUs of {_names(nameless)}.", cure)
     else:
         yield Finding("GPU labels", Health.GOOD, "Labels name the GPUs of each node that has some.")
+
+
+def _no_gpus(facts: ClusterFacts, *, is_named: bool) -> Finding:
+    """The finding about a cluster without GPUs, which is bad only where somebody wants some.
+
+    Args:
+        facts: of the cluster.
+        is_named: whether a finding already names nodes that should have GPUs.
+    """
+    if facts.settings.get(f"{PREFIX}GPU_OFFERS"):
+        text = "No node offers GPUs now; `settings.gpuOffers` declares those of nodes to come."
+        return Finding("GPUs", Health.NOTE, text)
+    cure = "Install NVIDIA's device plugin; for nodes that appear on demand set `settings.gpuOffers`."
+    resources = facts.seen(INFERENCE_DEPLOYMENT)
+    wanting = sorted(name_of(one) for one in resources if _device(one) != Device.CPU)
+    if not wanting:
+        text = "No node offers GPUs now. Engines with `hardware.device: CPU` need none."
+        return Finding("GPUs", Health.NOTE, text, cure)
+    more = f" and {len(wanting) - MOST_NAMES} more" if len(wanting) > MOST_NAMES else ""
+    text = f"No node offers GPUs now, and {', '.join(wanting[:MOST_NAMES])}{more} want some."
+    return Finding("GPUs", Health.NOTE if is_named else Health.BAD, text, cure)
+
+
+def _device(live: Manifest) -> object:
+    return mapping(mapping(live, "spec"), "hardware").get("device") or HardwareSpec().device
 
 
 def driver(facts: ClusterFacts, engines: EngineRegistry) -> Iterator[Finding]:
@@ -123,8 +143,8 @@ def _allocatable(node: NodeView) -> int:
 
 
 def _names(nodes: Sequence[NodeView]) -> str:
-    more = f" and {len(nodes) - MOST_NODES} more" if len(nodes) > MOST_NODES else ""
-    return ("node " if len(nodes) == 1 else "nodes ") + ", ".join(one.name for one in nodes[:MOST_NODES]) + more
+    more = f" and {len(nodes) - MOST_NAMES} more" if len(nodes) > MOST_NAMES else ""
+    return ("node " if len(nodes) == 1 else "nodes ") + ", ".join(one.name for one in nodes[:MOST_NAMES]) + more
 
 
 def _list(text: str) -> list[str]:

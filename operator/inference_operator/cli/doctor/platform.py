@@ -1,7 +1,7 @@
 """Findings about the platform: storage, admission, the network, DNS, metrics."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from inference_operator.cli.doctor.facts import (
     ADMISSION_POLICY,
@@ -89,8 +89,8 @@ def admission(facts: ClusterFacts) -> Iterator[Finding]:
     if isinstance(facts.trial, Unseen):
         yield Finding("Admission", Health.UNKNOWN, f"No pod was sent to be checked: {facts.trial.right}.")
     elif facts.trial.refusal:
-        cure = "Exempt the namespace, or have the policy accept restricted pods of this operator."
-        yield Finding("Admission", Health.BAD, f"A pod as of an engine is refused: {facts.trial.refusal}", cure)
+        message = f"A pod as of an engine is refused: {facts.trial.refusal}"
+        yield Finding("Admission", Health.BAD, message, _cure_of(facts.trial.refusal, facts.namespace))
     else:
         yield Finding("Admission", Health.GOOD, "The API server would accept a pod as of an engine (dry run).")
     for kind in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS):
@@ -104,6 +104,23 @@ def admission(facts: ClusterFacts) -> Iterator[Finding]:
     ]
     if strict := [name_of(one) for one in policies if mapping(one, "spec").get("failurePolicy") != "Ignore"]:
         yield Finding("Policies", Health.NOTE, f"Policies that may refuse pods: {', '.join(sorted(strict))}.")
+
+
+REFUSALS: Mapping[str, str] = {
+    "exceeded quota: ": "Raise the ResourceQuota, or delete what you do not need: kubectl --namespace {} get quota",
+    "must specify ": "Set the limits that it names, of engines in `settings.engineDefaults.limitRequestRatio`, of"
+    " routers in `settings.routerDefaults.resources`; or give `{}` a LimitRange with defaults.",
+    r"(?:maximum|minimum) \S+ usage per |limit to request ratio per ": "Change the LimitRange: kubectl --namespace {}"
+    " get limitrange",
+}
+"""What a refusal says (Kubernetes 1.36, `limitranger` and `resourcequota` in `plugin/pkg/admission`), and what helps,
+with the namespace."""
+
+
+def _cure_of(refusal: str, namespace: str) -> str:
+    """What helps against the refusal of a pod."""
+    fitting = (cure.format(namespace) for text, cure in REFUSALS.items() if re.search(text, refusal))
+    return next(fitting, "Exempt the namespace, or have the policy accept restricted pods of this operator.")
 
 
 def _webhook(facts: ClusterFacts, one: Manifest, hook: Manifest) -> Finding:

@@ -74,9 +74,9 @@ def own_rights(facts: ClusterFacts) -> Iterator[Finding]:
     if not facts.own_rights:
         yield Finding("Your rights", Health.UNKNOWN, "The API server did not say which you have.")
     elif missing:
-        named = "; ".join(f"{right} (for {', '.join(commands)})" for right, commands in missing.items())
-        cure = "The ClusterRole `edit` has most of them; `pods/proxy` and nodes are extra."
-        yield Finding("Your rights", Health.NOTE, f"You lack in `{facts.namespace}`: {named}.", cure)
+        named = "\n".join(f"{right} (for {', '.join(commands)})" for right, commands in missing.items())
+        cure = "The ClusterRole `edit` has all of them but `list nodes`, which is a right in the whole cluster."
+        yield Finding("Your rights", Health.NOTE, f"You lack in `{facts.namespace}`:\n{named}", cure)
     else:
         yield Finding("Your rights", Health.GOOD, f"You may do in `{facts.namespace}` all that infd does.")
 
