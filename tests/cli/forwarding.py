@@ -34,6 +34,10 @@ class Behind:
         self.requests: list[tuple[str, Mapping[str, Any], Mapping[str, str]]] = []
         self.forwarded: list[tuple[str, str]] = []
         """The pod and port of each connection."""
+        self.asked: list[str] = []
+        """Paths at the API server."""
+        self.forbidden: set[str] = set()
+        """Paths that it refuses."""
         self.refused_forwards: list[int] = []
         """Statuses of the next websockets that the API server refuses."""
         self.breaks = 0
@@ -51,6 +55,9 @@ class Behind:
         return await self.answer(request)
 
     async def api_server(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(request.path)
+        if request.path in self.forbidden:
+            return web.json_response({"kind": "Status", "code": 403, "message": "no"}, status=403)
         if request.path.endswith("/portforward"):
             return await self._forward(request)
         if request.path == POD.path("default"):

@@ -104,22 +104,40 @@ def test_the_pods_of_a_group_say_what_each_waits_for() -> None:
 
 def test_rates_and_first_bytes_are_those_between_two_readings() -> None:
     found = report_of(SERVING, ROUTER_POD)
-    assert found.traffic == Traffic(15, 4, 0, per_second=10.0, first_byte_half=0.1, first_byte_most=1.0)
+    assert found.traffic == Traffic(15, 4, 0, 130, per_second=10.0, first_byte_half=0.1, first_byte_most=1.0)
 
 
-def test_one_reading_or_a_router_that_started_again_has_no_rates() -> None:
-    one = status_report(live(SERVING), at=NOW)
-    assert one.traffic == Traffic(15, 4, 0)
+def test_one_reading_has_what_the_routers_counted_since_they_started() -> None:
+    one = status_report(live(SERVING, arrivals=1_500, streams=(10, 18, 20, 20)), at=NOW)
+    assert one.traffic == Traffic(15, 4, 0, 1_500, None, first_byte_half=0.1, first_byte_most=1.0)
+    words = "1,500 requests since its routers started, first byte within 0.1 s for half, 1 s for 95 of 100 streams"
+    assert words in printed(one, 120)
+
+
+def test_a_router_that_started_again_has_no_rates() -> None:
     restarted = status_report(live(SERVING, arrivals=5), at=NOW, before=live(SERVING), elapsed=3.0)
-    assert restarted.traffic == Traffic(15, 4, 0)
+    assert restarted.traffic == Traffic(15, 4, 0, 5)
     other = live(SERVING)
     moved = replace(other, samples=Samples({}, {"pod-s": RouterSample({}, 0, 0, 500)}))
-    assert status_report(moved, at=NOW, before=other, elapsed=3.0).traffic == Traffic(0, 0, 0)
+    assert status_report(moved, at=NOW, before=other, elapsed=3.0).traffic == Traffic(0, 0, 0, 500)
 
 
-def test_without_the_right_to_read_pods_the_screen_says_which_is_missing() -> None:
-    found = status_report(replace(live(SERVING), samples=Samples()), at=NOW)
-    assert "it needs the right to get `pods/proxy`" in printed(found, 120)
+def silent(*pods: Manifest, is_forbidden: bool = False) -> str:
+    """What the screen says about the traffic of a resource whose routers tell nothing."""
+    found = replace(live(SERVING, *pods), samples=Samples(), is_forbidden=is_forbidden)
+    (line,) = [line for line in printed(status_report(found, at=NOW), 120).splitlines() if line.startswith("Traffic")]
+    return line.removeprefix("Traffic").strip()
+
+
+def test_the_screen_says_why_there_is_no_traffic() -> None:
+    starting_router = pod(name="qwen-router-5d8b-s", component=ROUTER, status=starting())
+    assert silent() == "there is no router yet"
+    assert silent(starting_router) == silent(starting_router, is_forbidden=True) == "no router is ready yet"
+    assert silent(starting_router, ROUTER_POD, is_forbidden=True) == "you lack the right to get `pods/proxy`"
+    assert silent(ROUTER_POD) == "no router answered"
+    external = resource(inference_deployment(router={"strategy": "External"}))
+    found = status_report(replace(live(SERVING), samples=Samples(), found=external), at=NOW)
+    assert found.no_traffic == "`router.strategy` is External, so no router of the operator counts requests"
 
 
 def test_every_situation_has_a_screen_and_its_trouble_comes_first() -> None:

@@ -20,6 +20,7 @@ from inference_operator.cli.top import BETWEEN_SECONDS, _rows, top_table
 from inference_operator.cli.top_rows import TopRow, top_row
 from inference_operator.engines.registry import ENGINES
 from inference_operator.engines.telemetry import EngineLoad
+from inference_operator.manifest import Ref
 from inference_operator.objects.names import ENGINE, ROUTER
 from inference_operator.views.samples import Samples
 from tests.cli.conftest import Infd
@@ -56,7 +57,9 @@ def test_what_nobody_tells_is_no_number() -> None:
     assert row(now=10).tokens_per_second == 0.0  # the engine has started again
     silent = replace(reading(1), samples=Samples(), loads={})
     found = top_row(silent, silent, elapsed=2.0, at=NOW)
-    assert asdict(found) == asdict(replace(NOBODY, name="qwen", engines_ready=found.engines_ready))
+    assert asdict(found) == asdict(
+        replace(NOBODY, name="qwen", engines_ready=found.engines_ready, no_traffic="no router answered")
+    )
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -90,6 +93,26 @@ def test_pages_are_read_twice_through_the_api_server(infd: Infd, behind: Behind)
     assert (found["name"], found["running"], found["queued"], found["kv_cache_usage"]) == ("qwen", 3, 2, 0.5)
     status, said, _ = infd("top", "-A")
     assert (status, said.split()[0], said.splitlines()[1].split()[:3]) == (0, "NAMESPACE", ["default", "qwen", "1/1"])
+
+
+def test_status_reads_each_page_once_and_who_may_read_none_is_told_once(infd: Infd, behind: Behind) -> None:
+    ports = {"containers": [{"name": "router", "ports": [{"name": "metrics-0", "containerPort": 9100}]}]}
+    routers = [pod(name=f"qwen-router-{one}", component=ROUTER, status=ready_pod()) for one in "ab"]
+    behind.serve(inference_deployment(), *({**router, "spec": ports} for router in routers))
+    other = inference_deployment(name="otter")
+    other["metadata"]["uid"] = "other"
+    behind.objects[Ref.of(other).path] = other
+    _, said, _ = infd("status", "qwen")
+    assert "no router answered" in said
+    pages = [path for path in behind.asked if "/proxy/" in path]
+    assert len(pages) == len(set(pages)) == 4
+    behind.forbidden = set(pages)
+    _, said, _ = infd("status", "qwen")
+    assert "Traffic    you lack the right to get `pods/proxy`" in said
+    _, said, _ = infd("top")
+    assert said.splitlines()[-2:] == ["", "otter, qwen: you lack the right to get `pods/proxy`."]
+    (found, *_) = json.loads(infd("top", "--output=json")[1])
+    assert found["no_traffic"] == "you lack the right to get `pods/proxy`"
 
 
 class Emptied:

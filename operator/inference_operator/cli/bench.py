@@ -42,7 +42,7 @@ def add_arguments(bench: argparse.ArgumentParser) -> None:
         " first token (TTFT), the time between pieces of answers (ITL) and the throughput, until"
         " `autoscaling.objective` is broken, a request fails, or --max-concurrency is reached. Users of the service get"
         " slower answers meanwhile, and an autoscaler may add engines; so it asks first. Requests go through the API"
-        " server, as with `infd chat`, and need the same rights: times have those of this way too. Exit status 1: the"
+        " server, as with `infd chat`, and need the same rights; times include that way. Exit status 1: the"
         " first level already breaks the objective, or the service refuses."
     )
     bench.epilog = EXAMPLES

@@ -1,5 +1,6 @@
 """A resource in a cluster with its pods, what their metrics show, and its Events: what `infd` explains and shows."""
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from inference_operator.kube.client import Api
     from inference_operator.kube.cluster import KubeCluster
 
+PAGES_AT_ONCE = 4
+"""Pages that are read at once, through the API server."""
 PAGES_OF_A_ROUTER = 2
 """Pages of each process of a router: HAProxy's statistics, and what they lack."""
 FIRST_BYTE = f"{METRIC_PREFIX}time_to_first_byte_seconds"
@@ -52,6 +55,8 @@ class LiveResource:
     created: datetime | None = None
     loads: Mapping[str, EngineLoad] = field(default_factory=dict)
     """How busy the engines are that tell, by the uid of their pods."""
+    is_forbidden: bool = False
+    """Whether the right to read metrics of pods is missing."""
 
     def of(self, component: str) -> list[PodView]:
         """The pods of a component."""
@@ -64,16 +69,30 @@ async def live_resource(api: "Api", cluster: "KubeCluster", live: Manifest, engi
 
     found = resource(live)
     namespace, name = found.key.namespace, found.key.name
-    listed = [pod async for pod in cluster.each(POD, namespace=namespace, labels=f"{NAME_LABEL}={name}")]
-    pods = [view for pod in listed if (view := _view(pod)) is not None]
-    pages = {pod.uid: await _pages(api, namespace, pod, engine) for pod in _with_metrics(pods)}
-    selected = cluster.each(EVENT, namespace=namespace, fields=f"involvedObject.uid={found.uid}")
-    events = sorted([_event(event, last_time(event)) async for event in selected], key=lambda one: one.at)
+    pods: list[PodView] = []
+    pages: dict[str, list[str]] = {}
+    is_forbidden = False
+
+    async def read_pods() -> None:
+        nonlocal is_forbidden
+        listed = cluster.each(POD, namespace=namespace, labels=f"{NAME_LABEL}={name}")
+        pods.extend([view async for pod in listed if (view := _view(pod)) is not None])
+        for uid, answers in (await _pages(api, namespace, list(_with_metrics(pods)), engine)).items():
+            pages[uid] = [answer or "" for answer in answers]
+            is_forbidden = is_forbidden or None in answers
+
+    async def read_events() -> list[LiveEvent]:
+        selected = cluster.each(EVENT, namespace=namespace, fields=f"involvedObject.uid={found.uid}")
+        return sorted([_event(event, last_time(event)) async for event in selected], key=lambda one: one.at)
+
+    events, _ = await asyncio.gather(read_events(), read_pods())
     routers = "\n".join(page for pod in pods if pod.component == ROUTER for page in pages.get(pod.uid, ()))
     created = timestamp(mapping(live, "metadata").get("creationTimestamp"))
     shown = {pod.uid: pages[pod.uid] for pod in pods if is_role(pod.component) and pages.get(pod.uid)}
     loads = {uid: load for uid, (page, *_) in shown.items() if (load := engine.load(page)) is not None}
-    return LiveResource(found, pods, _samples(pods, pages, engine), events, _first_bytes(routers), created, loads)
+    return LiveResource(
+        found, pods, _samples(pods, pages, engine), events, _first_bytes(routers), created, loads, is_forbidden
+    )
 
 
 def _view(pod: Manifest) -> PodView | None:
@@ -98,19 +117,28 @@ def _first_bytes(pages: str) -> Histogram | None:
         return None
 
 
-async def _pages(api: "Api", namespace: str, pod: PodView, engine: Engine) -> list[str]:
-    """The metrics of each process of a pod; an empty text for a page that cannot be read."""
-    return [
-        await _page(api, f"{Ref(POD, namespace, f'{pod.name}:{port}').path}/proxy{path}")
-        for port, path in _paths(pod, engine)
-    ]
+async def _pages(
+    api: "Api", namespace: str, pods: Sequence[PodView], engine: Engine
+) -> Mapping[str, Sequence[str | None]]:
+    """The metrics of each process of pods, by the uid of the pod; None for a page that may not be read."""
+    few = asyncio.Semaphore(PAGES_AT_ONCE)
+
+    async def page(pod: PodView, port: int, path: str) -> str | None:
+        async with few:
+            return await _page(api, f"{Ref(POD, namespace, f'{pod.name}:{port}').path}/proxy{path}")
+
+    read = [asyncio.gather(*(page(pod, *place) for place in _paths(pod, engine))) for pod in pods]
+    return dict(zip((pod.uid for pod in pods), await asyncio.gather(*read), strict=True))
 
 
-async def _page(api: "Api", path: str) -> str:
-    from inference_operator.controller.cluster import ClusterError  # noqa: PLC0415 - as above
+async def _page(api: "Api", path: str) -> str | None:
+    """A page of a pod; an empty text if it cannot be read, and None if it may not."""
+    from inference_operator.controller.cluster import ClusterError, ForbiddenError  # noqa: PLC0415 - as above
 
     try:
         return await api.text(path, POD, query={})
+    except ForbiddenError:
+        return None
     except ClusterError:
         return ""
 

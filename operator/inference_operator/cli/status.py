@@ -30,10 +30,10 @@ BETWEEN_SECONDS = 2.0
 def add_arguments(status: argparse.ArgumentParser) -> None:
     """Add the description and the arguments of `infd status`."""
     status.description = (
-        "Show one InferenceDeployment on one screen: what is wrong and what helps, its plan, requests per second and"
-        " times to the first byte as its routers measure them, engines, routers, adapters and Events. Two readings, 2 s"
-        " apart, give the rates. It needs the rights to get the resource, to list pods and Events, and for traffic to"
-        " get `pods/proxy`. Exit status 1: it is not ready."
+        "Show one InferenceDeployment on one screen: what is wrong and what helps, its plan, its requests and times to"
+        " the first byte as its routers count them since they started, engines, routers, adapters and Events. With"
+        " --watch, readings 2 s apart give the rates of now. It needs the rights to get the resource, to list pods and"
+        " Events, and for traffic to get `pods/proxy`. Exit status 1: it is not ready."
     )
     status.add_argument("name", help="name of the InferenceDeployment")
     add_connection(status)
@@ -53,12 +53,10 @@ def _run(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
 
 async def _shown(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    """Print it once, after two readings where routers can be read."""
+    """Print it once."""
 
     async def read(api: "Api", cluster: "KubeCluster", live: Manifest) -> StatusReport:
-        found = _reports(api, cluster, live, engines)
-        report = await anext(found)
-        return await anext(found, report) if report.traffic else report
+        return await anext(_reports(api, cluster, live, engines))
 
     report = await read_resource(options, options.name, read)
     if options.output == "json":

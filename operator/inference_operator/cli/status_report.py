@@ -1,7 +1,8 @@
 """The facts of `infd status`: a resource, its pods and its traffic, for the screen and for programs.
 
-- Rates and times to the first byte are those of routers between two readings, so that they tell of now.
-- Without two readings, or without a request in between, there are none.
+- With two readings, rates and times to the first byte are those of routers between the two, so that they tell of now.
+  Without a request in between, there are none.
+- With one reading, requests and times to the first byte are those since the routers started.
 """
 
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from datetime import datetime, timedelta
 
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import Resource
+from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import Status
 from inference_operator.cli.live_resource import LiveEvent, LiveResource
@@ -51,6 +53,8 @@ class Traffic:
     queued: int
     held: int
     """Those that wait while no engine is up."""
+    requests: int
+    """Those since the routers started."""
     per_second: float | None = None
     first_byte_half: float | None = None
     """Seconds to the first byte of a stream that half of the requests keep."""
@@ -80,6 +84,8 @@ class StatusReport:
     engines: tuple[PodLine, ...]
     routers: tuple[PodLine, ...]
     traffic: Traffic | None
+    no_traffic: str
+    """Why no router tells of it; empty if one does."""
     scaling: tuple[str, ...]
     adapters: tuple[tuple[str, str, str, str], ...]
     """Name, phase, engines that have it, and message of each."""
@@ -118,6 +124,7 @@ def status_report(
         engines=tuple(_engines(now, at)),
         routers=tuple(_line(pod, _state(pod), at) for pod in sorted(now.of(ROUTER), key=lambda pod: pod.name)),
         traffic=_traffic(now, before, elapsed),
+        no_traffic="" if now.samples.routers else _no_traffic(now),
         scaling=tuple(_scaling(found, at)),
         adapters=tuple((one.name, str(one.phase), one.engines, one.message) for one in status.adapters),
         events=tuple(LiveEvent(one.at, harmless(one.reason), harmless(one.note)) for one in now.events[-LAST_EVENTS:]),
@@ -195,16 +202,28 @@ def _traffic(now: LiveResource, before: LiveResource | None, elapsed: float) -> 
     if not now.samples.routers:
         return None
     total = combined_samples(now.samples.routers.values())
-    running = sum(total.sessions.values())
-    usual = Traffic(running, total.queued, total.held)
-    if before is None or elapsed <= 0 or set(before.samples.routers) != set(now.samples.routers):
-        return usual
-    arrived = total.arrivals - combined_samples(before.samples.routers.values()).arrivals
-    if arrived < 0:  # a router has started again
-        return usual
-    window = _grown(before.first_byte, now.first_byte)
-    half, most = (_quantile(window, part) if window else None for part in (HALF, MOST))
-    return Traffic(running, total.queued, total.held, arrived / elapsed, half, most)
+    per_second, window = None, now.first_byte
+    if before is not None:
+        same = elapsed > 0 and set(before.samples.routers) == set(now.samples.routers)
+        arrived = total.arrivals - combined_samples(before.samples.routers.values()).arrivals
+        is_growth = same and arrived >= 0  # otherwise a router has started again
+        per_second, window = (
+            (arrived / elapsed, _grown(before.first_byte, now.first_byte)) if is_growth else (None, None)
+        )
+    half, most = (_quantile(window, part) if window and window.counts[-1] else None for part in (HALF, MOST))
+    return Traffic(sum(total.sessions.values()), total.queued, total.held, total.arrivals, per_second, half, most)
+
+
+def _no_traffic(now: LiveResource) -> str:
+    """Why no router tells of its traffic."""
+    spec, routers = now.found.spec, now.of(ROUTER)
+    if isinstance(spec, Spec) and spec.router.strategy is RouterStrategy.EXTERNAL:
+        return "`router.strategy` is External, so no router of the operator counts requests"
+    if not routers:
+        return "there is no router yet"
+    if not any(pod.ready and not pod.terminating for pod in routers):
+        return "no router is ready yet"
+    return "you lack the right to get `pods/proxy`" if now.is_forbidden else "no router answered"
 
 
 def _grown(before: Histogram | None, now: Histogram | None) -> Histogram | None:

@@ -69,7 +69,7 @@ def _facts(report: StatusReport) -> RenderableType:
         ("URL", (report.url, *report.external_urls)),
         ("Plan", report.plan),
         ("Engine", (report.engine,)),
-        ("Traffic", tuple(_traffic(report.traffic))),
+        ("Traffic", tuple(_traffic(report.traffic)) if report.traffic else (report.no_traffic,)),
         ("Scaling", report.scaling),
     ):
         for index, line in enumerate(filter(None, lines)):
@@ -77,16 +77,13 @@ def _facts(report: StatusReport) -> RenderableType:
     return grid
 
 
-def _traffic(traffic: Traffic | None) -> Iterator[str]:
-    if traffic is None:
-        yield "no router could be read; it needs the right to get `pods/proxy`"
-        return
+def _traffic(traffic: Traffic) -> Iterator[str]:
     yield f"{traffic.running:,} run, {traffic.queued:,} queued, {traffic.held:,} held"
-    if traffic.per_second is not None:
-        rate = f"{traffic.per_second:,.1f} requests/s"
-        half, most = traffic.first_byte_half, traffic.first_byte_most
-        streams = f", first byte within {half:g} s for half, {most:g} s for 95 of 100 streams" if half and most else ""
-        yield rate + streams
+    total = f"{traffic.requests:,} requests since its routers started"
+    rate = total if traffic.per_second is None else f"{traffic.per_second:,.1f} requests/s"
+    half, most = traffic.first_byte_half, traffic.first_byte_most
+    streams = f", first byte within {half:g} s for half, {most:g} s for 95 of 100 streams" if half and most else ""
+    yield rate + streams
 
 
 def _engine(pod: PodLine) -> Iterator[Text]:

@@ -15,7 +15,7 @@ from inference_operator.cli.explain import engine_of, read_resource
 from inference_operator.cli.live_resource import LiveResource, live_resource
 from inference_operator.cli.output import harmless
 from inference_operator.cli.parser import EXIT_INTERRUPTED, UsageError, examples
-from inference_operator.cli.top_rows import TopRow, lines, top_row
+from inference_operator.cli.top_rows import TopRow, lines, notes, top_row
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 BETWEEN_SECONDS = 2.0
 """Between two readings, as in `infd status`."""
-AT_ONCE = 8
-"""Resources that are read at once: a request a pod, through the API server."""
+AT_ONCE = 4
+"""Resources that are read at once, each with `PAGES_AT_ONCE` requests."""
 EXAMPLES = examples("infd top", "infd top qwen --watch", "infd top -A -o json")
 
 
 def add_arguments(top: argparse.ArgumentParser) -> None:
     """Add the description and the arguments of `infd top`."""
     top.description = (
-        "Show the traffic of InferenceDeployments in numbers: requests per second and the times to the first byte that"
-        " 50 and 95 of 100 streams keep (TTFT50, TTFT95), as the routers measure them; requests that run and that wait;"
-        " tokens per second and the use of the fullest KV cache, as the engines tell. Two readings, 2 s apart, give the"
-        " rates; times to the first byte are bounds of a histogram. `-` stands where nobody tells. It needs the rights"
-        " to get and list resources, to list pods and Events, and to get `pods/proxy`."
+        "Show the traffic of InferenceDeployments in numbers: requests per second, and p50 and p95 of the time to the"
+        " first byte of streams (TTFT50, TTFT95), as the routers measure them; requests that run and that wait; tokens"
+        " per second and the use of the fullest KV cache, as the engines tell. Two readings, 2 s apart, give the rates;"
+        " times to the first byte are bounds of a histogram. `-`: not reported; a line below the table says why. It"
+        " needs the rights to get and list resources, to list pods and Events, and to get `pods/proxy`."
     )
     top.epilog = EXAMPLES
     top.add_argument("name", nargs="?", help="name of the InferenceDeployment; default: all of the namespace")
@@ -92,6 +92,7 @@ async def _show(found: AsyncIterator[Sequence[TopRow]], options: argparse.Namesp
 
 def top_table(rows: Sequence[TopRow], *, with_namespace: bool) -> "RenderableType":
     """The table, names left and numbers right."""
+    from rich.console import Group  # noqa: PLC0415 - as above
     from rich.table import Table  # noqa: PLC0415 - as above
     from rich.text import Text  # noqa: PLC0415 - as above
 
@@ -104,7 +105,8 @@ def top_table(rows: Sequence[TopRow], *, with_namespace: bool) -> "RenderableTyp
         table.add_column(title, justify="left" if is_name else "right", no_wrap=not is_name, overflow="fold")
     for row in cells:
         table.add_row(*(Text(harmless(cell)) for cell in row))
-    return table
+    reasons = [Text(note) for note in notes(rows)]
+    return Group(table, Text(), *reasons) if reasons else table
 
 
 async def _rows(

@@ -8,6 +8,8 @@ from inference_operator.cli.live_resource import LiveResource
 from inference_operator.cli.status_report import Traffic, status_report
 
 NOTHING = "-"
+MOST_NAMES = 3
+"""Names that a note has."""
 COLUMNS = ("NAME", "READY", "REQ/S", "RUN", "WAIT", "TTFT50", "TTFT95", "TOK/S", "KV")
 
 
@@ -27,6 +29,8 @@ class TopRow:
     tokens_per_second: float | None
     kv_cache_usage: float | None
     """Used part of the KV cache of the fullest engine, from 0 to 1."""
+    no_traffic: str = ""
+    """Why no router tells of its traffic; empty if one does."""
 
     @property
     def cells(self) -> Sequence[str]:
@@ -66,6 +70,7 @@ def top_row(now: LiveResource, before: LiveResource, *, elapsed: float, at: date
         ttft_p95_seconds=traffic.first_byte_most if traffic else None,
         tokens_per_second=_tokens_per_second(now, before, elapsed),
         kv_cache_usage=max((load.cache_usage for load in loads), default=None),
+        no_traffic=report.no_traffic,
     )
 
 
@@ -97,3 +102,14 @@ def lines(rows: Sequence[TopRow], *, with_namespace: bool) -> Iterator[Sequence[
     yield ("NAMESPACE", *COLUMNS) if with_namespace else COLUMNS
     for row in sorted(rows, key=lambda one: (one.namespace, one.name)):
         yield (row.namespace, *row.cells) if with_namespace else row.cells
+
+
+def notes(rows: Sequence[TopRow]) -> Iterator[str]:
+    """Why numbers are missing, each cause once."""
+    names: dict[str, list[str]] = {}
+    for row in sorted(rows, key=lambda one: (one.namespace, one.name)):
+        names.setdefault(row.no_traffic, []).append(row.name)
+    for cause, silent in names.items():
+        more = f" and {len(silent) - MOST_NAMES} more" if len(silent) > MOST_NAMES else ""
+        if cause:
+            yield f"{', '.join(silent[:MOST_NAMES])}{more}: {cause}."
