@@ -9,10 +9,11 @@ from inference_operator.api.resource import resource
 from inference_operator.cli.explain import Observed, engine_of, explanation
 from inference_operator.engines.registry import ENGINES
 from inference_operator.manifest import Manifest
-from tests.cli.conftest import Infd, listing
+from tests.cli.conftest import Infd
 from tests.status.situations import CRASHING, RAW, SERVING, loading, reported, view
 from tests.status.test_states import STATES
 from tests.testing.builders import pod, ready_pod
+from tests.testing.stored_answers import listing
 
 METRICS = (Path(__file__).parents[1] / "engines" / "vllm-0.32.0-metrics.txt").read_bytes()
 RESOURCE = "/apis/inference-operator.dev/v1alpha1/namespaces/default/inferencedeployments/qwen"

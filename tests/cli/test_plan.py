@@ -17,9 +17,10 @@ from inference_operator.pipeline.outcomes import Planned, Refused
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, recorded_engine
 from inference_operator.settings import Settings
 from inference_operator.sizing.shape import ParallelSizes
-from tests.cli.conftest import ApiServer, Infd, listing
+from tests.cli.conftest import Infd
 from tests.testing.builders import H100, inference_deployment, inputs, model_known, planned
 from tests.testing.collected import entry
+from tests.testing.stored_answers import ApiServer, listing
 
 SAMPLES = Path(__file__).parents[2] / "manifests" / "samples"
 QUICKSTART = SAMPLES / "quickstart.yaml"

@@ -16,8 +16,9 @@ from inference_operator.cli.operator_settings import settings_of
 from inference_operator.cli.plan_diff import Difference, ObjectChange, screen
 from inference_operator.cli.stored_edit import LAST_APPLIED, last_applied, merge_patch
 from inference_operator.manifest import Manifest
-from tests.cli.conftest import Infd, listing
+from tests.cli.conftest import Infd
 from tests.testing.golden import GoldenFile
+from tests.testing.stored_answers import listing
 
 QWEN = "apiVersion: inference-operator.dev/v1alpha1\nkind: InferenceDeployment\nmetadata: {name: qwen}\nspec: {}\n"
 OBJECTS = st.recursive(

@@ -10,8 +10,9 @@ import yaml
 from inference_operator.cli.managed_fields import applied_edit, manager
 from inference_operator.cli.renewal import ENGINES, ROUTERS, Progress
 from inference_operator.manifest import Manifest
-from tests.cli.conftest import Infd, listing
+from tests.cli.conftest import Infd
 from tests.status.situations import RAW
+from tests.testing.stored_answers import listing
 
 FOLDER = "/apis/inference-operator.dev/v1alpha1/namespaces/default/inferencedeployments"
 RESOURCE = f"{FOLDER}/qwen"

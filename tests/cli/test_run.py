@@ -10,11 +10,12 @@ from inference_operator.cli.main import main
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.views.lookups import LogText
-from tests.cli.conftest import ApiServer, Infd, listing
+from tests.cli.conftest import Infd
 from tests.engines.test_root_error import OUTER, QUOTED, VLLM, raised
 from tests.status.engine_states import REFUSING, log_of
 from tests.status.situations import RAW, SERVING, loading, reported, view
 from tests.testing.builders import pod, waiting
+from tests.testing.stored_answers import ApiServer, listing
 
 EVERYTHING = ("--gpu=L4, A10G", "--autoscale=0..4", "--token-secret=hub", "--namespace=models")
 

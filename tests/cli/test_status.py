@@ -18,11 +18,12 @@ from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ENGINE, ROUTER
 from inference_operator.views.pod import GROUP_LABEL, POD_INDEX_LABEL, pod_view
 from inference_operator.views.samples import EngineActivity, EngineSample, Histogram, RouterSample, Samples
-from tests.cli.conftest import Infd, listing
+from tests.cli.conftest import Infd
 from tests.status.situations import NO_GPU, reported, starting
 from tests.status.test_states import STATES
 from tests.testing.builders import NOW, inference_deployment, pod, ready_pod, waiting
 from tests.testing.golden import GoldenFile
+from tests.testing.stored_answers import listing
 
 SERVING, STARTS, MISSPELT = "autoscaling that follows the demand", "first start, engines load", "misspelt argument"
 ENDLESS = float("inf")
