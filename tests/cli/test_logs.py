@@ -8,13 +8,14 @@ import pytest
 from inference_operator.api.reasons import ConditionType
 from inference_operator.cli.log_lines import Folding, log_lines, merged
 from inference_operator.cli.logs import Container, containers
-from inference_operator.manifest import Manifest
+from inference_operator.manifest import POD, Manifest, Ref
 from inference_operator.views.lookups import LogText
-from tests.cli.conftest import Infd, listing
+from tests.cli.conftest import Infd
 from tests.engines.test_root_error import OUTER, QUOTED, VLLM, raised
 from tests.status.engine_states import REFUSING, log_of
 from tests.status.situations import RAW, loading, message, reported
-from tests.testing.builders import pod, waiting
+from tests.testing.builders import inference_deployment, pod, waiting
+from tests.testing.stored_answers import ApiServer, listing
 
 ENGINE_LOG = """\
 2026-11-26T10:00:00.100Z INFO: Application startup complete.
@@ -45,6 +46,48 @@ def test_with_verbose_nothing_is_left_out() -> None:
     folding = Folding(verbose=True)
     assert len([*folding.shown(log_lines(ENGINE_LOG, "a")), *folding.rest()]) == 6
     assert folding.left_out == 0
+
+
+def test_a_message_of_haproxy_to_both_of_its_streams_is_printed_once() -> None:
+    texts = [
+        "[NOTICE]   (1) : New worker (8) forked",
+        "[WARNING]  (8) : Server engines/e1 is UP.",
+        "[WARNING]  (8) : Server engines/e2 is UP.",
+        "Server engines/e1 is UP.",
+        "Server engines/e2 is UP.",
+        "Server engines/e2 is DOWN.",
+        "[WARNING]  (8) : Server engines/e2 is DOWN.",
+        "[WARNING]  (8) : Server engines/e2 is UP.",
+    ]
+    log = "".join(f"{at} {text}\n" for at, text in enumerate(texts))
+    assert [*Folding().shown(log_lines(log, "a"))] == [f"a  {texts[place]}" for place in (0, 1, 2, 5, 7)]
+    assert len([*Folding(verbose=True).shown(log_lines(log, "a"))]) == 8
+
+
+def logs_of(server: dict[str, bytes], log: str) -> str:
+    """Let an API server have one engine with a log; returns the path of the log."""
+    live = inference_deployment()
+    server[Ref.of(live).path] = json.dumps(live).encode()
+    container = {"name": "engine", "state": {"running": {}}}
+    server[POD.path("default")] = listing(pod(name="qwen-engine-a", status={"containerStatuses": [container]}))
+    path = f"{POD.path('default')}/qwen-engine-a/log"
+    server[path] = log.encode()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(0, []), (1, ["d"]), (2, ["c", "d"]), (9, list("abcd")), (-1, list("abcd"))]
+)
+def test_lines_are_counted_without_those_that_are_left_out(
+    infd: Infd, server: dict[str, bytes], count: int, shown: list[str]
+) -> None:
+    probe = '10.0.0.1:50000 - "GET /health HTTP/1.1" 200 OK'
+    texts = ["a", "b", *[probe] * 3_000, "c", "d", *[probe] * 5_000]
+    path = logs_of(server, "".join(f"2026-11-26T10:00:00.{at:09}Z {text}\n" for at, text in enumerate(texts)))
+    status, said, _ = infd("logs", "qwen", "--tail", str(count))
+    assert (status, said.splitlines()) == (0, [f"qwen-engine-a  {text}" for text in shown])
+    assert sum(asked == path for asked in ApiServer.asked) <= 3
+    assert len(infd("logs", "qwen", f"--tail={count}", "-v")[1].splitlines()) == (len(texts) if count < 0 else count)
 
 
 def test_repeats_over_two_readings_are_counted_once() -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
+from urllib.parse import parse_qs
 
 from inference_operator.manifest import Manifest
 
@@ -17,10 +18,15 @@ class ApiServer(BaseHTTPRequestHandler):
     answers: ClassVar[dict[str, bytes]] = {}
     forbidden: ClassVar[set[str]] = set()
     changeable: ClassVar[set[str]] = set()
+    asked: ClassVar[list[str]] = []
+    """The paths of GET requests."""
 
     def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
+        path, _, query = self.path.partition("?")
+        self.asked.append(path)
         content, code = self.answers.get(path), 403 if path in self.forbidden else 404
+        if lines := parse_qs(query).get("tailLines"):
+            content = content and b"".join(content.splitlines(keepends=True)[-int(lines[0]) :])
         self.send_response(200 if content else code)
         self.end_headers()
         refused = json.dumps({"kind": "Status", "code": code, "message": "may not be read"}).encode()
@@ -44,7 +50,7 @@ class ApiServer(BaseHTTPRequestHandler):
 @contextmanager
 def stored_answers(kubeconfig: Path) -> Iterator[dict[str, bytes]]:
     """The answers of an API server by path, which the kubeconfig that is written names."""
-    ApiServer.answers, ApiServer.forbidden, ApiServer.changeable = {}, set(), set()
+    ApiServer.answers, ApiServer.forbidden, ApiServer.changeable, ApiServer.asked = {}, set(), set(), []
     with ThreadingHTTPServer(("127.0.0.1", 0), ApiServer) as http:
         thread = threading.Thread(target=http.serve_forever)
         thread.start()

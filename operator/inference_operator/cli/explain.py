@@ -11,7 +11,6 @@ from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.reasons import Reason
 from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.connection import add_connection, in_cluster
-from inference_operator.cli.explain_autoscaling import scaling_explanation
 from inference_operator.cli.live_resource import LiveResource, live_resource
 from inference_operator.cli.parser import UsageError
 from inference_operator.diagnosis.slowness import slow_causes
@@ -68,6 +67,10 @@ def run_explain(options: argparse.Namespace, engines: EngineRegistry) -> int:
             observed = asyncio.run(_observed(options, name, engines))
             lines = explanation(observed, engine_of(observed.found, engines))
         case ["autoscaling", name]:
+            from inference_operator.cli.explain_autoscaling import (  # noqa: PLC0415 - it imports the pipeline
+                scaling_explanation,
+            )
+
             lines = scaling_explanation(asyncio.run(_live(options, name, engines)))
         case _:
             raise UsageError(

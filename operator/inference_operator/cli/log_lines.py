@@ -5,11 +5,13 @@ r"""Lines of several containers' logs: merged by time, and without what repeats.
 3. Requests of probes and of scrapers, and states of a progress bar, are left out and counted.
 4. Control characters are left out or shown, since clients may choose what an engine logs.
 5. A line that repeats at once in one container is printed once, and counted.
+6. HAProxy writes a message to standard error, with level and process, and the same to its log. It is printed once.
 """
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from inference_operator.cli.output import harmless
 
@@ -20,6 +22,12 @@ NOISE = re.compile(
     r"|\d{1,3}% Completed \|"
 )
 """Lines that say nothing about the service."""
+
+
+_HAPROXY = re.compile(r"^\[(?:NOTICE|WARNING|ALERT)\]\s+\(\d+\) : ")
+"""Before a message on standard error (HAProxy 3.2, `src/errors.c`)."""
+_TWIN_LINES = 16
+"""Lines of a container between a message and its twin: the two streams may overtake each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,23 @@ def merged(lines: Iterable[LogLine]) -> list[LogLine]:
     return sorted(lines, key=lambda one: one.at)
 
 
+def is_noise(line: LogLine) -> bool:
+    """Whether a line says nothing about the service."""
+    return NOISE.search(line.text) is not None
+
+
+def tail(lines: Sequence[LogLine], count: int, *, verbose: bool) -> Sequence[LogLine]:
+    """The end of a log that begins with the `count`-th last line which is no noise; fewer if there are not as many.
+
+    Examples:
+        >>> lines = [LogLine(str(at), "a", text) for at, text in enumerate(("x", "y", '"GET /health" 200', "z"))]
+        >>> [one.text for one in tail(lines, 2, verbose=False)], tail(lines, 0, verbose=False)
+        (['y', '"GET /health" 200', 'z'], [])
+    """
+    kept = [place for place, line in enumerate(lines) if verbose or not is_noise(line)]
+    return lines[kept[-count] if len(kept) >= count else 0 :] if count else []
+
+
 @dataclass(slots=True)
 class Folding:
     """Prints lines without noise, over several readings."""
@@ -59,6 +84,10 @@ class Folding:
     verbose: bool = False
     """Whether nothing is left out."""
     left_out: int = 0
+    _unmatched: dict[str, deque[tuple[bool, str]]] = field(
+        default_factory=lambda: defaultdict(lambda: deque(maxlen=_TWIN_LINES))
+    )
+    """The last messages of each container whose twin has not come: whether they have HAProxy's prefix, and the text."""
     _last: tuple[str, str] = ("", "")
     _repeats: int = 0
 
@@ -71,8 +100,10 @@ class Folding:
             ['a  x', 'a  (the line before came 2 more times)', 'a  y']
         """
         for one in lines:
-            if not self.verbose and NOISE.search(one.text):
+            if not self.verbose and is_noise(one):
                 self.left_out += 1
+                continue
+            if not self.verbose and self._is_twin(one):
                 continue
             same = (one.source, one.text)
             if same == self._last and not self.verbose:
@@ -81,6 +112,17 @@ class Folding:
             yield from self.rest()
             self._last = same
             yield f"{one.source}  {one.text}"
+
+    def _is_twin(self, line: LogLine) -> bool:
+        """Whether the same message has come from HAProxy's other stream."""
+        text = _HAPROXY.sub("", line.text)
+        has_prefix = text != line.text
+        unmatched = self._unmatched[line.source]
+        if (not has_prefix, text) in unmatched:
+            unmatched.remove((not has_prefix, text))
+            return True
+        unmatched.append((has_prefix, text))
+        return False
 
     def rest(self) -> Iterator[str]:
         """The count of the last line's repeats, if there were any."""

@@ -3,14 +3,14 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from inference_operator.api.resource import resource
 from inference_operator.cli.connection import add_connection
 from inference_operator.cli.explain import engine_of, read_resource
-from inference_operator.cli.log_lines import Folding, LogLine, log_lines, merged
+from inference_operator.cli.log_lines import Folding, LogLine, log_lines, merged, tail
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED
 from inference_operator.diagnosis.engine_end import known_end, unknown_end
 from inference_operator.engines.base import Engine
@@ -28,6 +28,9 @@ TAIL = 200
 """Default of --tail, for each container."""
 CAUSE_LINES = 500
 """Lines in which the cause of an end is looked for, as the operator does."""
+FIRST_LINES, MORE = 1_000, 8
+"""Lines of the first reading of a log, and by what each next one is longer: most lines may be those of probes, which are
+left out before lines are counted."""
 POLL_SECONDS = 1.0
 
 
@@ -43,7 +46,9 @@ def add_arguments(logs: argparse.ArgumentParser) -> None:
     logs.add_argument("--router", action="store_true", help="the routers' logs, with the access log")
     logs.add_argument("-p", "--previous", action="store_true", help="of the last run of each container")
     logs.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C, also with new pods")
-    logs.add_argument("--tail", type=int, default=TAIL, metavar="N", help=f"lines of each container; default {TAIL}")
+    logs.add_argument(
+        "--tail", type=int, default=TAIL, metavar="N", help=f"lines of each container; default {TAIL}, -1: all"
+    )
     logs.add_argument("-v", "--verbose", action="store_true", help="leave nothing out")
     logs.set_defaults(run=_run)
 
@@ -136,21 +141,38 @@ class _Reader:
         new: list[LogLine] = []
         for one in found:
             last = self.seen.get(one.source, "")
-            text = await self._log(one, previous=self.options.previous, since=last)
-            lines = [line for line in log_lines(text, one.source) if line.at > last]
+            if last:
+                text = await self._log(one, previous=self.options.previous, window={"sinceTime": last})
+                lines: Sequence[LogLine] = [line for line in log_lines(text, one.source) if line.at > last]
+            else:
+                lines = await self._end(one)
             self.seen[one.source] = max([last, *(line.at for line in lines)])
-            new += lines
+            new += lines if last else self._tail(lines)
         return new
 
-    async def _log(self, one: Container, *, previous: bool, since: str = "", tail: int | None = None) -> str:
-        """The end of a log; empty where there is none."""
+    def _tail(self, lines: Sequence[LogLine]) -> Sequence[LogLine]:
+        """The lines that --tail asks for."""
+        count = self.options.tail
+        return lines if count < 0 else tail(lines, count, verbose=self.options.verbose)
+
+    async def _end(self, one: Container) -> Sequence[LogLine]:
+        """The end of a log, with the lines that --tail asks for, or all of it."""
+        size = max(FIRST_LINES, self.options.tail)
+        while True:
+            window = {} if self.options.tail < 0 else {"tailLines": str(size)}
+            lines = list(log_lines(await self._log(one, previous=self.options.previous, window=window), one.source))
+            if not window or len(lines) < size or len(self._tail(lines)) < len(lines):
+                return lines
+            size *= MORE
+
+    async def _log(self, one: Container, *, previous: bool, window: Mapping[str, str]) -> str:
+        """A part of a log; empty where there is none."""
         from inference_operator.controller.cluster import (  # noqa: PLC0415 - see `cli.connection`
             NotFoundError,
             RejectedError,
         )
 
         path = f"{Ref(POD, self.options.namespace, one.pod).path}/log"
-        window = {"sinceTime": since} if since else {"tailLines": str(tail or self.options.tail)}
         query = {"container": one.name, "timestamps": "true", **window, **({"previous": "true"} if previous else {})}
         try:
             return await self.api.text(path, POD, query=query)
@@ -160,7 +182,8 @@ class _Reader:
     async def _print_causes(self, found: Sequence[Container]) -> None:
         """Print why containers have ended, as far as their last runs tell: in the words of the status."""
         for one in found:
-            log = await self._log(one, previous=True, tail=CAUSE_LINES) if one.has_run else ""
+            window = {"tailLines": str(CAUSE_LINES)}
+            log = await self._log(one, previous=True, window=window) if one.has_run else ""
             text = "\n".join(line.text for line in log_lines(log, one.source))
             unknown = unknown_end(self.engine, text, has_served=one.has_served) if one.has_failed else None
             if cause := known_end(self.engine, "", text) or unknown:
