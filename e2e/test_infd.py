@@ -48,11 +48,17 @@ def test_a_service_that_answers_is_on_one_screen_with_its_traffic(cluster: Local
     status, said, complaints = infd(cluster, "status", served.name, namespace)
     assert (status, complaints) == (0, "")
     assert said.startswith(f"{served.name}  Ready\n")
-    for part in ("Engine     LlamaCpp, ", "0 run, 0 wait", "requests/s", f"{served.name}-router-"):
+    for part in (
+        "Engine     LlamaCpp, ",
+        "0 run, 0 wait",
+        "requests since its routers started",
+        f"{served.name}-router-",
+    ):
         assert part in said
     status, said, _ = infd(cluster, "status", served.name, namespace, "--output=json")
     found = json.loads(said)
-    assert (status, found["ready"], found["traffic"]["per_second"]) == (0, True, 0.0)
+    assert (status, found["ready"], found["no_traffic"], found["traffic"]["per_second"]) == (0, True, "", None)
+    assert found["traffic"]["requests"] >= REQUESTS
     assert f"{served.name}  yes" in infd(cluster, "list", namespace)[1]
 
 

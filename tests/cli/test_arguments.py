@@ -26,11 +26,11 @@ def actions_of(one: argparse.ArgumentParser) -> list[argparse.Action]:
 
 def leaves(one: argparse.ArgumentParser, *name: str) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
     """The commands that do something, with the words that choose them."""
-    below = [action.choices for action in actions_of(one) if action.nargs == argparse.PARSER]
+    below = [action for action in actions_of(one) if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001
     if not below:
         yield name, one
-    for choices in below:
-        for word, child in choices.items():
+    for action in below:
+        for word, child in action.choices.items():
             yield from leaves(child, *name, word)
 
 

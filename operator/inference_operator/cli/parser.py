@@ -19,7 +19,10 @@ EXIT_USAGE = 2
 """Exit status when the command line or a file is invalid, as in argparse."""
 EXIT_INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it: 128 and the number of SIGINT."""
-STATUSES = "Exit status: 0 success; 1 a resource was rejected; 2 the command line or a file is invalid."
+STATUSES = (
+    "Exit status: 0 success; 1 a resource was rejected; 2 the command line or a file is invalid, or the cluster does not"
+    " answer, has no such object, or forbids it."
+)
 _OUTPUT = ("-o", "--output")
 _FOR_PROGRAMS = ("json", "yaml")
 

@@ -79,7 +79,7 @@ def _facts(report: StatusReport) -> RenderableType:
 
 def _traffic(traffic: Traffic) -> Iterator[str]:
     yield f"{traffic.running:,} run, {traffic.queued:,} queued, {traffic.held:,} held"
-    total = f"{traffic.requests:,} requests since its routers started"
+    total = f"{traffic.requests:,} request{'s' * (traffic.requests != 1)} since its routers started"
     rate = total if traffic.per_second is None else f"{traffic.per_second:,.1f} requests/s"
     half, most = traffic.first_byte_half, traffic.first_byte_most
     streams = f", first byte within {half:g} s for half, {most:g} s for 95 of 100 streams" if half and most else ""
