@@ -20,6 +20,9 @@ restart` and `infd renew` an annotation in the specification of resources; `infd
 requires Python 3.11 or newer. `make pex` builds one file to copy, `dist/infd.pex`, for the platform and the minor
 version of Python that build it.
 
+Options stand in any order; `-n`, `--context` and `--kubeconfig` also before the command. After `--` there are names
+only. `infd help COMMAND` shows the help of a command.
+
 {STATUSES} `infd fit` exits with 1 if the model fits on none of the GPUs, or if none of them carry the rate.
 
 With `-o json` or `-o yaml`, one resource (`infd plan`) or one kind of GPU (`infd fit`) is printed as an object, several

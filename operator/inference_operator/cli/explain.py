@@ -120,16 +120,19 @@ _FIRST = ("Stalled", "Reconciling")
 
 def _troubles(conditions: Sequence[Condition]) -> Iterator[str]:
     """The conditions that are not as they should be, those of one reason in one line, with what helps."""
-    wrong = [one for one in conditions if _EXPECTED.get(one.type, one.status) != one.status or one.status == "Unknown"]
     by_reason: dict[str, list[Condition]] = {}
-    for condition in sorted(wrong, key=lambda one: one.type not in _FIRST):
+    for condition in sorted(filter(_is_wrong, conditions), key=lambda condition: condition.type not in _FIRST):
         by_reason.setdefault(condition.reason, []).append(condition)
     reasons = {str(reason): reason for reason in Reason}
     for reason, same in by_reason.items():
-        messages = " ".join(dict.fromkeys(one.message for one in same))
-        yield f"{', '.join(one.type for one in same)}: {reason}. {messages}"
+        messages = " ".join(dict.fromkeys(condition.message for condition in same))
+        yield f"{', '.join(condition.type for condition in same)}: {reason}. {messages}"
         if reason in reasons:
             yield f"  What helps: {EXPLANATIONS[reasons[reason]].cure}"
+
+
+def _is_wrong(condition: Condition) -> bool:
+    return condition.status == "Unknown" or condition.status != _EXPECTED.get(condition.type, condition.status)
 
 
 async def _observed(options: argparse.Namespace, name: str, engines: EngineRegistry) -> Observed:

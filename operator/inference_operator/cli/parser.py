@@ -20,8 +20,8 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it: 128 and the number of SIGINT."""
 STATUSES = (
-    "Exit status: 0 success; 1 a resource was rejected; 2 the command line or a file is invalid, or the cluster does not"
-    " answer, has no such object, or forbids it."
+    "Exit status: 0 success; 1 a resource was rejected; 2 the command line or a file is invalid, or the cluster does"
+    " not answer, has no such object, or forbids it."
 )
 _OUTPUT = ("-o", "--output")
 _FOR_PROGRAMS = ("json", "yaml")
@@ -100,17 +100,17 @@ class Parser(argparse.ArgumentParser):
             return super().parse_known_args(words, namespace)
         if commands := self._commands():
             return super().parse_known_args(self._command_first(words, commands), namespace)
-        found, left_over = super().parse_known_args(self._options_first(words), namespace)
+        options, left_over = super().parse_known_args(self._options_first(words), namespace)
         if left_over:
             unknown = [word for word in left_over if word != _NAMES_FOLLOW]
-            options = [_similar(word, self._option_string_actions) for word in unknown if word.startswith("--")]
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{_meant(filter(None, options))}")
-        return found, []
+            similar = [_similar(word, self._option_string_actions) for word in unknown if word.startswith("--")]
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{_meant(filter(None, similar))}")
+        return options, []
 
     def _commands(self) -> Mapping[str, object]:
         """The commands of this one, if it has some."""
-        subparsers = (one for one in self._actions if isinstance(one, argparse._SubParsersAction))  # noqa: SLF001
-        return next((one.choices for one in subparsers), {})
+        subparsers = (action for action in self._actions if isinstance(action, argparse._SubParsersAction))  # noqa: SLF001
+        return next((action.choices for action in subparsers), {})
 
     def _command_first(self, words: Sequence[str], commands: Mapping[str, object]) -> list[str]:
         """The words with the options of the cluster behind the command."""
