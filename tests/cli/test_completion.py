@@ -64,6 +64,12 @@ def test_words_are_completed(words: list[str], found: list[str]) -> None:
     assert [one for one in completer.completions(words) if not one.startswith("-")] == found
 
 
+@pytest.mark.usefixtures("kubectl")
+def test_options_are_completed_after_a_dash_so_that_the_only_name_is_whole() -> None:
+    assert completer.completions(["status", ""]) == ["qwen"]
+    assert {"--namespace", "--watch"} <= set(completer.completions(["status", "--"]))
+
+
 def test_every_command_is_completed_and_none_asks_a_cluster_for_that() -> None:
     assert set(COMMANDS) <= set(completer.completions([""]))
 

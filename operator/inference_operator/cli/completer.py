@@ -45,7 +45,7 @@ class Completer(Protocol):
 def complete() -> None:
     """Answer a shell, and exit."""
     words = os.environ.get(LINE, "").split()
-    argcomplete.autocomplete(_with_completers(words), always_complete_options="long")
+    argcomplete.autocomplete(_with_completers(words), always_complete_options=False)
 
 
 def kubectl() -> None:
@@ -69,7 +69,7 @@ def completions(words: list[str]) -> list[str]:
     try:
         _Finder()(
             _with_completers(words),
-            always_complete_options="long",
+            always_complete_options=False,
             exit_method=_stay,
             output_stream=said,
             append_space=False,
