@@ -29,8 +29,8 @@ TAIL = 200
 CAUSE_LINES = 500
 """Lines in which the cause of an end is looked for, as the operator does."""
 FIRST_LINES, MORE = 1_000, 8
-"""Lines of the first reading of a log, and by what each next one is longer: most may be those of probes, which are left
-out before lines are counted."""
+"""Lines of the first reading of a log, and by what each next one is longer: most lines may be those of probes, which
+are left out before lines are counted."""
 POLL_SECONDS = 1.0
 
 
