@@ -14,6 +14,8 @@ ATTACKER = "attacker"
 """User agent of tests that send requests with the operator's own token. They are not the operator's requests."""
 
 LEASES = "leases"
+REVIEWS = "localsubjectaccessreviews"
+"""Questions about rights, which create no object."""
 TELLING = frozenset({"inferencedeployments/status", "events"})
 """Resources in which the operator reports; writes of them change no other object."""
 
@@ -59,7 +61,7 @@ class AuditLog:
 
     def writes(self, since: int, *, namespace: str | None = None) -> list[Request]:
         """Writes of everything except Leases since a mark, in one namespace or in all."""
-        writes = [r for r in self.requests(since) if r.verb in WRITES and r.resource != LEASES]
+        writes = [r for r in self.requests(since) if r.verb in WRITES and r.resource not in {LEASES, REVIEWS}]
         return [r for r in writes if namespace in {None, r.namespace}]
 
     def changes(self, since: int, *, namespace: str) -> list[Request]:

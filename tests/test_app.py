@@ -66,7 +66,7 @@ def test_an_operator_ends_with_the_reason_when_one_of_its_loops_breaks(
         operator = Operator(SETTINGS, cluster, lambda: datetime.now(UTC), ENGINES, requested_roles)
         owner, _, method = LOOPS[name].partition(".")
         monkeypatch.setattr(type(getattr(operator, owner)), method, breaks)
-        return await asyncio.wait_for(operator.run(asyncio.Event()), 30)
+        return await asyncio.wait_for(operator.run(asyncio.Event(), ""), 30)
 
     monkeypatch.setattr(app, "watch", watch)
     monkeypatch.setattr(Operator, "_measure", lambda *_: None)  # the metrics are those of the whole process

@@ -20,6 +20,7 @@ from inference_operator import __version__
 from inference_operator.controller.cache import Cache
 from inference_operator.controller.cluster import ClusterError, NotLeaderError
 from inference_operator.controller.lister import Lister
+from inference_operator.controller.other_operators import OtherOperators
 from inference_operator.controller.reconciler import Reconciler
 from inference_operator.controller.relist_loop import RelistLoop
 from inference_operator.controller.workqueue import Priority, WorkQueue
@@ -44,6 +45,7 @@ from inference_operator.telemetry.metrics import (
     CACHE_AGE,
     EVENT_TO_APPLY,
     LEADER,
+    LEFT_TO_OTHERS,
     NODE_GPUS,
     QUEUE_DEPTH,
     QUEUE_LONGEST,
@@ -91,10 +93,15 @@ class Operator:
         roles: RolePolicy,
     ) -> None:
         self._cluster = cluster
+        self._now = now
         self._cache = Cache(settings, engines, roles)
         self._queue = WorkQueue(on_started=_count_started)
         self._events = Events(cluster, _instance(), now)
-        self._reconciler = Reconciler(cluster, self._cache, now, self._events.record, self._queue.add)
+        account = f"system:serviceaccount:{settings.lease_namespace}:{settings.service_account or settings.lease_name}"
+        self._others = OtherOperators(account, cluster.may_write_status, self._events.record)
+        self._reconciler = Reconciler(
+            cluster, self._cache, now, self._events.record, self._queue.add, others=self._others
+        )
         self._looks = LookupPoller(cluster, self._cache.put_lookup, self._queue.add)
         self._scraper = Scraper(
             Targets(self._cache.resource_keys, self._cache.pods, self._cache.engine_views, self._cache.engine_of),
@@ -125,11 +132,17 @@ class Operator:
         listing = not self._relist_loop.is_overdue() and not self._lister.dead_watches()
         return listing and self._queue.longest_running() < LONGEST_RECONCILE_SECONDS
 
-    async def run(self, stop: asyncio.Event) -> bool:
-        """Run until `stop` is set; returns whether all running reconciles have finished."""
+    async def run(self, stop: asyncio.Event, since: str) -> bool:
+        """Run until `stop` is set; returns whether all running reconciles have finished.
+
+        Args:
+            stop: ends it.
+            since: when the Lease was created.
+        """
         await self._relist_loop.begin(stop)
         if stop.is_set():
             return True
+        self._others.begin(since, self._cache.resources())
         for key in self._cache.resource_keys():
             self._queue.add(key, Priority.LOW)
         # Created before `watch`: when kopf stops, it cancels tasks that are younger than itself.
@@ -192,6 +205,7 @@ class Operator:
         QUEUE_LONGEST.set_function(self._queue.longest_running)
         CACHE_AGE.set_function(self._relist_loop.age)
         UNREADABLE.set_function(lambda: len(self._lister.unreadable))
+        LEFT_TO_OTHERS.set_function(lambda: self._others.count(self._now()))
 
 
 def stop_after(ended: asyncio.Task[Any], stop: asyncio.Event) -> None:
@@ -272,7 +286,7 @@ async def _lead(lease: Lease, operator: Operator, stop: asyncio.Event) -> None:
     keeping = asyncio.create_task(lease.keep())
     keeping.add_done_callback(lambda _: stop.set())
     try:
-        finished = await operator.run(stop)
+        finished = await operator.run(stop, lease.created())
     except NotLeaderError:
         finished = False
     finally:

@@ -203,6 +203,9 @@ class Settings(BaseSettings):
     lease_name: str = Field("inference-operator", pattern=_NAME)
     """Name of the Lease; of all operators with the same Lease, one is the leader."""
 
+    service_account: str = Field("", pattern=rf"^$|{_NAME}")
+    """ServiceAccount of the operator, by which two operators know each other. Empty: the Lease's name."""
+
     lease_duration_seconds: int = Field(30, ge=2, le=600)
     """Seconds after which another process may take a Lease that was not renewed; the maximum delay after a crash."""
 

@@ -44,6 +44,7 @@ def test_the_operator_uses_every_right_of_its_role_and_no_other(workspace: Works
     workspace.create("qwen", {**QWEN, "replicas": 2})
     workspace.settled("qwen")
     let_an_engine_stand_still_for_a_while(workspace, "qwen")
+    _let_another_operator_be_gone(workspace)
     workspace.patch("qwen", {"engine": {"args": ["--seed=8"]}})
     workspace.settled("qwen", "Reconciling", "False")
     workspace.kubectl("scale", "infd/qwen", "--replicas=1")
@@ -84,6 +85,16 @@ def test_the_operator_uses_every_right_of_its_role_and_no_other(workspace: Works
     assert granted - used == set()
     # In namespaces that are being deleted admission forbids to create, whatever the rights.
     assert [str(r) for r in requests if r.code == FORBIDDEN and r.namespace == workspace.namespace] == []
+
+
+def _let_another_operator_be_gone(workspace: Workspace) -> None:
+    """A status of an operator that has no rights any more, about which this one asks."""
+    gone = {"account": "system:serviceaccount:gone:inference-operator", "since": "2000-01-01T00:00:00Z"}
+    patch = json.dumps({"status": {"operator": gone}})
+    workspace.kubectl("patch", "infd", "qwen", "--subresource=status", "--type=merge", f"--patch={patch}")
+    eventually(
+        lambda: workspace.get("infd", "qwen")["status"]["operator"] != gone, seconds=20, what="this operator's name"
+    )
 
 
 def _await_garbage_collection(workspace: Workspace) -> None:

@@ -10,7 +10,15 @@ from tests.testing.builders import SETTINGS, inference_deployment
 
 UNITS = ("_seconds", "_total", "_info")
 COUNTS = {
-    *("infd_leader", "infd_resources", "infd_rollout_resources", "infd_workqueue_depth", "infd_namespaces_unreadable"),
+    *(
+        "infd_leader",
+        "infd_resources",
+        "infd_rollout_resources",
+        "infd_workqueue_depth",
+        "infd_namespaces_unreadable",
+        "infd_namespaces_left_to_others",
+        "infd_router_pods",
+    ),
     *("infd_condition", "infd_node_gpus", "infd_replicas", "infd_max_replicas", "infd_gpus", "infd_startup_step"),
     *("infd_scaling_demand_requests", "infd_scaling_target_concurrency", "infd_scaling_bound"),
 }

@@ -137,6 +137,10 @@ class MemoryCluster:
     ) -> None:
         self._write("delete", ref, lambda: self._delete(ref, uid, version))
 
+    async def may_write_status(self, account: str, namespace: str) -> bool:  # noqa: ARG002 - of `KubeCluster`
+        """There is no other operator."""
+        return False
+
     async def apply_status(self, ref: Ref, manifest: Manifest) -> Manifest | None:
         return self._write("status", ref, lambda: self._apply_status(ref, manifest))
 

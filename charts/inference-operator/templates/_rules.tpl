@@ -65,6 +65,9 @@ The operator reads no Secret, also none of its own, opens no shell in a pod and 
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
+- apiGroups: [authorization.k8s.io]
+  resources: [localsubjectaccessreviews] # whether another operator may act in a namespace; it shows nothing of objects
+  verbs: [create]
 {{- if not .Values.scope.namespaces }}
 - apiGroups: [""]
   resources: [nodes]

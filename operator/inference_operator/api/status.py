@@ -197,6 +197,17 @@ class AutoscalingStatus(_StatusModel):
     )
 
 
+class OperatorStatus(_StatusModel):
+    """The operator that manages an InferenceDeployment."""
+
+    account: str = Field(max_length=512, description="User name of its ServiceAccount.")
+    since: str = Field(
+        max_length=64,
+        description="When its Lease was created. Of two operators, the older one manages the InferenceDeployment.",
+        json_schema_extra={"format": "date-time"},
+    )
+
+
 class Status(_StatusModel):
     """The observed state of an InferenceDeployment."""
 
@@ -240,6 +251,7 @@ class Status(_StatusModel):
         description="Adapters of the model.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
+    operator: OperatorStatus | None = Field(None, description="Operator that wrote this status.")
 
     def condition(self, wanted: ConditionType) -> Condition | None:
         """The condition of this type; None if it was never written."""

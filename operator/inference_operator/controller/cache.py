@@ -5,7 +5,7 @@ from collections.abc import AsyncIterable, Container, Iterator, Mapping, Sequenc
 from datetime import datetime
 from types import MappingProxyType
 
-from inference_operator.api.resource import resource
+from inference_operator.api.resource import Resource, resource
 from inference_operator.controller.cached_object import CachedObject, Codec, version_of
 from inference_operator.controller.cluster import Listing
 from inference_operator.controller.fleet_store import FleetStore
@@ -16,7 +16,7 @@ from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import ENGINES, VLLM, EngineRegistry
 from inference_operator.manifest import DEPLOYMENT, INFERENCE_DEPLOYMENT, STATEFUL_SET, Key, Kind, Manifest, Ref
 from inference_operator.objects.child import is_child
-from inference_operator.objects.names import is_role, slot_of, workload_name
+from inference_operator.objects.names import ROUTER, is_role, slot_of, workload_name
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.roles.spec import RolePolicy, requested_roles
 from inference_operator.settings import Settings
@@ -68,6 +68,10 @@ class Cache:
         """The keys of all InferenceDeployments."""
         return list(self._resources)
 
+    def resources(self) -> Iterator[Resource]:
+        """All InferenceDeployments, one decompressed at a time."""
+        return (resource(cached.manifest) for cached in self._resources.values())
+
     def unsettled(self) -> list[Key]:
         """The InferenceDeployments that a change of the nodes could help: all that are not ready with all replicas."""
         return [key for key, cached in self._resources.items() if not cached.settled]
@@ -81,11 +85,12 @@ class Cache:
         counted = Counter(cached.state for cached in self._resources.values())
         return {state: counted[state] for state in STATES}
 
-    def figures(self) -> Iterator[tuple[Key, ResourceFigures, list[EngineView]]]:
-        """The figures and the engines of every InferenceDeployment. Nothing is decompressed."""
+    def figures(self) -> Iterator[tuple[Key, ResourceFigures, list[EngineView], list[PodView]]]:
+        """The figures, the engines and the routers' pods of every InferenceDeployment. Nothing is decompressed."""
         for key, cached in self._resources.items():
             if cached.figures:
-                yield key, cached.figures, self.engine_views(key)
+                routers = [pod for pod in self.pods(key) if pod.component == ROUTER]
+                yield key, cached.figures, self.engine_views(key), routers
 
     def pods(self, key: Key) -> list[PodView]:
         """The pods of an InferenceDeployment."""

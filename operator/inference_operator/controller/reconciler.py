@@ -11,6 +11,7 @@ from inference_operator.controller.changes import changes, is_held
 from inference_operator.controller.cluster import Cluster, ClusterError, NotLeaderError
 from inference_operator.controller.execute import execute
 from inference_operator.controller.key_store import KeyStore
+from inference_operator.controller.other_operators import RECHECK, OtherOperators
 from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, Key, Ref
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
@@ -33,6 +34,7 @@ class Reconciler:
         now: the time.
         on_events: called after each status write that changed conditions.
         on_turn: called when others may begin because of what was decided.
+        others: the other operators of the cluster; None: there is none.
     """
 
     def __init__(
@@ -42,12 +44,15 @@ class Reconciler:
         now: Callable[[], datetime],
         on_events: OnEvents | None = None,
         on_turn: OnTurn | None = None,
+        *,
+        others: OtherOperators | None = None,
     ) -> None:
         self._cluster = cluster
         self._cache = cache
         self._now = now
         self._on_events = on_events
         self._on_turn = on_turn
+        self._others = others
         self._keys = KeyStore()
 
     async def handle(self, key: Key) -> Requeue | None:
@@ -73,6 +78,9 @@ class Reconciler:
         if inputs is None:
             self._cache.fleet.forget(key)
             return None
+        if self._others and await self._others.other(inputs.resource, inputs.now):
+            self._cache.fleet.forget(key)
+            return Requeue(RECHECK.total_seconds())
         decided = outcome(inputs)
         self._cache.fleet.note(key, decided.fleet_state, inputs.now)
         self._cache.scaling.want(key, decided.scaling)
@@ -99,6 +107,8 @@ class Reconciler:
 
     async def _publish(self, inputs: Inputs, status: Status) -> None:
         """Write the status if it differs. If the resource has changed meanwhile, its event starts another reconcile."""
+        if self._others:
+            status = status.model_copy(update={"operator": self._others.claim(inputs.resource)})
         if status == inputs.resource.status:
             return
         key, version = inputs.resource.key, inputs.resource.version

@@ -77,6 +77,11 @@ class Lease:
         """Whether the API server responded to a request for the Lease within the renew deadline."""
         return self._clock() < self._last_response + self._settings.lease_renew_deadline_seconds
 
+    def created(self) -> str:
+        """When the held Lease was created, by the API server's clock; empty if none is held."""
+        metadata = self._held["metadata"] if self._held else {}
+        return str(metadata.get("creationTimestamp") or "")
+
     async def acquire(self, stop: asyncio.Event) -> bool:
         """Wait until this process holds the Lease; false if `stop` is set before."""
         last = ""

@@ -78,6 +78,10 @@ WATCHES = _counter(
 CACHE_AGE = _gauge("infd_cache_age_seconds", "Time since the last complete listing; NaN before the first one")
 UNREADABLE = _gauge("infd_namespaces_unreadable", "Namespaces (or the cluster) whose last listing failed")
 
+LEFT_TO_OTHERS = _gauge(
+    "infd_namespaces_left_to_others", "Namespaces in which this operator does nothing, because an older one acts there"
+)
+
 SCRAPES = _counter("infd_scrapes", "Scrapes of pod metrics, by component and result", "component", "result")
 
 
