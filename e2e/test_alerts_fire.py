@@ -7,10 +7,11 @@ their own durations.
 
 import asyncio
 import contextlib
+import json
 import re
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,11 @@ IDLE, BUSY, STUCK, REFUSED, EDGE = "alert-idle", "alert-busy", "alert-stuck", "a
 ROUTERS = (IDLE, BUSY, STUCK, EDGE)
 MOVE_WAITS, MOVING = "InferenceMoveWaits", (BUSY, IDLE, EDGE)
 """The alert about engines and only routers on a cordoned node, and the resources that have such."""
+OVERLAP = "InferenceOperatorsOverlap"
+CRASHED_ROUTERS = ("InferenceRouterDown", "InferenceRouterRestarts")
+"""The alerts about routers that crash while their resource is at zero."""
+LATER = (MOVE_WAITS, *CRASHED_ROUTERS)
+ROUTER_CONTAINERS = ("haproxy-1", "haproxy-2")
 SMALL_CACHE = 2 * 2**20
 """The tiny model needs 1,024 bytes for each token: room for 2,048 tokens, so for about ten answers of 200."""
 TOKENS, MOST_CLIENTS, CLIENTS_EACH_SECOND = 200, 400, 3
@@ -189,14 +195,17 @@ async def clients(cluster: LocalCluster, name: str, tokens: int, each_second: fl
 
 
 @asynccontextmanager
-async def killed_again_and_again(cluster: LocalCluster, name: str) -> AsyncIterator[None]:
-    """The engine's container gets SIGKILL whenever it runs, as if it had too little memory."""
+async def killed_again_and_again(
+    cluster: LocalCluster, name: str, component: str = "engine", containers: Sequence[str] = ("",)
+) -> AsyncIterator[None]:
+    """The containers of the only pod get SIGKILL whenever they run, as if they had too little memory."""
 
     async def kill() -> None:
         while True:
-            with contextlib.suppress(ClusterError, ProcessLookupError, LookupError):
-                (pod,) = stack.pods(cluster, name)
-                await asyncio.to_thread(kill_container, cluster, pod)
+            for container in containers:
+                with contextlib.suppress(ClusterError, ProcessLookupError, LookupError):
+                    (pod,) = stack.pods(cluster, name, component)
+                    await asyncio.to_thread(kill_container, cluster, pod, container=container)
             await asyncio.sleep(2)
 
     task = asyncio.create_task(kill())
@@ -276,6 +285,20 @@ def change_without_a_canary(cluster: LocalCluster) -> Iterator[None]:
         stack.install_operator(cluster)
 
 
+@contextmanager
+def another_operator(cluster: LocalCluster, name: str) -> Iterator[None]:
+    """An older operator's account with the rights of one, which the status of a resource names."""
+    account, role = "another-operator", f"--clusterrole={stack.RELEASE}"
+    cluster.kubectl("create", "rolebinding", account, role, f"--serviceaccount=default:{account}")
+    claim = {"account": f"system:serviceaccount:default:{account}", "since": "2000-01-01T00:00:00Z"}
+    patch = f"--patch={json.dumps({'status': {'operator': claim}})}"
+    try:
+        cluster.kubectl("patch", "infd", name, "--subresource=status", "--type=merge", patch)
+        yield
+    finally:
+        cluster.kubectl("delete", "rolebinding", account)
+
+
 @asynccontextmanager
 async def scraped(cluster: LocalCluster, folder: Path, say: Say) -> AsyncIterator[Node]:
     """A Prometheus with the faster rules."""
@@ -305,6 +328,8 @@ EXPECTED = {
     ("InferenceOperatorFails", ""),
     ("InferenceOperatorDown", ""),
     ("InferenceRolloutStopped", ""),
+    (OVERLAP, ""),
+    *((alert, EDGE) for alert in CRASHED_ROUTERS),
     *((MOVE_WAITS, name) for name in MOVING),
 }
 
@@ -317,7 +342,7 @@ async def test_every_alert_fires_on_its_fault_and_for_no_other_resource(
             for name in (IDLE, BUSY):
                 await asyncio.to_thread(stack.wait_ready, cluster, name)
             async with scraped(cluster, tmp_path, say) as node:
-                for alert, name in [one for one in EXPECTED if one[1] in (REFUSED, EDGE) and one[0] != MOVE_WAITS]:
+                for alert, name in [one for one in EXPECTED if one[1] in (REFUSED, EDGE) and one[0] not in LATER]:
                     await node.fires(alert, name)
                 async with clients(cluster, BUSY, TOKENS, CLIENTS_EACH_SECOND):
                     # At once: a queue that has grown for long no longer grows by half of itself.
@@ -337,6 +362,10 @@ async def test_every_alert_fires_on_its_fault_and_for_no_other_resource(
                     await node.fires("InferenceOperatorDown")
                 with change_without_a_canary(cluster):
                     await node.fires("InferenceRolloutStopped")
+                async with killed_again_and_again(cluster, EDGE, "router", ROUTER_CONTAINERS):
+                    await asyncio.gather(*(node.fires(alert, EDGE) for alert in CRASHED_ROUTERS))
+                with another_operator(cluster, EDGE):
+                    await node.fires(OVERLAP)
                 assert await node.ever() == EXPECTED
 
 

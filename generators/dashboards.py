@@ -49,6 +49,16 @@ SERVICE = Dashboard(
             whole=True,
         ),
         Panel(
+            "Restarts",
+            "In an hour: engines in place by cause, and containers of routers",
+            "short",
+            {
+                "engine: {{cause}}": f"sum by (cause) (increase(infd_engine_restarts_total{ONE}[1h])) > 0",
+                "router": f"sum(increase(infd_router_restarts_total{ONE}[1h]))",
+            },
+            nothing=NONE,
+        ),
+        Panel(
             "Demand that autoscaling sees",
             "Requests for which engines are wanted, and what the ready engines should have in all",
             "short",
@@ -69,9 +79,12 @@ SERVICE = Dashboard(
         ),
         Panel(
             "Requests",
-            "Answers per second by class of status, of all routers",
+            "Answers per second by class of status, of all routers; 429 is also part of 4xx",
             "reqps",
-            {"{{code}}": f"sum by (code) (rate(haproxy_frontend_http_responses_total{ANSWERS}{R}))"},
+            {
+                "{{code}}": f"sum by (code) (rate(haproxy_frontend_http_responses_total{ANSWERS}{R}))",
+                "429, in 4xx": f"sum(rate(inference_operator_router_refused_requests_total{ONE}{R}))",
+            },
         ),
         Panel(
             "Error budget left",
@@ -89,7 +102,7 @@ SERVICE = Dashboard(
         ),
         Panel(
             "Time to the first token",
-            "Of five minutes. Clients: of streams, with the wait in the router. Others: from the arrival at an engine",
+            "Of five minutes. Clients: of streams, with the wait in the router. Engines: from the arrival at an engine",
             "s",
             {
                 **{
@@ -98,10 +111,10 @@ SERVICE = Dashboard(
                     for q in (0.5, 0.95)
                 },
                 **{
-                    f"p{int(100 * q)}": f"histogram_quantile({q}, infd:first_token_seconds_bucket:rate5m{ONE})"
+                    f"engines p{int(100 * q)}": f"histogram_quantile({q}, infd:first_token_seconds_bucket:rate5m{ONE})"
                     for q in (0.5, 0.95, 0.99)
                 },
-                "mean": f"infd:first_token_seconds:mean5m{ONE}",
+                "engines mean": f"infd:first_token_seconds:mean5m{ONE}",
             },
         ),
         Panel(
@@ -210,15 +223,15 @@ SERVICE = Dashboard(
             "Cost per hour",
             "Of the allocated GPUs, in the currency of settings.gpuOffers",
             "short",
-            {"cost": f"sum(infd_cost_per_hour{ONE})"},
+            {"currency per hour": f"sum(infd_cost_per_hour{ONE})"},
             nothing="No prices in settings.gpuOffers",
         ),
         Panel(
             "Cost per million tokens",
-            "Prompts and answers of the last hour; too high in the first hour",
+            "In the currency of settings.gpuOffers, by the tokens of the last hour; too high in the first hour",
             "short",
             {
-                "cost": f"sum(infd_cost_per_hour{ONE})"
+                "currency per million tokens": f"sum(infd_cost_per_hour{ONE})"
                 f" / ((sum(increase(vllm:prompt_tokens_total{ONE}[1h]))"
                 f" + sum(increase(vllm:generation_tokens_total{ONE}[1h]))) > 0) * 1e6"
             },
@@ -293,7 +306,7 @@ FLEET = Dashboard(
         ),
         Panel(
             "Cost per million tokens",
-            "Prompts and answers of the last hour; too high in the first hour",
+            "In the currency of settings.gpuOffers, by the tokens of the last hour; too high in the first hour",
             "short",
             {
                 "{{namespace}}/{{name}}": "sum by (namespace, name) (infd_cost_per_hour)"
@@ -330,6 +343,13 @@ FLEET = Dashboard(
             nothing=NONE,
         ),
         Panel(
+            "Router restarts",
+            "Restarts of routers' containers in an hour",
+            "short",
+            {"{{namespace}}/{{name}}": "sum by (namespace, name) (increase(infd_router_restarts_total[1h])) > 0"},
+            nothing=NONE,
+        ),
+        Panel(
             "Engine restarts",
             "Restarts of engines in place in an hour, by cause",
             "short",
@@ -352,6 +372,16 @@ ROUTER = Dashboard(
                 "forwarded": f'sum(rate(haproxy_backend_http_requests_total{{proxy="engines",{OF}}}{R}))',
                 "{{code}}": f"sum by (code) (rate(haproxy_frontend_http_responses_total{ANSWERS}{R}))",
             },
+        ),
+        Panel(
+            "Routers",
+            "Pods of routers, and restarts of their containers in an hour",
+            "short",
+            {
+                "{{state}}": f"max by (state) (infd_router_pods{ONE})",
+                "restarts": f"sum(increase(infd_router_restarts_total{ONE}[1h]))",
+            },
+            whole=True,
         ),
         Panel(
             "Requests at routers",
@@ -559,6 +589,14 @@ OPERATOR = Dashboard(
             "Namespaces that could not be listed",
             "short",
             {"namespaces": "sum(infd_namespaces_unreadable)"},
+            kind=NUMBERS,
+            steps=((None, "green"), (1, "red")),
+        ),
+        Panel(
+            "Namespaces left to others",
+            "Namespaces in which another, older operator acts",
+            "short",
+            {"namespaces": "sum(infd_namespaces_left_to_others)"},
             kind=NUMBERS,
             steps=((None, "green"), (1, "red")),
         ),

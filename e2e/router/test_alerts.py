@@ -30,6 +30,10 @@ def resource(name: str, **changes: str) -> Series:
         f"infd_max_replicas{{{of}}}": "most",
         f'infd_gpus{{{of},gpu="L4",state="allocated"}}': "gpus",
         f'infd_condition{{{of},type="Stalled",status="True",reason="DiskFull"}}': "stalled",
+        f'infd_condition{{{of},type="RouterAvailable",status="True",reason="Serving"}}': "routed",
+        f'infd_condition{{{of},type="RouterAvailable",status="False",reason="CrashLoop"}}': "unrouted",
+        f'infd_router_pods{{{of},state="unready"}}': "unready_routers",
+        f"infd_router_restarts_total{{{of}}}": "router_restarts",
         f'infd_condition{{{of},type="Reconciling",status="True",reason="NodeLeaving"}}': "moving",
         f'infd_startup_step{{{of},step="LoadingWeights"}}': "loading",
         f'haproxy_frontend_http_responses_total{{{of},proxy="api",code="2xx"}}': "good",
@@ -55,6 +59,10 @@ def resource(name: str, **changes: str) -> Series:
         "most": "4",
         "gpus": "2",
         "stalled": "",
+        "routed": "1",
+        "unrouted": "",
+        "unready_routers": "0",
+        "router_restarts": "0",
         "moving": "",
         "loading": "",
         "good": "0+99",
@@ -93,6 +101,8 @@ def wave(mean: int, height: int, minutes: int = 20) -> str:
 
 
 ENGINES_GONE = dict.fromkeys(("gpus", "running", "waiting", "cache", "preempted", "ended", "in_time", "tokens"), "")
+AT_ZERO = {"desired": "0", "ready": "0", "bad": "0", **ENGINES_GONE}
+NO_ROUTER = {"routed": "", "unrouted": "1"}
 ZERO = resource("zero", desired="0", ready="0", good="0+1", bad="0+9", **ENGINES_GONE)
 """Scaled to zero: its routers answer 503."""
 LEADS, STANDS_BY = 'infd_leader{pod="o-1"}', 'infd_leader{pod="o-2"}'
@@ -125,6 +135,21 @@ FAULTS = (
         resource("ill", desired=f"0x20 2x{MINUTES}", ready=f"0x24 2x40 0x{MINUTES}", **ENGINES_GONE),
         "critical",
     ),
+    Fault(
+        "InferenceRouterDown",
+        70,
+        resource("ill", routed=f"1x60 _x{MINUTES}", unrouted=f"_x60 1x{MINUTES}"),
+        "critical",
+        {"reason": "CrashLoop"},
+    ),
+    Fault(
+        "InferenceRouterDown",
+        6,
+        resource("ill", **NO_ROUTER, **AT_ZERO, unready_routers="2"),
+        "critical",
+        {"reason": "CrashLoop"},
+    ),
+    Fault("InferenceRouterRestarts", 40, resource("ill", **AT_ZERO, router_restarts=f"0x20 0+1x{MINUTES}")),
     Fault("InferenceStalled", 6, resource("ill", stalled="1"), labels={"reason": "DiskFull"}),
     Fault(
         "InferenceStartStuck",
@@ -159,6 +184,12 @@ FAULTS = (
         {'infd_reconcile_errors_total{pod="o-1",reason="ClusterError"}': over_time("0+1")},
         labels={"reason": "ClusterError"},
     ),
+    Fault(
+        "InferenceOperatorsOverlap",
+        6,
+        {'infd_namespaces_left_to_others{pod="o-3"}': over_time("1")},
+        labels={"pod": "o-3"},
+    ),
 )
 NOT_FAULTS = {
     "a model that was never ready has no engine": resource("ill", ready="0", **ENGINES_GONE),
@@ -169,6 +200,14 @@ NOT_FAULTS = {
         in_time=f"0x91 0+1x{MINUTES}",
         tokens=f"0x90 10+1x{MINUTES}",
     ),
+    "a download of an hour before the first router": resource("ill", ready="0", **NO_ROUTER, **ENGINES_GONE),
+    "routers that begin to serve within 4 minutes": resource(
+        "ill",
+        routed=f"_x34 1x{MINUTES}",
+        unrouted=f"_x30 1x4 _x{MINUTES}",
+        unready_routers=f"_x30 2x4 0x{MINUTES}",
+    ),
+    "a node with all routers that starts again": resource("ill", router_restarts=f"0x40 4x{MINUTES}"),
     "a full cache without preemptions": resource("ill", cache="1"),
     "all engines that autoscaling may want": resource("ill", most="2", waiting="0"),
     "a long queue that does not grow": resource("ill", queued="50"),

@@ -345,7 +345,7 @@ async def test_every_panel_shows_what_the_load_explains(loopback: Loopback, cach
     hits = found["service: Prefix cache hits"]["hits"]
     assert 0 < hits < 1, "a prompt in seven is new"
     first = found["service: Time to the first token"]
-    assert 0 < first["p50"] <= first["p95"] <= first["p99"]
+    assert 0 < first["engines p50"] <= first["engines p95"] <= first["engines p99"]
     assert 0 < first["clients p50"] <= first["clients p95"]
 
 

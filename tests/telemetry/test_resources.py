@@ -346,7 +346,28 @@ def test_the_series_of_a_thousand_resources_are_bounded_and_end_with_their_resou
     for number in range(MANY):
         world.engine(f"m{number}-a", owner=f"m{number}", **reached(ready_after=90))
     assert len(world.series()) == MANY * MAX_SERIES
-    assert MAX_SERIES == 39
+    assert MAX_SERIES == 42
     for key in world.cache.resource_keys()[1:]:
         world.cache.remove(Ref(INFERENCE_DEPLOYMENT, key.namespace, key.name))
     assert len(world.series()) == MAX_SERIES
+
+
+def test_the_routers_pods_and_the_restarts_of_all_their_containers_are_counted() -> None:
+    world = World()
+    world.resource(replicas=0)
+
+    def router(name: str, *restarts: int, ready: bool = True) -> None:
+        containers = [{"name": f"haproxy-{n}", "restartCount": count} for n, count in enumerate(restarts, 1)]
+        condition = {"type": "Ready", "status": str(ready)}
+        world.engine(name, component=ROUTER, conditions=[condition], containerStatuses=containers)
+
+    router("a", 3, 4)
+    router("b", 0, 0, ready=False)
+    assert world.samples("infd_router_pods") == {"ready": 1, "unready": 1}
+    assert world.samples("infd_router_restarts_total") == {"": 0}, "the operator before this one has counted them"
+    router("a", 4, 6)
+    router("c", 1, 0)
+    assert world.samples("infd_router_restarts_total") == {"": 4}
+    world.cache.remove(Ref(POD, "default", "a"))
+    assert world.samples("infd_router_restarts_total") == {"": 4}
+    assert world.samples("infd_router_pods") == {"ready": 1, "unready": 1}

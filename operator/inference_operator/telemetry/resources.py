@@ -17,12 +17,14 @@ from inference_operator.autoscaling.decision import Bound, Decision
 from inference_operator.autoscaling.inputs import ScalingResult
 from inference_operator.diagnosis.restart_cause import RestartCause
 from inference_operator.manifest import Key
-from inference_operator.telemetry.restarts import EngineRestarts
+from inference_operator.telemetry.restarts import EngineRestarts, RouterRestarts
 from inference_operator.views.engine import EngineView
+from inference_operator.views.pod import PodView
 from inference_operator.views.pod_startup import StartupTimes
 from inference_operator.views.resource_figures import ResourceFigures
 
-Resource = tuple[Key, ResourceFigures, Sequence[EngineView]]
+Resource = tuple[Key, ResourceFigures, Sequence[EngineView], Sequence[PodView]]
+"""An InferenceDeployment with its figures, its engines and the pods of its routers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ Series = tuple[Description, float, *tuple[str, ...]]
 REPLICA_STATES = ("desired", "ready", "starting", "unscheduled", "terminating")
 GPU_STATES = ("allocated", "pending")
 PHASES = ("node", "prepare", "load")
+ROUTER_STATES = ("ready", "unready")
 DEMAND_PARTS = ("steady", "headroom", "backlog")
 
 MAX_SERIES = (
@@ -50,7 +53,8 @@ MAX_SERIES = (
     + len(PHASES)
     + len(DEMAND_PARTS)
     + len(RestartCause)
-    + len(("max", "target", "bound", "cost", "step", "no progress", "stalls"))
+    + len(ROUTER_STATES)
+    + len(("max", "target", "bound", "cost", "step", "no progress", "stalls", "router restarts"))
 )
 """Series of one InferenceDeployment."""
 
@@ -130,9 +134,15 @@ RESTARTS = Description(
     "Restarts of engines in place, by the cause of the pod that ended first; a group of pods counts once: "
     + ", ".join(f"`{cause}`" for cause in RestartCause),
 )
+ROUTERS = Description(
+    "infd_router_pods", "gauge", (*_OF, "state"), "Pods of routers: `ready`, `unready`, without those that are deleted"
+)
+ROUTER_RESTARTS = Description(
+    "infd_router_restarts_total", "counter", _OF, "Restarts of containers of routers' pods, in place"
+)
 DESCRIPTIONS = (
     *(CONDITION, REPLICAS, MAX_REPLICAS, DEMAND, TARGET, BOUND, GPUS, COST, STEP, START),
-    *(NO_PROGRESS, STALLS, RESTARTS),
+    *(NO_PROGRESS, STALLS, RESTARTS, ROUTERS, ROUTER_RESTARTS),
 )
 Family = CounterMetricFamily | GaugeMetricFamily
 _FAMILIES: Mapping[str, type[Family]] = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
@@ -147,7 +157,7 @@ class ResourceMetrics(Collector):
         """The latest decision of autoscaling; None where the operator does not decide."""
         self.prices: Mapping[str, float] = {}
         """Price of one GPU per hour, by kind."""
-        self._startups, self._restarts = _Startups(), EngineRestarts()
+        self._startups, self._restarts, self._router_restarts = _Startups(), EngineRestarts(), RouterRestarts()
         self._faults: dict[Description, Counter[Key]] = {NO_PROGRESS: Counter(), STALLS: Counter()}
         """Faults of engines. Each resource has them from its start: Prometheus does not see the begin of a series."""
 
@@ -163,14 +173,18 @@ class ResourceMetrics(Collector):
         """The current values."""
         families = {one.name: _FAMILIES[one.type](one.name, one.text, labels=one.labels) for one in DESCRIPTIONS}
         found = list(self.resources())
-        self._restarts.update({key: engines for key, _, engines in found})
-        every = [(key, figures, _staying(engines)) for key, figures, engines in found]
+        self._restarts.update({key: engines for key, _, engines, _ in found})
+        self._router_restarts.update({key: routers for key, _, _, routers in found})
+        every = [(key, figures, _staying(engines)) for key, figures, engines, _ in found]
         keys = {key for key, _, _ in every}
         self._faults = {one: Counter({k: n for k, n in c.items() if k in keys}) for one, c in self._faults.items()}
         self._startups.update({key: engines for key, _, engines in every})
         for key, figures, engines in every:
             for metric, value, *labels in self._series(key, figures, engines):
                 families[metric.name].add_metric([key.namespace, key.name, *labels], value)
+        for key, _, _, routers in found:
+            for state, count in _router_states(routers).items():
+                families[ROUTERS.name].add_metric([key.namespace, key.name, state], count)
         yield from families.values()
 
     def _series(self, key: Key, figures: ResourceFigures, engines: Sequence[EngineView]) -> Iterator[Series]:
@@ -199,6 +213,7 @@ class ResourceMetrics(Collector):
             yield metric, counts[key]
         for cause, number in self._restarts.of(key).items():
             yield RESTARTS, number, cause
+        yield ROUTER_RESTARTS, self._router_restarts.of(key)
 
 
 def _decided(decision: Decision) -> Iterator[Series]:
@@ -225,6 +240,11 @@ def _state(engine: EngineView) -> str:
     if engine.ready:
         return "ready"
     return "starting" if engine.is_scheduled else "unscheduled"
+
+
+def _router_states(routers: Sequence[PodView]) -> Mapping[str, int]:
+    counted = Counter(pod.ready for pod in routers if not (pod.terminating or pod.failed))
+    return dict(zip(ROUTER_STATES, (counted[True], counted[False]), strict=True))
 
 
 def _gpus(figures: ResourceFigures, engines: Sequence[EngineView]) -> Mapping[str, float]:

@@ -1,4 +1,4 @@
-"""Counts the restarts of engines by cause, from what pods tell at each scrape.
+"""Counts the restarts of engines by cause, and those of routers, from what pods tell at each scrape.
 
 - The engine of a group is restarted as one: the restarts of its leader's container count, and not those of its workers.
   If the leader's pod is replaced, a restart of a worker that stays counts once in its place.
@@ -59,6 +59,31 @@ class EngineRestarts:
             if added:
                 self._counts[key][restart_cause(engine)] += added
         return now
+
+
+class RouterRestarts:
+    """The restarts of the routers of all InferenceDeployments: of any container of their pods."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Key, dict[str, int]] = {}
+        """Restarts of each pod at the last scrape, by uid."""
+        self._counts: dict[Key, int] = {}
+
+    def update(self, resources: Mapping[Key, Sequence[PodView]]) -> None:
+        """Count the restarts since the last scrape, and forget the resources that are gone."""
+        now = {key: {pod.uid: pod.restarts for pod in routers} for key, routers in resources.items()}
+        self._counts = {key: self._counts.get(key, 0) + self._added(key, restarts) for key, restarts in now.items()}
+        self._seen = now
+
+    def of(self, key: Key) -> int:
+        """The restarts of one InferenceDeployment's routers."""
+        return self._counts.get(key, 0)
+
+    def _added(self, key: Key, restarts: Mapping[str, int]) -> int:
+        before = self._seen.get(key)
+        if before is None:
+            return 0
+        return sum(max(0, count - before.get(uid, 0)) for uid, count in restarts.items())
 
 
 def _compared(engine: EngineView, known: _Seen) -> tuple[_Seen, int]:

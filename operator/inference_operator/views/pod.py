@@ -121,6 +121,8 @@ class PodView:
     """Name of the Secret with the key that an engine asks for, or that a router sends to engines; empty: no key."""
     has_served: bool = False
     """Whether it is ready, or has been before."""
+    restarts: int = 0
+    """Restarts of all of its containers, in place."""
 
 
 def has_answered(pod: PodView) -> bool:
@@ -196,6 +198,9 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         restart=container_restart(main),
         engine_key=str(mapping(meta, "annotations").get(ENGINE_KEY_ANNOTATION, "")),
         has_served=has_been_ready(pod),
+        restarts=sum(
+            count for one in objects(status, "containerStatuses") if isinstance(count := one.get("restartCount"), int)
+        ),
     )
 
 
