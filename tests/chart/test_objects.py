@@ -416,7 +416,16 @@ def test_the_notes_show_a_resource_that_the_operator_reads(helm: Helm, shape: st
     shown = re.search(r"<<EOF\n(.*?)\n *EOF", notes, re.DOTALL)
     assert shown
     Spec.model_validate(yaml.safe_load(shown[1])["spec"])
-    assert notes.count("kubectl") == 3
+    assert notes.count("kubectl") == 4
+    assert "curl localhost:8080/v1/completions" in notes
+    assert "scope.namespaces" in notes or "the older one acts" in notes
+
+
+def test_an_engine_is_not_deleted_before_it_gets_no_new_requests(helm: Helm) -> None:
+    for no_progress, is_right in (("299", True), ("300", False), ("400", False)):
+        done = helm.run("template", RELEASE, str(CHART), "--set", f"settings.noProgressSeconds={no_progress}")
+        assert (done.returncode == 0) is is_right
+        assert is_right or "settings.noProgressSeconds must be less than settings.stallSeconds" in done.stderr
 
 
 def test_network_policy_values_of_the_chart_set_rights_and_environment_of_the_operator(helm: Helm) -> None:

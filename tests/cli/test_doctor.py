@@ -436,3 +436,16 @@ def test_the_program_of_the_pod_reads_the_time_to_live(monkeypatch: pytest.Monke
         thread.join()
     found = json.loads((tmp_path / "out").read_text())
     assert found == {"dns_error": "", "dns_ttl_seconds": 17, "hub_error": "[Errno 111] Connection refused"}
+
+
+def test_two_releases_that_serve_the_namespace_are_named_and_who_acts() -> None:
+    scoped = {**operator(NAMESPACES="team-a,team-b"), "metadata": {"name": "scoped", "namespace": "other"}}
+    account = "system:serviceaccount:inference-operator-system:inference-operator"
+    resources = [named("qwen", "team-a", status={"operator": {"account": account, "since": "2026-01-01T00:00:00Z"}})]
+    both = facts({DEPLOYMENT: [operator(), scoped], INFERENCE_DEPLOYMENT: resources})
+    ((health, message),) = of("Releases", both)
+    assert health == Health.NOTE
+    for words in ("inference-operator-system/inference-operator and other/scoped", account, "`team-a`"):
+        assert words in message
+    disjoint = {**operator(NAMESPACES="team-b"), "metadata": {"name": "scoped", "namespace": "other"}}
+    assert of("Releases", facts({DEPLOYMENT: [operator(), disjoint]})) == []

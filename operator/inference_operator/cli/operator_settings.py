@@ -87,9 +87,18 @@ def operator_of(deployments: Sequence[Manifest], namespace: str) -> Manifest | N
         >>> operator_of([other, own], "a") is own
         True
     """
+    return min(operators_of(deployments, namespace), key=lambda one: not is_at_home(one), default=None)
+
+
+def operators_of(deployments: Sequence[Manifest], namespace: str) -> Sequence[Manifest]:
+    """The operators that serve a namespace: there should be one.
+
+    Args:
+        deployments: those of all operators.
+        namespace: of the resources.
+    """
     served = ((one, _settings(one).settings.namespaces) for one in deployments)
-    serving = [one for one, namespaces in served if not namespaces or namespace in namespaces]
-    return min(serving, key=lambda one: not is_at_home(one), default=None)
+    return [one for one, namespaces in served if not namespaces or namespace in namespaces]
 
 
 def is_at_home(deployment: Manifest) -> bool:

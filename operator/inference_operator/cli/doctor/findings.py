@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from inference_operator.cli.doctor import installation, nodes, platform, pods, rights
+from inference_operator.cli.doctor import installation, nodes, platform, pods, releases, rights
 from inference_operator.cli.doctor.facts import ClusterFacts, Finding
 from inference_operator.engines.registry import EngineRegistry
 
@@ -12,6 +12,7 @@ def findings(facts: ClusterFacts, engines: EngineRegistry) -> Iterator[Finding]:
     yield from installation.kubernetes(facts)
     yield from installation.definition(facts)
     yield from installation.operator(facts)
+    yield from releases.overlap(facts)
     yield from rights.own_rights(facts)
     yield from rights.operator_rights(facts)
     yield from nodes.gpus(facts)
