@@ -204,7 +204,7 @@ NOT_FAULTS = {
     "routers that begin to serve within 4 minutes": resource(
         "ill",
         routed=f"_x34 1x{MINUTES}",
-        unrouted=f"_x30 1x4 _x{MINUTES}",
+        unrouted="_x30 1x3 stale",
         unready_routers=f"_x30 2x4 0x{MINUTES}",
     ),
     "a node with all routers that starts again": resource("ill", router_restarts=f"0x40 4x{MINUTES}"),
