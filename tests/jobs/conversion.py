@@ -28,6 +28,7 @@ def conversion_task(inputs: JobInputs, cache: CacheVolume) -> JobTask[str]:
     return JobTask(
         inputs=inputs,
         component=CONVERSION,
+        subject="the converted model",
         purpose=f"converts the model on the claim {cache.claim}",
         image="registry.example/converter:1",
         process=process_fields(

@@ -13,6 +13,7 @@ from inference_operator.jobs.attempts import (
     FIRST_WAIT,
     LONGEST_WAIT,
     AttemptsProgress,
+    PodWait,
     wait_after,
 )
 from inference_operator.jobs.attempts import attempts_progress as progress_of
@@ -32,7 +33,7 @@ OVERDUE = "Job was active longer than specified deadline"
 
 
 def attempts_progress(attempts: Sequence[Attempt], now: datetime, *, wanted: bool) -> AttemptsProgress[Entry]:
-    return progress_of(attempts, now, wanted=wanted, parse=parsed_result)
+    return progress_of(attempts, now, wanted=wanted, subject="the model's files", parse=parsed_result)
 
 
 def failed(number: int = 1) -> Attempt:
@@ -40,7 +41,7 @@ def failed(number: int = 1) -> Attempt:
 
 
 def running(number: int, problem: PodProblem | None = None) -> Attempt:
-    return Attempt("job", "asked", number, problem=problem)
+    return Attempt("job", "asked", number, problem=problem, created=NOW)
 
 
 def test_the_first_inspection_job_is_wanted_if_there_are_no_attempts() -> None:
@@ -48,7 +49,9 @@ def test_the_first_inspection_job_is_wanted_if_there_are_no_attempts() -> None:
 
 
 def test_inspection_progress_has_the_cause_why_the_pod_of_the_current_attempt_does_not_run() -> None:
-    assert attempts_progress([running(1, NO_IMAGE)], NOW, wanted=True) == AttemptsProgress((1,), waiting=PULL)
+    assert attempts_progress([running(1, NO_IMAGE)], NOW, wanted=True) == AttemptsProgress(
+        (1,), waiting=PodWait(Reason.IMAGE_PULL_FAILED, PULL, NOW)
+    )
 
 
 @pytest.mark.parametrize("finished", [None, NOW])
@@ -72,19 +75,21 @@ def test_the_failure_of_an_inspection_attempt_is_kept_while_the_next_attempt_run
 
 
 def test_after_an_inspection_timeout_the_failure_names_why_the_next_attempts_pod_does_not_run() -> None:
-    timed_out = Attempt("j", "a", 1, finished=NOW, failure=OVERDUE)
+    timed_out = Attempt("j", "a", 1, namespace="default", finished=NOW, failure=OVERDUE)
     failure = attempts_progress([timed_out, running(2, NO_IMAGE)], NOW, wanted=True).failure
     assert failure
-    assert failure.why.problem == f"could not be read: the pod of the next attempt does not run: {PULL}"
+    assert (failure.cause, failure.reason) == (Cause.TIMED_OUT, Reason.IMAGE_PULL_FAILED)
+    assert failure.message.strip() == f"the model's files: the pod of the next attempt does not run: {PULL}"
 
 
 def test_after_an_inspection_timeout_the_failure_names_why_the_pod_was_not_created() -> None:
     refused = PodProblem(Reason.QUOTA_EXCEEDED, "Kubernetes refuses it: exceeded quota: small")
-    timed_out = Attempt("j", "a", 1, finished=NOW, failure=OVERDUE, problem=refused)
+    timed_out = Attempt("j", "a", 1, namespace="default", finished=NOW, failure=OVERDUE, problem=refused)
     failure = attempts_progress([timed_out], NOW, wanted=True).failure
     assert failure
-    words = "could not be read: the pod of Job j did not run in time: Kubernetes refuses it: exceeded quota: small."
+    words = "the pod of Job j did not run in time: Kubernetes refuses it: exceeded quota: small."
     assert failure.why.problem.startswith(words)
+    assert failure.reason is Reason.QUOTA_EXCEEDED
 
 
 @pytest.mark.parametrize(
@@ -102,11 +107,12 @@ def test_after_an_inspection_timeout_the_failure_names_why_the_pod_was_not_creat
     ],
 )
 def test_the_problem_of_a_waiting_inspection_attempt_has_a_cure(problem: PodProblem, words: str) -> None:
-    assert attempts_progress([running(1, problem)], NOW, wanted=True).waiting == words
+    assert attempts_progress([running(1, problem)], NOW, wanted=True).waiting == PodWait(problem.reason, words, NOW)
 
 
 def test_an_inspection_that_is_no_longer_needed_starts_no_further_attempt() -> None:
-    assert attempts_progress([failed()], NOW + LONGEST_WAIT, wanted=False) == AttemptsProgress(failure=GATED)
+    kept = AttemptsProgress((1,), failure=GATED)
+    assert attempts_progress([failed()], NOW + LONGEST_WAIT, wanted=False) == kept, "its Job has the cause"
     assert (
         attempts_progress([], NOW, wanted=False)
         == attempts_progress([running(1)], NOW, wanted=False)
@@ -117,16 +123,22 @@ def test_an_inspection_that_is_no_longer_needed_starts_no_further_attempt() -> N
 @pytest.mark.parametrize(
     ("over", "words"),
     [
-        (Attempt("j", "a", 1, finished=NOW, failure="Job was active longer than specified deadline"), "active longer"),
-        (Attempt("j", "a", 1, "Traceback: boom\n", finished=NOW), "Traceback: boom"),
-        (Attempt("j", "a", 1, finished=NOW), "its pod wrote no message"),
+        (
+            Attempt(
+                "j", "a", 1, namespace="default", finished=NOW, failure="Job was active longer than specified deadline"
+            ),
+            "active longer",
+        ),
+        (Attempt("j", "a", 1, "Traceback: boom\n", namespace="default", finished=NOW), "Traceback: boom"),
+        (Attempt("j", "a", 1, namespace="default", finished=NOW), "its pod wrote no message"),
     ],
 )
 def test_a_finished_job_without_a_valid_result_is_a_failure_that_names_the_job(over: Attempt, words: str) -> None:
     failure = attempts_progress([over], NOW, wanted=True).failure
     assert failure
     assert words in failure.message
-    assert "Job j" in failure.message
+    assert failure.message.startswith("the model's files: Job j ended without a result: ")
+    assert failure.message.endswith("`kubectl describe -n default job/j` tells more.")
 
 
 @given(st.integers(1, 9999))

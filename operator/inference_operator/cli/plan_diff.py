@@ -156,7 +156,7 @@ async def difference(
         is_paused=is_paused,
         changes=tuple(map(_change, found.writes)),
         consequences=consequences(before.inputs, found),
-        waits=found.outcome.message if isinstance(found.outcome, NeedsInspection) else "",
+        waits=found.outcome.wait.message if isinstance(found.outcome, NeedsInspection) else "",
         notes=(*before.notes, *assumed),
     )
 

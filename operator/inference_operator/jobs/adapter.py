@@ -76,6 +76,7 @@ def adapter_task(inputs: AdapterInputs) -> JobTask[StoredAdapter]:
     return JobTask(
         inputs=inputs.job,
         component=ADAPTER,
+        subject=f"the adapter `{adapter.name}`",
         purpose=f"copies the adapter `{adapter.name}` to the claim {inputs.cache.claim}",
         image=settings.operator_image,
         process=process_fields(

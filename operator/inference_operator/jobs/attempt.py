@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from inference_operator.api.reasons import Reason
 from inference_operator.diagnosis.pending_causes import PendingWait, creation_wait, volume_wait
 from inference_operator.manifest import Manifest
 from inference_operator.views.pod import PodProblem, PodView, one_line
@@ -35,6 +36,12 @@ class Attempt:
     """When the Job controller marked it complete or failed; None before that."""
     failure: str = ""
     """Why it failed: how its container ended, else the Job controller's message; empty if it has not failed."""
+    has_output: bool = False
+    """Whether its container has ended, so that there is a log."""
+    created: datetime | None = None
+    """When the Job was created; None if that is unknown."""
+    namespace: str = ""
+    """Namespace of the Job."""
     wait: PendingWait | None = None
     """Its wait for a pod, or its pod's wait for volumes; None if it waits for neither."""
 
@@ -47,15 +54,18 @@ def job_attempt(job: Manifest, pods: Iterable[PodView]) -> Attempt:
     end = next((c for c in (job.get("status") or {}).get("conditions") or () if _is_end(c)), None)
     failed = end is not None and end.get("type") == "Failed"
     told = one_line(end.get("message")) or one_line(end.get("reason")) if end else ""
-    why = next((pod.problem.cause for pod in own if pod.failed and pod.problem), told)
+    ended = next((pod.problem for pod in own if pod.problem and _has_ended(pod, pod.problem)), None)
     return Attempt(
         job=meta["name"],
         job_hash=str(notes.get(JOB_HASH_ANNOTATION, "")),
         number=int(number) if number.isdigit() and len(number) <= MOST_DIGITS else 1,
         message=next((pod.termination_message for pod in own if pod.termination_message), ""),
-        problem=next((pod.problem for pod in own if pod.problem and not pod.failed), None),
+        problem=next((pod.problem for pod in own if pod.problem and not _has_ended(pod, pod.problem)), None),
         finished=timestamp(end.get("lastTransitionTime")) if end else None,
-        failure=(why or "it has failed") if failed else "",
+        failure=((ended.cause if ended else told) or "it has failed") if failed else "",
+        has_output=ended is not None and ended.terminated is not None,
+        created=timestamp(meta.get("creationTimestamp")),
+        namespace=str(meta.get("namespace", "")),
         wait=_wait(job, own),
     )
 
@@ -65,6 +75,14 @@ def _wait(job: Manifest, own: Sequence[PodView]) -> PendingWait | None:
         return creation_wait(job)
     namespace = str(job["metadata"].get("namespace", ""))
     return next((wait for pod in own if (wait := volume_wait(pod, namespace=namespace))), None)
+
+
+def _has_ended(pod: PodView, problem: PodProblem) -> bool:
+    """Whether the problem is how the pod of a Job has ended: it is not started again.
+
+    The phase follows a moment after its container, or never while another container, such as a proxy, runs.
+    """
+    return pod.failed or problem.reason in (Reason.CRASH_LOOP, Reason.OUT_OF_MEMORY)
 
 
 def _is_end(condition: Manifest) -> bool:

@@ -12,10 +12,21 @@ from inference_operator.diagnosis.scheduler_message import scheduler_sentence
 from inference_operator.jobs.attempt import Attempt
 from inference_operator.jobs.result import Cause, Failure, Result
 from inference_operator.models.config import NotUnderstood
-from inference_operator.views.pod import PodProblem, one_line
+from inference_operator.views.pod import one_line
 
 FIRST_WAIT, LONGEST_WAIT = timedelta(seconds=30), timedelta(minutes=10)
 """Backoff after a failed attempt; it doubles with each, since most failures need a user to act."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodWait:
+    """Why the pod of an attempt does not run."""
+
+    reason: Reason
+    message: str
+    """Cause and cure."""
+    since: datetime | None
+    """When the attempt began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +39,8 @@ class AttemptsProgress(Generic[Result]):
     """The result of an attempt; None until one has a result."""
     failure: Failure | None = None
     """Why the last finished attempt failed."""
-    waiting: str = ""
-    """Why the current attempt's pod does not run, in a sentence; empty if it runs."""
+    waiting: PodWait | None = None
+    """Why the current attempt's pod does not run; None if it runs."""
     again: datetime | None = None
     """When the next attempt is due."""
 
@@ -39,27 +50,31 @@ def attempts_progress(
     now: datetime,
     *,
     wanted: bool,
+    subject: str,
     parse: Callable[[str], Result | Failure | None],
 ) -> AttemptsProgress[Result]:
     """How far the attempts are.
 
-    A failed attempt's Job is kept until the next attempt finishes, so that its message stays readable.
+    A failed attempt's Job is kept until the next attempt finishes, so that its message stays readable; for ever, if no
+    further attempt is needed.
 
     Args:
         attempts: the existing attempts of one task.
         now: the current time.
         wanted: whether the result is needed. If not, no further attempt starts; a result that exists is returned.
+        subject: what the task is about, which begins the failure of an attempt without a result.
         parse: reads the termination message of an attempt; None if it is invalid.
 
     Examples:
         >>> from inference_operator.jobs.download_result import parsed_download
         >>> start = datetime(2026, 1, 2)
-        >>> attempts_progress([], start, wanted=True, parse=parsed_download).jobs
+        >>> task = {"subject": "the model", "parse": parsed_download}
+        >>> attempts_progress([], start, wanted=True, **task).jobs
         (1,)
         >>> failed = Attempt("a", "b", 1, finished=start, failure="Job was active longer than specified deadline")
-        >>> attempts_progress([failed], start, wanted=True, parse=parsed_download).again - start
+        >>> attempts_progress([failed], start, wanted=True, **task).again - start
         datetime.timedelta(seconds=30)
-        >>> attempts_progress([failed], start + FIRST_WAIT, wanted=True, parse=parsed_download).jobs
+        >>> attempts_progress([failed], start + FIRST_WAIT, wanted=True, **task).jobs
         (1, 2)
     """
     latest_first = sorted(attempts, key=lambda attempt: attempt.number, reverse=True)
@@ -68,18 +83,15 @@ def attempts_progress(
         if result is not None and not isinstance(result, Failure):
             return AttemptsProgress((attempt.number,), result)
     finished = next((attempt for attempt in latest_first if attempt.finished is not None), None)
-    failure = _failure(finished, parse) if finished else None
+    failure = _failure(finished, subject, parse) if finished else None
     if not wanted:
-        return AttemptsProgress(failure=failure)
+        return AttemptsProgress((finished.number,) if finished else (), failure=failure)
     running = next((attempt for attempt in latest_first if attempt.finished is None), None)
     if finished is None or finished.finished is None:
-        return (
-            AttemptsProgress((running.number,), waiting=_waiting(running.problem))
-            if running
-            else AttemptsProgress((1,))
-        )
+        return AttemptsProgress((running.number,), waiting=_waiting(running)) if running else AttemptsProgress((1,))
     if running and running.number > finished.number:
-        return AttemptsProgress((finished.number, running.number), failure=_failure(finished, parse, running.problem))
+        failure = _failure(finished, subject, parse, running)
+        return AttemptsProgress((finished.number, running.number), failure=failure)
     again = finished.finished + wait_after(finished.number)
     following = (finished.number + 1,) if now >= again else ()
     return AttemptsProgress((finished.number, *following), failure=failure, again=None if following else again)
@@ -96,27 +108,40 @@ def wait_after(number: int) -> timedelta:
     return timedelta(seconds=exponential_backoff(number, first=first, longest=longest))
 
 
-def _waiting(problem: PodProblem | None) -> str:
-    """Cause and cure of a pod that does not run."""
+def _waiting(attempt: Attempt) -> PodWait | None:
+    """Cause and cure of an attempt whose pod does not run; None if it runs."""
+    problem = attempt.problem
     if problem is None:
-        return ""
+        return None
     if problem.reason is Reason.UNSCHEDULABLE:
-        return f"{scheduler_sentence(problem.cause).rstrip('.')}."
-    return with_cure(problem.cause, problem.cure or EXPLANATIONS[problem.reason].cure)
+        message = f"{scheduler_sentence(problem.cause).rstrip('.')}."
+    else:
+        message = with_cure(problem.cause, problem.cure or EXPLANATIONS[problem.reason].cure)
+    return PodWait(problem.reason, message, attempt.created)
 
 
 def _failure(
-    finished: Attempt, parse: Callable[[str], Result | Failure | None], following: PodProblem | None = None
+    finished: Attempt,
+    subject: str,
+    parse: Callable[[str], Result | Failure | None],
+    following: Attempt | None = None,
 ) -> Failure:
     """The failure that the finished attempt reported; else why the next one does not run, or how this one ended."""
     reported = parse(finished.message)
     if isinstance(reported, Failure):
         return reported
+    if following and (wait := _waiting(following)):
+        problem = f"the pod of the next attempt does not run: {wait.message}"
+        return Failure(Cause.TIMED_OUT, NotUnderstood(subject, problem, ""), wait.reason)
+    if wait := _waiting(finished):
+        problem = f"the pod of Job {finished.job} did not run in time: {wait.message}"
+        return Failure(Cause.TIMED_OUT, NotUnderstood(subject, problem, ""), wait.reason)
     why = finished.failure or one_line(finished.message) or "its pod wrote no message"
     problem = f"Job {finished.job} ended without a result: {why.rstrip('.')}."
-    if following:
-        problem = f"the pod of the next attempt does not run: {_waiting(following)}"
-    elif finished.problem:
-        problem = f"the pod of Job {finished.job} did not run in time: {_waiting(finished.problem)}"
-    cure = "Look at the Job's Events in this namespace."
-    return Failure(Cause.TIMED_OUT, NotUnderstood("model", f"could not be read: {problem}", cure))
+    return Failure(Cause.TIMED_OUT, NotUnderstood(subject, problem, f"`{_look(finished)}` tells more."))
+
+
+def _look(attempt: Attempt) -> str:
+    """The command that shows most about an attempt that has ended."""
+    verb = "logs" if attempt.has_output else "describe"
+    return f"kubectl {verb} -n {attempt.namespace} job/{attempt.job}"

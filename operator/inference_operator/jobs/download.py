@@ -79,6 +79,7 @@ def download_task(inputs: DownloadInputs) -> JobTask[Downloaded]:
     return JobTask(
         inputs=inputs.job,
         component=DOWNLOAD,
+        subject="the download of the model",
         purpose=f"downloads the model to the claim {inputs.cache.claim}",
         image=settings.operator_image,
         process=process_fields(
@@ -135,8 +136,8 @@ def _message(inputs: DownloadInputs, state: JobState[Downloaded], step: str) -> 
     if not state.jobs:
         return f"The claim {claim} is looked up, and then the model is downloaded to it."
     job = state.jobs[-1]
-    why = f" Its pod does not run: {waiting}" if waiting else f" {step}." if step else ""
+    why = f" Its pod does not run: {waiting.message}" if waiting else f" {step}." if step else ""
     if inputs.empties_kernels:
         return f"Compiled kernels on the claim {claim} are broken. Job {job} deletes them.{why}"
-    former = f" The attempt before failed: {failure.why.field} {failure.why.problem}" if failure else ""
+    former = f" The attempt before failed: {failure.why.field}: {failure.why.problem}" if failure else ""
     return f"Job {job} downloads the model to the claim {claim}.{why}{former}"

@@ -61,6 +61,7 @@ def inspection_task(inputs: JobInputs, source: ModelSource) -> JobTask[Entry]:
     return JobTask(
         inputs=inputs,
         component=INSPECTION,
+        subject="the model's files",
         purpose="reads the model's files to determine its size",
         image=settings.operator_image,
         process=process_fields(

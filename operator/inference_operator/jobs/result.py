@@ -11,6 +11,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.manifest import Manifest
 from inference_operator.models.config import NotUnderstood
+from inference_operator.sentences import sentences
 
 Result = TypeVar("Result")
 
@@ -51,6 +52,8 @@ class Failure:
 
     cause: Cause
     why: NotUnderstood
+    reason: Reason | None = None
+    """Why a pod did not run, if that is the cause."""
 
     @property
     def message(self) -> str:
@@ -91,8 +94,9 @@ def refusal_of(failure: Failure, *, timed_out: Reason, verb: str, field: str = M
         'Set `HF_TOKEN`. It is read again, at least every 10 minutes.'
     """
     why = failure.why
-    cure = f"{why.cure} It is {verb} again, at least every 10 minutes."
-    return Refusal(_REASONS.get(failure.cause, timed_out), field, f"{why.field}: {why.problem}", cure)
+    cure = sentences(why.cure, f"It is {verb} again, at least every 10 minutes.")
+    reason = failure.reason or _REASONS.get(failure.cause, timed_out)
+    return Refusal(reason, field, f"{why.field}: {why.problem}", cure)
 
 
 def failure_text(failure: Failure) -> str:

@@ -101,7 +101,7 @@ def job_state(
     jobs = task_jobs(task)
     found = _attempts(observed, task.component, jobs.job_hash)
     current = [attempt for job, attempt in found if "deletionTimestamp" not in job["metadata"]]
-    progress = attempts_progress(current, observed.now, wanted=wanted, parse=task.parse)
+    progress = attempts_progress(current, observed.now, wanted=wanted, subject=task.subject, parse=task.parse)
     kept = _kept_placements(jobs, found, observed)
     desired = [jobs.job(number, kept.get(number, task.placement)) for number in progress.jobs]
     result = progress.result or stored
@@ -168,5 +168,6 @@ def _has_run(attempt: Attempt, observed: ObservedJobs) -> bool:
 
 
 def _message(task: JobTask[Result], state: JobState[Result]) -> str:
-    why = f" Its pod does not run: {state.progress.waiting}" if state.progress.waiting else ""
+    waiting = state.progress.waiting
+    why = f" Its pod does not run: {waiting.message}" if waiting else ""
     return f"Job {state.jobs[-1]} {task.purpose}.{why}"

@@ -43,6 +43,8 @@ class JobTask(Generic[Result]):
     inputs: JobInputs
     component: str
     """Component label of its Jobs, pods and record, and name of the container."""
+    subject: str
+    """What it is about: failures of an attempt begin with it."""
     purpose: str
     """The task in words: messages begin with the Job's name and go on with them."""
     image: str

@@ -132,6 +132,7 @@ def verification_task(inputs: VerificationInputs, public_key: str) -> JobTask[Re
     return JobTask(
         inputs=replace(inputs.job, spec=replace(spec, pod_template=_with_certificates(spec.pod_template))),
         component=VERIFICATION,
+        subject=f"the signature of `{inputs.reference}`",
         purpose=f"verifies the signature of {inputs.what} with {inputs.key.name}",
         image=inputs.job.settings.verifier_image,
         process=process,

@@ -24,8 +24,8 @@ from inference_operator.pipeline.adapter_lists import Adapter, decided_list, is_
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_claim import cache_volume
 from inference_operator.pipeline.model_download import claim_lookups, job_placement, own_claim
-from inference_operator.pipeline.model_wait import job_inputs, observed_jobs, without_new_engines
-from inference_operator.pipeline.outcomes import ModelWait, Planned, Refused
+from inference_operator.pipeline.model_wait import job_inputs, job_wait, observed_jobs, without_new_engines
+from inference_operator.pipeline.outcomes import Planned, Refused
 
 _TELL_AFTER = timedelta(milliseconds=300)
 """From the write of a list until pods are told: the kubelet's watch of the list has it by then."""
@@ -69,7 +69,12 @@ def with_adapters(inputs: Inputs, outcome: Planned | Refused) -> Planned | Refus
         adapters=adapters,
     )
     if _decides_slots(inputs, copies):
-        wait = ModelWait(Reason.DOWNLOADING_MODEL, next(one.progress for one in adapters if one.progress))
+        waits = (
+            replace(job_wait(copy.state, Reason.DOWNLOADING_MODEL), message=copy.adapter.progress)
+            for copy in copies
+            if copy.state and copy.adapter.progress
+        )
+        wait = next(waits)
         return replace(found, desired=without_new_engines(inputs, found), model_wait=found.model_wait or wait)
     return _with_list(inputs, found)
 
@@ -105,7 +110,8 @@ def _copy(inputs: Inputs, planned: Planned, spec: Spec, adapter: AdapterSpec) ->
     stored = state.progress.result
     if stored is None:
         progress = "" if state.refusal else state.message or f"The adapter `{adapter.name}` is copied to the claim."
-        return _Copy(Adapter(adapter.name, refusal=state.refusal, progress=progress), state)
+        waiting = None if state.refusal else state.progress.waiting
+        return _Copy(Adapter(adapter.name, refusal=state.refusal, progress=progress, wait=waiting), state)
     if refusal := _of_another_model(planned, adapter, stored):
         return _Copy(Adapter(adapter.name, refusal=refusal, keeps_former=False), state)
     if refusal := _too_large(spec, adapter, stored):

@@ -42,7 +42,7 @@ from inference_operator.pipeline.groups import refusal_of_groups
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_download import with_download
 from inference_operator.pipeline.model_inspection import InspectedModel, inspected_model_of, with_inspection
-from inference_operator.pipeline.model_wait import needs_verification, with_verification
+from inference_operator.pipeline.model_wait import job_wait, needs_verification, with_verification
 from inference_operator.pipeline.moves import router_move, with_marks, with_open_budgets
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
 from inference_operator.pipeline.role import Role, role
@@ -121,7 +121,7 @@ def _planned(
 ) -> Planned | Refused | NeedsInspection:
     """The outcome for a specification that every engine accepts: steps 4 and 5."""
     if model.inspection.running and any(state.kept is None for state in states):
-        return NeedsInspection(desired=inputs.children, message=model.inspection.message)
+        return NeedsInspection(desired=inputs.children, wait=job_wait(model.inspection, Reason.INSPECTING_MODEL))
     way = routing(inputs, spec)
     roles: list[Role] = []
     for state in states:
@@ -146,6 +146,7 @@ def _planned(
         router_move=moving,
         engine_key=secret_to_create(inputs, [one.template for one in roles], router.engine_key),
         model=model.known,
+        model_failure=model.inspection.progress.failure,
         lookups=tuple(lookup for one in roles for lookup in one.lookups),
         recheck_at=min(filter(None, times), default=None),
     )

@@ -8,7 +8,9 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.jobs.download import DownloadInputs, download_state
+from inference_operator.jobs.inspection_result import inspection_refusal
 from inference_operator.jobs.placement import placement
+from inference_operator.jobs.result import Failure
 from inference_operator.jobs.state import without_jobs
 from inference_operator.manifest import CLAIM, Manifest, Ref
 from inference_operator.models.facts import ModelFacts
@@ -68,7 +70,15 @@ def own_claim(inputs: Inputs, cache: CacheSpec, planned: Planned) -> Mapping[Ref
     size = claim_size(cache, model_bytes, live["spec"]["resources"]["requests"]["storage"] if live else None)
     if cache.claim_name:
         return {}
-    return size if isinstance(size, Refusal) else cache_claim(cache, inputs.owner, size)
+    if isinstance(size, Refusal):
+        return _unknown_size(size, planned.model_failure) if model_bytes is None and planned.model_failure else size
+    return cache_claim(cache, inputs.owner, size)
+
+
+def _unknown_size(size: Refusal, failure: Failure) -> Refusal:
+    """The refusal of a claim without a size, with the reason why the size of the model's files is not known."""
+    why = inspection_refusal(failure)
+    return replace(why, field=size.field, problem=f"{size.problem} {why.problem}", cure=f"{size.cure} {why.cure}")
 
 
 def job_placement(inputs: Inputs, spec: Spec, role: Role) -> Manifest | None:

@@ -131,19 +131,25 @@ def after_task(
     return replace(
         planned,
         desired={**task.desired, **desired},
-        model_wait=_wait(planned, reason, task.message),
+        model_wait=_wait(planned, job_wait(task, reason)),
         lookups=lookups,
         recheck_at=recheck_at,
     )
 
 
-def _wait(planned: Planned, reason: Reason, progress: str) -> ModelWait | None:
+def job_wait(task: JobState[Result], reason: Reason) -> ModelWait:
+    """The wait for a task: with the reason why the pod of its Job does not run, else with the one given."""
+    pod = task.progress.waiting
+    return ModelWait(pod.reason, task.message, pod.since) if pod else ModelWait(reason, task.message)
+
+
+def _wait(planned: Planned, wait: ModelWait) -> ModelWait | None:
     """The progress; and if engines serve, that they stay until the switch."""
-    if not progress:
+    if not wait.message:
         return None
     if not _serves(planned.roles[0]):
-        return ModelWait(reason, progress)
-    return ModelWait(reason, f"{progress} The running engines serve until the switch, which follows.")
+        return wait
+    return replace(wait, message=f"{wait.message} The running engines serve until the switch, which follows.")
 
 
 def _serves(first: Role) -> bool:

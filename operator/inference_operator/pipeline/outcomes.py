@@ -10,6 +10,7 @@ from inference_operator.autoscaling.inputs import ScalingInputs
 from inference_operator.autoscaling.removal_order import DeletionCost
 from inference_operator.autoscaling.target import Target
 from inference_operator.fleet.brake import FleetState
+from inference_operator.jobs.result import Failure
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.objects.pinned import PinUse
 from inference_operator.pipeline.adapter_lists import Adapter, ListUpdate
@@ -42,6 +43,8 @@ class Outcome:
     creates new ones."""
     scaling: ScalingInputs | None = None
     """The inputs of autoscaling; None where the operator does not decide about the number of engines."""
+    model_failure: Failure | None = None
+    """Why the model's files could not be read; None if they were, or need not be."""
     target: Target | None = None
     """How many requests one engine should have, and what decides that; None without autoscaling."""
     deletion_costs: tuple[DeletionCost, ...] = ()
@@ -58,11 +61,13 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ModelWait:
-    """Why engines wait for their model."""
+    """Why engines wait for their model, or for what is known about it."""
 
     reason: Reason
     message: str
     """Progress in one or two sentences."""
+    since: datetime | None = None
+    """Since when the pod of its Job does not run; None if it runs."""
     freezes: bool = False
     """Whether nothing at all changes meanwhile: the owner's policy requires signatures that are not verified yet."""
 
@@ -140,8 +145,7 @@ class Refused(Outcome):
 class NeedsInspection(Outcome):
     """The model has to be inspected before anything can be decided. Running pods keep running."""
 
-    message: str
-    """Progress of the inspection, in one or two sentences."""
+    wait: ModelWait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

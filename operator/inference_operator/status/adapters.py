@@ -91,5 +91,6 @@ def adapters_available(observation: Observation) -> ConditionVerdict | None:
     for phase, reason in _REASONS.items():
         if found := next((one for one in adapters if one.phase is phase), None):
             message = sentences(count, f"`{found.name}`: {found.message or 'engines load it.'}")
-            return ConditionVerdict("False", reason, message)
+            wait = observation.adapter_wait if phase is AdapterPhase.COPYING else None
+            return ConditionVerdict("False", wait.reason if wait else reason, message)
     return ConditionVerdict("True", Reason.ADAPTERS_READY, count)

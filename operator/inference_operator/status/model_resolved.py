@@ -2,12 +2,12 @@
 
 from inference_operator.api.reasons import Reason
 from inference_operator.chain import Chain
+from inference_operator.jobs.inspection_result import inspection_refusal
 from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import ImageModel, ModelSource
 from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionVerdict, Observation
-from inference_operator.status.shared_rules import inspecting
 from inference_operator.units import GIB
 
 UNREADABLE = frozenset(
@@ -22,6 +22,31 @@ UNREADABLE = frozenset(
 )
 """Reasons for which a model is unknown."""
 
+_WITHOUT_POD = frozenset(
+    {
+        Reason.IMAGE_PULL_FAILED,
+        Reason.CONTAINER_CONFIG_ERROR,
+        Reason.VOLUME_UNAVAILABLE,
+        Reason.UNSCHEDULABLE,
+        Reason.QUOTA_EXCEEDED,
+        Reason.POD_REJECTED,
+    }
+)
+"""Reasons why the pod of a Job did not run in time."""
+
+
+def is_unreadable(observation: Observation) -> bool:
+    """Whether the specification is refused because the model could not be read."""
+    refusal = observation.refusal
+    if refusal is None:
+        return False
+    return refusal.reason in UNREADABLE or (observation.model is None and refusal.reason in _WITHOUT_POD)
+
+
+def _inspecting(observation: Observation) -> ConditionVerdict | None:
+    wait = observation.inspection
+    return ConditionVerdict("Unknown", wait.reason, "The model is being inspected.") if wait else None
+
 
 def _not_verified(observation: Observation) -> ConditionVerdict | None:
     """The model's signature is not the expected one."""
@@ -34,7 +59,7 @@ def _not_verified(observation: Observation) -> ConditionVerdict | None:
 def _unreadable(observation: Observation) -> ConditionVerdict | None:
     """The model is unknown, and the specification is refused for that."""
     refusal = observation.refusal
-    if observation.model or refusal is None or refusal.reason not in UNREADABLE:
+    if observation.model or refusal is None or not is_unreadable(observation):
         return None
     return ConditionVerdict("False", refusal.reason, "The model cannot be read.")
 
@@ -57,13 +82,23 @@ def _known(observation: Observation) -> ConditionVerdict | None:
     return ConditionVerdict("True", Reason.MODEL_KNOWN, message)
 
 
+def _not_read(observation: Observation) -> ConditionVerdict | None:
+    """The model's files could not be read, and engines start without a check."""
+    failure = observation.model_failure
+    if observation.model or failure is None:
+        return None
+    message = sentences("The model's files could not be read.", failure.message, _tag(observation.source))
+    return ConditionVerdict("Unknown", inspection_refusal(failure).reason, message)
+
+
 def _unknown(observation: Observation) -> ConditionVerdict:
     message = sentences("No model facts available: the model has not been inspected.", _tag(observation.source))
     return ConditionVerdict("Unknown", Reason.MODEL_UNKNOWN, message)
 
 
 model_resolved: Chain[Observation, ConditionVerdict] = Chain(
-    (inspecting("Unknown", "The model is being inspected."), _not_verified, _unreadable, _known), otherwise=_unknown
+    (_inspecting, _not_verified, _unreadable, _known, _not_read),
+    otherwise=_unknown,
 )
 """Whether the model is known, and what it is."""
 

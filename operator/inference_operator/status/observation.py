@@ -15,6 +15,8 @@ from inference_operator.diagnosis.pending_causes import rejection_reason
 from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis, cure_of
 from inference_operator.diagnosis.startup_progress import sentence
 from inference_operator.fleet.brake import FleetState
+from inference_operator.jobs.attempts import PodWait
+from inference_operator.jobs.result import Failure
 from inference_operator.manifest import Key
 from inference_operator.models.source import ModelSource
 from inference_operator.pipeline.outcomes import ModelWait
@@ -113,10 +115,14 @@ class Observation:
     refusal: Refusal | None
     source: ModelSource | None
     """The source of the model; None if the specification or the source is invalid."""
-    inspection: str
-    """Progress of the model's inspection, in a sentence; empty if nothing waits for it."""
+    inspection: ModelWait | None
+    """Progress of the model's inspection; None if nothing waits for it."""
     model_wait: ModelWait | None
     """Why engines wait for their model; None if they do not."""
+    adapter_wait: PodWait | None
+    """Why the Job of an adapter does not run; None if none waits."""
+    model_failure: Failure | None
+    """Why the model's files could not be read; None if they were, or need not be."""
     paused: bool
     blocked: Conflict | Waiting | Rejected | Failed | None
     """Why a child could not be written; causes that a user must resolve come before those that pass."""
@@ -174,6 +180,11 @@ class Observation:
         """Creation time of the oldest engine that stays."""
         staying = (engine for role in self.roles for engine in role.engines if not engine.failed)
         return min((engine.created for engine in staying if engine.created), default=None)
+
+    @property
+    def wait(self) -> ModelWait | None:
+        """Why engines wait for a Job; None if they do not."""
+        return self.inspection or self.model_wait
 
     @property
     def complete(self) -> bool:

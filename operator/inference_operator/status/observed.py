@@ -1,7 +1,7 @@
 """The observation of a round: what was observed after its writes, its decision, and the results of its writes."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from inference_operator.api.reasons import Reason
@@ -43,7 +43,7 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
     request = _diagnosis_request(inputs, planned, live)
     routers = _routers(inputs)
     found = diagnoses(routers, inputs.resource.status.startup, request)
-    workload = combined([role.component.workload for role in live])
+    workload = _workload(inputs, live)
     return Observation(
         key=inputs.resource.key,
         roles=[_role(inputs, role, found, _load(inputs, planned)) for role in live],
@@ -57,8 +57,10 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
         path=request_path(inputs, live[0].role),
         refusal=outcome.refusal if isinstance(outcome, Refused) else None,
         source=_source(inputs),
-        inspection=outcome.message if isinstance(outcome, NeedsInspection) else "",
+        inspection=outcome.wait if isinstance(outcome, NeedsInspection) else None,
         model_wait=planned.model_wait if planned else None,
+        adapter_wait=next((one.wait for one in planned.adapters if one.wait), None) if planned else None,
+        model_failure=outcome.model_failure,
         paused=isinstance(outcome, Paused),
         blocked=_obstacle(results),
         failures=[result for result in results if isinstance(result, Failed)],
@@ -99,6 +101,13 @@ class _Live:
     def latest(self) -> Sequence[EngineView]:
         """The engines of the latest template, also those of which pods are being deleted."""
         return [engine for engine in self.role.engines if is_latest(engine, self.role.view)]
+
+
+def _workload(inputs: Inputs, live: Sequence[_Live]) -> WorkloadView:
+    """The workloads of all roles. While there are none, a Job that they wait for has the requested deadline."""
+    found, spec = combined([role.component.workload for role in live]), inputs.resource.spec
+    requested = spec.rollout.progress_deadline if isinstance(spec, Spec) else None
+    return replace(found, deadline=requested) if requested and not found.exists else found
 
 
 def _live_roles(inputs: Inputs, planned: Planned | None) -> Sequence[_Live]:

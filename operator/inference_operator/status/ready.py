@@ -7,7 +7,7 @@ from inference_operator.chain import Chain
 from inference_operator.diagnosis.pending_causes import rejection_reason
 from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionVerdict, Observation
-from inference_operator.status.shared_rules import inspecting, model_wait, ready_of, refused, refused_part
+from inference_operator.status.shared_rules import ready_of, refused, refused_part, waiting
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting
 
 _OBSTACLES: Mapping[type[Conflict | Waiting | Rejected | Failed], Reason] = {
@@ -135,8 +135,7 @@ ready: Chain[Observation, ConditionVerdict] = Chain(
         _child_not_written,
         _no_router,
         _no_engine,
-        inspecting("False", "The model is being inspected."),
-        model_wait("False", "Engines wait for the model."),
+        waiting("False", "Engines wait for the model."),
     ),
     otherwise=_first_start,
 )

@@ -10,7 +10,7 @@ from inference_operator.diagnosis.pending_causes import rejection_reason
 from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionVerdict, Observation
 from inference_operator.status.ready import cause, missing_node, ready
-from inference_operator.status.shared_rules import inspecting, model_wait, paused
+from inference_operator.status.shared_rules import paused, waiting
 from inference_operator.status.stalled import stalled
 from inference_operator.status.write_results import Failed, Waiting
 from inference_operator.workload.rollout import Rollout, RolloutReason
@@ -152,9 +152,8 @@ reconciling: Chain[Observation, ConditionVerdict] = Chain(
         paused("no work goes on"),
         _refused,
         _write_pending,
-        inspecting("True"),
-        model_wait("True"),
         _stalled,
+        waiting("True"),
         _undecided_rollout,
         _moving,
         _done,

@@ -43,21 +43,11 @@ def refused_part(observation: Observation) -> str:
     return "The cluster's policy refuses the specification." if by_policy else "The last edit is refused."
 
 
-def inspecting(status: ConditionStatus, short: str = "") -> ConditionRule:
-    """The model is being inspected, and nothing is decided before that."""
+def waiting(status: ConditionStatus, short: str = "") -> ConditionRule:
+    """Engines wait for a Job: for the model's inspection, its download to a claim, or its signature's verification."""
 
     def rule(observation: Observation) -> ConditionVerdict | None:
-        message = observation.inspection
-        return ConditionVerdict(status, Reason.INSPECTING_MODEL, short or message) if message else None
-
-    return rule
-
-
-def model_wait(status: ConditionStatus, short: str = "") -> ConditionRule:
-    """Engines wait for the download of the model to a claim, or for the verification of its signature."""
-
-    def rule(observation: Observation) -> ConditionVerdict | None:
-        wait = observation.model_wait
+        wait = observation.wait
         return ConditionVerdict(status, wait.reason, short or wait.message) if wait else None
 
     return rule

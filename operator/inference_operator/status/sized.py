@@ -12,7 +12,7 @@ from inference_operator.sizing.plan import PerGpu, Plan
 from inference_operator.sizing.shape import ParallelSizes
 from inference_operator.status.correction import correction
 from inference_operator.status.kv_cache import remark
-from inference_operator.status.model_resolved import UNREADABLE
+from inference_operator.status.model_resolved import is_unreadable
 from inference_operator.status.observation import ConditionVerdict, Observation, RoleObservation
 from inference_operator.units import GIB
 
@@ -30,7 +30,6 @@ SIZE_REASONS = frozenset(
         Reason.CONTEXT_TOO_LONG,
         Reason.INSUFFICIENT_DISK,
         Reason.MODEL_UNKNOWN,
-        *UNREADABLE,
     }
 )
 """Why a specification is refused for its sizes."""
@@ -39,15 +38,15 @@ SIZE_REASONS = frozenset(
 def _refused(observation: Observation) -> ConditionVerdict | None:
     """The specification is refused for its sizes."""
     refusal = observation.refusal
-    if refusal is None or refusal.reason not in SIZE_REASONS:
+    if refusal is None or not (refusal.reason in SIZE_REASONS or is_unreadable(observation)):
         return None
     return ConditionVerdict("False", refusal.reason, "Engines cannot be sized.")
 
 
 def _inspecting(observation: Observation) -> ConditionVerdict | None:
-    if not observation.inspection:
+    if observation.inspection is None:
         return None
-    return ConditionVerdict("Unknown", Reason.INSPECTING_MODEL, "Sizing waits for the inspection of the model.")
+    return ConditionVerdict("Unknown", observation.inspection.reason, "Sizing waits for the inspection of the model.")
 
 
 def _not_sized(observation: Observation) -> ConditionVerdict | None:

@@ -72,8 +72,8 @@ def _deadline_exceeded(observation: Observation) -> bool:
     deadline = progress_deadline(observation)
     if deadline is not None and observation.now >= deadline:
         return True
-    if _engines_are_down(observation):
-        return False  # the Deployment may have given up earlier, on a further engine while others served
+    if observation.wait or _engines_are_down(observation):
+        return False  # the Deployment may have given up earlier: on a further engine, or on the specification before
     return observation.engines.failed or observation.routers.failed
 
 
@@ -83,6 +83,8 @@ def _engines_are_down(observation: Observation) -> bool:
 
 
 def _lasting_problem(observation: Observation) -> str:
+    if _job_problem(observation) and observation.wait:
+        return observation.wait.message
     problem = observation.problem.message if observation.problem else observation.rejection
     if problem:
         return sentences(problem, observation.members)
@@ -94,7 +96,11 @@ def _lasting_problem(observation: Observation) -> str:
 
 def progress_deadline(observation: Observation) -> datetime | None:
     """When the current problem has lasted too long; None if there is none, or the Deployment measures it itself."""
-    if observation.paused or ready(observation).status == "True" or observation.unschedulable:
+    if observation.paused:
+        return None
+    if since := _job_problem(observation):
+        return since + observation.engines.deadline
+    if ready(observation).status == "True" or observation.unschedulable:
         return None
     problem, deadline = observation.problem, observation.engines.deadline
     if problem and problem.pod.created and problem.reason not in _WITHOUT_DEADLINE:
@@ -103,6 +109,12 @@ def progress_deadline(observation: Observation) -> datetime | None:
         down = _down_since(observation)
         return max(down, observation.engine_since or down) + deadline
     return None
+
+
+def _job_problem(observation: Observation) -> datetime | None:
+    """Since when the pod of a Job does not run, which engines wait for; None if it runs, or may still do so."""
+    wait = observation.wait
+    return wait.since if wait and wait.reason not in _WITHOUT_DEADLINE else None
 
 
 def _down_since(observation: Observation, component: str = "") -> datetime:

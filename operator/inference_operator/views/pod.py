@@ -14,6 +14,7 @@ from inference_operator.views.lookups import LogLookup
 from inference_operator.views.pod_startup import PodStartup, StartupTimes, pod_startup, startup_times
 from inference_operator.views.raw import condition, mapping, objects, timestamp
 from inference_operator.views.redact import redacted
+from inference_operator.views.start_cures import missing_object_cure, pull_cure
 
 TEMPLATE_HASH_ANNOTATION = "inference-operator.dev/template"
 """Annotation with the hash of the pod template; it separates current pods from those of an earlier template."""
@@ -285,7 +286,9 @@ def _container_problem(pod: Manifest, container: Manifest) -> PodProblem | None:
     reason = _WAITING.get(str(waiting.get("reason")))
     if reason and reason is not Reason.CRASH_LOOP:
         cause = _pull_error(one_line(waiting.get("message"))) or str(waiting.get("reason"))
-        return PodProblem(reason, cause, from_runtime=reason is Reason.CONTAINER_CONFIG_ERROR)
+        is_config = reason is Reason.CONTAINER_CONFIG_ERROR
+        cure = missing_object_cure(pod, str(container.get("name")), cause) if is_config else pull_cure(cause)
+        return PodProblem(reason, cause, cure=cure, from_runtime=is_config)
     terminated = mapping(state, "terminated")
     if not terminated and container.get("started") is not True:
         terminated = mapping(last, "terminated")

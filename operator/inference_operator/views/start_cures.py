@@ -1,0 +1,81 @@
+"""What helps a container that the kubelet cannot start, where its message alone decides that."""
+
+import re
+
+from inference_operator.manifest import Manifest
+from inference_operator.views.raw import mapping, objects
+
+_NO_OBJECT = re.compile(r'^(?P<kind>secret|configmap) "(?P<name>[-.a-z0-9]{1,253})" not found')
+_NO_KEY = re.compile(
+    r"^couldn't find key (?P<key>[-._a-zA-Z0-9]{1,253}) in (?P<kind>Secret|ConfigMap) "
+    r"(?P<namespace>[-a-z0-9]{1,63})/(?P<name>[-.a-z0-9]{1,253})"
+)
+"""Kubernetes 1.36, pkg/kubelet/kubelet_pods.go, makeEnvironmentVariables, and pkg/api/v1/resource of the API server's
+`not found`."""
+
+_SOURCES = {
+    "secret": ("secretKeyRef", "Secret", "secret generic"),
+    "configmap": ("configMapKeyRef", "ConfigMap", "configmap"),
+}
+"""The field of a variable that names an object of this kind, the kind, and its words for `kubectl create`."""
+
+
+def missing_object_cure(pod: Manifest, container: str, message: str) -> str:
+    """The command that makes the Secret or ConfigMap, or the key, that a container's variables lack; empty for others.
+
+    Args:
+        pod: the pod.
+        container: name of the container.
+        message: why the kubelet does not start it.
+    """
+    if absent := _NO_KEY.match(message):
+        kind, name, key = absent["kind"], absent["name"], absent["key"]
+        field = "stringData" if kind == "Secret" else "data"
+        change = f'{{"{field}":{{"{key}":"…"}}}}'
+        command = f"kubectl patch {kind.lower()} -n {absent['namespace']} {name} -p '{change}'"
+        return f"Add the key `{key}` to the {kind}: `{command}`."
+    absent = _NO_OBJECT.match(message)
+    if absent is None:
+        return ""
+    field, kind, words = _SOURCES[absent["kind"]]
+    keys = _keys(pod, container, field, absent["name"])
+    if not keys:
+        return f"Create the {kind} `{absent['name']}` in this namespace."
+    namespace = mapping(pod, "metadata").get("namespace", "")
+    values = " ".join(f"--from-literal={key}=…" for key in keys)
+    return f"Create it: `kubectl create {words} -n {namespace} {absent['name']} {values}`."
+
+
+def _keys(pod: Manifest, container: str, field: str, name: str) -> list[str]:
+    """The keys that the container's variables read from an object, without optional ones."""
+    spec = mapping(pod, "spec")
+    every = (*objects(spec, "initContainers"), *objects(spec, "containers"))
+    own = (one for one in every if one.get("name") == container)
+    references = [mapping(mapping(one, "valueFrom"), field) for each in own for one in objects(each, "env")]
+    wanted = (str(one.get("key")) for one in references if one.get("name") == name and not one.get("optional"))
+    return sorted(set(wanted))
+
+
+_NO_NETWORK = re.compile(
+    r"i/o timeout|TLS handshake timeout|connection (?:refused|reset)|no such host|server misbehaving|no route to host"
+    r"|network is unreachable|(?:request canceled|deadline exceeded) .{0,80}awaiting headers",
+    re.IGNORECASE,
+)
+"""Errors of Go's net and net/http packages, in which containerd and CRI-O are written."""
+
+
+def pull_cure(message: str) -> str:
+    """What helps where a node does not reach a registry; empty for another error of a pull.
+
+    Examples:
+        >>> pull_cure("dial tcp: lookup ghcr.io on 10.0.0.10:53: read udp: i/o timeout")[:47]
+        'Check the network path from the nodes to the re'
+        >>> pull_cure("ghcr.io/a/b:c: not found")
+        ''
+    """
+    if not _NO_NETWORK.search(message):
+        return ""
+    return (
+        "Check the network path from the nodes to the registry (DNS, proxy, firewall), or set `imageRegistry` of the"
+        " operator's chart to a registry that they reach."
+    )
