@@ -19,6 +19,7 @@ from tests.status.download_states import DOWNLOAD_STATES
 from tests.status.engine_states import ENGINE_STATES
 from tests.status.exposure_states import EXPOSURE_STATES
 from tests.status.group_states import GROUP_STATES
+from tests.status.job_states import JOB_STATES
 from tests.status.paused_states import PAUSED_STATES
 from tests.status.rolling_states import ROLLING_STATES
 from tests.status.router_states import ROUTER_STATES
@@ -63,6 +64,7 @@ OTHER_MODELS = Settings(
 STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, str]]] = {
     **PAUSED_STATES,
     **DOWNLOAD_STATES,
+    **JOB_STATES,
     **ADAPTER_STATES,
     **VERIFICATION_STATES,
     **AUTOSCALER_STATES,

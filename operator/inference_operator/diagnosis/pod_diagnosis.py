@@ -82,7 +82,8 @@ def _not_started(case: _Case) -> PodDiagnosis | None:
     """No container has run: the kubelet's message, with the cure."""
     if case.problem.terminated:
         return None
-    return case.diagnosis(case.problem.reason, with_cure(case.problem.cause, cure_of(case.problem.reason)))
+    cure = case.problem.cure or cure_of(case.problem.reason)
+    return case.diagnosis(case.problem.reason, with_cure(case.problem.cause, cure))
 
 
 def _ended_after_another(case: _Case) -> PodDiagnosis | None:
