@@ -183,9 +183,7 @@ def test_a_node_selector_that_no_gpu_node_matches_stops_no_serving_engine(worksp
     workspace.settled("one", "Reconciling", "False")
     nowhere = {"scheduling": {"nodeSelector": {"pool": "nosuch"}}}
     workspace.patch("one", nowhere)
-    workspace.settled(
-        "one", "Stalled", "True", "NoSuitableGpu", saying="There is no node with GPUs that engines may be on."
-    )
+    workspace.settled("one", "Stalled", "True", "NoSuitableGpu", saying="No node has a GPU that this engine may use.")
     assert workspace.condition("one", "Ready")["status"] == "True"
 
 

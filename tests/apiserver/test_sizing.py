@@ -134,9 +134,7 @@ def test_a_model_that_fits_no_node_gets_no_pod_until_a_fitting_node_is_added(
     assert workspace.condition("llama", "Sized")["status"] == "False"
     assert workspace.children("llama") == set()
     workspace.patch("llama", {"scheduling": in_pool("h100")["scheduling"]})
-    workspace.settled(
-        "llama", "Stalled", reason="NoSuitableGpu", saying="There is no node with GPUs that engines may be on."
-    )
+    workspace.settled("llama", "Stalled", reason="NoSuitableGpu", saying="No node has a GPU that this engine may use.")
     add("h100", "h100-a")
     workspace.settled("llama")
     assert engine(workspace, "llama")["spec"]["nodeName"] == "h100-a"
@@ -245,7 +243,10 @@ def test_with_fixed_capacity_only_existing_nodes_count(
     add("h100", "h100-a")
     workspace.create("other", in_pool("h100", hardware={"gpu": {"products": ["H200"]}}))
     workspace.settled(
-        "other", "Stalled", reason="NoSuitableGpu", saying="the GPUs of the cluster (H100-80GB) may not be used."
+        "other",
+        "Stalled",
+        reason="NoSuitableGpu",
+        saying="`hardware.gpu` excludes all GPUs of the cluster: H100-80GB (",
     )
     workspace.create("many", in_pool("h100", parallelism={"tensor": 4}, replicas=9))
     workspace.settled("many", saying="Nodes have GPUs for 2 of 9 engines")

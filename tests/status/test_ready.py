@@ -36,7 +36,7 @@ L4_NODE = node_view(node("l4-a", gpus=4, labels={"nvidia.com/gpu.product": "NVID
 @pytest.mark.parametrize(
     ("problem", "cause"),
     [
-        (NO_SECRET, 'secret "hugging-face" not found. Create the missing object.'),
+        (NO_SECRET, 'secret "hugging-face" not found. Create the Secret `hugging-face` in this namespace.'),
         (
             NO_IMAGE,
             (

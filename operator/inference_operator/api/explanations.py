@@ -546,7 +546,7 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     **ENGINE_ERRORS,
     Reason.QUOTA_EXCEEDED: Explanation(
         _RECONCILING,
-        "A ResourceQuota of the namespace does not allow another pod.",
+        "A ResourceQuota of the namespace does not allow another pod, or counts a request or limit that the pod lacks.",
         "Raise the quota in the message, or lower the requests.",
     ),
     Reason.POD_REJECTED: Explanation(

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import takewhile
 
+from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.reasons import Reason
 from inference_operator.manifest import Manifest
+from inference_operator.objects.names import ROUTER
 from inference_operator.views.lookups import EventsLookup, ObjectEvents
 from inference_operator.views.pod import PodProblem, PodView
 from inference_operator.views.pod_startup import StartupStage
@@ -88,17 +90,45 @@ def _not_created(events: ObjectEvents) -> PodProblem | None:
     if last is None or last.reason == _CREATED:
         return None
     cause = _BEFORE_CAUSE.sub("", last.message)
-    return PodProblem(rejection_reason(cause), f"Kubernetes refuses it: {cause}")
+    return PodProblem(rejection_reason(cause), f"Kubernetes refuses it: {cause}", cure=rejection_cure(cause))
 
 
 def rejection_reason(message: str) -> Reason:
-    """The reason for a pod that the API server rejects, from its message (Kubernetes 1.36, pkg/quota/v1).
+    """The reason for a pod that the API server rejects, from its message.
 
     Examples:
         >>> rejection_reason("exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2").value
         'QuotaExceeded'
     """
-    return Reason.QUOTA_EXCEEDED if "exceeded quota" in message else Reason.POD_REJECTED
+    of_quota = any(words in message for words in _QUOTA)
+    return Reason.QUOTA_EXCEEDED if of_quota else Reason.POD_REJECTED
+
+
+_QUOTA = ("exceeded quota", "failed quota")
+"""Kubernetes 1.36, pkg/admission/plugin/resourcequota/controller.go: over a quota, or without what one counts."""
+_UNSTATED = re.compile(r"(?:must specify |; )(?P<resource>[-.a-z]{1,60}) for: (?P<containers>[-,a-z0-9]{1,500})")
+"""Kubernetes 1.36, pkg/quota/v1/evaluator/core/pods.go, Constraints."""
+
+
+def rejection_cure(message: str) -> str:
+    """What helps where the API server rejects a pod; empty where the message suffices.
+
+    Examples:
+        >>> rejection_cure("failed quota: small: must specify limits.memory for: engine")
+        "Set `spec.engine.resources.limits.memory`, or the operator's `engineDefaults.limitRequestRatio`."
+        >>> rejection_cure("denied by policy")
+        ''
+    """
+    unstated = list(_UNSTATED.finditer(message)) if "failed quota" in message else []
+    if not unstated:
+        return EXPLANATIONS[Reason.QUOTA_EXCEEDED].cure if rejection_reason(message) is Reason.QUOTA_EXCEEDED else ""
+    is_router = ROUTER in unstated[0]["containers"].split(",")
+    part, default = (
+        ("router", "routerDefaults.resources") if is_router else ("engine", "engineDefaults.limitRequestRatio")
+    )
+    names = (one["resource"] if "." in one["resource"] else f"requests.{one['resource']}" for one in unstated)
+    fields = " and ".join(f"`spec.{part}.resources.{name}`" for name in names)
+    return f"Set {fields}, or the operator's `{default}`."
 
 
 _ATTACHED_ELSEWHERE = re.compile(

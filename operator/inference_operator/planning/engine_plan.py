@@ -331,10 +331,11 @@ def _no_offer(offers: GpuOffers, asked: GpuSpec) -> Refusal:
             " for example `L4`."
         )
     else:
-        problem = f"There is no node with {f'`{resource}`' if resource else 'GPUs'} that engines may be on."
+        problem = f"No node has {f'`{resource}`' if resource else 'a GPU'} that this engine may use."
         cure = (
-            "Add one, name a kind that a node autoscaler can add in `spec.hardware.gpu.products`, or have `gpuOffers`"
-            " set for the operator."
+            "Add a node, name a kind that a node autoscaler can add in `spec.hardware.gpu.products`, or have"
+            " `gpuOffers` set for the operator. If nodes have GPUs, check that NVIDIA's device plugin runs on them. To run on CPUs,"
+            " set `spec.hardware.device: CPU`."
         )
     return Refusal(Reason.NO_SUITABLE_GPU, "spec.hardware.gpu", problem, f"{cure} {UNCHECKED_CURE}")
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from math import floor
 
 from inference_operator.hardware.kinds import GPU_KINDS
 from inference_operator.hardware.offers import GpuOffer, offer_named
@@ -83,11 +84,20 @@ def no_gpu(offered: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
             " whole GPUs or MIG slices."
         )
         return Infeasible(InfeasibleReason.NO_SUITABLE_GPU, HARDWARE, problem, cure)
-    kinds = ", ".join(sorted({pool.offer.kind for pool in offered}))
+    offers = {pool.offer.kind: pool.offer for pool in offered}
+    kinds = ", ".join(f"{kind} ({_why_excluded(offers[kind], inputs)})" for kind in sorted(offers))
     if not (problem := unknown_kinds(inputs.kinds)):
-        problem = f"the GPUs of the cluster ({kinds}) may not be used." if kinds else "there are no GPUs."
+        problem = f"`hardware.gpu` excludes all GPUs of the cluster: {kinds}." if kinds else "there are no GPUs."
     cure = "Change `spec.hardware.gpu`, add a node, or have `gpuOffers` set for the operator."
     return Infeasible(InfeasibleReason.NO_SUITABLE_GPU, HARDWARE, problem, cure)
+
+
+def _why_excluded(offer: GpuOffer, inputs: SizingInputs) -> str:
+    """Why the request does not allow these GPUs."""
+    if offer.memory_gib < inputs.least_memory_gib:
+        size = floor(offer.memory_gib * 10) / 10
+        return f"{size:g} GiB, `memory` asks for {inputs.least_memory_gib:g}Gi"
+    return "`products` does not name it"
 
 
 def unknown_kinds(names: Sequence[str]) -> str:

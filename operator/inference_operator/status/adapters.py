@@ -90,7 +90,9 @@ def adapters_available(observation: Observation) -> ConditionVerdict | None:
     count = f"{ready} of {len(adapters)} adapters {'is' if len(adapters) == 1 else 'are'} ready."
     for phase, reason in _REASONS.items():
         if found := next((one for one in adapters if one.phase is phase), None):
-            message = sentences(count, f"`{found.name}`: {found.message or 'engines load it.'}")
+            is_awaited = observation.wait is not None and observation.wait.message == found.message
+            said = "the first engine waits for it." if is_awaited else found.message or "engines load it."
+            message = sentences(count, f"`{found.name}`: {said}")
             wait = observation.adapter_wait if phase is AdapterPhase.COPYING else None
             return ConditionVerdict("False", wait.reason if wait else reason, message)
     return ConditionVerdict("True", Reason.ADAPTERS_READY, count)

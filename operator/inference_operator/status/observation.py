@@ -11,8 +11,8 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.status import AdapterStatus, KvCacheStatus, NetworkStatus, StartupStatus, Status
 from inference_operator.diagnosis.component import Component
 from inference_operator.diagnosis.group_members import GroupMembers
-from inference_operator.diagnosis.pending_causes import rejection_reason
-from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis, cure_of
+from inference_operator.diagnosis.pending_causes import rejection_cure
+from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis
 from inference_operator.diagnosis.startup_progress import sentence
 from inference_operator.fleet.brake import FleetState
 from inference_operator.jobs.attempts import PodWait
@@ -217,9 +217,7 @@ class Observation:
         workload = self.rejected_workload
         if workload is None:
             return ""
-        return with_cure(
-            f"Kubernetes refuses a pod: {workload.rejection}", cure_of(rejection_reason(workload.rejection))
-        )
+        return with_cure(f"Kubernetes refuses a pod: {workload.rejection}", rejection_cure(workload.rejection))
 
     @property
     def rolling(self) -> bool:
