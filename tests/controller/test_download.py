@@ -157,7 +157,7 @@ async def test_an_attempt_that_downloads_ends_the_failure_of_the_one_before(down
     assert message.startswith(
         f"Job {job['metadata']['name']} downloads the model to the claim models. Downloading 35 %"
     )
-    assert message.endswith("The attempt before failed: hf://a/b is a problem.")
+    assert message.endswith("The attempt before failed: hf://a/b: is a problem.")
 
 
 async def test_a_restart_of_the_operator_during_a_download_writes_nothing(downloading: World) -> None:

@@ -157,7 +157,8 @@ async def test_a_requested_size_is_used_unchecked_if_the_model_cannot_be_inspect
     end(world, GATED)
     await world.settle()
     await world.settle()
-    assert (jobs(world), models(world)) == ([], [])
+    assert (jobs(world), models(world)) == (["1"], []), "the failed Job has the cause"
+    assert world.conditions()["ModelResolved"] == ("Unknown", "ModelGated")
     assert world.conditions()["Sized"] == ("Unknown", "PartlyEstimated")
     assert (
         world.live(ENGINES)["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "2"

@@ -56,14 +56,14 @@ async def test_an_inspection_pod_that_cannot_be_created_is_in_the_status_with_ca
     assert [one.verb for one in inspecting.cluster.writes[before:]] == ["status"]
     told = inspecting.status().condition(ConditionType.MODEL_RESOLVED)
     assert told is not None
-    assert (told.status, told.reason) == ("Unknown", "InspectingModel")
+    assert (told.status, told.reason) == ("Unknown", "QuotaExceeded")
     why = "Kubernetes refuses it: exceeded quota: small. Raise the quota in the message, or lower the requests."
     assert inspecting.status().message.endswith(f" Its pod does not run: {why}")
     end(inspecting, None)
     await round_with_looks(inspecting)
     told = inspecting.status().condition(ConditionType.MODEL_RESOLVED)
     assert told is not None
-    assert (told.status, told.reason) == ("False", "InspectionFailed")
+    assert (told.status, told.reason) == ("False", "QuotaExceeded")
     assert f"did not run in time: {why}" in inspecting.status().message
 
 
@@ -99,4 +99,7 @@ async def test_a_key_that_the_secret_of_a_bucket_lacks_is_named_in_the_status(wo
     await round_with_looks(world)
     told = world.status().condition(ConditionType.MODEL_RESOLVED)
     assert told is not None
-    assert f"Its pod does not run: {missing}. Create the missing object." in world.status().message
+    assert (told.status, told.reason) == ("Unknown", "ContainerConfigError")
+    assert (
+        f"Its pod does not run: {missing}. Add the key `AWS_SECRET_ACCESS_KEY` to the Secret" in world.status().message
+    )

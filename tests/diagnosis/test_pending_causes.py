@@ -41,8 +41,10 @@ def test_the_problem_of_a_rejected_pod_is_the_same_at_each_attempt(message: str,
     [
         (
             "limits.cpu for: engine; limits.memory for: adapters,engine",
-            "Set `spec.engine.resources.limits.cpu` and `spec.engine.resources.limits.memory`, or the operator's"
-            " `engineDefaults.limitRequestRatio`.",
+            (
+                "Set `spec.engine.resources.limits.cpu` and `spec.engine.resources.limits.memory`, or the operator's"
+                " `engineDefaults.limitRequestRatio`."
+            ),
         ),
         (
             "memory for: router",

@@ -111,7 +111,7 @@ def test_the_rollout_strategy_of_a_new_template_depends_on_free_gpus(
 def test_the_rollout_surges_when_nodes_or_gpus_are_not_visible() -> None:
     assert decided(moving(pod(), live=LIVE), visible=False) == Rollout(NEW, SURGE, RolloutReason.UNKNOWN)
     live = deployment(gpus=0, carries=FIRST)
-    assert decided(moving(pod(), live=live, gpus=0)) == Rollout(NEW, SURGE, RolloutReason.UNKNOWN)
+    assert decided(moving(pod(), live=live, gpus=0)) == Rollout(NEW, SURGE, RolloutReason.NO_GPUS)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_an_unschedulable_surge_switches_to_replace_once() -> None:
     assert decided(replace(after, engines=engines_of([pod(NEW, problem=NO_ROOM, age=900)]))) == switched
 
 
-@pytest.mark.parametrize("why", [RolloutReason.UNKNOWN, RolloutReason.ASKED])
+@pytest.mark.parametrize("why", [RolloutReason.UNKNOWN, RolloutReason.NO_GPUS, RolloutReason.ASKED])
 def test_an_unschedulable_surge_without_counted_gpus_switches_to_replace(why: RolloutReason) -> None:
     assert decided(surging(why, age=31)) == Rollout(NEW, REPLACE, RolloutReason.UNSCHEDULABLE)
 

@@ -28,6 +28,7 @@ _WHY: Mapping[RolloutReason, str] = {
     RolloutReason.FREE_SLOT: "a node has free GPUs for one more engine",
     RolloutReason.NO_FREE_SLOT: "no node has free GPUs for one more engine",
     RolloutReason.UNKNOWN: "free GPUs are not known; if a new engine cannot be scheduled for 30 s, old ones end first",
+    RolloutReason.NO_GPUS: "engines need no GPU; if no node has room for a new one for 30 s, old ones end first",
     RolloutReason.NO_USE: "ending an engine would not make place for a new one; the rollout waits for GPUs",
     RolloutReason.UNSCHEDULABLE: "a new engine found no place",
     RolloutReason.NODE_MAY_COME: "no node has free GPUs, and one may be added; the only engine serves until then",

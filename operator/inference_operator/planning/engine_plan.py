@@ -334,8 +334,8 @@ def _no_offer(offers: GpuOffers, asked: GpuSpec) -> Refusal:
         problem = f"No node has {f'`{resource}`' if resource else 'a GPU'} that this engine may use."
         cure = (
             "Add a node, name a kind that a node autoscaler can add in `spec.hardware.gpu.products`, or have"
-            " `gpuOffers` set for the operator. If nodes have GPUs, check that NVIDIA's device plugin runs on them. To run on CPUs,"
-            " set `spec.hardware.device: CPU`."
+            " `gpuOffers` set for the operator. If nodes have GPUs, check that NVIDIA's device plugin runs on them. To"
+            " run on CPUs, set `spec.hardware.device: CPU`."
         )
     return Refusal(Reason.NO_SUITABLE_GPU, "spec.hardware.gpu", problem, f"{cure} {UNCHECKED_CURE}")
 

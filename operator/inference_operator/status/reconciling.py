@@ -191,8 +191,12 @@ _REASONS: Mapping[RolloutReason, str] = {
         "because free GPUs are unknown; if the new engine finds none for 30 s (`surgeWaitSeconds` where nodes can be"
         " added and no other engine is ready), old engines end first"
     ),
+    RolloutReason.NO_GPUS: (
+        "because it needs no GPU; if no node has room for it within 30 s (`surgeWaitSeconds` where nodes can be added"
+        " and no other engine is ready), old engines end first"
+    ),
     RolloutReason.NO_USE: "because ending an old engine would not free the GPUs that a new one needs",
-    RolloutReason.UNSCHEDULABLE: "because the new engine found no free GPUs for 30 s",
+    RolloutReason.UNSCHEDULABLE: "because no node had room for the new engine for 30 s",
     RolloutReason.NODE_MAY_COME: (
         "because no GPUs are free, a node may be added, and no other engine is ready; if no node comes within the"
         " operator's setting `surgeWaitSeconds`, the old engine ends first"

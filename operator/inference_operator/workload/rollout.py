@@ -53,6 +53,8 @@ class RolloutReason(StrEnum):
     NO_FREE_SLOT = "NoFreeSlot"
     UNKNOWN = "Unknown"
     """Free GPUs could not be looked up."""
+    NO_GPUS = "NoGpus"
+    """The engines run on CPUs."""
     NO_USE = "NoUse"
     """No free GPUs are known, and ending an engine would not free enough."""
     UNSCHEDULABLE = "Unschedulable"
@@ -70,6 +72,7 @@ _MAY_SWITCH = frozenset(
         RolloutReason.NOTHING_RUNS,
         RolloutReason.FREE_SLOT,
         RolloutReason.UNKNOWN,
+        RolloutReason.NO_GPUS,
         RolloutReason.ASKED,
         RolloutReason.NODE_MAY_COME,
     }
@@ -164,13 +167,21 @@ def rollout(
         return _replace(template, late) if due and due <= now else inputs.recorded
     if inputs.live is None or not _old_engines_run(inputs):
         return _surge(template, RolloutReason.NOTHING_RUNS)
-    needed = requested_amount(inputs.pod, inputs.gpu_resource)
-    freed = requested_amount(_pod_spec(inputs.live), inputs.gpu_resource)
+    if not requested_amount(inputs.pod, inputs.gpu_resource):
+        return _surge(template, RolloutReason.NO_GPUS)
+    return _by_free_gpus(inputs, inputs.live, results, nodes_visible=nodes_visible)
+
+
+def _by_free_gpus(
+    inputs: RolloutInputs, live: Manifest, results: Mapping[Lookup, LookupResult], *, nodes_visible: bool
+) -> Rollout | Undecided:
+    template, needed = inputs.template, requested_amount(inputs.pod, inputs.gpu_resource)
+    freed = requested_amount(_pod_spec(live), inputs.gpu_resource)
     lookup = FreeGpusLookup(inputs.gpu_resource)
-    if needed and nodes_visible and lookup not in results:
+    if nodes_visible and lookup not in results:
         return Undecided(lookup)
     gpus = results.get(lookup)
-    known = gpus if needed and isinstance(gpus, ClusterGpus) else None
+    known = gpus if isinstance(gpus, ClusterGpus) else None
     capacity = engine_capacity(known, inputs.pod, needed, pods=inputs.pods_per_engine) if known else None
     if capacity and capacity.free:
         return _surge(template, RolloutReason.FREE_SLOT)
