@@ -7,7 +7,7 @@ from tests.controller.world import World
 from tests.testing.builders import KEY
 
 
-async def test_a_first_reconcile_records_one_event_and_a_restart_records_none(world: World) -> None:
+async def test_a_first_start_records_its_steps_once_each_and_a_restart_records_none(world: World) -> None:
     told: list[str] = []
 
     def tell(_: Resource, events: list[Event]) -> None:
@@ -16,12 +16,12 @@ async def test_a_first_reconcile_records_one_event_and_a_restart_records_none(wo
     world.reconciler = Reconciler(world.cluster, world.cache, lambda: world.now, tell)  # type: ignore[arg-type]
     world.ask()
     await world.settle()
-    assert told == []
+    assert told == ["Starting"]
     world.pods_are_ready()
     await world.settle()
-    assert told == ["Serving"]
+    assert told == ["Starting", "Serving"]
     await world.settle()
     await world.list_all()
     world.reconciler = Reconciler(world.cluster, world.cache, lambda: world.now, tell)  # type: ignore[arg-type]
     await world.reconciler.reconcile(KEY)
-    assert told == ["Serving"]
+    assert told == ["Starting", "Serving"]

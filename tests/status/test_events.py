@@ -11,6 +11,7 @@ from inference_operator.status.events import MAX_NOTE_BYTES, events
 from inference_operator.views.lookups import LogText
 from tests.engines.test_root_error import OUTER
 from tests.status.engine_states import log_of
+from tests.status.job_states import INSPECTING, gated
 from tests.status.rolling_states import UNDECIDED
 from tests.status.situations import (
     HUNG,
@@ -25,7 +26,7 @@ from tests.status.situations import (
 )
 from tests.testing.builders import deployment_status, waiting
 
-STARTING, SERVES = loading(), SERVING
+STARTING, SERVES, INSPECTION = loading(), SERVING, gated()
 PULLING = loading(pods=[view(NO_IMAGE)])
 ROLLING = observed(engines=deployment_status(2, updated=1, ready=1), routers=deployment_status(2))
 STUCK = loading(pods=[view(NO_IMAGE)], before=reported(PULLING).status, minutes=MINUTES)
@@ -48,7 +49,13 @@ def crash(number: int) -> Inputs:
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        (None, STARTING, []),
+        (None, STARTING, ["Normal Starting"]),
+        (STARTING, STARTING, []),
+        (None, INSPECTION, ["Normal InspectingModel"]),
+        (INSPECTION, INSPECTION, []),
+        (INSPECTION, STARTING, ["Normal Starting"]),
+        (INSPECTION, INSPECTING, ["Warning ContainerConfigError"]),
+        (INSPECTING, STARTING, []),
         (None, PULLING, ["Warning ImagePullFailed"]),
         (STARTING, SERVES, ["Normal Serving"]),
         (STARTING, PULLING, ["Warning ImagePullFailed"]),

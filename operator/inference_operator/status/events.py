@@ -29,7 +29,6 @@ class Event:
 _WITHOUT_EVENT = frozenset(
     {
         Reason.STARTING,
-        Reason.INSPECTING_MODEL,
         Reason.ENGINES_UNAVAILABLE,
         Reason.ROUTER_UNAVAILABLE,
         Reason.SETTLED,
@@ -38,10 +37,11 @@ _WITHOUT_EVENT = frozenset(
 )
 """Reasons of Reconciling without an Event of their own: they are normal, or the Event of Ready covers them."""
 
+_WAITS_FOR_MODEL = frozenset({Reason.INSPECTING_MODEL, Reason.DOWNLOADING_MODEL, Reason.VERIFYING_MODEL})
+
 _NORMAL = frozenset(
     {
-        Reason.DOWNLOADING_MODEL,
-        Reason.VERIFYING_MODEL,
+        *_WAITS_FOR_MODEL,
         Reason.ROLLING_OUT,
         Reason.SWITCHED_TO_REPLACE,
         Reason.WAITING_FOR_DELETION,
@@ -53,10 +53,10 @@ _NORMAL = frozenset(
 def events(before: Status, after: Status) -> Sequence[Event]:
     """The Events for the transition between two statuses.
 
-    A first status causes Events about problems only, since a new service is never ready at once. An unchanged status
-    causes none, so neither a restart of the operator nor a relist does.
+    A first status causes Events about problems, and about what begins: the inspection of the model, or the first
+    engines. An unchanged status causes none, so neither a restart of the operator nor a relist does.
     """
-    changes = (_ready, _reconciling, _stalled, _engine_stalled, _traffic, _scaled, _scaling_active)
+    changes = (_ready, _created, _reconciling, _stalled, _engine_stalled, _traffic, _scaled, _scaling_active)
     return [event for change in changes for event in change(before, after)]
 
 
@@ -65,6 +65,14 @@ def _ready(before: Status, after: Status) -> Iterator[Event]:
     if now is None or (was.status if was else "False") == now.status:
         return
     yield _event("Normal" if now.status == "True" else "Warning", now)
+
+
+def _created(before: Status, after: Status) -> Iterator[Event]:
+    """One Event when the first engines are created: at once, or after a wait for the model."""
+    was, now = before.condition(ConditionType.RECONCILING), after.condition(ConditionType.RECONCILING)
+    if now is not None and now.reason == Reason.STARTING and (was is None or was.reason in _WAITS_FOR_MODEL):
+        message = f"Engines and routers are created. {now.message}"
+        yield _event("Normal", now.model_copy(update={"message": message}))
 
 
 def _reconciling(before: Status, after: Status) -> Iterator[Event]:
