@@ -86,8 +86,8 @@ def test_valid_resources_are_rendered_beside_an_invalid_resource(infd: Infd) -> 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (HEADER, "?: metadata.name: must be a DNS-1035 label"),
-        (f"{HEADER}metadata: 5\n", "?: metadata.name: must be a DNS-1035 label"),
+        (HEADER, "?: 2 mistakes. (1) metadata.name: must be a DNS-1035 label"),
+        (f"{HEADER}metadata: 5\n", "?: 2 mistakes. (1) metadata.name: must be a DNS-1035 label"),
         (f"{HEADER}metadata: {{name: qwen}}\n", "qwen: spec.model: is required."),
         (f"{HEADER}metadata: {{name: qwen}}\nspec: text\n", "qwen: spec: "),
         (f"{HEADER}metadata: {{name: qwen}}\nspec: {{1: 2}}\n", "qwen: 2 mistakes. (1) spec.model: "),
@@ -166,6 +166,15 @@ def test_numbers_in_quotes_are_refused_as_the_api_server_refuses_them(infd: Infd
     status, output, complaints = infd("render", "-f", "-", "--gpu", "L4:4", stdin=text)
     assert (status, output) == (1, "")
     assert complaints.startswith(f"qwen: {complaint}")
+
+
+def test_all_mistakes_of_types_are_named_at_once(infd: Infd) -> None:
+    fields = 'replicas: "2"\n  drainTimeout: 300\n  engine: {maxModelLen: 32k, args: "--seed=1"}\n'
+    text = f"{HEADER}metadata: {{name: Qwen}}\nspec:\n  model: {{source: 'hf://Qwen/Qwen3-8B'}}\n  {fields}"
+    complaints = infd("render", "-f", "-", "--gpu", "L4:4", stdin=text)[2]
+    assert complaints.startswith("Qwen: 5 mistakes. (1) ")
+    names = ("metadata.name", "spec.replicas", "spec.drainTimeout", "spec.engine.maxModelLen", "spec.engine.args")
+    assert [complaints.count(f") {name}: must be ") for name in names] == [1] * 5
 
 
 def test_a_null_field_counts_as_an_absent_field(infd: Infd) -> None:

@@ -111,6 +111,7 @@ def _other(_: ErrorDetails, path: Path) -> tuple[str, str]:
 
 STRING = "must be a string.", "Put the value in quotes."
 INTEGER = "must be an integer.", "Write it without quotes."
+DIGITS = "must be an integer.", "Write it in digits and without quotes, for example `32768`."
 NUMBER = "must be a number.", "Write it without quotes."
 BOOLEAN = "must be `true` or `false`.", "Write it without quotes."
 LIST = "must be a list.", "Write a list, for example `[a, b]`."
@@ -118,7 +119,7 @@ OBJECT = "must be an object.", "Write its fields below it, one per line and inde
 _WRONG_TYPES: Mapping[str, tuple[str, str]] = {
     "string_type": STRING,
     "int_type": INTEGER,
-    "int_parsing": INTEGER,
+    "int_parsing": DIGITS,
     "int_from_float": INTEGER,
     "int_parsing_size": INTEGER,
     "finite_number": NUMBER,

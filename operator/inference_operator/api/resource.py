@@ -64,9 +64,16 @@ def resource(raw: Manifest) -> Resource:
         version=str(meta.get("resourceVersion", "")),
         generation=generation if isinstance(generation, int) else 0,
         deleting="deletionTimestamp" in meta,
-        spec=_name_problem(key.name) or _spec(raw.get("spec")),
+        spec=_checked(_name_problem(key.name), _spec(raw.get("spec"))),
         status=_status(raw.get("status")),
     )
+
+
+def _checked(name: Refusal | None, spec: Spec | Refusal) -> Spec | Refusal:
+    """The spec, or all mistakes of it and of the name."""
+    if name is None:
+        return spec
+    return all_of([name, *spec.mistakes]) if isinstance(spec, Refusal) else name
 
 
 def _mapping(value: object) -> Mapping[str, object]:

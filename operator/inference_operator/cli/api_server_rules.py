@@ -1,5 +1,6 @@
 """Rules of the API server for resources from files that pydantic lacks: it drops nulls and rejects quoted numbers."""
 
+from collections.abc import Iterator
 from functools import cache
 
 from pydantic import TypeAdapter, ValidationError
@@ -7,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from inference_operator.api.crd import structural_schema
 from inference_operator.api.field_errors import BOOLEAN, INTEGER, NUMBER, Path, field_name
 from inference_operator.api.reasons import Reason
-from inference_operator.api.refusal import Refusal
+from inference_operator.api.refusal import Refusal, all_of
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import Manifest
 
@@ -28,14 +29,19 @@ def stored(spec: object) -> object:
     return [stored(item) for item in spec] if isinstance(spec, list) else spec
 
 
-def quoted_number(spec: object) -> Refusal | None:
-    """The first number or boolean in quotes, which the API server rejects and pydantic would accept.
+def with_quoted_numbers(parsed: Spec | Refusal, spec: object) -> Spec | Refusal:
+    """The parsed spec; refused also for numbers and booleans in quotes, which the API server rejects.
 
     Examples:
-        >>> quoted_number({"replicas": "2"}).message
+        >>> with_quoted_numbers(Spec.model_validate({"model": {"source": "hf://a/b"}}), {"replicas": "2"}).message
         'spec.replicas: must be an integer. Write it without quotes.'
     """
-    return _quoted(spec, _schema(), []) if _has_readable(spec) else None
+    quoted = list(_quoted(spec, _schema(), [])) if _has_readable(spec) else []
+    if not quoted:
+        return parsed
+    named = {one.field for one in quoted}
+    others = parsed.mistakes if isinstance(parsed, Refusal) else ()
+    return all_of([*quoted, *(one for one in others if one.field not in named)])
 
 
 def _has_readable(value: object) -> bool:
@@ -59,16 +65,17 @@ def _schema() -> Manifest:
     return structural_schema(Spec)
 
 
-def _quoted(value: object, schema: Manifest, path: Path) -> Refusal | None:
+def _quoted(value: object, schema: Manifest, path: Path) -> Iterator[Refusal]:
     match value:
         case dict():
             fields, others = schema.get("properties", {}), schema.get("additionalProperties", {})
             children = [(name, item, fields.get(name, others)) for name, item in value.items()]
         case list():
             children = [(index, item, schema.get("items", {})) for index, item in enumerate(value)]
-        case str() if message := _MESSAGES.get(schema.get("type", "")):
-            return Refusal(Reason.INVALID_SPEC, field_name(path), *message)
+        case str() if (message := _MESSAGES.get(schema.get("type", ""))) and _is_readable(value):
+            yield Refusal(Reason.INVALID_SPEC, field_name(path), *message)
+            return
         case _:
-            return None
-    refusals = (_quoted(item, part, [*path, step]) for step, item, part in children)
-    return next((refusal for refusal in refusals if refusal), None)
+            return
+    for step, item, part in children:
+        yield from _quoted(item, part, [*path, step])

@@ -10,7 +10,7 @@ from pathlib import Path
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import Resource, resource
-from inference_operator.cli.api_server_rules import quoted_number, stored
+from inference_operator.cli.api_server_rules import stored, with_quoted_numbers
 from inference_operator.cli.gpus import add_gpus
 from inference_operator.cli.hub_model import model_of_spec
 from inference_operator.cli.parser import UsageError
@@ -110,8 +110,7 @@ def offline_inputs(
     """
     spec = stored(document.get("spec"))
     new = resource({"spec": spec, "metadata": {**_NEW, **metadata(document)}})
-    if refusal := quoted_number(spec):
-        new = replace(new, spec=refusal)
+    new = replace(new, spec=with_quoted_numbers(new.spec, spec))
     engine = engines[engines.default]
     children = _inspected(new, model, engine) or _stored(new, stored_models or {}, engine)
     if not children:
