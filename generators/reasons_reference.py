@@ -8,8 +8,8 @@ from inference_operator.api.reasons import ConditionType
 INTRODUCTION = """\
 # Reasons
 Every condition of an InferenceDeployment has a reason. A reason keeps its meaning in all releases. `kubectl get infd`
-shows the reason of Ready. `kubectl describe infd NAME` shows all conditions with their messages, which name the object,
-field or pod.
+shows the reason of the condition that matters most: that of Ready if nothing is wrong. `kubectl describe infd NAME`
+shows all conditions with their messages, which name the object, field or pod.
 
 This page is generated from `operator/inference_operator/api/explanations.py`.
 """

@@ -164,7 +164,7 @@ def test_a_manifest_that_would_be_refused_is_printed_with_the_cure(infd: Infd) -
     status, said, complaints = infd("import", "-f", "-", stdin=json.dumps(manifest))
     assert status == 1
     assert "hf://a/b" in said
-    assert "Correct it before you apply it: metadata.name" in complaints
+    assert "Correct it before you apply it: 2 mistakes. (1) metadata.name" in complaints
 
 
 def test_either_a_file_or_an_object_is_needed(infd: Infd) -> None:

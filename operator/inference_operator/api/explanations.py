@@ -65,12 +65,12 @@ ENGINE_ERRORS: Mapping[Reason, Explanation] = {
         (
             Reason.MODEL_GATED,
             "The model is gated: the hub gives it only to accounts that accepted its licence.",
-            "Accept the licence on the hub, and name a Secret with a token in `spec.model.tokenSecret`.",
+            "Accept the licence on the hub, and name a Secret with the account's token in `spec.model.tokenSecretRef`.",
         ),
         (
             Reason.MODEL_NOT_FOUND,
             "The model does not exist, or this account may not see it.",
-            "Check `spec.model.source`. For a private model name a Secret with a token in `spec.model.tokenSecret`.",
+            "Check `spec.model.source`. For a private model name a Secret with a token in `spec.model.tokenSecretRef`.",
         ),
         (
             Reason.HUB_UNREACHABLE,
@@ -383,7 +383,7 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     Reason.MODEL_KNOWN: Explanation(_MODEL, "The model's config and checkpoint size are known.", _NO_ACTION),
     Reason.INSPECTING_MODEL: Explanation(
         _MODEL,
-        "The model is not in the catalogue. A Job in its namespace reads its config and file sizes.",
+        "A Job in the model's namespace reads its config and file sizes, before the first engine is sized.",
         "Wait; the Job takes seconds once its pod runs. The message shows what the pod is waiting for.",
     ),
     Reason.INSPECTION_FAILED: Explanation(
@@ -420,9 +420,8 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     ),
     Reason.MODEL_UNKNOWN: Explanation(
         _MODEL,
-        "No model facts are available: engines run on CPUs, for which only models of hubs are inspected; or the model"
-        " could not be read, and engines run on CPUs or use `spec.parallelism.tensor`; or the specification is paused"
-        " or rejected.",
+        "No model facts are available: engines run on CPUs, for which only models of hubs are inspected; or the"
+        " specification is paused or rejected. A model that could not be read has the reason of that.",
         "No action needed if engines serve.",
     ),
     Reason.MODEL_NOT_UNDERSTOOD: Explanation(
@@ -510,12 +509,14 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     Reason.IMAGE_PULL_FAILED: Explanation(
         _RECONCILING,
         "The kubelet cannot pull an image, of a container or of an `oci://` model.",
-        "Check the image name, and the pull secret of the namespace's default ServiceAccount.",
+        "Check the image name, and the pull secret of the namespace's default ServiceAccount. If nodes do not reach the"
+        " registry, the message says so.",
     ),
     Reason.CONTAINER_CONFIG_ERROR: Explanation(
         _RECONCILING,
-        "The container refers to an object that is missing, such as a Secret or one of its keys.",
-        "Create the missing object.",
+        "The container of an engine, a router or a Job refers to an object that is missing, such as a Secret or one of"
+        " its keys.",
+        "Create the missing object; the message has the command.",
     ),
     Reason.VOLUME_UNAVAILABLE: Explanation(
         _RECONCILING,

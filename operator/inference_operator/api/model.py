@@ -52,8 +52,9 @@ class ModelSpec(SpecModel):
     revision: Annotated[str, StringConstraints(min_length=1, max_length=253), CelRules(REVISION)] | None = Field(
         None,
         description=(
-            "Branch, tag or commit on the hub, or digest of the listing of an `s3://` model. Default: `main`, or the"
-            " first listing. Change: rolling restart."
+            "Branch, tag or commit on the hub. Of an `s3://` model, the digest of the list of its files that"
+            " `infd inspect` prints: other files are then refused. Default: `main`; of `s3://` the files that are there"
+            " at the first inspection. Change: rolling restart."
         ),
     )
     token_secret_ref: TokenSecretRef | None = Field(

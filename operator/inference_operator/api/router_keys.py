@@ -27,11 +27,15 @@ class RouterKeysSpec(SpecModel):
         " prints it. Changes of its content take effect within two minutes. Change: rolling restart of the routers."
     )
     requests_per_minute: int | None = Field(
-        None, ge=1, le=1_000_000, description="Limit of each user. Default: none. Change: rolling restart of routers."
+        None,
+        ge=1,
+        le=1_000_000,
+        description="Requests per minute of each user. A user may send those of five seconds at once, and at least one;"
+        " further ones get 429 with `Retry-After`. Default: none. Change: rolling restart of routers.",
     )
     max_concurrent: int | None = Field(
         None,
         ge=1,
         le=100_000,
-        description="Requests in flight of each user. Default: none. Change: rolling restart of routers.",
+        description="Requests in flight of each user; further ones get 429 with `Retry-After`. Default: none. Change: rolling restart of routers.",
     )

@@ -156,7 +156,8 @@ class SchedulingSpec(PodScheduling):
     eviction_wait: Annotated[timedelta, Within("0s", "24h", "30m")] | None = Field(
         None,
         description="How long a drain waits for the successor of an engine or of the only router; `0s`: not at"
-        " all. Default: as long as a node and a start may take. Change: in place.",
+        " all. Default: twice the last start of an engine (5 minutes for a router) and the operator's"
+        " `surgeWaitSeconds`. Change: in place.",
     )
     gang: Gang = Field(
         Gang.AUTO,

@@ -94,7 +94,8 @@ class Spec(SpecModel):
         DRAIN_TIMEOUT,
         description=(
             "Maximum time for a terminating engine or router to finish its requests, for example `20m`. It stops at"
-            " once if it has none. Default: `5m`. Change: rolling restart."
+            " once if it has none. Longer requests are cut: a stream ends early, and a client without an answer yet"
+            " gets an error. Default: `5m`. Change: rolling restart."
         ),
     )
     paused: bool = Field(

@@ -78,7 +78,7 @@ class Former:
             "object": {"maxProperties": 16, "x-kubernetes-preserve-unknown-fields": True},
             "string": {"maxLength": 1024},
         }
-        return {"type": self.kind, **bounds.get(self.kind, {})}
+        return {"type": self.kind, "description": f"Removed: use `{self.now}`.", **bounds.get(self.kind, {})}
 
     @property
     def rule(self) -> dict[str, str]:

@@ -43,7 +43,9 @@ def from_model(origin: ForeignObject) -> Draft:
         origin.take(list, "spec", "features")
     origin.leave("the engine offers what the model can do.", "spec", "features")
     origin.leave(
-        "routers keep requests with the same prefix on one engine: `spec.router.affinity`.", "spec", "loadBalancing"
+        "`spec.router.strategy: PrefixAffinity` keeps requests with the same prefix on one engine.",
+        "spec",
+        "loadBalancing",
     )
     origin.leave("put them into a ConfigMap, and mount it with `spec.podTemplate.volumes`.", "spec", "files")
     origin.leave("clients see the operator's name.", "spec", "owner")
