@@ -15,7 +15,7 @@ All fields of the resource. Only `spec.model.source` is required. A change of a 
 - **in place**: nothing restarts.
 - **rolling restart**: engines are replaced one by one. [update.md](../how-to/update.md) explains what serves meanwhile.
 
-`kubectl explain infd.spec.FIELD` prints the meaning of one field; [the CRD](../../crds/inferencedeployments.yaml) has all bounds.
+`kubectl explain infd.spec.FIELD` explains one field; [the CRD](../../crds/inferencedeployments.yaml) has all bounds.
 Rights to set fields: [Security](../explanation/security.md#rights-of-who-writes-a-resource).
 
 This page is generated from the models in `operator/inference_operator/api`.

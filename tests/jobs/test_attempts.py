@@ -111,7 +111,7 @@ def test_the_problem_of_a_waiting_inspection_attempt_has_a_cure(problem: PodProb
 
 
 def test_an_inspection_that_is_no_longer_needed_starts_no_further_attempt() -> None:
-    kept = AttemptsProgress((1,), failure=GATED)
+    kept: AttemptsProgress[Entry] = AttemptsProgress((1,), failure=GATED)
     assert attempts_progress([failed()], NOW + LONGEST_WAIT, wanted=False) == kept, "its Job has the cause"
     assert (
         attempts_progress([], NOW, wanted=False)

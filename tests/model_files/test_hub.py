@@ -151,7 +151,7 @@ def test_the_requested_revision_is_read_from_the_hub(hub: Hub, inspect: Infd) ->
 def test_a_gated_model_is_readable_only_with_the_token(hub: Hub, inspect: Infd) -> None:
     hub.token = "hf_right"  # noqa: S105 - of our own hub
     cause, problem, cure = error(inspect())
-    assert (cause, problem) == ("Gated", "is gated: the hub gives it only to accounts that accepted its licence.")
+    assert (cause, problem) == ("Gated", "the hub gives this gated model only to accounts that accepted its licence.")
     assert "`HF_TOKEN`" in cure
     assert error(inspect(HF_TOKEN="hf_wrong"))[0] == "Gated"  # noqa: S106 - of our own hub
     assert inspect(HF_TOKEN="hf_right")[0] == 0  # noqa: S106 - of our own hub

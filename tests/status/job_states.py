@@ -22,9 +22,9 @@ MINUTES_WITHOUT_WORKLOAD = 10
 """The progress deadline while there is no workload."""
 
 
-def gated(**spec: object) -> Inputs:
+def gated() -> Inputs:
     """An InferenceDeployment of a gated model, seen for the first time."""
-    return inputs(inference_deployment(model={"source": "hf://org/gated", **TOKEN}, **spec))
+    return inputs(inference_deployment(model={"source": "hf://org/gated", **TOKEN}))
 
 
 def not_running(begun: Inputs, component: str, status: Manifest, *, minutes: int = 0) -> Inputs:

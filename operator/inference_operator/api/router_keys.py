@@ -37,5 +37,6 @@ class RouterKeysSpec(SpecModel):
         None,
         ge=1,
         le=100_000,
-        description="Requests in flight of each user; further ones get 429 with `Retry-After`. Default: none. Change: rolling restart of routers.",
+        description="Requests in flight of each user; further ones get 429 with `Retry-After`."
+        " Default: none. Change: rolling restart of routers.",
     )

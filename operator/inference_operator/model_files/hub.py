@@ -121,7 +121,7 @@ def failure_of(repository: str, revision: str | None, error: Exception) -> Failu
     """The failure for an error of the hub client."""
     match error:
         case GatedRepoError():
-            failure = Cause.GATED, "is gated: the hub gives it only to accounts that accepted its licence."
+            failure = Cause.GATED, "the hub gives this gated model only to accounts that accepted its licence."
             cure = f"Accept the licence on the hub, and set {_TOKEN}"
         case DisabledRepoError():
             failure, cure = (Cause.NOT_FOUND, "is disabled on the hub."), "Use another model."
