@@ -509,14 +509,13 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     Reason.IMAGE_PULL_FAILED: Explanation(
         _RECONCILING,
         "The kubelet cannot pull an image, of a container or of an `oci://` model.",
-        "Check the image name, and the pull secret of the namespace's default ServiceAccount. If nodes do not reach the"
-        " registry, the message says so.",
+        "Check the image name, and the pull secret of the namespace's default ServiceAccount.",
     ),
     Reason.CONTAINER_CONFIG_ERROR: Explanation(
         _RECONCILING,
         "The container of an engine, a router or a Job refers to an object that is missing, such as a Secret or one of"
         " its keys.",
-        "Create the missing object; the message has the command.",
+        "Create the missing object.",
     ),
     Reason.VOLUME_UNAVAILABLE: Explanation(
         _RECONCILING,
