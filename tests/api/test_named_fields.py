@@ -10,6 +10,7 @@ import pytest
 from inference_operator.api.crd import structural_schema
 from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.spec import Spec
+from inference_operator.api.validation import REMOVED
 from inference_operator.manifest import Manifest
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +37,7 @@ def exists(field: str) -> bool:
         node = node.get("items", node)
         values = node.get("additionalProperties")
         node = node.get("properties", {}).get(step) or (values if isinstance(values, dict) else {})
-        if not node or str(node.get("description")).startswith("Removed:"):
+        if not node or str(node.get("description")).startswith(REMOVED):
             return False
     return True
 

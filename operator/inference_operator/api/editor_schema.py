@@ -4,6 +4,7 @@ from typing import Any
 
 from inference_operator.api.crd import structural_schema
 from inference_operator.api.spec import Spec
+from inference_operator.api.validation import REMOVED
 from inference_operator.manifest import API_VERSION, KIND, Manifest
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
@@ -40,7 +41,8 @@ def _closed(node: Any) -> Any:  # noqa: ANN401 - JSON
         return node
     result = {name: _closed(value) for name, value in node.items() if not name.startswith("x-kubernetes-")}
     if "properties" in node:
-        current = {name: value for name, value in node["properties"].items() if "description" in value}
+        described = ((name, value, value.get("description", REMOVED)) for name, value in node["properties"].items())
+        current = {name: value for name, value, meaning in described if not meaning.startswith(REMOVED)}
         result["properties"] = {name: _closed(value) for name, value in current.items()}
         result["additionalProperties"] = False
     return result

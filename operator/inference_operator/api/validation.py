@@ -56,6 +56,10 @@ def cel(*rules: Rule) -> dict[str, Any]:
     return {"x-kubernetes-validations": [rule.schema for rule in rules]}
 
 
+REMOVED = "Removed: "
+"""Begins the description of a former field, by which others tell it from the fields that users may set."""
+
+
 @dataclass(frozen=True, slots=True)
 class Former:
     """A former name of a field. It stays in the CRD: the API server would drop it unseen, and not refuse it."""
@@ -78,7 +82,7 @@ class Former:
             "object": {"maxProperties": 16, "x-kubernetes-preserve-unknown-fields": True},
             "string": {"maxLength": 1024},
         }
-        return {"type": self.kind, "description": f"Removed: use `{self.now}`.", **bounds.get(self.kind, {})}
+        return {"type": self.kind, "description": f"{REMOVED}use `{self.now}`.", **bounds.get(self.kind, {})}
 
     @property
     def rule(self) -> dict[str, str]:
