@@ -12,7 +12,6 @@ from itertools import takewhile
 from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.reasons import Reason
 from inference_operator.manifest import Manifest
-from inference_operator.objects.names import ROUTER
 from inference_operator.views.lookups import EventsLookup, ObjectEvents
 from inference_operator.views.pod import PodProblem, PodView
 from inference_operator.views.pod_startup import StartupStage
@@ -110,6 +109,10 @@ _UNSTATED = re.compile(r"(?:must specify |; )(?P<resource>[-.a-z]{1,60}) for: (?
 """Kubernetes 1.36, pkg/quota/v1/evaluator/core/pods.go, Constraints."""
 
 
+_ROUTER = "router"
+"""Name of a router's container."""
+
+
 def rejection_cure(message: str) -> str:
     """What helps where the API server rejects a pod; empty where the message suffices.
 
@@ -122,7 +125,7 @@ def rejection_cure(message: str) -> str:
     unstated = list(_UNSTATED.finditer(message)) if "failed quota" in message else []
     if not unstated:
         return EXPLANATIONS[Reason.QUOTA_EXCEEDED].cure if rejection_reason(message) is Reason.QUOTA_EXCEEDED else ""
-    is_router = ROUTER in unstated[0]["containers"].split(",")
+    is_router = _ROUTER in unstated[0]["containers"].split(",")
     part, default = (
         ("router", "routerDefaults.resources") if is_router else ("engine", "engineDefaults.limitRequestRatio")
     )

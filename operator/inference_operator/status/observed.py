@@ -39,11 +39,9 @@ from inference_operator.workload.lost_nodes import lost_pods
 def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> Observation:
     """The observation of this round."""
     planned = outcome if isinstance(outcome, Planned) else None
-    live = _live_roles(inputs, planned)
-    request = _diagnosis_request(inputs, planned, live)
-    routers = _routers(inputs)
+    live, routers = _live_roles(inputs, planned), _routers(inputs)
+    request, workload = _diagnosis_request(inputs, planned, live), _workload(inputs, live)
     found = diagnoses(routers, inputs.resource.status.startup, request)
-    workload = _workload(inputs, live)
     return Observation(
         key=inputs.resource.key,
         roles=[_role(inputs, role, found, _load(inputs, planned)) for role in live],
@@ -59,7 +57,7 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
         source=_source(inputs),
         inspection=outcome.wait if isinstance(outcome, NeedsInspection) else None,
         model_wait=planned.model_wait if planned else None,
-        adapter_wait=next((one.wait for one in planned.adapters if one.wait), None) if planned else None,
+        adapter_wait=next((one.wait for one in (planned.adapters if planned else ()) if one.wait), None),
         model_failure=outcome.model_failure,
         paused=isinstance(outcome, Paused),
         blocked=_obstacle(results),
