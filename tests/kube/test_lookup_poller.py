@@ -12,7 +12,6 @@ from inference_operator.controller.workqueue import Priority
 from inference_operator.kube.lookup_poller import (
     FIRST_BACKOFF_SECONDS,
     GPUS_HOLD_SECONDS,
-    KEPT_CHARACTERS,
     LATEST_BACKOFF_SECONDS,
     LOG_HOLDS_SECONDS,
     LookupPoller,
@@ -30,6 +29,7 @@ from inference_operator.views.lookups import (
     LookupResult,
     Unavailable,
 )
+from inference_operator.views.untrusted_text import LOG_CHARACTERS
 from tests.controller.virtual_time import run
 
 A, B = Key("default", "a"), Key("default", "b")
@@ -255,11 +255,12 @@ async def test_a_failed_lookup_is_a_result_and_not_an_exception(error: ClusterEr
 
 
 async def test_the_end_of_a_log_is_kept_without_secrets() -> None:
-    text = "x" * KEPT_CHARACTERS + "\nHF_TOKEN=abc\n"
+    text = "a word\n" * (LOG_CHARACTERS // 7 + 1) + "HF_TOKEN=abc\n"
     found = await look_up(Stage(answers=[text]), ENDED)
     assert isinstance(found, LogText)
-    assert found.text.endswith("x\nHF_TOKEN=[hidden]\n")
-    assert len(found.text) == KEPT_CHARACTERS
+    assert found.text.endswith("a word\nHF_TOKEN=[hidden]\n")
+    assert found.text.startswith("a word\n")
+    assert LOG_CHARACTERS - 100 < len(found.text) <= LOG_CHARACTERS
 
 
 def test_free_gpus_are_counted_once_for_all_resources_and_again_after_the_interval() -> None:

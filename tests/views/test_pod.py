@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from inference_operator.api.reasons import Reason
 from inference_operator.manifest import Manifest
 from inference_operator.views.lookups import LogLookup
-from inference_operator.views.pod import MAX_CAUSE_LENGTH, PodProblem, Terminated, one_line, pod_view
+from inference_operator.views.pod import PodProblem, Terminated, pod_view
+from inference_operator.views.untrusted_text import MAX_CAUSE_LENGTH, one_line
 from tests.testing.builders import NOW, pod, ready_pod, unschedulable, waiting
 
 OOM_KILLED = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": ""}}

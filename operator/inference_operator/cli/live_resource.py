@@ -15,10 +15,11 @@ from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, NAME_LABEL
 from inference_operator.router.observe import METRIC_PREFIX, ROUTER_METRICS_PATH
 from inference_operator.router.stats import SAMPLE_PATH, router_sample
 from inference_operator.views.engine import engines_of
-from inference_operator.views.pod import PodView, one_line, pod_view
+from inference_operator.views.pod import PodView, pod_view
 from inference_operator.views.raw import mapping, timestamp
 from inference_operator.views.samples import EngineActivity, EngineSample, Histogram, RouterSample, Samples
 from inference_operator.views.samples import combined_samples as combined
+from inference_operator.views.untrusted_text import one_line
 
 if TYPE_CHECKING:
     from inference_operator.kube.client import Api
@@ -107,7 +108,7 @@ def _with_metrics(pods: Sequence[PodView]) -> Iterator[PodView]:
 
 
 def _event(event: Manifest, at: str) -> LiveEvent:
-    return LiveEvent(at, str(event.get("reason") or ""), one_line(event.get("message")))
+    return LiveEvent(at, one_line(event.get("reason")), one_line(event.get("message")))
 
 
 def _first_bytes(pages: str) -> Histogram | None:

@@ -19,7 +19,8 @@ from inference_operator.engines.base import Engine
 from inference_operator.engines.start_log import Diagnosis
 from inference_operator.sentences import sentences
 from inference_operator.views.lookups import LogText, Lookup, Unavailable
-from inference_operator.views.pod import PodProblem, PodView, Terminated, one_line
+from inference_operator.views.pod import PodProblem, PodView, Terminated
+from inference_operator.views.untrusted_text import one_line
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from datetime import datetime
 from inference_operator.api.reasons import Reason
 from inference_operator.diagnosis.pending_causes import PendingWait, creation_wait, volume_wait
 from inference_operator.manifest import Manifest
-from inference_operator.views.pod import PodProblem, PodView, one_line
+from inference_operator.views.pod import PodProblem, PodView
 from inference_operator.views.raw import annotations, timestamp
+from inference_operator.views.untrusted_text import one_line
 
 JOB_HASH_ANNOTATION = "inference-operator.dev/asked"
 """Annotation with the hash of the Job's content."""

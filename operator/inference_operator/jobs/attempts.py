@@ -12,7 +12,7 @@ from inference_operator.diagnosis.scheduler_message import scheduler_sentence
 from inference_operator.jobs.attempt import Attempt
 from inference_operator.jobs.result import Cause, Failure, Result
 from inference_operator.models.config import NotUnderstood
-from inference_operator.views.pod import one_line
+from inference_operator.views.untrusted_text import one_line
 
 FIRST_WAIT, LONGEST_WAIT = timedelta(seconds=30), timedelta(minutes=10)
 """Backoff after a failed attempt; it doubles with each, since most failures need a user to act."""

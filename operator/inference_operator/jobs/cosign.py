@@ -11,8 +11,8 @@ from inference_operator.manifest import Manifest
 from inference_operator.models.config import NotUnderstood
 from inference_operator.objects.container import environment, process_fields
 from inference_operator.objects.names import VERIFICATION
-from inference_operator.views.pod import one_line
 from inference_operator.views.raw import mapping, objects
+from inference_operator.views.untrusted_text import one_line
 
 _VARIABLE = re.compile(r"(?:HTTP|HTTPS|NO)_PROXY|SSL_CERT_(?:FILE|DIR)", re.IGNORECASE)
 """Variables that cosign's HTTP client reads (Go, net/http and crypto/x509)."""

@@ -12,6 +12,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.manifest import Manifest
 from inference_operator.models.config import NotUnderstood
 from inference_operator.sentences import sentences
+from inference_operator.views.untrusted_text import one_line
 
 Result = TypeVar("Result")
 
@@ -147,7 +148,7 @@ def line(document: Manifest) -> str:
 
 
 def _failure(error: Manifest) -> Failure:
-    why = NotUnderstood(*(str(error[part]) for part in ("field", "problem", "cure")))
+    why = NotUnderstood(*(one_line(error[part]) for part in ("field", "problem", "cure")))
     return Failure(Cause(error["cause"]), why)
 
 

@@ -29,7 +29,7 @@ from inference_operator.views.lookups import (
     Unavailable,
 )
 from inference_operator.views.raw import mapping
-from inference_operator.views.redact import redacted
+from inference_operator.views.untrusted_text import log_tail
 
 LOG_LINES = 500
 LOG_BYTES = 256 * 1024
@@ -37,8 +37,6 @@ LOG_BYTES = 256 * 1024
 
 When vLLM's engine fails in a process of its own, some 100 lines of the parent's traceback follow the cause.
 """
-KEPT_CHARACTERS = 64 * 1024
-"""How much of a log is kept, from its end."""
 
 LOG_HOLDS_SECONDS = 10.0
 """Interval at which the log of a running container is read."""
@@ -197,7 +195,7 @@ async def _read(client: LookupClient, look: Lookup) -> LookupResult:
     match look:
         case LogLookup():
             text = await client.read_log(look, lines=LOG_LINES, size=LOG_BYTES)
-            return LogText(redacted(text)[-KEPT_CHARACTERS:])
+            return LogText(log_tail(text, lines=LOG_LINES, size=LOG_BYTES))
         case EventsLookup():
             return await events_of(client, look)
         case FreeGpusLookup(resource):

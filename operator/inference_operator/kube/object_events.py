@@ -3,7 +3,7 @@
 from inference_operator.kube.free_gpus import Reader
 from inference_operator.manifest import Kind, Manifest
 from inference_operator.views.lookups import EventsLookup, EventSummary, ObjectEvents
-from inference_operator.views.pod import one_line
+from inference_operator.views.untrusted_text import one_line
 
 EVENT = Kind("v1", "Event")
 """Only the older API selects by `involvedObject` (Kubernetes 1.36, pkg/apis/core/v1/conversion.go)."""

@@ -13,8 +13,8 @@ from inference_operator.views.container_restart import ContainerRestart, contain
 from inference_operator.views.lookups import LogLookup
 from inference_operator.views.pod_startup import PodStartup, StartupTimes, pod_startup, startup_times
 from inference_operator.views.raw import condition, mapping, objects, timestamp
-from inference_operator.views.redact import redacted
 from inference_operator.views.start_cures import missing_object_cure, pull_cure
+from inference_operator.views.untrusted_text import one_line, termination_message
 
 TEMPLATE_HASH_ANNOTATION = "inference-operator.dev/template"
 """Annotation with the hash of the pod template; it separates current pods from those of an earlier template."""
@@ -154,13 +154,6 @@ _DISK_FULL = re.compile(
 )
 """Parts of the kubelet's messages about a pod that it evicts or rejects for its use of disks (Kubernetes 1.36,
 pkg/kubelet/eviction/helpers.go and eviction_manager.go)."""
-
-_MOST_BYTES = 2048
-"""Of a log that the kubelet makes a termination message of (Kubernetes 1.36, pkg/kubelet/container/runtime.go,
-`MaxContainerTerminationMessageLogLength`)."""
-
-MAX_CAUSE_LENGTH = 1024
-"""Characters of a cause. Kubelets may quote a whole log, and a condition must stay readable."""
 
 
 def pod_view(pod: Manifest, *, component: str) -> PodView:
@@ -304,21 +297,11 @@ def _termination(pod: Manifest, container: Manifest, terminated: Manifest) -> Po
         return PodProblem(Reason.OUT_OF_MEMORY, f"container `{name}` used more memory than {bound}")
     code = terminated.get("exitCode")
     cause = f"container `{name}` ended with exit code {code}{' (SIGKILL)' if code == _SIGKILL else ''}"
-    message = redacted(_whole_lines(str(terminated.get("message") or ""))).strip()
+    message = termination_message(str(terminated.get("message") or ""))
     started, finished = timestamp(terminated.get("startedAt")), timestamp(terminated.get("finishedAt"))
     ran = finished - started if started and finished else None
     log = _terminated_log(mapping(pod, "metadata"), container)
     return PodProblem(Reason.CRASH_LOOP, cause, Terminated(message, log, ran))
-
-
-def _whole_lines(message: str) -> str:
-    r"""The message without the rest of a line whose beginning was cut off: it may be the middle of a secret.
-
-    Examples:
-        >>> _whole_lines("horse'\nKeyError: 1"), _whole_lines("b" * 2048 + "\nKeyError: 1")
-        ("horse'\nKeyError: 1", 'KeyError: 1')
-    """
-    return message.partition("\n")[2] if len(message.encode()) >= _MOST_BYTES else message
 
 
 def _memory_limit(pod: Manifest, container: str) -> str:
@@ -357,9 +340,3 @@ def _terminated_log(meta: Manifest, container: Manifest) -> LogLookup:
 def _unschedulable(cause: str) -> PodProblem:
     claim_missing = any(message in cause for message in _CLAIM_MESSAGES)
     return PodProblem(Reason.VOLUME_UNAVAILABLE if claim_missing else Reason.UNSCHEDULABLE, cause)
-
-
-def one_line(text: object) -> str:
-    """The text as one line of bounded length, without secrets. The end is kept, where logs have their error."""
-    line = " ".join(redacted(str(text or "")).split())
-    return line if len(line) <= MAX_CAUSE_LENGTH else f"… {line[-MAX_CAUSE_LENGTH:]}"

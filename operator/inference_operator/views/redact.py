@@ -1,48 +1,104 @@
-"""Removes secrets from the messages of engines and kubelets before they reach a status, an Event or a log.
+"""Finds secrets in texts of others and hides them, before the text reaches a status, an Event or a log.
 
-The patterns are wide: a word hidden without need is harmless, a leaked key is not.
+1. The patterns are wide: a word hidden without need is harmless, a leaked key is not.
+2. Their time grows with the length of the text and no faster, whatever the text is: what a pattern reads before it
+   fails is bounded, or the next search begins behind it. A value whose end is missing ends with the text or a bound.
+3. A pattern is tried only on texts that have one of its words.
 """
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 HIDDEN = "[hidden]"
 
-_BY_FORM = re.compile(
+_LONGEST = 4096
+"""Characters of a quoted value or of a list that are hidden if its end is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A form of secrets."""
+
+    words: tuple[str, ...]
+    """Words in lower case of which every text with such a secret has one."""
+    pattern: re.Pattern[str]
+    """Matches in a text in lower case. Its group `secret` is what is hidden; without one, all that matches."""
+
+    def spans(self, lowered: str) -> Iterator[tuple[int, int]]:
+        """Where such secrets are."""
+        if any(word in lowered for word in self.words):
+            group = "secret" if "secret" in self.pattern.groupindex else 0
+            yield from (match.span(group) for match in self.pattern.finditer(lowered))
+
+
+def _rule(words: str, pattern: str) -> _Rule:
+    return _Rule(tuple(words.split()), re.compile(pattern, re.VERBOSE | re.DOTALL))
+
+
+_FORMS = re.compile(
     r"""
-      \bhf_[A-Za-z0-9]{8,} | \bapi_org_[A-Za-z0-9]{8,}                        # Hugging Face
-    | \bgh[pousr]_[A-Za-z0-9]{16,} | \bgithub_pat_\w{16,}                      # GitHub
-    | \bsk-[A-Za-z0-9_-]{16,}                                                  # OpenAI and compatible services
-    | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b                                            # AWS
-    | \bAIza[A-Za-z0-9_-]{30,}                                                 # Google
-    | \bxox[abprs]-[A-Za-z0-9-]{10,}                                           # Slack
-    | \beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?           # JSON web tokens (RFC 7519)
-    | -----BEGIN[ ][A-Z ]*KEY-----.*?(?:-----END[ ][A-Z ]*KEY-----|\Z)         # PEM (RFC 7468)
+      h(?<!\wh)f_[A-Za-z0-9]{8,} | a(?<!\wa)pi_org_[A-Za-z0-9]{8,}             # Hugging Face
+    | g(?<!\wg)h[pousr]_[A-Za-z0-9]{16,} | g(?<!\wg)ithub_pat_\w{16,}          # GitHub
+    | s(?<!\ws)k-[A-Za-z0-9_-]{16,}                                            # OpenAI and compatible services
+    | A(?<!\wA)(?:KIA|SIA)[A-Z0-9]{16}                                         # AWS
+    | A(?<!\wA)Iza[A-Za-z0-9_-]{30,}                                           # Google
+    | x(?<!\wx)ox[abprs]-[A-Za-z0-9-]{10,}                                     # Slack
+    | eyJ[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*+){0,4}                          # JSON web tokens (RFC 7519, RFC 7516)
     """,
-    re.VERBOSE | re.DOTALL,
-)
-
-_VALUE = r"""(?!\[hidden\]|(?:None|null|True|False|true|false)\b)(?:\[[^\]]*\]|"[^"]*"|'[^']*'|[^\s,;&"')}\]]+)"""
-_NAME = (
-    r"token|secret|password|passwd|credentials?|signature|api[_-]?key|access[_-]?key(?:[_-]?id)?|secret[_-]?key"
-    r"|private[_-]?key|account[_-]?key|\bkey|\bsig|\bpwd"
-)
-_BY_NAME = re.compile(rf"""(?i)((?:{_NAME})["']?\s*[=:]\s*){_VALUE}""")
-"""`name=value`, `name: value` and `'name': ['value']`, with any text before the name."""
-
-_BY_OPTION = re.compile(rf"""(?i)(--[\w-]{{0,32}}(?:token|secret|password|key)["']?,?\s+){_VALUE}""")
-_AUTHORIZATION = re.compile(r"""(?i)(\bauthorization["']?\s*[=:]\s*["']?)(?!\[hidden\])(?:[a-z]+\s+)?[^\s,;"']+""")
-_BEARER = re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{8,}")
-_REFUSED = re.compile(
-    r"""((?:invalid\ literal\ for\ int\(\)\ with\ base\ \d+: | could\ not\ convert\ string\ to\ float:     # Python
-    | invalid\ \w{1,40}\ value: | invalid\ choice: | ignored\ explicit\ argument                     # argparse
-    | [Ii]nvalid\ value | Illegal\ header\ value)\ b?)                                               # vLLM, h11
-    (?:'(?:[^'\\\n]|\\.)*'?|"(?:[^"\\\n]|\\.)*"?)""",
     re.VERBOSE,
 )
-"""A value that a program refuses, which its message quotes. A variable's value may come from a Secret."""
-_INPUT = re.compile(r"(\binput_value=)(?!\[hidden\])[^\n]+?(?=, input_type=|$)", re.MULTILINE)
-"""The same in messages of pydantic."""
-_IN_URL = re.compile(r"(?i)\b([a-z][a-z0-9+.-]{1,15}://)[^\s/@]+@")
+"""Keys that are recognised by their form, upper and lower case as they are. Each begins with a letter, by which the
+search is fast, and looks behind that whether a word begins there."""
+
+_QUOTED = rf"""
+      "[^"\\]{{0,{_LONGEST}}}+(?:\\.[^"\\]{{0,{_LONGEST}}}+)*+"?
+    | '[^'\\]{{0,{_LONGEST}}}+(?:\\.[^'\\]{{0,{_LONGEST}}}+)*+'?
+    | \\{{1,8}}["'][^"'\\\n]*+                                                 # a string within a string
+"""
+_VALUE = rf"""(?!\[hidden\]|(?:none|null|true|false)\b)
+    (?P<secret> \[[^\]]{{0,{_LONGEST}}}+\]? | {_QUOTED} | [^\s,;&"')}}\]]++ )"""
+_NAME = r"""
+    token | secret(?:[_-]?key)? | password | passwd | credentials? | signature | api[_-]?key
+    | access[_-]?key(?:[_-]?id)? | private[_-]?key | account[_-]?key | k(?<!\wk)ey | s(?<!\ws)ig | p(?<!\wp)wd
+"""
+_BEGIN, _END = (rf"-----{side}\ [a-z ]*+(?<=key)-----" for side in ("begin", "end"))
+_NAMES = "token secret passw credential signature key sig pwd"
+
+_RULES = (
+    # name=value, name: value and 'name': ['value'], with any text before the name
+    _rule(_NAMES, rf"""(?:{_NAME})(?:\\{{0,8}}["'])?\s*+[=:]\s*+{_VALUE}"""),
+    # --name value and '--name', 'value'
+    _rule(
+        "--",
+        rf"""--(?<![\w-]--)[\w-]*+(?:(?<=token)|(?<=secret)|(?<=password)|(?<=key))["']?,?\s++{_VALUE}""",
+    ),
+    _rule(
+        "authorization",
+        r"""authorization["']?\s*+[=:]\s*+["']?(?!\[hidden\])(?P<secret>(?:[a-z]++\s++)?[^\s,;"']++)""",
+    ),
+    _rule("bearer", r"bearer\s++(?P<secret>[a-z0-9._~+/=-]{8,}+)"),
+    # The user and the password of a URL
+    _rule("@", r"://(?P<secret>[^\s/]+)@"),
+    # A value that a program refuses, which its message quotes. A variable's value may come from a Secret.
+    _rule(
+        "invalid illegal convert ignored",
+        rf"""(?:
+            invalid\ literal\ for\ int\(\)\ with\ base\ \d{{1,2}}: | could\ not\ convert\ string\ to\ float: # Python
+            | invalid\ \w{{1,40}}\ value: | invalid\ choice: | ignored\ explicit\ argument             # argparse
+            | invalid\ value | illegal\ header\ value                                                # vLLM, h11
+        )\ b?(?P<secret>{_QUOTED})""",
+    ),
+    # The same in messages of pydantic
+    _rule("input_value=", r"input_value=(?!\[hidden\])(?P<secret>[^\n]*(?=,\ input_type=)|[^\n]++)"),
+    # PEM (RFC 7468). Without an end, all that follows is hidden; without a beginning, all that precedes.
+    _rule("-----begin", rf"{_BEGIN} .*? (?:{_END}|\Z)"),
+    _rule("-----end", rf"\A (?:(?!{_BEGIN}).)*? {_END}"),
+)
+
+_PEM_LINE = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{64,76}\s*\Z")
+"""The end of a whole line of PEM's content: 64 characters (RFC 7468), or up to 76 (RFC 1421, OpenSSH)."""
+_PEM_LINE_LENGTH = 64
 
 
 def redacted(text: str) -> str:
@@ -52,7 +108,29 @@ def redacted(text: str) -> str:
         >>> redacted("401 for https://me:secret@hub.example/x?token=abc with hf_AbCdEfGhIj, max_tokens=8")
         '401 for https://[hidden]@hub.example/x?token=[hidden] with [hidden], max_tokens=8'
     """
-    text = _IN_URL.sub(rf"\1{HIDDEN}@", _BY_FORM.sub(HIDDEN, text))
-    for pattern in (_REFUSED, _INPUT, _AUTHORIZATION, _BY_NAME, _BY_OPTION, _BEARER):
-        text = pattern.sub(rf"\1{HIDDEN}", text)
-    return text
+    shown: list[str] = []
+    at = 0
+    for start, end in sorted(_spans(text)):
+        if start >= at:
+            shown += (text[at:start], HIDDEN)
+        at = max(at, end)
+    return "".join((*shown, text[at:]))
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    lowered = text.replace("\u0130", "i").lower()  # the only character with a longer lower case
+    for rule in _RULES:
+        yield from rule.spans(lowered)
+    yield from (match.span() for match in _FORMS.finditer(text))
+    yield from _pem_lines(text)
+
+
+def _pem_lines(text: str) -> Iterator[tuple[int, int]]:
+    """Lines of PEM's content, whose beginning and end a cut may have removed."""
+    at = 0
+    for line in text.split("\n"):
+        if len(line) >= _PEM_LINE_LENGTH and " " not in line[-_PEM_LINE_LENGTH:].rstrip():
+            match = _PEM_LINE.search(line, max(0, len(line) - 2 * _PEM_LINE_LENGTH))
+            if match:
+                yield at + match.start(), at + match.end()
+        at += len(line) + 1

@@ -13,6 +13,7 @@ from datetime import timedelta
 from inference_operator.manifest import DEPLOYMENT, STATEFUL_SET, Kind, Manifest
 from inference_operator.views.pod import pod_template_hash
 from inference_operator.views.raw import annotations, mapping, objects
+from inference_operator.views.untrusted_text import one_line
 
 _DEADLINE_EXCEEDED = ("False", "ProgressDeadlineExceeded")
 """Condition Progressing of a Deployment (Kubernetes 1.36, pkg/controller/deployment/util/deployment_util.go)."""
@@ -164,7 +165,7 @@ def _deployment(deployment: Manifest) -> WorkloadView:
         replicas=status.get("replicas", 0),
         updated=status.get("updatedReplicas", 0),
         ready=status.get("readyReplicas", 0),
-        rejection=str(failure.get("message", "")) if failure.get("status") == "True" else "",
+        rejection=one_line(failure.get("message")) if failure.get("status") == "True" else "",
         deadline_exceeded=observed >= latest and (progress.get("status"), progress.get("reason")) == _DEADLINE_EXCEEDED,
         deadline=DEFAULT_PROGRESS_DEADLINE if deadline is None else timedelta(seconds=deadline),
         template=pod_template_hash(mapping(template, "metadata")),

@@ -18,6 +18,7 @@ from inference_operator.manifest import (
 )
 from inference_operator.objects.names import COMPONENT_LABEL, DOWNLOAD
 from inference_operator.views.raw import mapping, objects
+from inference_operator.views.untrusted_text import one_line
 
 if TYPE_CHECKING:
     from inference_operator.kube.client import Api
@@ -164,7 +165,7 @@ def _waiting(pod: Manifest | None) -> str:
     """Why a pod does not run: it is not scheduled, or its container waits."""
     for item in objects(mapping(pod or {}, "status"), "conditions"):
         if item.get("type") == "PodScheduled" and item.get("status") == "False":
-            return str(item.get("message") or item.get("reason") or "")
+            return one_line(item.get("message") or item.get("reason"))
     waits = (mapping(mapping(one, "state"), "waiting") for one in _statuses(pod))
     found = next((one for one in waits if one and one.get("reason") != "ContainerCreating"), {})
-    return " ".join(str(part) for part in (found.get("reason"), found.get("message")) if part)
+    return " ".join(one_line(part) for part in (found.get("reason"), found.get("message")) if part)

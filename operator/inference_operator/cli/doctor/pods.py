@@ -6,8 +6,8 @@ from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.cli.doctor.facts import ClusterFacts, Finding, Health, name_of, unseen
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, POD
-from inference_operator.views.pod import one_line
 from inference_operator.views.raw import condition, mapping, objects
+from inference_operator.views.untrusted_text import one_line
 
 PULL_ERRORS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "RegistryUnavailable"})
 """Reasons of a waiting container (Kubernetes 1.36, `pkg/kubelet/images/types.go`)."""

@@ -17,8 +17,8 @@ from inference_operator.manifest import POD, Manifest, Ref
 from inference_operator.objects.container import process_fields
 from inference_operator.objects.pod import RESTRICTED_CONTAINER, restricted_pod
 from inference_operator.settings import PREFIX, PodUsers, Settings
-from inference_operator.views.pod import one_line
 from inference_operator.views.raw import condition, mapping, objects
+from inference_operator.views.untrusted_text import one_line
 
 if TYPE_CHECKING:
     from inference_operator.kube.client import Api
