@@ -18,11 +18,12 @@ CONFIG = {"peft_type": "LORA", "r": 8, "lora_alpha": 8, "target_modules": ["q_pr
 NAME = "base_model.model.model.layers.0.self_attn.q_proj"
 
 
-def weights() -> bytes:
+def weights(**field: object) -> bytes:
+    """The weights, with these fields in the header of each tensor instead."""
     shapes = {f"{NAME}.lora_A.weight": [8, 4], f"{NAME}.lora_B.weight": [4, 8]}
     header, end = dict[str, Any](), 0
     for name, shape in shapes.items():
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end + 128]}
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end + 128], **field}
         end += 128
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + bytes(end)
@@ -134,3 +135,25 @@ def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     found = from_folder(tmp_path, folder)
     assert isinstance(found, Failure)
     assert "link" in found.message
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        *({"shape": shape} for shape in ([1e400, 4], [-8, -4], [10**4000, 4], ["8", 4], 8)),
+        *({"data_offsets": offsets} for offsets in ([0, 1e400], [0, True], [], {})),
+    ],
+)
+def test_a_header_that_is_none_is_reported_as_damaged(tmp_path: Path, field: dict[str, object]) -> None:
+    found = from_folder(tmp_path, made(tmp_path / "a", content=weights(**field)))
+    assert isinstance(found, Failure)
+    assert found.cause is Cause.UNUSABLE
+    assert "is damaged" in found.message
+
+
+@pytest.mark.parametrize("length", [300, 5_000, 50_000])
+def test_a_base_model_of_a_long_name_leaves_room_for_the_result(tmp_path: Path, length: int) -> None:
+    config = {**CONFIG, "base_model_name_or_path": "\U0001f701" * length}
+    found = from_folder(tmp_path, made(tmp_path / "a", config))
+    assert isinstance(found, StoredAdapter)
+    assert found.facts.base == ""

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.start_log import Diagnosis
 
+COUNT, DECIMAL = r"\d{1,15}(?!\d)", r"\d{1,9}(?:\.\d{1,9})?"
+"""Patterns of numbers in messages, of at most the digits that a count or a size can have. Longer ones are no figures of
+an engine, and Python refuses to read those of thousands of digits."""
+
 _MAX_QUOTED = 200
 """Characters of a quoted part. They are enough to recognise the error."""
 

@@ -13,6 +13,8 @@ from inference_operator.models.adapter import CONFIG, FILES, WEIGHTS, Shapes, ad
 from inference_operator.models.config import NotUnderstood
 from inference_operator.objects.cache_volume import ADAPTERS_FOLDER, folder_of
 
+MAX_SIZE = 2**48
+"""Above every dimension and every offset of a file."""
 MAX_CONFIG_BYTES = 2**20
 """Maximum size of `adapter_config.json`; usual ones have 1 KiB."""
 
@@ -36,7 +38,7 @@ def store_adapter(
     folder = ModelFolder(adapters, folder_of(origin.model)).snapshot(stored.commit)
     try:
         facts = adapter_facts(_config(folder), _shapes(folder / WEIGHTS))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         facts = NotUnderstood(WEIGHTS, "is damaged.", "Copy the adapter again.")
     if isinstance(facts, NotUnderstood):
         return Failure(Cause.UNUSABLE, NotUnderstood(f"{origin.source}: `{facts.field}`", facts.problem, facts.cure))
@@ -61,6 +63,13 @@ def _shapes(weights: Path) -> Shapes:
             raise ValueError(f"a header of {length} bytes")
         header: Manifest = json.loads(file.read(length))
     tensors = {str(name): one for name, one in header.items() if name != "__metadata__"}
-    if LENGTH_BYTES + length + max(int(one["data_offsets"][1]) for one in tensors.values()) != weights.stat().st_size:
+    if LENGTH_BYTES + length + max(_size(one["data_offsets"][1]) for one in tensors.values()) != weights.stat().st_size:
         raise ValueError("a file that was cut off")
-    return {name: [int(n) for n in one["shape"]] for name, one in tensors.items()}
+    return {name: [_size(dimension) for dimension in one["shape"]] for name, one in tensors.items()}
+
+
+def _size(value: object) -> int:
+    """A dimension or an offset; raises ValueError for anything else."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < MAX_SIZE:
+        raise ValueError("a dimension or an offset that is none")
+    return value

@@ -19,6 +19,9 @@ FILES = (CONFIG, WEIGHTS, PICKLED)
 MAX_RANK = ADAPTER_RANKS[-1]
 """Largest rank for which there are slots."""
 
+MAX_BASE_LENGTH = 256
+"""Characters of the name of a base model, above the longest repository. A longer one would not fit into the result."""
+
 _A, _B = "lora_A", "lora_B"
 _TENSOR = re.compile(r"(?P<module>.+)\.(?P<side>lora_A|lora_B)\.weight", re.ASCII)
 _EMBEDDING = re.compile(r".+\.lora_embedding_[AB]", re.ASCII)
@@ -88,7 +91,8 @@ def adapter_facts(config: object, shapes: Shapes) -> AdapterFacts | NotUnderstoo
         return NotUnderstood(CONFIG, f"has rank {rank}; engines take at most {MAX_RANK}.", "Train a smaller adapter.")
     base = config.get("base_model_name_or_path")
     hidden, layers = _hidden_size(shapes), _layers(shapes)
-    return AdapterFacts(rank, base if isinstance(base, str) else "", hidden, layers)
+    is_named = isinstance(base, str) and len(base) <= MAX_BASE_LENGTH
+    return AdapterFacts(rank, base if is_named else "", hidden, layers)
 
 
 def _problems_of_config(config: Manifest) -> Iterator[NotUnderstood]:

@@ -4,6 +4,7 @@ HAProxy's Prometheus exporter has only the names of server slots. The CSV form a
 3.0, management guide, 9.1), with the option `stats show-legends`.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 
@@ -18,6 +19,8 @@ SAMPLE_PATH = f"{STATS_PATH};up;csv"
 _BACKEND = "engines"
 _TOTAL = "BACKEND"
 _HOLD, _GATE = "hold", "gate"
+_COUNT = re.compile("[0-9]{1,19}")
+"""HAProxy counts in 64 bits."""
 _COLUMNS = ("pxname", "svname", "scur", "stot", "qcur", "addr")
 
 
@@ -42,7 +45,7 @@ def router_sample(text: str) -> RouterSample | None:
     rows = [_row(line.split(","), places) for line in rest.splitlines()]
     servers = [row for row in rows if row.get("pxname") == _BACKEND]
     total = next((row for row in servers if row["svname"] == _TOTAL), None)
-    if total is None or not all(total[name].isdigit() for name in ("scur", "stot", "qcur")):
+    if total is None or not all(_COUNT.fullmatch(total[name]) for name in ("scur", "stot", "qcur")):
         return None
     sessions: Counter[str] = Counter()
     twice, came_twice = 0, 0
@@ -63,4 +66,4 @@ def _row(fields: list[str], places: list[int]) -> Mapping[str, str]:
 
 
 def _count(text: str) -> int:
-    return int(text) if text.isdigit() else 0
+    return int(text) if _COUNT.fullmatch(text) else 0

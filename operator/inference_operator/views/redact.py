@@ -2,7 +2,7 @@
 
 1. The patterns are wide: a word hidden without need is harmless, a leaked key is not.
 2. Their time grows with the length of the text and no faster, whatever the text is: what a pattern reads before it
-   fails is bounded, or the next search begins behind it. A value whose end is missing ends with the text or a bound.
+   fails is bounded, or the next search begins near its end. A value whose end is missing ends with the text or a bound.
 3. A pattern is tried only on texts that have one of its words.
 """
 
@@ -14,6 +14,8 @@ HIDDEN = "[hidden]"
 
 _LONGEST = 4096
 """Characters of a quoted value or of a list that are hidden if its end is missing."""
+_OVERLAP = 64
+"""Characters of a value that are searched again: its end may be the name of the next value, as in `key: token: abc`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +29,13 @@ class _Rule:
 
     def spans(self, lowered: str) -> Iterator[tuple[int, int]]:
         """Where such secrets are."""
-        if any(word in lowered for word in self.words):
-            group = "secret" if "secret" in self.pattern.groupindex else 0
-            yield from (match.span(group) for match in self.pattern.finditer(lowered))
+        if not any(word in lowered for word in self.words):
+            return
+        group, at = "secret" if "secret" in self.pattern.groupindex else 0, 0
+        while match := self.pattern.search(lowered, at):
+            start, end = match.span(group)
+            yield start, end
+            at = max(start, end - _OVERLAP, match.start() + 1)
 
 
 def _rule(words: str, pattern: str) -> _Rule:

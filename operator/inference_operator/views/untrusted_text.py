@@ -88,19 +88,21 @@ def _shown(text: str, characters: int, *, is_cut_before: bool = False, is_cut_af
     """The end of a text, without what is next to a cut, control characters and secrets."""
     every = text[-LOG_LINES * LINE_CHARACTERS :].replace("\r\n", "\n").replace("\r", "\n").rsplit("\n", LOG_LINES)
     kept: list[str] = []
-    for line in reversed(every):
-        whole = line if len(line) <= LINE_CHARACTERS else _cut(line[:LINE_CHARACTERS])
-        characters -= len(whole) + 1
+    for line in reversed(every[-LOG_LINES:]):
+        characters -= min(len(line), LINE_CHARACTERS) + 1
         if characters < 0:
             break
-        kept.append(whole)
-    kept = kept[:LOG_LINES]
-    if is_cut_after and kept:
-        kept[0] = _cut(kept[0])
-    if is_cut_before or len(kept) < len(every):
-        while kept and len(kept[-1].split(None, 1)) <= 1:
-            kept.pop()
-    return redacted(_CONTROL.sub("", "\n".join(reversed(kept))))
+        kept.append(line)
+    is_behind_cut = is_cut_before or len(kept) < len(every)
+    shown: list[str] = []
+    for line in reversed(kept):
+        if is_behind_cut and len(line.split(None, 1)) <= 1:
+            continue
+        is_behind_cut = len(line) > LINE_CHARACTERS
+        shown.append(_cut(line[:LINE_CHARACTERS]) if is_behind_cut else line)
+    if is_cut_after and shown:
+        shown[-1] = _cut(shown[-1])
+    return redacted(_CONTROL.sub("", "\n".join(shown)))
 
 
 def _cut(line: str) -> str:

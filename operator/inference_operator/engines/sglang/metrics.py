@@ -8,7 +8,7 @@ value for up to 30 s while the engine is idle, so it counts only beside requests
 from collections import defaultdict
 from math import isfinite
 
-from inference_operator.engines.series import histogram, series
+from inference_operator.engines.series import are_finite, histogram, series
 from inference_operator.engines.telemetry import EngineLoad, EngineSeries
 from inference_operator.views.samples import EngineSample, TokenCounts
 
@@ -84,7 +84,7 @@ def engine_load(text: str) -> EngineLoad | None:
     try:
         for one in series(text, (RUNNING, WAITING, CACHE_USAGE, RETRACTED, FINISHED, _GENERATED)):
             values[one.name].append(one.value)
-        if not values[RUNNING] or not values[WAITING]:
+        if not values[RUNNING] or not values[WAITING] or not are_finite(values.values()):
             return None
         return EngineLoad(
             running=int(sum(values[RUNNING])),

@@ -3,33 +3,41 @@
 from collections.abc import Sequence
 
 from inference_operator.api.reasons import Reason
-from inference_operator.engines.known_error import KnownError, known_error
-
-_GIB = r"[\d.]{1,16}"
+from inference_operator.engines.known_error import COUNT, DECIMAL, KnownError, known_error
 
 MEMORY_ERRORS: Sequence[KnownError] = (
     # vllm/v1/core/kv_cache_utils.py; 0.8.5 is the first version that suggests a length; older messages are shorter.
     known_error(
         Reason.KV_CACHE_TOO_SMALL,
-        r"model'?s? ?'?s max seq len \((?P<length>\d+)\), \((?P<need>" + _GIB + r") GiB KV\s+cache is needed, which is"
+        r"model'?s? ?'?s max seq len \((?P<length>"
+        + COUNT
+        + r")\), \((?P<need>"
+        + DECIMAL
+        + r") GiB KV\s+cache is needed, which is"
         r" larger than the available KV cache\s+memory \((?P<room>"
-        + _GIB
+        + DECIMAL
         + r") GiB\)\.\s+Based on the available memory,"
-        r"\s+the estimated maximum model length is (?P<fits>\d+)",
+        r"\s+the estimated maximum model length is (?P<fits>" + COUNT + r")",
         "one request of {length} tokens needs {need} GiB of KV cache and {room} GiB are free for it."
         " Set `spec.engine.maxModelLen: {fits}` or less, or give the engine more memory",
     ),
     known_error(
         Reason.KV_CACHE_TOO_SMALL,
-        r"model'?s? ?'?s max seq len \((?P<length>\d+)\), \((?P<need>" + _GIB + r") GiB KV\s+cache is needed, which is"
-        r" larger than the available KV cache\s+memory \((?P<room>" + _GIB + r") GiB\)",
+        r"model'?s? ?'?s max seq len \((?P<length>"
+        + COUNT
+        + r")\), \((?P<need>"
+        + DECIMAL
+        + r") GiB KV\s+cache is needed, which is"
+        r" larger than the available KV cache\s+memory \((?P<room>" + DECIMAL + r") GiB\)",
         "one request of {length} tokens needs {need} GiB of KV cache and {room} GiB are free for it."
         " Set a smaller `spec.engine.maxModelLen`, or give the engine more memory",
     ),
     known_error(
         Reason.KV_CACHE_TOO_SMALL,
-        r"max seq len \((?P<length>\d+)\) is larger than the maximum number of tokens that can be stored in KV cache"
-        r" \((?P<fits>\d+)\)",
+        r"max seq len \((?P<length>"
+        + COUNT
+        + r")\) is larger than the maximum number of tokens that can be stored in KV cache"
+        r" \((?P<fits>" + COUNT + r")\)",
         "the KV cache has room for {fits} tokens and one request may have {length}."
         " Set `spec.engine.maxModelLen: {fits}` or less, or give the engine more memory",
     ),
@@ -42,8 +50,12 @@ MEMORY_ERRORS: Sequence[KnownError] = (
     # torch 2.13, c10/cuda/CUDACachingAllocator.cpp
     known_error(
         Reason.GPU_OUT_OF_MEMORY,
-        r"CUDA out of memory\. Tried to allocate (?P<asked>[\d.]{1,16} [KMG]iB)\. GPU (?P<gpu>\d+) has a total capacity of"
-        r" (?P<total>[\d.]{1,16} [KMG]iB) of which (?P<free>[\d.]{1,16} [KMG]iB) is free",
+        r"CUDA out of memory\. Tried to allocate (?P<asked>"
+        + DECIMAL
+        + r" [KMG]iB)\. GPU (?P<gpu>"
+        + COUNT
+        + r") has a total capacity of"
+        r" (?P<total>" + DECIMAL + r" [KMG]iB) of which (?P<free>" + DECIMAL + r" [KMG]iB) is free",
         "GPU {gpu} of {total} had {free} free when {asked} more were needed."
         " Spread the model over more GPUs, use a smaller or quantised one, or lower `spec.engine.maxNumSeqs`",
     ),
@@ -56,8 +68,12 @@ MEMORY_ERRORS: Sequence[KnownError] = (
     # vllm/v1/worker/utils.py
     known_error(
         Reason.DEVICE_MEMORY_IN_USE,
-        r"Free memory on device \S*\s*\((?P<free>" + _GIB + r")/(?P<total>" + _GIB + r") GiB\) on startup is less than"
-        r" desired GPU memory utilization \((?P<share>[\d.]{1,16}), (?P<asked>" + _GIB + r") GiB\)",
+        r"Free memory on device \S*\s*\((?P<free>"
+        + DECIMAL
+        + r")/(?P<total>"
+        + DECIMAL
+        + r") GiB\) on startup is less than"
+        r" desired GPU memory utilization \((?P<share>" + DECIMAL + r"), (?P<asked>" + DECIMAL + r") GiB\)",
         "{asked} GiB are to be used, {share} of the device, and {free} of {total} GiB are free: others use it."
         " Lower `spec.engine.gpuMemoryUtilization`, or find the other process",
     ),
@@ -65,11 +81,13 @@ MEMORY_ERRORS: Sequence[KnownError] = (
     known_error(
         Reason.DEVICE_MEMORY_IN_USE,
         r"Available memory on node \S+ \((?P<free>"
-        + _GIB
+        + DECIMAL
         + r")/(?P<total>"
-        + _GIB
-        + r") GiB\) on startup is less than desired CPU memory utilization \((?P<share>[\d.]{1,16}), (?P<asked>"
-        + _GIB
+        + DECIMAL
+        + r") GiB\) on startup is less than desired CPU memory utilization \((?P<share>"
+        + DECIMAL
+        + r"), (?P<asked>"
+        + DECIMAL
         + r") GiB\)",
         "{asked} GiB are to be used, {share} of the node's memory, and {free} of {total} GiB are free."
         " Lower `spec.engine.gpuMemoryUtilization`, or set `--kv-cache-memory-bytes` in `spec.engine.args`",

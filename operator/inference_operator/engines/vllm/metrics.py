@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from math import isfinite
 
-from inference_operator.engines.series import histogram, lines, series
+from inference_operator.engines.series import are_finite, histogram, lines, series
 from inference_operator.engines.telemetry import EngineLoad, EngineSeries
 from inference_operator.views.samples import EngineSample, TokenCounts
 
@@ -85,7 +85,7 @@ def engine_load(text: str) -> EngineLoad | None:
             values[one.name].append(one.value)
     except ValueError:
         return None
-    if not values[REQUESTS_RUNNING] or not values[REQUESTS_WAITING]:
+    if not values[REQUESTS_RUNNING] or not values[REQUESTS_WAITING] or not are_finite(values.values()):
         return None
     return EngineLoad(
         running=int(sum(values[REQUESTS_RUNNING])),

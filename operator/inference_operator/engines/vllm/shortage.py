@@ -7,17 +7,18 @@ cache with all their versions.
 import re
 
 from inference_operator.api.reasons import Reason
+from inference_operator.engines.known_error import DECIMAL
 from inference_operator.engines.vllm.memory_errors import MEMORY_ERRORS
 from inference_operator.sizing.learned import Shortage
 
 _CACHE_ERRORS = tuple(error.wording for error in MEMORY_ERRORS if error.reason is Reason.KV_CACHE_TOO_SMALL)
 
-_LEFT_FOR_CACHE = re.compile(rf"Available KV cache memory: (?P<room>-?{NUMBER}) GiB")
+_LEFT_FOR_CACHE = re.compile(rf"Available KV cache memory: (?P<room>-?{DECIMAL}) GiB")
 """vllm/v1/worker/gpu_worker.py, determine_available_memory. It is negative if the model needs more than may be used."""
 
 _OUT_OF_MEMORY = re.compile(
-    rf"CUDA out of memory\. Tried to allocate (?P<asked>{NUMBER}) (?P<asked_unit>[KMG]iB)\.[^\n]{{0,300}}?"
-    rf"this process has (?P<used>{NUMBER}) (?P<used_unit>[KMG]iB) memory in use"
+    rf"CUDA out of memory\. Tried to allocate (?P<asked>{DECIMAL}) (?P<asked_unit>[KMG]iB)\.[^\n]{{0,300}}?"
+    rf"this process has (?P<used>{DECIMAL}) (?P<used_unit>[KMG]iB) memory in use"
 )
 """torch 2.13, c10/cuda/CUDACachingAllocator.cpp. What other processes use is not in it."""
 
