@@ -178,6 +178,7 @@ FAULTS = (
         },
     ),
     Fault("InferenceOperatorDown", 6, {}, "critical", leads=False),
+    Fault("InferenceOperatorStalls", 12, {'infd_event_loop_longest_stall_seconds{pod="o-1"}': over_time("1.5")}),
     Fault(
         "InferenceOperatorFails",
         30,

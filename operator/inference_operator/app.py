@@ -39,6 +39,7 @@ from inference_operator.roles.spec import RolePolicy, requested_roles
 from inference_operator.scrape.scraper import Callbacks, Scraper, Targets
 from inference_operator.settings import Settings, setting_errors
 from inference_operator.status.report import Requeue
+from inference_operator.telemetry.event_loop import StallWatch
 from inference_operator.telemetry.http import PortError, serve_health
 from inference_operator.telemetry.metrics import (
     API_REQUESTS,
@@ -46,6 +47,7 @@ from inference_operator.telemetry.metrics import (
     EVENT_TO_APPLY,
     LEADER,
     LEFT_TO_OTHERS,
+    LONGEST_STALL,
     NODE_GPUS,
     QUEUE_DEPTH,
     QUEUE_LONGEST,
@@ -121,6 +123,7 @@ class Operator:
         )
         self._lister = Lister(cluster, self._cache, settings, self._queue.add)
         self._relist_loop = RelistLoop(self._lister, settings)
+        self._stalls = StallWatch()
         self._measure(settings)
 
     def alive(self) -> bool:
@@ -153,6 +156,7 @@ class Operator:
             "events": self._events.work(),
             "listings": self._relist_loop.work(stop),
             "scrapes": self._scraper.run(),
+            "stalls": self._stalls.run(),
         }
         feeders = [asyncio.create_task(self._looks.work(), name="lookups") for _ in range(LOOKERS)]
         feeders += [asyncio.create_task(work, name=name) for name, work in loops.items()]
@@ -204,6 +208,7 @@ class Operator:
         QUEUE_DEPTH.set_function(lambda: len(self._queue))
         QUEUE_LONGEST.set_function(self._queue.longest_running)
         CACHE_AGE.set_function(self._relist_loop.age)
+        LONGEST_STALL.set_function(self._stalls.seconds)
         UNREADABLE.set_function(lambda: len(self._lister.unreadable))
         LEFT_TO_OTHERS.set_function(lambda: self._others.count(self._now()))
 

@@ -47,7 +47,8 @@ class FleetWorld:
 
     def __init__(self, names: Sequence[str], settings: Settings) -> None:
         self.cluster = _SlowCluster()
-        self.keys = [Key("default", name) for name in names]
+        parts = (name.rpartition("/") for name in names)
+        self.keys = [Key(namespace or "default", name) for namespace, _, name in parts]
         self.now: datetime = NOW
         self._due: set[Key] = set()
         self._begin(settings)
@@ -103,6 +104,7 @@ class FleetWorld:
         """Apply an InferenceDeployment."""
         manifest = inference_deployment(name=key.name, **(spec or {}))
         meta = {name: value for name, value in manifest["metadata"].items() if name not in SYSTEM_METADATA}
+        meta["namespace"] = key.namespace
         self.cluster.apply_as("kubectl", {**manifest, "metadata": meta})
 
     def set_engines(self, key: Key, *, ready: int) -> None:

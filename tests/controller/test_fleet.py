@@ -1,5 +1,6 @@
 """The brake over many InferenceDeployments: how many routers a change of the owner's settings replaces at a time."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -16,6 +17,8 @@ from tests.controller.fleet_world import FleetWorld, names
 from tests.controller.virtual_time import run
 
 NAMES = ("a", "b", "c", "d", "e")
+OF_TEAMS = ("team-1/a", "team-1/b", "team-2/c", "team-2/d", "team-3/e")
+"""The same names in several namespaces."""
 CHANGED, CORRECTED = "changed", "corrected"
 
 
@@ -36,9 +39,9 @@ async def changed(world: FleetWorld, value: str = CHANGED, *, at_a_time: int = 2
     return world
 
 
-async def served(*, at_a_time: int = 2, canary: str = "") -> FleetWorld:
+async def served(*, at_a_time: int = 2, canary: str = "", keys: Sequence[str] = NAMES) -> FleetWorld:
     """A world that serves under the settings before the change."""
-    world = FleetWorld(NAMES, settings(at_a_time=at_a_time, canary=canary))
+    world = FleetWorld(keys, settings(at_a_time=at_a_time, canary=canary))
     await world.serve()
     assert not world.in_turn()
     assert not world.unfinished()
@@ -150,24 +153,75 @@ def test_nobody_begins_before_a_canary_that_does_not_exist() -> None:
     run(story())
 
 
-def test_the_rollout_stops_at_the_first_that_gets_worse_and_goes_on_when_it_is_healthy() -> None:
+async def worsen(world: FleetWorld, *indexes: int) -> None:
+    """Let these have their new routers and be no longer healthy."""
+    for index in indexes:
+        world.set_engines(world.keys[index], ready=0)
+        world.finish(world.keys[index])
+    await world.settle()
+    await world.recheck(*(world.keys[index] for index in indexes))
+
+
+def test_a_single_one_that_gets_worse_is_named_and_left_behind() -> None:
     async def story() -> None:
-        world = await changed(await served())
-        first, second = world.keys[:2]
-        world.set_engines(first, ready=0)
-        world.finish(first)
-        world.finish(second)
+        world = await changed(await served(at_a_time=1, keys=OF_TEAMS), at_a_time=1)
+        await worsen(world, 0)
+        assert world.renewed(world.keys[0]) == "RolloutStopped"
+        assert dict(world.cache.fleet.counts()) == {"waiting": 3, "rolling": 1, "failed": 1, "done": 0}
+        for name in ("b", "c", "d", "e"):
+            assert names(world.unfinished()) == [name], "it takes no place of others"
+            await finish(world)
+        await world.restart()
+        assert dict(world.cache.fleet.counts()) == {"waiting": 0, "rolling": 0, "failed": 1, "done": 4}
+        world.set_engines(world.keys[0], ready=1)
         await world.settle()
-        await world.recheck(first)
-        assert (names(world.in_turn()), world.renewed(first)) == (["a"], "RolloutStopped")
-        assert names(world.changed(CHANGED)) == ["a", "b"]
-        assert dict(world.cache.fleet.counts()) == {"waiting": 3, "rolling": 0, "failed": 1, "done": 1}
+        await world.recheck(world.keys[0])
+        assert not world.in_turn()
+
+    run(story())
+
+
+def test_two_of_one_namespace_stop_the_rollout_there_and_nowhere_else() -> None:
+    async def story() -> None:
+        world = await changed(await served(keys=("team-1/a", "team-1/b", "team-1/c", "team-2/d", "team-2/e")))
+        await worsen(world, 0, 1)
+        assert names(world.unfinished()) == ["d", "e"]
+        await finish(world)
+        assert (names(world.changed(CHANGED)), world.renewed(world.keys[2])) == (["a", "b", "d", "e"], "WaitingForTurn")
+        await world.restart()
+        assert names(world.changed(CHANGED)) == ["a", "b", "d", "e"]
+        world.set_engines(world.keys[1], ready=1)
+        await world.settle()
+        await world.recheck(world.keys[1])
+        assert names(world.unfinished()) == ["c"]
+
+    run(story())
+
+
+def test_failures_in_two_namespaces_stop_the_rollout_for_all_until_one_is_healthy() -> None:
+    async def story() -> None:
+        world = await changed(await served(keys=("team-1/a", "team-2/b", "team-2/c", "team-3/d", "team-4/e")))
+        await worsen(world, 0, 1)
+        assert [world.renewed(key) for key in world.keys] == [*["RolloutStopped"] * 2, *["WaitingForTurn"] * 3]
         await world.restart()
         assert names(world.changed(CHANGED)) == ["a", "b"]
-        world.set_engines(first, ready=1)
+        world.set_engines(world.keys[0], ready=1)
         await world.settle()
-        await world.recheck(first)
+        await world.recheck(world.keys[0])
         assert names(world.unfinished()) == ["c", "d"]
+
+    run(story())
+
+
+def test_a_canary_that_gets_worse_stops_the_rollout_for_all() -> None:
+    async def story() -> None:
+        world = await changed(await served(canary="team-2/d", keys=OF_TEAMS), canary="team-2/d")
+        await worsen(world, 3)
+        assert names(world.changed(CHANGED)) == ["d"]
+        world.set_engines(world.keys[3], ready=1)
+        await world.settle()
+        await world.recheck(world.keys[3])
+        assert names(world.unfinished()) == ["a", "b"]
 
     run(story())
 
@@ -186,7 +240,7 @@ def test_routers_that_never_become_ready_stop_the_rollout_until_the_owner_correc
     run(story())
 
 
-def test_a_change_that_the_api_server_rejects_stops_the_rollout() -> None:
+def test_a_change_that_the_api_server_rejects_counts_as_a_failure() -> None:
     async def story() -> None:
         world = await served(at_a_time=1)
         first = world.keys[0]
@@ -194,26 +248,24 @@ def test_a_change_that_the_api_server_rejects_stops_the_rollout() -> None:
         world.cluster.rejected.add(routers)
         await changed(world, at_a_time=1)
         await world.recheck(first)
-        assert (world.renewed(first), names(world.changed(CHANGED))) == ("RolloutStopped", [])
+        assert (world.renewed(first), names(world.changed(CHANGED))) == ("RolloutStopped", ["b"])
         world.cluster.rejected.clear()
         await world.recheck(first)
+        assert names(world.changed(CHANGED)) == ["b"], "it waits for a place again"
+        await finish(world)
         assert names(world.unfinished()) == ["a"]
 
     run(story())
 
 
-def test_a_pause_of_the_one_that_got_worse_lets_the_others_go_on() -> None:
+def test_a_pause_of_one_that_got_worse_lets_the_others_go_on() -> None:
     async def story() -> None:
-        world = await changed(await served(at_a_time=1), at_a_time=1)
-        first = world.keys[0]
-        world.finish(first)
-        world.set_engines(first, ready=0)
-        await world.settle()
-        await world.recheck(first)
+        world = await changed(await served())
+        await worsen(world, 0, 1)
         assert not world.unfinished()
-        world.ask(first, {"paused": True})
+        world.ask(world.keys[0], {"paused": True})
         await world.settle()
-        assert names(world.unfinished()) == ["b"]
+        assert names(world.unfinished()) == ["c", "d"]
 
     run(story())
 
@@ -242,7 +294,9 @@ def test_a_deleted_one_makes_place() -> None:
     run(story())
 
 
-def test_a_bug_during_a_turn_frees_no_place_and_stops_the_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resource_with_a_bug_during_its_turn_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def story() -> None:
         world = await changed(await served())
         first, second = sorted(world.in_turn(), key=str)
@@ -259,11 +313,13 @@ def test_a_bug_during_a_turn_frees_no_place_and_stops_the_rollout(monkeypatch: p
             world.finish(second)
             await world.settle()
             await world.recheck(*(key for key in world.keys if key != first))
-            assert names(world.in_turn()) == [first.name], "none has begun"
+            assert names(world.in_turn()) == [first.name, "c", "d"]
             assert dict(world.cache.fleet.counts())["failed"] == 1
         await finish(world)
-        await world.recheck(first)
-        assert len(world.in_turn()) == 2, "without the bug it goes on"
+        await world.recheck(*world.in_turn())
+        await finish(world)
+        assert not world.unfinished()
+        assert not world.in_turn(), "without the bug its turn ends"
 
     run(story())
 
@@ -271,12 +327,12 @@ def test_a_bug_during_a_turn_frees_no_place_and_stops_the_rollout(monkeypatch: p
 ACTIONS = st.tuples(st.sampled_from(["finish", "break", "heal", "recheck", "restart", "edit"]), st.integers(0, 4))
 
 
-@given(st.lists(ACTIONS, max_size=8), st.integers(1, 3), st.sampled_from(["", "default/c"]))
+@given(st.lists(ACTIONS, max_size=8), st.integers(1, 3), st.sampled_from(["", "team-2/c"]))
 def test_never_more_are_in_their_turn_than_allowed_whatever_happens(
     actions: list[tuple[str, int]], at_a_time: int, canary: str
 ) -> None:
     async def story() -> None:
-        world = await served(at_a_time=at_a_time, canary=canary)
+        world = await served(at_a_time=at_a_time, canary=canary, keys=OF_TEAMS)
         await changed(world, at_a_time=at_a_time, canary=canary)
         for number, (action, index) in enumerate(actions):
             key = world.keys[index]
@@ -291,7 +347,7 @@ def test_never_more_are_in_their_turn_than_allowed_whatever_happens(
                 case "edit":
                     world.ask(key, edit(str(number)))
             await world.recheck(key)
-            assert len(world.in_turn()) <= at_a_time
+            assert dict(world.cache.fleet.counts())["rolling"] <= at_a_time
             if failed and world.cache.fleet.without(None, world.now).is_stopped:
                 assert world.in_turn() <= before
         for key in world.keys:

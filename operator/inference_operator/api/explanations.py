@@ -287,7 +287,7 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     Reason.ROLLOUT_STOPPED: Explanation(
         ConditionType.RENEWED,
         "The operator's settings have changed, and with its new pods this InferenceDeployment is not healthy, as it was"
-        " before. All others wait for it.",
+        " before. If it is the canary, or others fail too, those that have not begun wait.",
         "Read the other conditions. Then correct the operator's settings, or pause this InferenceDeployment.",
     ),
     Reason.ADDRESS_PENDING: Explanation(

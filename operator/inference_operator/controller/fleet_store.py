@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from inference_operator.api.rollouts import RolloutSettings
-from inference_operator.fleet.brake import Fleet, FleetState, may_begin
+from inference_operator.fleet.brake import Fleet, FleetState, may_begin, stops
 from inference_operator.manifest import Key, Ref
 
 _IN_TURN = frozenset({FleetState.ROLLING, FleetState.FAILED})
@@ -56,7 +56,7 @@ class FleetStore:
             (keys.add if counted else keys.discard)(key)
 
     def fail(self, key: Key, now: datetime) -> None:
-        """Store that a key could not be decided: if its turn has begun, the rollout stops there."""
+        """Store that a key could not be decided: if its turn has begun, it counts as one that has failed."""
         if key in self._in_turn or key in self._turns.values():
             self.note(key, FleetState.FAILED, now)
         else:
@@ -75,12 +75,13 @@ class FleetStore:
         """All InferenceDeployments but one, as its decision needs them.
 
         A canary counts as done if it was decided in the window that is open now: when one opens, all are due at once.
+        One that has failed is left behind: it takes no place of others.
         """
         unseen = {one for one in self._turns.values() if one not in self._states and one in self._known} - {key}
         canary = self._rollouts.canary_key
         return Fleet(
-            rolling=len(self._in_turn - {key}) + len(unseen),
-            is_stopped=bool(unseen or self._failed - {key}),
+            rolling=len(self._in_turn - self._failed - {key}) + len(unseen),
+            is_stopped=bool(unseen) or stops(self._failed - {key}, key, self._rollouts),
             canary_is_done=canary is None
             or (self._states.get(canary) is FleetState.DONE and self._canary_window == self._window(now)),
         )
@@ -96,8 +97,9 @@ class FleetStore:
         fleet, canary = self.without(None, now), self._rollouts.canary_key
         if canary in self._waiting and may_begin(fleet, canary, self._rollouts):
             return (canary,)
-        first = heapq.nsmallest(max(0, self._rollouts.max_concurrent - fleet.rolling), self._waiting, key=str)
-        return [key for key in first if may_begin(fleet, key, self._rollouts)]
+        free = max(0, self._rollouts.max_concurrent - fleet.rolling)
+        waiting = (key for key in self._waiting if not stops(self._failed, key, self._rollouts))
+        return [key for key in heapq.nsmallest(free, waiting, key=str) if may_begin(fleet, key, self._rollouts)]
 
     def counts(self) -> Mapping[str, int]:
         """The number of InferenceDeployments in each state that the metric shows."""

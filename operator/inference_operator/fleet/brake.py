@@ -4,6 +4,8 @@ Changes of the owner's settings concern all of them. Without a brake, one bad va
 services at once.
 """
 
+from collections import Counter
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -31,12 +33,39 @@ class Fleet:
     rolling: int = 0
     """Those that replace pods now for a change of the owner."""
     is_stopped: bool = False
-    """Whether one of them is worse than before, or not looked at since the operator has started."""
+    """Whether others that are worse than before stop the change, or one was not looked at since the operator has
+    started."""
     canary_is_done: bool = True
     """Whether the owner's canary has the change and is healthy."""
 
 
 NO_OTHERS = Fleet()
+STOPPING = 2
+"""Namespaces with a failure that stop a change for all, and failures in a namespace that stop it there."""
+
+
+def stops(failed: AbstractSet[Key], own: Key | None, rollouts: RolloutSettings) -> bool:
+    """Whether InferenceDeployments that are worse than before stop the change for another one.
+
+    The owner chose the canary, and two namespaces seldom have the same fault by chance. A single one is left behind:
+    its fault may be its own, and its user must not hold a change of the owner from all others. Several of one namespace
+    stop those of this namespace, so a cluster with one namespace has a brake too.
+
+    Args:
+        failed: those that were healthy before and are not now.
+        own: the other one; None for all.
+        rollouts: the owner's setting.
+
+    Examples:
+        >>> a, b, c = Key("team-a", "a"), Key("team-a", "b"), Key("team-b", "c")
+        >>> [stops(failed, c, RolloutSettings()) for failed in ({a}, {a, b}, {a, Key("team-c", "d")})]
+        [False, False, True]
+        >>> stops({a, b}, Key("team-a", "e"), RolloutSettings()), stops({a}, c, RolloutSettings(canary="team-a/a"))
+        (True, True)
+    """
+    by_namespace = Counter(key.namespace for key in failed)
+    in_own = by_namespace[own.namespace] if own else 0
+    return rollouts.canary_key in failed or len(by_namespace) >= STOPPING or in_own >= STOPPING
 
 
 def may_begin(fleet: Fleet, own: Key, rollouts: RolloutSettings) -> bool:

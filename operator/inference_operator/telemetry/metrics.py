@@ -81,6 +81,11 @@ UNREADABLE = _gauge("infd_namespaces_unreadable", "Namespaces (or the cluster) w
 LEFT_TO_OTHERS = _gauge(
     "infd_namespaces_left_to_others", "Namespaces in which this operator does nothing, because an older one acts there"
 )
+LONGEST_STALL = _gauge(
+    "infd_event_loop_longest_stall_seconds",
+    "Longest time in the last one to two minutes for which the operator did nothing else, such as answer a probe;"
+    " 0 on a standby",
+)
 
 SCRAPES = _counter("infd_scrapes", "Scrapes of pod metrics, by component and result", "component", "result")
 
@@ -131,7 +136,7 @@ RESOURCES = StateCounts("infd_resources", "InferenceDeployments in each state: `
 ROLLOUT_RESOURCES = StateCounts(
     "infd_rollout_resources",
     "InferenceDeployments by how far changes of the operator's settings are: `waiting` for their turn, `rolling`,"
-    " `failed` (healthy before and not now: all others wait), `done`",
+    " `failed` (healthy before and not now), `done`",
 )
 REGISTRY.register(RESOURCES)
 REGISTRY.register(ROLLOUT_RESOURCES)
