@@ -25,7 +25,7 @@ from e2e import images, stack
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.containers import container_processes
-from e2e.faults import kill_container, paused
+from e2e.faults import kill_container, paused, stopped
 from e2e.offered_gpus import NODE, gpus_of_kind
 from e2e.router.prometheus import Prometheus, documented_jobs
 from e2e.said import Say
@@ -54,6 +54,7 @@ SMALL_CACHE = 2 * 2**20
 """The tiny model needs 1,024 bytes for each token: room for 2,048 tokens, so for about ten answers of 200."""
 TOKENS, MOST_CLIENTS, CLIENTS_EACH_SECOND = 200, 400, 3
 CERTIFICATE_DAYS = 3
+STALL_SECONDS = 2.0
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -259,6 +260,26 @@ def no_operator(cluster: LocalCluster) -> Iterator[None]:
         system.kubectl("rollout", "status", deployment, "--timeout=120s")
 
 
+@asynccontextmanager
+async def stalled_again_and_again(cluster: LocalCluster) -> AsyncIterator[None]:
+    """The leader's process stands still for longer than the alert allows, and goes on before its Lease is lost."""
+    processes = await asyncio.to_thread(container_processes, cluster, stack.leader(cluster), stack.SYSTEM)
+
+    async def stop() -> None:
+        while True:
+            with stopped(processes):
+                await asyncio.sleep(STALL_SECONDS)
+            await asyncio.sleep(STALL_SECONDS)
+
+    task = asyncio.create_task(stop())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
 @contextmanager
 def leaving_without_successors(cluster: LocalCluster) -> Iterator[None]:
     """The only node is cordoned, and a quota refuses the pods of the successors.
@@ -327,6 +348,7 @@ EXPECTED = {
     ("InferenceNoEngine", IDLE),
     ("InferenceOperatorFails", ""),
     ("InferenceOperatorDown", ""),
+    ("InferenceOperatorStalls", ""),
     ("InferenceRolloutStopped", ""),
     (OVERLAP, ""),
     *((alert, EDGE) for alert in CRASHED_ROUTERS),
@@ -358,6 +380,8 @@ async def test_every_alert_fires_on_its_fault_and_for_no_other_resource(
                 with status_refused(cluster):
                     cluster.kubectl("patch", "infd", EDGE, "--type=merge", '--patch={"spec":{"replicas":1}}')
                     await node.fires("InferenceOperatorFails")
+                async with stalled_again_and_again(cluster):
+                    await node.fires("InferenceOperatorStalls")
                 with no_operator(cluster):
                     await node.fires("InferenceOperatorDown")
                 with change_without_a_canary(cluster):

@@ -67,7 +67,7 @@ _NO_ROOM = (
     "Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=#."
     " (minimum viable = 1 - available/pre = #)"
 )
-_MESSAGES = (
+MESSAGES = (
     "Available KV cache memory: # GiB",
     _FULL,
     "max seq len (#) is larger than the maximum number of tokens that can be stored in KV cache (#)",
@@ -147,7 +147,7 @@ def untrusted_texts(seed: int, count: int) -> Iterator[UntrustedText]:
                 secrets.append(secret(random))
                 pieces.append(random.choice(FORMS).format(secrets[-1]))
             elif kind < 0.7:
-                parts = random.choice(_MESSAGES).split("#")
+                parts = random.choice(MESSAGES).split("#")
                 pieces.append("".join(part + random.choice(NUMBERS) for part in parts[:-1]) + parts[-1])
             elif kind < 0.85:
                 lines = random.choice(recorded)

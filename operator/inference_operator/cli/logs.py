@@ -19,6 +19,7 @@ from inference_operator.manifest import POD, Manifest, Ref
 from inference_operator.objects.names import ENGINE, ROUTER, selector_text
 from inference_operator.views.pod import has_been_ready
 from inference_operator.views.raw import mapping, objects
+from inference_operator.views.untrusted_text import LOG_CHARACTERS, log_tail
 
 if TYPE_CHECKING:
     from inference_operator.kube.client import Api
@@ -184,7 +185,8 @@ class _Reader:
         for one in found:
             window = {"tailLines": str(CAUSE_LINES)}
             log = await self._log(one, previous=True, window=window) if one.has_run else ""
-            text = "\n".join(line.text for line in log_lines(log, one.source))
+            joined = "\n".join(line.text for line in log_lines(log, one.source))
+            text = log_tail(joined, lines=CAUSE_LINES, size=LOG_CHARACTERS)
             unknown = unknown_end(self.engine, text, has_served=one.has_served) if one.has_failed else None
             if cause := known_end(self.engine, "", text) or unknown:
                 print(f"{one.source} ended: {cause.reason}: {cause.cause.rstrip('.')}.\n")
