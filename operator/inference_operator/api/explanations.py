@@ -281,7 +281,8 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     Reason.WAITING_FOR_TURN: Explanation(
         ConditionType.RENEWED,
         "Pods stay as they are until the turn of this InferenceDeployment comes: the operator's settings have changed,"
-        " and few replace their pods at a time. Nobody's turn comes while one is not healthy after its own.",
+        " and few replace their pods at a time. Nobody's turn comes while the canary,"
+        " or resources of two namespaces, are not healthy after theirs.",
         "Wait. `infd renew` replaces them now.",
     ),
     Reason.ROLLOUT_STOPPED: Explanation(

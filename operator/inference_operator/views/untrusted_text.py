@@ -38,13 +38,14 @@ _CONTROL = re.compile(
 """Control characters, marks that turn the direction of writing or have no width, and colours of a terminal."""
 
 
-def log_tail(log: str, *, lines: int, size: int) -> str:
+def log_tail(log: str, *, lines: int, size: int, characters: int = LOG_CHARACTERS) -> str:
     r"""The end of a log.
 
     Args:
         log: what a kubelet answered.
         lines: how many of the last lines were requested; so many or more may begin behind a cut.
         size: how many bytes were requested; so many or more may end at a cut.
+        characters: how much of it is wanted.
 
     Examples:
         >>> log_tail("hunter2\n\x1b[31mwith key=a\x1b[0m\rKeyError: 'layers.0'\n", lines=2, size=1024)
@@ -52,7 +53,7 @@ def log_tail(log: str, *, lines: int, size: int) -> str:
     """
     return _shown(
         log,
-        LOG_CHARACTERS,
+        characters,
         is_cut_before=log.count("\n") + (not log.endswith("\n")) >= lines,
         is_cut_after=_bytes(log) >= size,
     )

@@ -27,6 +27,7 @@ from inference_operator.manifest import (
 )
 from inference_operator.objects.names import COMPONENT_LABEL, NAME_LABEL, PROGRAM
 from inference_operator.views.raw import mapping, objects
+from inference_operator.views.untrusted_text import log_tail
 
 if TYPE_CHECKING:
     from inference_operator.kube.client import Api
@@ -136,7 +137,8 @@ class BundleReader:
         name = str(state.get("name") or "")
         runs = ("", "previous") if state.get("restartCount") else ("",)
         for run in runs:
-            text = await self._log(namespace, pod, name, previous=bool(run))
+            log = await self._log(namespace, pod, name, previous=bool(run))
+            text = log_tail(log, lines=LOG_LINES, size=LOG_BYTES, characters=LOG_BYTES)
             self._add(f"{folder}/{name}{f'.{run}' if run else ''}.log", text)
 
     async def _log(self, namespace: str, pod: str, container: str, *, previous: bool) -> str:
