@@ -141,7 +141,7 @@ def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     "field",
     [
         *({"shape": shape} for shape in ([1e400, 4], [-8, -4], [10**4000, 4], ["8", 4], 8)),
-        *({"data_offsets": offsets} for offsets in ([0, 1e400], [0, True], [], {})),
+        *({"data_offsets": offsets} for offsets in ([0, 1e400], [0, True], [], "ab")),
     ],
 )
 def test_a_header_that_is_none_is_reported_as_damaged(tmp_path: Path, field: dict[str, object]) -> None:

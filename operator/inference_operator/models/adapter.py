@@ -91,8 +91,8 @@ def adapter_facts(config: object, shapes: Shapes) -> AdapterFacts | NotUnderstoo
         return NotUnderstood(CONFIG, f"has rank {rank}; engines take at most {MAX_RANK}.", "Train a smaller adapter.")
     base = config.get("base_model_name_or_path")
     hidden, layers = _hidden_size(shapes), _layers(shapes)
-    is_named = isinstance(base, str) and len(base) <= MAX_BASE_LENGTH
-    return AdapterFacts(rank, base if is_named else "", hidden, layers)
+    named = base if isinstance(base, str) and len(base) <= MAX_BASE_LENGTH else ""
+    return AdapterFacts(rank, named, hidden, layers)
 
 
 def _problems_of_config(config: Manifest) -> Iterator[NotUnderstood]:
