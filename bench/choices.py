@@ -76,7 +76,7 @@ def _keeps(pool: Pool, shape: object, objective: Objective) -> bool:
 
 def best_of(pool: Pool, shape: object, objective: Objective) -> Served | None:
     """The best that a shape serves."""
-    candidate = pool.candidate(shape)  # type: ignore[arg-type]
+    candidate = pool.candidate(shape, SizingInputs())  # type: ignore[arg-type]
     costs = pool.engine.step_costs(pool.facts, candidate.shape)
     return serving(costs, candidate.budget).best(Load(), objective)[0] if costs else None
 

@@ -14,6 +14,7 @@ SCRIPT = Path(__file__).parent / "vllm_parser"
 TABLE = Path(options.__file__).with_name(f"options-{options.VERSION}.txt")
 VARIABLES = Path(options.__file__).with_name(f"variables-{options.VERSION}.txt")
 METHODS = Path(options.__file__).with_name(f"methods-{options.VERSION}.txt")
+ENCODERS = Path(options.__file__).with_name(f"encoders-{options.VERSION}.txt")
 PARSERS = Path(options.__file__).with_name(f"parsers-{options.VERSION}.txt")
 
 
@@ -46,11 +47,13 @@ def answer_of(script: str, question: object, folder: Path) -> Any:  # noqa: ANN4
 
 
 def methods_text(answer: Mapping[str, Any]) -> str:
-    """The table of quantization methods, from the answer of `derived`."""
+    """The table of methods of quantization and attention, from the answer of `derived`."""
     lines = [
         " ".join(("method", name, str(one["capability"]), *one["types"])) for name, one in answer["methods"].items()
     ]
-    return "".join(f"{line}\n" for line in (*lines, *(f"no-float16 {name}" for name in answer["no_float16"])))
+    lines += [f"no-float16 {name}" for name in answer["no_float16"]]
+    lines.append(" ".join(("sparse-mla", *map(str, answer["sparse_mla"]))))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def main() -> None:
@@ -63,7 +66,8 @@ def main() -> None:
         found = answer["parsers"]
         PARSERS.write_text("".join(f"{kind} {name}\n" for kind, names in found.items() for name in names))
         METHODS.write_text(methods_text(answer))
-    print(TABLE, VARIABLES, PARSERS, METHODS)
+        ENCODERS.write_text("".join(f"{name}\n" for name in answer["whole_encoders"]))
+    print(TABLE, VARIABLES, PARSERS, METHODS, ENCODERS)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ image's own platform, since the kernels for GPUs are not in the image.
 # vLLM and its kind are in the engine's image, not in the environment that checks this file:
 # mypy: disable-error-code="import-not-found, misc"
 
+import importlib
 import importlib.abc
 import importlib.machinery
 import inspect
@@ -41,6 +42,8 @@ PARALLEL = (
     *("node_rank_within_dp", "local_world_size"),
 )
 """What vLLM derives about the ranks of one pod."""
+MOST_MAJOR = 12
+"""Largest major compute capability of a GPU that the operator knows."""
 FP8_SINCE = 89
 """Compute capability from which vLLM's kernels multiply in FP8 (0.32.0, `csrc/.../scaled_mm_entry.cu`)."""
 
@@ -97,11 +100,12 @@ from vllm.engine.arg_utils import AsyncEngineArgs  # noqa: E402 - as above
 from vllm.entrypoints.cli.serve import ServeSubcommand  # noqa: E402
 from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS, get_quantization_config  # noqa: E402
 from vllm.model_executor.models import registry  # noqa: E402
-from vllm.platforms.cuda import NonNvmlCudaPlatform  # noqa: E402
+from vllm.platforms.cuda import NonNvmlCudaPlatform, _get_backend_priorities  # noqa: E402
 from vllm.reasoning import ReasoningParserManager  # noqa: E402
 from vllm.tool_parsers import ToolParserManager  # noqa: E402
 from vllm.usage.usage_lib import UsageContext  # noqa: E402
 from vllm.utils.argparse_utils import FlexibleArgumentParser  # noqa: E402
+from vllm.v1.attention.backends import fa_utils  # noqa: E402
 
 
 class _Gpu(NonNvmlCudaPlatform):
@@ -198,6 +202,26 @@ def methods() -> dict[str, dict[str, Any]]:
     return found
 
 
+def sparse_mla() -> list[int]:
+    """Major compute capabilities for which one of vLLM's backends of sparse latent attention has kernels."""
+    found = set()
+    for major in range(MOST_MAJOR + 1):
+        capability = DeviceCapability(major, 0)
+        _Gpu.answers = {"capability": capability, "name": "", "memory_bytes": 0, "count": 1, "linked": True}
+        PLATFORM.current = _Gpu()
+        importlib.reload(fa_utils)  # it looks for kernels when it is imported
+        backends = (one.get_class() for one in _get_backend_priorities(True, capability))  # noqa: FBT003 - its own form
+        if any(one.is_sparse() and one.supports_compute_capability(capability) for one in backends):
+            found.add(major)
+    return sorted(found)
+
+
+def whole_encoders() -> list[str]:
+    """Architectures whose encoder of images each tensor rank can have as a whole (`--mm-encoder-tp-mode=data`)."""
+    models = {name: registry.ModelRegistry.models[name] for name in registry._MULTIMODAL_MODELS}  # noqa: SLF001
+    return sorted(name for name, one in models.items() if one.inspect_model_cls().supports_multimodal_encoder_tp_data)
+
+
 def main() -> None:
     """Derive every case."""
     sys.meta_path.insert(0, _Finder())  # after transformers has looked for what it can use
@@ -213,7 +237,14 @@ def main() -> None:
         "tool": sorted(ToolParserManager.list_registered()),
         "reasoning": sorted(ReasoningParserManager.list_registered()),
     }
-    answer = {"derived": results, "parsers": parsers, "methods": methods(), "no_float16": sorted(WITHOUT_FLOAT16)}
+    answer = {
+        "derived": results,
+        "parsers": parsers,
+        "methods": methods(),
+        "no_float16": sorted(WITHOUT_FLOAT16),
+        "sparse_mla": sparse_mla(),
+        "whole_encoders": whole_encoders(),
+    }
     Path(sys.argv[2]).write_text(json.dumps(answer))
 
 

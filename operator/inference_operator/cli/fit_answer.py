@@ -8,6 +8,7 @@ from inference_operator.hardware.offers import GpuOffer
 from inference_operator.manifest import Manifest
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.budget import Budget, EngineOnGpus
+from inference_operator.sizing.fitted_batch import started_shape
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.impossible_division import unequal
 from inference_operator.sizing.infeasible import shortfall
@@ -91,7 +92,7 @@ class Answer:
 def answer_of_shape(facts: ModelFacts, kind: str, engine: EngineOnGpus, requested: SizingInputs) -> Answer:
     """Whether the engine would start with exactly this shape."""
     shape, undivided = requested.requested_shape, unequal(requested)
-    found = engine.budget(facts, shape)
+    found = started_shape(engine, facts, shape).budget
     rule = engine.broken_rule(facts, shape) or (undivided.problem if undivided else None)
     if rule:
         reason = rule

@@ -203,3 +203,8 @@ class ModelFacts:
     def uses_mla(self) -> bool:
         """Whether the model uses multi-head latent attention: every tensor rank has the same KV cache."""
         return any(one.attention is Attention.LATENT for one in self.groups)
+
+    @property
+    def uses_sparse_mla(self) -> bool:
+        """Whether a token attends only to the latent vectors that an index selects (DeepSeek V3.2, V4, GLM 5)."""
+        return any(one.attention is Attention.LATENT and one.token_bytes is not None for one in self.groups)

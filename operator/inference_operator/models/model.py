@@ -44,7 +44,7 @@ QUERIES_PER_KV_HEAD = 4
 """Attention heads for each KV head, if the config states only the latter (Llama 3 8B, Qwen 3 8B)."""
 USUAL_TOWER = 880_000_000
 """Bytes of a vision tower that a config does not describe: SigLIP So400m, Pixtral have 0.4 G parameters of 16 bits."""
-DIVIDED_TOWERS = ("Llama4", "Qwen2VL", "Qwen2_5_VL", "Qwen3VL", "Qwen3_5", "Gemma3", "InternVL", "Mllama", "GlmV")
+DIVIDED_TOWERS = ("Llama4", "Qwen2VL", "Qwen2_5_VL", "Qwen3VL", "Qwen3_5", "Gemma3", "InternVL", "Mllama", "Glm4v")
 """Vision towers that tensor parallelism divides (measured on Llama-4-Scout; vLLM 0.32.0, `model_executor/models`)."""
 WIDEST = 16
 """An MLP wider than this many times the hidden size means experts that the config does not state."""

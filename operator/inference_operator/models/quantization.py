@@ -1,8 +1,10 @@
 """The quantization of a checkpoint, from its `quantization_config`."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
+from inference_operator.models.compressed_tensors import METHOD, Scheme, schemes
 from inference_operator.models.config import Config
 from inference_operator.models.facts import Kernel, Part, Quantization
 
@@ -72,6 +74,8 @@ def quantization(config: Config) -> Quantization:
     if not isinstance(config.fields.get("quantization_config"), dict):
         return UNQUANTISED
     section = config.section("quantization_config")
+    if section.text("quant_method") == METHOD:
+        return replace(_of_schemes(schemes(section), section), method=METHOD)
     weights = _weights(section)
     bits = weights.positive("num_bits", "bits") or section.positive("bits", "w_bit")
     kernel = _kernel(section, bits)
@@ -82,6 +86,23 @@ def quantization(config: Config) -> Quantization:
         group = weights.positive("group_size") or _group_size(section)
         found = _of(kernel, bits, group, kv_cache_fp8=_has_fp8_kv_cache(section))
     return replace(found, method=_method(section), expert_bits=_expert_bits(config, section))
+
+
+def _of_schemes(found: Sequence[Scheme], section: Config) -> Quantization:
+    """The quantization of all groups together: the strictest rule for parallel sizes, and most bits.
+
+    Examples:
+        >>> both = Scheme(Kernel.FP8, 8, None), Scheme(Kernel.GPTQ, 4, 128)
+        >>> mixed = _of_schemes(both, Config({}))
+        >>> mixed.kernel.value, mixed.group, mixed.bits
+        ('gptq', 128, 8.0)
+    """
+    stored = [_of(one.kernel, one.bits, one.group, kv_cache_fp8=_has_fp8_kv_cache(section)) for one in found]
+    if not stored:
+        return replace(UNQUANTISED, kv_cache_fp8=_has_fp8_kv_cache(section))
+    strictest = max(stored, key=lambda one: (one.kernel is Kernel.FP8_BLOCK, one.kernel is Kernel.GPTQ, one.group))
+    parts = tuple(part for part in EVERY_PART if any(part in one.parts for one in stored))
+    return replace(strictest, bits=max(one.bits for one in stored), parts=parts)
 
 
 def _method(section: Config) -> str:

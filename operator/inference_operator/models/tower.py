@@ -21,6 +21,8 @@ RESIDUALS, GATED, PLAIN = 4, 3, 2
 """Tensors of a layer that exist at the same time: residual, queries, keys and values; of an MLP, gate, up and their
 product, or only input and result of its activation."""
 MOST_WIDTH = 2**16
+HEADS = ("num_heads", "num_attention_heads", "vt_num_attention_heads", "encoder_attention_heads")
+"""Fields with the number of heads: of Qwen and GLM, of SigLIP, CLIP and Pixtral, of MoonViT, of Whisper."""
 MERGED = 4
 """Patches in a token (`spatial_merge_size` 2)."""
 
@@ -38,6 +40,14 @@ class Tower:
     """Tokens of the longest video that vLLM profiles; 0 if the model reads none."""
     known: bool
     """Whether the numbers are those of the family; otherwise they are assumed."""
+    heads: int = 0
+    """Attention heads of a layer; 0 if the config does not state them."""
+    width: int = 0
+    """Width of the MLP of a layer; 0 if the config does not state it."""
+
+    def divisible(self, ranks: int) -> bool:
+        """Whether each of so many ranks can have its part of all layers; sizes that are not stated are no obstacle."""
+        return self.heads % ranks == 0 and self.width % ranks == 0
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -84,13 +94,14 @@ def tower_of(config: Config) -> Tower:
     sections = (config.section(name) for name in (*VISION_CONFIGS, "audio_config"))
     vision = next((section for section in sections if section.fields), Config({}))
     width = _size(vision, "embed_dim", "hidden_size", "d_model") or WIDTH
-    inner = _size(vision, "intermediate_size", "encoder_ffn_dim") or 4 * width
+    stated = _size(vision, "intermediate_size", "encoder_ffn_dim") or 0
+    inner = stated or 4 * width
     gated = vision.text("hidden_act") in ("", "silu")
     elements = RESIDUALS * width + (GATED if gated else PLAIN) * inner
-    for names, merged, image, video in _FAMILIES:
-        if config.architecture.startswith(names):
-            return Tower(elements, merged, image, video, known=True)
-    return Tower(elements, MERGED, UNKNOWN_IMAGE_TOKENS, UNKNOWN_VIDEO_TOKENS, known=False)
+    family = next((numbers for names, *numbers in _FAMILIES if config.architecture.startswith(names)), None)
+    merged, image, video = family or (MERGED, UNKNOWN_IMAGE_TOKENS, UNKNOWN_VIDEO_TOKENS)
+    heads = _size(vision, *HEADS) or 0
+    return Tower(elements, merged, image, video, known=family is not None, heads=heads, width=stated)
 
 
 def _size(vision: Config, *names: str) -> int | None:

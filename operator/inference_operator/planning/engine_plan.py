@@ -28,7 +28,7 @@ from inference_operator.sizing.fitting import least_context
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.impossible_division import unequal
 from inference_operator.sizing.infeasible import unknown_kinds
-from inference_operator.sizing.learned import Learned, on_the_same_gpus, shorter_context
+from inference_operator.sizing.learned import Learned, most_sequences, on_the_same_gpus, shorter_context
 from inference_operator.sizing.lora_and_speculative import adapters_gib
 from inference_operator.sizing.plan import DIGITS, Plan, checked_plan, cpu_plan, unchecked_plan
 from inference_operator.sizing.shape import Objective, Shape, SizingInputs
@@ -241,9 +241,13 @@ def _on_cpus(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
 
 
 def _uncounted_shape(sizes: SizingInputs, learned: Learned | None) -> Shape:
-    """The shape where memory is not computed: the context that an engine reported, with the KV cache that it had."""
-    cache_bytes = sizes.shape.kv_cache_bytes or (learned.kv_cache_bytes if learned else None)
-    return replace(sizes.shape, context=shorter_context(sizes.context, learned), kv_cache_bytes=cache_bytes)
+    """The shape where memory is not computed: what an engine reported, with the KV cache that it had."""
+    return replace(
+        sizes.shape,
+        context=shorter_context(sizes.context, learned),
+        kv_cache_bytes=sizes.shape.kv_cache_bytes or (learned.kv_cache_bytes if learned else None),
+        max_num_seqs=sizes.shape.max_num_seqs or most_sequences(learned),
+    )
 
 
 def _unchecked(inputs: PlanInputs, engine: Engine, why: str) -> Plan:
@@ -286,6 +290,7 @@ def _chosen(inputs: PlanInputs, facts: ModelFacts, engine: Engine) -> GpuPlan | 
     An engine that lacked memory gets no more nodes than it had: users see its error, and decide.
     """
     sizes, learned = sizing_inputs(inputs.spec, engine), inputs.learned
+    sizes = replace(sizes, most_sequences=most_sequences(learned))
     sizes = replace(sizes, nodes=sizes.nodes or learned.nodes) if learned else sizes
     reported = learned.memory_gib if learned else 0.0
     same = on_the_same_gpus(sizes, learned, least=least_context(facts, sizes)) if learned else None

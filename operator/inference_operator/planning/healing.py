@@ -6,8 +6,8 @@ All of these rules apply:
 - The live workload has this very plan, and a pod of its template ended before it was ready. Pods of earlier templates
   say nothing about this plan.
 - No engine of this template serves. Engines that serve are never replaced.
-- The termination message or the log reports a shortage: a KV cache that is too small, or a GPU that ran out of memory
-  before the KV cache was allocated.
+- The termination message or the log reports a shortage: a KV cache that is too small for a request or for the states
+  of a batch, or a GPU that ran out of memory before the KV cache was allocated.
 - The shortage has figures from which a correction follows.
 
 The pipeline decides the plan again with the correction. A number that the user requests never changes. If no other
@@ -80,7 +80,7 @@ def ended_output(pod: PodView, lookups: LookupResults) -> Iterator[str]:
 
 def _correction(plan: Plan, shortage: Shortage) -> Learned | None:
     memory = _beyond_estimate(plan, shortage)
-    if shortage.longest is None and not memory:
+    if shortage.longest is None and shortage.sequences is None and not memory:
         return None
     return Learned(
         gpu=plan.gpu,
@@ -92,6 +92,7 @@ def _correction(plan: Plan, shortage: Shortage) -> Learned | None:
         longest=shortage.longest,
         memory_gib=memory,
         kv_cache_bytes=plan.kv_cache_bytes,
+        sequences=shortage.sequences,
     )
 
 

@@ -105,6 +105,10 @@ class Budget:
     """Sequences of `TYPICAL_TOKENS` that fit at once."""
     terms: tuple[Term, ...] = ()
     """The terms of the budget with their origins."""
+    state_block_gib: float = 0.0
+    """KV cache of one block of states, if the engine starts only with one for each sequence of a batch; otherwise 0."""
+    whole_encoder: bool = False
+    """Whether each tensor rank must have the whole encoder of images, since its layers cannot be divided."""
 
     @property
     def offered(self) -> float:
@@ -127,6 +131,11 @@ class Budget:
         return self.kv_cache - self.kv_needed
 
     @property
+    def states_headroom(self) -> float:
+        """KV cache beyond the blocks of states without which the engine does not start."""
+        return self.kv_cache - self.max_num_seqs * self.state_block_gib
+
+    @property
     def outside_headroom(self) -> float:
         """Free memory outside of what the engine may use."""
         return self.memory - self.offered - self.outside
@@ -134,7 +143,7 @@ class Budget:
     @property
     def fits(self) -> bool:
         """Whether the engine would start."""
-        return self.kv_cache > 0 and self.headroom >= 0 and self.outside_headroom >= 0
+        return self.kv_cache > 0 and min(self.headroom, self.states_headroom, self.outside_headroom) >= 0
 
     def typical(self, sequences: int) -> bool:
         """Whether this number of typical requests fits at once."""

@@ -142,6 +142,7 @@ def _plan(pool: Pool, candidate: Candidate, inputs: SizingInputs, chosen: Ranked
             utilization=found.utilization,
             max_num_seqs=found.max_num_seqs,
             max_num_batched_tokens=found.max_num_batched_tokens,
+            whole_encoder=found.whole_encoder,
         ),
         budget=found,
         host=host_needs(pool.facts, candidate.shape),

@@ -72,6 +72,8 @@ class EngineMemory:
     smallest."""
     unprofiled_mxfp4_bytes: float
     """Bytes that MXFP4 kernels allocate for each batched token after the KV cache has been sized."""
+    block_per_sequence: bool
+    """Whether CUDA graphs of whole steps need a block for each sequence of a batch, if layers have states."""
 
     def with_reported(self, gib: float) -> Self:
         """The same with memory that an engine reported to use beyond the estimate; 0: it reported none."""

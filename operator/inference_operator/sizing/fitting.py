@@ -8,6 +8,7 @@
 - If neither `max_num_seqs` nor `max_num_batched_tokens` is requested, small batches are tried too, where the engine's
   own leave too little memory for the target: they leave more of it for the KV cache.
 - A plan must hold the requested number of typical requests at once; by default `TYPICAL_REQUESTS`.
+- A batch has no more sequences than the engine starts with (`fitted_batch.py`). A requested number must fit.
 """
 
 import math
@@ -17,8 +18,9 @@ from typing import TypeAlias
 
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import ModelFacts
-from inference_operator.sizing.budget import Budget, EngineOnGpus
+from inference_operator.sizing.budget import EngineOnGpus
 from inference_operator.sizing.division import ONE_NODE, Division
+from inference_operator.sizing.fitted_batch import SPARE, Candidate, fitted_batch
 from inference_operator.sizing.rules import SIZES
 from inference_operator.sizing.shape import ParallelSizes, Shape, SizingInputs
 
@@ -31,9 +33,6 @@ LEAST_CONTEXT = 8192
 """A context is not reduced below this number of tokens (docs/explanation/sizing.md)."""
 TYPICAL_REQUESTS = 8
 """Typical requests that fit at once in every plan (docs/explanation/sizing.md)."""
-SPARE = 0.02
-"""Fraction of the GPU that stays free where sizing chooses a size. It covers what vLLM's profiling run does not measure
-(fragmentation, prompts' log probabilities; vllm-project/vllm#10637, #55169) and the error of the arithmetic."""
 MOST_UNLINKED = 2
 """Largest tensor parallel size without NVLink, unless it is requested: each further GPU exchanges activations over the
 same bus. NVIDIA's table for the RTX PRO 6000 has a pipeline ahead of larger sizes (NVIDIA/TensorRT-LLM,
@@ -51,14 +50,6 @@ OnGpus: TypeAlias = Callable[[GpuOffer], EngineOnGpus]
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A shape with its budget."""
-
-    shape: Shape
-    budget: Budget
-
-
-@dataclass(frozen=True, slots=True)
 class Pool:
     """A model and its engine on one kind of GPU."""
 
@@ -66,23 +57,26 @@ class Pool:
     offer: GpuOffer
     engine: EngineOnGpus
 
-    def candidate(self, shape: Shape) -> Candidate:
-        """The budget of one shape."""
-        return Candidate(shape, self.engine.budget(self.facts, shape))
+    def candidate(self, shape: Shape, inputs: SizingInputs) -> Candidate:
+        """The shape with its budget, and with fewer sequences where nobody requests them and too few would start."""
+        if inputs.shape.max_num_seqs is not None:
+            return Candidate(shape, self.engine.budget(self.facts, shape))
+        return fitted_batch(self.engine, self.facts, shape, inputs.most_sequences)
 
     def fits(self, candidate: Candidate, inputs: SizingInputs) -> bool:
         """Whether it fits, with spare memory unless both tensor parallel size and context are requested."""
         spare = 0.0 if inputs.tensor and inputs.context else SPARE * self.offer.memory_gib
         found = candidate.budget
         # A KV cache of a requested size does not grow, so the spare memory is outside of the budget.
-        left = found.outside_headroom if candidate.shape.kv_cache_bytes else found.headroom
+        inside = min(found.headroom, found.states_headroom)
+        left = found.outside_headroom if candidate.shape.kv_cache_bytes else inside
         held = found.concurrency * candidate.shape.parallel.data
         roomy = bool(inputs.context) or found.context <= USUAL_CONTEXT or held >= FULL_LENGTH_REQUESTS
         return found.fits and left >= spare and roomy
 
     def starts(self, shape: Shape, inputs: SizingInputs) -> bool:
         """Whether the model allows these parallel sizes and fits with them."""
-        return self.engine.broken_rule(self.facts, shape) is None and self.fits(self.candidate(shape), inputs)
+        return self.engine.broken_rule(self.facts, shape) is None and self.fits(self.candidate(shape, inputs), inputs)
 
     def sizes(self, inputs: SizingInputs, stages: int = 1, nodes: int = 1) -> tuple[int, ...]:
         """Tensor parallel sizes to try: those that the model and the nodes allow, or the requested one."""
@@ -116,7 +110,7 @@ class Pool:
     def _may_hold(self, inputs: SizingInputs, parallel: ParallelSizes) -> bool:
         """Whether the least context fits with the smallest batches. It saves the search where many nodes are tried."""
         smallest = smallest_batches(self.facts, inputs, parallel)
-        return self.candidate(replace(smallest, context=least_context(self.facts, inputs))).budget.fits
+        return self.candidate(replace(smallest, context=least_context(self.facts, inputs)), inputs).budget.fits
 
     def _stages(self, inputs: SizingInputs, division: Division) -> tuple[int, ...]:
         """Pipeline parallel sizes to try: the requested one, or one stage on each node, or several."""
@@ -165,15 +159,15 @@ class Pool:
         return max(fitting, key=lambda one: (one.budget.context, one.budget.max_num_seqs), default=None)
 
     def _longest(self, shape: Shape, inputs: SizingInputs, least: int, most: int) -> Candidate | None:
-        best = self.candidate(replace(shape, context=least))
+        best = self.candidate(replace(shape, context=least), inputs)
         if not self.fits(best, inputs):
             return None
-        if self.fits(longest := self.candidate(replace(shape, context=most)), inputs):
+        if self.fits(longest := self.candidate(replace(shape, context=most), inputs), inputs):
             return longest
         low, high = least // CONTEXT_STEP, most // CONTEXT_STEP
         while high - low > 1:
             middle = (low + high) // 2
-            candidate = self.candidate(replace(shape, context=middle * CONTEXT_STEP))
+            candidate = self.candidate(replace(shape, context=middle * CONTEXT_STEP), inputs)
             low, high, best = (middle, high, candidate) if self.fits(candidate, inputs) else (low, middle, best)
         return best
 

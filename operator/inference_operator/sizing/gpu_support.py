@@ -1,4 +1,4 @@
-"""What an engine can compute on a GPU of some compute capability: methods of quantization, and data types."""
+"""What an engine can compute on a GPU of some compute capability: quantization, attention, and data types."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -41,6 +41,8 @@ class GpuSupport:
     """By the name in a checkpoint's config."""
     without_float16: frozenset[str] = frozenset()
     """Types of models that must not run in float16."""
+    sparse_mla: tuple[int, ...] = ()
+    """Major compute capabilities with a kernel for sparse latent attention; empty: any."""
 
     def as_run(self, facts: ModelFacts, shape: Shape, capability: tuple[int, int]) -> Shape:
         """The shape with the data type that the engine takes by itself.
@@ -71,6 +73,9 @@ class GpuSupport:
         if capability < least:
             name = f"`{stored.method}`" if method else stored.kernel.value
             return f"{name} weights need compute capability {_dotted(least)}; this GPU has {_dotted(capability)}."
+        if facts.uses_sparse_mla and self.sparse_mla and capability[0] not in self.sparse_mla:
+            majors = " or ".join(f"{major}.x" for major in self.sparse_mla)
+            return f"sparse latent attention needs compute capability {majors}; this GPU has {_dotted(capability)}."
         used = self._type(facts, shape, capability)
         if method and used not in method.types:
             return f"`{stored.method}` weights cannot be computed in {used}, which this GPU needs for the model."

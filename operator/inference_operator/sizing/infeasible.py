@@ -11,7 +11,8 @@ from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.facts import Kernel, ModelFacts, Quantization
 from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget
 from inference_operator.sizing.division import MOST_NODES
-from inference_operator.sizing.fitting import SPARE, TYPICAL_REQUESTS, Pool, least_context, smallest_batches
+from inference_operator.sizing.fitted_batch import SPARE
+from inference_operator.sizing.fitting import TYPICAL_REQUESTS, Pool, least_context, smallest_batches
 from inference_operator.sizing.gpu_plan import Infeasible, InfeasibleReason
 from inference_operator.sizing.impossible_division import (
     NODES,
@@ -26,6 +27,7 @@ from inference_operator.sizing.rules import SIZES
 from inference_operator.sizing.shape import ParallelSizes, Shape, SizingInputs
 
 PIPELINE, HARDWARE, CONTEXT = "spec.parallelism.pipeline", "spec.hardware", "spec.engine.maxModelLen"
+SEQUENCES = "spec.engine.maxNumSeqs"
 LARGER = "Use larger GPUs or a smaller checkpoint."
 TIMES = " \N{MULTIPLICATION SIGN} "
 ADA = (8, 9)
@@ -123,7 +125,9 @@ def does_not_fit(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
     parallel = _tried(pool, inputs)
     wished = smallest_batches(pool.facts, inputs, parallel) if inputs.data > 1 else inputs.shape
     shape = replace(wished, parallel=parallel, context=least_context(pool.facts, inputs))
-    tried, offer = pool.candidate(shape).budget, pool.offer
+    tried, offer = pool.candidate(shape, inputs).budget, pool.offer
+    if too_many := _too_many_sequences(pool, shape, tried, inputs):
+        return too_many
     problem = _too_little_left(offer, shape, tried, inputs) if tried.fits else shortfall(offer.kind, shape, tried)
     changes, reason = list(_changes(pool, shape, inputs)), InfeasibleReason.INSUFFICIENT_GPU_MEMORY
     field = NODES if inputs.nodes else TENSOR if inputs.tensor else HARDWARE
@@ -134,6 +138,28 @@ def does_not_fit(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
         cure = f"{_group_cure(group, pool, inputs)} {larger}"
         return Infeasible(InfeasibleReason.NEEDS_MULTI_NODE, NODES if inputs.nodes else HARDWARE, problem, cure, tried)
     return Infeasible(reason, field, problem, f"{larger}{_other_engine(pool, inputs)}", tried)
+
+
+def _too_many_sequences(pool: Pool, shape: Shape, tried: Budget, inputs: SizingInputs) -> Infeasible | None:
+    """The refusal of a number of sequences that has too few blocks of states, where a smaller one fits."""
+    fewer = replace(inputs, shape=replace(inputs.shape, max_num_seqs=None))
+    fitting = pool.candidate(replace(shape, max_num_seqs=None), fewer)
+    requested, most = inputs.shape.max_num_seqs, fitting.budget.max_num_seqs
+    if requested is None or most >= requested or not tried.state_block_gib or not pool.fits(fitting, fewer):
+        return None
+    problem = lacking_states(f"{shape.parallel.words} on {pool.offer.kind}", tried)
+    return Infeasible(
+        InfeasibleReason.INSUFFICIENT_GPU_MEMORY, SEQUENCES, problem, f"Use at most {most}, or leave it out.", tried
+    )
+
+
+def lacking_states(group: str, found: Budget) -> str:
+    """How many blocks of states a group of GPUs has, and how many its sequences need; in a sentence."""
+    blocks = max(0, int(found.kv_cache / found.state_block_gib))
+    return (
+        f"{group} has {blocks:,} blocks in its KV cache, and each of {found.max_num_seqs:,} sequences needs one for the"
+        " states of its layers."
+    )
 
 
 def _tried(pool: Pool, inputs: SizingInputs) -> ParallelSizes:
@@ -173,6 +199,8 @@ def shortfall(kind: str, shape: Shape, found: Budget) -> str:
             f"{head} and leaves {found.memory - found.offered:.1f}; CUDA graphs and warm-up need {found.outside:.1f}"
             f" outside: short by {-found.outside_headroom:.1f}."
         )
+    if min(found.headroom, found.outside_headroom) >= 0 > found.states_headroom:
+        return lacking_states(f"{group} on {kind}", found)
     terms = [
         f"weights {found.weights:.1f}",
         f"activation {found.activation:.1f}",

@@ -44,6 +44,11 @@ class CacheLayout:
     batches_in_flight: int
 
     @property
+    def has_states(self) -> bool:
+        """Whether some layers keep a state of fixed size for each sequence."""
+        return any(one.attention is Attention.STATE for one in self.kept)
+
+    @property
     def groups(self) -> int:
         """Number of groups, including padding."""
         return sum(one.groups for one in self.kept)

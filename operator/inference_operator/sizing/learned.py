@@ -26,6 +26,8 @@ class Shortage:
     """The longest context in tokens that would fit."""
     kv_cache_gib: float | None = None
     """Memory that was left for the KV cache; negative if less than none."""
+    sequences: int | None = None
+    """The largest number of sequences of a batch with which it would start."""
     used_gib: float | None = None
     """Memory of one GPU that it needed at least when a GPU ran out of memory before the KV cache was allocated."""
 
@@ -52,15 +54,28 @@ class Learned:
     """Memory of one GPU that the engine used beyond the estimate."""
     kv_cache_bytes: int | None = None
     """Size of the KV cache that the plan set."""
+    sequences: int | None = None
+    """The largest number of sequences of a batch that the engine reported to start with."""
+
+
+def most_sequences(learned: Learned | None) -> int | None:
+    """The sequences of a batch with which an engine starts, as it reported, with a margin; None: it reported none.
+
+    Examples:
+        >>> most_sequences(Learned("", 1, sequences=614)), most_sequences(None)
+        (583, None)
+    """
+    return max(1, int(KEPT_SHARE * learned.sequences)) if learned and learned.sequences else None
 
 
 def on_the_same_gpus(inputs: SizingInputs, learned: Learned, *, least: int) -> SizingInputs | None:
-    """The inputs for a shorter context on the GPUs of the plan before; None where that cannot help.
+    """The inputs for a shorter context, or fewer sequences, on the GPUs of the plan before; None: neither can help.
 
-    It cannot help where the user requests the context, or where it would be shorter than `least`.
+    A shorter context cannot help where the user requests the context, or where it would be shorter than `least`.
     """
     context = shorter_context(inputs.context, learned)
-    if inputs.context or not learned.gpu or (context is not None and context < least):
+    only_sequences = learned.longest is None and learned.sequences is not None
+    if not learned.gpu or (context is not None and context < least) or (inputs.context and not only_sequences):
         return None
     same = replace(inputs, tensor=learned.tensor, kinds=(learned.gpu,), shape=replace(inputs.shape, context=context))
     stages = learned.pipeline if learned.nodes > 1 else inputs.pipeline

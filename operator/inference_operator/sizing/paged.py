@@ -16,6 +16,7 @@ from inference_operator.sizing.activation import (
     sequences,
 )
 from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget, Gpu, Origin, Term, TermName
+from inference_operator.sizing.encoder_division import EncoderDivision
 from inference_operator.sizing.engine_choices import BATCHED_TOKENS, CONTEXT, SEQUENCES, context_left
 from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.gpu_support import GpuSupport
@@ -28,7 +29,7 @@ from inference_operator.sizing.steptime import Overhead, StepCosts
 from inference_operator.sizing.weights import rank_weights
 from inference_operator.units import GIB
 
-NO_TABLES = GpuSupport()
+NO_TABLES, NO_ENCODERS = GpuSupport(), EncoderDivision()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class PagedEngine:
     """The engine's own time in each step."""
     support: GpuSupport = NO_TABLES
     """What the engine can compute on which GPUs."""
+    encoders: EncoderDivision = NO_ENCODERS
+    """How the engine divides encoders of images."""
 
     def unable(self, facts: ModelFacts, shape: Shape) -> str | None:
         """Why the GPU cannot compute the model; None if it can."""
@@ -48,11 +51,12 @@ class PagedEngine:
 
     def broken_rule(self, facts: ModelFacts, shape: Shape) -> str | None:
         """Why the model does not allow the parallel sizes of a shape; None if it does."""
-        return broken_rule(facts, shape)
+        return broken_rule(facts, shape) or self.encoders.broken_rule(facts, shape)
 
     def allowed_sizes(self, facts: ModelFacts, shape: Shape, at_most: int) -> tuple[int, ...]:
         """Tensor parallel sizes up to `at_most` that the model allows."""
-        return allowed_sizes(facts, shape, at_most)
+        found = allowed_sizes(facts, shape, at_most)
+        return tuple(size for size in found if self.encoders.broken_rule(facts, shape.with_tensor(size)) is None)
 
     def budget(self, facts: ModelFacts, shape: Shape) -> Budget:
         """The budget of one GPU; in a pipeline, of the stage with the least free memory."""
@@ -63,7 +67,9 @@ class PagedEngine:
         return step_costs(facts, self.gpu, self.engine, self.overhead, self._as_run(facts, shape))
 
     def _as_run(self, facts: ModelFacts, shape: Shape) -> Shape:
-        return self.support.as_run(facts, shape, self.gpu.capability)
+        found = self.support.as_run(facts, shape, self.gpu.capability)
+        whole = self.encoders.needs_whole(facts, shape) if shape.whole_encoder is None else shape.whole_encoder
+        return replace(found, whole_encoder=whole) if facts.tower else found
 
     def left_to_engine(self, facts: ModelFacts, shape: Shape, found: Budget, inputs: SizingInputs) -> tuple[str, ...]:
         """The sizes that equal what the engine derives; it refuses some numbers above its own."""
@@ -118,6 +124,7 @@ def paged_budget(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Shape
         max_num_seqs=sequences(engine, shape),
         max_num_batched_tokens=batched,
         outside=kernels + graphs - counted,
+        whole_encoder=bool(shape.whole_encoder),
     )
     return _with_cache(found, facts, engine, shape)
 
@@ -141,8 +148,10 @@ def _with_cache(found: Budget, facts: ModelFacts, engine: EngineMemory, shape: S
         return replace(found, concurrency=found.max_num_seqs, typical_concurrency=found.max_num_seqs)
     layout, batched = cache_layout(facts, engine, shape), found.max_num_batched_tokens
     cache = allocated_cache(layout, engine, size=found.kv_cache * GIB, context=found.context, batched=batched)
+    needs_states = engine.block_per_sequence and shape.whole_graphs and not shape.eager and layout.has_states
     return replace(
         found,
+        state_block_gib=layout.unit_bytes / GIB if needs_states else 0.0,
         kv_needed=layout.blocks(found.context, batched) * layout.unit_bytes / GIB,
         kv_token_bytes=layout.token_bytes,
         kv_tokens=cache.tokens,

@@ -88,6 +88,8 @@ class Plan:
     """Name of the file that the engine loads: the first part of a model in GGUF. Empty for other formats."""
     engine_choice: str = ""
     """Why this engine runs, and what users lose with it, in sentences; empty for the first choice without a loss."""
+    whole_encoder: bool = False
+    """Whether each tensor rank has the whole encoder of images, since its layers cannot be divided."""
     video_refused: bool = False
     """Whether the engine refuses requests with video, although the model reads it."""
     tool_call_parser: str = ""
@@ -224,6 +226,7 @@ def _plan(device: Device, shape: Shape, host: HostNeeds, facts: ModelFacts | Non
         max_num_seqs=shape.max_num_seqs,
         max_num_batched_tokens=shape.max_num_batched_tokens,
         gpu_memory_utilization=shape.utilization,
+        whole_encoder=bool(shape.whole_encoder),
         cpu_offload_gib=shape.cpu_offload_gib if on_gpus else 0.0,
         weight_bytes=facts.weight_bytes if facts else None,
         assumptions=facts.assumptions if facts else (),

@@ -148,6 +148,10 @@ class Shape:
     """Groups of tensor ranks that each compute attention for requests of their own (data parallel attention)."""
     eager: bool = False
     """No CUDA graphs."""
+    whole_graphs: bool = True
+    """Whether CUDA graphs of whole steps are captured; False also where arguments leave it open."""
+    whole_encoder: bool | None = None
+    """Whether each tensor rank has the whole encoder of images; None: only if its layers cannot be divided."""
     doubled_batches: bool = False
     """Whether the engine doubles its default batches."""
     expert_parallel: bool = False
@@ -196,6 +200,8 @@ class SizingInputs:
     """Kinds or products of GPUs that may be used; empty: any."""
     least_memory_gib: float = 0.0
     """Memory that a GPU must have."""
+    most_sequences: int | None = None
+    """Sequences of a batch that sizing takes at most, since an engine reported it; None: it reported none."""
     resource: str = GPU_RESOURCE
     """The extended resource that GPUs are requested by, if sizing knows no GPU."""
     profile: EngineProfile = EngineProfile.BALANCED

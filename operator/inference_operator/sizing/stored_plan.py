@@ -26,6 +26,7 @@ _ONLY_IF_SET = frozenset(
         "implementation",
         "model_file",
         "engine_choice",
+        "whole_encoder",
         "video_refused",
         "tool_call_parser",
         "reasoning_parser",
@@ -42,6 +43,8 @@ _ONLY_IF_SET = frozenset(
 
 _OF_NODES = frozenset({"pipeline", "nodes"})
 """Fields of what was learned that are only stored for an engine over several nodes."""
+_LEARNED_IF_SET = frozenset({"sequences"})
+"""Fields of what was learned that are only stored if an engine reported them."""
 
 _STORED_KEYS = {
     "revision": "decision",
@@ -79,8 +82,10 @@ def to_json(plan: Plan) -> Manifest:
 def flat_fields(plan: Plan) -> Manifest:
     """The fields of a plan, with one field per parallel size."""
     fields = {name: value for name, value in field_values(plan).items() if value or name not in _ONLY_IF_SET}
-    if plan.learned and plan.learned.nodes == 1:
-        fields["learned"] = {name: value for name, value in fields["learned"].items() if name not in _OF_NODES}
+    if plan.learned:
+        left_out = _OF_NODES if plan.learned.nodes == 1 else frozenset()
+        learned = {name: value for name, value in fields["learned"].items() if name not in left_out}
+        fields["learned"] = {name: value for name, value in learned.items() if value or name not in _LEARNED_IF_SET}
     sizes = _flat(fields.pop("parallel"))
     return {**fields, **{name: size for name, size in sizes.items() if size > 1 or name not in _ONLY_IF_SET}}
 

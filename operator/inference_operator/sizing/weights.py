@@ -69,7 +69,7 @@ def layer_bytes(facts: ModelFacts, shape: Shape) -> float:
 
 def _stage(facts: ModelFacts, shape: Shape, part: float, ends: tuple[Part, ...]) -> RankWeights:
     stored = _stored(facts, shape)
-    tower = stored.tower / (1 if facts.tower_whole else shape.parallel.tensor)
+    tower = stored.tower / (1 if facts.tower_whole or shape.whole_encoder else shape.parallel.tensor)
     total = tower if Part.EMBEDDING in ends else 0.0
     total += _beside_mla(facts, stored, shape.parallel.tensor) * part
     total += _rotary_bytes(facts, stored.element)

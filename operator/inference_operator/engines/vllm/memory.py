@@ -41,6 +41,9 @@ CPU_SEQUENCES, CPU_BATCH = 128, 2048
 """Defaults of `vllm serve` on CPUs (0.32.0, `engine/arg_utils.py`)."""
 CPU_STATE_BYTES = 4
 """Recurrent states are float32 on CPUs that have AVX-512 BF16 (0.32.0, `platforms/cpu.py`)."""
+BLOCK_PER_SEQUENCE = (0, 20)
+"""An engine does not start with fewer blocks of states than sequences (vllm-project/vllm#38270). Earlier versions
+capture fewer CUDA graphs then."""
 WIDER_BATCHES = (0, 27)
 """GPUs from 160 GiB get 16,384 batched tokens (vllm-project/vllm#51726)."""
 
@@ -130,6 +133,7 @@ def vllm_memory(version: str = "", *, memory_gib: float, product: str = "") -> E
         batches_in_flight=2 if at >= ALIGNED_STATES else 1,
         nearly_equal=PADDED_BELOW if at >= ALIGNED_STATES else EARLIER_PADDED_BELOW,
         unprofiled_mxfp4_bytes=UNPROFILED_MXFP4_BYTES,
+        block_per_sequence=at >= BLOCK_PER_SEQUENCE,
     )
 
 

@@ -5,7 +5,16 @@ from collections.abc import Sequence
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.known_error import COUNT, DECIMAL, KnownError, known_error
 
+TOO_FEW_STATES = known_error(
+    Reason.KV_CACHE_TOO_SMALL,
+    # vllm/config/compilation.py
+    r"max_num_seqs \((?P<asked>\d{1,12})\) exceeds available Mamba cache\s+blocks \((?P<fits>\d{1,12})\)",
+    "a batch may have {asked} sequences, and the KV cache has {fits} blocks for the states of their layers."
+    " Set `spec.engine.maxNumSeqs: {fits}` or less, or give the engine more memory",
+)
+
 MEMORY_ERRORS: Sequence[KnownError] = (
+    TOO_FEW_STATES,
     # vllm/v1/core/kv_cache_utils.py; 0.8.5 is the first version that suggests a length; older messages are shorter.
     known_error(
         Reason.KV_CACHE_TOO_SMALL,

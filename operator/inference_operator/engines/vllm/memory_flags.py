@@ -11,6 +11,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.engines.vllm.adapters import MODULES
 from inference_operator.engines.vllm.arguments import version_of_image
 from inference_operator.engines.vllm.cli_args import given_options, int_value, is_on, value_of
+from inference_operator.engines.vllm.encoders import whole_encoder
 from inference_operator.engines.vllm.memory import LATEST, version_of
 from inference_operator.engines.vllm.speculation import speculation_of
 from inference_operator.models.model import ELEMENT_BYTES
@@ -29,6 +30,8 @@ KV_CACHE_BYTES = "--kv-cache-memory-bytes"
 LIMITS = "--limit-mm-per-prompt"
 KV_OFFLOADING = "--kv-offloading-size"
 EXPERT_PARALLEL = "--enable-expert-parallel"
+ENFORCE_EAGER, GRAPH_FLAGS = "--enforce-eager", ("--compilation-config", "--optimization-level")
+"""Arguments with which vLLM captures no CUDA graphs of whole steps, and with which it may capture none."""
 PERFORMANCE_MODE, THROUGHPUT_MODE = "--performance-mode", "throughput"
 PERFORMANCE_MODE_SINCE = (0, 32)
 """The first version that is known to have it. `throughput` doubles the default batches that no argument sets (0.32.0,
@@ -58,7 +61,7 @@ _GIBIBYTES = re.compile(r"\d{1,6}(?:\.\d{1,6})?", re.ASCII)
 def shape_of(engine: EngineSpec) -> Shape:
     """The request of a spec, in the types of sizing.
 
-    `--enforce-eager` is not read: without CUDA graphs an engine takes less memory than is counted.
+    The memory of CUDA graphs is counted with `--enforce-eager` too: an engine then takes less than is counted.
 
     Examples:
         >>> shape_of(EngineSpec(kvCacheDtype="fp8", maxModelLen=4096)).context
@@ -111,6 +114,8 @@ def with_arguments(shape: Shape, args: Sequence[str]) -> Shape:
         kv_offload_gib=_offloaded_gib(args),
         adapters=_adapters(args),
         speculation=speculation_of(args),
+        whole_graphs=not (is_on(args, ENFORCE_EAGER) or any(value_of(args, flag) for flag in GRAPH_FLAGS)),
+        whole_encoder=whole_encoder(args),
     )
 
 

@@ -8,10 +8,14 @@ import re
 
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.known_error import DECIMAL
-from inference_operator.engines.vllm.memory_errors import MEMORY_ERRORS
+from inference_operator.engines.vllm.memory_errors import MEMORY_ERRORS, TOO_FEW_STATES
 from inference_operator.sizing.learned import Shortage
 
-_CACHE_ERRORS = tuple(error.wording for error in MEMORY_ERRORS if error.reason is Reason.KV_CACHE_TOO_SMALL)
+_CACHE_ERRORS = tuple(
+    error.wording
+    for error in MEMORY_ERRORS
+    if error.reason is Reason.KV_CACHE_TOO_SMALL and error is not TOO_FEW_STATES
+)
 
 _LEFT_FOR_CACHE = re.compile(rf"Available KV cache memory: (?P<room>-?{DECIMAL}) GiB")
 """vllm/v1/worker/gpu_worker.py, determine_available_memory. It is negative if the model needs more than may be used."""
@@ -36,6 +40,8 @@ def shortage(log: str) -> Shortage | None:
         ...          " be stored in KV cache (19104). Try increasing").longest
         19104
     """
+    if match := TOO_FEW_STATES.wording.search(log):
+        return Shortage(sequences=int(match["fits"]))
     for wording in _CACHE_ERRORS:
         if match := wording.search(log):
             return _of_cache(match.groupdict(), log)

@@ -34,6 +34,7 @@ from inference_operator.engines.vllm.arguments import (
 from inference_operator.engines.vllm.cli_args import is_on, value_of
 from inference_operator.engines.vllm.cuda import gpu_needs
 from inference_operator.engines.vllm.data_parallel import data_arguments, refusal_of_own_batches
+from inference_operator.engines.vllm.encoders import ENCODERS, encoder_arguments
 from inference_operator.engines.vllm.errors import diagnosis
 from inference_operator.engines.vllm.generation import MAX_N, generation_arguments
 from inference_operator.engines.vllm.groups import group_programs, grouped, refusal_of_member
@@ -236,7 +237,7 @@ class Vllm:
             capability=offer.capability,
         )
         overhead = step_overhead(version_of_image(image))
-        return PagedEngine(gpu, engine.with_reported(reported_gib), overhead, SUPPORT)
+        return PagedEngine(gpu, engine.with_reported(reported_gib), overhead, SUPPORT, ENCODERS)
 
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
         """Memory on CPUs, where the operator sets the size of the KV cache."""
@@ -311,6 +312,7 @@ class Vllm:
         yield f"--tensor-parallel-size={plan.parallel.tensor}"
         yield from data_arguments(plan.parallel)
         yield from memory_arguments(spec, plan)
+        yield from encoder_arguments(spec.args, plan)
         yield from parser_arguments(spec, Parsers(plan.tool_call_parser, plan.reasoning_parser))
         yield from generation_arguments(spec.generation)
         yield from implementation_arguments(spec.args, plan.implementation)

@@ -1,0 +1,68 @@
+"""Sequences of a batch for which a KV cache has blocks of states.
+
+vLLM captures CUDA graphs of whole steps, in which each sequence writes its own block of states. It does not start if
+the KV cache has fewer blocks than `max_num_seqs` (0.32.0, `config/compilation.py`, `resolve_cudagraph_mode_and_sizes`).
+"""
+
+from dataclasses import dataclass, replace
+
+from inference_operator.models.facts import ModelFacts
+from inference_operator.sizing.budget import Budget, EngineOnGpus
+from inference_operator.sizing.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A shape with its budget."""
+
+    shape: Shape
+    budget: Budget
+
+
+SPARE = 0.02
+"""Fraction of the GPU that stays free where sizing chooses a size. It covers what vLLM's profiling run does not measure
+(fragmentation, prompts' log probabilities; vllm-project/vllm#10637, #55169) and the error of the arithmetic."""
+
+
+def started_shape(engine: EngineOnGpus, facts: ModelFacts, shape: Shape) -> Candidate:
+    """The shape with its budget; a number of sequences that nobody requests is at most what the engine starts with."""
+    return Candidate(shape, engine.budget(facts, shape)) if shape.max_num_seqs else fitted_batch(engine, facts, shape)
+
+
+def fitted_batch(engine: EngineOnGpus, facts: ModelFacts, shape: Shape, most: int | None = None) -> Candidate:
+    """The shape with at most as many sequences as have blocks of states; unchanged if not even one has.
+
+    Fewer sequences need less memory for the sampler and for graphs, which leaves more blocks. So the largest number is
+    searched.
+
+    Args:
+        engine: the engine on the GPUs of an offer.
+        facts: the model.
+        shape: the shape, with the engine's default or a number of sequences that sizing may reduce.
+        most: the largest number of sequences; None: any.
+
+    Examples:
+        >>> from inference_operator.engines.vllm.vllm import Vllm
+        >>> from inference_operator.hardware.kinds import kind_named
+        >>> from inference_operator.hardware.offers import offer_of_kind
+        >>> from inference_operator.models.catalogue import entry
+        >>> from inference_operator.models.model import model_facts
+        >>> engine = Vllm().on_gpus("", offer_of_kind(kind_named("H100"), per_node=8))
+        >>> names = ("Qwen/Qwen3-8B", "Qwen/Qwen3.5-27B")
+        >>> models = [model_facts(entry(one).config) for one in names]
+        >>> [fitted_batch(engine, one, Shape(context=8192)).shape.max_num_seqs for one in models]
+        [None, 387]
+    """
+    whole = Candidate(shape, engine.budget(facts, shape))
+    if most and most < whole.budget.max_num_seqs:
+        return fitted_batch(engine, facts, replace(shape, max_num_seqs=most))
+    spare = 0.0 if shape.kv_cache_bytes else SPARE * whole.budget.memory
+    if not whole.budget.state_block_gib or whole.budget.states_headroom >= spare:
+        return whole
+    best, low, high = whole, 0, whole.budget.max_num_seqs
+    while high - low > 1:
+        middle = (low + high) // 2
+        fewer = replace(shape, max_num_seqs=middle)
+        found = Candidate(fewer, engine.budget(facts, fewer))
+        low, high, best = (middle, high, found) if found.budget.states_headroom >= spare else (low, middle, best)
+    return best
