@@ -11,7 +11,7 @@ image's own platform, since the kernels for GPUs are not in the image.
 # vLLM and its kind are in the engine's image, not in the environment that checks this file:
 # mypy: disable-error-code="import-not-found, misc"
 
-import importlib
+import contextlib
 import importlib.abc
 import importlib.machinery
 import inspect
@@ -67,10 +67,13 @@ class _Absent(types.ModuleType):
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the modules of `ABSENT`."""
+    """Finds modules that are absent."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
 
     def find_spec(self, fullname: str, *_: Any) -> importlib.machinery.ModuleSpec | None:  # noqa: ANN401
-        if any(fullname == name or fullname.startswith(f"{name}.") for name in ABSENT):
+        if any(fullname == name or fullname.startswith(f"{name}.") for name in self._names):
             return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
         return None
 
@@ -105,7 +108,6 @@ from vllm.reasoning import ReasoningParserManager  # noqa: E402
 from vllm.tool_parsers import ToolParserManager  # noqa: E402
 from vllm.usage.usage_lib import UsageContext  # noqa: E402
 from vllm.utils.argparse_utils import FlexibleArgumentParser  # noqa: E402
-from vllm.v1.attention.backends import fa_utils  # noqa: E402
 
 
 class _Gpu(NonNvmlCudaPlatform):
@@ -203,28 +205,40 @@ def methods() -> dict[str, dict[str, Any]]:
 
 
 def sparse_mla() -> list[int]:
-    """Major compute capabilities for which one of vLLM's backends of sparse latent attention has kernels."""
+    """Major compute capabilities for which one of vLLM's backends of sparse latent attention has kernels.
+
+    As in vLLM, a backend that cannot be imported is none. Those with kernels in FlashMLA and FlashInfer can be.
+    """
+    PLATFORM.current = CpuPlatform()
     found = set()
     for major in range(MOST_MAJOR + 1):
         capability = DeviceCapability(major, 0)
-        _Gpu.answers = {"capability": capability, "name": "", "memory_bytes": 0, "count": 1, "linked": True}
-        PLATFORM.current = _Gpu()
-        importlib.reload(fa_utils)  # it looks for kernels when it is imported
-        backends = (one.get_class() for one in _get_backend_priorities(True, capability))  # noqa: FBT003 - its own form
-        if any(one.is_sparse() and one.supports_compute_capability(capability) for one in backends):
-            found.add(major)
+        named = _get_backend_priorities(use_mla=True, device_capability=capability)
+        for backend in (one for one in named if "SPARSE" in one.name):
+            with contextlib.suppress(ImportError):
+                made = backend.get_class()
+                if made.is_sparse() and made.supports_compute_capability(capability):
+                    found.add(major)
     return sorted(found)
 
 
 def whole_encoders() -> list[str]:
-    """Architectures whose encoder of images each tensor rank can have as a whole (`--mm-encoder-tp-mode=data`)."""
-    models = {name: registry.ModelRegistry.models[name] for name in registry._MULTIMODAL_MODELS}  # noqa: SLF001
-    return sorted(name for name, one in models.items() if one.inspect_model_cls().supports_multimodal_encoder_tp_data)
+    """Architectures whose encoder of images each tensor rank can have as a whole (`--mm-encoder-tp-mode=data`).
+
+    Those whose classes need the kernels of GPUs to be imported are left out.
+    """
+    PLATFORM.current = CpuPlatform()
+    found = []
+    for name in sorted(registry._MULTIMODAL_MODELS):  # noqa: SLF001
+        with contextlib.suppress(ImportError):
+            if getattr(registry.ModelRegistry.models[name].load_model_cls(), "supports_encoder_tp_data", False):
+                found.append(name)
+    return found
 
 
 def main() -> None:
     """Derive every case."""
-    sys.meta_path.insert(0, _Finder())  # after transformers has looked for what it can use
+    sys.meta_path.insert(0, _Finder(ABSENT))  # after transformers has looked for what it can use
     registry._run_in_subprocess = _imported_on_cpu  # noqa: SLF001
     for name in ("cutlass_scaled_mm_supports_fp8", "cutlass_scaled_mm_supports_block_fp8"):
         setattr(torch.ops._C, name, lambda capability: capability >= FP8_SINCE)  # noqa: SLF001

@@ -311,6 +311,14 @@ QUOTED: list[tuple[str, Reason, str]] = [
         "the compiled kernels of an earlier start are broken",
     ),
     (
+        "ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (381). Each decode sequence requires one"
+        " Mamba cache block, so CUDA graph capture cannot proceed. Please lower max_num_seqs to at most 381 or increase"
+        " gpu_memory_utilization.",
+        Reason.KV_CACHE_TOO_SMALL,
+        "a batch may have 1024 sequences, and the KV cache has 381 blocks for the states of their layers."
+        " Set `spec.engine.maxNumSeqs: 381` or less",
+    ),
+    (
         "vllm serve: error: unrecognized arguments: --nosuch",
         Reason.INVALID_ARGUMENT,
         "vLLM has no argument `--nosuch`",

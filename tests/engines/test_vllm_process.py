@@ -58,6 +58,16 @@ def test_every_argument_that_the_operator_sets_is_a_managed_flag_and_a_vllm_opti
         assert argument.partition("=")[0] in OPTIONS
 
 
+@pytest.mark.parametrize("given", [(), ("--mm-encoder-tp-mode=weights",)])
+def test_the_mode_of_an_encoder_follows_from_the_plan_unless_arguments_set_it(given: tuple[str, ...]) -> None:
+    sizes = replace(unchecked_plan(SizingInputs(8)), whole_encoder=True)
+    made = Vllm().process(EngineSpec(args=given), sizes, ServedModel("org/vl", "vl"), TIMEOUTS, host="::")
+    assert [one for one in made.args if one.startswith("--mm-encoder-tp-mode")] == list(
+        given or ("--mm-encoder-tp-mode=data",)
+    )
+    assert not [one for one in process(tensor=8).args if one.startswith("--mm-encoder")]
+
+
 def test_generation_sets_what_requests_leave_open_and_the_most_that_they_may_ask_for() -> None:
     asked = EngineSpec.model_validate({"generation": {"temperature": 0, "topP": 0.9, "maxTokens": 512, "maxN": 4}})
     made = process(asked)

@@ -17,6 +17,11 @@ OUT_OF_MEMORY = (
     " 77.72 GiB memory in use. Of the allocated memory 75.10 GiB is allocated by PyTorch"
 )
 LEFT = "INFO 11-21 15:43:35 [gpu_worker.py:721] Available KV cache memory: -14.28 GiB\n"
+TOO_FEW_STATES = (
+    "ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (381). Each decode sequence requires one Mamba"
+    " cache block, so CUDA graph capture cannot proceed. Please lower max_num_seqs to at most 381 or increase"
+    " gpu_memory_utilization."
+)
 NO_MEMORY = "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`"
 
 
@@ -41,6 +46,8 @@ def test_no_other_recorded_failure_reports_a_shortage(path: Path) -> None:
             " which is larger than the available KV cache memory (0.15 GiB). Try increasing `gpu_memory_utilization`",
             Shortage(context=32768, kv_cache_gib=0.15),
         ),
+        (TOO_FEW_STATES, Shortage(sequences=381)),
+        (LEFT.replace("-14.28", "17.1") + TOO_FEW_STATES, Shortage(sequences=381)),
         (PROFILING + OUT_OF_MEMORY, Shortage(used_gib=78.22)),
         (OUT_OF_MEMORY, None),
         (PROFILING + LEFT + OUT_OF_MEMORY, None),

@@ -118,6 +118,47 @@ def test_an_engine_that_refuses_its_configuration_is_neither_corrected_nor_repla
     assert after.removals == ()
 
 
+TOO_FEW_STATES = (
+    "ValueError: max_num_seqs ({asked}) exceeds available Mamba cache blocks ({fits}). Each decode sequence requires one"
+    " Mamba cache block, so CUDA graph capture cannot proceed. Please lower max_num_seqs to at most {fits} or increase"
+    " gpu_memory_utilization."
+)
+"""The message of vLLM 0.32.0, vllm/config/compilation.py."""
+
+
+@pytest.mark.parametrize("engine", [{}, {"maxModelLen": 16384}], ids=["no context", "a requested context"])
+def test_too_few_blocks_of_states_limit_a_batch_to_what_the_engine_reported(engine: Manifest) -> None:
+    raw = inference_deployment(source="hf://Qwen/Qwen3.5-27B", engine=engine, parallelism={"tensor": 1})
+    cluster = Cluster(raw, NODES)
+    before = cluster.decide().plan.plan
+    assert before.max_num_seqs is not None
+    assert before.max_num_seqs > 300
+    pod = cluster.pod(crashed(TOO_FEW_STATES.format(asked=before.max_num_seqs, fits=300)))
+    condition = report(cluster.inputs(pod), cluster.decide(pod), []).status.condition(ConditionType.SIZED)
+    assert condition is not None
+    assert "it reported that a batch has room for the states of 300 sequences" in condition.message
+    assert "a batch has at most 285 sequences. To choose it yourself, set `spec.engine.maxNumSeqs`" in condition.message
+    healed = cluster.settle(pod)
+    assert (healed.max_num_seqs, healed.gpu, healed.parallel) == (285, before.gpu, before.parallel)
+    (container,) = cluster.children[ENGINES]["spec"]["template"]["spec"]["containers"]
+    assert "--max-num-seqs=285" in container["args"]
+
+
+def test_a_requested_number_of_sequences_is_never_reduced() -> None:
+    raw = inference_deployment(
+        source="hf://Qwen/Qwen3.5-27B", engine={"maxNumSeqs": 256}, parallelism={"tensor": 1, "nodes": 1}
+    )
+    cluster = Cluster(raw, NODES)
+    plan = cluster.decide(cluster.pod(crashed(TOO_FEW_STATES.format(asked=256, fits=200)))).plan.plan
+    assert (plan.max_num_seqs, plan.learned) == (256, None)
+
+
+def test_sequences_are_limited_where_memory_is_not_computed() -> None:
+    cluster = Cluster(inference_deployment(parallelism={"tensor": 2}), None)
+    healed = cluster.settle(cluster.pod(crashed(TOO_FEW_STATES.format(asked=1024, fits=300))))
+    assert (healed.max_num_seqs, healed.max_model_len) == (285, None)
+
+
 def test_a_plan_is_corrected_at_most_once(one_l4: Cluster) -> None:
     healed = one_l4.settle(one_l4.pod(crashed(too_small(19456, 2.67, 1.5, 10_500))))
     assert healed.revision == 1

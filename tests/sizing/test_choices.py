@@ -63,7 +63,7 @@ CHOICES: list[tuple[str, str, tuple[str, int, int, int] | InfeasibleReason]] = [
     ("deepseek-ai/DeepSeek-R1", "H100:8", ("H100-80GB", 8, 163840, 16)),
     ("deepseek-ai/DeepSeek-R1", "H200:8", ("H200", 8, 154624, 8)),
     ("deepseek-ai/DeepSeek-V2-Lite-Chat", "A100-40GB:8", ("A100-40GB", 4, 163840, 4)),
-    ("Qwen/Qwen3.5-27B", "H100:1", ("H100-80GB", 1, 69632, 1)),
+    ("Qwen/Qwen3.5-27B", "H100:1", ("H100-80GB", 1, 72704, 1)),
     ("Qwen/Qwen3.5-27B", "L40S:4", ("L40S", 2, 90112, 2)),
     ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "H100:1", ("H100-80GB", 1, 262144, 1)),
     ("Qwen/Qwen3-Next-80B-A3B-Thinking", "H100:8", ("H100-80GB", 4, 262144, 4)),

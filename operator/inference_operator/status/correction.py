@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from inference_operator.sizing.engine_choices import CONTEXT, SEQUENCES
 from inference_operator.sizing.learned import Learned
 from inference_operator.sizing.plan import Plan
 
@@ -23,11 +24,17 @@ def correction(plan: Plan) -> str:
         return ""
     return (
         f"The first engine did not start: it reported {' and '.join(_reports(learned))}."
-        f" So {', and '.join(_changes(plan, learned))}. To choose it yourself, set `spec.engine.maxModelLen`."
+        f" So {', and '.join(_changes(plan, learned))}. To choose it yourself, set `spec.engine.{_field(learned)}`."
     )
 
 
+def _field(learned: Learned) -> str:
+    return SEQUENCES if learned.sequences else CONTEXT
+
+
 def _reports(learned: Learned) -> Iterator[str]:
+    if learned.sequences:
+        yield f"that a batch has room for the states of {learned.sequences:,} sequences"
     if learned.longest:
         yield f"that {learned.longest:,} tokens fit"
     if learned.memory_gib:
@@ -44,5 +51,7 @@ def _changes(plan: Plan, learned: Learned) -> Iterator[str]:
         yield f"the context was limited to {plan.max_model_len:,} tokens"
     elif plan.max_model_len and learned.context and plan.max_model_len < learned.context:
         yield f"the context was reduced from {learned.context:,} to {plan.max_model_len:,} tokens"
+    if plan.max_num_seqs and learned.sequences:
+        yield f"a batch has at most {plan.max_num_seqs:,} sequences"
     if plan.max_num_batched_tokens and plan.max_num_batched_tokens != learned.batched_tokens:
         yield f"`max_num_batched_tokens` was set to {plan.max_num_batched_tokens:,}"

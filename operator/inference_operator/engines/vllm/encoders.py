@@ -16,7 +16,7 @@ from inference_operator.sizing.plan import Plan
 ENCODER_MODE, DATA = "--mm-encoder-tp-mode", "data"
 
 _DIVIDED = (
-    *("Aria", "Bee", "Blip2", "Cohere2Vision", "Gemma3For", "GLM4V", "GlmOcr", "Idefics3", "Keye", "Lfm2Vl"),
+    *("Aria", "Bee", "Blip2", "Cohere2Vision", "Gemma3For", "GLM4V", "Idefics3", "Keye", "Lfm2Vl"),
     *("LightOnOCR", "Llava", "MiMoV2Omni", "Mistral3", "Molmo", "OpenPanguVL", "PaddleOCRVL", "PaliGemma", "Pixtral"),
     *("Qwen3OmniMoe", "SmolVLM", "Whisper"),
 )
