@@ -71,9 +71,10 @@ def _no_header(_name: str, _length: int) -> bytes:
     return b""
 
 
-def planned(entry: Entry, gpu: GpuKind, engine: Manifest) -> Planned | None:
+def planned(entry: Entry, gpu: GpuKind, engine: Manifest, tensor: int | None = None) -> Planned | None:
     """The decision for a model on up to eight GPUs of one node; None if it does not fit or cannot run there."""
-    spec = {"model": {"source": "pvc://models/x"}, "engine": engine, "parallelism": {"nodes": 1}}
+    sizes = {"nodes": 1} if tensor is None else {"nodes": 1, "tensor": tensor}
+    spec = {"model": {"source": "pvc://models/x"}, "engine": engine, "parallelism": sizes}
     metadata = {"name": "m", "namespace": "default"}
     raw = {"apiVersion": "inference-operator.dev/v1alpha1", "kind": "InferenceDeployment", "metadata": metadata}
     settings = Settings(gpu_offers=(f"{gpu.name}:8",))
@@ -81,15 +82,17 @@ def planned(entry: Entry, gpu: GpuKind, engine: Manifest) -> Planned | None:
     return found if isinstance(found, Planned) else None
 
 
-def cases(gpus: Sequence[str], folder: Path, engine: Manifest) -> Iterator[Case]:
-    """Every model on every kind of GPU on which it fits."""
-    for model in MODELS:
+def cases(
+    gpus: Sequence[str], folder: Path, engine: Manifest, only: Sequence[str], tensor: int | None
+) -> Iterator[Case]:
+    """Every model, or only some, on every kind of GPU on which it fits."""
+    for model in (one for one in MODELS if not only or one["model"] in only):
         entry = entry_of(model, folder / model["model"])
         for name in gpus if entry else ():
             gpu = kind_named(name)
             assert gpu
             assert entry
-            if found := planned(entry, gpu, engine):
+            if found := planned(entry, gpu, engine, tensor):
                 yield _case(model, gpu, found)
 
 
@@ -119,6 +122,8 @@ def said(case: Case) -> Manifest:
         "prefix_caching": not case.facts.is_encoder,
         "runner": "pooling" if case.facts.is_pooling else "generate",
         "quantized": case.facts.quantization.kernel is not Kernel.NONE,
+        "in_blocks": case.facts.quantization.kernel is Kernel.FP8_BLOCK,
+        "whole_encoder": case.plan.whole_encoder,
     }
 
 
@@ -129,14 +134,22 @@ def differences(found: Sequence[Case], results: Sequence[Manifest]) -> list[str]
         if "error" in result:
             lines.append(f"{case.name}: {case.given['arguments']}: {result['error']}")
             continue
-        derived = {**result, "quantized": result["quantization"] is not None}
+        whole = result["encoder_mode"] == "data"
+        derived = {**result, "quantized": result["quantization"] is not None, "whole_encoder": whole}
         lines += [f"{case.name}: {k}: plan {v}, vLLM {derived[k]}" for k, v in said(case).items() if derived[k] != v]
     return lines
 
 
-def compared(gpus: Sequence[str], folder: Path, engine: Manifest | None = None) -> tuple[list[Case], dict[str, Any]]:
+def compared(
+    gpus: Sequence[str],
+    folder: Path,
+    engine: Manifest | None = None,
+    *,
+    only: Sequence[str] = (),
+    tensor: int | None = None,
+) -> tuple[list[Case], dict[str, Any]]:
     """The cases, and what vLLM derives from them."""
-    found = list(cases(gpus, folder / "models", engine or {}))
+    found = list(cases(gpus, folder / "models", engine or {}, only, tensor))
     return found, vllm_options.derived([case.given for case in found], folder)
 
 
@@ -171,6 +184,18 @@ def test_the_operators_names_of_parsers_are_those_of_vllm(quick: tuple[list[Case
 def test_the_operators_table_of_methods_is_that_of_vllm(quick: tuple[list[Case], dict[str, Any]]) -> None:
     _, results = quick
     assert vllm_options.methods_text(results) == vllm_options.METHODS.read_text()
+
+
+def test_the_operators_table_of_whole_encoders_is_that_of_vllm(quick: tuple[list[Case], dict[str, Any]]) -> None:
+    _, results = quick
+    assert results["whole_encoders"] == vllm_options.ENCODERS.read_text().split()
+
+
+def test_an_encoder_whose_heads_the_size_does_not_divide_is_whole_in_vllm(tmp_path: Path) -> None:
+    found, results = compared(("A100-80GB", "H100"), tmp_path, {}, only=("zai-org/GLM-4.5V",), tensor=8)
+    assert differences(found, results["derived"]) == []
+    assert [result["encoder_mode"] for result in results["derived"]] == ["data", "data"]
+    assert {case.facts.tower.heads for case in found if case.facts.tower} == {12}
 
 
 def test_vllm_takes_float32_for_models_that_forbid_float16_on_a_gpu_without_bfloat16(tmp_path: Path) -> None:

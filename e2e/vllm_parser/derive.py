@@ -171,8 +171,16 @@ def derived(arguments: list[str], parser: Any) -> dict[str, Any]:  # noqa: ANN40
         "quantization": model.quantization,
         "runner": model.runner_type,
         "parallel": {name: getattr(parallel, name) for name in PARALLEL},
+        "encoder_mode": model.multimodal_config.mm_encoder_tp_mode if model.multimodal_config else None,
+        "in_blocks": _in_blocks(config.quant_config),
         "video_limit": model.multimodal_config.get_limit_per_prompt("video") if model.multimodal_config else None,
     }
+
+
+def _in_blocks(quantization: Any) -> bool:  # noqa: ANN401
+    """Whether weights share a scale in blocks: as DeepSeek's checkpoints say so, and as those of llm-compressor do."""
+    blocked = getattr(quantization, "has_blocked_weights", bool)()
+    return bool(blocked or getattr(quantization, "weight_block_size", None))
 
 
 def _case(case: dict[str, Any], folder: Path, parser: Any) -> dict[str, Any]:  # noqa: ANN401

@@ -119,9 +119,9 @@ def test_an_engine_that_refuses_its_configuration_is_neither_corrected_nor_repla
 
 
 TOO_FEW_STATES = (
-    "ValueError: max_num_seqs ({asked}) exceeds available Mamba cache blocks ({fits}). Each decode sequence requires one"
-    " Mamba cache block, so CUDA graph capture cannot proceed. Please lower max_num_seqs to at most {fits} or increase"
-    " gpu_memory_utilization."
+    "ValueError: max_num_seqs ({asked}) exceeds available Mamba cache blocks ({fits}). Each decode sequence requires"
+    " one Mamba cache block, so CUDA graph capture cannot proceed. Please lower max_num_seqs to at most {fits} or"
+    " increase gpu_memory_utilization."
 )
 """The message of vLLM 0.32.0, vllm/config/compilation.py."""
 

@@ -7,7 +7,8 @@ from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.hardware.offers import GpuOffer, merged, offer_named
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.division import Division, divisions
-from inference_operator.sizing.fitting import Candidate, OnGpus, Pool, enough, least_context
+from inference_operator.sizing.fitted_batch import Candidate
+from inference_operator.sizing.fitting import OnGpus, Pool, enough, least_context
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.host import host_needs
 from inference_operator.sizing.infeasible import does_not_fit, no_gpu, wrong_size

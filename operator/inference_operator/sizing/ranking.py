@@ -19,7 +19,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from inference_operator.api.engine_profile import EngineProfile
-from inference_operator.sizing.fitting import Candidate, Pool
+from inference_operator.sizing.fitted_batch import Candidate
+from inference_operator.sizing.fitting import Pool
 from inference_operator.sizing.serving import TYPICAL_LOAD, Limit, Served, serving
 from inference_operator.sizing.shape import Objective, SizingInputs
 from inference_operator.sizing.steptime import StepCosts
