@@ -12,7 +12,7 @@ from inference_operator.models.entry import entry_facts
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.division import MOST_NODES
-from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
+from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
 from inference_operator.sizing.serving import TYPICAL_LOAD, serving
 from inference_operator.sizing.shape import Objective, Shape, SizingInputs
 from inference_operator.units import GIB
@@ -21,7 +21,7 @@ KINDS = ("L4", "A10G", "RTX-4090", "L40S", "A100-40GB", "A100-80GB", "H100", "H2
 PER_NODE = 8
 THOUSAND = 1024
 ONE_AT_A_TIME = "one request at a time"
-TOO_LARGE = "too large"
+TOO_LARGE, NO_KERNELS = "too large", "no kernels"
 
 INTRODUCTION = f"""\
 # Models on GPUs
@@ -35,7 +35,8 @@ A cell: GPUs of an engine (tensor x pipeline parallel size, if there is a pipeli
 A request has 1,732 tokens of prompt and 316 of answer; its first token comes within 2 s and each further one within
 50 ms. *~* marks an estimate: nothing of that kind was measured on such a GPU. *too slow*: not even one request at a
 time keeps these latencies.
-*{TOO_LARGE}*: it does not fit on {MOST_NODES} nodes either.
+*{TOO_LARGE}*: it does not fit on {MOST_NODES} nodes either. *{NO_KERNELS}*: these GPUs cannot compute its weights or
+its attention.
 
 *Engines*: those that know the model, in the order in which `engine.kind: Auto` takes them; it never takes SGLang.
 *implementation of transformers* and *one at a time* are explained in [Which engine](../how-to/engines.md). The sizes
@@ -107,7 +108,7 @@ def _engines(facts: ModelFacts) -> Iterator[str]:
 def cell(plan: GpuPlan | Infeasible) -> str:
     """What one kind of GPU holds."""
     if isinstance(plan, Infeasible):
-        return TOO_LARGE
+        return NO_KERNELS if plan.reason is InfeasibleReason.NO_SUITABLE_GPU else TOO_LARGE
     shape, found = plan.shape, plan.budget
     cache_gib = f"{found.kv_cache:.1f}" if found.kv_needed else "-"
     stages = f" ({shape.parallel.tensor} x {shape.parallel.pipeline})" if shape.parallel.pipeline > 1 else ""

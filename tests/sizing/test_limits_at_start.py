@@ -14,13 +14,13 @@ from inference_operator.engines.vllm.memory import vllm_memory
 from inference_operator.hardware.kinds import GPU_KINDS
 from inference_operator.models.catalogue import entry, names
 from inference_operator.models.entry import entry_facts
-from inference_operator.models.facts import Attention, Kernel, ModelFacts, Part
+from inference_operator.models.facts import Kernel, ModelFacts, Part
 from inference_operator.models.model import model_facts
 from inference_operator.models.slim import slim
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
 from inference_operator.sizing.kv_cache import cache_layout
-from inference_operator.sizing.shape import ParallelSizes, Shape, SizingInputs
+from inference_operator.sizing.shape import LEAST_SEQUENCES, ParallelSizes, Shape, SizingInputs
 from inference_operator.sizing.weights import rank_weights
 from inference_operator.units import GIB
 from tests.sizing.pools import model, on_gpus, pool
@@ -134,6 +134,14 @@ def test_a_reported_number_of_sequences_is_a_limit_and_no_request() -> None:
         chosen(model(HYBRID), "H100:1", SizingInputs(most_sequences=most)).shape.max_num_seqs for most in (100, 900)
     )
     assert (fewer, more) == (100, usual)
+
+
+def test_more_gpus_come_before_a_batch_of_few_sequences() -> None:
+    facts = dict(concerned())["nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-FP8"]
+    plan = chosen(facts, "H100:8")
+    assert (plan.shape.max_num_seqs or 0) >= LEAST_SEQUENCES
+    fewer = chosen(facts, "H100:8", SizingInputs(tensor=8, pipeline=1, nodes=1))
+    assert (fewer.shape.max_num_seqs or 0) < LEAST_SEQUENCES
 
 
 def test_earlier_versions_of_vllm_start_with_more_sequences_than_blocks() -> None:
@@ -318,15 +326,18 @@ def concerned() -> tuple[tuple[str, ModelFacts], ...]:
 
 
 def _is_concerned(facts: ModelFacts) -> bool:
-    states = any(one.attention is Attention.STATE for one in facts.groups)
-    return states or facts.uses_sparse_mla or facts.tower is not None or facts.quantization.kernel is Kernel.FP8_BLOCK
+    return (
+        facts.has_states
+        or facts.uses_sparse_mla
+        or facts.tower is not None
+        or facts.quantization.kernel is Kernel.FP8_BLOCK
+    )
 
 
 def broken(facts: ModelFacts, plan: GpuPlan) -> Iterator[str]:
     """The limits that a plan breaks."""
     shape, tensor = plan.shape, plan.shape.parallel.tensor
-    states = any(one.attention is Attention.STATE for one in facts.groups)
-    if states and (shape.max_num_seqs or 0) > blocks(facts, plan):
+    if facts.has_states and (shape.max_num_seqs or 0) > blocks(facts, plan):
         yield f"{shape.max_num_seqs} sequences, {blocks(facts, plan)} blocks"
     if facts.uses_sparse_mla and plan.offer.capability[0] not in SPARSE_MLA_MAJORS:
         yield f"sparse attention on {plan.offer.kind}"

@@ -205,6 +205,11 @@ class ModelFacts:
         return any(one.attention is Attention.LATENT for one in self.groups)
 
     @property
+    def has_states(self) -> bool:
+        """Whether some layers keep a state of fixed size for each sequence."""
+        return any(one.attention is Attention.STATE for one in self.groups)
+
+    @property
     def uses_sparse_mla(self) -> bool:
         """Whether a token attends only to the latent vectors that an index selects (DeepSeek V3.2, V4, GLM 5)."""
         return any(one.attention is Attention.LATENT and one.token_bytes is not None for one in self.groups)

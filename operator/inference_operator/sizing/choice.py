@@ -33,6 +33,7 @@ def choose(
     - If no offer holds the target: use the largest tensor parallel size with the longest context that fits, but at
       least 8,192 tokens or the model's own context. Prefer the longest context. Mark the plan as reduced.
     - If no GPUs of one node hold that: the same with more nodes of one kind, and the fewest of them (`division.py`).
+    - If a model with states fits nowhere with a usual batch: the same with fewer sequences in a batch.
     - If nothing fits: return the memory needed and offered, the shortfall, and a cure.
 
     Free memory is used for larger batches, then for a longer context.
@@ -62,7 +63,7 @@ def choose(
         return no_gpu(offered, inputs)
     if misfit := wrong_size(pools, inputs):
         return misfit
-    plans = (_divided(pools, inputs, division, previous_kind) for division in divisions(inputs))
+    plans = (_divided(pools, tried, division, previous_kind) for tried, division in _tries(facts, inputs))
     return next((plan for plan in plans if plan), None) or does_not_fit(pools, inputs)
 
 
@@ -87,7 +88,15 @@ def options_for(facts: ModelFacts, offers: Sequence[GpuOffer], on_gpus: OnGpus, 
     pools = _usable([Pool(facts, offer, on_gpus(offer)) for offer in merged(offers)], inputs)
     if not pools or wrong_size(pools, inputs):
         return []
-    return next((found for one in divisions(inputs) if (found := _options(pools, inputs, one))), [])
+    tries = _tries(facts, inputs)
+    return next((found for tried, division in tries if (found := _options(pools, tried, division))), [])
+
+
+def _tries(facts: ModelFacts, inputs: SizingInputs) -> Iterator[tuple[SizingInputs, Division]]:
+    """The divisions over nodes to try; for a model with states all of them once more, with few sequences in a batch."""
+    smallest = replace(inputs, least_sequences=1)
+    for tried in (inputs, smallest) if facts.has_states else (inputs,):
+        yield from ((tried, division) for division in divisions(tried))
 
 
 def _usable(offered: Sequence[Pool], inputs: SizingInputs) -> list[Pool]:

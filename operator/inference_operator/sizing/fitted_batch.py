@@ -29,8 +29,10 @@ def started_shape(engine: EngineOnGpus, facts: ModelFacts, shape: Shape) -> Cand
     return Candidate(shape, engine.budget(facts, shape)) if shape.max_num_seqs else fitted_batch(engine, facts, shape)
 
 
-def fitted_batch(engine: EngineOnGpus, facts: ModelFacts, shape: Shape, most: int | None = None) -> Candidate:
-    """The shape with at most as many sequences as have blocks of states; unchanged if not even one has.
+def fitted_batch(
+    engine: EngineOnGpus, facts: ModelFacts, shape: Shape, *, least: int = 1, most: int | None = None
+) -> Candidate:
+    """The shape with at most as many sequences as have blocks of states; unchanged if not even the least number has.
 
     Fewer sequences need less memory for the sampler and for graphs, which leaves more blocks. So the largest number is
     searched.
@@ -39,6 +41,7 @@ def fitted_batch(engine: EngineOnGpus, facts: ModelFacts, shape: Shape, most: in
         engine: the engine on the GPUs of an offer.
         facts: the model.
         shape: the shape, with the engine's default or a number of sequences that sizing may reduce.
+        least: the smallest number of sequences that sizing reduces to.
         most: the largest number of sequences; None: any.
 
     Examples:
@@ -55,14 +58,15 @@ def fitted_batch(engine: EngineOnGpus, facts: ModelFacts, shape: Shape, most: in
     """
     whole = Candidate(shape, engine.budget(facts, shape))
     if most and most < whole.budget.max_num_seqs:
-        return fitted_batch(engine, facts, replace(shape, max_num_seqs=most))
+        return fitted_batch(engine, facts, replace(shape, max_num_seqs=most), least=min(least, most))
     spare = 0.0 if shape.kv_cache_bytes else SPARE * whole.budget.memory
     if not whole.budget.state_block_gib or whole.budget.states_headroom >= spare:
         return whole
-    best, low, high = whole, 0, whole.budget.max_num_seqs
+    best, low, high = whole, least - 1, whole.budget.max_num_seqs
+    middle = least
     while high - low > 1:
-        middle = (low + high) // 2
         fewer = replace(shape, max_num_seqs=middle)
         found = Candidate(fewer, engine.budget(facts, fewer))
         low, high, best = (middle, high, found) if found.budget.states_headroom >= spare else (low, middle, best)
+        middle = (low + high) // 2
     return best

@@ -61,7 +61,8 @@ class Pool:
         """The shape with its budget, and with fewer sequences where nobody requests them and too few would start."""
         if inputs.shape.max_num_seqs is not None:
             return Candidate(shape, self.engine.budget(self.facts, shape))
-        return fitted_batch(self.engine, self.facts, shape, inputs.most_sequences)
+        least = inputs.least_sequences
+        return fitted_batch(self.engine, self.facts, shape, least=least, most=inputs.most_sequences)
 
     def fits(self, candidate: Candidate, inputs: SizingInputs) -> bool:
         """Whether it fits, with spare memory unless both tensor parallel size and context are requested."""

@@ -26,6 +26,8 @@ class Objective:
         return cls(autoscaling.objective.ttft.total_seconds(), autoscaling.objective.tpot.total_seconds())
 
 
+LEAST_SEQUENCES = 64
+"""Sequences of a batch below which sizing rather takes more GPUs: with few at once, their arithmetic is idle."""
 KV_BYTES = {
     **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "int8"), 1),
     **dict.fromkeys(("float16", "half", "bfloat16"), 2),
@@ -200,6 +202,8 @@ class SizingInputs:
     """Kinds or products of GPUs that may be used; empty: any."""
     least_memory_gib: float = 0.0
     """Memory that a GPU must have."""
+    least_sequences: int = LEAST_SEQUENCES
+    """Sequences of a batch to which sizing reduces it at least."""
     most_sequences: int | None = None
     """Sequences of a batch that sizing takes at most, since an engine reported it; None: it reported none."""
     resource: str = GPU_RESOURCE
