@@ -322,3 +322,22 @@ def test_a_correction_changes_no_template_by_itself() -> None:
     text = json.dumps(cluster.children[ENGINES])
     assert "learned" not in text
     assert Learned("L4", 1) == Learned(gpu="L4", tensor=1)
+
+
+def test_a_plan_of_an_earlier_release_stays_while_its_engine_serves_although_it_would_now_be_another() -> None:
+    cluster = Cluster(inference_deployment(source="hf://Qwen/Qwen3.5-27B", parallelism={"tensor": 1}), NODES)
+    made = cluster.decide().plan
+    assert made.plan.max_num_seqs != 1024
+    earlier = replace(made, plan=replace(made.plan, max_num_seqs=1024, left_to_engine=("maxNumSeqs",)))
+    engines = cluster.children[ENGINES]
+    annotations = {**engines["metadata"]["annotations"], PLAN_ANNOTATION: earlier.text}
+    pinned = {**engines, "metadata": {**engines["metadata"], "annotations": annotations}}
+    cluster.children = {**cluster.children, ENGINES: pinned}
+    assert cluster.decide(cluster.pod(ready_pod())).plan == earlier
+    stored = json.loads(earlier.text)["plan"]
+    assert not {"whole_encoder", "most_sequences"} & stored.keys()
+
+
+def test_what_was_learned_about_memory_keeps_its_stored_text(one_l4: Cluster) -> None:
+    healed = one_l4.decide(one_l4.pod(crashed(too_small(19456, 2.67, 1.5, 10_500)))).plan
+    assert "sequences" not in json.loads(healed.text)["plan"]["learned"]

@@ -162,7 +162,7 @@ def test_sparse_latent_attention_is_refused_on_gpus_without_a_kernel(name: str, 
 
 def test_the_refusal_of_sparse_latent_attention_names_the_compute_capabilities() -> None:
     problem = refused(model("deepseek-ai/DeepSeek-V3.2"), "A100-80GB:8").problem
-    assert problem.endswith("sparse latent attention needs compute capability 9.x or 10.x or 12.x; this GPU has 8.0.")
+    assert problem.endswith("Sparse latent attention needs compute capability 9.x, 10.x, or 12.x; this GPU has 8.0.")
 
 
 def test_a_model_with_sparse_attention_gets_the_gpus_of_the_cluster_that_can_compute_it() -> None:

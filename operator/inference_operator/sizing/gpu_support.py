@@ -74,8 +74,9 @@ class GpuSupport:
             name = f"`{stored.method}`" if method else stored.kernel.value
             return f"{name} weights need compute capability {_dotted(least)}; this GPU has {_dotted(capability)}."
         if facts.uses_sparse_mla and self.sparse_mla and capability[0] not in self.sparse_mla:
-            majors = " or ".join(f"{major}.x" for major in self.sparse_mla)
-            return f"sparse latent attention needs compute capability {majors}; this GPU has {_dotted(capability)}."
+            *others, last = (f"{major}.x" for major in self.sparse_mla)
+            majors = f"{', '.join(others)}, or {last}" if others else last
+            return f"Sparse latent attention needs compute capability {majors}; this GPU has {_dotted(capability)}."
         used = self._type(facts, shape, capability)
         if method and used not in method.types:
             return f"`{stored.method}` weights cannot be computed in {used}, which this GPU needs for the model."
