@@ -24,8 +24,9 @@ ENGINE_ERRORS: Mapping[Reason, Explanation] = {
     for reason, cause, cure in (
         (
             Reason.KV_CACHE_TOO_SMALL,
-            "After loading the model, the remaining memory cannot hold the KV cache of one request of maximum length.",
-            "Set `spec.engine.maxModelLen` to the value in the message, or use more or larger GPUs.",
+            "After loading the model, the remaining memory cannot hold the KV cache of one request of maximum length, or"
+            " a state for each sequence of a batch.",
+            "Set `spec.engine.maxModelLen` or `.maxNumSeqs` to the value in the message, or use more or larger GPUs.",
         ),
         (
             Reason.GPU_OUT_OF_MEMORY,
