@@ -55,11 +55,11 @@ class Answer:
 
     @property
     def clean_error(self) -> bool:
-        """Whether the client got an error in the OpenAI API's format whose code equals the HTTP status."""
+        """Whether the client got an error in the OpenAI API's format, with a code."""
         if self.loss is not Loss.STATUS:
             return False
         try:
             error = json.loads(self.detail)["error"]
         except (ValueError, KeyError, TypeError):
             return False
-        return isinstance(error, dict) and error.get("code") == self.status and bool(error.get("message"))
+        return isinstance(error, dict) and bool(error.get("code")) and bool(error.get("message"))

@@ -86,9 +86,9 @@ class Answer:
     lags: tuple[float, ...] = ()
 
     @property
-    def error_code(self) -> int:
+    def error_code(self) -> str:
         """The code of an error in the OpenAI API's format."""
-        code: int = json.loads(self.body)["error"]["code"]
+        code: str = json.loads(self.body)["error"]["code"]
         return code
 
 

@@ -65,7 +65,7 @@ async def test_only_paths_of_the_api_are_forwarded(loopback: Loopback, path: str
     await loopback.start_router()
     async with loopback.session.get(URL(f"http://127.0.0.1:{loopback.port}{path}", encoded=True)) as answer:
         assert answer.status == 404
-        assert (await answer.json())["error"]["code"] == 404
+        assert (await answer.json())["error"]["code"] == "unknown_url"
 
 
 async def test_chunks_of_a_stream_do_not_wait_for_each_other(loopback: Loopback) -> None:
@@ -86,7 +86,7 @@ async def test_requests_beyond_engines_and_queue_get_429_at_once(loopback: Loopb
     await loopback.until_queued(QUEUE)
     refused = await asyncio.gather(*(loopback.ask() for _ in range(6)))
     assert statuses(refused) == {429: 6}
-    assert (refused[0].error_code, refused[0].retry_after) == (429, "2")
+    assert (refused[0].error_code, refused[0].retry_after) == ("queue_full", "2")
     await loopback.release(engine)
     assert statuses(await asyncio.gather(*taken)) == {200: AT_AN_ENGINE + QUEUE}
 
@@ -109,7 +109,7 @@ async def test_a_request_that_waited_too_long_gets_503(loopback: Loopback) -> No
     begin = time.monotonic()
     held = await asyncio.wait_for(loopback.ask(), SOON)
     assert time.monotonic() - begin > 2.5
-    assert (held.status, held.error_code, held.retry_after) == (503, 503, "5")
+    assert (held.status, held.error_code, held.retry_after) == (503, "no_engine", "5")
     engine = await loopback.start_engine()
     await loopback.until_served(1)
     at_the_engine = [asyncio.ensure_future(loopback.ask(held=1)) for _ in range(AT_AN_ENGINE)]

@@ -75,7 +75,7 @@ async def test_of_150_clients_at_a_limit_of_100_the_two_processes_hold_80_to_100
         assert 80 <= sum(held) <= LIMIT, held
         assert max(held) <= LIMIT / 2, "each process has half of the limit"
         refused = [one.result() for one in done]
-        assert {(one.status, one.error_code, one.retry_after) for one in refused} == {(429, 429, "2")}
+        assert {(one.status, one.error_code, one.retry_after) for one in refused} == {(429, "queue_full", "2")}
         engine = await loopback.start_engine()
         answers = await asyncio.wait_for(asyncio.gather(*asked), SOON)
         assert _statuses(answers) == {200: sum(held), 429: len(refused)}
@@ -120,7 +120,7 @@ async def test_max_wait_ends_a_hold_and_not_a_wait_in_the_queue(loopback: Loopba
     loopback.spec = _spec(coldStart={"timeout": "3s"})
     await loopback.start_router()
     held = await asyncio.wait_for(loopback.ask(), SOON)
-    assert (held.status, held.error_code, held.retry_after) == (503, 503, "5")
+    assert (held.status, held.error_code, held.retry_after) == (503, "no_engine", "5")
     engine = await loopback.start_engine()
     await loopback.until_served(1)
     running = asyncio.ensure_future(loopback.ask(held=1))
@@ -144,7 +144,7 @@ async def test_the_timeout_of_the_queue_ends_a_wait_in_the_queue_and_not_a_hold(
     engine = await loopback.start_engine()
     await loopback.until_counted(engine, started=1)
     queued = await asyncio.wait_for(loopback.ask(), SOON)
-    assert (queued.status, queued.error_code, queued.retry_after) == (503, 503, "5")
+    assert (queued.status, queued.error_code, queued.retry_after) == (503, "no_engine", "5")
     await loopback.release(engine)
     assert (await held).status == 200
 
@@ -211,7 +211,7 @@ async def test_without_an_engine_the_router_lists_the_models_and_holds_and_count
         assert (status, model["id"], sorted(model)) == (200, name, sorted(models[0]))
     assert (await _models(loopback, method="HEAD"))[0] == 200
     status, unknown = await _models(loopback, "/an-adapter")
-    assert (status, unknown["error"]["code"]) == (503, 503)  # type: ignore[index]
+    assert (status, unknown["error"]["code"]) == (404, "model_not_found")  # type: ignore[index]
     assert await _sample(loopback) == RouterSample({}, queued=0, held=0)
     assert await loopback.metric('haproxy_backend_sessions_total{proxy="engines"}') == 0
     held = asyncio.ensure_future(loopback.ask())

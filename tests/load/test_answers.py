@@ -43,8 +43,8 @@ async def test_status_429_counts_as_rejected_and_not_as_lost() -> None:
 @pytest.mark.parametrize(
     ("body", "clean"),
     [
-        ('{"error": {"message": "gone", "type": "server_error", "code": 502}}', True),
-        ('{"error": {"message": "gone", "type": "server_error", "code": 500}}', False),
+        ('{"error": {"message": "gone", "type": "server_error", "code": "engine_failed"}}', True),
+        ('{"error": {"message": "gone", "type": "server_error", "code": null}}', False),
         ("<html>", False),
         ("[]", False),
     ],

@@ -71,7 +71,7 @@ def test_one_model_is_shown_by_its_name(path: str) -> None:
 def test_an_unknown_name_gets_the_nearest_one(asked: str, near: str) -> None:
     found = unknown(asked, [*BASE, *ADAPTERS])
     assert found["message"] == f"the model `{asked}` does not exist. Did you mean `{near}`?"
-    assert (found["type"], found["param"], found["code"]) == ("NotFoundError", "model", 404)
+    assert (found["type"], found["param"], found["code"]) == ("invalid_request_error", "model", "model_not_found")
 
 
 def test_a_name_that_is_near_to_none_gets_none() -> None:
@@ -85,7 +85,7 @@ def test_a_text_that_is_no_name_is_not_repeated(asked: str) -> None:
 
 @given(st.binary(max_size=300), st.lists(NAMES, max_size=5))
 def test_the_answer_to_any_name_is_json(asked: bytes, names: list[str]) -> None:
-    assert unknown(asked, names)["code"] == 404
+    assert unknown(asked, names)["code"] == "model_not_found"
 
 
 def test_the_answer_to_an_unknown_name_costs_little() -> None:

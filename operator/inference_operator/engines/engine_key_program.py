@@ -36,7 +36,10 @@ READS = frozenset({"GET", "HEAD"})
 LOOK_SECONDS, FORMER_SECONDS = 1.0, 900.0
 PROBE_PATH, PROBE = "/v1/completions", {"prompt": "1", "max_tokens": 1}
 MOST_PROBE_BYTES = 512
-REFUSED = b'{"error": {"message": "this engine takes requests of its routers only", "type": "authentication_error"}}'
+REFUSED = (
+    b'{"error": {"message": "this engine takes requests of its routers only", "type": "authentication_error",'
+    b' "param": null, "code": "engine_key_required"}}'
+)
 POLICY_VIOLATION = 1008
 """Status of a WebSocket that is closed (RFC 6455)."""
 MODULE, FILE_VARIABLE, MODEL_VARIABLE = "inference_operator_engine_key", "ENGINE_KEY_FILE", "ENGINE_KEY_MODEL"

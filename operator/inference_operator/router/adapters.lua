@@ -66,7 +66,7 @@ local function unknown(asked, names)
     local near = nearest(asked, names)
     message = near and message .. ". Did you mean `" .. near .. "`?" or message
   end
-  return '{"error": {"message": "' .. message .. '", "type": "NotFoundError", "param": "model", "code": 404}}'
+  return '{"error": {"message": "' .. message .. '", "type": "invalid_request_error", "param": "model", "code": "model_not_found"}}'
 end
 
 -- One model in the form of the OpenAI API; `parent` is the base model of an adapter.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from inference_operator.api.router import RouterSpec
-from inference_operator.router.error_response import ErrorResponse
+from inference_operator.router.error_response import RATE, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.resources import BUFFERS_OF_WAITING, CONNECTION_BYTES, buffer_bytes, connections
 from inference_operator.router.waiting import queue_size
@@ -55,7 +55,9 @@ HOOKS = 16
 H2_STREAMS = 100
 """Requests on one HTTP/2 connection at a time: HAProxy's default, and the least that RFC 9113 recommends (6.5.2)."""
 
-_TOO_MANY = ErrorResponse(429, "rate_limit_error", "the bodies of too many requests have not arrived yet", 2)
+_TOO_MANY = ErrorResponse(
+    429, RATE, "too_many_unfinished_bodies", "the bodies of too many requests have not arrived yet", 2
+)
 
 
 def client_connections(spec: RouterSpec) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from inference_operator.router.error_response import ErrorResponse
+from inference_operator.router.error_response import SERVER, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
 
 BOUNDS_SECONDS = (0.02, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)
@@ -15,7 +15,7 @@ LONGEST_SECONDS = 3600
 MOST_ROLES = 16
 """Entries of the table; a resource has a few roles."""
 
-_DIED = ErrorResponse(502, "server_error", "the engine ended before it began to answer")
+_DIED = ErrorResponse(502, SERVER, "engine_failed", "the engine ended before it began to answer")
 
 
 def values(inputs: RouterInputs, metrics_path: str) -> Mapping[str, object]:

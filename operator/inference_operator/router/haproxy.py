@@ -16,12 +16,13 @@ from inference_operator.router import (
     keys,
     limits,
     observe,
+    paths,
     retries,
     servers,
     tls,
     waiting,
 )
-from inference_operator.router.error_response import OF_HAPROXY, ErrorResponse
+from inference_operator.router.error_response import INVALID, OF_HAPROXY, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.process import (
     CONFIG_FILE,
@@ -47,8 +48,7 @@ CLOSE_SPREAD_SECONDS = 3
 """A stopping HAProxy closes the connections of clients within this time: as many as possible with `Connection: close`
 in an answer, the rest while they are idle."""
 
-_NOT_FOUND = ErrorResponse(404, "invalid_request_error", "this path is not part of the API")
-_LENGTH_REQUIRED = ErrorResponse(411, "invalid_request_error", "the request must have the header Content-Length")
+_LENGTH_REQUIRED = ErrorResponse(411, INVALID, "length_required", "the request must have the header Content-Length")
 
 _TEMPLATE = Environment(
     loader=PackageLoader(__package__, "."),
@@ -97,6 +97,7 @@ def _parts(inputs: RouterInputs) -> Mapping[str, Mapping[str, object] | None]:
         "keys": keys.values(inputs),
         "limits": limits.values(inputs),
         "observe": observe.values(inputs),
+        "paths": paths.values(inputs),
         "retries": retries.values(inputs),
         "servers": servers.values(inputs),
         "tls": tls.values(inputs),
@@ -115,15 +116,13 @@ def _values(inputs: RouterInputs) -> Mapping[str, object]:
         "pod_ips": expanded(POD_IPS_VARIABLE),
         "health_path": HEALTH_PATH,
         "stats_path": STATS_PATH,
-        "api_paths": inputs.api_paths,
         "connect_seconds": CONNECT_SECONDS,
         "check_seconds": CHECK_SECONDS,
         "drain_seconds": inputs.drain_seconds,
         "close_spread_ms": 1000 * min(2 * CLOSE_SPREAD_SECONDS, inputs.drain_seconds) // 2,
         "threads": threads(spec.resources),
         "max_body_bytes": max_body_bytes,
-        "too_large": ErrorResponse(413, "invalid_request_error", too_large),
+        "too_large": ErrorResponse(413, INVALID, "request_too_large", too_large),
         "length_required": _LENGTH_REQUIRED,
         "errors": OF_HAPROXY,
-        "not_found": _NOT_FOUND,
     }

@@ -21,7 +21,10 @@ IDENTITY_HEADERS = "^x-(forwarded-(user|email|groups|preferred-username)|auth-re
 """Headers by which authenticating proxies tell who the user is (oauth2-proxy 7, "Overview"; RFC 3875's REMOTE_USER)."""
 
 _UNAUTHORIZED = ErrorResponse(
-    401, "authentication_error", "a valid API key is required: send it as Authorization: Bearer KEY"
+    401,
+    "authentication_error",
+    "invalid_api_key",
+    "a valid API key is required: send it as Authorization: Bearer KEY",
 )
 
 

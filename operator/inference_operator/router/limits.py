@@ -5,13 +5,15 @@ from collections.abc import Mapping
 from inference_operator.api.router import RouterSpec
 from inference_operator.objects.names import ROUTER, headless_service_name, service_host
 from inference_operator.router.dns import DNS_UDP_SLOTS
-from inference_operator.router.error_response import ErrorResponse
+from inference_operator.router.error_response import RATE, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.process import CONFIG_FOLDER, METRICS_PORTS
 
 LIMITS_FILE = "limits.lua"
 
-_OVER_LIMIT = ErrorResponse(429, "rate_limit_error", "the user of this API key has reached its limit of requests")
+_OVER_LIMIT = ErrorResponse(
+    429, RATE, "rate_limit_exceeded", "the user of this API key has reached its limit of requests"
+)
 
 
 def limits_keys(spec: RouterSpec) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.router import RouterSpec, RouterStrategy
-from inference_operator.router.error_response import NO_ENGINE, ErrorResponse
+from inference_operator.router.error_response import INVALID, NO_ENGINE, RATE, SHOWN, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.process import CONFIG_FOLDER
 from inference_operator.router.resources import (
@@ -44,8 +44,14 @@ HOLD_SCRIPT = "hold.lua"
 
 MODELS_PATH = "/v1/models"
 
-_QUEUE_FULL = ErrorResponse(429, "rate_limit_error", "too many requests wait for an engine", 2)
-_NO_MODEL = ErrorResponse(404, "invalid_request_error", "there is no such model")
+_QUEUE_FULL = ErrorResponse(429, RATE, "queue_full", "too many requests wait for an engine", 2)
+_NO_MODEL = ErrorResponse(
+    404,
+    INVALID,
+    "model_not_found",
+    f"the router knows no model `<name>`: see `GET {MODELS_PATH}`",
+    param="model",
+)
 _MEBIBYTE = 2**20
 
 
@@ -134,7 +140,7 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
         "models_by_path": {f"{MODELS_PATH}/{name}": model(name) for name in names},
         "servers": [f"{one.prefix}{n}" for one in servers(inputs.upstreams) for n in range(1, inputs.slots + 1)],
         "engines_list_models": inputs.lists_models,
-        "no_model": _NO_MODEL,
+        "no_model": _NO_MODEL.log_format(name=f"path,url_dec,bytes({len(MODELS_PATH) + 1}),{SHOWN}"),
         "no_engine": NO_ENGINE,
         "queue_full": _QUEUE_FULL,
     }

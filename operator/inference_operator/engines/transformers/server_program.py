@@ -318,7 +318,8 @@ async def api_error(_: object, error: Any_) -> Any_:
     """The answer to a request that is refused, in the form of the OpenAI API."""
     from starlette.responses import JSONResponse  # noqa: PLC0415 - only the image has it
 
-    said = {"message": str(error.detail), "type": "invalid_request_error", "code": error.status_code}
+    code = HTTPStatus(error.status_code).name.lower()
+    said = {"message": str(error.detail), "type": "invalid_request_error", "param": None, "code": code}
     return JSONResponse({"error": said}, status_code=error.status_code)
 
 

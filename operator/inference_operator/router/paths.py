@@ -1,0 +1,116 @@
+"""Which paths routers forward, and what is answered to the others: the values of paths.cfg.j2."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from inference_operator.router.error_response import INVALID, SHOWN, ErrorResponse
+from inference_operator.router.inputs import RouterInputs
+
+BASE = "/v1"
+"""What the base URL of a client of the OpenAI API ends in."""
+
+CHAT, EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
+
+
+@dataclass(frozen=True, slots=True)
+class Ability:
+    """What a model must be able to do for some paths."""
+
+    lacks: str
+    """What is said of a model that cannot."""
+    needs: str
+    """A model that can."""
+    paths: tuple[str, ...]
+
+
+ABILITIES = (
+    Ability(
+        "generates no text",
+        "a model that generates text",
+        (CHAT, "/v1/completions", "/v1/responses", "/v1/messages", "/cohere/v2/chat"),
+    ),
+    Ability("is no embedding model", "an embedding model", (EMBEDDINGS, "/v2/embed")),
+    Ability(
+        "is no embedding model or reranker",
+        "an embedding model or a reranker",
+        ("/v1/rerank", "/v2/rerank", "/rerank", "/v1/score", "/score"),
+    ),
+    Ability("is no pooling model", "a pooling model", ("/pooling",)),
+    Ability("is no classifier", "a classifier", ("/classify",)),
+    Ability(
+        "does not understand speech",
+        "a model for speech",
+        ("/v1/audio/transcriptions", "/v1/audio/translations", "/v1/realtime"),
+    ),
+)
+"""Engines register the routes of what their model can do (vLLM 0.32, `entrypoints/`, `supported_tasks`)."""
+
+NO_ROUTE, NO_METHOD = '{"detail":"Not Found"}', '{"detail":"Method Not Allowed"}'
+"""Bodies of an engine's answers where it has no route, or none for the method (Starlette 1, `routing.py`; FastAPI 0,
+`exception_handlers.py`): no client of the OpenAI API reads them."""
+
+_PATH = "var(txn.path),json(utf8s)"
+_OTHER_BASE = ErrorResponse(
+    404,
+    INVALID,
+    "unknown_url",
+    f"this API has no path `<path>`: use `<right>`. The base URL of a client ends in `{BASE}`, once",
+)
+_NO_METHOD = ErrorResponse(405, INVALID, "method_not_allowed", "`<path>` does not take this method: use `<methods>`")
+
+
+def values(inputs: RouterInputs) -> Mapping[str, object]:
+    """The values of paths.cfg.j2."""
+    paths, right = inputs.api_paths, "var(txn.right),json(utf8s)"
+    return {
+        "api": paths,
+        "without_base": _without_base(paths),
+        "twice_base": [f"{BASE}{path}" for path in paths if path.startswith(f"{BASE}/")],
+        "base": BASE,
+        "shown": SHOWN.partition(",json")[0],
+        "other_base": _OTHER_BASE.log_format(path=_PATH, right=right),
+        "unknown": _unknown(paths).log_format(path=_PATH),
+        "no_route": NO_ROUTE,
+        "unable": [
+            (served, _unable(one, inputs).log_format(path=_PATH))
+            for one in ABILITIES
+            if (served := [path for path in one.paths if path in paths])
+        ],
+        "absent": _absent(inputs).log_format(path=_PATH),
+        "no_method": NO_METHOD,
+        "not_allowed": _NO_METHOD.log_format(path=_PATH, methods=f"var(txn.allowed),{SHOWN}"),
+    }
+
+
+def _without_base(paths: Sequence[str]) -> list[str]:
+    """The paths that clients ask for whose base URL does not end in `BASE`.
+
+    Examples:
+        >>> _without_base(["/v1/chat/completions", "/v1/rerank", "/rerank"])
+        ['/chat/completions']
+    """
+    shorter = (path.removeprefix(BASE) for path in paths if path.startswith(f"{BASE}/"))
+    return [path for path in shorter if path not in paths]
+
+
+def _unknown(paths: Sequence[str]) -> ErrorResponse:
+    known = CHAT if CHAT in paths else next(iter(paths), "")
+    example = f". Ask at `{known}`, for example" if known else ""
+    return ErrorResponse(404, INVALID, "unknown_url", f"this API has no path `<path>`{example}")
+
+
+def _unable(ability: Ability, inputs: RouterInputs) -> ErrorResponse:
+    other, does = (EMBEDDINGS, "makes embeddings") if CHAT in ability.paths else (CHAT, "generates text")
+    elsewhere = f" If it {does}, ask it at `{other}`." if other in inputs.api_paths else ""
+    return _of_model(
+        f"the model `{inputs.model_names[0]}` {ability.lacks}, so its engine does not serve `<path>`.{elsewhere}"
+        f" For `<path>`, serve {ability.needs} with an InferenceDeployment of its own"
+    )
+
+
+def _absent(inputs: RouterInputs) -> ErrorResponse:
+    return _of_model(f"the engine of the model `{inputs.model_names[0]}` does not serve `<path>`")
+
+
+def _of_model(message: str) -> ErrorResponse:
+    return ErrorResponse(404, INVALID, "unsupported_by_model", message, param="model")
