@@ -11,7 +11,6 @@ import pytest
 from e2e.load.completion import Question, chunk_times
 from e2e.served import PROMPT, Served
 from e2e.waiting import eventually
-from inference_operator.api.generation import MOST_CHOICES
 
 STREAM_TOKENS = 200
 STREAMS = 5
@@ -32,15 +31,6 @@ def test_a_completion_has_the_same_text_plain_and_streamed(tiny: Served) -> None
     events = [line.removeprefix("data: ") for line in body.splitlines() if line]
     assert events[-1] == "[DONE]"
     assert "".join(json.loads(event)["choices"][0]["text"] for event in events[:-1]) == text
-
-
-def test_a_chat_completion_is_answered(tiny: Served) -> None:
-    status, body = tiny.post(
-        "/v1/chat/completions",
-        {"model": "tiny", "messages": [{"role": "user", "content": PROMPT}], "max_tokens": 4, "temperature": 0},
-    )
-    assert status == 200
-    assert len(json.loads(body)["choices"][0]["message"]["content"].split()) == 4
 
 
 def test_the_chunks_of_a_stream_arrive_one_by_one(tiny: Served) -> None:
@@ -65,26 +55,6 @@ async def _chunk_times(tiny: Served) -> list[float]:
     url = f"http://{tiny.address}/v1/completions"
     async with aiohttp.ClientSession() as session:
         return await chunk_times(session, Question(url, "tiny", PROMPT, streamed=True, tokens=STREAM_TOKENS))
-
-
-def test_v1_models_lists_the_served_name(tiny: Served) -> None:
-    status, body = tiny.get("/v1/models")
-    assert status == 200
-    assert [model["id"] for model in json.loads(body)["data"]] == ["tiny"]
-
-
-def test_an_unknown_model_gets_the_404_of_the_engine(tiny: Served) -> None:
-    status, body = tiny.post("/v1/completions", {"model": "nobody", "prompt": PROMPT})
-    assert status == 404
-    assert "nobody" in json.loads(body)["error"]["message"]
-
-
-def test_a_request_for_more_answers_than_the_default_allows_is_refused(tiny: Served) -> None:
-    status, body = tiny.post("/v1/completions", {"model": "tiny", "prompt": PROMPT, "n": MOST_CHOICES + 1})
-    assert (status, "n" in json.loads(body)["error"]["message"]) == (400, True)
-    asked = {"model": "tiny", "prompt": PROMPT, "n": 4, "max_tokens": 1, "temperature": 1}
-    status, body = tiny.post("/v1/completions", asked)
-    assert (status, len(json.loads(body)["choices"])) == (200, 4)
 
 
 @pytest.mark.full

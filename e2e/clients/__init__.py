@@ -1,0 +1,1 @@
+"""Calls of the `openai` packages of Python and JavaScript, from one table."""
