@@ -28,14 +28,14 @@ def with_python(address: str, model: str, calls: Sequence[Call]) -> list[Outcome
 
 
 def with_javascript(address: str, model: str, calls: Sequence[Call]) -> list[Outcome]:
-    """The outcomes of calls of JavaScript's package, which npm installs in the cache folder."""
+    """The outcomes of calls of JavaScript's package, in order."""
     wanted = [
         {"base": f"http://{address}{call.base}", "method": call.method, "arguments": _in_order(call, model)}
         for call in calls
     ]
     done = subprocess.run(
         ["node", "ask.mjs"],
-        cwd=_installed(),
+        cwd=javascript_folder(),
         input=json.dumps({"calls": wanted}),
         capture_output=True,
         text=True,
@@ -73,8 +73,8 @@ def _in_order(call: Call, model: str) -> list[Any]:
     return [*positional, named] if named else positional
 
 
-def _installed() -> Path:
-    """The folder with the script and the package."""
+def javascript_folder() -> Path:
+    """The folder with the script and JavaScript's package, which npm installs in the cache folder."""
     if shutil.which("npm") is None and packages.can_install():
         packages.install(["nodejs", "npm"])
     folder = cache_root() / "openai-javascript"
