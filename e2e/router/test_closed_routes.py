@@ -198,8 +198,9 @@ async def test_paths_that_could_become_closed_routes_get_404(loopback: Loopback,
     assert recorder.targets == []
 
 
-async def test_names_of_models_with_a_slash_are_still_reached(loopback: Loopback, recorder: Recorder) -> None:
-    targets = ["/v1/models/Qwen/Qwen3-8B", "/v1/models/Qwen%2FQwen3-8B", "/v1/models/a..b", "/v1/models/chat?a=//../b"]
+async def test_names_with_a_slash_are_still_reached(loopback: Loopback, recorder: Recorder) -> None:
+    names = ("Qwen/Qwen3-8B", "Qwen%2FQwen3-8B", "a..b", "chat?a=//../b")
+    targets = [f"/v1/responses/{name}" for name in names]
     assert await statuses(loopback, [request(target) for target in targets]) == [200] * 4
     assert sorted(recorder.targets) == sorted(targets)
 
