@@ -55,6 +55,8 @@ REQUESTS = {f"{METRIC_PREFIX}{state}_requests" for state in ("running", "queued"
 START_SECONDS = 120.0
 POLL_SECONDS = 0.05
 ROUTER_USER = "99:99"
+IDLE_SECONDS = 0.1
+"""CPU time per second below which the HAProxies of a test are idle: they check health and ask DNS."""
 
 
 def unpacked(folder: Path) -> list[str]:
@@ -320,6 +322,14 @@ class Loopback:
         """Wait until this many requests queue for a slot at an engine."""
         await self._until_backend("current_queue", requests)
 
+    async def until_connected(self, frontend: str, connections: int) -> None:
+        """Wait until a frontend has this many connections, at both HAProxies together."""
+        name, deadline = f'haproxy_frontend_current_sessions{{proxy="{frontend}"}}', time.monotonic() + START_SECONDS
+        ports = [port for port in (self.metrics_port, self.twin_metrics_port) if port]
+        while (open_ := sum([await self.metric(name, port=port) for port in ports])) < connections:
+            assert time.monotonic() < deadline, open_  # noqa: S101 - a test's helper
+            await asyncio.sleep(POLL_SECONDS)
+
     async def until_counted(self, engine: Engine, **wanted: int) -> None:
         """Wait until an engine has counted this."""
         deadline = time.monotonic() + START_SECONDS
@@ -381,9 +391,9 @@ class Loopback:
             counted: dict[str, int] = await response.json()
             return counted
 
-    async def metric(self, name: str) -> int:
+    async def metric(self, name: str, *, port: int = 0) -> int:
         """The sum of one of the router's metrics, given with some labels or none."""
-        lines = (line.rpartition(" ") for line in (await self.metrics()).splitlines())
+        lines = (line.rpartition(" ") for line in (await self.metrics(port=port)).splitlines())
         return sum(int(value) for key, _, value in lines if key.startswith(name) and value.isdigit())
 
     @property
@@ -444,6 +454,22 @@ class Loopback:
             assert time.monotonic() < deadline, self.log.read_text()  # noqa: S101 - a test's helper
             await asyncio.sleep(POLL_SECONDS)
 
+    @property
+    def workers(self) -> list[int]:
+        """The processes that serve: the children of each HAProxy's master."""
+        masters = [process.pid for process in (self.router, self.twin) if process]
+        return [int(pid) for one in masters for pid in Path(f"/proc/{one}/task/{one}/children").read_text().split()]
+
+    async def until_idle(self) -> None:
+        """Wait until the HAProxies compute nothing: less than a tenth of a core within a second."""
+        deadline = time.monotonic() + START_SECONDS
+        used = IDLE_SECONDS
+        while used >= IDLE_SECONDS:
+            assert time.monotonic() < deadline, f"{used:.2f} s of CPU within a second"  # noqa: S101 - a test's helper
+            before = sum(map(_cpu_seconds, self.workers))
+            await asyncio.sleep(1)
+            used = sum(map(_cpu_seconds, self.workers)) - before
+
     async def until_answers(self, url: str) -> None:
         """Wait until a URL answers, whatever it says."""
         deadline = time.monotonic() + START_SECONDS
@@ -461,6 +487,12 @@ def _requests(page: str) -> int:
     """Requests that a router has, of its own page. HAProxy counts one twice that goes through `again`."""
     samples = (line.rpartition(" ") for line in page.splitlines() if not line.startswith("#"))
     return sum(int(value) for name, _, value in samples if name.partition("{")[0] in REQUESTS)
+
+
+def _cpu_seconds(pid: int) -> float:
+    """What a process has computed (proc(5), `utime` and `stime`)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _group_lives(group: int) -> bool:

@@ -165,6 +165,8 @@ core.register_action("unknown_model", { "http-req" }, function(txn)
 end, 0)
 
 core.register_service("models", "http", function(applet)
+  -- A service reads before it waits, here to send (docs/explanation/router.md).
+  applet:receive(1)
   local status, body = answer(applet.path, base, adapters, core.now().sec)
   applet:set_status(status)
   applet:add_header("content-type", "application/json")

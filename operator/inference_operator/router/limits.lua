@@ -282,6 +282,8 @@ core.register_action("limit", { "http-req" }, function(txn)
 end, 0)
 
 core.register_service("limits", "http", function(applet)
+  -- A service reads before it waits, here to send (docs/explanation/router.md).
+  applet:receive(1)
   local text = limiter:report(own_identity(), in_flight)
   applet:set_status(200)
   applet:add_header("content-type", "text/plain")

@@ -212,7 +212,12 @@ if core then
   end, 0)
 
   core.register_service("router_metrics", "http", function(applet)
-    wait_for_requests(held_seconds(applet.qs))
+    -- A service reads before it waits, or HAProxy aborts once its reader goes away (docs/explanation/router.md).
+    local body = applet:receive(1)
+    -- A reader whose request has a body, or that waits often already, is answered at once.
+    if body == "" and not applet:get_var("txn.waits_often") then
+      wait_for_requests(held_seconds(applet.qs))
+    end
     local lines = counters(function(name)
       return applet:get_var(name)
     end, THREADS)
