@@ -4,7 +4,7 @@ import asyncio
 import re
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -38,9 +38,9 @@ class Page:
     port: int
     host: str = "127.0.0.1"
     over_tls: bool = False
-    most: int = 1 << 16
-    """The most readers at a time."""
-    waits: bool = False
+    most: int = 16
+    """The most readers at a time: with those of all other pages, less than a port takes."""
+    may_wait: bool = False
     """Whether its answer waits while no request is held."""
 
 
@@ -63,10 +63,10 @@ def pages(router: Loopback) -> dict[str, Page]:
     completion = b"POST /v1/completions HTTP/1.1\r\nHost: router\r\nContent-Length: 2\r\n" + key.encode() + b"\r\n{}"
     found = {name: Page(request, router.port) for name, request in asked.items()}
     found |= {f"{name}, TLS": Page(request, router.tls_port, over_tls=True) for name, request in asked.items()}
-    found["a completion"] = Page(completion, router.port, waits=True)
+    found["a completion"] = Page(completion, router.port, may_wait=True)
     for process, port in (("first", router.metrics_port), ("second", router.twin_metrics_port)):
         found |= {f"{path} of the {process}": Page(_get(path), port) for path in metrics}
-        found[f"{HELD_PATH} of the {process}"] = Page(_get(HELD_PATH), port, waits=True)
+        found[f"{HELD_PATH} of the {process}"] = Page(_get(HELD_PATH), port, may_wait=True)
         found[f"{SHORT} of the {process}"] = Page(_get(SHORT), port)
         with_body = _get(HELD_PATH, headers="Content-Length: 10\r\n") + b"half"
         found[f"{HELD_PATH} with a body of the {process}"] = Page(with_body, port)
@@ -97,7 +97,7 @@ async def _after_its_own_end(connection: Connection, request: bytes) -> None:
     connection[1].write(request)
     if connection[1].can_write_eof():  # not of TLS
         connection[1].write_eof()
-        await connection[0].read()
+        await connection[0].read(1)
 
 
 MOMENTS: dict[str, Moment] = {
@@ -107,6 +107,8 @@ MOMENTS: dict[str, Moment] = {
     "slowly": _slowly,
     "after it has closed its own side": _after_its_own_end,
 }
+FIRST_BYTES = {_in_mid_answer, _slowly}
+"""Those moments that need the first byte of an answer."""
 
 
 async def abort(page: Page, moment: Moment) -> None:
@@ -135,15 +137,19 @@ def _unverified() -> ssl.SSLContext:
     return context
 
 
-async def abort_many(page: Page, moment: Moment, readers: int) -> None:
-    """So many readers, as many at a time as the page takes."""
-    room = asyncio.Semaphore(page.most)
+async def abort_many(asked: Iterable[Page], moment: Moment, readers: int) -> None:
+    """So many readers of each page, some at a time."""
 
-    async def one() -> None:
-        async with room:
-            await abort(page, moment)
+    async def read(page: Page) -> None:
+        room = asyncio.Semaphore(page.most)
 
-    await asyncio.gather(*(one() for _ in range(readers)))
+        async def one() -> None:
+            async with room:
+                await abort(page, moment)
+
+        await asyncio.gather(*(one() for _ in range(readers)))
+
+    await asyncio.gather(*map(read, asked))
 
 
 async def abort_while_they_wait(router: Loopback, page: Page, readers: int) -> None:
