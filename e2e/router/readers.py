@@ -11,7 +11,7 @@ from functools import cache
 from itertools import count
 from struct import pack
 
-from e2e.router.loopback import ENGINES_HOST, Loopback
+from e2e.router.loopback import Loopback
 from e2e.router.test_keys import ALICE, bearer
 from inference_operator.router.observe import HELD_PATH, ROUTER_METRICS_PATH
 from inference_operator.router.process import CONFIG_FILE, CONFIG_FOLDER, HEALTH_PATH

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from inference_operator.api.router import RouterStrategy, RouterUsage
+from inference_operator.router.clients import READERS
 from inference_operator.router.first_byte import BOUNDS_SECONDS
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.process import CONFIG_FOLDER
@@ -17,6 +18,10 @@ ROUTER_METRICS_PATH = "/metrics/router"
 HELD_SECONDS = 120
 """A router answers `HELD_PATH` after this time although it holds no request, and never later. 1,000 resources at zero
 with 2 routers of 2 processes are then 33 requests a second."""
+
+MOST_WAITERS = 8
+"""Pages of one address that may wait at a process. An operator has one, and so has the one that takes over from it;
+they have one address where the network hides it."""
 
 HELD_PATH = f"{ROUTER_METRICS_PATH}?held={HELD_SECONDS}"
 """The same page, as soon as a request is held or is in the queue."""
@@ -173,6 +178,8 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
         "traceparent": TRACEPARENT,
         "threads": threads(inputs.spec.resources),
         "held_seconds": HELD_SECONDS,
+        "most_waiters": MOST_WAITERS,
+        "readers": READERS,
         "metrics_lua": f"{CONFIG_FOLDER}/{METRICS_FILE}",
         "has_usage": inputs.spec.usage is RouterUsage.ENABLED,
         "usage_lua": f"{CONFIG_FOLDER}/{USAGE_FILE}",

@@ -13,6 +13,7 @@ CLOSED_ATTACKS: tuple[str, ...] = (
     "requests whose bodies do not come take the places at engines",
     "readers of metrics keep probes and clients out",
     "odd JSON keeps a router with PrefixAffinity busy",
+    "readers of metrics that go away end a router",
 )
 """What each change that closes an attack has ended, oldest first, in a phrase for users: what an attacker could do.
 
