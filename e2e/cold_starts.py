@@ -5,7 +5,7 @@ import http.client
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from e2e import stack
@@ -48,7 +48,7 @@ class ColdStarts:
     async def start_all(self) -> None:
         """A lone first request to each service at the same time, on a connection of its own."""
         self.starts += len(self.services)
-        await asyncio.gather(*(asyncio.to_thread(self._ask, served, _connection(served)) for served in self.services))
+        await asyncio.gather(*(asyncio.to_thread(self._ask_alone, served) for served in self.services))
 
     def keep(self) -> None:
         """Open connections, and keep them."""
@@ -71,6 +71,15 @@ class ColdStarts:
             pod["metadata"]["uid"]: {one["name"]: one["restartCount"] for one in pod["status"]["containerStatuses"]}
             for pod in pods
         }
+
+    def close(self) -> None:
+        """Close the connections that are kept."""
+        for connection in self.kept:
+            connection.close()
+
+    def _ask_alone(self, served: Served) -> None:
+        with closing(_connection(served)) as connection:
+            self._ask(served, connection)
 
     def _ask(self, served: Served, connection: http.client.HTTPConnection) -> None:
         body = json.dumps({"model": served.name, "prompt": "Hello"})
@@ -105,7 +114,7 @@ def _at_zero(served: Served) -> bool:
 def _page(address: str, port: int) -> tuple[int, str]:
     """The statistics page of a HAProxy process; status 0 without one."""
     connection = http.client.HTTPConnection(stack.authority(address, port), timeout=SOON)
-    with suppress(OSError):
+    with closing(connection), suppress(OSError):
         connection.request("GET", SAMPLE_PATH)
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
@@ -128,4 +137,5 @@ def services_at_zero(cluster: LocalCluster, routers: Mapping[str, int]) -> Itera
                 what=f"the routers of {served.name} run",
             )
             served.await_routers(routers[served.name])
-        yield ColdStarts(services)
+        with closing(ColdStarts(services)) as starting:
+            yield starting
