@@ -24,7 +24,7 @@ SECONDS = 10.0
 
 def reproduction() -> tuple[str, str]:
     """The configuration and the script of the report, which the page shows."""
-    configuration, script = re.findall(r"```(?:haproxy|lua)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    configuration, script = re.findall(r"```(?:haproxy|lua)\n(.*?\n) *```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     return configuration, script
 
 

@@ -12,7 +12,8 @@ SCRIPTS = {
 }
 _REGISTERED = re.compile(r"core\.register_service\(")
 _SERVICE = re.compile(
-    r'core\.register_service\("\w+", "http", function\((?P<applet>\w+)\)\n(?P<body>(?:(?!^ *end\)$).*\n)+)', re.M
+    r'core\.register_service\("\w+", "http", function\((?P<applet>\w+)\)\n(?P<body>(?:(?!^ *end\)$).*\n)+)',
+    re.MULTILINE,
 )
 _READS_FIRST = r"(?: *--.*\n)* *(?:local \w+ = )?{applet}:receive\(1\)\n"
 """A byte is enough, and bounds what a body takes of the memory."""
