@@ -466,9 +466,9 @@ class Loopback:
         used = IDLE_SECONDS
         while used >= IDLE_SECONDS:
             assert time.monotonic() < deadline, f"{used:.2f} s of CPU within a second"  # noqa: S101 - a test's helper
-            before = sum(map(_cpu_seconds, self.workers))
+            before = sum(map(cpu_seconds, self.workers))
             await asyncio.sleep(1)
-            used = sum(map(_cpu_seconds, self.workers)) - before
+            used = sum(map(cpu_seconds, self.workers)) - before
 
     async def until_answers(self, url: str) -> None:
         """Wait until a URL answers, whatever it says."""
@@ -489,7 +489,7 @@ def _requests(page: str) -> int:
     return sum(int(value) for name, _, value in samples if name.partition("{")[0] in REQUESTS)
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     """What a process has computed (proc(5), `utime` and `stime`)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
