@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from e2e import stack
 from e2e.cluster.handle import LocalCluster
@@ -43,7 +44,7 @@ class ColdStarts:
     def await_zero(self) -> None:
         """Wait until no service has an engine, and each of its HAProxy processes knows."""
         for served in self.services:
-            eventually(lambda served=served: _at_zero(served), seconds=SOON, what=f"{served.name} is at zero")
+            eventually(partial(_at_zero, served), seconds=SOON, what=f"{served.name} is at zero")
 
     async def start_all(self) -> None:
         """A lone first request to each service at the same time, on a connection of its own."""
@@ -131,11 +132,7 @@ def services_at_zero(cluster: LocalCluster, routers: Mapping[str, int]) -> Itera
             more = {"autoscaling": AUTOSCALING}
             entered.enter_context(resource_of_stand_ins(served, replicas=0, router=router, more=more))
         for served in services:
-            eventually(
-                lambda served=served: len(served.pods("router")) == routers[served.name],
-                seconds=SOON,
-                what=f"the routers of {served.name} run",
-            )
+            eventually(partial(served.pods, "router"), seconds=SOON, what=f"{served.name} has a router")
             served.await_routers(routers[served.name])
         with closing(ColdStarts(services)) as starting:
             yield starting

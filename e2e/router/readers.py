@@ -122,8 +122,12 @@ async def abort(page: Page, moment: Moment) -> None:
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(SECONDS):
                 await asyncio.get_running_loop().sock_connect(connected, (page.host, page.port))
-                tls = {"ssl": _unverified(), "server_hostname": "localhost"} if page.over_tls else {}
-                connection = await asyncio.open_connection(sock=connected, limit=1, **tls)
+                connection = await asyncio.open_connection(
+                    sock=connected,
+                    limit=1,
+                    ssl=_unverified() if page.over_tls else None,
+                    server_hostname="localhost" if page.over_tls else None,
+                )
                 try:
                     await moment(connection, page.request)
                 finally:
