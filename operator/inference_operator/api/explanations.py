@@ -24,8 +24,7 @@ ENGINE_ERRORS: Mapping[Reason, Explanation] = {
     for reason, cause, cure in (
         (
             Reason.KV_CACHE_TOO_SMALL,
-            "After loading the model, the remaining memory cannot hold the KV cache of one request of maximum length, or"
-            " a state for each sequence of a batch.",
+            "The memory left for the KV cache holds no request of full length, or too few states for a batch.",
             "Set `spec.engine.maxModelLen` or `.maxNumSeqs` to the value in the message, or use more or larger GPUs.",
         ),
         (
