@@ -380,7 +380,7 @@ async def test_the_router_logs_each_request_as_one_json_line_and_no_probe(loopba
     engine = await loopback.start_engine()
     await loopback.until_served(1)
     await loopback.ask()
-    async with loopback.session.get(f'http://127.0.0.1:{loopback.port}/v1/models/"odd"name') as response:
+    async with loopback.session.get(f'http://127.0.0.1:{loopback.port}/v1/responses/"odd"name') as response:
         assert response.status == 404
     loopback.soft_stop()
     assert loopback.router is not None
