@@ -42,7 +42,7 @@ def test_engines_start_after_the_download_and_everything_but_the_claim_is_delete
 ) -> None:
     workspace.create("mine", CACHED)
     # Without the claim, the Job's pod has no node: once it has one, KWOK ends it at once.
-    workspace.settled("mine", "Reconciling", "True", "DownloadingModel", saying="to the claim models")
+    workspace.settled("mine", "Reconciling", "True", "VolumeUnavailable", saying="to the claim models")
     workspace.kubectl("apply", "--filename=-", input=CLAIM % {"namespace": workspace.namespace})
     try:
         let_it_say(workspace, FULL, component="download")

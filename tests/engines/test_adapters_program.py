@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -372,3 +373,18 @@ def test_readers_that_leave_or_stay_keep_no_probe_out_and_leave_nothing_behind(
         pod.program.pid, pod.port, pages, lambda: pod.get("/ready")[0] == 200, share=MOST_READERS // SHARE, spare=2
     )
     assert capfd.readouterr() == ("", ""), "readers write nothing into the log"
+
+
+def test_a_reader_that_sends_one_byte_after_the_other_is_ended(pod: Pod) -> None:
+    pod.start_program()
+    until(lambda: pod.get("/adapters")[0] == 200)
+    with socket.create_connection(("127.0.0.1", pod.port)) as reader:
+
+        def is_ended() -> bool:
+            try:
+                reader.sendall(b"G")  # sooner than a time-out of one read
+            except ConnectionError:
+                return True
+            return False
+
+        until(is_ended)

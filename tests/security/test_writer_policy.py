@@ -386,6 +386,8 @@ def test_an_adapter_with_a_token_of_its_own_asks_for_no_right_to_that_of_the_mod
     assert users[POD_MAKER].refusal("own-token", {"model": model, "cache": {"claimName": SHARED}}) == ""
     own = {**OTHER, "tokenSecretRef": {"name": "known"}}
     assert users[READER].patch("own-token", {"model": {"adapters": [own]}}) == ""
+    refusal = users[READER].patch("own-token", {"model": {"adapters": [OTHER]}})
+    assert "spec.model.tokenSecretRef.name: " in refusal, "without its own token it would get that of the model"
     assert "spec.model.adapters: " in users[PLAIN].patch(
         "own-token", {"model": {"adapters": [{**own, "source": "hf://attacker/third"}]}}
     ), "the token of an adapter is lent for its files too"

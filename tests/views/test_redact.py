@@ -59,6 +59,7 @@ def test_redaction_removes_every_secret_from_a_text(text: str) -> None:
         'persistentvolumeclaim "models" not found',
         "number of tokens: 5; use a token having permission to this repo",
         "KeyError: 'layers.0.weight'",
+        "manifest unknown: ghcr.io/org/x@sha256:" + "0a" * 32,
     ],
 )
 def test_redaction_leaves_text_without_secrets_unchanged(text: str) -> None:

@@ -76,9 +76,13 @@ def _policy(name: str, variables: Sequence[tuple[str, str]], validations: Sequen
 
 
 def _item_variables() -> Iterator[tuple[str, str]]:
-    """The items with files of their own that a change brings: those that are new, or have other files than before."""
-    yield "knownFiles", f"oldObject == null ? [] : ({sources_cel('oldObject')}).map(one, {FILES})"
-    yield "newItems", f"({sources_cel('object')}).filter(one, !(({FILES}) in variables.knownFiles))"
+    """The items with files of their own that a change brings: those that are new, or have other files than before.
+
+    One that loses its own token is new too: it would get that of the model.
+    """
+    known = f"{FILES} + (has(one.tokenSecretRef) ? ' own' : '')"
+    yield "knownFiles", f"oldObject == null ? [] : ({sources_cel('oldObject')}).map(one, {known})"
+    yield "newItems", f"({sources_cel('object')}).filter(one, !(({known}) in variables.knownFiles))"
 
 
 def _authorizer(right: Right, name: str = "") -> str:

@@ -5,7 +5,7 @@ Every pod may reach the port, so strangers get little of it:
 1. A source may have a quarter of the connections that are left free, as at routers.
 2. A connection has one request, and ends after `CONNECTION_SECONDS`, whatever its reader does.
 3. Pages of metrics are made one after the other. After each, the next one waits three times as long as it took, so that
-   they take at most a quarter of a CPU. Who asks for the same page meanwhile gets it when it is a second old at most.
+   they take at most a quarter of a CPU. Who asks for a page that is being made, or is a second old at most, gets that.
 4. A source has `PAGES` requests for metrics under way; another one is answered 429.
 """
 
@@ -25,8 +25,8 @@ CONNECTION_SECONDS = 60.0
 """Prometheus gives up after 10 s by default (`scrape_timeout`), a probe of the chart after a few."""
 PAGES = 2
 FRESH_SECONDS = 1.0
-REST = 3.0
-"""How long the next page waits, in times of what the last one took."""
+REST, MOST_REST_SECONDS = 3.0, 2.0
+"""How long the next page waits, in times of what the last one took, and at most."""
 
 
 class _Collected(CollectorRegistry):
@@ -47,6 +47,7 @@ class _Metrics:
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
         self._waiting: Counter[str] = Counter()
+        self._making: dict[frozenset[str], asyncio.Task[bytes]] = {}
         self._names: frozenset[str] = frozenset()
         self._text, self._at = b"", float("-inf")
 
@@ -66,18 +67,26 @@ class _Metrics:
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _page(self, names: frozenset[str]) -> bytes:
-        """The page is collected at once and written in a thread, which takes longer: `bench/exposition.py`."""
+        """The page of these names; it is made on, also if who asked for it has left."""
+        if names == self._names and time.monotonic() - self._at <= FRESH_SECONDS:
+            return self._text
+        if names not in self._making:
+            self._making[names] = asyncio.create_task(self._made(names))
+        return await asyncio.shield(self._making[names])
+
+    async def _made(self, names: frozenset[str]) -> bytes:
+        """A new page. It is collected at once and written in a thread, which takes longer: `bench/exposition.py`."""
         await self._lock.acquire()
         began = time.monotonic()
         try:
-            if names != self._names or began - self._at > FRESH_SECONDS:
-                registry = REGISTRY.restricted_registry(names) if names else REGISTRY
-                collected = _Collected(list(registry.collect()))
-                self._text = await asyncio.to_thread(generate_latest, collected)
-                self._names, self._at = names, time.monotonic()
+            registry = REGISTRY.restricted_registry(names) if names else REGISTRY
+            collected = _Collected(list(registry.collect()))
+            self._text = await asyncio.to_thread(generate_latest, collected)
+            self._names, self._at = names, time.monotonic()
             return self._text
         finally:
-            rest = REST * (time.monotonic() - began)
+            del self._making[names]
+            rest = min(REST * (time.monotonic() - began), MOST_REST_SECONDS)
             asyncio.get_running_loop().call_later(rest, self._lock.release)
 
 

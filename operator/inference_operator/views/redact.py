@@ -102,8 +102,9 @@ _RULES = (
     _rule("-----end", rf"\A (?:(?!{_BEGIN}).)*? {_END}"),
 )
 
-_PEM_LINE = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{64,76}\s*\Z")
-"""The end of a whole line of PEM's content: 64 characters (RFC 7468), or up to 76 (RFC 1421, OpenSSH)."""
+_PEM_LINE = re.compile(r"(?<![A-Za-z0-9+/])(?<!\bsha256:)[A-Za-z0-9+/]{64,76}\s*\Z")
+"""The end of a whole line of PEM's content: 64 characters (RFC 7468), or up to 76 (RFC 1421, OpenSSH). A digest of an
+image is none."""
 _PEM_LINE_LENGTH = 64
 
 

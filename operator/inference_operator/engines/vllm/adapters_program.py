@@ -25,12 +25,12 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter
+from contextlib import suppress
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from socket import AF_INET, AF_INET6, has_dualstack_ipv6, socket
+from socket import AF_INET, AF_INET6, SHUT_RDWR, has_dualstack_ipv6, socket
 from socketserver import TCPServer
 from typing import NamedTuple, TypeAlias
 
@@ -210,13 +210,18 @@ class Loader:
         return {"list": digest if self.settled else "", "loaded": self.served.copy(), "failed": failed}
 
 
+Socket: TypeAlias = socket | tuple[bytes, socket]
+
+
 def handler_of(loader: Loader) -> type[BaseHTTPRequestHandler]:
     """The answers about this state."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = READER_SECONDS  # of each read and write
+        server: "Server"
 
         def do_GET(self) -> None:
+            self.server.has_request(self.connection)
             if self.path == "/adapters":
                 self.answer(200, json.dumps(loader.report()))
             elif self.path == "/ready":
@@ -250,37 +255,47 @@ def handler_of(loader: Loader) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-Socket: TypeAlias = socket | tuple[bytes, socket]
-
-
 class Server(ThreadingHTTPServer):
-    """Listens on all addresses of the pod."""
+    """Listens on all addresses of the pod, and bounds the connections of each source and the time of their requests."""
 
     address_family = AF_INET6 if has_dualstack_ipv6() else AF_INET
     request_queue_size = 128  # with 5 as by default, a burst of strangers makes probes wait for a second try of TCP
-    counting = threading.Lock()
 
     def server_bind(self) -> None:
         """Bind without asking DNS for the name of the pod, as http.server does."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "", self.server_address[1]
-        self.sources: Counter[str] = Counter()
+        self.sources: dict[Socket, str] = {}
+        self.awaited: dict[Socket, float] = {}
 
     def verify_request(self, _: object, client_address: tuple[str, int]) -> bool:
-        """Whether there is room for a connection of this source. It is counted until its thread ends."""
-        with self.counting:
-            room = self.sources.total() + 1 + SHARE * (self.sources[client_address[0]] + 1) <= MOST_READERS
-            self.sources[client_address[0]] += room
-        return room
+        """Whether there is room for a connection of this source."""
+        sources = [*self.sources.copy().values(), client_address[0]]
+        return len(sources) + SHARE * sources.count(client_address[0]) <= MOST_READERS
 
-    def process_request_thread(self, request: Socket, client_address: tuple[str, int]) -> None:
-        """Answer a connection."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            with self.counting:
-                self.sources[client_address[0]] -= 1
-                self.sources += Counter()
+    def process_request(self, request: Socket, client_address: tuple[str, int]) -> None:
+        """Answer a connection in a thread of its own."""
+        self.sources[request], self.awaited[request] = client_address[0], time.monotonic() + READER_SECONDS
+        super().process_request(request, client_address)
+
+    def has_request(self, request: Socket) -> None:
+        """The request of a connection is here."""
+        self.awaited.pop(request, None)
+
+    def service_actions(self) -> None:
+        """End the connections whose request did not come in time, also those that send one byte after the other."""
+        now = time.monotonic()
+        for request, until in self.awaited.copy().items():
+            if now > until and isinstance(request, socket):
+                self.awaited.pop(request, None)
+                with suppress(OSError):
+                    request.shutdown(SHUT_RDWR)
+
+    def shutdown_request(self, request: Socket) -> None:
+        """Forget a connection that is done, or that no thread could be started for."""
+        self.awaited.pop(request, None)
+        self.sources.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, *_: object) -> None:
         """Nothing: readers that leave would fill the log."""
