@@ -97,6 +97,13 @@ def ended(times: int, *, name: str = "qwen-engine-a", reason: str = "CrashLoopBa
     return pod(name=name, status=status)
 
 
+def runs_again(times: int) -> Manifest:
+    """The same pod in its next run."""
+    found = ended(times + 1)
+    found["status"]["containerStatuses"][0]["state"] = {"running": {}}
+    return found
+
+
 def stored(situation: Inputs) -> bytes:
     return json.dumps({**RAW, "status": reported(situation).status.dump()}).encode()
 
@@ -124,6 +131,7 @@ def test_waiting_ends_when_the_engine_has_ended_again_for_a_cause_that_stays(
 
 
 NO_LOG = loading(pods=[REFUSING])
+AWAY = replace(REFUSED, lookups={log_of(REFUSING): LogText("OSError: We couldn't connect to 'https://huggingface.co'")})
 BROKEN = replace(REFUSED, lookups={log_of(REFUSING): LogText("OSError: /a/.cache/vllm/x.so: file too short")})
 
 
@@ -133,11 +141,22 @@ BROKEN = replace(REFUSED, lookups={log_of(REFUSING): LogText("OSError: /a/.cache
         (REFUSED, [ended(1)]),
         (NO_LOG, [ended(5)]),
         (BROKEN, [ended(5)]),
+        (AWAY, [ended(5)]),
+        (REFUSED, [runs_again(5)]),
         (REFUSED, [ended(5), {**ended(1, name="qwen-engine-b")}]),
         (REFUSED, []),
         (loading(pods=[view(waiting("ImagePullBackOff", "no"))]), [ended(5, reason="ImagePullBackOff")]),
     ],
-    ids=["first end", "unknown cause", "the operator mends it", "a corrected plan", "no pod", "no end"],
+    ids=[
+        "first end",
+        "unknown cause",
+        "the operator mends it",
+        "it may pass",
+        "it runs again",
+        "a corrected plan",
+        "no pod",
+        "no end",
+    ],
 )
 def test_waiting_goes_on_while_it_may_help(
     infd: Infd, cluster: dict[str, bytes], situation: Inputs, pods: list[Manifest]

@@ -46,12 +46,6 @@ def raised(error: str, file: str, statement: str, *, process: str = "EngineCore 
 VLLM = "/usr/lib/python3.13/site-packages/vllm/"
 
 QUOTED: list[tuple[str, str, str]] = [
-    # https://github.com/kaito-project/kaito/issues/2319
-    (
-        "ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (614).",
-        "v1/worker/gpu_model_runner.py",
-        "raise ValueError(",
-    ),
     # https://github.com/vllm-project/vllm/issues/31480
     (
         (

@@ -148,6 +148,19 @@ def test_the_computed_number_of_parameters_matches_the_name_of_the_model(name: s
             0,
         ),
         ({"quant_method": "compressed-tensors", "format": "int-quantized"}, Kernel.INT8, 8, 0),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "format": "pack-quantized",
+                "config_groups": {
+                    "group_0": {"weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128}},
+                    "group_1": {"weights": {"num_bits": 4, "type": "int", "strategy": "channel", "group_size": -1}},
+                },
+            },
+            Kernel.GPTQ,
+            4.156,
+            128,
+        ),
     ],
 )
 def test_the_quantization_of_a_config_gives_kernel_group_size_and_bits(

@@ -37,8 +37,19 @@ MOST_ENDS = 2
 then its engines are new pods."""
 _MENDED = frozenset({Reason.KERNELS_BROKEN, Reason.GPU_HARDWARE_ERROR})
 """Reasons of ends after which the operator itself changes what the same pod or its successor finds."""
-_ENDS = {*ENGINE_ERRORS, Reason.CRASH_LOOP, Reason.OUT_OF_MEMORY, Reason.STARTUP_TIMEOUT} - _MENDED
-"""Reasons of containers that end again if nobody changes anything."""
+_PASSING = frozenset(
+    {
+        Reason.HUB_UNREACHABLE,
+        Reason.COMMUNICATION_FAILED,
+        Reason.DEVICE_MEMORY_IN_USE,
+        Reason.GPU_NOT_VISIBLE,
+        Reason.DISK_FULL,
+    }
+)
+"""Reasons of ends that may pass by themselves: a network, a process that leaves a GPU, a peer that starts later."""
+_ENDS = {*ENGINE_ERRORS, Reason.CRASH_LOOP, Reason.OUT_OF_MEMORY} - _MENDED - _PASSING
+"""Reasons of containers that end again if nobody changes anything. A start that took too long has more on its disk the
+next time."""
 
 
 def add_arguments(run: argparse.ArgumentParser) -> None:
@@ -180,12 +191,14 @@ async def _ends_again(cluster: "KubeCluster", ref: Ref, component: str) -> bool:
     pods = cluster.each(POD, namespace=ref.namespace, labels=labels)
     views = [pod_view(pod, component=component) async for pod in pods]
     newest = max(views, key=lambda pod: (str(pod.created), pod.name), default=None)
-    return newest is not None and newest.problem is not None and _ends(newest) >= MOST_ENDS
+    if newest is None or newest.problem is None or newest.running:  # one that runs again has another try
+        return False
+    return _ends(newest) >= MOST_ENDS
 
 
 def _ends(pod: PodView) -> int:
-    """How often its main container has ended."""
-    return (pod.restart.count if pod.restart else 0) + (not pod.running)
+    """How often its main container, which does not run, has ended."""
+    return (pod.restart.count if pod.restart else 0) + 1
 
 
 def _progress(found: Resource, waited: float) -> str:

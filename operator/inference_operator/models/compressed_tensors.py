@@ -64,7 +64,8 @@ def _schemes(section: Config) -> Iterator[Scheme]:
 
 
 def _scheme(weights: Config, stored: str) -> Scheme:
-    bits, group = weights.positive("num_bits"), weights.positive("group_size")
+    bits = weights.positive("num_bits")
+    group = None if weights.fields.get("group_size") == WHOLE_COLUMN else weights.positive("group_size")
     kernel = _FORMATS.get(stored) or _of_numbers(weights.text("type"), weights.text("strategy"), bits, group)
     if kernel is Kernel.FP8 and (weights.text("strategy") == "block" or weights.fields.get("block_structure")):
         return Scheme(Kernel.FP8_BLOCK, bits, _side(weights.fields.get("block_structure")))
@@ -94,5 +95,8 @@ def _side(block: object) -> int:
     return max((number for number in numbers if 0 < number <= LARGEST_BLOCK), default=BLOCK)
 
 
+WHOLE_COLUMN = -1
+"""Size of a group with one scale for each column, which restricts no parallel size (compressed-tensors 0.15,
+`quant_args.py`)."""
 MOST = 7
 """Digits of `LARGEST_BLOCK`."""

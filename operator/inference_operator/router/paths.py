@@ -27,7 +27,7 @@ ABILITIES = (
     Ability(
         "generates no text",
         "a model that generates text",
-        (CHAT, "/v1/completions", "/v1/responses", "/v1/messages", "/cohere/v2/chat"),
+        (CHAT, "/v1/completions"),
     ),
     Ability("is no embedding model", "an embedding model", (EMBEDDINGS, "/v2/embed")),
     Ability(
@@ -40,10 +40,11 @@ ABILITIES = (
     Ability(
         "does not understand speech",
         "a model for speech",
-        ("/v1/audio/transcriptions", "/v1/audio/translations", "/v1/realtime"),
+        ("/v1/audio/transcriptions", "/v1/audio/translations"),
     ),
 )
-"""Engines register the routes of what their model can do (vLLM 0.32, `entrypoints/`, `supported_tasks`)."""
+"""Engines register the routes of what their model can do (vLLM 0.32, `entrypoints/`, `supported_tasks`). Paths that an
+older engine may lack, and those of WebSockets, are none of these: their absence says nothing of the model."""
 
 NO_ROUTE, NO_METHOD = '{"detail":"Not Found"}', '{"detail":"Method Not Allowed"}'
 """Bodies of an engine's answers where it has no route, or none for the method (Starlette 1, `routing.py`; FastAPI 0,
