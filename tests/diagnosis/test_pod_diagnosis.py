@@ -73,6 +73,7 @@ def test_messages_of_a_router_are_not_read_as_engine_errors() -> None:
     ("lookup_result", "words"),
     [
         (None, LOG_IS_READ),
+        (LogText("INFO loading", whole=False), f": INFO loading. {LOG_IS_READ}"),
         (LogText("Traceback\n  of old\nValueError: no\n"), f": ValueError: no. {READ}"),
         (LogText("\n"), READ),
         (Unavailable("there is none"), f"; its log cannot be read: there is none. {READ}"),

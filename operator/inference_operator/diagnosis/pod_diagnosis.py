@@ -127,7 +127,8 @@ def _ended(case: _Case) -> PodDiagnosis:
     output = case.inputs.lookups.get(ended.log)
     text = output.text if isinstance(output, LogText) and output.text.strip() else ended.message
     end = unknown_end(case.engine, text, has_served=case.pod.has_served)
-    if case.engine and case.inputs.read_logs and output is None:
+    is_pending = output is None or (isinstance(output, LogText) and not output.whole)
+    if case.engine and case.inputs.read_logs and is_pending:
         return case.diagnosis(case.problem.reason, with_cure(_end_of(case, end), LOG_IS_READ))
     log = ended.log
     read = f"`kubectl logs -n {log.namespace} {log.pod} -c {log.container} --previous` prints all of its output."

@@ -195,7 +195,7 @@ async def _read(client: LookupClient, look: Lookup) -> LookupResult:
     match look:
         case LogLookup():
             text = await client.read_log(look, lines=LOG_LINES, size=LOG_BYTES)
-            return LogText(log_tail(text, lines=LOG_LINES, size=LOG_BYTES))
+            return LogText(log_tail(text, lines=LOG_LINES, size=LOG_BYTES), whole=not look.running)
         case EventsLookup():
             return await events_of(client, look)
         case FreeGpusLookup(resource):

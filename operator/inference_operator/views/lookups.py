@@ -37,6 +37,8 @@ class LogText:
     """The last lines of a log, oldest first, without secrets."""
 
     text: str
+    whole: bool = True
+    """Whether the run had ended when the log was read. If not, the cause of its end may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
