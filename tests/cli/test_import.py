@@ -15,7 +15,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
 from inference_operator.cli.import_.command import READERS
 from inference_operator.cli.import_.containers import serve_arguments
-from inference_operator.cli.import_.origin import ForeignObject
+from inference_operator.cli.import_.origin import ForeignObject, Origin
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.vllm.imported import imported_arguments
 from tests.cli.conftest import Infd
@@ -186,3 +186,7 @@ def test_either_a_file_or_an_object_is_needed(infd: Infd) -> None:
 )
 def test_commands_that_start_vllm_are_read(words: list[str], found: list[str] | None) -> None:
     assert serve_arguments(words, []) == found
+
+
+def test_an_empty_list_has_no_last_item() -> None:
+    assert Origin({"containers": []}).look(dict, "containers", -1) is None

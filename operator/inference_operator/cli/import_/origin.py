@@ -52,7 +52,7 @@ class ForeignObject:
         for step in path:
             if isinstance(value, dict) and isinstance(step, str):
                 value = value.get(step)
-            elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            elif isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
                 value = value[step]
             else:
                 return None
