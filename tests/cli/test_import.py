@@ -189,4 +189,4 @@ def test_commands_that_start_vllm_are_read(words: list[str], found: list[str] | 
 
 
 def test_an_empty_list_has_no_last_item() -> None:
-    assert Origin({"containers": []}).look(dict, "containers", -1) is None
+    assert ForeignObject({"containers": []}).look(dict, "containers", -1) is None
