@@ -15,7 +15,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
 from inference_operator.cli.import_.command import READERS
 from inference_operator.cli.import_.containers import serve_arguments
-from inference_operator.cli.import_.origin import ForeignObject, Origin
+from inference_operator.cli.import_.origin import ForeignObject
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.vllm.imported import imported_arguments
 from tests.cli.conftest import Infd
