@@ -69,11 +69,18 @@ def test_a_missing_image_volume_or_secret_is_reported_in_one_sentence(applied: L
     assert stack.conditions(applied, served.name)["Ready"]["status"] == "False"
 
 
+@pytest.fixture
+def refused(cluster: LocalCluster) -> Iterator[Served]:
+    """A name, whose resource is deleted after the test."""
+    yield Served(cluster, "refused")
+    cluster.kubectl("delete", "infd", "refused", "--ignore-not-found")
+
+
 def test_the_error_of_an_engine_that_no_table_knows_is_the_cause_in_status_events_and_log(
-    cluster: LocalCluster,
+    cluster: LocalCluster, refused: Served
 ) -> None:
     """A library refuses the argument: the model has no tokenizer of this kind."""
-    served = Served(cluster, "refused")
+    served = refused
     apply(served, MODEL, {"args": ["--tokenizer-mode=mistral"], "resources": {"limits": {"memory": "4Gi"}}})
 
     def ended() -> dict[str, Any] | None:
@@ -91,7 +98,6 @@ def test_the_error_of_an_engine_that_no_table_knows_is_the_cause_in_status_event
     status, output, _ = infd(cluster, "logs", "--previous", f"--namespace={served.namespace}", served.name)
     assert status == 0
     assert f" ended: CrashLoop: {cause}\n" in output.partition("\n\n")[0] + "\n"
-    cluster.kubectl("delete", "infd", served.name)
 
 
 def apply(served: Served, source: str, engine: Mapping[str, Any]) -> None:
