@@ -42,7 +42,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory, operator: bytes) -> Path:
 
 def test_equal_sources_give_equal_archives_that_fit_config_maps(operator: bytes) -> None:
     assert operator == operator_program()
-    assert len(operator) < CONFIG_MAP_BYTES * 3 // 4
+    assert len(operator) < CONFIG_MAP_BYTES * 7 // 8, "the rest is for the next release"
     assert len(files(operator)[JOBS_FILE]) < CONFIG_MAP_BYTES // 4
 
 
