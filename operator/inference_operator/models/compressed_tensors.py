@@ -13,8 +13,12 @@ from inference_operator.models.facts import Kernel
 
 METHOD = "compressed-tensors"
 BLOCK = 128
-"""Side of a block of weights with one scale, where no group states it."""
-LARGEST_BLOCK = 2**20
+"""Side of a block of FP8 weights with one scale, where a checkpoint states none: that of DeepSeek's."""
+LARGEST_BLOCK, MOST_DIGITS = 2**20, 7
+"""Largest group or side of a block that is believed, and its digits."""
+WHOLE_CHANNEL = -1
+"""Size of a group with one scale for each output, which restricts no parallel size (compressed-tensors 0.17,
+`quantization/quant_args.py`)."""
 EIGHT = 8
 MXFP4_GROUP = 32
 _FORMATS = {
@@ -65,7 +69,7 @@ def _schemes(section: Config) -> Iterator[Scheme]:
 
 def _scheme(weights: Config, stored: str) -> Scheme:
     bits = weights.positive("num_bits")
-    group = None if weights.fields.get("group_size") == WHOLE_COLUMN else weights.positive("group_size")
+    group = None if weights.fields.get("group_size") == WHOLE_CHANNEL else weights.positive("group_size")
     kernel = _FORMATS.get(stored) or _of_numbers(weights.text("type"), weights.text("strategy"), bits, group)
     if kernel is Kernel.FP8 and (weights.text("strategy") == "block" or weights.fields.get("block_structure")):
         return Scheme(Kernel.FP8_BLOCK, bits, _side(weights.fields.get("block_structure")))
@@ -91,12 +95,7 @@ def _side(block: object) -> int:
     sides = block.split("x") if isinstance(block, str) else block
     if not isinstance(sides, list):
         return BLOCK
-    numbers = [int(side) for side in sides if str(side).isascii() and str(side).isdigit() and len(str(side)) <= MOST]
+    numbers = [
+        int(side) for side in sides if str(side).isascii() and str(side).isdigit() and len(str(side)) <= MOST_DIGITS
+    ]
     return max((number for number in numbers if 0 < number <= LARGEST_BLOCK), default=BLOCK)
-
-
-WHOLE_COLUMN = -1
-"""Size of a group with one scale for each column, which restricts no parallel size (compressed-tensors 0.15,
-`quant_args.py`)."""
-MOST = 7
-"""Digits of `LARGEST_BLOCK`."""

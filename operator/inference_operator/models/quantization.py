@@ -4,7 +4,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from inference_operator.models.compressed_tensors import METHOD, Scheme, schemes
+from inference_operator.models.compressed_tensors import (
+    BLOCK,
+    EIGHT,
+    LARGEST_BLOCK,
+    METHOD,
+    MXFP4_GROUP,
+    Scheme,
+    schemes,
+)
 from inference_operator.models.config import Config
 from inference_operator.models.facts import Kernel, Part, Quantization
 
@@ -16,9 +24,7 @@ SCALE_BITS, ZERO_BITS = 16, 4
 """Each group has a float16 scale, and with AWQ and GPTQ a 4-bit zero point."""
 MICROSCALE_BITS = 8
 """Each group has one 8-bit scale: MXFP4 of 32 elements (OCP Microscaling Formats 1.0, 5.1), NVFP4 of 16."""
-MXFP4_GROUP, NVFP4_GROUP = 32, 16
-BLOCK = 128
-"""Side of the block that shares a scale in DeepSeek's FP8 (`weight_block_size`)."""
+NVFP4_GROUP = 16
 NF4_BITS = 4.5
 """bitsandbytes keeps a float32 scale for 64 elements (bitsandbytes 0.49, `functional.quantize_4bit`)."""
 
@@ -45,7 +51,6 @@ _METHODS: dict[str, Kernel] = {
     "nvfp4-pack-quantized": Kernel.NVFP4,
     "bitsandbytes": Kernel.BITSANDBYTES,
 }
-EIGHT = 8
 EVERY_PART = (Part.ATTENTION, Part.MLP, Part.EXPERTS)
 _PARTS: dict[Kernel, tuple[Part, ...]] = {
     Kernel.MXFP4: (Part.EXPERTS,),
@@ -200,12 +205,12 @@ def _weights(section: Config) -> Config:
 def _group_size(section: Config) -> int | None:
     """Inputs that share a scale. None for -1 too (one scale for each column): it does not restrict parallel sizes."""
     size = section.fields.get("group_size", section.fields.get("q_group_size"))
-    return size if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= 2**20 else None
+    return size if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= LARGEST_BLOCK else None
 
 
 def _side(block: list[object]) -> int:
     side = block[-1]
-    return side if isinstance(side, int) and not isinstance(side, bool) and 0 < side <= 2**20 else BLOCK
+    return side if isinstance(side, int) and not isinstance(side, bool) and 0 < side <= LARGEST_BLOCK else BLOCK
 
 
 def _has_fp8_kv_cache(section: Config) -> bool:
