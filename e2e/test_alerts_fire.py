@@ -11,7 +11,7 @@ import json
 import re
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,6 +196,18 @@ async def clients(cluster: LocalCluster, name: str, tokens: int, each_second: fl
 
 
 @asynccontextmanager
+async def meanwhile(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Work without an end, for the block."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@asynccontextmanager
 async def killed_again_and_again(
     cluster: LocalCluster, name: str, component: str = "engine", containers: Sequence[str] = ("",)
 ) -> AsyncIterator[None]:
@@ -209,13 +221,8 @@ async def killed_again_and_again(
                     await asyncio.to_thread(kill_container, cluster, pod, container=container)
             await asyncio.sleep(2)
 
-    task = asyncio.create_task(kill())
-    try:
+    async with meanwhile(kill()):
         yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 @contextmanager
@@ -271,13 +278,8 @@ async def stalled_again_and_again(cluster: LocalCluster) -> AsyncIterator[None]:
                 await asyncio.sleep(STALL_SECONDS)
             await asyncio.sleep(STALL_SECONDS)
 
-    task = asyncio.create_task(stop())
-    try:
+    async with meanwhile(stop()):
         yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 @contextmanager
