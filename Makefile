@@ -50,21 +50,25 @@ release: $(UV) ## Push to REGISTRY with bills of materials and signatures of KEY
 
 # Tests of these folders need commands that are built or fetched: an API server, Helm, an environment for the wheel.
 BUILT := apiserver chart cluster security wheel
-# Every command reports the ten slowest tests.
-PYTEST := $(RUN) pytest -q --durations=10 --durations-min=0.5
+# Every command reports the ten slowest tests. With --record=NAME it says what got slower since the runs in .reports/NAME.
+PYTEST := $(RUN) python -m pytest -q -p e2e.recorder --durations=10 --durations-min=0.5
 
 .PHONY: unit
-unit: $(UV) ## Tests that need nothing but Python, in a minute
-	@$(PYTEST) -m "not full" -n 3 --dist worksteal $(BUILT:%=--ignore=tests/%)
+unit: $(UV) ## Tests that need nothing but Python (aim on 2 cores: 150 s)
+	@$(PYTEST) --record=unit -m "not full" -n 3 --dist worksteal $(BUILT:%=--ignore=tests/%)
+
+.PHONY: quick
+quick: $(UV) ## Tests of what changed since the merge base with main (or BASE=...), in at most 45 s
+	@$(RUN) python -m tests.quick $(if $(BASE),--base=$(BASE)) $(BUILT:%=--built=tests/%)
 
 .PHONY: test
 test: check ## Everything that needs no root: linters, pure tests, a real API server
-	@$(RUN) python -m e2e.side_by_side -m "not full" -n 4 --dist worksteal $(BUILT:%=tests/%) \
-	  -- -m "not full" -n 2 --dist worksteal $(BUILT:%=--ignore=tests/%)
+	@$(RUN) python -m e2e.side_by_side --record=built -m "not full" -n 4 --dist worksteal $(BUILT:%=tests/%) \
+	  -- --record=pure -m "not full" -n 2 --dist worksteal $(BUILT:%=--ignore=tests/%)
 
 .PHONY: e2e
 e2e: $(UV) ## Real pods, real HAProxy, real vLLM (root); with CLUSTER=kind those that need nothing of the node
-	@$(if $(filter kind,$(CLUSTER)),$(PYTEST) -m "not full" --cluster-provider=kind e2e,$(RUN) python -m e2e.run -m "not full")
+	@$(if $(filter kind,$(CLUSTER)),$(PYTEST) -m "not full" --cluster-provider=kind e2e,$(RUN) python -m e2e.run --record -m "not full")
 
 .PHONY: e2e-full
 e2e-full: $(UV) ## The heavier suites too (root)
@@ -118,4 +122,4 @@ run: $(UV) ## Run the operator here, with your kubeconfig
 
 .PHONY: clean
 clean: ## Remove what was built here (the cache folder stays)
-	@rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf .venv dist .reports .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,6 +1,7 @@
-"""Runs the end-to-end tests, in two pytest processes side by side: `python -m e2e.run [PYTEST ARGUMENTS]`.
+"""Runs the end-to-end tests, in two pytest processes side by side: `python -m e2e.run [--record] [PYTEST ARGUMENTS]`.
 
-The first one runs everything that needs the cluster with the stack of the project, the second one all the rest.
+The first one runs everything that needs the cluster with the stack of the project, the second one all the rest. With
+`--record` they keep their durations as `e2e-stack` and `e2e-router`.
 """
 
 import sys
@@ -23,12 +24,15 @@ WITHOUT_STACK = (
     "e2e/test_push.py",
     "e2e/test_verify.py",
 )
+RECORD, NAMES = "--record", ("e2e-stack", "e2e-router")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run all of them; returns the exit status."""
-    with_stack = [*arguments, *(f"--ignore={path}" for path in WITHOUT_STACK), "e2e"]
-    return side_by_side.run(with_stack, [*arguments, *WITHOUT_STACK])
+    shared = [argument for argument in arguments if argument != RECORD]
+    stack, router = ([f"{RECORD}={NAMES[0]}"], [f"{RECORD}={NAMES[1]}"]) if RECORD in arguments else ([], [])
+    with_stack = [*shared, *stack, *(f"--ignore={path}" for path in WITHOUT_STACK), "e2e"]
+    return side_by_side.run(with_stack, [*shared, *router, *WITHOUT_STACK])
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 Tests of clusters mostly wait, for pods, drains and timeouts. So two processes use two cores better than one.
 
 - The output of the first process is shown as it comes. That of the second one is shown when both have ended, and whole
-  only if it failed: the end of the output then names what failed.
+  only if it failed: the end of the output then names what failed. Otherwise, the end of it is shown, from the durations
+  that it recorded.
 - From the command line, the second one has a lower priority: its tests do not take the CPU from those with deadlines.
 - The exit status is 1 if either fails. Both are stopped if this process is.
 """
@@ -18,12 +19,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
+from e2e import recorder
+
 ROOT = Path(__file__).parents[1]
 STOP_SECONDS = 60.0
 """For pytest to tear its clusters down after a SIGINT."""
 NICENESS = 10
 """Of the second process from the command line, as of nice(1)."""
-PYTEST = (sys.executable, "-m", "pytest", "-q", "--durations=10", "--durations-min=0.5")
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", recorder.__name__, "--durations=10", "--durations-min=0.5")
 
 
 def run(first: Sequence[str], second: Sequence[str], niceness: int = 0) -> int:
@@ -47,9 +50,16 @@ def run(first: Sequence[str], second: Sequence[str], niceness: int = 0) -> int:
             raise
         output.seek(0)
         told = output.read().decode(errors="replace")
-        print("\nTests beside the others:", told if statuses[1] else told.strip().splitlines()[-1], sep="\n")
+        print("\nTests beside the others:", told if statuses[1] else ending(told), sep="\n")
     print(f"Both took {time.monotonic() - started:.0f} s; exit statuses: {statuses}")
     return int(any(statuses))
+
+
+def ending(output: str) -> str:
+    """The end of pytest's output: from the durations that it recorded, or its last line."""
+    lines = output.strip().splitlines() or [""]
+    titles = [number for number, line in enumerate(lines) if recorder.TITLE in line]
+    return "\n".join(lines[titles[-1] if titles else -1 :])
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
