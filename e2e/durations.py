@@ -192,7 +192,7 @@ def slowest(runs: Sequence[Run], key: Callable[[str], str], seconds: Callable[[D
     for test, duration in runs[-1].tests.items():
         cpu[key(test)] += duration.cpu
     tops = {label for column in columns for label in sorted(column, key=column.__getitem__)[-MOST_LINES:]}
-    for label in sorted(tops, key=lambda label: -max(column[label] for column in columns)):
+    for label in sorted(tops, key=lambda label: -max(column.get(label, 0.0) for column in columns)):
         figures = "".join(f"{column[label]:8.1f} s" if label in column else "       -  " for column in columns)
         yield f"{figures}{cpu[label]:8.1f} s  {shortened(label)}"
 

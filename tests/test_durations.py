@@ -13,18 +13,18 @@ from e2e.durations import Duration, Run
 SECOND = "a/test_b.py::test_c"
 
 
-def tests_of(**seconds: float) -> dict[str, Duration]:
+def calls(**seconds: float) -> dict[str, Duration]:
     """Tests of `a/test_b.py`, by the seconds of their calls."""
     return {f"a/test_b.py::test_{name}": Duration(call, 0.0, 0.0) for name, call in seconds.items()}
 
 
 def run_of(name: str = "unit", **seconds: float) -> Run:
-    return Run(name, sum(seconds.values()), tests_of(**seconds))
+    return Run(name, sum(seconds.values()), calls(**seconds))
 
 
-def quiet(calls: float, count: int = durations.FEWEST_RATIOS) -> dict[str, Duration]:
+def quiet(seconds: float, count: int = durations.FEWEST_RATIOS) -> dict[str, Duration]:
     """Tests in a file each."""
-    return {f"a/test_{number}.py::test_it": Duration(calls, 0.0, 0.0) for number in range(count)}
+    return {f"a/test_{number}.py::test_it": Duration(seconds, 0.0, 0.0) for number in range(count)}
 
 
 def compared(now: dict[str, Duration], *before: dict[str, Duration]) -> list[str]:
@@ -69,21 +69,21 @@ def test_what_an_aborted_writer_left_is_removed(tmp_path: Path) -> None:
 
 
 def test_a_test_is_compared_with_its_best_run() -> None:
-    earlier = [tests_of(c=5.0), tests_of(c=2.0), tests_of(c=9.0)]
-    assert compared(tests_of(c=4.1), *earlier) == [
+    earlier = [calls(c=5.0), calls(c=2.0), calls(c=9.0)]
+    assert compared(calls(c=4.1), *earlier) == [
         "Slower than in the best of 3 earlier runs:",
         "  a/test_b.py, by test_c: 4.1 s, was 2.0 s",
     ]
-    assert compared(tests_of(c=2.9), *earlier) == ["Nothing got slower than in the best of 3 earlier runs"]
+    assert compared(calls(c=2.9), *earlier) == ["Nothing got slower than in the best of 3 earlier runs"]
 
 
 @pytest.mark.parametrize(("before", "now"), [(0.1, 1.0), (0.01, 0.9), (10.0, 14.9), (4.0, 4.0), (9.0, 1.0)])
 def test_less_than_a_second_or_half_is_noise(before: float, now: float) -> None:
-    assert compared(tests_of(c=now), tests_of(c=before)) == ["Nothing got slower than in the earlier run"]
+    assert compared(calls(c=now), calls(c=before)) == ["Nothing got slower than in the earlier run"]
 
 
 def test_a_test_stands_alone_where_its_file_is_not_slower() -> None:
-    assert compared(tests_of(c=3.0, rest=30.0), tests_of(c=1.0, rest=30.0)) == [
+    assert compared(calls(c=3.0, rest=30.0), calls(c=1.0, rest=30.0)) == [
         "Slower than in the earlier run:",
         "  a/test_b.py::test_c: 3.0 s, was 1.0 s",
     ]
@@ -96,27 +96,27 @@ def test_many_tests_that_are_each_a_little_slower_are_a_slower_file() -> None:
 
 
 def test_new_and_removed_tests_are_not_slower() -> None:
-    assert compared(tests_of(c=1.0, new=60.0), tests_of(c=1.0, removed=60.0)) == [
+    assert compared(calls(c=1.0, new=60.0), calls(c=1.0, removed=60.0)) == [
         "Nothing got slower than in the earlier run"
     ]
-    assert compared(tests_of(new=60.0), tests_of(removed=60.0)) == ["No earlier run to compare with"]
-    assert compared(tests_of(new=60.0)) == ["No earlier run to compare with"]
+    assert compared(calls(new=60.0), calls(removed=60.0)) == ["No earlier run to compare with"]
+    assert compared(calls(new=60.0)) == ["No earlier run to compare with"]
 
 
 def test_a_slower_machine_is_taken_out_and_said() -> None:
-    before = quiet(2.0) | tests_of(c=2.0)
-    assert compared(quiet(4.0) | tests_of(c=4.0), before) == [
+    before = quiet(2.0) | calls(c=2.0)
+    assert compared(quiet(4.0) | calls(c=4.0), before) == [
         "The median test took 2.00 times as long as before. Figures after `was` have this factor",
         "Nothing got slower than in the earlier run",
     ]
-    assert compared(quiet(4.0) | tests_of(c=12.0), before)[1:] == [
+    assert compared(quiet(4.0) | calls(c=12.0), before)[1:] == [
         "Slower than in the earlier run:",
         "  a/test_b.py, by test_c: 12.0 s, was 4.0 s",
     ]
 
 
 def test_on_a_faster_machine_a_test_that_waits_is_not_slower() -> None:
-    assert compared(quiet(1.0) | tests_of(c=6.0), quiet(3.0) | tests_of(c=6.0)) == [
+    assert compared(quiet(1.0) | calls(c=6.0), quiet(3.0) | calls(c=6.0)) == [
         "Nothing got slower than in the earlier run"
     ]
 
@@ -219,9 +219,8 @@ def pytest_of(folder: Path, *arguments: str, file: str = "test_file.py") -> subp
     return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
-def test_a_run_records_passed_tests_with_what_they_wait_and_compute(tmp_path: Path, workers: str) -> None:
-    done = pytest_of(tmp_path, "--record=unit", f"-n{workers}")
+def test_a_run_records_passed_tests_with_what_they_wait_and_compute(tmp_path: Path) -> None:
+    done = pytest_of(tmp_path, "--record=unit", "-n2")
     assert done.returncode == 1
     assert f"{recorder.TITLE} unit" in done.stdout
     (run,) = durations.kept("unit", tmp_path / ".reports")
@@ -243,11 +242,6 @@ def test_a_folder_that_cannot_be_written_fails_no_run(tmp_path: Path) -> None:
     done = pytest_of(tmp_path, "--record=unit", file="test_fails.py")
     assert done.returncode == 0
     assert "This run is not kept: " in done.stdout
-
-
-def test_without_the_option_nothing_is_recorded(tmp_path: Path) -> None:
-    assert recorder.TITLE not in pytest_of(tmp_path).stdout
-    assert not (tmp_path / ".reports").exists()
 
 
 def test_of_tests_that_passed_beside_others_the_durations_are_shown() -> None:
