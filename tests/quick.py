@@ -33,7 +33,7 @@ BASES = ("origin/main", "main")
 SECONDS = 45.0
 START_SECONDS = 15.0
 """Of these, for linters, and for pytest to import and to collect."""
-STOP_SECONDS = 3.0
+STOP_SECONDS = 5.0
 """For the last tests and the summary."""
 WORKERS, WORKER_SECONDS = 2, 10.0
 """Workers of pytest-xdist, and the seconds of tests from which they are faster than no worker."""
@@ -205,7 +205,16 @@ def _test(root: Path, chosen: Selection, known: Mapping[str, float], started: fl
     with tempfile.NamedTemporaryFile("w") as listed:
         listed.write("\n".join(slow))
         listed.flush()
-        options = ["-m", "not full", "-n", str(workers), "--dist", "worksteal", f"--left-out={listed.name}"]
+        options = [
+            "-m",
+            "not full",
+            "--snapshot-warn-unused",
+            "-n",
+            str(workers),
+            "--dist",
+            "worksteal",
+            f"--left-out={listed.name}",
+        ]
         until = f"--until={started + SECONDS - STOP_SECONDS}"
         words = [sys.executable, "-m", "pytest", "-q", "-p", "tests.quick", *options, until, *chosen.tests]
         status = subprocess.run(words, cwd=root, check=False).returncode
