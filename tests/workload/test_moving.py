@@ -24,7 +24,6 @@ from inference_operator.workload.moving import (
     Move,
     MoveInputs,
     MoveRecord,
-    kept_pods,
     move,
 )
 from inference_operator.workload.rollout import UNSCHEDULABLE_LIMIT
@@ -98,7 +97,7 @@ def test_a_service_of_one_engine_refuses_evictions_from_the_start() -> None:
     found = decided(engine("a", "good"))
     assert found == Move(wanted=1, may_refuse=True, refuses=True)
     two = decided(engine("a", "good"), engine("b", "good"), wanted=2)
-    assert kept_pods(two, 1, serving=2) is None, "one of two may go"
+    assert two.disruption((1, 1)).keeps is None, "one of two may go"
 
 
 @pytest.mark.parametrize("more", [{"asked": timedelta(0)}, {"budgets": False}, {"leaving": None}])
@@ -203,7 +202,8 @@ def may_go(found: Move, *, healthy: int, size: int = 1, serving: int | None = No
 
     The operator decided when so many pods served; by default as many as now.
     """
-    least = kept_pods(found, size, serving=healthy if serving is None else serving)
+    pods = healthy if serving is None else serving
+    least = found.disruption((size,) * (pods // size), planned_pods=size).keeps
     assert least is not None, "Kubernetes counts what the workload asks for, temporary engines included"
     return max(0, healthy - least)
 

@@ -35,6 +35,7 @@ from inference_operator.manifest import (
 )
 from inference_operator.models.source import model_source
 from inference_operator.pipeline.adapters import with_adapters
+from inference_operator.pipeline.budgets import decided_budgets, with_open_budgets
 from inference_operator.pipeline.contexts import live_roles, role_contexts, role_specs, with_chosen_engines
 from inference_operator.pipeline.engine_key import secret_to_create
 from inference_operator.pipeline.gang import with_pod_groups
@@ -43,7 +44,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_download import with_download
 from inference_operator.pipeline.model_inspection import InspectedModel, inspected_model_of, with_inspection
 from inference_operator.pipeline.model_wait import job_wait, needs_verification, with_verification
-from inference_operator.pipeline.moves import router_move, with_marks, with_open_budgets
+from inference_operator.pipeline.moves import router_move, with_marks
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
 from inference_operator.pipeline.role import Role, role
 from inference_operator.pipeline.routing import Routing, routers, routing, switch_recheck
@@ -131,6 +132,7 @@ def _planned(
         roles.append(decided)
     moving = router_move(inputs, spec)
     router, external = routers(inputs, way, roles, moving), external_objects(inputs, roles[0])
+    budgets = decided_budgets(inputs, spec, roles, moving)
     other = roles[0].scaling.external
     times = [
         switch_recheck(inputs, way),
@@ -139,7 +141,7 @@ def _planned(
         *(one.recheck_at for one in roles),
     ]
     planned = Planned(
-        desired=_in_apply_order([*(one.objects for one in roles), router.objects, external]),
+        desired=_in_apply_order([*(one.objects for one in roles), router.objects, budgets, external]),
         roles=tuple(roles),
         latest_router_template=router.latest_template,
         router_use=router.use,

@@ -132,7 +132,7 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         scaling=made.scaling,
         replicas=made.wanted,
         move=made.moving,
-        objects=workload_children(workload_inputs, workload.objects, made.moving, open_to_all=open_to_all),
+        objects=workload_children(workload_inputs, workload.objects, open_to_all=open_to_all),
         notice=_notice(inputs, used, made),
         outdated=used.outdated,
         gave_way=made.yielded.notice,

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import HTTP_ROUTE, Manifest, Ref
-from inference_operator.objects.disruption_budget import FEWEST_REPLICAS
 from inference_operator.objects.names import ROUTER, headless_service_name, router_name, service_host
 from inference_operator.pipeline.engine_key import engines_ask, is_wanted, key_to_send
 from inference_operator.pipeline.inputs import Inputs
@@ -19,7 +18,7 @@ from inference_operator.router.inputs import RouterInputs, Upstream, slots
 from inference_operator.router.pinned_router import live_cold_start_seconds
 from inference_operator.workload.children import engines_selector
 from inference_operator.workload.deployment import progress_deadline_seconds
-from inference_operator.workload.moving import Move, kept_pods
+from inference_operator.workload.moving import Move
 
 _SWITCH_RECHECK = timedelta(seconds=1)
 """Time after the main Service was switched until the live one is looked at again. kube-proxy needs about as long."""
@@ -89,8 +88,6 @@ def routers(inputs: Inputs, way: Routing, roles: Sequence[Role], move: Move) -> 
         has_http_routes=HTTP_ROUTE not in inputs.unavailable_kinds,
         temporary=move.temporary,
         move_annotations=move.annotations(spec.router.replicas + move.temporary),
-        has_budget=spec.router.replicas >= FEWEST_REPLICAS or move.may_refuse,
-        kept=kept_pods(move, 1, serving=sum(pod.ready and not pod.terminating for pod in inputs.pods_of(ROUTER))),
     )
     router = router_children(router_inputs, inputs.router_deployment, inputs.pods_of(ROUTER))
     return replace(router, objects={**_kept(inputs, spec.stated, way), **router.objects})

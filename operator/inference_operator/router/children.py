@@ -7,7 +7,6 @@ from inference_operator.api.router import RouterStrategy
 from inference_operator.fleet.turn import Turn, next_turn
 from inference_operator.manifest import CONFIG_MAP, Manifest, Owner, Ref
 from inference_operator.objects.child import child, content_hash
-from inference_operator.objects.disruption_budget import disruption_budget
 from inference_operator.objects.engine_key import asked_key
 from inference_operator.objects.names import ROUTER, router_name, selector_labels
 from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
@@ -85,8 +84,6 @@ def _router(inputs: RouterInputs, used: PinnedRouter, turn: Turn | None) -> Iter
         yield peers_service(inputs)
     if inputs.settings.network_policies:
         yield _network_policy(inputs)
-    if inputs.has_budget:
-        yield disruption_budget(router_name(inputs.name), ROUTER, owner=inputs.owner, keeps=inputs.kept)
 
 
 def _config(content: RouterContent, owner: Owner) -> Manifest:

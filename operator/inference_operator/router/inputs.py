@@ -74,10 +74,6 @@ class RouterInputs:
     """Routers above the wanted number, while the only one moves to another node."""
     move_annotations: Mapping[str, str] = field(default_factory=dict)
     """Annotations of the Deployment by which the next decision knows of the move."""
-    has_budget: bool = True
-    """Whether there is a PodDisruptionBudget."""
-    kept: int | None = None
-    """Routers that no drain may end; None to let one go at a time."""
 
     @property
     def name(self) -> str:

@@ -1,10 +1,9 @@
-"""The objects of one role: headless Services, workload, NetworkPolicy and PodDisruptionBudget."""
+"""The objects of one role: headless Services, workload and NetworkPolicy."""
 
 from collections.abc import Mapping, Sequence
 
 from inference_operator.manifest import SERVICE, STATEFUL_SET, Manifest, Owner, Ref
 from inference_operator.objects.child import child
-from inference_operator.objects.disruption_budget import FEWEST_REPLICAS, disruption_budget
 from inference_operator.objects.names import (
     ROUTER,
     headless_service_name,
@@ -14,19 +13,15 @@ from inference_operator.objects.names import (
 )
 from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
 from inference_operator.views.pod import POD_INDEX_LABEL, TRAFFIC_LABEL
-from inference_operator.workload.moving import Move, kept_pods
 from inference_operator.workload.pod_spec import WorkloadInputs
 
 
-def children(
-    inputs: WorkloadInputs, workload: Sequence[Manifest], move: Move, *, open_to_all: bool
-) -> dict[Ref, Manifest]:
-    """All objects of the role by reference, in the order in which they are applied.
+def children(inputs: WorkloadInputs, workload: Sequence[Manifest], *, open_to_all: bool) -> dict[Ref, Manifest]:
+    """All objects of the role but its budget by reference, in the order in which they are applied.
 
     Args:
         inputs: everything that they are built from.
         workload: the Deployment or the StatefulSets of the role.
-        move: how its engines move away from nodes that are leaving.
         open_to_all: whether a NetworkPolicy admits everybody, since something else than our routers sends requests.
     """
     kinds = {one["kind"] for one in workload}
@@ -39,20 +34,7 @@ def children(
     if inputs.has_network_policy or (has_groups and inputs.settings.uses_network_policies):
         api_open = open_to_all or not inputs.has_network_policy
         built.append(_network_policy(inputs, open_to_all=api_open, has_groups=has_groups))
-    most = inputs.spec.stated.most_replicas
-    if most >= FEWEST_REPLICAS or has_groups or (most and move.may_refuse):
-        keeps = _kept_pods(inputs, move)
-        name = workload_name(inputs.name, inputs.role)
-        built.append(disruption_budget(name, inputs.role, owner=inputs.owner, keeps=keeps))
     return {Ref.of(manifest): manifest for manifest in built}
-
-
-def _kept_pods(inputs: WorkloadInputs, move: Move) -> int | None:
-    """The pods that the budget keeps. While the size of an engine changes, engines of both sizes serve."""
-    planned = inputs.plan.plan.parallel.nodes
-    serving = [len(one.pods) for one in inputs.context.live.engines if one.is_serving]
-    size = max([planned, *serving]) if move.refuses else min(serving, default=planned)
-    return kept_pods(move, size, serving=sum(serving))
 
 
 def engines_selector(objects: Mapping[Ref, Manifest], owner: Owner, role: str) -> Mapping[str, str]:

@@ -15,7 +15,7 @@ The only router of a service moves by the same rules: read "router" for "engine"
 5. Autoscaling knows nothing of temporary engines: the limits hold for the wanted number.
 
 An eviction is refused while the engine is the only one, from the start, and while it moves and its successor is not
-ready (`objects/disruption_budget.py`). The operator allows it when no successor can be had, when the machine ends soon
+ready (`workload/budget.py`). The operator allows it when no successor can be had, when the machine ends soon
 anyway, after a time, and where that time cannot be written down.
 """
 
@@ -35,6 +35,7 @@ from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, Lookup
 from inference_operator.views.raw import annotations
 from inference_operator.views.resource_requests import requested_amount
 from inference_operator.views.workload import TEMPORARY_ANNOTATION, role_view
+from inference_operator.workload.budget import Disruption
 from inference_operator.workload.rollout import UNSCHEDULABLE_LIMIT, engine_capacity
 
 MOVE_ANNOTATION = "inference-operator.dev/move"
@@ -153,35 +154,25 @@ class Move:
             **({TEMPORARY_ANNOTATION: f"{self.temporary}/{replicas}"} if self.temporary else {}),
         }
 
+    def disruption(self, serving: Sequence[int], planned_pods: int = 1) -> Disruption:
+        """What the budget has to know.
+
+        Args:
+            serving: pods of each engine that serves.
+            planned_pods: pods of an engine by its plan.
+        """
+        return Disruption(
+            wanted=self.wanted,
+            planned_pods=planned_pods,
+            serving=serving,
+            leaves=bool(self.leavers),
+            refuses=self.refuses,
+        )
+
     @property
     def groups(self) -> frozenset[str]:
         """The groups that are replaced as if they were of an earlier template."""
         return frozenset(one.leader.group for one in self.leavers if self.moves and one.leader.group)
-
-
-def kept_pods(move: Move, pods_per_engine: int, serving: int) -> int | None:
-    """The pods that no drain may end. None where nothing moves: then one pod may go while all others are ready.
-
-    1. An eviction of the only engine is refused from the start: its pods stay.
-    2. While engines move, one pod may go once a successor serves. With one pod its whole group ends, so it is only one,
-       however many pods the successor has.
-    3. Where no successor is awaited any more, one pod may go of those that are wanted, and of those that serve.
-
-    Args:
-        move: how engines move.
-        pods_per_engine: pods of one engine.
-        serving: pods of all engines that serve.
-
-    Examples:
-        >>> kept_pods(Move(refuses=True, wanted=1), 4, serving=4), kept_pods(Move(wanted=3), 1, serving=3)
-        (4, None)
-    """
-    if not move.wanted or not (move.refuses or move.leavers):
-        return None
-    pods = move.wanted * pods_per_engine
-    if move.refuses:
-        return pods + pods_per_engine - 1 if move.leavers else pods
-    return max(pods, serving) - 1
 
 
 NO_MOVE = Move()

@@ -1,0 +1,117 @@
+"""The disruption budgets of all roles and of the routers, whether or not something is decided about them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+
+from inference_operator.api.router import RouterStrategy
+from inference_operator.api.spec import Spec
+from inference_operator.manifest import DISRUPTION_BUDGET, STATEFUL_SET, Manifest, Ref
+from inference_operator.objects.child import child
+from inference_operator.objects.names import ROUTER, router_name, selector_labels, workload_name
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import Outcome, Planned
+from inference_operator.pipeline.role import Role
+from inference_operator.roles.context import LiveRole
+from inference_operator.views.engine import EngineView, engines_of
+from inference_operator.views.raw import mapping
+from inference_operator.workload.budget import Disruption
+from inference_operator.workload.moving import Move
+
+_FEWEST_REPLICAS = 2
+"""With one replica a budget could only hold a drain for ever, unless the operator may open it."""
+
+
+def decided_budgets(inputs: Inputs, spec: Spec, roles: Sequence[Role], router_move: Move) -> Mapping[Ref, Manifest]:
+    """The budgets that go with a decision."""
+    budgets: dict[Ref, Manifest] = {}
+    for role in roles:
+        most = role.context.spec.stated.most_replicas
+        has_groups = any(manifest["kind"] == STATEFUL_SET.name for manifest in role.workload.objects)
+        if most >= _FEWEST_REPLICAS or has_groups or (most and role.move.may_refuse):
+            serving = _serving(role.context.live.engines)
+            disruption = role.move.disruption(serving, planned_pods=role.plan.plan.parallel.nodes)
+            budgets.update(_budget(inputs, role.name, disruption))
+    routes = spec.router.strategy is not RouterStrategy.EXTERNAL
+    if routes and (spec.router.replicas >= _FEWEST_REPLICAS or router_move.may_refuse):
+        disruption = router_move.disruption(_serving(_routers(inputs)))
+        budgets.update(_budget(inputs, ROUTER, disruption))
+    return budgets
+
+
+def with_open_budgets(inputs: Inputs, decided: Outcome, roles: Sequence[LiveRole]) -> Mapping[Ref, Manifest]:
+    """The desired objects, with budgets that let pods go where no successor can start.
+
+    That is so where nothing new is decided: the resource is paused or refused, or waits for its model, or its routers
+    stay only until something else routes. A drain would wait for ever. The same holds where the operator cannot see
+    nodes any more.
+    """
+    spec = inputs.resource.spec
+    asked = spec.scheduling.eviction_wait if isinstance(spec, Spec) else None
+    guards = inputs.settings.single_engine_budgets and asked != timedelta(0)
+    opened: dict[Ref, Manifest] = {}
+    for component, engines, wanted in _undecided(inputs, decided, roles):
+        ref = _ref(inputs, component)
+        live, desired = inputs.child(ref), decided.desired.get(ref)
+        leaves = inputs.leaving is None or any(node in inputs.leaving for engine in engines for node in engine.nodes)
+        if not (desired and engines and (live or leaves)):
+            continue
+        disruption = Disruption(
+            wanted=wanted,
+            serving=_serving(engines),
+            leaves=leaves,
+            refuses=guards,
+            existing=len(engines),
+            kept=_kept_now(live),
+        )
+        if disruption.keeps != _kept_now(desired):
+            opened.update(_budget(inputs, component, disruption))
+    return {**decided.desired, **opened}
+
+
+def _undecided(
+    inputs: Inputs, decided: Outcome, roles: Sequence[LiveRole]
+) -> Iterator[tuple[str, Sequence[EngineView], int]]:
+    """The components whose moves are not carried out, with their engines and how many are wanted."""
+    spec = inputs.resource.spec
+    planned = decided if isinstance(decided, Planned) else None
+    for role in roles if planned is None or planned.model_wait else ():
+        yield role.name, role.engines, role.view.desired
+    is_external = isinstance(spec, Spec) and spec.router.strategy is RouterStrategy.EXTERNAL
+    if planned is None or planned.is_frozen or is_external:
+        yield ROUTER, _routers(inputs), inputs.routers.desired
+
+
+def _serving(engines: Sequence[EngineView]) -> Sequence[int]:
+    return [len(engine.pods) for engine in engines if engine.is_serving]
+
+
+def _routers(inputs: Inputs) -> Sequence[EngineView]:
+    return engines_of(inputs.pods_of(ROUTER))
+
+
+def _ref(inputs: Inputs, component: str) -> Ref:
+    key = inputs.resource.key
+    name = router_name(key.name) if component == ROUTER else workload_name(key.name, component)
+    return Ref(DISRUPTION_BUDGET, key.namespace, name)
+
+
+def _budget(inputs: Inputs, component: str, disruption: Disruption) -> Mapping[Ref, Manifest]:
+    """One pod of the component at a time, or a number of pods that stay; one that is not ready never blocks a drain.
+
+    `maxUnavailable` counts all pods that the workloads ask for, also those that are there only for a time (Kubernetes
+    1.36, pkg/controller/disruption/disruption.go, `getExpectedPodCount`).
+    """
+    ref, keeps = _ref(inputs, component), disruption.keeps
+    spec = {
+        **({"maxUnavailable": 1} if keeps is None else {"minAvailable": keeps}),
+        "selector": {"matchLabels": selector_labels(inputs.owner.key.name, component)},
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+    }
+    budget = child(DISRUPTION_BUDGET, ref.name, owner=inputs.owner, component=component, content={"spec": spec})
+    return {ref: budget}
+
+
+def _kept_now(budget: Manifest | None) -> int | None:
+    """The number of pods that a budget keeps; None if it has none, or if somebody wrote a percentage."""
+    least = mapping(budget or {}, "spec").get("minAvailable")
+    return least if isinstance(least, int) else None
