@@ -12,12 +12,12 @@ Infd = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def infd(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Infd:
-    """Run `infd`, with a text on its standard input; returns status, output and complaints."""
+    """Run `infd`, with a text on its standard input and options of `main`; returns status, output and complaints."""
 
-    def run(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
+    def run(*arguments: str, stdin: str = "", **options: object) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
         with pytest.raises(SystemExit) as end:
-            main(arguments)
+            main(arguments, **options)
         said = capsys.readouterr()
         return int(end.value.code or 0), said.out, said.err
 

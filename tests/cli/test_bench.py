@@ -27,6 +27,8 @@ from tests.cli.test_chat import SECONDS, Terminal, live, router
 from tests.testing.golden import GoldenFile
 
 GOAL = LatencyGoal(ttft=2.0, tpot=0.05)
+LEVEL_SECONDS = 0.8
+"""Long enough for a first answer on a machine that does much else."""
 LEVELS = (
     LevelResult(1, 20.0, 16, 0, 0.8, 99.0, 0.08, 0.11, 0.009, 0.012, 0.01),
     LevelResult(2, 20.0, 30, 0, 1.5, 190.0, 0.09, 0.14, 0.01, 0.014, 0.0105),
@@ -67,7 +69,7 @@ def bounded(most: int, inner: Handler) -> Handler:
 def test_the_load_rises_until_its_limit_over_all_routers(infd: Infd, behind: Behind) -> None:
     behind.answer = streamed(["a", "b", "c"], tokens=6, wait=0.01)
     status, said, complaints = infd(
-        "bench", "qwen", "--yes", "--max-concurrency=3", "--seconds=2", "--prompt-tokens=5", "--max-tokens=6"
+        "bench", "qwen", "--yes", "--max-concurrency=3", "--prompt-tokens=5", "--max-tokens=6", seconds=LEVEL_SECONDS
     )
     assert (status, complaints) == (0, "")
     lines = said.splitlines()
@@ -83,7 +85,7 @@ def test_the_load_rises_until_its_limit_over_all_routers(infd: Infd, behind: Beh
 
 def test_it_stops_where_requests_fail_and_json_tells_all(infd: Infd, behind: Behind) -> None:
     behind.answer = bounded(2, streamed(["a", "b"], wait=0.2))
-    status, said, _ = infd("bench", "qwen", "--yes", "--seconds=2", "--max-tokens=2", "--output=json")
+    status, said, _ = infd("bench", "qwen", "--yes", "--max-tokens=2", "--output=json", seconds=LEVEL_SECONDS)
     found = json.loads(said)
     assert (status, found["best_concurrency"]) == (0, 2)
     assert [level["concurrency"] for level in found["levels"]] == [1, 2, 4]
@@ -96,7 +98,7 @@ def test_the_first_request_that_a_limit_refuses_is_named_with_its_status(infd: I
     limit = "the user of this API key has reached its limit of requests"
     answer = streamed(["a", "b"], wait=0.1)
     behind.answer = one_after_the_other(answer, refused(429, limit))
-    status, said, _ = infd("bench", "qwen", "--yes", "--seconds=2", "--max-tokens=2")
+    status, said, _ = infd("bench", "qwen", "--yes", "--max-tokens=2", seconds=LEVEL_SECONDS)
     assert status == 1
     assert said.endswith(f": with 1 request at once, 1 of its requests failed (HTTP 429: {limit}).\n")
 
@@ -104,7 +106,7 @@ def test_the_first_request_that_a_limit_refuses_is_named_with_its_status(infd: I
 def test_an_objective_that_one_request_breaks_is_a_failure(infd: Infd, behind: Behind) -> None:
     behind.serve(live(autoscaling={"maxReplicas": 1, "objective": {"ttft": "10ms"}}), router("a"))
     behind.answer = streamed(["a", "b"], wait=0.1)
-    status, said, _ = infd("bench", "qwen", "--yes", "--seconds=1", "--max-tokens=2")
+    status, said, _ = infd("bench", "qwen", "--yes", "--max-tokens=2", "--seconds=1")
     assert (status, len(said.splitlines())) == (1, 4)
     assert "does not keep its objective (TTFT 0.01 s" in said
 
@@ -115,7 +117,7 @@ def test_a_field_that_an_engine_does_not_know_is_left_out(infd: Infd, behind: Be
         refused(400, "stream_options: extra field"),
         streamed(["a", "b"], wait=0.1),
     )
-    assert infd("bench", "qwen", "--yes", "--seconds=1", "--max-concurrency=1")[0] == 0
+    assert infd("bench", "qwen", "--yes", "--max-concurrency=1", seconds=LEVEL_SECONDS)[0] == 0
     first, second, *others = [body for _, body, _ in behind.requests]
     assert {"ignore_eos", "stream_options"} <= set(first)
     assert ("ignore_eos" in second, "stream_options" in second) == (False, True)
@@ -131,7 +133,7 @@ def test_a_field_that_an_engine_does_not_know_is_left_out_of_requests_at_once(in
         return await (answer if known else refused(422, "Unexpected: ignore_eos"))(request)
 
     behind.answer = one_after_the_other(answer, strict)  # the engine changes after the first request
-    status, said, _ = infd("bench", "qwen", "--yes", "--seconds=1", "--max-concurrency=2", "--output=json")
+    status, said, _ = infd("bench", "qwen", "--yes", "--max-concurrency=2", "--output=json", seconds=LEVEL_SECONDS)
     assert (status, [level["failed"] for level in json.loads(said)["levels"]]) == (0, [0, 0])
 
 
@@ -218,6 +220,6 @@ def test_nothing_runs_on_after_a_level(infd: Infd, behind: Behind) -> None:
                 idle.set()
 
     behind.answer = one_after_the_other(streamed(["a"]), endless)
-    status, said, _ = infd("bench", "qwen", "--yes", "--seconds=1", "--max-concurrency=2")
+    status, said, _ = infd("bench", "qwen", "--yes", "--max-concurrency=2", seconds=LEVEL_SECONDS)
     assert (status, len(said.splitlines())) == (0, 6)
     assert idle.wait(SECONDS)

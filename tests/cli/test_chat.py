@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from inference_operator.cli.chat_session import Waits
 from inference_operator.manifest import SECRET, Manifest, Ref
 from inference_operator.objects.names import ENGINE, ROUTER
 from tests.cli.conftest import Infd
@@ -24,6 +25,7 @@ from tests.testing.builders import inference_deployment, pod, ready_pod
 NO_TEMPLATE = "default chat template is no longer allowed, so you must provide a chat template"
 SECONDS = 600
 """As long as the machine may be busy with the tests of clusters, to which this process gives way."""
+WAITS = Waits(first_look=0.05, look=0.05, retry=0.05, connect=0.05)
 STALLED = {
     "type": "Stalled",
     "status": "True",
@@ -142,15 +144,15 @@ def test_without_routers_the_question_goes_to_an_engine(infd: Infd, behind: Behi
 
 def test_a_port_forward_that_breaks_before_the_answer_is_made_again(infd: Infd, behind: Behind) -> None:
     behind.breaks = 1
-    status, said, _ = infd("chat", "qwen", "Hi")
+    status, said, _ = infd("chat", "qwen", "Hi", waits=WAITS)
     assert (status, said, len(behind.forwarded), len(behind.requests)) == (0, "Hello world\n", 2, 1)
     behind.refused_forwards = [404]  # its router was replaced
-    assert infd("chat", "qwen", "Hi")[:2] == (0, "Hello world\n")
+    assert infd("chat", "qwen", "Hi", waits=WAITS)[:2] == (0, "Hello world\n")
 
 
 def test_a_service_that_cannot_be_reached_is_told_with_the_cause(infd: Infd, behind: Behind) -> None:
     behind.breaks = 100
-    status, said, complaints = infd("chat", "qwen", "Hi")
+    status, said, complaints = infd("chat", "qwen", "Hi", waits=WAITS)
     assert (status, said, len(behind.forwarded)) == (1, "", 5)
     assert "No answer: the connection to qwen breaks (the node could not connect to the port of the pod)." in complaints
 
@@ -181,16 +183,16 @@ def test_an_event_of_endless_length_is_no_answer(infd: Infd, behind: Behind) -> 
         return web.Response(text=f"data: {'x' * 2**22}\n\n")
 
     behind.answer = answer
-    status, _, complaints = infd("chat", "qwen", "Hi")
+    status, _, complaints = infd("chat", "qwen", "Hi", waits=WAITS)
     assert (status, "No answer: the connection to qwen breaks" in complaints) == (1, True)
 
 
 def test_an_engine_that_becomes_ready_after_the_refusal_is_asked_once_more(infd: Infd, behind: Behind) -> None:
-    busy = refused(503, "no engine is available", **{"Retry-After": "1"})
+    busy = refused(503, "no engine is available", **{"Retry-After": "0"})
     behind.answer = one_after_the_other(busy, streamed(["Here I am"]))
-    assert infd("chat", "qwen", "Hi")[:2] == (0, "Here I am\n")
+    assert infd("chat", "qwen", "Hi", waits=WAITS)[:2] == (0, "Here I am\n")
     behind.answer = busy
-    status, said, complaints = infd("chat", "qwen", "Hi")
+    status, said, complaints = infd("chat", "qwen", "Hi", waits=WAITS)
     assert (status, said, len(behind.requests)) == (1, "", 4)
     assert complaints.startswith("No engine of qwen answers.")
 
@@ -198,7 +200,7 @@ def test_an_engine_that_becomes_ready_after_the_refusal_is_asked_once_more(infd:
 def test_no_wait_is_longer_than_the_timeout(infd: Infd, behind: Behind) -> None:
     behind.serve(live(ready=0, autoscaling={"minReplicas": 0, "maxReplicas": 2}), router("a"))
     behind.answer = refused(503, "no engine is available", **{"Retry-After": "100000"})
-    status, said, _ = infd("chat", "qwen", "Hi", "--timeout=1")
+    status, said, _ = infd("chat", "qwen", "Hi", timeout=0.5)
     assert (status, said, len(behind.requests)) == (1, "", 2)
 
 
@@ -215,12 +217,15 @@ def test_at_zero_engines_it_waits_for_the_one_that_starts(infd: Infd, behind: Be
     behind.serve(scaled, router("a"))
     held = refused(503, "no engine is available", **{"Retry-After": "1"})
 
-    async def late(request: object) -> object:
-        await asyncio.sleep(1.5)
-        return await held(request)  # type: ignore[arg-type] # as handlers get
+    async def late(request: web.Request) -> web.StreamResponse:
+        looks = len(behind.asked) + 2  # before the second one, what the first one found is told
+        async with asyncio.timeout(SECONDS):
+            while len(behind.asked) < looks:  # noqa: ASYNC110 - what the server lists
+                await asyncio.sleep(0.01)
+        return await held(request)
 
-    behind.answer = one_after_the_other(late, streamed(["Here I am"]))  # type: ignore[arg-type] # as above
-    status, said, complaints = infd("chat", "qwen", "Hi")
+    behind.answer = one_after_the_other(late, streamed(["Here I am"]))
+    status, said, complaints = infd("chat", "qwen", "Hi", waits=WAITS)
     assert (status, said, len(behind.requests)) == (0, "Here I am\n", 2)
     first, second, *_ = complaints.splitlines()
     assert first == "No engine of qwen is ready. The question waits for one; Ctrl-C gives up."

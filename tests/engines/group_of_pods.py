@@ -15,13 +15,17 @@ from pathlib import Path
 from e2e.free_ports import free_port
 from e2e.waiting import eventually
 from inference_operator.engines.group.launch import GROUP_PROGRAMS, GroupedEngine, group_command, group_drain
+from inference_operator.engines.group.options import Waits
 from inference_operator.engines.group.processes import descendants
 from inference_operator.engines.process import Timeouts
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
+from tests.testing.program_waits import calling
 
 WAIT_SECONDS = 30
 """Of one condition, on a machine that does much else."""
 SILENCE_SECONDS = 3
+WAITS, HOOK_PERIOD_SECONDS = Waits(retry=0.1, look=0.1, repeat=0.5, lease=2.0, margin=0.5, linger=0.5), 0.1
+"""Of members and hooks, unless a test wants those of a cluster."""
 GONE = 0
 """Status of a port that does not answer."""
 SERVICE = "qwen-engine.default.svc"
@@ -63,9 +67,8 @@ class Answer(BaseHTTPRequestHandler):
 
 loads = (folder / "loads").exists()
 signal.signal(signal.SIGTERM, signal.SIG_IGN if loads else stop)
-sleep = "subprocess.Popen(['sleep', '600'], stdout=-3, stderr=-3, start_new_session=True)"
-orphan = f"import subprocess; print({sleep}.pid)"
-child = subprocess.run([sys.executable, "-c", orphan], capture_output=True, text=True)
+orphan = "setsid sleep 600 >/dev/null 2>&1 & echo $!"
+child = subprocess.run(["sh", "-c", orphan], capture_output=True, text=True)
 told = {"args": sys.argv[3:], "address": os.environ.get("ADDRESS"), "pid": os.getpid(), "orphan": int(child.stdout)}
 (folder / "new").write_text(json.dumps(told))
 (folder / "new").rename(folder / "started")
@@ -89,7 +92,8 @@ class Pod:
     options: dict[str, str]
     command: Sequence[str] = ()
     service: str = SERVICE
-    programs: dict[str, str] = field(default_factory=lambda: dict(GROUP_PROGRAMS))
+    waits: Waits | None = WAITS
+    """None: the defaults, with the very command of a pod."""
     health: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
 
@@ -108,7 +112,7 @@ class Pod:
             (self.folder / name).unlink(missing_ok=True)
         (self.folder / "message").touch()
         names = {"GROUP_RANK": str(self.rank), "POD_NAME": self.name, "POD_IP": "127.0.0.1"}
-        env = {**os.environ, **names, "GROUP_SERVICE": self.service, PROGRAMS_VARIABLE: programs_text(self.programs)}
+        env = {**os.environ, **names, "GROUP_SERVICE": self.service, PROGRAMS_VARIABLE: programs_text(GROUP_PROGRAMS)}
         with (self.folder / "log").open("wb") as log:
             self.process = subprocess.Popen(self.words(), env=env, stderr=log)
 
@@ -128,7 +132,8 @@ class Pod:
         end = made.index("--")
         kept = [word for word in made[5:end] if word.partition("=")[0] not in given]
         added = [f"{key}={value}" for key, value in given.items()]
-        return [sys.executable, *made[1:5], *kept, *added, *made[end:]]
+        program = calling(made[1:5], f"main({self.waits!r})") if self.waits else made[1:5]
+        return [sys.executable, *program, *kept, *added, *made[end:]]
 
     def engine(self) -> tuple[str, ...]:
         script = self.folder / "engine.py"
@@ -168,7 +173,8 @@ class Pod:
     def drains(self) -> subprocess.Popen[bytes]:
         """The hook before the stop, as the kubelet runs it."""
         _, *rest, _, seconds = group_drain(TIMEOUTS)
-        env = {**os.environ, PROGRAMS_VARIABLE: programs_text(self.programs)}
+        rest = calling(rest, f"main({HOOK_PERIOD_SECONDS})") if self.waits else rest
+        env = {**os.environ, PROGRAMS_VARIABLE: programs_text(GROUP_PROGRAMS)}
         return subprocess.Popen([sys.executable, *rest, str(self.health), seconds], env=env)
 
     def ended(self) -> int:
@@ -202,10 +208,10 @@ TIMEOUTS = Timeouts(startup=600, dns_staleness=0, drain=600)
 class Group:
     """The pods of one engine."""
 
-    def __init__(self, folder: Path, size: int, **options: str) -> None:
+    def __init__(self, folder: Path, size: int, waits: Waits | None = WAITS, **options: str) -> None:
         ports = {"control": str(free_port()), "port": str(free_port())}
         given = {"size": str(size), "staleness": "0", "silence": str(SILENCE_SECONDS), **ports, **options}
-        self.pods = [Pod(folder / str(rank), rank, given) for rank in range(size)]
+        self.pods = [Pod(folder / str(rank), rank, given, waits=waits) for rank in range(size)]
         for pod in self.pods:
             pod.folder.mkdir()
 

@@ -55,7 +55,7 @@ def test_keep_alive_connections_are_reused_and_other_connections_are_not(serve: 
 def test_a_worker_pauses_between_requests_if_the_load_phase_sets_a_pause(serve: Serve) -> None:
     load = Load(serve(echo), "m", workers=4)
     load.learn()
-    with load.phase("gentle", at_least=4, seconds=20, pause=3.0) as phase:
+    with load.phase("gentle", at_least=4, seconds=20, pause=1.5) as phase:
         pass
     assert phase.result.sent == 4
 
@@ -97,7 +97,7 @@ def test_the_gap_of_a_load_phase_is_the_longest_time_without_a_successful_respon
     load.learn()
     with load.phase("a gap", at_least=50, seconds=20) as phase:
         phase.await_answers(50)
-        waiting = 1.5
+        waiting = 0.9
         phase.await_answers(9)  # eight may have been on their way before
         waiting = 0.0
         phase.await_answers(50)
@@ -112,8 +112,10 @@ def test_a_request_that_exceeds_the_client_timeout_counts_as_lost(serve: Serve) 
         await asyncio.sleep(waiting)
         return await echo(request)
 
-    load = Load(serve(waits_for_ever), "m", workers=2, request_seconds=2.0)
-    load.learn()
+    address = serve(waits_for_ever)
+    patient, load = Load(address, "m"), Load(address, "m", workers=2, request_seconds=0.3)
+    patient.learn()
+    load.expect(patient)
     waiting = 30.0
     with load.phase("an impatient client", at_least=2, seconds=20) as phase:
         pass

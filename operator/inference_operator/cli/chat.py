@@ -48,7 +48,7 @@ def add_arguments(chat: argparse.ArgumentParser) -> None:
     chat.add_argument("--temperature", type=float, metavar="T", help="randomness of answers; default: the engine's")
     add_key(chat)
     add_timeout(chat, WAIT_SECONDS, "give up waiting for an engine")
-    chat.set_defaults(run=_run)
+    chat.set_defaults(run=_run, waits=None)
 
 
 def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
@@ -79,7 +79,11 @@ def _piped() -> str:
 
 async def _talk(api: "Api", cluster: "KubeCluster", found: Resource, options: argparse.Namespace, question: str) -> int:
     """Answer; with an empty question those that are typed."""
-    from inference_operator.cli.chat_session import ChatSession, talk  # noqa: PLC0415 - aiohttp takes half a second
+    from inference_operator.cli.chat_session import (  # noqa: PLC0415 - aiohttp takes half a second
+        ChatSession,
+        Waits,
+        talk,
+    )
     from inference_operator.cli.conversation import Conversation, Sampling  # noqa: PLC0415 - as above
     from inference_operator.cli.service_client import ServiceClient, served_model  # noqa: PLC0415 - as above
 
@@ -90,7 +94,7 @@ async def _talk(api: "Api", cluster: "KubeCluster", found: Resource, options: ar
     sampling = Sampling(options.max_tokens, options.temperature)
     conversation = Conversation(options.model or served_model(found), options.system, sampling)
     async with ServiceClient(api, cluster, found, key) as client:
-        session = ChatSession(client, cluster, found, conversation, options.timeout)
+        session = ChatSession(client, cluster, found, conversation, options.timeout, waits=options.waits or Waits())
         return await session.ask(question) if question else await talk(session)
 
 

@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 
 from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.answer_stream import (
@@ -21,13 +22,23 @@ from inference_operator.controller.cluster import ClusterError
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Ref
 
-POLL_SECONDS = 2.0
-"""Between two looks at the status while no token has come."""
-RETRY_SECONDS = 5.0
-"""Before the next attempt, where the service names no time."""
 MAX_CONNECTIONS = 5
 """Attempts to connect for one question before its first token."""
 DIM, PLAIN = "\x1b[2m", "\x1b[0m"
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Seconds that a conversation waits."""
+
+    first_look: float = 1.0
+    """For a token, until it looks at the status."""
+    look: float = 2.0
+    """Between two looks at the status while no token has come."""
+    retry: float = 5.0
+    """Before the next attempt, where the service names no time."""
+    connect: float = 1.0
+    """Before it connects again."""
 
 
 class ChatSession:
@@ -39,6 +50,7 @@ class ChatSession:
         found: the resource.
         conversation: continues with each answer.
         timeout_seconds: for an engine to start.
+        waits: of the conversation.
     """
 
     def __init__(
@@ -48,12 +60,15 @@ class ChatSession:
         found: Resource,
         conversation: Conversation,
         timeout_seconds: float,
+        *,
+        waits: Waits,
     ) -> None:
         self._client = client
         self._cluster = cluster
         self._found = found
         self._conversation = conversation
         self._timeout = timeout_seconds
+        self._seconds = waits
         self._answer = ""
         self._thinks = False
         self._had_engine = False
@@ -83,7 +98,7 @@ class ChatSession:
                     self._newline()
                     _say(self._broken(error))
                     return EXIT_REFUSED
-                await asyncio.sleep(1)
+                await asyncio.sleep(self._seconds.connect)
                 continue
             self._newline()
             _say(times.words)
@@ -144,7 +159,7 @@ class ChatSession:
         if has_engine and self._had_engine:  # with one refusal, it may have become ready after it
             return False
         self._had_engine = has_engine
-        await asyncio.sleep(min(error.retry_after or RETRY_SECONDS, left))
+        await asyncio.sleep(min(error.retry_after or self._seconds.retry, left))
         return True
 
     async def _ready_engines(self) -> int:
@@ -155,7 +170,7 @@ class ChatSession:
         """Tell, while no token has come, that an engine starts, and each new message of the status."""
         said = ""
         while True:
-            await asyncio.sleep(POLL_SECONDS if said else 1)
+            await asyncio.sleep(self._seconds.look if said else self._seconds.first_look)
             found = await self._look()
             if found is None or found.status.ready_replicas:
                 continue

@@ -51,19 +51,20 @@ APART = frozenset({"download", "prune", "crd", "policy"})
 """Commands for pods and installers, which the help lists apart."""
 
 
-def main(arguments: Sequence[str] | None = None, engines: "EngineRegistry | None" = None) -> None:
+def main(arguments: Sequence[str] | None = None, engines: "EngineRegistry | None" = None, **options: object) -> None:
     """Run `infd` and exit.
 
     Args:
         arguments: the command line without the program name; None reads `sys.argv`.
         engines: the engines that models can be sized for; None: all engines.
+        options: values in place of those that the command line gives, and of waits that it cannot change.
     """
     if "_ARGCOMPLETE" in os.environ:
         from inference_operator.cli.completer import complete  # noqa: PLC0415 - only where a shell asks
 
         complete()
     words = sys.argv[1:] if arguments is None else arguments
-    run_command(lambda: _run(_parsed(words), engines), words)
+    run_command(lambda: _run(argparse.Namespace(**{**vars(_parsed(words)), **options}), engines), words)
 
 
 def _parsed(words: Sequence[str]) -> argparse.Namespace:

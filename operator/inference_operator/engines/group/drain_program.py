@@ -26,12 +26,12 @@ def drained(port: int) -> bool:
         connection.close()
 
 
-def main() -> None:
+def main(period: float = PERIOD_SECONDS) -> None:
     """Wait."""
     port, seconds = map(int, sys.argv[1:3])
     end = time.monotonic() + seconds
     while not drained(port) and time.monotonic() < end:
-        time.sleep(PERIOD_SECONDS)
+        time.sleep(period)
 
 
 if __name__ == "__main__":

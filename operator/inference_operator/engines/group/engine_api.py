@@ -7,12 +7,9 @@ from http.client import HTTPConnection, HTTPException
 
 from inference_operator.engines.group.options import Options
 
-LOOK_SECONDS = 1.0
 ANSWER_SECONDS, METRICS_SECONDS = 60.0, 5.0
 MOST_TIMEOUTS = 3
 """Answers to wait for in vain before an engine counts as failed: three minutes. A busy one answers late."""
-LEASE_SECONDS = 60.0
-"""How long a drain lasts after the last request for it."""
 
 
 class LeaderApi:
@@ -77,12 +74,12 @@ class Drain:
         while time.monotonic() < quiet + self.options.drain and self.engine.healthy:
             if time.monotonic() >= quiet and not await self.engine.at_work():
                 break
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(self.options.waits.look)
         self.done = True
 
     def gives_up(self) -> bool:
         """Whether it has ended because nobody asks for it any more."""
-        if self.task is None or time.monotonic() < self.asked + LEASE_SECONDS:
+        if self.task is None or time.monotonic() < self.asked + self.options.waits.lease:
             return False
         self.task.cancel()
         self.task, self.done = None, False

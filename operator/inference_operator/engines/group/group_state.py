@@ -7,8 +7,6 @@ from inference_operator.engines.group.options import EndCause, Options, Words
 from inference_operator.engines.group.peers import Peer
 
 WAITING, STARTING, SERVING, DRAINING = "waiting", "starting", "serving", "draining"
-DRAIN_SECONDS = 5.0
-"""For how long a worker repeats a request for a drain."""
 
 
 class GroupState:
@@ -67,7 +65,7 @@ class GroupState:
     def ask_drain(self) -> None:
         """Begin a drain, or prolong it."""
         if self.options.rank:
-            self.drain_until = time.monotonic() + DRAIN_SECONDS
+            self.drain_until = time.monotonic() + self.options.waits.repeat
             for leader in self.peers.values():
                 leader.send(self.heartbeat())
         elif self.phase == SERVING:

@@ -35,7 +35,7 @@ HOOK_MARGIN_SECONDS = 2
 """Of the hook beyond the drain: until the last member has heard of its end."""
 
 ORDER_SECONDS = 4
-"""Of a worker's end in order, beyond that of the leader's engine (`member_program.py`, twice `MARGIN_SECONDS`)."""
+"""Of a worker's end in order, beyond that of the leader's engine (`options.py`, twice `margin`)."""
 
 MEMBER, DRAIN = "group_member", "group_drain"
 """Names of the two programs of a member among those of a pod."""

@@ -34,7 +34,6 @@ import time
 from contextlib import suppress
 from ipaddress import ip_address
 
-from inference_operator.engines.group.engine_api import LOOK_SECONDS
 from inference_operator.engines.group.group_state import SERVING, STARTING, WAITING, GroupState
 from inference_operator.engines.group.http_page import HttpPage
 from inference_operator.engines.group.options import (
@@ -44,18 +43,17 @@ from inference_operator.engines.group.options import (
     SILENT,
     SLOW,
     STOPPED,
+    WAITS,
     EndCause,
     Options,
+    Waits,
     Words,
     exit_status,
 )
 from inference_operator.engines.group.peers import LINE_BYTES, TIMED_OUT, Peer, Visitors, addresses, listener, source
 from inference_operator.engines.group.processes import adopt_orphans, kill_descendants
 
-RETRY_SECONDS, CONNECT_SECONDS = 1.0, 15.0
-LINGER_SECONDS, KILL_SECONDS, KILL_PERIOD_SECONDS = 1.0, 5.0, 0.02
-MARGIN_SECONDS = 2.0
-"""Of an end in order, beyond what the engine may take."""
+CONNECT_SECONDS, KILL_SECONDS, KILL_PERIOD_SECONDS = 15.0, 5.0, 0.02
 PAUSED_BEATS = 3
 """Heartbeats that a member misses which was paused itself. It does not know then who else was silent."""
 NOT_FOUND, BY_SIGNAL = 127, 128
@@ -143,7 +141,7 @@ class Member(GroupState):
             if problem != said and self.phase == WAITING:
                 LOG.info("The leader cannot be reached yet: %s", problem)
                 said = problem
-            await asyncio.sleep(RETRY_SECONDS)
+            await asyncio.sleep(options.waits.retry)
 
     async def follow(self, rank: int, peer: Peer) -> None:
         """Listen to a member until its connection ends."""
@@ -225,7 +223,7 @@ class Member(GroupState):
             if self.engine.healthy and self.phase == STARTING:
                 self.phase = SERVING
                 LOG.info("The engine serves after %.0f s", time.monotonic() - self.began)
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(self.options.waits.look)
 
     # Ending
 
@@ -248,7 +246,7 @@ class Member(GroupState):
             self.stop(cause)
         elif self.run and self.peers:
             self.peers[0].send({"leaving": True})
-            self.end_later(cause, self.options.stop + 2 * MARGIN_SECONDS)
+            self.end_later(cause, self.options.stop + 2 * self.options.waits.margin)
         else:
             self.order = cause
             self.end(cause)
@@ -257,7 +255,7 @@ class Member(GroupState):
         """End the leader's engine, and then the group."""
         if self.order is None:
             serves = self.child is not None and self.phase == SERVING
-            self.end_later(cause, self.options.stop + MARGIN_SECONDS if serves else 0)
+            self.end_later(cause, self.options.stop + self.options.waits.margin if serves else 0)
             if self.child and serves and not self.over.done():
                 LOG.info("%s The leader's engine gets SIGTERM", self.options.said(cause))
                 os.kill(self.child.pid, signal.SIGTERM)
@@ -288,7 +286,7 @@ class Member(GroupState):
             self.reap()
         with suppress(*TIMED_OUT):  # a connection that is closed with unread lines could lose this member's last one
             gone = asyncio.gather(*(peer.closed.wait() for peer in self.peers.values()))
-            await asyncio.wait_for(gone, LINGER_SECONDS)
+            await asyncio.wait_for(gone, options.waits.linger)
         if not own:
             with suppress(OSError):
                 options.message.write_text(options.said(cause), encoding="utf-8")
@@ -302,11 +300,11 @@ async def run(options: Options) -> int:
     return await member.finish(await member.live())
 
 
-def main() -> None:
+def main(waits: Waits = WAITS) -> None:
     """Run the member. It does not wait for threads that ask the engine or DNS."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(asctime)s group: %(message)s")
     adopt_orphans()
-    status = asyncio.new_event_loop().run_until_complete(run(Options(sys.argv[1:], os.environ)))
+    status = asyncio.new_event_loop().run_until_complete(run(Options(sys.argv[1:], os.environ, waits)))
     logging.shutdown()
     os._exit(status)
 

@@ -23,6 +23,26 @@ BEATS = 10
 """Heartbeats in the time after which a member is silent."""
 
 
+class Waits(NamedTuple):
+    """Seconds of a member's own waits. Whoever calls `main` may shorten them; no argument or variable does."""
+
+    retry: float = 1.0
+    """Between two attempts to reach the leader."""
+    look: float = 1.0
+    """Between two looks at the leader's engine."""
+    repeat: float = 5.0
+    """For how long a worker repeats a request for a drain."""
+    lease: float = 60.0
+    """How long a drain lasts after the last request for it."""
+    margin: float = 2.0
+    """Of an end in order, beyond what the engine may take."""
+    linger: float = 1.0
+    """Until the others have read a member's last line."""
+
+
+WAITS = Waits()
+
+
 class EndCause(NamedTuple):
     """Why a run is over: who was the first to end, how, and its exit status or the seconds."""
 
@@ -34,7 +54,8 @@ class EndCause(NamedTuple):
 class Options:
     """The arguments and variables of this member."""
 
-    def __init__(self, words: list[str], env: Mapping[str, str]) -> None:
+    def __init__(self, words: list[str], env: Mapping[str, str], waits: Waits = WAITS) -> None:
+        self.waits = waits
         end = words.index("--")
         given: dict[str, list[str]] = {}
         for key, _, value in (word.partition("=") for word in words[:end]):

@@ -48,7 +48,7 @@ def ends_loading() -> bool:
     return True
 
 
-def main() -> None:
+def main(period: float = PERIOD_SECONDS) -> None:
     """Wait."""
     port, staleness, drain = map(int, sys.argv[1:4])
     quiet = time.monotonic() + staleness
@@ -59,7 +59,7 @@ def main() -> None:
             done = not ends_loading()
         if done:
             break
-        time.sleep(PERIOD_SECONDS)
+        time.sleep(period)
 
 
 if __name__ == "__main__":
