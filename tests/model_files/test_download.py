@@ -14,6 +14,7 @@ import pytest
 
 from e2e.waiting import eventually
 from inference_operator.jobs.download_result import Downloaded, parsed_download
+from tests.testing.forked_infd import ForkedInfd
 from tests.testing.hub import BRANCH, COMMIT, REPOSITORY, Hub, serving
 
 WEIGHTS = {f"{number}.safetensors": bytes([number]) * 400_000 for number in range(1, 4)}
@@ -30,22 +31,29 @@ def hub() -> Iterator[Hub]:
         yield served
 
 
+def environment(hub: Hub, claim: Path) -> dict[str, str]:
+    own = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    return {**own, "HF_ENDPOINT": hub.endpoint, "HF_HOME": f"{claim}.home"}
+
+
+def words(claim: Path, *arguments: str, source: str = f"hf://{REPOSITORY}") -> list[str]:
+    return ["download", source, f"--cache={claim}", f"--to={claim}.message", *arguments]
+
+
 def command(hub: Hub, claim: Path, *arguments: str) -> dict[str, Any]:
     """What a process of its own needs, since the hub's client reads its environment once."""
-    own = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     infd = str(Path(sys.executable).with_name("infd"))
-    args = [infd, "download", f"hf://{REPOSITORY}", f"--cache={claim}", f"--to={claim}.message", *arguments]
-    return {"args": args, "env": {**own, "HF_ENDPOINT": hub.endpoint, "HF_HOME": f"{claim}.home"}}
+    return {"args": [infd, *words(claim, *arguments)], "env": environment(hub, claim)}
 
 
 @pytest.fixture
-def download(hub: Hub, tmp_path: Path) -> Infd:
+def download(hub: Hub, tmp_path: Path, infd_server: ForkedInfd) -> Infd:
     """Run `infd download`; returns status and result."""
 
     def run(*arguments: str, claim: str = "claim") -> tuple[int, dict[str, Any]]:
         folder = tmp_path / claim
         folder.mkdir(exist_ok=True)
-        done = subprocess.run(**command(hub, folder, *arguments), capture_output=True, text=True, check=False)
+        done = infd_server.run(*words(folder, *arguments), env=environment(hub, folder))
         assert "Traceback" not in done.stderr
         return done.returncode, json.loads(Path(f"{folder}.message").read_text())
 
@@ -89,7 +97,9 @@ def test_a_complete_model_is_not_asked_for_again_and_a_deleted_file_is_downloade
     assert len(hub.offsets) == len(WEIGHTS) + 1
 
 
-def test_of_several_gguf_models_only_those_are_downloaded_that_were_asked_for(hub: Hub, tmp_path: Path) -> None:
+def test_of_several_gguf_models_only_those_are_downloaded_that_were_asked_for(
+    hub: Hub, infd_server: ForkedInfd, tmp_path: Path
+) -> None:
     names = ("q4", "q8-00001-of-00002", "q8-00002-of-00002", "q2")
     hub.files, hub.sizes = {}, {}
     hub.large = {f"{name}.gguf": name.encode() * 1000 for name in names}
@@ -97,9 +107,8 @@ def test_of_several_gguf_models_only_those_are_downloaded_that_were_asked_for(hu
     claim.mkdir()
 
     def status(source: str) -> int:
-        asked = command(hub, claim, f"--revision={COMMIT}")
-        asked["args"][2] = source
-        return subprocess.run(**asked, capture_output=True, check=False).returncode
+        asked = words(claim, f"--revision={COMMIT}", source=source)
+        return infd_server.run(*asked, env=environment(hub, claim)).returncode
 
     for name, offsets in (("q4", 1), ("q8-00001-of-00002", 3), ("q4", 3)):
         assert status(f"hf://{REPOSITORY}/{name}.gguf") == 0

@@ -13,6 +13,7 @@ import pytest
 from inference_operator.jobs.inspection_result import parsed_result
 from inference_operator.jobs.result import LIMIT
 from inference_operator.model_files.response_limits import MAX_BYTES, MAX_REDIRECTS
+from tests.testing.forked_infd import ForkedInfd
 from tests.testing.gguf_files import write_model
 from tests.testing.hub import BRANCH, CHUNK, COMMIT, REPOSITORY, Hub, Request, endless, in_circles, serving, silent
 from tests.testing.inspected import QWEN3
@@ -31,7 +32,7 @@ def hub() -> Iterator[Hub]:
 
 
 @pytest.fixture
-def inspect(hub: Hub, tmp_path: Path) -> Infd:
+def inspect(hub: Hub, tmp_path: Path, infd_server: ForkedInfd) -> Infd:
     """Run `infd inspect` in a process of its own, since the hub's client reads its environment once; returns status and
     answer."""
 
@@ -39,10 +40,8 @@ def inspect(hub: Hub, tmp_path: Path) -> Infd:
         own = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         environment = {**own, "HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "home"), **environment}
         message = tmp_path / "message"
-        command = [str(Path(sys.executable).with_name("infd")), "inspect", source, "-o", "json", "--to", str(message)]
-        answer = subprocess.run(
-            [*command, *arguments], env=environment, capture_output=True, text=True, check=False, timeout=600
-        )
+        words = ("inspect", source, "-o", "json", "--to", str(message), *arguments)
+        answer = infd_server.run(*words, env=environment)
         assert answer.stderr == ""
         assert answer.stdout == message.read_text() + "\n"
         assert len(answer.stdout) <= LIMIT
@@ -195,7 +194,7 @@ def test_a_server_that_is_no_hub_is_reported_as_unreachable(hub: Hub, inspect: I
 
 def test_a_download_from_a_slow_hub_ends_at_the_time_limit(hub: Hub, inspect: Infd) -> None:
     hub.odd["model"] = silent
-    assert error(inspect("--time-limit", "2"))[:2] == ("TimedOut", "could not be read within 2 s.")
+    assert error(inspect("--time-limit", "1"))[:2] == ("TimedOut", "could not be read within 1 s.")
 
 
 def test_waiting_for_a_retry_after_of_hours_ends_at_the_time_limit(hub: Hub, inspect: Infd) -> None:
@@ -206,7 +205,7 @@ def test_waiting_for_a_retry_after_of_hours_ends_at_the_time_limit(hub: Hub, ins
             request.refuse(429, Retry_After="36000")
 
     hub.odd["config.json"] = limited
-    assert error(inspect("--time-limit", "2"))[0] == "TimedOut"
+    assert error(inspect("--time-limit", "1"))[0] == "TimedOut"
 
 
 def test_a_cache_that_cannot_be_written_is_no_response_that_ended_early(inspect: Infd) -> None:

@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import subprocess
 import time
 from pathlib import Path
 
@@ -14,7 +13,8 @@ from inference_operator.model_files.prune import prune
 from inference_operator.model_files.pruning import PruneReport, parsed_report
 from inference_operator.model_files.uses import Use, Uses
 from inference_operator.objects.cache_volume import folder_of
-from tests.model_files.test_download import command
+from tests.model_files.test_download import environment, words
+from tests.testing.forked_infd import ForkedInfd
 from tests.testing.hub import COMMIT, REPOSITORY, Hub, serving
 
 A, B = "a" * 40, "b" * 40
@@ -224,12 +224,16 @@ def test_the_command_of_the_job_prints_the_report_and_writes_its_sum(
     assert json.loads(message.read_text())["pruned"]["dry_run"] is False
 
 
-def test_a_downloaded_model_is_pruned_only_without_uses_and_can_then_be_downloaded_again(tmp_path: Path) -> None:
+def test_a_downloaded_model_is_pruned_only_without_uses_and_can_then_be_downloaded_again(
+    infd_server: ForkedInfd, tmp_path: Path
+) -> None:
     """With the layout that the hub's real client makes."""
     claim, lock = tmp_path / "claim", tmp_path / "claim/complete/org--model.lock"
     claim.mkdir()
     with serving(Hub(large={"model.safetensors": b"x" * 1000}, files={"config.json": b"{}"})) as hub:
-        subprocess.run(**command(hub, claim, f"--revision={COMMIT}", "--kernels=key"), check=True, capture_output=True)
+        infd_server.run(
+            *words(claim, f"--revision={COMMIT}", "--kernels=key"), env=environment(hub, claim)
+        ).check_returncode()
         assert pruned(claim).freed_bytes == 0, "a Job has just used it"
         os.utime(lock, (LONG_AGO, LONG_AGO))
         before = everything(claim)
@@ -237,7 +241,7 @@ def test_a_downloaded_model_is_pruned_only_without_uses_and_can_then_be_download
         assert everything(claim) == before
         assert pruned(claim).freed_bytes > 1000
         assert not list((claim / "hub").glob("**/models--*"))
-        subprocess.run(**command(hub, claim, f"--revision={COMMIT}"), check=True, capture_output=True)
+        infd_server.run(*words(claim, f"--revision={COMMIT}"), env=environment(hub, claim)).check_returncode()
     assert everything(claim) == before
     assert len(hub.offsets) == 2
 
