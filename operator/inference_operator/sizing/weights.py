@@ -6,6 +6,7 @@ Qwen2.5-7B takes 14.25 GiB on one GPU, 7.12 on each of two and 3.55 on each of f
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 from inference_operator.models.facts import Attention, Kernel, Matrix, ModelFacts, Part, Quantization, Split
 from inference_operator.models.model import element_size
@@ -26,6 +27,8 @@ MLA_BYTES = 0.11 * GIB
 and on each of four (0.19, H100). No tensor of this size is known, and no other model was measured."""
 TOWER_AT_MOST = 0.12
 """The part of a checkpoint beyond the language model's matrices is the vision tower, up to this fraction."""
+_KEPT = 100
+"""Results that are kept: more than the divisions that are compared for one model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,21 @@ def rank_weights(facts: ModelFacts, shape: Shape) -> tuple[RankWeights, ...]:
         >>> [round(rank_weights(facts, Shape(ParallelSizes(tensor)))[0].bytes / GIB, 2) for tensor in (1, 2, 4)]
         [15.27, 7.64, 3.82]
     """
+    return _rank_weights(
+        facts,
+        Shape(
+            shape.parallel,
+            quantization=shape.quantization,
+            element_bytes=shape.element_bytes,
+            whole_encoder=shape.whole_encoder,
+            expert_parallel=shape.expert_parallel,
+        ),
+    )
+
+
+@lru_cache(_KEPT)
+def _rank_weights(facts: ModelFacts, shape: Shape) -> tuple[RankWeights, ...]:
+    """The same of a shape that has nothing else: no context and no batch, among which sizing searches, changes it."""
     if shape.parallel.pipeline == 1:
         return (_stage(facts, shape, 1.0, (Part.EMBEDDING, Part.HEAD)),)
     part = math.ceil(facts.layers / shape.parallel.pipeline) / facts.layers
