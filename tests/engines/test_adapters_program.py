@@ -23,13 +23,14 @@ from inference_operator.engines.adapter_report import adapter_report
 from inference_operator.engines.group.launch import group_member
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
 from inference_operator.engines.vllm.adapters import LOADER_PORT, adapter_loader, adapter_programs
-from inference_operator.engines.vllm.adapters_program import MOST_READERS, SHARE
+from inference_operator.engines.vllm.adapters_program import MOST_READERS, SHARE, Waits
 from inference_operator.objects.adapter_list import text_hash
 from inference_operator.views.samples import AdapterReport
 from tests.testing.hostile_readers import survives
+from tests.testing.program_waits import calling
 
 WAIT_SECONDS = 20.0
-TIMES, FASTER = "LINGER_SECONDS = 0.2, 5.0, 10.0", "LINGER_SECONDS = 0.05, 0.5, 0.5"
+WAITS = Waits(tick=0.05, look=0.5, linger=0.5)
 A, B, BROKEN = "/adapter-cache/a", "/adapter-cache/b", "/adapter-cache/broken"
 
 
@@ -129,6 +130,8 @@ class Pod:
         self.engine: Engine | None = None
         self.program: subprocess.Popen[bytes] | None = None
         self.member: Member | None = None
+        self.waits: Waits | None = WAITS
+        """None: the defaults, with the very command of a pod."""
 
     def start_engine(self) -> Engine:
         self.engine = Engine(self.engine_port)
@@ -149,10 +152,9 @@ class Pod:
         key_file = str(self.key_file) if self.key_file.exists() else ""
         loader = adapter_loader(spec, self.engine_port, ours, key_file=key_file)
         assert loader is not None
-        _, *rest = loader.command
+        _, *rest = calling(loader.command, f"main({self.waits!r})") if self.waits else loader.command
         rest[rest.index(str(LOADER_PORT))] = str(self.port)
-        programs = {name: text.replace(TIMES, FASTER) for name, text in adapter_programs(spec).items()}
-        environment = {**os.environ, PROGRAMS_VARIABLE: programs_text(programs)}
+        environment = {**os.environ, PROGRAMS_VARIABLE: programs_text(adapter_programs(spec))}
         self.program = subprocess.Popen([sys.executable, *rest, str(self.list)], env=environment)
 
     def write(self, **paths: str) -> str:
@@ -329,6 +331,7 @@ def test_a_list_that_cannot_be_read_keeps_the_former_one(pod: Pod, text: str) ->
 
 
 def test_no_list_is_no_adapters(pod: Pod) -> None:
+    pod.waits = None
     pod.start_program()
     pod.start_engine()
     until(lambda: pod.get("/ready")[0] == 200)
@@ -376,6 +379,7 @@ def test_readers_that_leave_or_stay_keep_no_probe_out_and_leave_nothing_behind(
 
 
 def test_a_reader_that_sends_one_byte_after_the_other_is_ended(pod: Pod) -> None:
+    pod.waits = WAITS._replace(reader=1.0)
     pod.start_program()
     until(lambda: pod.get("/adapters")[0] == 200)
     with socket.create_connection(("127.0.0.1", pod.port)) as reader:

@@ -5,15 +5,15 @@ whose labels name the adapters in use, the file with the key that the engine ask
 member, and the file with the paths of the listed adapters by name.
 
 1. It compares the list with the adapters that the engine names in /v1/models, at each change of the file, after each
-   failure and every `LOOK_SECONDS`. So it needs no memory of its own: a restart of either process changes nothing.
+   failure and every `look` seconds. So it needs no memory of its own: a restart of either process changes nothing.
 2. What is listed with another path, or is not there, is loaded. One that fails is tried again, later each time.
-3. What is there and not listed is unloaded `LINGER_SECONDS` later, once no request uses it: routers learn of it first.
+3. What is there and not listed is unloaded `linger` seconds later, once no request uses it: routers learn of it first.
 4. GET /ready answers like the engine's /health, but not before each listed adapter is loaded or has failed, once after
    each start of the engine. Adapters that come later do not make the engine unready.
 5. In a group the leader's engine loads them for all members. GET /ready answers like the member's; on a leader, not
    before the adapters are loaded. On a worker it does nothing else.
 6. GET /adapters tells the operator the state, as JSON.
-7. A connection has one request, which must come within `READER_SECONDS`. A source may have a quarter of the threads
+7. A connection has one request, which must come within `reader` seconds. A source may have a quarter of the threads
    that are left free. So strangers keep no probe out.
 """
 
@@ -34,12 +34,23 @@ from socket import AF_INET, AF_INET6, SHUT_RDWR, has_dualstack_ipv6, socket
 from socketserver import TCPServer
 from typing import NamedTuple, TypeAlias
 
-TICK_SECONDS, LOOK_SECONDS, LINGER_SECONDS = 0.2, 5.0, 10.0
 ANSWER_SECONDS, LOAD_SECONDS = 60.0, 300.0
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 5.0, 300.0
-READER_SECONDS, MOST_READERS, SHARE = 5.0, 64, 4
+MOST_READERS, SHARE = 64, 4
 ADDRESS = "127.0.0.1"
 HASH_DIGITS = 16
+
+
+class Waits(NamedTuple):
+    """Seconds of its own waits. Whoever calls `main` may shorten them; no argument or variable does."""
+
+    tick: float = 0.2
+    look: float = 5.0
+    linger: float = 10.0
+    reader: float = 5.0
+
+
+WAITS = Waits()
 
 
 def say(text: str) -> None:
@@ -111,8 +122,8 @@ class LoadFailure(NamedTuple):
 class Loader:
     """The state, and one step towards the list."""
 
-    def __init__(self, engine: EngineApi, path: Path) -> None:
-        self.engine, self.path = engine, path
+    def __init__(self, engine: EngineApi, path: Path, waits: Waits) -> None:
+        self.engine, self.path, self.waits = engine, path, waits
         self.text = "{}"
         self.wanted: dict[str, str] = {}
         self.served: dict[str, str] = {}
@@ -128,8 +139,8 @@ class Loader:
         changed = self.read()
         now = time.monotonic()
         due = any(one.again <= now for one in self.failed.values())
-        linger = any(since + LINGER_SECONDS <= now for since in self.unlisted.values())
-        if not (changed or due or linger or not self.up or now - self.looked >= LOOK_SECONDS):
+        linger = any(since + self.waits.linger <= now for since in self.unlisted.values())
+        if not (changed or due or linger or not self.up or now - self.looked >= self.waits.look):
             return
         self.looked = now
         try:
@@ -171,7 +182,7 @@ class Loader:
         gone = [name for name in self.served if name not in self.wanted]
         self.unlisted = {name: self.unlisted.get(name, now) for name in gone}
         for name, since in list(self.unlisted.items()):
-            if now - since >= LINGER_SECONDS and not self.engine.in_use(name):
+            if now - since >= self.waits.linger and not self.engine.in_use(name):
                 self.unload(name)
         self.settled = self.ready = True
 
@@ -217,7 +228,7 @@ def handler_of(loader: Loader) -> type[BaseHTTPRequestHandler]:
     """The answers about this state."""
 
     class Handler(BaseHTTPRequestHandler):
-        timeout = READER_SECONDS  # of each read and write
+        timeout = loader.waits.reader  # of each read and write
         server: "Server"
 
         def do_GET(self) -> None:
@@ -259,6 +270,7 @@ class Server(ThreadingHTTPServer):
     """Listens on all addresses of the pod, and bounds the connections of each source and the time of their requests."""
 
     address_family = AF_INET6 if has_dualstack_ipv6() else AF_INET
+    reader_seconds = WAITS.reader
     request_queue_size = 128  # with 5 as by default, a burst of strangers makes probes wait for a second try of TCP
 
     def server_bind(self) -> None:
@@ -275,7 +287,7 @@ class Server(ThreadingHTTPServer):
 
     def process_request(self, request: Socket, client_address: tuple[str, int]) -> None:
         """Answer a connection in a thread of its own."""
-        self.sources[request], self.awaited[request] = client_address[0], time.monotonic() + READER_SECONDS
+        self.sources[request], self.awaited[request] = client_address[0], time.monotonic() + self.reader_seconds
         super().process_request(request, client_address)
 
     def has_request(self, request: Socket) -> None:
@@ -301,22 +313,23 @@ class Server(ThreadingHTTPServer):
         """Nothing: readers that leave would fill the log."""
 
 
-def main() -> None:
+def main(waits: Waits = WAITS) -> None:
     """Serve and follow the list until the container ends."""
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # as process 1 it would not hear it
     port, own = map(int, sys.argv[1:3])
     *given, path = sys.argv[4:]
     keys = [word.removeprefix("key=") for word in given if word.startswith("key=")]
     members = [int(word) for word in given if word.isdigit()]
-    loader = Loader(EngineApi(port, sys.argv[3], *members[:1] or (0,), *keys), Path(path))
+    loader = Loader(EngineApi(port, sys.argv[3], *members[:1] or (0,), *keys), Path(path), waits)
     server = Server(("::" if Server.address_family == AF_INET6 else "", own), handler_of(loader))
+    server.reader_seconds = waits.reader
     threading.Thread(target=server.serve_forever, daemon=True).start()
     while True:
         try:
             loader.step()
         except (OSError, HTTPException, ValueError, KeyError) as error:
             say(f"the engine's answer: {type(error).__name__}")
-        time.sleep(TICK_SECONDS)
+        time.sleep(waits.tick)
 
 
 if __name__ == "__main__":
