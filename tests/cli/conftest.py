@@ -17,7 +17,7 @@ def infd(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     def run(*arguments: str, stdin: str = "", **options: object) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
         with pytest.raises(SystemExit) as end:
-            main(arguments, **options)
+            main(arguments, None, **options)
         said = capsys.readouterr()
         return int(end.value.code or 0), said.out, said.err
 
