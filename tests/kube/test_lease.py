@@ -1,8 +1,8 @@
 """Leader election in virtual time: never two holders, whatever happens to their requests."""
 
 import asyncio
+import json
 import random
-from copy import deepcopy
 
 import pytest
 
@@ -14,6 +14,11 @@ from tests.controller.virtual_time import run
 
 SETTINGS = Settings()
 DURATION, DEADLINE = SETTINGS.lease_duration_seconds, SETTINGS.lease_renew_deadline_seconds
+
+
+def _copy(manifest: Manifest) -> Manifest:
+    copied: Manifest = json.loads(json.dumps(manifest))  # a tenth of the time of `copy.deepcopy`
+    return copied
 
 
 class OneLease:
@@ -35,7 +40,7 @@ class OneLease:
         answer = self._answer(method, body)
         if self.unanswered:
             raise ClusterError("no answer", request=path)
-        return deepcopy(answer)
+        return _copy(answer)
 
     def edit(self, **spec: object) -> None:
         assert self.lease is not None
@@ -57,7 +62,7 @@ class OneLease:
 
     def _store(self, body: Manifest) -> Manifest:
         self._version += 1
-        self.lease = deepcopy({**body, "metadata": {**body["metadata"], "resourceVersion": str(self._version)}})
+        self.lease = _copy({**body, "metadata": {**body["metadata"], "resourceVersion": str(self._version)}})
         return self.lease
 
 
