@@ -52,7 +52,7 @@ def running(
 ) -> Iterator[MeasuredOperator]:
     """An operator with these settings too that runs inside the `with` block and logs into the folder."""
     settings = {"LOG_FORMAT": "text", "LEASE_NAMESPACE": "default", "MODEL_INSPECTION": SETTINGS.model_inspection}
-    process = MeasuredOperator(cluster.kubeconfig, folder / "operator.log", {**settings, **more})
+    process = MeasuredOperator(cluster.kubeconfig, folder / "operator.log", {**settings, **more}, forked=False)
     process.start()
     try:
         yield process

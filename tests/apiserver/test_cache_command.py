@@ -1,11 +1,7 @@
 """`infd cache` on a real API server: its Jobs and records, beside an operator that leaves them alone."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,12 +9,12 @@ from e2e.waiting import eventually
 from inference_operator.jobs.download_result import Downloaded, downloaded_text
 from tests.apiserver.inspection import let_it_say
 from tests.apiserver.test_download import CACHED, CLAIM, DOWNLOAD, FULL
+from tests.testing.infd_command import RunningInfd
 from tests.testing.workspace import Workspace
 
 COMMIT = "0" * 40
 DONE = json.loads(downloaded_text(Downloaded(COMMIT, 2**30, 12)))
 SOURCE = CACHED["model"]["source"]
-END_SECONDS = 120
 OTHERS = """
 apiVersion: apps/v1
 kind: StatefulSet
@@ -47,26 +43,13 @@ def claimed(workspace: Workspace) -> Iterator[Workspace]:
     workspace.kubectl("delete", "pv", f"models-of-{workspace.namespace}", "--wait=false")
 
 
-def started(workspace: Workspace, *arguments: str) -> subprocess.Popen[str]:
-    """`infd cache` as a user runs it."""
-    infd = Path(sys.executable).with_name("infd")
-    return subprocess.Popen(
-        [infd, "cache", *arguments, f"--namespace={workspace.namespace}"],
-        env={**os.environ, "KUBECONFIG": str(workspace.cluster.kubeconfig)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    output, complaints = process.communicate(timeout=END_SECONDS)
-    assert "Traceback" not in complaints
-    return process.returncode, output, complaints
+def started(workspace: Workspace, *arguments: str) -> RunningInfd:
+    """`infd cache` that runs."""
+    return RunningInfd(workspace.cluster, "cache", *arguments, f"--namespace={workspace.namespace}")
 
 
 def models(workspace: Workspace) -> list[tuple[str, str, str, list[str]]]:
-    _, output, _ = ended(started(workspace, "list", "--output=json"))
+    _, output, _ = started(workspace, "list", "--output=json").ended()
     return [(one["model"], one["revision"], one["state"], one["used_by"]) for one in json.loads(output)["models"]]
 
 
@@ -84,7 +67,7 @@ def test_a_model_is_prefetched_listed_used_and_kept_by_pruning_and_a_failed_pref
 ) -> None:
     prefetch = started(claimed, "prefetch", SOURCE, "--claim=models")
     let_it_say(claimed, DONE, component="download")
-    status, output, complaints = ended(prefetch)
+    status, output, complaints = prefetch.ended()
     assert (status, complaints) == (0, "")
     assert f"is complete on the claim models: 1.00 GiB, {COMMIT}." in output
     assert not claimed.all("jobs", DOWNLOAD)
@@ -104,21 +87,21 @@ def test_a_model_is_prefetched_listed_used_and_kept_by_pruning_and_a_failed_pref
     assert "--keep=org/theirs=StatefulSet theirs" in arguments
     assert f"--keep-kernels={key}" in arguments
     let_it_say(claimed, {"pruned": {"freed_bytes": 2**30, "dry_run": True}}, component="prune")
-    status, output, _ = ended(prune)
+    status, output, _ = prune.ended()
     assert (status, output.splitlines()[-1]) == (0, "Would free 1.00 GiB.")
     assert not claimed.all("jobs", "app.kubernetes.io/component=prune")
 
     eventually(lambda: not claimed.all("pods", DOWNLOAD), seconds=60, what="no pod of an earlier Job")
     failing = started(claimed, "prefetch", "hf://org/other", "--claim=models")
     let_it_say(claimed, FULL, component="download")
-    status, _, complaints = ended(failing)
+    status, _, complaints = failing.ended()
     assert (status, "is full. Expand the claim." in complaints) == (1, True)
     assert len(claimed.all("configmaps", DOWNLOAD)) == 2
 
 
 def test_a_claim_that_does_not_exist_is_said_before_any_job(workspace: Workspace) -> None:
     for arguments in (["prefetch", SOURCE], ["prune"]):
-        status, _, complaints = ended(started(workspace, *arguments, "--claim=nosuch"))
+        status, _, complaints = started(workspace, *arguments, "--claim=nosuch").ended()
         assert (status, complaints) == (
             2,
             f"There is no PersistentVolumeClaim `nosuch` in the namespace `{workspace.namespace}`.\n",

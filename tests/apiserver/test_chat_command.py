@@ -6,7 +6,7 @@ The nodes are simulated, so that no port can be forwarded to the end. `e2e/test_
 import json
 from pathlib import Path
 
-from e2e.infd_command import infd
+from tests.testing.infd_command import infd
 from tests.testing.operated_cluster import token_kubeconfig
 from tests.testing.workspace import Workspace, served
 

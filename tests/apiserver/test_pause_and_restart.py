@@ -3,8 +3,8 @@
 import time
 
 from e2e.audit import AuditLog
-from e2e.infd_command import infd
 from e2e.waiting import eventually
+from tests.testing.infd_command import infd
 from tests.testing.operated_cluster import RESYNC_SECONDS
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace, manifest
@@ -15,7 +15,7 @@ RENEWED = "renewed-at-generation"
 
 def run(workspace: Workspace, *arguments: str) -> tuple[int, str, str]:
     """Its exit status, output and complaints."""
-    return infd(workspace.cluster, *arguments, f"--namespace={workspace.namespace}", seconds=COMMAND_SECONDS)
+    return infd(workspace.cluster, *arguments, f"--namespace={workspace.namespace}")
 
 
 def spec(workspace: Workspace) -> dict[str, object]:

@@ -1,7 +1,5 @@
 """An upgrade of the operator writes no router and no engine, and says which are older; `infd renew` renews them."""
 
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +9,7 @@ import pytest
 from e2e.audit import AuditLog
 from e2e.waiting import eventually
 from tests.apiserver.later_release import ATTACK
+from tests.testing.infd_command import infd
 from tests.testing.operated_cluster import SETTINGS
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QWEN, Workspace
@@ -54,22 +53,8 @@ def engine(workspace: Workspace) -> tuple[str, int]:
 
 
 def renew(workspace: Workspace, *arguments: str) -> tuple[int, str, str]:
-    """`infd renew` as a user runs it: its exit status, output and complaints."""
-    ended = subprocess.run(
-        [
-            Path(sys.executable).with_name("infd"),
-            "renew",
-            f"--namespace={workspace.namespace}",
-            *arguments,
-        ],
-        env={**os.environ, "KUBECONFIG": str(workspace.cluster.kubeconfig)},
-        capture_output=True,
-        text=True,
-        timeout=WAIT_SECONDS,
-        check=False,
-    )
-    assert "Traceback" not in ended.stderr
-    return ended.returncode, ended.stdout, ended.stderr
+    """`infd renew`: its exit status, output and complaints."""
+    return infd(workspace.cluster, "renew", f"--namespace={workspace.namespace}", *arguments)
 
 
 def test_an_upgrade_of_the_operator_writes_no_router_and_no_engine_and_the_command_of_the_status_brings_the_later_ones(

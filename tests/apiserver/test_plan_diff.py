@@ -10,7 +10,6 @@ import pytest
 
 from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
-from e2e.infd_command import infd
 from e2e.waiting import eventually
 from inference_operator.api.resource import resource
 from inference_operator.cli.live_inputs import live_inputs, predicted
@@ -24,6 +23,7 @@ from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, Manifest, Ref
 from inference_operator.settings import Settings
+from tests.testing.infd_command import infd
 from tests.testing.operated_cluster import SETTINGS, temporary_workspace, token_kubeconfig
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.random_specs import Specs

@@ -1,6 +1,6 @@
 """`infd run` as a user runs it: creates a resource, follows it until it serves, and never changes an existing one."""
 
-from e2e.infd_command import infd
+from tests.testing.infd_command import infd
 from tests.testing.workspace import QWEN, Workspace
 
 

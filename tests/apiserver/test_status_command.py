@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from e2e.infd_command import infd
+from tests.testing.infd_command import infd
 from tests.testing.workspace import QWEN, Workspace, served
 
 

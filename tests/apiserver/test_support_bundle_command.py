@@ -6,8 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from e2e.infd_command import infd
 from e2e.waiting import eventually
+from tests.testing.infd_command import infd
 from tests.testing.workspace import QWEN, Workspace
 
 SECRETS = ("s3cret-of-a-variable", "hf_AbCdEfGhIjKlMnOp", "s3cret-of-a-secret", "s3cret-of-an-annotation")

@@ -49,7 +49,7 @@ def pods(workspace: Workspace, component: str) -> set[str]:
 
 def works(workspace: Workspace, account: Path, folder: Path, name: str, command: tuple[str, ...]) -> None:
     """Run an operator until it has nothing left to do, and stop it."""
-    operator = OperatorProcess(account, folder / f"{name}.log", SETTINGS, command)
+    operator = OperatorProcess(account, folder / f"{name}.log", SETTINGS, command, forked=False)
     operator.start()
     workspace.settled("qwen")
     workspace.settled("qwen", "Reconciling", "False")

@@ -1,4 +1,4 @@
-"""The operator process as users run it: the console script with only the rights of its ServiceAccount."""
+"""The operator process: the console script with only the rights of its ServiceAccount."""
 
 import os
 import signal
@@ -12,26 +12,41 @@ from urllib.parse import urlencode
 
 from e2e.free_ports import free_port
 from e2e.waiting import eventually
+from tests.testing.forks import ROOT, Fork
 
 READY_SECONDS, STOP_SECONDS = 120, 60
 ANSWER_SECONDS = 60
 """Limit of an answer with metrics. A machine that simulates thousands of pods is busy."""
 """Bounds of waits, long enough on a machine that does much else."""
-ROOT = Path(__file__).parents[2]
 COMMAND = (str(Path(sys.executable).with_name("inference-operator")),)
 
 
 class OperatorProcess:
-    """One process of the operator; start and stop it as often as a test likes."""
+    """One process of the operator; start and stop it as often as a test likes.
+
+    Args:
+        kubeconfig: of its account.
+        log: the file to which it writes.
+        settings: by their names without the prefix.
+        command: what to run.
+        forked: whether to fork it off a process that has imported the operator. Otherwise it starts as users start it.
+    """
 
     def __init__(
-        self, kubeconfig: Path, log: Path, settings: Mapping[str, str], command: Sequence[str] = COMMAND
+        self,
+        kubeconfig: Path,
+        log: Path,
+        settings: Mapping[str, str],
+        command: Sequence[str] = COMMAND,
+        *,
+        forked: bool = True,
     ) -> None:
         self._command = command
+        self._forked = forked
         self._kubeconfig = kubeconfig
         self._log = log
         self._settings = settings
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Fork | None = None
         self.port = 0
 
     def start(self) -> None:
@@ -50,6 +65,9 @@ class OperatorProcess:
         settings = {f"INFERENCE_OPERATOR_{name}": value for name, value in self._settings.items()}
         environment = {**os.environ, "KUBECONFIG": str(self._kubeconfig), **settings}
         environment["INFERENCE_OPERATOR_HTTP_PORT"] = str(self.port)
+        if self._forked:
+            self._process = Fork(self._command, environment, self._log, self._log)
+            return
         # Its image has its bytecode compiled (images/operator/Dockerfile); here the first start does that.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         with self._log.open("ab") as log:
