@@ -1,16 +1,17 @@
 """An operator that is idle, killed, or stopped with SIGTERM."""
 
-import json
 import re
 import time
 from pathlib import Path
 
 from e2e.audit import TELLING, AuditLog
 from e2e.waiting import eventually
+from inference_operator.manifest import INFERENCE_DEPLOYMENT
 from inference_operator.telemetry.metrics import DESCRIPTIONS
 from tests.testing.everything import POD_TEMPLATE, SCHEDULING
 from tests.testing.operated_cluster import RESYNC_SECONDS, SETTINGS, free_lease
 from tests.testing.operator_process import OperatorProcess
+from tests.testing.reads import reader
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace
 
 IDLE_SECONDS = 2 * RESYNC_SECONDS
@@ -36,8 +37,8 @@ def test_an_idle_operator_writes_nothing_but_its_lease(
     eventually(lambda: not _untold(qwen), seconds=60, what=lambda: f"metrics cannot be read: {_untold(qwen)}")
 
     # Namespaces of earlier tests that are still going refuse every write in them.
-    terminating = ("get", "namespaces", "--field-selector=status.phase=Terminating", "--output=name")
-    eventually(lambda: not qwen.cluster.kubectl(*terminating), seconds=120, what="no namespace is going")
+    read = reader(qwen.cluster.kubeconfig)
+    eventually(lambda: not read.terminating_namespaces(), seconds=120, what="no namespace is going")
 
     seen = audit.mark()
     qwen.kubectl("delete", "service", "qwen", "--wait=false")
@@ -134,7 +135,7 @@ def test_the_operator_tells_conditions_engines_and_gpus_of_each_resource_and_for
 
 def _untold(workspace: Workspace) -> list[str]:
     """Resources with ready engines whose status does not say yet that their metrics cannot be read."""
-    listed = json.loads(workspace.cluster.kubectl("get", "infd", "--all-namespaces", "--output=json"))["items"]
+    listed = reader(workspace.cluster.kubeconfig).all(INFERENCE_DEPLOYMENT, None)
     serving = [one for one in listed if one.get("status", {}).get("readyReplicas")]
     return [one["metadata"]["name"] for one in serving if not one["status"]["engine"].get("unreadMetrics")]
 

@@ -16,8 +16,10 @@ from e2e.cluster import local
 from e2e.cluster.binaries import Level
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
+from inference_operator.manifest import POD
 from tests.testing.definitions import await_established
 from tests.testing.operator_process import OperatorProcess
+from tests.testing.reads import reader
 from tests.testing.workspace import Workspace, served
 
 CHART = Path(__file__).parents[2] / "charts" / "inference-operator"
@@ -107,8 +109,13 @@ def operator(account: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def await_free_gpus(cluster: LocalCluster) -> None:
     """Wait until the engines of earlier tests are gone. Their namespaces may stay longer."""
-    engines = ("get", "pods", "--all-namespaces", "--selector=app.kubernetes.io/component=engine", "--no-headers")
-    eventually(lambda: not cluster.kubectl(*engines), seconds=DELETION_SECONDS, what=lambda: cluster.kubectl(*engines))
+    selector = "app.kubernetes.io/component=engine"
+
+    def engines() -> list[str]:
+        pods = reader(cluster.kubeconfig).all(POD, None, selector)
+        return [f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in pods]
+
+    eventually(lambda: not engines(), seconds=DELETION_SECONDS, what=lambda: f"no engines: {engines()}")
 
 
 @contextmanager
@@ -147,7 +154,7 @@ def optional_kinds(cluster: LocalCluster, operator: OperatorProcess, *definition
 def new_workspace(cluster: LocalCluster, name: str = "ws") -> Workspace:
     """A new namespace, of this name with a number that no other has."""
     numbered = f"{name}-{next(_numbers)}"
-    cluster.kubectl("create", "namespace", numbered)
+    reader(cluster.kubeconfig).create_namespace(numbered)
     return Workspace(cluster, numbered)
 
 
@@ -156,7 +163,7 @@ def temporary_workspace(cluster: LocalCluster, name: str = "ws") -> Iterator[Wor
     """A new namespace, which is deleted at the end, so that its engines take no GPU from later tests."""
     found = new_workspace(cluster, name)
     yield found
-    cluster.kubectl("delete", "namespace", found.namespace, "--wait=false")
+    reader(cluster.kubeconfig).delete_namespace(found.namespace)
 
 
 def free_lease(cluster: LocalCluster) -> None:

@@ -92,7 +92,7 @@ class OperatorProcess:
         """Whether it holds the Lease."""
         if not self.is_running():
             raise AssertionError(f"the operator ended:\n{self.log()}")
-        return "\ninfd_leader 1.0\n" in self.metrics()
+        return "\ninfd_leader 1.0\n" in self.metrics(("infd_leader",))
 
     def tell_to_stop(self) -> None:
         """SIGTERM, and no wait."""

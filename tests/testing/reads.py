@@ -1,4 +1,4 @@
-"""Reads of a real API server through one kept connection: a kubectl process for each costs 0.1 s of a core."""
+"""Requests to a real API server through one kept connection: a kubectl process for each costs 0.1 s of a core."""
 
 import base64
 import json
@@ -30,6 +30,7 @@ KINDS = {
     for name in (kind.name.lower(), kind.plural, f"{kind.plural}.{kind.api_version.partition('/')[0]}")
 } | {"infd": INFERENCE_DEPLOYMENT, "pdb": next(kind for kind in CHILD_KINDS if kind.name == "PodDisruptionBudget")}
 """What kubectl calls the kinds that tests wait for."""
+NAMESPACES = "/api/v1/namespaces"
 
 
 def kind_named(what: str) -> Kind | None:
@@ -38,7 +39,7 @@ def kind_named(what: str) -> Kind | None:
 
 
 class Reader:
-    """Reads objects as whom a kubeconfig names.
+    """Reads objects, and makes namespaces, as whom a kubeconfig names.
 
     Args:
         kubeconfig: with a client certificate in it.
@@ -60,17 +61,33 @@ class Reader:
         found: Manifest | None = self._read(f"{kind.path(namespace)}/{name}")
         return found
 
-    def all(self, kind: Kind, namespace: str, selector: str = "") -> list[Manifest]:
-        """The objects that a label selector chooses."""
+    def all(self, kind: Kind, namespace: str | None, selector: str = "") -> list[Manifest]:
+        """The objects that a label selector chooses, in a namespace or (None) in all of them."""
         found = self._read(f"{kind.path(namespace)}?{urlencode({'labelSelector': selector})}")
         return list(found["items"]) if found else []
 
+    def create_namespace(self, name: str) -> None:
+        """Create a namespace."""
+        self._request("POST", NAMESPACES, HTTPStatus.CREATED, {"metadata": {"name": name}})
+
+    def delete_namespace(self, name: str) -> None:
+        """Begin to delete a namespace with all that is in it, if it is there."""
+        self._request("DELETE", f"{NAMESPACES}/{name}", HTTPStatus.OK)
+
+    def terminating_namespaces(self) -> list[Manifest]:
+        """Those that are being deleted."""
+        query = urlencode({"fieldSelector": "status.phase=Terminating"})
+        return list(self._read(f"{NAMESPACES}?{query}")["items"])
+
     def _read(self, path: str) -> Any:  # noqa: ANN401 - any JSON
-        answer = self._pool.request("GET", self._server + path)
+        return self._request("GET", path, HTTPStatus.OK)
+
+    def _request(self, method: str, path: str, status: HTTPStatus, body: Manifest | None = None) -> Any:  # noqa: ANN401 - any JSON
+        answer = self._pool.request(method, self._server + path, json=body)
         if answer.status == HTTPStatus.NOT_FOUND:
             return None
-        if answer.status != HTTPStatus.OK:
-            raise ClusterError(f"GET {path}: {answer.status} {answer.data.decode()}")
+        if answer.status != status:
+            raise ClusterError(f"{method} {path}: {answer.status} {answer.data.decode()}")
         return json.loads(answer.data)
 
 
