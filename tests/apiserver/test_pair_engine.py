@@ -13,8 +13,9 @@ from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from inference_operator.roles.pinned_plan import pinned_plan
 from tests.apiserver.test_autoscaling import router
+from tests.testing.forks import ROOT
 from tests.testing.operated_cluster import await_free_gpus, new_workspace, operated_by
-from tests.testing.operator_process import ROOT, OperatorProcess
+from tests.testing.operator_process import OperatorProcess
 from tests.testing.pair_engine import make_pairs, open_gate
 from tests.testing.preallocating_engine import BATCH, SLOTS
 from tests.testing.workspace import QWEN, Workspace, manifest

@@ -12,8 +12,9 @@ import pytest
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
+from tests.testing.forks import ROOT
 from tests.testing.operated_cluster import operated_by
-from tests.testing.operator_process import READY_SECONDS, ROOT, OperatorProcess
+from tests.testing.operator_process import READY_SECONDS, OperatorProcess
 from tests.testing.workspace import QWEN, Workspace, manifest
 
 SECOND_ENGINE = "tests.testing.second_engine"

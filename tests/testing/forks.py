@@ -52,11 +52,11 @@ class Fork:
         """Its exit status; negative is the signal that ended it, and None means that it runs."""
         return self._process.exitcode
 
-    def wait(self, timeout: float) -> int:
+    def wait(self, timeout: float | None = None) -> int:
         """Its exit status, once it has ended."""
         self._process.join(timeout)
         if (status := self.poll()) is None:
-            raise subprocess.TimeoutExpired(self._process.name, timeout)
+            raise subprocess.TimeoutExpired(self._process.name, timeout or 0)
         return status
 
     def send_signal(self, signum: int) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -101,4 +102,9 @@ time.sleep(600)
         finally:
             beginner.kill()
     for number in (first, second):
-        eventually(lambda gone=number: not Path(f"/proc/{gone}").exists(), seconds=SECONDS, what="no orphan remains")
+        process = Path(f"/proc/{number}")
+        eventually(partial(_is_gone, process), seconds=SECONDS, what=f"no orphan {process} remains")
+
+
+def _is_gone(process: Path) -> bool:
+    return not process.exists()
