@@ -11,10 +11,18 @@ from pathlib import Path
 import pytest
 
 from e2e.waiting import eventually
-from tests.testing.forks import ROOT, Fork
+from tests.testing.forks import READ_AT_IMPORT, ROOT, Fork
 
 SECONDS = 120
 """Limit of each command, on a busy machine."""
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: only
+contexts: [{name: only, context: {cluster: only, user: only}}]
+clusters: [{name: only, cluster: {server: "SERVER"}}]
+users: [{name: only, user: {token: none}}]
+"""
 OPERATOR, INFD = (str(Path(sys.executable).with_name(name)) for name in ("inference-operator", "infd"))
 
 
@@ -49,6 +57,44 @@ def test_the_operator_reads_its_settings_after_the_fork(tmp_path: Path) -> None:
         process = start([OPERATOR], tmp_path, **{setting: "none"})
         assert process.wait(SECONDS) == 2
         assert (tmp_path / "errors").read_text().splitlines()[-1].startswith(f"{setting}: ")
+
+
+def test_both_clients_read_the_kubeconfig_of_the_command(tmp_path: Path) -> None:
+    text = """
+import asyncio
+from kubernetes import aio, client, config
+config.load_kube_config()
+asyncio.run(aio.config.load_kube_config())
+print(client.Configuration.get_default_copy().host, aio.client.Configuration.get_default_copy().host)
+"""
+    for server in ("https://first.example", "https://second.example"):
+        path = tmp_path / "kubeconfig"
+        path.write_text(KUBECONFIG.replace("SERVER", server))
+        process = start(module(tmp_path, text), tmp_path, KUBECONFIG=str(path))
+        assert process.wait(SECONDS) == 0, (tmp_path / "errors").read_text()
+        assert (tmp_path / "output").read_text().splitlines()[-1] == f"{server} {server}"
+
+
+def test_nothing_else_reads_at_its_import_what_differs_between_operators() -> None:
+    text = """
+import json, os, sys
+reads = []
+def read(self, name, read=os._Environ.__getitem__):
+    frame = sys._getframe(1)
+    while frame.f_globals["__name__"] in ("os", "collections.abc", "_collections_abc"):
+        frame = frame.f_back
+    reads.append((name, frame.f_globals["__name__"]))
+    return read(self, name)
+os._Environ.__getitem__ = read
+import inference_operator.app
+print(json.dumps(reads))
+"""
+    ended = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=True)
+    # wsgiref copies all variables for CGI programs, which nothing here serves.
+    reads = [(name, by) for name, by in json.loads(ended.stdout) if by != "wsgiref.handlers"]
+    assert len({name for name, _ in reads}) > 1, "others are seen"
+    assert sorted({by for name, by in reads if name == "KUBECONFIG"}) == sorted(READ_AT_IMPORT)
+    assert not [name for name, _ in reads if name.startswith("INFERENCE_OPERATOR_")]
 
 
 def test_output_is_appended(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ things differ from a start by the shell: what is imported by then, and all forks
 """
 
 import ctypes
+import importlib
 import multiprocessing
 import os
 import runpy
@@ -20,6 +21,8 @@ PARENT_DEATH_SIGNAL = 1
 FIRST_OTHER_FILE = 3
 """The lowest number of an open file after standard input, output and error."""
 MODULE = "-m"
+READ_AT_IMPORT = ("kubernetes.aio.config.kube_config", "kubernetes.config.kube_config")
+"""Modules that keep the value which `KUBECONFIG` had when they were imported (kubernetes 37)."""
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload([__name__, "inference_operator.app"])
@@ -79,6 +82,8 @@ def _become(command: Sequence[str], environment: Mapping[str, str], output: Path
     os.closerange(FIRST_OTHER_FILE, os.sysconf("SC_OPEN_MAX"))
     os.environ.clear()
     os.environ.update(environment)
+    for name in READ_AT_IMPORT:
+        importlib.reload(sys.modules[name])
     os.chdir(ROOT)
     program, *arguments = command
     if (program, arguments[:1]) == (sys.executable, [MODULE]):
