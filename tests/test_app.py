@@ -3,14 +3,14 @@
 import asyncio
 import logging
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
-from inference_operator import app
 from inference_operator.app import Operator, stop_after
 from inference_operator.engines.registry import ENGINES
 from inference_operator.kube.cluster import KubeCluster
+from inference_operator.kube.watch import Watches
 from inference_operator.roles.spec import requested_roles
 from tests.testing.builders import SETTINGS
 from tests.testing.memory_cluster import MemoryCluster
@@ -55,7 +55,7 @@ def test_a_loop_that_ends_stops_the_process_and_its_log_says_why(
 def test_an_operator_ends_with_the_reason_when_one_of_its_loops_breaks(
     name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def watch(*_: object, stop: asyncio.Event, **__: Any) -> None:  # noqa: ANN401 - any argument of kopf's watches
+    async def run(_: Watches, stop: asyncio.Event) -> None:
         await stop.wait()
 
     async def breaks(*_: object) -> None:
@@ -68,7 +68,7 @@ def test_an_operator_ends_with_the_reason_when_one_of_its_loops_breaks(
         monkeypatch.setattr(type(getattr(operator, owner)), method, breaks)
         return await asyncio.wait_for(operator.run(asyncio.Event(), ""), 30)
 
-    monkeypatch.setattr(app, "watch", watch)
+    monkeypatch.setattr(Watches, "run", run)
     monkeypatch.setattr(Operator, "_measure", lambda *_: None)  # the metrics are those of the whole process
     assert asyncio.run(scene()), "no reconcile was cancelled"
     ended = {record.getMessage() for record in caplog.records if record.levelno == logging.CRITICAL}

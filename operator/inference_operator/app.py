@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -31,8 +32,8 @@ from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.events import Events
 from inference_operator.kube.lease import Lease, LeaseLostError
 from inference_operator.kube.lookup_poller import LookupPoller
-from inference_operator.kube.watch import loop_error_log, watch
-from inference_operator.manifest import Key
+from inference_operator.kube.watch import Watches, loop_error_log
+from inference_operator.manifest import OPTIONAL_KINDS, Key, Kind
 from inference_operator.pipeline.default_errors import default_errors
 from inference_operator.planning.gpu_offers import gpus_by_kind, unknown_kinds
 from inference_operator.roles.spec import RolePolicy, requested_roles
@@ -45,6 +46,7 @@ from inference_operator.telemetry.metrics import (
     API_REQUESTS,
     CACHE_AGE,
     EVENT_TO_APPLY,
+    KINDS,
     LEADER,
     LEFT_TO_OTHERS,
     LONGEST_STALL,
@@ -123,6 +125,12 @@ class Operator:
         )
         self._lister = Lister(cluster, self._cache, settings, self._queue.add)
         self._relist_loop = RelistLoop(self._lister, settings)
+        self._watches = Watches(
+            self._lister.on_event,
+            versions=self._lister.versions,
+            on_watch_started=_count_watch,
+            on_events_lost=self._relist_loop.on_events_lost,
+        )
         self._stalls = StallWatch()
         self._measure(settings)
 
@@ -148,13 +156,13 @@ class Operator:
         self._others.begin(since, self._cache.resources())
         for key in self._cache.resource_keys():
             self._queue.add(key, Priority.LOW)
-        # Created before `watch`: when kopf stops, it cancels tasks that are younger than itself.
+        # Created before the watches: when kopf stops, it cancels tasks that are younger than itself.
         workers = [
             asyncio.create_task(self._queue.work(self._handle, _on_failed), name="reconciles") for _ in range(WORKERS)
         ]
         loops = {
             "events": self._events.work(),
-            "listings": self._relist_loop.work(stop),
+            "listings": self._relist_loop.work(stop, self._watches.revise),
             "scrapes": self._scraper.run(),
             "stalls": self._stalls.run(),
         }
@@ -164,16 +172,7 @@ class Operator:
             loop.add_done_callback(lambda ended: stop_after(ended, stop))
         ender = asyncio.create_task(self._end(stop, feeders))
         try:
-            lister = self._lister
-            await watch(
-                lister.watchable,
-                lister.readable,
-                lister.on_event,
-                versions=lister.versions,
-                on_watch_started=_count_watch,
-                on_events_lost=self._relist_loop.on_events_lost,
-                stop=stop,
-            )
+            await self._watches.run(stop)
         finally:
             stop.set()
             _, busy = await asyncio.wait(workers, timeout=STOP_SECONDS)
@@ -198,6 +197,9 @@ class Operator:
         RECONCILES.labels("requeue" if requeue else "success").inc()
         return after
 
+    def _uses(self, kind: Kind) -> bool:
+        return kind in self._lister.watchable
+
     def _measure(self, settings: Settings) -> None:
         RESOURCES.states = self._cache.states
         ROLLOUT_RESOURCES.states = self._cache.fleet.counts
@@ -209,6 +211,8 @@ class Operator:
         QUEUE_LONGEST.set_function(self._queue.longest_running)
         CACHE_AGE.set_function(self._relist_loop.age)
         LONGEST_STALL.set_function(self._stalls.seconds)
+        for kind in OPTIONAL_KINDS:
+            KINDS.labels(kind.resource).set_function(partial(self._uses, kind))
         UNREADABLE.set_function(lambda: len(self._lister.unreadable))
         LEFT_TO_OTHERS.set_function(lambda: self._others.count(self._now()))
 

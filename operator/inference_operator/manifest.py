@@ -58,6 +58,11 @@ class Kind:
             return f"{singular[:-1]}ies"
         return f"{singular}es" if singular.endswith("s") else f"{singular}s"
 
+    @property
+    def resource(self) -> str:
+        """The name of the kind in rights and for `kubectl`, such as `scaledobjects.keda.sh`; not of the core group."""
+        return f"{self.plural}.{self.api_version.rpartition('/')[0]}"
+
     def path(self, namespace: str | None) -> str:
         """The URL path of the collection, in one namespace or (None) in all of them."""
         root = "/apis" if "/" in self.api_version else "/api"

@@ -9,7 +9,7 @@ import pytest
 from e2e.cluster.handle import LocalCluster
 from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.kube.watch import watch
+from inference_operator.kube.watch import Watches
 from inference_operator.manifest import CONFIG_MAP, Manifest, Ref
 from inference_operator.objects.names import MANAGED_SELECTOR
 from tests.testing.listings import listing
@@ -56,19 +56,10 @@ class Watched:
 async def watched(namespace: str, version: int) -> AsyncIterator[Watched]:
     found, stop = Watched(), asyncio.Event()
     versions = {CONFIG_MAP.path(namespace): version}
-    begun: list[str] = []
-    watching = asyncio.create_task(
-        watch(
-            (CONFIG_MAP,),
-            [namespace],
-            found.see,
-            versions=versions,
-            on_watch_started=begun.append,
-            on_events_lost=found.miss,
-            stop=stop,
-        )
-    )
+    watches = Watches(found.see, versions=versions, on_watch_started=lambda _: None, on_events_lost=found.miss)
+    watching = asyncio.create_task(watches.run(stop))
     try:
+        await watches.revise([CONFIG_MAP], [namespace])
         yield found
     finally:
         stop.set()

@@ -1,7 +1,7 @@
 """How kopf's listings and watches are changed on their way to the API server."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from aiohttp import ClientConnectionError, ClientRequest, ClientResponse, ClientSession, web
@@ -19,13 +19,20 @@ class Scene:
     def __init__(self) -> None:
         self.seen: list[str] = []
         self.status = 200
-        self.narrow = ResumeWatch({PODS: 41, NODES: 42}, lambda: self.seen.append("missed"))
+        self.versions = {PODS: 41, NODES: 42}
+        self.narrow = ResumeWatch(self.versions, lambda: self.seen.append("missed"))
+        self.narrow.revise({PODS, NODES})
         self.server = TestServer(web.Application())
         self.server.app.router.add_get("/{path:.*}", self._answer)
 
     async def _answer(self, request: web.Request) -> web.Response:
         self.seen.append(request.path_qs)
         return web.Response(status=self.status)
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not done():  # noqa: ASYNC110 - the server does not tell of its answers
+                await asyncio.sleep(0.01)
 
     async def ask(self, *paths: str) -> list[str]:
         self.seen.clear()
@@ -94,3 +101,33 @@ async def test_a_listing_after_the_first_watch_reports_lost_events(scene: Scene)
 async def test_requests_for_other_paths_are_not_changed(scene: Scene) -> None:
     paths = ["/apis/apps/v1", f"{PODS}/one"]
     assert await scene.ask(*paths) == paths
+
+
+@pytest.mark.parametrize("status", [403, 404])
+@pytest.mark.parametrize("path", [LIST, WATCH])
+async def test_a_refused_request_waits_for_a_listing_and_is_sent_again_as_a_first_one(
+    scene: Scene, path: str, status: int
+) -> None:
+    await scene.ask(LIST, WATCH)
+    scene.status = status
+    asking = asyncio.create_task(scene.ask(path, WATCH))
+    await scene.until(lambda: "missed" in scene.seen)
+    scene.status = 200
+    scene.versions[PODS] = 50
+    scene.narrow.revise({NODES})
+    assert scene.seen[1:] == ["missed"], "it is watched no more"
+    scene.narrow.revise({PODS, NODES})
+    asked = await asking
+    assert asked.count("missed") == 1
+    assert asked[-1] == (f"{PODS}?watch=true&resourceVersion=50" if path == LIST else WATCH)
+
+
+async def test_a_request_of_a_collection_that_is_watched_no_more_asks_for_no_listing(scene: Scene) -> None:
+    scene.narrow.revise({NODES})
+    scene.status = 404
+    asking = asyncio.create_task(scene.ask(WATCH))
+    await scene.until(lambda: bool(scene.seen))
+    asking.cancel()
+    await asyncio.wait({asking})
+    assert asking.cancelled()
+    assert "missed" not in scene.seen

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import logging
 import tracemalloc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,8 +13,8 @@ import pytest
 from inference_operator.controller.cache import Cache
 from inference_operator.controller.cluster import ClusterError
 from inference_operator.controller.lister import Lister
-from inference_operator.kube.watch import INACTIVITY_SECONDS, KOPF_STOP_SECONDS, loop_error_log, watch
-from inference_operator.manifest import CONFIG_MAP, SERVICE, Manifest
+from inference_operator.kube.watch import INACTIVITY_SECONDS, KOPF_STOP_SECONDS, Watches, loop_error_log
+from inference_operator.manifest import CONFIG_MAP, SERVICE, Kind, Manifest
 from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER
 from tests.kube.watch_server import NAMESPACE, VERSION, WatchServer, bookmark, config_map, serving
 from tests.testing.builders import SETTINGS
@@ -24,6 +24,7 @@ SECONDS = 120.0
 """Limit of a wait. With traced memory, in a process that has run thousands of tests, events take half a minute."""
 OPERATOR_VERSION = VERSION - 1
 """The resourceVersion of the operator's own listing, older than that of kopf's."""
+KINDS = (CONFIG_MAP, SERVICE)
 MANY = 300
 BYTES_PER_OBJECT = 512
 """kopf 1.45.2 would keep a record of 0.9 KiB for each object of which a watch has sent an event."""
@@ -39,30 +40,38 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 
 
 class Watching:
-    """A `watch()` of ConfigMaps and Services, and what it called."""
+    """The watches of ConfigMaps and Services, and what they called."""
 
-    def __init__(self, *, inactivity: float = INACTIVITY_SECONDS, stop_seconds: float = KOPF_STOP_SECONDS) -> None:
+    def __init__(
+        self,
+        kinds: Collection[Kind] = KINDS,
+        *,
+        inactivity: float = INACTIVITY_SECONDS,
+        stop_seconds: float = KOPF_STOP_SECONDS,
+    ) -> None:
+        self._kinds = kinds
         self.events: list[tuple[str, str]] = []
+        self.lost = 0
         self.stop = asyncio.Event()
-        self._timeouts = (inactivity, stop_seconds)
+        self.versions = {kind.path(NAMESPACE): OPERATOR_VERSION for kind in kinds}
+        """The resourceVersion of the operator's own listing, by the path of each collection."""
+        self.watches = Watches(
+            lambda *event: self.on_event(*event),  # noqa: PLW0108 - a test sets another `on_event`
+            versions=self.versions,
+            on_watch_started=lambda _: None,
+            on_events_lost=self.on_events_lost,
+            inactivity_seconds=inactivity,
+            stop_seconds=stop_seconds,
+        )
 
     def on_event(self, event: str, manifest: Manifest) -> None:
         self.events.append((event, manifest["metadata"]["name"]))
 
+    def on_events_lost(self) -> None:
+        self.lost += 1
+
     async def run(self) -> None:
-        kinds = (CONFIG_MAP, SERVICE)
-        inactivity, stop_seconds = self._timeouts
-        await watch(
-            kinds,
-            [NAMESPACE],
-            self.on_event,
-            versions={kind.path(NAMESPACE): OPERATOR_VERSION for kind in kinds},
-            on_watch_started=lambda _: None,
-            on_events_lost=lambda: None,
-            stop=self.stop,
-            inactivity_seconds=inactivity,
-            stop_seconds=stop_seconds,
-        )
+        await asyncio.gather(self.watches.run(self.stop), self.watches.revise(self._kinds, [NAMESPACE]))
 
     async def until_events(self, count: int) -> None:
         await until(lambda: len(self.events) >= count)
@@ -130,14 +139,92 @@ def traced() -> int:
     return tracemalloc.get_traced_memory()[0]
 
 
-async def test_a_refused_watch_ends_all_watches_within_seconds(server: WatchServer) -> None:
-    # Without the limit kopf 1.45.2 waits for the watch of ConfigMaps without end, since it closed its session before.
-    server.refused = {SERVICE.plural}
+async def test_a_watch_that_fails_ends_all_watches_within_seconds(server: WatchServer) -> None:
+    # Without the limit kopf 1.45.2 waits for the watch of Services without end, since it closed its session before.
+    server.streams = [failed]
     watching = Watching(stop_seconds=0.5)
     with pytest.raises(ClusterError, match="The watches ended"):
         async with asyncio.timeout(SECONDS):
             await watching.run()
     assert watching.stop.is_set()
+
+
+async def failed() -> AsyncIterator[Manifest]:
+    yield {"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcd is away"}}
+
+
+async def test_a_kind_that_comes_is_watched_from_the_operators_listing_on_and_the_others_go_on(
+    server: WatchServer,
+) -> None:
+    server.streams = [lambda: added("new")]
+    watching = Watching([SERVICE])
+    async with running(watching):
+        await until(lambda: server.begun == [SERVICE.plural])
+        watching.versions[CONFIG_MAP.path(NAMESPACE)] = OPERATOR_VERSION
+        await watching.watches.revise(KINDS, [NAMESPACE])
+        await watching.until_events(1)
+    assert server.begun == [SERVICE.plural, CONFIG_MAP.plural]
+    assert [query["resourceVersion"] for query in server.watches] == [str(OPERATOR_VERSION)]
+    assert watching.events == [("ADDED", "new")]
+
+
+async def test_a_kind_that_goes_and_comes_again_ends_no_other_watch_and_begins_at_the_new_listing(
+    server: WatchServer,
+) -> None:
+    watching = Watching()
+    async with running(watching):
+        await until(lambda: len(server.begun) == 2)
+        server.refuse(CONFIG_MAP.plural)
+        await until(lambda: watching.lost == 1)
+        await watching.watches.revise([SERVICE], [NAMESPACE])
+        server.refused.clear()
+        watching.versions[CONFIG_MAP.path(NAMESPACE)] = VERSION + 7
+        await watching.watches.revise(KINDS, [NAMESPACE])
+        await until(lambda: len(server.begun) == 3)
+        assert not watching.stop.is_set()
+    assert server.begun[2:] == [CONFIG_MAP.plural]
+    assert [query["resourceVersion"] for query in server.watches] == [str(OPERATOR_VERSION), str(VERSION + 7)]
+    assert watching.lost == 1
+
+
+async def test_a_kind_that_flaps_faster_than_the_operator_lists_is_watched_from_its_next_listing(
+    server: WatchServer,
+) -> None:
+    watching = Watching()
+    async with running(watching):
+        await until(lambda: len(server.begun) == 2)
+        server.refuse(CONFIG_MAP.plural)
+        await until(lambda: watching.lost == 1)
+        server.refused.clear()
+        watching.versions[CONFIG_MAP.path(NAMESPACE)] = VERSION + 7
+        await watching.watches.revise(KINDS, [NAMESPACE])
+        await until(lambda: len(server.begun) == 3)
+    assert [query["resourceVersion"] for query in server.watches] == [str(OPERATOR_VERSION), str(VERSION + 7)]
+
+
+async def test_a_refused_watch_asks_once_for_each_listing(server: WatchServer) -> None:
+    server.refused = {CONFIG_MAP.plural}
+    watching = Watching()
+    async with running(watching):
+        for listings in range(1, 4):
+            await until(lambda count=listings: watching.lost == count)  # type: ignore[misc]
+            assert server.asked == listings
+            await watching.watches.revise(KINDS, [NAMESPACE])
+        assert not watching.stop.is_set()
+    assert server.begun == [SERVICE.plural]
+
+
+async def test_a_namespace_whose_right_is_withdrawn_is_watched_no_more_and_again_when_it_is_back(
+    server: WatchServer,
+) -> None:
+    watching = Watching()
+    async with running(watching):
+        await until(lambda: len(server.begun) == 2)
+        await watching.watches.revise((), [])
+        await until(lambda: server.open == 0)
+        await watching.watches.revise(KINDS, [NAMESPACE])
+        await until(lambda: server.open == 2)
+    assert sorted(server.begun) == sorted([CONFIG_MAP.plural, SERVICE.plural] * 2)
 
 
 async def test_tasks_that_existed_before_kopf_started_survive_its_stop(server: WatchServer) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -36,6 +37,13 @@ class WatchServer:
         self.items: list[Manifest] = []
         self.refused: set[str] = set()
         """The plurals of the kinds whose watches are answered with 404, as after their definition was deleted."""
+        self._ends: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self.begun: list[str] = []
+        """The plurals of the kinds whose watches were opened, in order."""
+        self.open = 0
+        """How many watches are open."""
+        self.asked = 0
+        """How many watches were refused."""
         self.streams: list[Callable[[], AsyncIterator[Manifest]]] = []
         """What the watches of ConfigMaps send, one entry for each watch in the order of its begin; then nothing."""
         self.listings: list[Mapping[str, str]] = []
@@ -49,6 +57,11 @@ class WatchServer:
             web.get("/api/v1/namespaces/{namespace}/{plural}", self._collection),
         ]
         self.server.app.add_routes(routes)
+
+    def refuse(self, plural: str) -> None:
+        """End the watches of a kind and refuse new ones, as when its definition is deleted."""
+        self.refused.add(plural)
+        self._ends.pop(plural, asyncio.Event()).set()
 
     async def _versions(self, _: web.Request) -> web.Response:
         return web.json_response({"versions": ["v1"]})
@@ -79,15 +92,21 @@ class WatchServer:
 
     async def _watch(self, request: web.Request, plural: str, query: Mapping[str, str]) -> web.StreamResponse:
         if plural in self.refused:
+            self.asked += 1
             return web.json_response({"kind": "Status", "code": 404, "message": "not found"}, status=404)
         response = web.StreamResponse()
         await response.prepare(request)
-        if plural == CONFIG_MAP.plural:
-            self.watches.append(query)
-            if len(self.watches) <= len(self.streams):
-                async for event in self.streams[len(self.watches) - 1]():
-                    await response.write(json.dumps(event).encode() + b"\n")
-        await asyncio.Event().wait()  # an open connection over which nothing more comes
+        self.begun.append(plural)
+        self.open += 1
+        try:
+            if plural == CONFIG_MAP.plural:
+                self.watches.append(query)
+                if len(self.watches) <= len(self.streams):
+                    async for event in self.streams[len(self.watches) - 1]():
+                        await response.write(json.dumps(event).encode() + b"\n")
+            await self._ends[plural].wait()  # an open connection over which nothing more comes
+        finally:
+            self.open -= 1
         return response
 
 

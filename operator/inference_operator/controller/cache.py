@@ -1,5 +1,6 @@
 """The informer cache: the last known state of all objects, from watches, from own writes and from complete listings."""
 
+import sys
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterable, Container, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -231,6 +232,16 @@ class Cache:
             concerned.update(*(self.put(item, listed_at=page.version) for item in page.items))
         concerned.update(*self._remove_unlisted(kind, page, listed))
         return concerned
+
+    def clear(self, kind: Kind, namespace: str | None) -> set[Key]:
+        """Remove all objects of a kind that cannot be listed any more; returns the keys that they concerned.
+
+        Args:
+            kind: the kind.
+            namespace: where; None means everywhere.
+        """
+        nothing = Listing(items=(), version=sys.maxsize, namespace=namespace)
+        return set().union(*self._remove_unlisted(kind, nothing, ()))
 
     def _remove_unlisted(self, kind: Kind, page: Listing, listed: Container[Ref]) -> list[frozenset[Key]]:
         """Remove the objects that are absent from the listing; returns the keys that they concerned."""

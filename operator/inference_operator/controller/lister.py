@@ -58,7 +58,7 @@ class Lister:
         self.kinds = watched_kinds(settings)
         self._unreadable: dict[str | None, str] = {}
         """The namespaces whose last listing failed, with the cause."""
-        self._missing: dict[str | None, Mapping[Kind, str]] = {}
+        self._missing: defaultdict[str | None, dict[Kind, str]] = defaultdict(dict)
         """The optional kinds that the last listing of a namespace found unavailable, and why."""
         self._listed: set[str | None] = set()
         self._found: defaultdict[str | None, set[Key]] = defaultdict(set)
@@ -84,9 +84,9 @@ class Lister:
         """How many listings in a row found changes of a kind without an event of that kind."""
 
     @property
-    def readable(self) -> frozenset[str]:
-        """The namespaces that can be listed; empty for the whole cluster."""
-        return frozenset(name for name in self._listed if name is not None)
+    def readable(self) -> frozenset[str | None]:
+        """The namespaces that can be listed; None is the whole cluster."""
+        return frozenset(self._listed)
 
     @property
     def unreadable(self) -> Sequence[str]:
@@ -94,10 +94,17 @@ class Lister:
         return sorted(name or "" for name in self._unreadable)
 
     @property
+    def missing_kinds(self) -> Sequence[Kind]:
+        """The optional kinds that the operator cannot use in this cluster."""
+        return [kind for kind in OPTIONAL_KINDS if kind in self._cache.unavailable_kinds]
+
+    @property
     def watchable(self) -> Sequence[Kind]:
-        """The kinds to watch: all that are listed, optional ones that exist, and nodes if they could be listed."""
+        """The kinds to watch: all that are listed, optional ones that exist, and nodes if they can be listed."""
+        if not self._listed:
+            return ()
         optional = [kind for kind in OPTIONAL_KINDS if kind not in self._cache.unavailable_kinds]
-        nodes = () if self._cache.nodes.nodes is None else (NODE,)
+        nodes = () if self._cache.nodes.leaving is None else (NODE,)
         return (*self.kinds, *optional, *nodes)
 
     def on_event(self, event: str, manifest: Manifest) -> None:
@@ -124,55 +131,100 @@ class Lister:
     async def list_all(self) -> bool:
         """List everything; returns whether at least one namespace could be listed, and nodes where that is allowed."""
         changed: set[Kind] = set()
-        watching = bool(self._listed)
+        watched, unavailable = self.watchable, self._cache.unavailable_kinds
         for namespace in self._scope:
             if self.history_went_back:
                 break
             try:
-                changed.update(await self._list(namespace))
+                changed.update(await self._list(namespace, (*self.kinds, *OPTIONAL_KINDS)))
             except ClusterError as error:
                 self._fail(namespace, error)
             else:
                 self._succeed(namespace)
-        self._cache.unavailable_kinds = {
-            kind: why for namespace in self._listed for kind, why in self._missing.get(namespace, {}).items()
-        }
+        self._settle_kinds(unavailable if watched else None)
         changed.update(await self._list_nodes())
         for kind in self.watchable:
             if kind in self._with_events:
                 self._silent_listings[kind] = 0
-            elif kind in changed and watching:
+            elif kind in changed and kind in watched:
                 self._silent_listings[kind] += 1
         self._with_events.clear()
         return bool(self._listed) and not self._nodes_missing
 
-    async def _list(self, namespace: str | None) -> Iterable[Kind]:
-        """List one namespace; returns the kinds of which something changed.
+    async def find_kinds(self) -> None:
+        """List the optional kinds that were unavailable, to find those that have come since.
+
+        A kind that is missing in one namespace is looked for in no other: it is either in the whole cluster, or it
+        cannot be used before the operator has the right to list it in each namespace.
+        """
+        unavailable = self._cache.unavailable_kinds
+        kinds = self.missing_kinds
+        for namespace in sorted(self._listed, key=str):
+            try:
+                await self._list(namespace, kinds)
+            except ClusterError as error:
+                log.debug("Cannot look for optional kinds in %s: %s", _named(namespace), error)
+                return
+            kinds = [kind for kind in kinds if kind not in self._missing[namespace]]
+        self._settle_kinds(unavailable)
+
+    async def _list(self, namespace: str | None, kinds: Iterable[Kind]) -> Iterable[Kind]:
+        """List kinds of one namespace; returns those of which something changed.
 
         Keys are queued only after the last kind. After a restore of etcd, a resource can be back whose children are
         listed later: a reconcile in between would plan engines anew that serve.
         """
-        changed = []
+        changed, listed = [], []
         found = self._found[namespace]
-        missing: dict[Kind, str] = {}
-        for kind in (*self.kinds, *OPTIONAL_KINDS):
+        for kind in kinds:
             selector = None if kind == INFERENCE_DEPLOYMENT else MANAGED_SELECTOR
             concerned = set[Key]()
             try:
                 await self._cache.replace(kind, self._pages(kind, namespace, selector), concerned)
+                listed.append(kind)
             except (NotFoundError, ForbiddenError) as error:
                 if kind not in OPTIONAL_KINDS:
                     raise
-                missing[kind] = _why_unavailable(kind, error)
+                concerned.update(self._miss(kind, namespace, _why_unavailable(kind, error)))
             finally:
                 found.update(concerned)
             if concerned:
                 changed.append(kind)
-        self._missing[namespace] = missing
+        for kind in listed:
+            self._missing[namespace].pop(kind, None)
         for key in found:
             self._add(key, Priority.LOW)
         found.clear()
         return changed
+
+    def _miss(self, kind: Kind, namespace: str | None, why: str) -> Iterable[Key]:
+        """Forget a kind that cannot be listed: its objects, and at once that it may be used."""
+        self._missing[namespace][kind] = why
+        self._cache.unavailable_kinds = {**self._cache.unavailable_kinds, kind: why}
+        self._silent_listings.pop(kind, None)
+        return self._cache.clear(kind, namespace)
+
+    def _settle_kinds(self, former: Mapping[Kind, str] | None) -> None:
+        """Let kinds be used that were listed in every namespace, and queue all resources if kinds have come or gone.
+
+        Args:
+            former: the unavailable kinds before; None at the first listing, after which all resources are queued.
+        """
+        now = {kind: why for namespace in self._listed for kind, why in self._missing[namespace].items()}
+        self._cache.unavailable_kinds = now
+        if former is None or now == former:
+            return
+        for kind in OPTIONAL_KINDS:
+            if kind in former and kind not in now:
+                log.info("Found %s: it is used from now on", kind.resource)
+            elif now.get(kind) != former.get(kind):
+                log.warning("Cannot use %s: %s", kind.resource, now[kind])
+        for key in self._cache.resource_keys():
+            namespace = None if None in self._scope else key.namespace
+            if namespace in self._unreadable:  # the cache may have half of it
+                self._found[namespace].add(key)
+            else:
+                self._add(key, Priority.LOW)
 
     async def _pages(
         self, kind: Kind, namespace: str | None = None, selector: str | None = None
@@ -216,11 +268,18 @@ class Lister:
             self._add(key, Priority.HIGH)
 
     def _fail(self, namespace: str | None, error: ClusterError) -> None:
+        """Keep the cache and the watches after a fault that may be temporary.
+
+        Also after one missing right: an API server that has just started does not know all roles yet.
+        """
         if self._unreadable.get(namespace) != error.cause:
             log.warning("Cannot list %s, will try again: %s", _named(namespace), error)
+        if isinstance(error, ForbiddenError) and namespace in self._unreadable and namespace in self._listed:
+            self._listed.discard(namespace)
+            forgotten = [self._cache.clear(kind, namespace) for kind in (*self.kinds, *OPTIONAL_KINDS)]
+            for key in set().union(*forgotten):
+                self._add(key, Priority.LOW)
         self._unreadable[namespace] = error.cause
-        if isinstance(error, ForbiddenError):
-            self._listed.discard(namespace)  # any other fault is temporary, and the watches go on
 
     def _succeed(self, namespace: str | None) -> None:
         if self._unreadable.pop(namespace, None) is not None:
@@ -238,12 +297,10 @@ def _priority(event: str, manifest: Manifest) -> Priority:
 
 def _why_unavailable(kind: Kind, error: ClusterError) -> str:
     """Why an optional kind cannot be used, and the fix, in sentences."""
-    group = kind.api_version.partition("/")[0]
     if isinstance(error, ForbiddenError):
-        return f"the operator has no right to list {kind.plural}.{group}. Update the chart, which grants it."
-    return (
-        f"the cluster has no {kind.plural}.{group}. Install its CustomResourceDefinition; the operator finds it then."
-    )
+        return f"the operator has no right to list {kind.resource}. Update the chart, which grants it."
+    missing = f"the cluster has no {kind.plural} of {kind.api_version}."
+    return f"{missing} Install its CustomResourceDefinition; the operator finds it then."
 
 
 def _named(namespace: str | None) -> str:

@@ -1,23 +1,38 @@
-"""Decides when to list: at the start until it works, then in intervals, and at once when watches lost events."""
+"""Decides when to list, and has the watches follow each listing.
+
+1. At the start: until a listing works.
+2. Everything: in intervals, and at once when watches lost events; the more often they do, the later.
+3. The optional kinds that the cluster does not have: every half minute.
+"""
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
-from math import nan
+from math import inf, nan
 
 from inference_operator.controller.lister import Lister
+from inference_operator.manifest import Kind
 from inference_operator.settings import Settings
 
 RETRY_SECONDS = 5.0
 """Between two attempts at the first listing."""
 
 UNREADABLE_SECONDS = 30.0
-"""Between two attempts at a namespace that cannot be listed, for example because its Role is missing."""
+"""Between two attempts at what cannot be listed: a namespace, for example because its Role is missing, or a kind whose
+CustomResourceDefinition is not installed. Also the longest time for which a listing after lost events is put off."""
+
+FIRST_PAUSE_SECONDS = 1.0
+"""Between the first two listings after lost events; it doubles with each one, until a listing comes in its turn. So a
+CustomResourceDefinition that comes and goes all the time does not keep the operator busy."""
 
 STALE_PERIODS = 3
 """After this many intervals without a finished listing, whether it worked or not, the process counts as stuck."""
 
 log = logging.getLogger(__name__)
+
+Revise = Callable[[Collection[Kind], Collection[str | None]], Awaitable[None]]
+"""Has these kinds watched in these namespaces, from the last listing on."""
 
 
 class RelistLoop:
@@ -32,6 +47,8 @@ class RelistLoop:
         self._lister = lister
         self._interval = settings.resync_seconds
         self._events_lost = asyncio.Event()
+        self._pause = 0.0
+        """The least time between the last listing and one after lost events."""
         self._listed_at: float | None = None
         self._tried_at: float | None = None
 
@@ -54,31 +71,49 @@ class RelistLoop:
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), RETRY_SECONDS)
 
-    async def work(self, stop: asyncio.Event) -> None:
-        """List in intervals until cancelled; set `stop` when the watches can no longer be right.
+    async def work(self, stop: asyncio.Event, revise: Revise) -> None:
+        """List until cancelled, and revise the watches after each listing.
 
-        That is so when other namespaces or kinds can be read than are watched, and when the cluster's state was
-        restored from a backup: watches begin at versions that do not exist any more.
+        Set `stop` when the cluster's state was restored from a backup: the versions in the cache do not exist any more.
         """
         lister = self._lister
-        watched = (lister.readable, lister.watchable)
         while True:
-            wait = min(self._interval, UNREADABLE_SECONDS) if lister.unreadable else self._interval
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait):  # `wait_for` of Python 3.11 can lose a cancellation
-                    await self._events_lost.wait()
-            self._events_lost.clear()
-            await self._list(stop)
-            if (lister.readable, lister.watchable) != watched:
-                log.info("Restarting: the namespaces or kinds that can be read have changed")
-                stop.set()
+            await revise(lister.watchable, lister.readable)
+            if await self._is_complete_due():
+                await self._list(stop)
+            else:
+                await lister.find_kinds()
+                self._stop_if_restored(stop)
+
+    async def _is_complete_due(self) -> bool:
+        """Wait until a listing is due; returns whether it is one of everything."""
+        now = asyncio.get_running_loop().time()
+        last = now if self._tried_at is None else self._tried_at
+        unreadable = bool(self._lister.unreadable)
+        due = last + (min(self._interval, UNREADABLE_SECONDS) if unreadable else self._interval)
+        search = now + UNREADABLE_SECONDS if self._lister.missing_kinds and not unreadable else inf
+        try:
+            async with asyncio.timeout_at(min(due, search)):  # `wait_for` of Python 3.11 can lose a cancellation
+                await self._events_lost.wait()
+                await asyncio.sleep(last + self._pause - asyncio.get_running_loop().time())
+        except TimeoutError:
+            if search < due:
+                return False
+            self._pause = 0.0
+        else:
+            self._pause = min(max(FIRST_PAUSE_SECONDS, 2 * self._pause), UNREADABLE_SECONDS)
+        self._events_lost.clear()
+        return True
 
     async def _list(self, stop: asyncio.Event) -> bool:
         succeeded = await self._lister.list_all()
-        if self._lister.history_went_back:
-            log.warning("Restarting: the state of the API server is older than before, as after a restore of etcd")
-            stop.set()
+        self._stop_if_restored(stop)
         self._tried_at = asyncio.get_running_loop().time()
         if succeeded:
             self._listed_at = self._tried_at
         return succeeded
+
+    def _stop_if_restored(self, stop: asyncio.Event) -> None:
+        if self._lister.history_went_back and not stop.is_set():
+            log.warning("Restarting: the state of the API server is older than before, as after a restore of etcd")
+            stop.set()

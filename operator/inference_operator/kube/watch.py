@@ -1,16 +1,17 @@
 """Watches, run by kopf: each event is passed to a callback. The only module that imports kopf.
 
 Only low-level event handlers are registered. For these kopf writes nothing: no finalizers and no annotations. The
-operator lists objects itself, and `watch_from` keeps kopf from listing everything a second time.
+operator lists objects itself, and `ResumeWatch` keeps kopf from listing everything a second time.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import kopf
 from aiohttp import ClientSession, TCPConnector, TraceConfig, TraceRequestStartParams
+from kopf._cogs.structs.references import Insights  # private, as below, but a parameter of `kopf.operator`
 from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory  # private: pyproject.toml bounds the release
 
 from inference_operator.controller.cluster import ClusterError
@@ -57,67 +58,120 @@ class _NoDiffBase(kopf.DiffBaseStorage):
         return None
 
 
-async def watch(
-    kinds: Sequence[Kind],
-    namespaces: Collection[str],
-    on_event: OnEvent,
-    *,
-    versions: Mapping[str, int],
-    on_watch_started: Callable[[str], None],
-    on_events_lost: Callable[[], None],
-    stop: asyncio.Event,
-    inactivity_seconds: float = INACTIVITY_SECONDS,
-    stop_seconds: float = KOPF_STOP_SECONDS,
-) -> None:
-    """Watch InferenceDeployments and everything that belongs to them, until `stop` is set.
-
-    Tasks that exist before this call stay alone. kopf takes every task that starts later for its own: when it stops, it
-    waits 5 s for that task and then cancels it (1.45.2, `run_tasks` in kopf/_core/reactor/running.py).
+class Watches:
+    """The watches of some kinds in some namespaces; both may change while they run.
 
     Args:
-        kinds: kinds to watch; of all but InferenceDeployments and nodes only what the operator manages.
-        namespaces: namespaces to watch; empty means the whole cluster. If one is refused, all watches end.
         on_event: called for every event.
-        versions: the resourceVersion of the operator's own listing, by the URL path of each collection.
+        versions: the resourceVersion of the operator's last listing, by the URL path of each collection.
         on_watch_started: called with the plural of the kind whenever a watch starts.
-        on_events_lost: called when a watch starts anew and events in between may be lost.
-        stop: ends the watches; is set when they end by themselves.
+        on_events_lost: called when a watch starts anew or is refused, and events in between may be lost.
         inactivity_seconds: a watch that is silent for this long is opened again.
         stop_seconds: how long kopf may take to stop.
-
-    Raises:
-        ClusterError: the watches failed, or kopf did not stop in time.
     """
-    logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # it logs a line for every event
-    stopping = asyncio.create_task(stop.wait())  # older than kopf's tasks, so that kopf does not cancel it
-    running = asyncio.create_task(
-        kopf.operator(
-            registry=_registry(kinds, on_event, _login(ResumeWatch(versions, on_events_lost), on_watch_started), stop),
-            settings=_kopf_settings(kinds, inactivity_seconds),
-            standalone=True,
-            # By default kopf asks for the user's name, which an arbitrary uid in a container does not have.
-            identity="inference-operator",  # type: ignore[arg-type]  # a NewType of str that kopf does not export
-            clusterwide=not namespaces,
-            namespaces=namespaces,
-            stop_flag=stop,
-            memories=_NoMemories(),
+
+    def __init__(
+        self,
+        on_event: OnEvent,
+        *,
+        versions: Mapping[str, int],
+        on_watch_started: Callable[[str], None],
+        on_events_lost: Callable[[], None],
+        inactivity_seconds: float = INACTIVITY_SECONDS,
+        stop_seconds: float = KOPF_STOP_SECONDS,
+    ) -> None:
+        self._on_event = on_event
+        self._on_watch_started = on_watch_started
+        self._stop_seconds = stop_seconds
+        self._resume = ResumeWatch(versions, on_events_lost)
+        self._insights = Insights()
+        """What kopf watches. It begins and ends its watches when this changes."""
+        self._registry = kopf.OperatorRegistry()
+        self._settings = _kopf_settings(inactivity_seconds)
+        self._handled: set[Kind] = set()
+        """The kinds of which kopf knows the handler."""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Watch until `stop` is set; nothing before the first `revise`.
+
+        Tasks that exist before this call stay alone. kopf takes every task that starts later for its own: when it
+        stops, it waits 5 s for that task and then cancels it (1.45.2, `run_tasks` in kopf/_core/reactor/running.py).
+
+        Args:
+            stop: ends the watches; is set when they end by themselves.
+
+        Raises:
+            ClusterError: the watches failed, or kopf did not stop in time.
+        """
+        logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # it logs a line for every event
+        stopping = asyncio.create_task(stop.wait())  # older than kopf's tasks, so that kopf does not cancel it
+        self._add_activities(stop)
+        running = asyncio.create_task(
+            kopf.operator(
+                registry=self._registry,
+                settings=self._settings,
+                insights=self._insights,
+                standalone=True,
+                # By default kopf asks for the user's name, which an arbitrary uid in a container does not have.
+                identity="inference-operator",  # type: ignore[arg-type]  # a NewType of str that kopf does not export
+                clusterwide=True,  # until the first `revise`, without a kind
+                stop_flag=stop,
+                memories=_NoMemories(),
+            )
         )
-    )
-    try:
-        await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
-        await _finish(running, stop_seconds)
-    finally:
-        stopping.cancel()
-        running.cancel()
+        try:
+            await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+            await _finish(running, self._stop_seconds)
+        finally:
+            stopping.cancel()
+            running.cancel()
+
+    async def revise(self, kinds: Collection[Kind], namespaces: Collection[str | None]) -> None:
+        """Watch these kinds in these namespaces (None: the whole cluster) from the operator's last listing on.
+
+        Watches that go on are left alone. Called after each listing: requests that were refused are sent again.
+
+        Args:
+            kinds: kinds to watch; of all but InferenceDeployments and nodes only what the operator manages.
+            namespaces: namespaces to watch.
+        """
+        insights = self._insights
+        await insights.ready_resources.wait()  # kopf has made its own list of kinds and namespaces, and makes no other
+        await insights.ready_namespaces.wait()
+        for kind in kinds:
+            if kind not in self._handled:
+                self._handled.add(kind)
+                self._add_handler(kind)
+        async with insights.revised:
+            self._resume.revise({_path(kind, namespace) for kind in kinds for namespace in namespaces})
+            _replace(insights.watched_resources, [_resource(kind) for kind in kinds])
+            _replace(insights.namespaces, namespaces)
+            insights.revised.notify_all()
+
+    def _add_handler(self, kind: Kind) -> None:
+        async def handle(event: Any, **_: Any) -> None:  # noqa: ANN401 - kopf's protocol
+            self._on_event(event["type"] or "", dict(event["object"]))
+
+        kopf.on.event(*_address(kind), registry=self._registry, id=kind.plural)(handle)
+        if kind not in (INFERENCE_DEPLOYMENT, NODE):
+            self._settings.watching.label_selectors[*_address(kind)] = MANAGED_SELECTOR
+
+    def _add_activities(self, stop: asyncio.Event) -> None:
+        async def on_cleanup(**_: Any) -> None:  # noqa: ANN401 - kopf's protocol
+            # kopf handles SIGTERM itself while it runs, and would wait 5 s for tasks that wait for this flag.
+            stop.set()
+
+        login = _login(self._resume, self._on_watch_started)
+        kopf.on.cleanup(registry=self._registry, id="stop")(on_cleanup)
+        kopf.on.login(registry=self._registry, errors=kopf.ErrorsMode.TEMPORARY)(login)
 
 
 async def _finish(running: asyncio.Task[None], stop_seconds: float) -> None:
     """Wait for kopf to stop, and give it up when it does not.
 
-    When one watch is refused, for example because its CRD was deleted, kopf 1.45.2 closes its session before the other
-    watches end. These then try again, take their cancellation for a broken connection, and kopf waits for them without
-    end (`stop` in kopf/_cogs/aiokits/aiotasks.py). The tasks that remain only wait; `asyncio.run` ends them with the
-    process.
+    When one watch fails, kopf 1.45.2 closes its session before the other watches end. These then try again, and take
+    their cancellation for a broken connection; kopf waits for them without end (`stop` in
+    kopf/_cogs/aiokits/aiotasks.py). The tasks that remain only wait; `asyncio.run` ends them with the process.
     """
     await asyncio.wait((running,), timeout=stop_seconds)
     if not running.done():
@@ -146,26 +200,6 @@ def loop_error_log(stop: asyncio.Event) -> Callable[[asyncio.AbstractEventLoop, 
     return handle
 
 
-def _registry(
-    kinds: Sequence[Kind], on_event: OnEvent, login: Callable[..., Any], stop: asyncio.Event
-) -> kopf.OperatorRegistry:
-    registry = kopf.OperatorRegistry()
-
-    async def handle(event: Any, **_: Any) -> None:  # noqa: ANN401 - kopf's protocol
-        on_event(event["type"] or "", dict(event["object"]))
-
-    for kind in kinds:
-        kopf.on.event(*_address(kind), registry=registry, id=kind.plural)(handle)
-
-    async def on_cleanup(**_: Any) -> None:  # noqa: ANN401 - kopf's protocol
-        # kopf handles SIGTERM itself while it runs, and would wait 5 s for tasks that wait for this flag.
-        stop.set()
-
-    kopf.on.cleanup(registry=registry, id="stop")(on_cleanup)
-    kopf.on.login(registry=registry, errors=kopf.ErrorsMode.TEMPORARY)(login)
-    return registry
-
-
 def _login(watch_from: ResumeWatch, on_watch_started: Callable[[str], None]) -> Callable[..., Any]:
     """A login handler with kopf's own credentials, and a session that narrows listings and counts watches."""
     credentials = kopf.login_with_service_account if in_cluster() else kopf.login_via_client
@@ -192,7 +226,7 @@ def _login(watch_from: ResumeWatch, on_watch_started: Callable[[str], None]) -> 
     return login
 
 
-def _kopf_settings(kinds: Sequence[Kind], inactivity_seconds: float) -> kopf.OperatorSettings:
+def _kopf_settings(inactivity_seconds: float) -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True  # CRDs and namespaces are not listed, so no right to list them is needed
     settings.posting.enabled = False
@@ -201,10 +235,22 @@ def _kopf_settings(kinds: Sequence[Kind], inactivity_seconds: float) -> kopf.Ope
     settings.watching.inactivity_timeout = inactivity_seconds
     settings.networking.request_timeout = REQUEST_TIMEOUT_SECONDS
     settings.networking.connect_timeout = CONNECT_TIMEOUT_SECONDS
-    for kind in kinds:
-        if kind not in (INFERENCE_DEPLOYMENT, NODE):
-            settings.watching.label_selectors[*_address(kind)] = MANAGED_SELECTOR
     return settings
+
+
+def _replace(former: set[Any], items: Iterable[Any]) -> None:
+    """Make a set equal to the items, in place."""
+    former.intersection_update(items)
+    former.update(items)
+
+
+def _path(kind: Kind, namespace: str | None) -> str:
+    return kind.path(None if kind == NODE else namespace)
+
+
+def _resource(kind: Kind) -> kopf.Resource:
+    group, version, plural = _address(kind)
+    return kopf.Resource(group, version, plural, namespaced=kind != NODE)
 
 
 def _address(kind: Kind) -> tuple[str, str, str]:

@@ -76,6 +76,12 @@ WATCHES = _counter(
     "resource",
 )
 CACHE_AGE = _gauge("infd_cache_age_seconds", "Time since the last complete listing; NaN before the first one")
+KINDS = _gauge(
+    "infd_optional_kind_used",
+    "1 if this process uses an optional kind of Kubernetes, 0 if its CustomResourceDefinition or the right to it is"
+    " missing, or if another process holds the Lease",
+    "resource",
+)
 UNREADABLE = _gauge("infd_namespaces_unreadable", "Namespaces (or the cluster) whose last listing failed")
 
 LEFT_TO_OTHERS = _gauge(
