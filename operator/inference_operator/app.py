@@ -125,12 +125,7 @@ class Operator:
         )
         self._lister = Lister(cluster, self._cache, settings, self._queue.add)
         self._relist_loop = RelistLoop(self._lister, settings)
-        self._watches = Watches(
-            self._lister.on_event,
-            versions=self._lister.versions,
-            on_watch_started=_count_watch,
-            on_events_lost=self._relist_loop.on_events_lost,
-        )
+        self._watches = _watches(self._lister, self._relist_loop)
         self._stalls = StallWatch()
         self._measure(settings)
 
@@ -228,6 +223,15 @@ def stop_after(ended: asyncio.Task[Any], stop: asyncio.Event) -> None:
         error = None if ended.cancelled() else ended.exception()
         log.critical("Restarting: the loop %s has ended", ended.get_name(), exc_info=error)
         stop.set()
+
+
+def _watches(lister: Lister, relist_loop: RelistLoop) -> Watches:
+    return Watches(
+        lister.on_event,
+        versions=lister.versions,
+        on_watch_started=_count_watch,
+        on_events_lost=relist_loop.on_events_lost,
+    )
 
 
 def _instance() -> str:

@@ -15,7 +15,7 @@ from inference_operator.controller.cluster import FIELD_MANAGER
 from inference_operator.objects.child import ADOPT_ANNOTATION
 from tests.apiserver.components import component, paused
 from tests.apiserver.proxy import Proxy
-from tests.testing.operated_cluster import QUICK_LEASE, SETTINGS, free_lease
+from tests.testing.operated_cluster import QUICK_LEASE, SETTINGS
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace
 
@@ -26,7 +26,7 @@ SLOW_SECONDS, BETWEEN_SECONDS = 1.0, 0.2
 """For so long etcd stands still again and again, and works in between: a write takes a second or two."""
 RESTARTED = "kubectl.kubernetes.io/restartedAt"
 CRD = "inferencedeployments.inference-operator.dev"
-WATCHES = 'infd_watch_requests_total{resource="inferencedeployments"}'
+UNREADABLE = "\ninfd_namespaces_unreadable 1.0\n"
 
 
 def test_a_short_outage_of_the_api_server_costs_no_extra_write(
@@ -143,37 +143,26 @@ def test_a_namespace_with_a_served_model_can_be_deleted_and_made_again(
     assert qwen.owners("qwen") == {owner} != {former}
 
 
-def test_a_deleted_crd_stops_the_operator_and_a_new_crd_is_served_after_its_restart(
-    qwen: Workspace, operator: OperatorProcess, account: Path, tmp_path: Path
+def test_after_its_own_crd_was_deleted_the_operator_serves_a_new_one_without_a_restart(
+    qwen: Workspace, operator: OperatorProcess
 ) -> None:
     """All resources go with it, but not always their children, for the garbage collector cannot look for owners of a
-    kind that there is not. The operator ends, and waits for the definition when it is started.
+    kind that there is not.
     """
     definition = qwen.kubectl("get", "crd", CRD, "--output=yaml")
-    operator.stop()
-    process = OperatorProcess(account, tmp_path / "log", SETTINGS)
-    try:
-        process.start()
-        eventually(lambda: WATCHES in process.metrics(), seconds=WAIT_SECONDS, what="it watches resources")
-        qwen.kubectl("delete", "crd", CRD, "--wait=true", f"--timeout={WAIT_SECONDS}s")
-        eventually(lambda: not process.is_running(), seconds=WAIT_SECONDS, what="who has nothing to watch ends")
-        assert process.exit_status() == 1
-        free_lease(qwen.cluster)
-        process.launch()  # as its container is
-        time.sleep(AWAY_SECONDS)
-        qwen.kubectl("create", "--filename=-", input=definition)
-        eventually(lambda: _is_established(qwen), seconds=WAIT_SECONDS, what="the definition is established")
-        qwen.create("again", QWEN)
-        eventually(
-            lambda: qwen.condition("again", "Ready").get("status") == "True",
-            seconds=WAIT_SECONDS,
-            what=lambda: f"it serves; the operator:\n{process.log()[-4000:]}",
-        )
-        eventually(lambda: not qwen.children("qwen"), seconds=WAIT_SECONDS, what="nothing of before is left")
-        assert process.stop() == 0
-    finally:
-        process.stop()
-        operator.start()
+    process = operator.pid
+    qwen.kubectl("delete", "crd", CRD, "--wait=true", f"--timeout={WAIT_SECONDS}s")
+    eventually(lambda: UNREADABLE in operator.metrics(), seconds=WAIT_SECONDS, what="it can list nothing")
+    qwen.kubectl("create", "--filename=-", input=definition)
+    eventually(lambda: _is_established(qwen), seconds=WAIT_SECONDS, what="the definition is established")
+    qwen.create("again", QWEN)
+    eventually(
+        lambda: qwen.condition("again", "Ready").get("status") == "True",
+        seconds=WAIT_SECONDS,
+        what=lambda: f"it serves; the operator:\n{operator.log()[-4000:]}",
+    )
+    eventually(lambda: not qwen.children("qwen"), seconds=WAIT_SECONDS, what="nothing of before is left")
+    assert (operator.is_running(), operator.pid) == (True, process)
 
 
 def _is_established(workspace: Workspace) -> bool:

@@ -2,22 +2,18 @@
 
 import json
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
-from tests.testing.definitions import await_established
 from tests.testing.keda import scaled_object_crd
-from tests.testing.operated_cluster import SETTINGS, free_lease, temporary_workspace
+from tests.testing.operated_cluster import optional_kinds
 from tests.testing.operator_process import OperatorProcess
-from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace, served
+from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace
 
 SECONDS = 60
-CRD = "crd/scaledobjects.keda.sh"
 
 
 def autoscaled(backend: str, **fields: object) -> dict[str, Any]:
@@ -70,44 +66,20 @@ def test_the_api_server_refuses_what_a_backend_cannot_do(
     assert words in workspace.refusal("qwen", {**QWEN, **spec})
 
 
-@pytest.fixture
-def own(
-    kubernetes: LocalCluster, operator: OperatorProcess, account: Path, tmp_path: Path
-) -> Iterator[OperatorProcess]:
-    """An operator of the test's own, which lists all objects every two seconds."""
-    operator.stop()
-    settings = {**SETTINGS, "RESYNC_SECONDS": "2"}
-    process = OperatorProcess(account, tmp_path / "log", settings)
-    process.start()
-    yield process
-    process.kill()
-    free_lease(kubernetes)
-    kubernetes.kubectl("delete", CRD, "--ignore-not-found")
-    operator.start()
-
-
 def test_a_scaled_object_waits_for_keda_and_is_created_when_its_crd_comes(
-    kubernetes: LocalCluster, own: OperatorProcess
+    kubernetes: LocalCluster, operator: OperatorProcess, qwen: Workspace
 ) -> None:
-    with temporary_workspace(kubernetes) as found:
-        workspace = served(found)
-        workspace.patch("qwen", autoscaled("KEDA", minReplicas=0))
-        workspace.settled("qwen", "ScalingActive", "False", "AutoscalerMissing", saying="Install its CustomResource")
-
-        kubernetes.kubectl("create", "--filename", str(scaled_object_crd()))
-        await_established(kubernetes, CRD)
-        eventually(lambda: not own.is_running(), seconds=SECONDS, what="it ends, to watch ScaledObjects too")
-        assert own.exit_status() == 0
-        own.start()
-        workspace.settled("qwen", "ScalingActive", "Unknown", "AutoscalerPending", saying="Check that KEDA runs")
+    qwen.patch("qwen", autoscaled("KEDA", minReplicas=0))
+    qwen.settled("qwen", "ScalingActive", "False", "AutoscalerMissing", saying="Install its CustomResource")
+    with optional_kinds(kubernetes, operator, scaled_object_crd()):
+        qwen.settled("qwen", "ScalingActive", "Unknown", "AutoscalerPending", saying="Check that KEDA runs")
         ready = {"type": "Ready", "status": "True", "reason": "ScaledObjectReady", "message": ""}
         failing = {"type": "Fallback", "status": "True", "reason": "FallbackExists", "message": "a trigger fails"}
-        set_status(workspace, "scaledobject", {"conditions": [ready, failing]})
-        workspace.settled("qwen", "ScalingActive", "False", "AutoscalerFailed", saying="a trigger fails")
+        set_status(qwen, "scaledobject", {"conditions": [ready, failing]})
+        qwen.settled("qwen", "ScalingActive", "False", "AutoscalerFailed", saying="a trigger fails")
         time.sleep(QUIET_SECONDS)
-        before = version(workspace, "scaledobject")
+        before = version(qwen, "scaledobject")
         time.sleep(QUIET_SECONDS)
-        assert version(workspace, "scaledobject") == before, "defaults are no drift"
-        workspace.patch("qwen", {"autoscaling": None})
-        eventually(lambda: not workspace.exists("scaledobject", "qwen"), seconds=SECONDS, what="no ScaledObject")
-        kubernetes.kubectl("delete", "namespace", workspace.namespace, "--wait=false")
+        assert version(qwen, "scaledobject") == before, "defaults are no drift"
+        qwen.patch("qwen", {"autoscaling": None})
+        eventually(lambda: not qwen.exists("scaledobject", "qwen"), seconds=SECONDS, what="no ScaledObject")

@@ -2,8 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +9,10 @@ import pytest
 from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
-from tests.testing.definitions import await_established
 from tests.testing.gateway_api import http_route_crd
-from tests.testing.operated_cluster import SETTINGS, free_lease, temporary_workspace
+from tests.testing.operated_cluster import optional_kinds
 from tests.testing.operator_process import OperatorProcess
-from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace, served
+from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace
 
 BALANCED = {
     "type": "LoadBalancer",
@@ -138,38 +135,14 @@ def test_scaling_an_external_resource_to_zero_is_refused(workspace: Workspace) -
         workspace.kubectl("scale", "infd", "qwen", "--replicas=0")
 
 
-@pytest.fixture
-def own(
-    kubernetes: LocalCluster, operator: OperatorProcess, account: Path, tmp_path: Path
-) -> Iterator[OperatorProcess]:
-    """An operator of the test's own, which ends and is started again as its container would be."""
-    operator.stop()
-    process = OperatorProcess(account, tmp_path / "log", {**SETTINGS, "RESYNC_SECONDS": "2"})
-    process.start()
-    yield process
-    process.kill()
-    free_lease(kubernetes)
-    kubernetes.kubectl("delete", "crd", "httproutes.gateway.networking.k8s.io", "--ignore-not-found")
-    operator.start()
-
-
 def test_a_route_waits_for_gateway_api_and_is_created_when_its_crd_comes(
-    kubernetes: LocalCluster, own: OperatorProcess
+    kubernetes: LocalCluster, operator: OperatorProcess, qwen: Workspace
 ) -> None:
-    with temporary_workspace(kubernetes) as found:
-        workspace = served(found)
-        workspace.patch("qwen", {"router": {"httpRoute": ROUTED}})
-        workspace.settled(
-            "qwen", "Exposed", "False", "GatewayApiMissing", saying="Install its CustomResourceDefinition"
-        )
-        workspace.settled("qwen")
-
-        kubernetes.kubectl("create", "--filename", str(http_route_crd()))
-        await_established(kubernetes, "httproutes.gateway.networking.k8s.io")
-        eventually(lambda: not own.is_running(), seconds=SECONDS, what="it ends, to watch HTTPRoutes too")
-        assert own.exit_status() == 0
-        own.start()
-        workspace.settled("qwen", "Exposed", "False", "AddressPending")
+    qwen.patch("qwen", {"router": {"httpRoute": ROUTED}})
+    qwen.settled("qwen", "Exposed", "False", "GatewayApiMissing", saying="Install its CustomResourceDefinition")
+    qwen.settled("qwen")
+    with optional_kinds(kubernetes, operator, http_route_crd()):
+        qwen.settled("qwen", "Exposed", "False", "AddressPending")
         accepted = [
             {
                 "type": kind,
@@ -181,12 +154,11 @@ def test_a_route_waits_for_gateway_api_and_is_created_when_its_crd_comes(
             for kind in ("Accepted", "ResolvedRefs")
         ]
         parent = {"controllerName": "example.com/gw", "parentRef": {"name": "gw"}, "conditions": accepted}
-        set_status(workspace, "httproute", {"parents": [parent]})
-        until_external(workspace, "https://a.example.com/v1")
+        set_status(qwen, "httproute", {"parents": [parent]})
+        until_external(qwen, "https://a.example.com/v1")
         time.sleep(QUIET_SECONDS)
-        version = workspace.get("httproute", "qwen")["metadata"]["resourceVersion"]
+        version = qwen.get("httproute", "qwen")["metadata"]["resourceVersion"]
         time.sleep(QUIET_SECONDS)
-        assert workspace.get("httproute", "qwen")["metadata"]["resourceVersion"] == version, "defaults are no drift"
-        workspace.patch("qwen", {"router": {"httpRoute": None}})
-        eventually(lambda: not workspace.exists("httproute", "qwen"), seconds=SECONDS, what="the HTTPRoute is gone")
-        kubernetes.kubectl("delete", "namespace", workspace.namespace, "--wait=false")
+        assert qwen.get("httproute", "qwen")["metadata"]["resourceVersion"] == version, "defaults are no drift"
+        qwen.patch("qwen", {"router": {"httpRoute": None}})
+        eventually(lambda: not qwen.exists("httproute", "qwen"), seconds=SECONDS, what="the HTTPRoute is gone")

@@ -16,6 +16,7 @@ from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace
 
 RELEASE, SYSTEM = "scoped-inference-operator", "scoped-system"
 SERVED, LOCKED, FOREIGN = "scoped-a", "scoped-b", "scoped-c"
+UNREADABLE = "\ninfd_namespaces_unreadable 1.0\n"
 NOTHING_OF_THE_CLUSTER = (
     "crds.install=false",
     "userRoles.create=false",
@@ -65,12 +66,10 @@ def test_a_namespace_is_skipped_until_its_role_exists(cluster: LocalCluster, sco
     served.settled("qwen")
     assert locked.children("qwen") == foreign.children("qwen") == set()
     assert scoped.log().count(f"Cannot list namespace {LOCKED}, will try again: ") == 1
-    assert "\ninfd_namespaces_unreadable 1.0\n" in scoped.metrics()
+    assert UNREADABLE in scoped.metrics()
+    process = scoped.pid
 
     locked.kubectl("apply", "--filename=-", input=_anew(binding))
-    eventually(lambda: not scoped.is_running(), seconds=60, what="it ends, to watch the other namespace too")
-    assert scoped.exit_status() == 0
-    scoped.start()
     locked.settled("qwen")
     assert "\ninfd_namespaces_unreadable 0.0\n" in scoped.metrics()
 
@@ -80,11 +79,11 @@ def test_a_namespace_is_skipped_until_its_role_exists(cluster: LocalCluster, sco
 
     # A Role that is taken away: the operator goes on with the other namespace.
     locked.kubectl("delete", "rolebinding", RELEASE)
-    eventually(lambda: not scoped.is_running(), seconds=READY_SECONDS, what="it ends, to watch the other one alone")
-    scoped.start()
+    eventually(lambda: UNREADABLE in scoped.metrics(), seconds=READY_SECONDS, what="it cannot list it any more")
     served.kubectl("delete", "service", "qwen", "--wait=false")
     eventually(lambda: served.exists("service", "qwen"), seconds=60, what="the Service is back")
     time.sleep(QUIET_SECONDS)
+    assert (scoped.is_running(), scoped.pid) == (True, process)
 
     requests = audit.requests(mark)
     assert {r.namespace for r in requests if r.resource} == {SYSTEM, SERVED, LOCKED}

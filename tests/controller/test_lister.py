@@ -1,15 +1,11 @@
 """Listings of several namespaces, some of them unreadable; and watches without events."""
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator
 
 import pytest
 
-from inference_operator.controller.cache import Cache
-from inference_operator.controller.cluster import ClusterError, ForbiddenError, Listing, NotFoundError
+from inference_operator.controller.cluster import ClusterError, ForbiddenError, NotFoundError
 from inference_operator.controller.lister import Lister
-from inference_operator.controller.relist_loop import RelistLoop
 from inference_operator.controller.workqueue import Priority
 from inference_operator.manifest import (
     CHILD_KINDS,
@@ -18,71 +14,20 @@ from inference_operator.manifest import (
     NODE,
     POD,
     Key,
-    Kind,
-    Manifest,
     Ref,
 )
 from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL
 from inference_operator.settings import Settings
-from tests.testing.builders import KEY, SETTINGS, inference_deployment, pod
-from tests.testing.memory_cluster import SYSTEM_METADATA, MemoryCluster
+from tests.controller.guarded import A, B, Scene, asked, route, route_of
+from tests.testing.builders import KEY, pod
 from tests.testing.nodes import node
-
-A, B = Key("team-a", "qwen"), Key("team-b", "qwen")
-
-
-class Guarded(MemoryCluster):
-    """Some namespaces cannot be listed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.errors: dict[str | None, ClusterError] = {}
-        self.nodes_error: ClusterError | None = None
-        self.routes_error: ClusterError | None = None
-        self.breaks_off = False
-        """Whether every listing fails after its first page."""
-
-    async def pages(
-        self, kind: Kind, *, namespace: str | None = None, selector: str | None = None
-    ) -> AsyncIterator[Listing]:
-        of_kind = {NODE: self.nodes_error, HTTP_ROUTE: self.routes_error}
-        error = of_kind.get(kind) or self.errors.get(namespace)
-        if error:
-            raise error
-        async for page in super().pages(kind, namespace=namespace, selector=selector):
-            yield page
-            if self.breaks_off:
-                raise ClusterError("the answer broke off")
-
-
-def asked(key: Key, *, replicas: int = 1) -> Manifest:
-    manifest = inference_deployment(name=key.name, replicas=replicas)
-    meta = {name: value for name, value in manifest["metadata"].items() if name not in SYSTEM_METADATA}
-    return {**manifest, "metadata": {**meta, "namespace": key.namespace}}
-
-
-class Scene:
-    def __init__(self, *namespaces: str) -> None:
-        self.cluster = Guarded()
-        self.cache = Cache(SETTINGS)
-        self.added: list[Key] = []
-        self.urgent: list[Key] = []
-        """The keys of `added` with high priority."""
-        self.lister = Lister(self.cluster, self.cache, Settings(namespaces=namespaces), self.add)
-        for key in (A, B):
-            self.cluster.apply_as("kubectl", asked(key))
-
-    def add(self, key: Key, priority: Priority) -> None:
-        self.added.append(key)
-        if priority is Priority.HIGH:
-            self.urgent.append(key)
 
 
 async def test_an_operator_of_the_whole_cluster_lists_all_namespaces_at_once() -> None:
     scene = Scene()
     assert await scene.lister.list_all()
     assert scene.cache.resource_keys() == [A, B]
-    assert scene.lister.readable == frozenset()
+    assert scene.lister.readable == {None}
     assert {request.ref.namespace for request in scene.cluster.reads} == {""}
 
 
@@ -93,39 +38,6 @@ async def test_only_the_namespaces_that_are_served_are_listed() -> None:
     assert scene.added == [B]
     assert scene.urgent == [], "a listing concerns all resources, and none in particular"
     assert {request.ref.namespace for request in scene.cluster.reads} == {"team-b"}
-
-
-async def test_a_listing_that_is_older_than_the_one_before_ends_the_process_and_changes_no_cache() -> None:
-    """As after a restore of etcd: half of a cache that is replaced kind by kind would plan serving engines anew."""
-    scene = Scene()
-    backup = scene.cluster.backup()
-    scene.cluster.apply_as("kubectl", asked(A, replicas=2))
-    assert await scene.lister.list_all()
-    scene.added.clear()
-    scene.cluster.restore(backup)
-    loop, stop = RelistLoop(scene.lister, Settings(resync_seconds=1)), asyncio.Event()
-    work = asyncio.create_task(loop.work(stop))
-    await asyncio.wait_for(stop.wait(), 30)
-    work.cancel()
-    await asyncio.gather(work, return_exceptions=True)
-    assert scene.lister.history_went_back
-    assert scene.added == []
-    assert scene.cache.resource_keys() == [A, B]
-
-
-@pytest.mark.parametrize("steps", range(5))
-async def test_a_loop_that_is_cancelled_while_a_watch_loses_events_ends(steps: int) -> None:
-    """`wait_for` of Python 3.11 loses a cancellation that comes together with what it waits for."""
-    loop = RelistLoop(Scene().lister, Settings())
-    work = asyncio.create_task(loop.work(asyncio.Event()))
-    await asyncio.sleep(0)  # it waits
-    await asyncio.sleep(0)
-    loop.on_events_lost()
-    for _ in range(steps):
-        await asyncio.sleep(0)
-    work.cancel()
-    await asyncio.wait({work}, timeout=5)
-    assert work.cancelled()
 
 
 async def test_a_listing_that_is_older_than_an_event_before_it_changes_no_cache() -> None:
@@ -205,13 +117,48 @@ async def test_a_forbidden_namespace_blocks_no_other_and_is_logged_once(caplog: 
     assert caplog.records[-1].message == "Can list namespace team-a again"
 
 
-async def test_a_namespace_whose_right_is_withdrawn_becomes_unreadable_and_its_cache_stays() -> None:
+async def test_a_namespace_whose_right_is_withdrawn_is_forgotten_at_the_second_refusal(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An API server that has just started may not know the roles yet."""
     scene = Scene("team-a", "team-b")
     await scene.lister.list_all()
+    scene.added.clear()
     scene.cluster.errors["team-a"] = ForbiddenError("no")
     assert await scene.lister.list_all()
-    assert scene.lister.readable == {"team-b"}
+    assert scene.lister.readable == {"team-a", "team-b"}
     assert scene.cache.resource_keys() == [A, B]
+    assert await scene.lister.list_all()
+    assert scene.lister.readable == {"team-b"}
+    assert scene.cache.resource_keys() == [B]
+    assert scene.added == [A]
+    assert [record.message for record in caplog.records] == ["Cannot list namespace team-a, will try again: no"]
+    scene.cluster.errors.clear()
+    assert await scene.lister.list_all()
+    assert sorted(scene.cache.resource_keys()) == [A, B]
+    assert scene.lister.readable == {"team-a", "team-b"}
+
+
+async def test_without_the_right_to_list_anything_nothing_is_watched() -> None:
+    scene = Scene()
+    await scene.lister.list_all()
+    scene.cluster.errors[None] = ForbiddenError("no")
+    await scene.lister.list_all()
+    assert not await scene.lister.list_all()
+    assert (scene.lister.watchable, scene.lister.readable) == ((), frozenset())
+    assert scene.cache.resource_keys() == []
+
+
+async def test_nodes_whose_right_is_withdrawn_are_watched_no_more() -> None:
+    scene = Scene()
+    await scene.lister.list_all()
+    assert NODE in scene.lister.watchable
+    scene.cluster.nodes_error = ForbiddenError("no")
+    await scene.lister.list_all()
+    assert NODE not in scene.lister.watchable
+    scene.cluster.nodes_error = None
+    await scene.lister.list_all()
+    assert NODE in scene.lister.watchable
 
 
 async def test_a_failed_listing_leaves_its_namespace_readable_and_cached() -> None:
@@ -331,3 +278,133 @@ async def test_the_status_of_a_child_and_pods_wait_for_edits(
         scene.cache.put(manifest)
     scene.lister.on_event(event, manifest)
     assert given == [priority]
+
+
+GONE = NotFoundError("the server could not find the requested resource")
+
+
+async def test_a_kind_that_goes_is_forgotten_with_its_objects_and_all_resources_are_queued(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene()
+    scene.cluster.apply_as("kubectl", route(A))
+    await scene.lister.list_all()
+    scene.added.clear()
+    scene.cluster.routes_error = GONE
+    with caplog.at_level(logging.INFO):
+        for _ in range(3):
+            await scene.lister.list_all()
+    assert route_of(A) not in children(scene, A)
+    assert HTTP_ROUTE in scene.cache.unavailable_kinds
+    assert sorted(set(scene.added)) == [A, B]
+    assert len(scene.added) == len([A, A, B]), "one queue for its object, and one for each resource"
+    assert scene.urgent == []
+    (record,) = caplog.records
+    assert record.message.startswith("Cannot use httproutes.gateway.networking.k8s.io: the cluster has no httproutes")
+
+
+async def test_a_kind_that_comes_is_used_after_its_objects_are_listed_and_all_resources_are_queued(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene()
+    scene.cluster.routes_error = GONE
+    await scene.lister.list_all()
+    scene.cluster.apply_as("kubectl", route(A))
+    scene.cluster.routes_error = None
+    scene.added.clear()
+    listed: list[bool] = []
+
+    def add(key: Key, _: Priority) -> None:
+        known = HTTP_ROUTE not in scene.cache.unavailable_kinds
+        listed.append(not known or route_of(A) in children(scene, A))
+        scene.added.append(key)
+
+    scene.lister._add = add  # noqa: SLF001 - what is known at the moment in which keys are queued
+    scene.cluster.tried.clear()
+    with caplog.at_level(logging.INFO):
+        await scene.lister.find_kinds()
+    assert scene.cluster.tried == [(HTTP_ROUTE, None)], "nothing else is listed"
+    assert HTTP_ROUTE in scene.lister.watchable
+    assert sorted(set(scene.added)) == [A, B]
+    assert all(listed), "who is queued must not make its objects anew"
+    assert [record.message for record in caplog.records] == [
+        "Found httproutes.gateway.networking.k8s.io: it is used from now on"
+    ]
+
+
+async def test_an_event_of_a_kind_that_is_gone_brings_no_object_back() -> None:
+    """Its watch may have sent it before it ended."""
+    scene = Scene()
+    scene.cluster.apply_as("kubectl", route(A))
+    await scene.lister.list_all()
+    live = scene.cluster.peek(route_of(A))
+    assert live is not None
+    scene.cluster.routes_error = GONE
+    await scene.lister.list_all()
+    scene.lister.on_event("MODIFIED", {**live, "metadata": {**live["metadata"], "resourceVersion": "999"}})
+    assert route_of(A) not in children(scene, A)
+
+
+async def test_a_search_that_finds_nothing_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    scene.cluster.routes_error = GONE
+    await scene.lister.list_all()
+    scene.added.clear()
+    for error in (GONE, ClusterError("HTTP 500: etcd is slow"), GONE):
+        scene.cluster.routes_error = error
+        await scene.lister.find_kinds()
+    assert scene.added == []
+    assert HTTP_ROUTE not in scene.lister.watchable
+    assert caplog.records == []
+
+
+async def test_a_kind_that_one_namespace_may_not_list_is_used_in_none_until_it_may() -> None:
+    scene = Scene("team-a", "team-b")
+    forbidden = ForbiddenError("no")
+    scene.cluster.routes_errors = {"team-b": forbidden}
+    await scene.lister.list_all()
+    assert "Update the chart" in scene.cache.unavailable_kinds[HTTP_ROUTE]
+    scene.cluster.routes_errors = {"team-a": forbidden}
+    await scene.lister.find_kinds()
+    assert HTTP_ROUTE in scene.cache.unavailable_kinds
+    scene.cluster.routes_errors = {}
+    await scene.lister.find_kinds()
+    assert HTTP_ROUTE in scene.lister.watchable
+
+
+async def test_a_missing_kind_is_looked_for_in_one_namespace() -> None:
+    scene = Scene("team-a", "team-b")
+    scene.cluster.routes_error = GONE
+    await scene.lister.list_all()
+    scene.cluster.tried.clear()
+    await scene.lister.find_kinds()
+    assert scene.cluster.tried == [(HTTP_ROUTE, "team-a")]
+
+
+async def test_resources_of_a_namespace_with_half_a_listing_wait_for_the_rest_when_a_kind_comes() -> None:
+    scene = Scene("team-a", "team-b")
+    scene.cluster.routes_error = GONE
+    await scene.lister.list_all()
+    scene.cluster.routes_error = None
+    scene.cluster.errors["team-a"] = ClusterError("HTTP 503")
+    scene.cluster.routes_errors = {}
+    scene.added.clear()
+    await scene.lister.list_all()
+    assert A not in scene.added
+    scene.cluster.errors.clear()
+    await scene.lister.list_all()
+    assert set(scene.added) == {A, B}
+
+
+async def test_a_kind_that_flaps_is_no_dead_watch() -> None:
+    scene = Scene()
+    scene.cluster.apply_as("kubectl", route(A))
+    for error in (None, GONE, None, GONE, None, GONE, None):
+        scene.cluster.routes_error = error
+        await scene.lister.list_all()
+    assert scene.lister.dead_watches() == []
+
+
+def children(scene: Scene, key: Key) -> set[Ref]:
+    """The children of a resource that the cache knows."""
+    return {ref for ref in scene.cache._by_owner.get(key, ()) if ref.kind != POD}  # noqa: SLF001 - also without owner

@@ -3,7 +3,7 @@
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, Listing
 from inference_operator.controller.node_store import NodeStore
 from inference_operator.manifest import OPTIONAL_KINDS, Key, Manifest
-from tests.controller.test_lister import Scene
+from tests.controller.guarded import Scene
 from tests.testing.builders import pod
 from tests.testing.listings import pages
 from tests.testing.nodes import node

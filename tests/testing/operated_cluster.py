@@ -55,6 +55,8 @@ SETTINGS = {
     "PROMETHEUS_URL": "http://prometheus.example:9090",
     **PATIENT_LEASE,
 }
+KINDS_SECONDS = 90
+"""Limit of the time until the operator knows that a kind has come or gone."""
 DELETION_SECONDS = 120
 """Limit of the deletion of a namespace with all its objects, on a busy machine."""
 _numbers = count(1)
@@ -132,23 +134,29 @@ def operated_by(module: str, operator: OperatorProcess, account: Path, log: Path
 
 @contextmanager
 def optional_kinds(cluster: LocalCluster, operator: OperatorProcess, *definitions: Path) -> Iterator[None]:
-    """Kinds that the operator watches where they exist, until the block ends.
-
-    An operator ends when such a kind comes or goes, and no kubelet restarts this one: it stands still meanwhile.
-    """
-    operator.stop()
+    """Kinds that the operator uses where they exist, until the block ends. It finds them while it runs."""
     names: list[str] = []
     try:
-        for one in definitions:
-            names += cluster.kubectl("create", "--output=name", f"--filename={one}").split()
+        for definition in definitions:
+            names += cluster.kubectl("create", "--output=name", f"--filename={definition}").split()
         await_established(cluster, *names)
-        operator.start()
+        await_used(operator, *names)
         yield
     finally:
-        operator.stop()
         if names:
             cluster.kubectl("delete", "--ignore-not-found", *names)
-        operator.start()
+            await_used(operator, *names, used=False)
+
+
+def await_used(operator: OperatorProcess, *definitions: str, used: bool = True) -> None:
+    """Wait until the operator uses the kinds of these definitions, or none of them any more."""
+    kinds = [name.rpartition("/")[2] for name in definitions]
+    lines = [f'infd_optional_kind_used{{resource="{kind}"}} {float(used)}' for kind in kinds]
+
+    def is_so() -> bool:
+        return set(lines) <= set(operator.metrics(["infd_optional_kind_used"]).splitlines())
+
+    eventually(is_so, seconds=KINDS_SECONDS, what=lambda: f"{lines}; the operator's log:\n{operator.log()[-4000:]}")
 
 
 def new_workspace(cluster: LocalCluster, name: str = "ws") -> Workspace:

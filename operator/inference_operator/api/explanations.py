@@ -244,8 +244,8 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     Reason.AUTOSCALER_MISSING: Explanation(
         ConditionType.SCALING_ACTIVE,
         "`spec.autoscaling.backend` is `KEDA`, and KEDA's CRD or the address of Prometheus is missing.",
-        "Install KEDA, and set `settings.prometheusUrl` of the operator's chart. The operator looks for KEDA every"
-        " `resyncSeconds`.",
+        "Install KEDA, and set `settings.prometheusUrl` of the operator's chart. The operator finds KEDA within"
+        " half a minute.",
     ),
     Reason.AUTOSCALER_CONFLICT: Explanation(
         ConditionType.SCALING_ACTIVE,
@@ -305,7 +305,7 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
         ConditionType.EXPOSED,
         "`spec.router.httpRoute` is set, and the operator cannot use HTTPRoutes in this cluster.",
         "Install Gateway API (v1.2 or later), or give the operator's account the right to `httproutes` if the message"
-        " says that it is missing. The operator looks again every `resyncSeconds`.",
+        " says that it is missing. The operator looks again every half minute.",
     ),
     Reason.ROLLING_OUT: Explanation(
         _RECONCILING,

@@ -110,6 +110,8 @@ class Lister:
     def on_event(self, event: str, manifest: Manifest) -> None:
         """Put a watch event into the cache and queue the keys that it concerns."""
         kind = kind_of(manifest)
+        if kind in self._cache.unavailable_kinds:  # of a watch that is about to end
+            return
         self._with_events.add(kind)
         self._newest[kind] = max(self._newest[kind], version_of(manifest))
         if kind == NODE:

@@ -11,7 +11,7 @@ from typing import Any
 
 import kopf
 from aiohttp import ClientSession, TCPConnector, TraceConfig, TraceRequestStartParams
-from kopf._cogs.structs.references import Insights  # private, as below, but a parameter of `kopf.operator`
+from kopf._cogs.structs.references import Insights  # private, but a parameter of `kopf.operator`
 from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory  # private: pyproject.toml bounds the release
 
 from inference_operator.controller.cluster import ClusterError

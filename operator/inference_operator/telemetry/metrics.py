@@ -72,7 +72,7 @@ API_REQUESTS = _counter(
 )
 WATCHES = _counter(
     "infd_watch_requests",
-    "Watches started: one per kind and namespace when the operator starts, and one each time a watch ends",
+    "Watches started: one per kind and namespace when the operator starts or finds it, and one each time a watch ends",
     "resource",
 )
 CACHE_AGE = _gauge("infd_cache_age_seconds", "Time since the last complete listing; NaN before the first one")
