@@ -601,6 +601,13 @@ OPERATOR = Dashboard(
             steps=((None, "green"), (1, "red")),
         ),
         Panel(
+            "Optional kinds",
+            "Kinds of other projects: 1 if the operator uses them, because their CRD is installed",
+            "short",
+            {"{{resource}}": "max by (resource) (infd_optional_kind_used)"},
+            kind=NUMBERS,
+        ),
+        Panel(
             "Scrapes",
             "Scrapes of engines and routers per second",
             "ops",

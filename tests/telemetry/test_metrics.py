@@ -17,6 +17,7 @@ COUNTS = {
         "infd_workqueue_depth",
         "infd_namespaces_unreadable",
         "infd_namespaces_left_to_others",
+        "infd_optional_kind_used",
         "infd_router_pods",
     ),
     *("infd_condition", "infd_node_gpus", "infd_replicas", "infd_max_replicas", "infd_gpus", "infd_startup_step"),
