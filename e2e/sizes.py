@@ -39,6 +39,8 @@ SPARE_TOKENS = 64
 """Difference of the prompt to the context, so that an answer fits after the prompt."""
 LARGE_TOKENS = 512
 """Length of each prompt to the large model; longer ones take minutes on two cores."""
+AT_ONCE = 2
+"""Engines at a time: each waits for one core most of its start. The large one has the machine for itself."""
 SCRIPT = Path(__file__).parent / "model" / "run_kinds.py"
 _PYTHON = "/opt/vllm/bin/python"
 _SERVED = "tiny"
@@ -73,7 +75,7 @@ def sizes(names: Sequence[str] = tuple(KINDS)) -> list[Size]:
             shutil.copy(model_folder() / name, folder)
         (folder / "jobs.json").write_text(json.dumps([_job(name, number) for number, name in enumerate(names)]))
         volumes = {SCRIPT.parent: "/script:ro", folder: "/data"}
-        command = (_PYTHON, f"/script/{SCRIPT.name}", "/data")
+        command = (_PYTHON, f"/script/{SCRIPT.name}", "/data", str(1 if LARGE in names else AT_ONCE))
         found_builder().run("sizes", images.reference("engine-cpu"), command, volumes)
         results = json.loads((folder / "results.json").read_text())
     return [_size(name, result) for name, result in zip(names, results, strict=True)]

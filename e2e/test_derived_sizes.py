@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -37,6 +37,7 @@ REBUILT = "transformers 5.19.0"
 QUICK = ("L4", "H100")
 """One GPU for each of vLLM's usual defaults for batches."""
 ALL = ("T4", "L4", "A10G", "RTX-4090", "L40S", "A100-40GB", "A100-80GB", "H100", "H200", "B200")
+T4 = ("T4",)
 T4_CAPABILITY = (7, 5)
 LEAST_MODELS = 60
 
@@ -140,17 +141,17 @@ def differences(found: Sequence[Case], results: Sequence[Manifest]) -> list[str]
     return lines
 
 
-def compared(
-    gpus: Sequence[str],
-    folder: Path,
-    engine: Manifest | None = None,
-    *,
-    only: Sequence[str] = (),
-    tensor: int | None = None,
-) -> tuple[list[Case], dict[str, Any]]:
-    """The cases, and what vLLM derives from them."""
-    found = list(cases(gpus, folder / "models", engine or {}, only, tensor))
-    return found, vllm_options.derived([case.given for case in found], folder)
+class Compared(NamedTuple):
+    """Cases, and what vLLM derives from each."""
+
+    cases: list[Case]
+    results: list[Manifest]
+
+
+def compared(gpus: Sequence[str], folder: Path, engine: Manifest | None = None) -> Compared:
+    """Every model on these kinds of GPU."""
+    found = list(cases(gpus, folder / "models", engine or {}, (), None))
+    return Compared(found, vllm_options.derived([case.given for case in found], folder)["derived"])
 
 
 def test_there_are_enough_public_models_of_every_kind() -> None:
@@ -159,51 +160,66 @@ def test_there_are_enough_public_models_of_every_kind() -> None:
     assert sources[True] > 0
 
 
-@pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Case], dict[str, Any]]:
+@dataclass(frozen=True)
+class Derived:
+    """What vLLM derives in one run, since it takes longest to start: cases with their results, and its tables."""
+
+    quick: Compared
     """All models on two kinds of GPU."""
-    return compared(QUICK, tmp_path_factory.mktemp("derived"))
+    whole: Compared
+    """A model whose encoder has fewer heads than there are GPUs, in two."""
+    t4: Compared
+    """All models on a GPU without bfloat16."""
+    tables: dict[str, Any]
 
 
-def test_vllm_accepts_every_command_line_and_derives_what_the_plan_says(
-    quick: tuple[list[Case], dict[str, Any]],
-) -> None:
-    found, results = quick
+@pytest.fixture(scope="module")
+def derived(tmp_path_factory: pytest.TempPathFactory) -> Derived:
+    """The comparisons of this module."""
+    folder = tmp_path_factory.mktemp("derived")
+    every = [
+        list(cases(gpus, folder / "models", {}, only, tensor))
+        for gpus, only, tensor in ((QUICK, (), None), (("A100-80GB", "H100"), ("zai-org/GLM-4.5V",), 8), (T4, (), None))
+    ]
+    tables = vllm_options.derived([case.given for listed in every for case in listed], folder)
+    results = iter(tables["derived"])
+    return Derived(*(Compared(listed, [next(results) for _ in listed]) for listed in every), tables)
+
+
+def test_vllm_accepts_every_command_line_and_derives_what_the_plan_says(derived: Derived) -> None:
+    found, results = derived.quick
     assert len({case.given["model"] for case in found}) >= LEAST_MODELS
-    assert differences(found, results["derived"]) == []
+    assert differences(found, results) == []
 
 
-def test_the_operators_names_of_parsers_are_those_of_vllm(quick: tuple[list[Case], dict[str, Any]]) -> None:
-    _, results = quick
-    assert {kind: set(names) for kind, names in results["parsers"].items()} == {
+def test_the_operators_names_of_parsers_are_those_of_vllm(derived: Derived) -> None:
+    assert {kind: set(names) for kind, names in derived.tables["parsers"].items()} == {
         "tool": TOOL_PARSERS,
         "reasoning": REASONING_PARSERS,
     }
 
 
-def test_the_operators_table_of_methods_is_that_of_vllm(quick: tuple[list[Case], dict[str, Any]]) -> None:
-    _, results = quick
-    assert vllm_options.methods_text(results) == vllm_options.METHODS.read_text()
+def test_the_operators_table_of_methods_is_that_of_vllm(derived: Derived) -> None:
+    assert vllm_options.methods_text(derived.tables) == vllm_options.METHODS.read_text()
 
 
-def test_the_operators_table_of_whole_encoders_is_that_of_vllm(quick: tuple[list[Case], dict[str, Any]]) -> None:
-    _, results = quick
-    assert results["whole_encoders"] == vllm_options.ENCODERS.read_text().split()
+def test_the_operators_table_of_whole_encoders_is_that_of_vllm(derived: Derived) -> None:
+    assert derived.tables["whole_encoders"] == vllm_options.ENCODERS.read_text().split()
 
 
-def test_an_encoder_whose_heads_the_size_does_not_divide_is_whole_in_vllm(tmp_path: Path) -> None:
-    found, results = compared(("A100-80GB", "H100"), tmp_path, {}, only=("zai-org/GLM-4.5V",), tensor=8)
-    assert differences(found, results["derived"]) == []
-    assert [result["encoder_mode"] for result in results["derived"]] == ["data", "data"]
+def test_an_encoder_whose_heads_the_size_does_not_divide_is_whole_in_vllm(derived: Derived) -> None:
+    found, results = derived.whole
+    assert differences(found, results) == []
+    assert [result["encoder_mode"] for result in results] == ["data", "data"]
     assert {case.facts.tower.heads for case in found if case.facts.tower} == {12}
 
 
-def test_vllm_takes_float32_for_models_that_forbid_float16_on_a_gpu_without_bfloat16(tmp_path: Path) -> None:
-    found, results = compared(("T4",), tmp_path)
-    assert differences(found, results["derived"]) == []
+def test_vllm_takes_float32_for_models_that_forbid_float16_on_a_gpu_without_bfloat16(derived: Derived) -> None:
+    found, results = derived.t4
+    assert differences(found, results) == []
     named = {case.facts.model_type for case in found}
     assert named & SUPPORT.without_float16, "the test says nothing without such a model"
-    for case, result in zip(found, results["derived"], strict=True):
+    for case, result in zip(found, results, strict=True):
         wide = SUPPORT.as_run(case.facts, Shape(), T4_CAPABILITY).element_bytes or case.facts.element_bytes
         assert result["element_bytes"] == wide, case.name
 
@@ -212,17 +228,17 @@ def test_vllm_takes_float32_for_models_that_forbid_float16_on_a_gpu_without_bflo
 def test_vllm_accepts_every_command_line_with_a_profile(tmp_path: Path) -> None:
     for profile in ("Throughput", "Latency", "Smallest"):
         found, results = compared(QUICK, tmp_path / profile, {"profile": profile})
-        assert differences(found, results["derived"]) == [], profile
+        assert differences(found, results) == [], profile
 
 
 @pytest.mark.full
 def test_vllm_accepts_every_command_line_on_every_kind_of_gpu(tmp_path: Path) -> None:
     found, results = compared(ALL, tmp_path)
-    assert differences(found, results["derived"]) == []
+    assert differences(found, results) == []
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("engine", [{"maxNumBatchedTokens": 512}, {"maxNumSeqs": 4096}, {"maxModelLen": 256}], ids=str)
 def test_vllm_accepts_every_command_line_with_one_requested_size(tmp_path: Path, engine: Manifest) -> None:
     found, results = compared(ALL, tmp_path, engine)
-    assert differences(found, results["derived"]) == []
+    assert differences(found, results) == []

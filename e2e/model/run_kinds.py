@@ -1,6 +1,7 @@
 """Make tiny models, serve each with vLLM, and record the metrics of its KV cache and its memory.
 
-Runs inside the engine image: run_kinds.py FOLDER. FOLDER holds `jobs.json` and gets `results.json`.
+Runs inside the engine image: run_kinds.py FOLDER AT_ONCE. FOLDER holds `jobs.json` and gets `results.json`. So many
+jobs run at a time.
 """
 
 # torch and its kind are in the engine's image, not in the environment that checks this file:
@@ -21,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ SEED = 7
 START_SECONDS = 600
 REQUEST_SECONDS = 300
 SAMPLE_SECONDS = 0.2
+MAKING = Lock()
 REQUESTS = 4
 """Concurrent requests of full length."""
 ANSWER_TOKENS = 8
@@ -61,17 +63,18 @@ def main() -> None:
     """Run all jobs."""
     folder = Path(sys.argv[1])
     jobs = json.loads((folder / "jobs.json").read_text())
-    outcomes = []
-    for job in jobs:
-        outcomes.append(asdict(outcome(job, folder)))
-        print(f"{job['name']}: {outcomes[-1]['error'] or 'served'}", flush=True)
-    (folder / "results.json").write_text(json.dumps(outcomes))
+    with ThreadPoolExecutor(int(sys.argv[2])) as pool:
+        outcomes = list(pool.map(lambda job: outcome(job, folder), jobs))
+    for one in outcomes:
+        print(f"{one.name}: {one.error or 'served'}", flush=True)
+    (folder / "results.json").write_text(json.dumps([asdict(one) for one in outcomes]))
 
 
 def outcome(job: dict[str, Any], folder: Path) -> Outcome:
     """Make a model and serve it once."""
     model, began = Path(job["model"]), time.monotonic()
-    make(job["config"], model)
+    with MAKING:  # torch has one generator of random numbers, and one default type
+        make(job["config"], model)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(folder / name, model)
     result = Outcome(job["name"], file_bytes=sum(file.stat().st_size for file in model.glob("*.safetensors")))

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from vllm.entrypoints.cli.serve import ServeSubcommand
 from vllm.multimodal.media import MediaConnector
@@ -24,14 +25,14 @@ from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 def fetched(case: Mapping[str, Any]) -> list[bool]:
     """Whether each URL gives an image."""
-    os.environ.update(case["env"])
     parser = FlexibleArgumentParser()
     ServeSubcommand().subparser_init(parser.add_subparsers(dest="subparser"))
-    read = parser.parse_args(["serve", *case["args"]])
-    connector = MediaConnector(
-        allowed_local_media_path=read.allowed_local_media_path, allowed_media_domains=read.allowed_media_domains
-    )
-    return asyncio.run(_are_images(connector, case["urls"]))
+    with patch.dict(os.environ, case["env"]):
+        read = parser.parse_args(["serve", *case["args"]])
+        connector = MediaConnector(
+            allowed_local_media_path=read.allowed_local_media_path, allowed_media_domains=read.allowed_media_domains
+        )
+        return asyncio.run(_are_images(connector, case["urls"]))
 
 
 async def _are_images(connector: MediaConnector, urls: Sequence[str]) -> list[bool]:
