@@ -12,6 +12,8 @@ from e2e.cluster.handle import LocalCluster
 from e2e.model.tiny_llama import model_folder
 
 OBJECTS = Path(__file__).with_name("claim.yaml")
+GONE_SECONDS = 200
+"""Limit until the objects of a former claim of the same name are gone, which stay until its last pod has ended."""
 
 
 @contextmanager
@@ -35,11 +37,12 @@ def _objects(name: str, path: Path, access: str, size: str = "1Gi") -> str:
 
 @contextmanager
 def _applied(cluster: LocalCluster, objects: str) -> Iterator[None]:
+    cluster.kubectl("wait", "--for=delete", "--filename=-", f"--timeout={GONE_SECONDS}s", input=objects)
     cluster.kubectl("apply", "--filename=-", input=objects)
     try:
         yield
     finally:
-        cluster.kubectl("delete", "--filename=-", "--wait=true", input=objects)
+        cluster.kubectl("delete", "--filename=-", "--wait=false", input=objects)
 
 
 @contextmanager

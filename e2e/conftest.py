@@ -11,7 +11,7 @@ from e2e.cluster import kind, local
 from e2e.cluster.handle import LocalCluster
 from e2e.cluster.network import IpFamily
 from e2e.said import pytest_runtest_logreport, say
-from e2e.served import Served
+from e2e.served import Served, await_all_left
 
 __all__ = ["pytest_runtest_logreport", "say"]
 IP_FAMILY = "--ip-family"
@@ -66,10 +66,12 @@ def cluster(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
     if pytestconfig.getoption(PROVIDER) == kind.PROVIDER:
         with stack.tests_cluster_of_kind() as of_kind:
             yield cast("LocalCluster", of_kind)  # `ON_KIND` names the tests that need only what both have
+            await_all_left()
         return
     family = IpFamily(pytestconfig.getoption(IP_FAMILY))
     with stack.tests_cluster(family) as cluster:
         yield cluster
+        await_all_left()
 
 
 @pytest.fixture(scope="module")

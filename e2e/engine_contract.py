@@ -35,24 +35,24 @@ STREAMS = 4
 BEFORE, AFTER = 100, 200
 PHASE_SECONDS = 300
 END_SECONDS = 40
-"""`dnsStaleness` of 15 s, the end of the server, and a margin for two busy cores."""
+"""`dnsStaleness`, the end of the server, and a margin for two busy cores."""
 HANG_SECONDS = 420
 """Five liveness probes of 60 s each, the grace period of 10 s, and a margin."""
 
 
 @contextmanager
 def applied(cluster: LocalCluster, name: str, **spec: Any) -> Iterator[Served]:  # noqa: ANN401 - any JSON
-    """The sample for CPUs with other fields, at rest; deleted at the end of the block."""
+    """The sample for CPUs with other fields, at rest; deleted at the end of the block, which does not wait."""
     resource = yaml.safe_load(stack.SAMPLE.read_text())
     resource["metadata"]["name"] = name
     resource["spec"] = {**resource["spec"], "router": {"replicas": 1}, **spec}
     served = Served(cluster, name)
+    served.await_left()
     served.kubectl("apply", "--filename=-", input=yaml.safe_dump(resource))
     try:
         yield served
     finally:
-        served.kubectl("delete", f"infd/{name}", "--wait=true")
-        served.await_gone()
+        served.leave()
 
 
 def status_of(served: Served) -> dict[str, Any]:

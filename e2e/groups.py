@@ -24,14 +24,14 @@ MOST_HUNG_SECONDS = 30
 def served_pair(cluster: LocalCluster, **more: Any) -> Iterator[Served]:  # noqa: ANN401 - any JSON
     """The sample over two pods, behind two routers, with more fields of the specification during the block."""
     served = Served(cluster, NAME)
+    served.await_left()
     served.kubectl("apply", "--filename=-", input=yaml.safe_dump(pair(**more)))
     try:
         stack.wait_ready(cluster, NAME)
         served.await_routers(2)
         yield served
     finally:
-        served.kubectl("delete", f"infd/{NAME}", "--wait=true")
-        served.await_gone()
+        served.leave()
 
 
 def members(served: Served) -> list[dict[str, Any]]:

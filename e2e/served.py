@@ -18,9 +18,11 @@ _GONE_SECONDS = 200
 """The longest grace period of engines and routers, and a margin."""
 _DISCOVERY_SECONDS = 120
 """Limit until a router sends requests to a ready engine on a busy machine."""
-_RECORD_SECONDS = 5
-"""TTL of a record in the cluster's DNS: after it, all routers have the same addresses."""
+_SAME_SECONDS = stack.RECORD_SECONDS + 1
+"""TTL of a record in the cluster's DNS, and until HAProxy asks again: after it, all routers have the same addresses."""
 PROMPT = "Tell me about otters"
+_leaving: list["Served"] = []
+"""Deleted resources whose pods may still run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,20 @@ class Served:
             what=lambda: f"still there: {self.kubectl('get', kinds, selector, '--output=name')}",
         )
 
+    def leave(self) -> None:
+        """Delete it while the next test begins: engines and routers stop for as long as clients may still use them.
+
+        `await_left` and `await_all_left` wait until all its objects are gone.
+        """
+        self.kubectl("delete", f"infd/{self.name}", "--wait=false", "--ignore-not-found")
+        _leaving.append(self)
+
+    def await_left(self) -> None:
+        """Wait until it is gone if it was left, for another one of its name."""
+        if self in _leaving:
+            self.await_gone()
+            _leaving.remove(self)
+
     def answered(self) -> dict[str, float]:
         """Number of completions that each engine has answered since its start, by pod."""
         return {pod: _metric(address, "vllm:request_success_total") for pod, address in self.pods("engine").items()}
@@ -93,7 +109,7 @@ class Served:
         """Wait, under load, until every router sends requests to every engine."""
         before = self.answered()
         eventually(lambda: self._all_answered_more(before), seconds=_DISCOVERY_SECONDS, what="all engines answer")
-        time.sleep(_RECORD_SECONDS)
+        time.sleep(_SAME_SECONDS)
 
     def _all_answered_more(self, before: Mapping[str, float]) -> bool:
         after = self.answered()
@@ -102,6 +118,12 @@ class Served:
     def running(self, pod: str) -> float:
         """Number of requests that run on an engine."""
         return _metric(self.pods("engine")[pod], "vllm:num_requests_running")
+
+
+def await_all_left() -> None:
+    """Wait until all resources that were left are gone."""
+    for served in tuple(_leaving):
+        served.await_left()
 
 
 def metric(address: str, series: str, *, port: int = 8000, path: str = "/metrics") -> float:

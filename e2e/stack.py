@@ -35,6 +35,10 @@ LOCAL_DNS = {"settings.dnsStalenessSeconds": 15}
 """Records of the local cluster's DNS live for 5 s, and engines need not serve for longer than needed when they stop."""
 LOCAL = {**LOCAL_DNS, "settings.surgeWaitSeconds": 30}
 """Numbers of the chart on a cluster of this machine: no node is ever added, so a rollout need not wait for one long."""
+RECORD_SECONDS = 1
+"""How long records of DNS live in the tests' cluster. There are dozens of engines that start and stop in a run."""
+TESTS_DNS = {"settings.dnsStalenessSeconds": 8}
+"""Numbers of the chart in the tests' cluster: the lifetime of a record, and 7 s until a busy machine has changed it."""
 READY_SECONDS = 600
 """Limit for the start of an engine on two busy cores; on two idle ones it takes about one minute."""
 POLL_SECONDS = 0.5
@@ -69,6 +73,7 @@ def tests_cluster(ip_family: IpFamily) -> Iterator[LocalCluster]:
     started_here = not local.is_running(TESTS)
     try:
         cluster = bring_up(TESTS, ip_family=ip_family, owned=True)
+        set_record_seconds(cluster, RECORD_SECONDS)
         install_operator(cluster)
         yield cluster
     finally:
@@ -91,6 +96,21 @@ def tests_cluster_of_kind() -> Iterator[KindCluster]:
             kind.down(name)
 
 
+def set_record_seconds(cluster: LocalCluster, seconds: int) -> None:
+    """Let records of the cluster's DNS live so long, at the server and in its cache; nothing if they do already."""
+    system = ("--namespace", "kube-system")
+    config = json.loads(cluster.kubectl(*system, "get", "configmap", "coredns", "--output=json"))
+    text, places = re.subn(r"\b(ttl|cache) \d+\n", rf"\1 {seconds}\n", config["data"]["Corefile"])
+    if places != len(("ttl", "cache")):
+        raise ClusterError(f"the configuration of CoreDNS has {places} lifetimes")
+    if text == config["data"]["Corefile"]:
+        return
+    patch = json.dumps({"data": {"Corefile": text}})
+    cluster.kubectl(*system, "patch", "configmap", "coredns", "--type=merge", f"--patch={patch}")
+    cluster.kubectl(*system, "rollout", "restart", "deployment/coredns")
+    cluster.kubectl(*system, "rollout", "status", "deployment/coredns", "--timeout=120s")
+
+
 def install_operator(
     cluster: Cluster, settings: Mapping[str, str] | None = None, numbers: Mapping[str, int] | None = None
 ) -> None:
@@ -107,9 +127,14 @@ def install_operator(
         **(settings or {}),
     }
     given = [f"--set-string={key}={value}" for key, value in values.items()]
-    given += [f"--set={key}={value}" for key, value in {**LOCAL, **(numbers or {})}.items()]
+    given += [f"--set={key}={value}" for key, value in {**local_numbers(cluster), **(numbers or {})}.items()]
     namespace = [f"--namespace={SYSTEM}", "--create-namespace"]
     cluster.helm("upgrade", "--install", RELEASE, str(CHART), *namespace, "--wait", "--timeout=120s", *given)
+
+
+def local_numbers(cluster: Cluster) -> Mapping[str, int]:
+    """Numbers of the chart in a cluster of this machine."""
+    return {**LOCAL, **TESTS_DNS} if cluster.name == TESTS else LOCAL
 
 
 def install_on_stock_images(cluster: Cluster, engine: str, environment: Mapping[str, str]) -> None:
@@ -120,7 +145,8 @@ def install_on_stock_images(cluster: Cluster, engine: str, environment: Mapping[
         engine: image of engines on CPUs.
         environment: variables of the containers that install the program.
     """
-    options = [f"--set-string=engine.images.cpu={engine}", *(f"--set={key}={value}" for key, value in LOCAL.items())]
+    options = [f"--set-string=engine.images.cpu={engine}"]
+    options += [f"--set={key}={value}" for key, value in local_numbers(cluster).items()]
     options += [f"--set-json=stock.environment.{name}={json.dumps(value)}" for name, value in environment.items()]
     tools = (str(cluster.binary(name).parent) for name in ("kubectl", "helm"))
     path = os.pathsep.join((*dict.fromkeys(tools), os.environ["PATH"]))
@@ -151,8 +177,9 @@ def wait_ready(
         if ready.get("status") == "True" and working.get("status") == "False":
             return
         state = working if working.get("status") == "True" else ready
-        if stalled.get("status") == "True" or time.monotonic() > deadline:
-            raise ClusterError(f"{name} is not ready: {(stalled or state).get('message')}")
+        is_stalled = stalled.get("status") == "True"
+        if is_stalled or time.monotonic() > deadline:
+            raise ClusterError(f"{name} is not ready: {(stalled if is_stalled else state).get('message')}")
         message = f"{state['reason']}: {state['message']}" if state else "Waiting for the operator."
         if tell and message != last:
             tell(message)

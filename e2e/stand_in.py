@@ -34,6 +34,7 @@ def resource_of_stand_ins(
         more: other fields of the spec; those of `engine` and `podTemplate` are added to those of stand-ins.
     """
     name = served.name
+    served.await_left()
     served.kubectl("create", "configmap", name, f"--from-file=__init__.py={SCRIPT}")
     resource = yaml.safe_load(stack.SAMPLE.read_text())
     resource["metadata"]["name"] = name
@@ -58,5 +59,5 @@ def resource_of_stand_ins(
     try:
         yield
     finally:
-        served.kubectl("delete", f"infd/{name}", f"configmap/{name}", "--wait=true")
-        served.await_gone()
+        served.leave()
+        served.kubectl("delete", f"configmap/{name}")

@@ -79,12 +79,10 @@ def applied(served: Served, manifest: Mapping[str, Any]) -> Iterator[None]:
     try:
         yield
     finally:
-        served.kubectl("delete", f"infd/{served.name}", "--wait=true", "--ignore-not-found")
-        served.await_gone()
+        served.leave()
 
 
-@pytest.fixture(scope="module")
-def right(cluster: LocalCluster, files: Path) -> Mapping[str, Load]:
+def learned(cluster: LocalCluster, files: Path) -> Mapping[str, Load]:
     """What a vLLM with `--lora-modules` answers, by adapter."""
     served, manifest = Served(cluster, REFERENCE), resource(REFERENCE)
     modules = [f"{name}=/files/{name}" for name in ("one", "two", "first", "second") if (files / name).is_dir()]
@@ -156,11 +154,12 @@ class Adapted:
 
 
 @pytest.fixture(scope="module")
-def adapted(cluster: LocalCluster, right: Mapping[str, Load]) -> Iterator[Adapted]:
-    """An engine with the adapter `one`."""
+def adapted(cluster: LocalCluster, files: Path) -> Iterator[Adapted]:
+    """An engine with the adapter `one`, which starts beside the one that gives the right answers."""
     served, manifest = Served(cluster, NAME), resource(NAME, adapters=[adapter("one")])
     manifest["spec"]["cache"] = {"claimName": CACHE}
     with applied(served, manifest):
+        right = learned(cluster, files)
         stack.wait_ready(cluster, NAME)
         found = Adapted(served, right)
         found.await_phase({"one": "Ready"})

@@ -1,6 +1,7 @@
 """Commands of `infd` about resources on a real node: of a service that answers, and of one that ends."""
 
 import json
+import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,7 +60,7 @@ def test_a_service_that_answers_is_on_one_screen_with_its_traffic(cluster: Local
     found = json.loads(said)
     assert (status, found["ready"], found["no_traffic"], found["traffic"]["per_second"]) == (0, True, "", None)
     assert found["traffic"]["requests"] >= REQUESTS
-    assert f"{served.name}  yes" in infd(cluster, "list", namespace)[1]
+    assert re.search(rf"^{served.name} +yes ", infd(cluster, "list", namespace)[1], re.MULTILINE)
 
 
 def test_a_question_is_answered_through_the_api_server_and_a_router(cluster: LocalCluster, served: Served) -> None:
@@ -146,8 +147,7 @@ def test_a_model_is_served_by_one_command(cluster: LocalCluster, folder: str) ->
         assert status == 0, (said, complaints)
         assert served.complete()
     finally:
-        served.kubectl("delete", f"infd/{served.name}", "--wait=true", "--ignore-not-found")
-        served.await_gone()
+        served.leave()
 
 
 @pytest.mark.full

@@ -34,11 +34,18 @@ def claim(cluster: LocalCluster) -> Iterator[str]:
 
 @pytest.fixture
 def served(cluster: LocalCluster) -> Iterator[Served]:
-    """The test's InferenceDeployment, deleted after it."""
+    """The InferenceDeployment that is served, deleted after its test."""
     served = Served(cluster, NAME)
     yield served
-    served.kubectl("delete", f"infd/{NAME}", "--wait=true", "--ignore-not-found")
-    served.await_gone()
+    served.leave()
+
+
+@pytest.fixture
+def missing(cluster: LocalCluster) -> Iterator[Served]:
+    """The InferenceDeployment without a model, deleted after its test."""
+    served = Served(cluster, "missing-folder")
+    yield served
+    served.leave()
 
 
 def test_an_unknown_model_in_a_volume_is_inspected_sized_and_served_by_pods_of_an_arbitrary_user(
@@ -68,18 +75,18 @@ def test_an_unknown_model_in_a_volume_is_inspected_sized_and_served_by_pods_of_a
         assert identities(cluster, stack.leader(cluster), stack.SYSTEM) == {(USER, 0)}
 
 
-def test_a_missing_model_folder_in_a_volume_is_reported(cluster: LocalCluster, claim: str, served: Served) -> None:
+def test_a_missing_model_folder_in_a_volume_is_reported(cluster: LocalCluster, claim: str, missing: Served) -> None:
     resource = {
         "apiVersion": "inference-operator.dev/v1alpha1",
         "kind": "InferenceDeployment",
-        "metadata": {"name": NAME},
+        "metadata": {"name": missing.name},
         "spec": {"model": {"source": f"pvc://{claim}/nosuch"}},
     }
-    served.kubectl("apply", "--filename=-", input=yaml.safe_dump(resource))
+    missing.kubectl("apply", "--filename=-", input=yaml.safe_dump(resource))
     words = f"pvc://{claim}/nosuch: there is no such directory."
     eventually(
-        lambda: words in stack.conditions(cluster, NAME).get("Stalled", {}).get("message", ""),
+        lambda: words in stack.conditions(cluster, missing.name).get("Stalled", {}).get("message", ""),
         seconds=INSPECTED_SECONDS,
-        what=lambda: f"`{words}`: {stack.conditions(cluster, NAME)}",
+        what=lambda: f"`{words}`: {stack.conditions(cluster, missing.name)}",
     )
-    assert stack.conditions(cluster, NAME)["Stalled"]["reason"] == "ModelNotFound"
+    assert stack.conditions(cluster, missing.name)["Stalled"]["reason"] == "ModelNotFound"

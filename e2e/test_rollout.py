@@ -53,8 +53,7 @@ def served(cluster: LocalCluster) -> Iterator[Served]:
         served.await_routers(2)
         yield served
     finally:
-        served.kubectl("delete", f"infd/{NAME}", "--wait=true")
-        served.await_gone()
+        served.leave()
         offer_gpus(cluster, 0)
 
 

@@ -59,8 +59,7 @@ def served(stocked: LocalCluster) -> Iterator[Served]:
     folder.mkdir()
     with claim_of(stocked, CLAIM, folder, access="ReadWriteMany"):
         yield served
-        served.kubectl("delete", "infd", NAME, "--wait=true", "--ignore-not-found")
-        served.await_gone()
+        served.leave()
 
 
 def test_an_installation_on_stock_images_downloads_a_model_and_answers(served: Served) -> None:

@@ -2,7 +2,7 @@
 
 from e2e import stack
 from e2e.cluster.handle import LocalCluster
-from e2e.served import Served
+from e2e.served import Served, await_all_left
 from e2e.test_causes import apply
 from e2e.waiting import eventually
 
@@ -23,6 +23,7 @@ def test_deleting_a_resource_leaves_no_children(tiny: Served) -> None:
 
 
 def test_helm_uninstall_keeps_the_crd_and_a_new_install_works(cluster: LocalCluster) -> None:
+    await_all_left()
     resources = cluster.kubectl("get", "infd", "--all-namespaces", "--output=name")
     assert resources == "", "the tests before this one have deleted their resources"
     cluster.helm("uninstall", stack.RELEASE, f"--namespace={stack.SYSTEM}", "--wait", "--timeout=60s")

@@ -147,24 +147,11 @@ async def test_fifty_times_from_zero_to_several_engines_and_back_no_router_is_st
 @pytest.fixture
 def slow_dns(cluster: LocalCluster) -> Iterator[None]:
     """The cluster's DNS as many have it: records live and are cached for 30 s, and `dnsStaleness` allows for it."""
-    _set_dns(cluster, "5", "30", staleness=35)
+    stack.set_record_seconds(cluster, 30)
+    stack.install_operator(cluster, numbers={"settings.dnsStalenessSeconds": 35})
     yield
-    _set_dns(cluster, "30", "5", staleness=stack.LOCAL_DNS["settings.dnsStalenessSeconds"])
-
-
-def _set_dns(cluster: LocalCluster, old: str, new: str, *, staleness: int) -> None:
-    """Change the lifetime of records in seconds, and what the operator knows of it."""
-    system = ("--namespace", "kube-system")
-    config = json.loads(cluster.kubectl(*system, "get", "configmap", "coredns", "--output=json"))
-    text = (
-        config["data"]["Corefile"].replace(f"ttl {old}\n", f"ttl {new}\n").replace(f"cache {old}\n", f"cache {new}\n")
-    )
-    assert (text.count(f"ttl {new}\n"), text.count(f"cache {new}\n")) == (1, 1)
-    patch = json.dumps({"data": {"Corefile": text}})
-    cluster.kubectl(*system, "patch", "configmap", "coredns", "--type=merge", f"--patch={patch}")
-    cluster.kubectl(*system, "rollout", "restart", "deployment/coredns")
-    cluster.kubectl(*system, "rollout", "status", "deployment/coredns", "--timeout=120s")
-    stack.install_operator(cluster, numbers={"settings.dnsStalenessSeconds": staleness})
+    stack.set_record_seconds(cluster, stack.RECORD_SECONDS)
+    stack.install_operator(cluster)
 
 
 @pytest.mark.full

@@ -3,25 +3,23 @@
 import json
 import os
 import signal
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from e2e import stack, vllm_options
 from e2e.cluster.handle import LocalCluster
 from e2e.containers import engine_core
+from e2e.security.conftest import GUARDED
 from e2e.served import Served
-from e2e.test_keys import created, status
+from e2e.test_keys import status
 from e2e.test_watchdog import SHORT_STALL, stalled
 from e2e.waiting import eventually
 from inference_operator.engines.engine_key import KEY_FILE, KEY_PROGRAM, KEY_SOURCE, MIDDLEWARE, guard_of
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
 
-NAME, KEY = "guarded", "a" * 64
+NAME, KEY = GUARDED, "a" * 64
 REPLACED_SECONDS = 300
 OPEN = {"GET /health", "HEAD /health", "GET /metrics"}
 KNOWN = {"GET /v1/models", "POST /v1/load_lora_adapter", "POST /tokenize", "POST /pause", "POST /collective_rpc"}
@@ -55,20 +53,10 @@ def test_no_route_of_vllm_but_health_and_metrics_is_answered_without_the_key(tmp
 
 
 @pytest.fixture(scope="module")
-def guarded(cluster: LocalCluster) -> Iterator[tuple[Served, str]]:
+def guarded(cluster: LocalCluster, key: str) -> tuple[Served, str]:
     """A resource with API keys from its beginning, and a key of a user."""
-    secret, key = created("alice")
-    cluster.kubectl("apply", "--filename=-", input=secret)
-    resource: dict[str, Any] = yaml.safe_load(stack.SAMPLE.read_text())
-    resource["metadata"]["name"] = NAME
-    resource["spec"]["router"] = {"replicas": 1, "keys": {"secretRef": {"name": "users"}}}
-    cluster.kubectl("apply", "--filename=-", input=yaml.safe_dump(resource))
-    served = Served(cluster, NAME)
     stack.wait_ready(cluster, NAME)
-    yield served, key
-    served.kubectl("delete", "infd", NAME)
-    served.await_gone()
-    cluster.kubectl("delete", "secret", "users")
+    return Served(cluster, NAME), key
 
 
 def test_an_engine_refuses_another_pod_and_answers_its_routers(guarded: tuple[Served, str]) -> None:

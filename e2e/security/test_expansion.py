@@ -1,45 +1,24 @@
 """A Secret that an engine has never reaches who asked for the engine: a real kubelet, a real vLLM."""
 
 import json
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
-import yaml
 
 from e2e import stack
 from e2e.cluster.handle import LocalCluster
+from e2e.security.conftest import CANARY, EXPANDS, EXPANSION, apply_expanding
 from e2e.served import Served
 from e2e.waiting import eventually
 
-NAME, SECRET, CANARY = "expands", "canary", "4711-correct-horse"
-EXPANSION = "$(HF_TOKEN)"
-TOKEN = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": SECRET, "key": "password"}}}
-OTHER = {"name": "OTHER", "value": f"-{EXPANSION}-"}
+NAME = EXPANDS
 REPORTED_SECONDS = 240
 
 
 @pytest.fixture(scope="module")
-def served(cluster: LocalCluster) -> Iterator[Served]:
+def served(cluster: LocalCluster, key: str) -> Served:  # noqa: ARG001 - it begins the start
     """An engine that has the Secret in a variable, and names this variable in an argument that its answers repeat."""
-    cluster.kubectl("create", "secret", "generic", SECRET, f"--from-literal=password={CANARY}")
-    served = Served(cluster, NAME)
-    apply(served, f"--response-role={EXPANSION}")
     stack.wait_ready(cluster, NAME)
-    yield served
-    served.kubectl("delete", "infd", NAME)
-    served.await_gone()
-    cluster.kubectl("delete", "secret", SECRET)
-
-
-def apply(served: Served, *args: str) -> None:
-    resource: dict[str, Any] = yaml.safe_load(stack.SAMPLE.read_text())
-    resource["metadata"]["name"] = served.name
-    engine = resource["spec"]["engine"]
-    engine["args"] += args
-    engine["env"] += [TOKEN, OTHER]
-    resource["spec"]["router"] = {"replicas": 1}
-    served.kubectl("apply", "--filename=-", input=yaml.safe_dump(resource))
+    return Served(cluster, NAME)
 
 
 def test_an_argument_is_no_way_to_read_a_secret_of_the_engine(served: Served) -> None:
@@ -60,7 +39,7 @@ def test_an_argument_is_no_way_to_read_a_secret_of_the_engine(served: Served) ->
 
 def test_the_status_names_the_option_that_an_engine_refused_and_not_its_value(served: Served) -> None:
     hostile = "canary-value-0815"
-    apply(served, f"--seed={hostile}-{EXPANSION}")
+    apply_expanding(served, f"--seed={hostile}-{EXPANSION}")
 
     def said() -> str | None:
         conditions = stack.conditions(served.cluster, NAME)
