@@ -1,38 +1,40 @@
 """Runs the end-to-end tests, in two pytest processes side by side: `python -m e2e.run [--record] [PYTEST ARGUMENTS]`.
 
-The first one runs everything that needs the cluster with the stack of the project, the second one all the rest. With
-`--record` they keep their durations as `e2e-stack` and `e2e-router`.
+The first one runs everything that needs the cluster with the stack of the project, the second one what has networks
+and addresses of its own. The rest is run by the one that is free first. With `--record` they keep their durations as
+`e2e-stack` and `e2e-router`.
 """
 
 import sys
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
-from e2e import side_by_side
+from e2e import shared_modules, side_by_side
 
-WITHOUT_STACK = (
-    "e2e/router",
-    "e2e/cluster",
-    "e2e/images",
-    "e2e/test_arguments.py",
-    "e2e/test_group_arguments.py",
-    "e2e/test_sglang.py",
-    "e2e/test_media_client.py",
-    "e2e/test_derived_sizes.py",
-    "e2e/test_beside.py",
-    "e2e/test_bucket.py",
-    "e2e/test_bucket_faults.py",
-    "e2e/test_push.py",
-    "e2e/test_verify.py",
+WITHOUT_STACK = ("e2e/router", "e2e/cluster", "e2e/images")
+SHARED = (
+    ("e2e/test_beside.py",),
+    ("e2e/test_push.py",),
+    ("e2e/test_verify.py",),
+    ("e2e/test_derived_sizes.py", "e2e/test_group_arguments.py"),
+    ("e2e/test_bucket.py",),
+    ("e2e/test_arguments.py", "e2e/test_sglang.py", "e2e/test_media_client.py"),
+    ("e2e/test_bucket_faults.py",),
 )
+"""Modules by the process that runs them: the longest first. Those of one group share a name of their containers."""
 RECORD, NAMES = "--record", ("e2e-stack", "e2e-router")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run all of them; returns the exit status."""
-    shared = [argument for argument in arguments if argument != RECORD]
+    given = [argument for argument in arguments if argument != RECORD]
     stack, router = ([f"{RECORD}={NAMES[0]}"], [f"{RECORD}={NAMES[1]}"]) if RECORD in arguments else ([], [])
-    with_stack = [*shared, *stack, *(f"--ignore={path}" for path in WITHOUT_STACK), "e2e"]
-    return side_by_side.run(with_stack, [*shared, *router, *WITHOUT_STACK])
+    with tempfile.TemporaryDirectory() as folder:
+        options = [*given, *shared_modules.options(Path(folder), SHARED)]
+        with_stack = [*options, *stack, *(f"--ignore={path}" for path in WITHOUT_STACK), "e2e"]
+        without = [*options, *router, *WITHOUT_STACK, *(module for group in SHARED for module in group)]
+        return side_by_side.run(with_stack, without)
 
 
 if __name__ == "__main__":

@@ -37,8 +37,9 @@ LOCAL = {**LOCAL_DNS, "settings.surgeWaitSeconds": 30}
 """Numbers of the chart on a cluster of this machine: no node is ever added, so a rollout need not wait for one long."""
 RECORD_SECONDS = 1
 """How long records of DNS live in the tests' cluster. There are dozens of engines that start and stop in a run."""
-TESTS_DNS = {"settings.dnsStalenessSeconds": 8}
-"""Numbers of the chart in the tests' cluster: the lifetime of a record, and 7 s until a busy machine has changed it."""
+TESTS_NUMBERS = {"settings.dnsStalenessSeconds": 8, "settings.scrapeSeconds": 5}
+"""Numbers of the chart in the tests' cluster: engines that stop serve for the lifetime of a record and for 7 s until a
+busy machine has changed it, and the operator sees sooner what engines and routers do."""
 READY_SECONDS = 600
 """Limit for the start of an engine on two busy cores; on two idle ones it takes about one minute."""
 POLL_SECONDS = 0.5
@@ -134,7 +135,7 @@ def install_operator(
 
 def local_numbers(cluster: Cluster) -> Mapping[str, int]:
     """Numbers of the chart in a cluster of this machine."""
-    return {**LOCAL, **TESTS_DNS} if cluster.name == TESTS else LOCAL
+    return {**LOCAL, **TESTS_NUMBERS} if cluster.name == TESTS else LOCAL
 
 
 def install_on_stock_images(cluster: Cluster, engine: str, environment: Mapping[str, str]) -> None:

@@ -160,7 +160,7 @@ def test_helm_install_of_the_pushed_chart_serves_with_images_of_its_registry(
         *(f"--namespace={stack.SYSTEM}", "--wait", "--timeout=180s"),
         # The registry has no image of vLLM: this one is in the node.
         f"--set-string=engine.images.cpu={images.reference('engine-cpu')}",
-        *(f"--set={key}={value}" for key, value in stack.TESTS_DNS.items()),
+        *(f"--set={key}={value}" for key, value in stack.TESTS_NUMBERS.items()),
     )
     operators = json.loads(cluster.kubectl("--namespace", stack.SYSTEM, "get", "pods", "--output=json"))["items"]
     assert {one["spec"]["containers"][0]["image"] for one in operators} == {_named(reachable.operator)}

@@ -9,6 +9,8 @@ import json
 import shutil
 import tarfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +40,11 @@ SECONDS = 120
 def stocked(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """The cluster with an operator that `make install` has installed; afterwards the one of all tests again."""
     folder, mirror = tmp_path_factory.mktemp("stock"), layout(cluster.name).registries / DOCKER_HUB
-    with local_registry(folder) as registry, package_index(folder / "wheels", outside(cluster)) as variables:
-        put_stock_images(registry)
+    with ThreadPoolExecutor(1) as pool, ExitStack() as running:
+        registry = running.enter_context(local_registry(folder))
+        stored = pool.submit(put_stock_images, registry)
+        variables = running.enter_context(package_index(folder / "wheels", outside(cluster)))
+        stored.result()
         mirror.mkdir(parents=True)
         address = stack.authority(outside(cluster), int(registry.rpartition(":")[2]))
         (mirror / "hosts.toml").write_text(f'server = "http://{address}"\n')

@@ -22,7 +22,7 @@ TOKENS = 1500
 STREAMS = 8
 SLOW_SECONDS = 45
 """How long the answers are delayed after their pod's deletion: longer than Kubernetes' default grace period of 30 s."""
-STALENESS_SECONDS = stack.TESTS_DNS["settings.dnsStalenessSeconds"]
+STALENESS_SECONDS = stack.TESTS_NUMBERS["settings.dnsStalenessSeconds"]
 """`dnsStaleness`, after which an idle engine stops."""
 END_SECONDS = 30
 """For the end of an idle engine after that, on two busy cores: the signal, vLLM's teardown and the kubelet's."""
