@@ -14,9 +14,9 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from vllm.entrypoints.cli.serve import ServeSubcommand
 from vllm.multimodal.media import MediaConnector
@@ -25,14 +25,14 @@ from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 def fetched(case: Mapping[str, Any]) -> list[bool]:
     """Whether each URL gives an image."""
+    os.environ.update(case["env"])
     parser = FlexibleArgumentParser()
     ServeSubcommand().subparser_init(parser.add_subparsers(dest="subparser"))
-    with patch.dict(os.environ, case["env"]):
-        read = parser.parse_args(["serve", *case["args"]])
-        connector = MediaConnector(
-            allowed_local_media_path=read.allowed_local_media_path, allowed_media_domains=read.allowed_media_domains
-        )
-        return asyncio.run(_are_images(connector, case["urls"]))
+    read = parser.parse_args(["serve", *case["args"]])
+    connector = MediaConnector(
+        allowed_local_media_path=read.allowed_local_media_path, allowed_media_domains=read.allowed_media_domains
+    )
+    return asyncio.run(_are_images(connector, case["urls"]))
 
 
 async def _are_images(connector: MediaConnector, urls: Sequence[str]) -> list[bool]:
@@ -50,4 +50,6 @@ async def _is_image(connector: MediaConnector, url: str) -> bool:
 
 if __name__ == "__main__":
     cases = json.loads(Path(sys.argv[1]).read_text())
-    Path(sys.argv[2]).write_text(json.dumps([fetched(case) for case in cases]))
+    # Each has a process of its own, as it has variables of its own, and vLLM keeps one client for the first event loop.
+    with get_context("fork").Pool(1, maxtasksperchild=1) as pool:
+        Path(sys.argv[2]).write_text(json.dumps(pool.map(fetched, cases, chunksize=1)))
