@@ -183,7 +183,8 @@ def derived(tmp_path_factory: pytest.TempPathFactory) -> Derived:
     ]
     tables = vllm_options.derived([case.given for listed in every for case in listed], folder)
     results = iter(tables["derived"])
-    return Derived(*(Compared(listed, [next(results) for _ in listed]) for listed in every), tables)
+    quick, whole, t4 = (Compared(listed, [next(results) for _ in listed]) for listed in every)
+    return Derived(quick, whole, t4, tables)
 
 
 def test_vllm_accepts_every_command_line_and_derives_what_the_plan_says(derived: Derived) -> None:
