@@ -11,12 +11,10 @@ from inference_operator.api.hardware import Device
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.base import Engine
-from inference_operator.engines.model_access import refusal_of_format
 from inference_operator.engines.process import EngineProcess, ServedModel, Timeouts
 from inference_operator.engines.programs import PROGRAMS_VARIABLE
 from inference_operator.engines.series import series
 from inference_operator.engines.telemetry import EngineSeries
-from inference_operator.engines.validation import refusal_of_fields
 from inference_operator.models.facts import ModelFacts
 from inference_operator.settings import Settings
 from inference_operator.sizing.budget import Budget, TermName
@@ -84,16 +82,16 @@ class EngineContract:
             "multimodal": {"video": True},
         }
         for name in subject.engine.unsupported_fields:
-            refusal = refusal_of_fields(subject.engine, EngineSpec.model_validate({name: values[name]}))
+            refusal = subject.engine.check_fields(EngineSpec.model_validate({name: values[name]}))
             assert refusal is not None
             assert (refusal.reason, refusal.field) == (Reason.INVALID_SPEC, f"spec.engine.{name}")
-        assert refusal_of_fields(subject.engine, EngineSpec()) is None
+        assert subject.engine.check_fields(EngineSpec()) is None
 
     # The model
 
     def test_weights_are_read_in_one_format_at_least(self, subject: Subject) -> None:
         assert subject.engine.formats
-        assert refusal_of_format(subject.engine, subject.facts) is None
+        assert subject.engine.check_format(subject.facts) is None
 
     def test_architectures_are_supported_or_have_an_obstacle_in_a_sentence(self, subject: Subject) -> None:
         engine = subject.engine

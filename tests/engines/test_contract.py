@@ -7,7 +7,6 @@ import pytest
 
 from inference_operator.api.engine_kind import EngineKind
 from inference_operator.engines.base import Engine
-from inference_operator.engines.model_access import refusal_of_format
 from inference_operator.engines.registry import ENGINES, VLLM
 from tests.engines.contract import FACTS, EngineContract, Subject
 from tests.testing.preallocating_engine import PREALLOCATING, Preallocating
@@ -48,7 +47,7 @@ def test_every_engine_of_the_release_is_a_subject() -> None:
 
 @pytest.mark.parametrize(("engine", "reads"), [(ENGINES[LLAMA_CPP], True), (ENGINES[VLLM], False)])
 def test_a_model_in_a_format_that_the_engine_does_not_read_is_refused(engine: Engine, reads: bool) -> None:  # noqa: FBT001 - a parameter
-    refusal = refusal_of_format(engine, replace(FACTS, weights_from="1 .gguf files"))
+    refusal = engine.check_format(replace(FACTS, weights_from="1 .gguf files"))
     said = "The weights are GGUF, which this engine does not read."
     said += " Use a model whose weights are pickle files, safetensors."
     assert (refusal.message if refusal else "") == ("" if reads else f"spec.model.source: {said}")

@@ -17,7 +17,8 @@ from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
 from inference_operator.engines import transformers as package
 from inference_operator.engines.classified import Class
-from inference_operator.engines.process import EngineProcess, ServedModel, Timeouts
+from inference_operator.engines.options import joint_classes
+from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.registry import ENGINES
 from inference_operator.engines.rights import unsafe_arguments, unsafe_variables
 from inference_operator.engines.start_log import Phase
@@ -25,7 +26,6 @@ from inference_operator.engines.transformers.architectures import support
 from inference_operator.engines.transformers.memory import SHARE, OnOneGpu, TokenBytes, cpu_needs
 from inference_operator.engines.transformers.options import CLASSES, OPTIONS
 from inference_operator.engines.transformers.transformers import BATCHES, RUNNING, Transformers
-from inference_operator.engines.validation import joint_classes
 from inference_operator.settings import Settings
 from inference_operator.sizing.plan import cpu_plan, unchecked_plan
 from inference_operator.sizing.shape import Shape, SizingInputs
@@ -229,7 +229,7 @@ def test_an_engine_with_open_requests_that_computes_no_batch_makes_no_progress()
     hung = next_activity(first, sampled(7), sessions=2, at=115, longest_gap=60)
     computing = next_activity(first, sampled(8), sessions=2, at=115, longest_gap=60)
     assert (hung.seconds_without_progress, computing.seconds_without_progress) == (15, 0)
-    assert ENGINE.probe_request("").body == {"prompt": "1", "max_tokens": 1}
+    assert ENGINE.probe_request("") == ProbeRequest("/v1/completions", {"prompt": "1", "max_tokens": 1})
 
 
 @pytest.mark.parametrize(("kind", "ends"), [(b"text/event-stream; charset=utf-8", True), (b"application/json", False)])

@@ -8,7 +8,7 @@ import pytest
 
 from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.reasons import ConditionType, Reason
-from inference_operator.engines.vllm.errors import ERRORS, diagnosis
+from inference_operator.engines.vllm.errors import ERRORS
 from inference_operator.engines.vllm.vllm import Vllm
 
 OUTPUT = Path(__file__).parent / "vllm_output"
@@ -57,13 +57,13 @@ def said(name: str) -> str:
 
 def test_every_recorded_failure_has_an_expected_diagnosis_and_a_successful_start_has_none() -> None:
     assert {path.stem for path in OUTPUT.glob("*.txt")} == {*RECORDED, *UNKNOWN, "start"}
-    assert [diagnosis(said(name)) for name in (*UNKNOWN, "start")] == [None] * (len(UNKNOWN) + 1)
+    assert [Vllm().diagnose(said(name)) for name in (*UNKNOWN, "start")] == [None] * (len(UNKNOWN) + 1)
 
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_recorded_failure_is_diagnosed(name: str) -> None:
     reason, words = RECORDED[name]
-    found = diagnosis(said(name))
+    found = Vllm().diagnose(said(name))
     assert found is not None
     assert found.reason is reason
     assert words in found.cause
@@ -73,7 +73,7 @@ def test_a_recorded_failure_is_diagnosed(name: str) -> None:
 @pytest.mark.parametrize("name", RECORDED)
 def test_the_last_lines_of_a_recorded_failure_give_its_reason_or_none(name: str) -> None:
     tail = "\n".join(said(name).splitlines()[-TERMINATION_LINES:])[-TERMINATION_BYTES:]
-    found = diagnosis(tail)
+    found = Vllm().diagnose(tail)
     assert found is None or found.reason is RECORDED[name][0]
 
 
@@ -375,7 +375,7 @@ def test_a_quoted_failure_is_diagnosed(text: str, reason: Reason, words: str) ->
     ],
 )
 def test_a_log_without_a_known_error_has_no_diagnosis(text: str) -> None:
-    assert diagnosis(text) is None
+    assert Vllm().diagnose(text) is None
 
 
 def test_every_known_error_has_an_explained_reason_and_a_cause_built_from_its_match_groups() -> None:
@@ -386,7 +386,7 @@ def test_every_known_error_has_an_explained_reason_and_a_cause_built_from_its_ma
 
 def test_a_diagnosis_takes_time_linear_in_the_length_of_the_text() -> None:
     for piece in ("a", "(", "model's max seq len (1), ", "validation error for X\n", "quantization method a ", "'"):
-        diagnosis(piece * (16384 // len(piece)))
+        Vllm().diagnose(piece * (16384 // len(piece)))
 
 
 FREE_TEXT = re.compile(r"\[\^|(?<!\\)\.(?![^\[]*\])|\\S|\\W|\\D")

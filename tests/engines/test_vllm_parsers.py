@@ -4,7 +4,7 @@ import pytest
 
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.reasons import Reason
-from inference_operator.engines.sizes import Parsers
+from inference_operator.engines.process import Parsers
 from inference_operator.engines.vllm.parsers import (
     FAMILIES,
     REASONING_PARSERS,

@@ -11,7 +11,6 @@ from inference_operator.engines.process import EngineProcess, ServedModel, Timeo
 from inference_operator.engines.vllm.arguments import managed_flag
 from inference_operator.engines.vllm.flags import MANAGED_FLAGS, MANAGED_VARIABLES
 from inference_operator.engines.vllm.generation import MAX_N, OVERRIDE
-from inference_operator.engines.vllm.image import HOME, WRITABLE
 from inference_operator.engines.vllm.media import NO_HOST
 from inference_operator.engines.vllm.memory import CPU_SEQUENCES, LARGE_SEQUENCES
 from inference_operator.engines.vllm.options import SPELLINGS as OPTIONS
@@ -22,6 +21,7 @@ from inference_operator.engines.vllm.vllm import (
     SHUTDOWN_SECONDS,
     Vllm,
 )
+from inference_operator.engines.vllm_image import HOME, WRITABLE
 from inference_operator.router.process import METRICS_PORTS
 from inference_operator.settings import Settings
 from inference_operator.sizing.plan import unchecked_plan

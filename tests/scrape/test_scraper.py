@@ -44,11 +44,7 @@ VLLM = Vllm()
 class Elsewhere(Vllm):
     """An engine whose metrics have a port and a path of their own, or that serves none."""
 
-    served_at: MetricsPage | None = None
-
-    @property
-    def metrics_page(self) -> MetricsPage | None:  # type: ignore[override]
-        return self.served_at
+    metrics_page: MetricsPage | None = None  # type: ignore[assignment]
 
 
 class Unprobed(Vllm):
@@ -465,7 +461,7 @@ async def test_without_routers_nothing_is_known_of_an_engine_without_metrics(han
 
 async def test_metrics_are_read_from_the_path_and_port_that_the_engine_names(hands: Hands) -> None:
     async with answering() as served, answering(path="/prometheus/metrics") as apart:
-        hands.kind = Elsewhere(served_at=MetricsPage("/prometheus/metrics", apart.port))
+        hands.kind = Elsewhere(metrics_page=MetricsPage("/prometheus/metrics", apart.port))
         hands.pods = [engine(served)]
         seen = await hands.scrape(ENGINE)
         assert seen.engines["uid-engine"].sample.running == 2
@@ -485,7 +481,7 @@ async def test_an_engine_without_a_probe_request_is_stalled_by_its_own_metrics(h
 async def test_no_connection_is_kept_for_longer_than_the_engine_keeps_it(
     hands: Hands, idle_seconds: float, clients: int
 ) -> None:
-    hands.kind = Elsewhere(served_at=MetricsPage(idle_seconds=idle_seconds))
+    hands.kind = Elsewhere(metrics_page=MetricsPage(idle_seconds=idle_seconds))
     async with answering() as served, answering() as other:
         hands.pods = [engine(served, "a"), engine(other, "b")]
         await hands.scrape(ENGINE)  # two busy engines are read again soon

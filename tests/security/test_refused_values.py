@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.status import Status
-from inference_operator.engines.vllm.errors import diagnosis
 from inference_operator.engines.vllm.options import OPTIONS
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.manifest import Manifest
@@ -99,7 +98,7 @@ def shown(message: str) -> str:
 @pytest.mark.parametrize("value", HOSTILE)
 def test_the_diagnosis_of_each_form_of_the_parsers_message_names_the_argument_alone(value: str) -> None:
     for named, message in forms(value).items():
-        found = diagnosis(message)
+        found = Vllm().diagnose(message)
         assert found is not None
         assert found.reason is Reason.INVALID_ARGUMENT
         assert named in found.cause
@@ -111,7 +110,7 @@ def test_the_diagnosis_of_each_form_of_the_parsers_message_names_the_argument_al
 def test_any_value_is_left_out_of_the_diagnosis(value: str) -> None:
     secret = f"{value}{CANARY}{value}"
     for message in forms(secret).values():
-        found = diagnosis(message)
+        found = Vllm().diagnose(message)
         assert found is not None
         assert CANARY not in found.cause
 
@@ -131,7 +130,7 @@ def test_a_recorded_failure_with_a_secret_as_value_shows_it_nowhere(recording: s
     text = said(recording)
     assert value in text
     spoiled = text.replace(value, f"={hostile}" if value.startswith("=") else hostile)
-    found = diagnosis(spoiled)
+    found = Vllm().diagnose(spoiled)
     assert found is not None
     assert CANARY not in found.cause
     assert CANARY not in shown(spoiled)

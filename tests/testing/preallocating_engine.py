@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from inference_operator.api.engine import EngineSpec
 from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.registry import ENGINES, EngineRegistry
-from inference_operator.engines.telemetry import EngineSeries, MetricsPage
+from inference_operator.engines.telemetry import EngineSeries
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.checkpoint import WeightFormat
 from inference_operator.models.facts import ModelFacts
@@ -95,13 +95,10 @@ class PreallocatingOnGpus:
 
 @dataclass(frozen=True, slots=True)
 class Preallocating(Echo):
-    @property
-    def unsupported_fields(self) -> frozenset[str]:
-        return frozenset({"kvCacheDtype", "gpuMemoryUtilization"})
-
-    @property
-    def formats(self) -> frozenset[WeightFormat]:
-        return frozenset({WeightFormat.SAFETENSORS, WeightFormat.GGUF})
+    unsupported_fields = frozenset({"kvCacheDtype", "gpuMemoryUtilization"})
+    formats = frozenset({WeightFormat.SAFETENSORS, WeightFormat.GGUF})
+    metrics_page = None
+    series = EngineSeries()
 
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> PreallocatingOnGpus:  # noqa: ARG002 - protocol
         return PreallocatingOnGpus(offer.memory_gib, reported_gib)
@@ -112,16 +109,9 @@ class Preallocating(Echo):
         weights = facts.weight_bytes if facts else 0
         return CpuNeeds(context, cache, math.ceil((cache + weights) / GIB + BUFFERS_GIB))
 
-    def advisories(self, image: str) -> str:  # noqa: ARG002 - protocol
-        return ""
-
-    @property
-    def can_ask_for_key(self) -> bool:
-        return False
-
     def process(
         self,
-        asked: EngineSpec,
+        spec: EngineSpec,
         plan: Plan,
         served: ServedModel,
         timeouts: Timeouts,
@@ -130,7 +120,7 @@ class Preallocating(Echo):
         traces: str = "",
         asks_for_key: bool = False,  # noqa: ARG002 - protocol
     ) -> EngineProcess:
-        made = Echo().process(asked, plan, served, timeouts, host=host, traces=traces)
+        made = Echo().process(spec, plan, served, timeouts, host=host, traces=traces)
         return replace(
             made,
             command=("llama-server",),
@@ -139,14 +129,6 @@ class Preallocating(Echo):
             pre_stop=(),
             pre_stop_seconds=timeouts.before_sigterm(finishes_requests=False),
         )
-
-    @property
-    def metrics_page(self) -> MetricsPage | None:
-        return None
-
-    @property
-    def series(self) -> EngineSeries:
-        return EngineSeries()
 
     def probe_request(self, model: str) -> ProbeRequest | None:  # noqa: ARG002 - protocol
         return None

@@ -3,9 +3,11 @@
 `python -m tests.testing.second_engine` runs the operator with both.
 """
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.hardware import Device, ParallelismSpec
@@ -15,18 +17,17 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.app import main
 from inference_operator.cli.main import main as infd
-from inference_operator.engines.model_access import HubAccess, Support
+from inference_operator.engines.base import Engine
+from inference_operator.engines.known_error import known_error
+from inference_operator.engines.model_access import HubAccess
+from inference_operator.engines.options import OptionClasses
 from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.registry import ENGINES, VLLM, EngineRegistry
 from inference_operator.engines.series import series
-from inference_operator.engines.sizes import Parsers
-from inference_operator.engines.start_log import Diagnosis, LoadProgress, Phase
-from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage
-from inference_operator.engines.validation import NO_DATA_PARALLEL, OptionClasses
+from inference_operator.engines.start_log import Phase
+from inference_operator.engines.telemetry import EngineSeries
 from inference_operator.engines.vllm.vllm import Vllm
-from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
-from inference_operator.models.checkpoint import WeightFormat
 from inference_operator.models.facts import ModelFacts
 from inference_operator.objects.names import ENGINE
 from inference_operator.roles.spec import RoleSpec, role_spec
@@ -44,62 +45,24 @@ IMAGE = "example.com/echo:1"
 
 
 @dataclass(frozen=True, slots=True)
-class Echo:
+class Echo(Engine):
     """An engine that shares nothing with vLLM but its memory arithmetic."""
 
-    def check(self, asked: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:  # noqa: ARG002 - protocol
+    unsupported_fields = frozenset({"kvCacheDtype"})
+    divides_models = True
+    option_classes = OptionClasses(
+        frozenset({"--delay"}), frozenset({"--listen"}), frozenset({"ECHO_DELAY"}), frozenset()
+    )
+    needs_inspection = False
+    code_paths = ("-packages/echo/",)
+    errors = (known_error(Reason.GPU_OUT_OF_MEMORY, "faded", "the echo faded"),)
+    phases = MappingProxyType({Phase.LOADING: re.compile("listening")})
+    startup_hints = MappingProxyType({Phase.LOADING: "Shout."})
+    loaded = re.compile(r"(\d+) of 100 echoes")
+    series = EngineSeries(running="echoes")
+
+    def check(self, spec: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:  # noqa: ARG002 - protocol
         return None
-
-    def check_model(self, asked: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:  # noqa: ARG002 - protocol
-        return None
-
-    @property
-    def unsupported_fields(self) -> frozenset[str]:
-        return frozenset({"kvCacheDtype"})
-
-    @property
-    def needs_inspection(self) -> bool:
-        return False
-
-    @property
-    def requires_facts(self) -> bool:
-        return False
-
-    def check_facts(self, facts: ModelFacts) -> Refusal | None:  # noqa: ARG002 - protocol
-        return None
-
-    def support(self, architecture: str, *, image: str) -> Support:  # noqa: ARG002 - protocol
-        return Support()
-
-    @property
-    def devices(self) -> frozenset[Device]:
-        return frozenset(Device)
-
-    @property
-    def divides_models(self) -> bool:
-        return True
-
-    @property
-    def runs_over_nodes(self) -> bool:
-        return False
-
-    def check_data_parallel(self, spec: EngineSpec) -> Refusal | None:  # noqa: ARG002 - protocol
-        return NO_DATA_PARALLEL
-
-    @property
-    def formats(self) -> frozenset[WeightFormat]:
-        return frozenset({WeightFormat.SAFETENSORS})
-
-    def check_member(self, spec: EngineSpec) -> Refusal | None:  # noqa: ARG002 - protocol
-        """None: it runs on one node."""
-        return None
-
-    @property
-    def option_classes(self) -> OptionClasses:
-        return OptionClasses(frozenset({"--delay"}), frozenset({"--listen"}), frozenset({"ECHO_DELAY"}), frozenset())
-
-    def gpu_needs(self, asked: EngineSpec, image: str) -> GpuNeeds:  # noqa: ARG002 - protocol
-        return GpuNeeds()
 
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> EngineOnGpus:
         return Vllm().on_gpus(image, offer, reported_gib=reported_gib)
@@ -107,25 +70,15 @@ class Echo:
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
         return Vllm().cpu_needs(facts, shape)
 
-    def shape(self, asked: EngineSpec) -> Shape:
-        return Vllm().shape(asked)
-
-    def parsers(self, image: str, *, model: str, architecture: str) -> Parsers:  # noqa: ARG002 - protocol
-        return Parsers()
+    def shape(self, spec: EngineSpec) -> Shape:
+        return Vllm().shape(spec)
 
     def image(self, device: Device, settings: Settings) -> str:  # noqa: ARG002 - protocol
         return IMAGE
 
-    def advisories(self, image: str) -> str:  # noqa: ARG002 - protocol
-        return ""
-
-    @property
-    def can_ask_for_key(self) -> bool:
-        return False
-
     def process(
         self,
-        asked: EngineSpec,  # noqa: ARG002 - protocol
+        spec: EngineSpec,  # noqa: ARG002 - protocol
         plan: Plan,  # noqa: ARG002 - protocol
         served: ServedModel,
         timeouts: Timeouts,
@@ -151,42 +104,15 @@ class Echo:
             stop_seconds=timeouts.dns_staleness + timeouts.drain,
         )
 
-    def access(self, asked: EngineSpec, model: ModelSpec | None = None) -> HubAccess:  # noqa: ARG002 - protocol
+    def access(self, spec: EngineSpec, model: ModelSpec | None = None) -> HubAccess:  # noqa: ARG002 - protocol
         return HubAccess(user=USER, group=USER, env=(), writable=("/scratch",), revision=None)
-
-    @property
-    def code_paths(self) -> Sequence[str]:
-        return ("-packages/echo/",)
-
-    def diagnose(self, log: str) -> Diagnosis | None:
-        return Diagnosis(Reason.GPU_OUT_OF_MEMORY, "the echo faded") if "faded" in log else None
 
     def shortage(self, log: str) -> Shortage | None:
         return Shortage(longest=64) if "too loud" in log else None
 
-    def phase(self, log: str) -> Phase | None:
-        return Phase.LOADING if "listening" in log else None
-
-    def load_progress(self, log: str) -> LoadProgress | None:
-        return LoadProgress(50) if "half" in log else None
-
-    def startup_hint(self, phase: Phase) -> str:
-        return "Shout." if phase is Phase.LOADING else ""
-
     def sample(self, metrics_text: str) -> EngineSample | None:
         found = [int(one.value) for one in series(metrics_text, ["echoes"])]
         return EngineSample("echo", running=sum(found), waiting=0, progress=(0.0,)) if found else None
-
-    def load(self, metrics_text: str) -> EngineLoad | None:  # noqa: ARG002 - protocol
-        return None
-
-    @property
-    def metrics_page(self) -> MetricsPage | None:
-        return MetricsPage()
-
-    @property
-    def series(self) -> EngineSeries:
-        return EngineSeries(running="echoes")
 
     def probe_request(self, model: str) -> ProbeRequest | None:
         return ProbeRequest("/echo", {"model": model})

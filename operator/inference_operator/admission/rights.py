@@ -21,8 +21,8 @@ from typing import Any
 
 from inference_operator.admission.references import kinds, references, value_at, value_of
 from inference_operator.api.engine_kind import EngineKind
+from inference_operator.engines.options import OptionClasses
 from inference_operator.engines.rights import unsafe_arguments, unsafe_variables
-from inference_operator.engines.validation import OptionClasses
 from inference_operator.manifest import CLAIM, GPU_RESOURCE, Kind, Manifest
 
 USE = "use"

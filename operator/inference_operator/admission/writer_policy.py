@@ -28,8 +28,8 @@ from inference_operator.admission.rights import (
     rights_on,
 )
 from inference_operator.api.engine_kind import EngineKind
+from inference_operator.engines.options import OptionClasses
 from inference_operator.engines.rights import JSON, NUMBER
-from inference_operator.engines.validation import OptionClasses
 from inference_operator.manifest import GROUP, INFERENCE_DEPLOYMENT, PLURAL, Kind, Manifest
 
 POLICY_NAME = f"{PLURAL}.{GROUP}"

@@ -26,8 +26,8 @@ from inference_operator.cli.offline import (
 )
 from inference_operator.cli.output import add_output, dumped, table
 from inference_operator.cli.parser import UsageError, examples
+from inference_operator.engines.options import OptionClasses
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.engines.validation import OptionClasses
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs

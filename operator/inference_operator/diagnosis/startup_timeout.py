@@ -38,7 +38,7 @@ def startup_timeout(pod: PodView, ended: Terminated, inputs: DiagnosisInputs) ->
     log = inputs.lookups.get(ended.log)
     phase = engine.phase(log.text) if isinstance(log, LogText) else None
     where = f"; the last phase in its log: it {PHRASES[phase]}" if phase else ""
-    hint = engine.startup_hint(phase) if phase else ""
+    hint = engine.startup_hints.get(phase, "") if phase else ""
     limit = in_words(role.workload.startup)
     return sentences(
         f"container `{pod.component}` did not answer within {limit}, so the kubelet restarted it{where}.",

@@ -1,14 +1,243 @@
-"""The protocol of an inference engine such as vLLM. Each of its parts stands with its values in a module of its own."""
+"""An inference engine such as vLLM: the class that each kind of engine extends.
 
-from typing import Protocol
+1. What an engine does not say is the default of this class: what most engines are.
+2. Attributes are facts that hold for each of its versions. What depends on an image or a specification is a method.
+3. Only what each engine must say for itself is abstract.
+"""
 
-from inference_operator.engines.model_access import ModelAccess
-from inference_operator.engines.process import Process
-from inference_operator.engines.sizes import Sizing
-from inference_operator.engines.start_log import StartLog
-from inference_operator.engines.telemetry import Telemetry
-from inference_operator.engines.validation import SpecValidation
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from inference_operator.api.engine import EngineSpec
+from inference_operator.api.hardware import Device
+from inference_operator.api.model import ModelSpec
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.spec import Spec
+from inference_operator.engines.known_error import KnownError, diagnosis_of
+from inference_operator.engines.model_access import HubAccess, Support
+from inference_operator.engines.options import ImportedArguments, OptionClasses
+from inference_operator.engines.process import EngineProcess, Parsers, ProbeRequest, ServedModel, Timeouts
+from inference_operator.engines.series import series
+from inference_operator.engines.start_log import Diagnosis, LoadProgress, Phase, latest_phase, loaded_part
+from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage
+from inference_operator.hardware.needs import GpuNeeds
+from inference_operator.hardware.offers import GpuOffer
+from inference_operator.models.checkpoint import WeightFormat, format_of
+from inference_operator.models.facts import ModelFacts
+from inference_operator.settings import Settings
+from inference_operator.sizing.budget import EngineOnGpus
+from inference_operator.sizing.cpu import CpuNeeds
+from inference_operator.sizing.learned import Shortage
+from inference_operator.sizing.plan import Plan
+from inference_operator.sizing.shape import Shape
+from inference_operator.views.samples import EngineSample
+
+NO_DATA_PARALLEL = Refusal(
+    Reason.INVALID_PARALLEL_SIZE,
+    "spec.parallelism.data",
+    "This engine has no data parallel ranks.",
+    "Remove it, or set `spec.engine.kind: VLLM`.",
+)
+"""The refusal by engines that the operator runs with one data parallel rank."""
 
 
-class Engine(SpecValidation, Sizing, ModelAccess, Process, StartLog, Telemetry, Protocol):
+class Engine(ABC):
     """One kind of engine."""
+
+    __slots__ = ()
+
+    # The specification
+
+    devices: frozenset[Device] = frozenset(Device)
+    """The devices on which the engine runs."""
+    unsupported_fields: frozenset[str] = frozenset()
+    """The fields of `spec.engine` that the engine cannot honour, by their names in a manifest."""
+    divides_models: bool = False
+    """Whether the engine divides a model over several GPUs."""
+    runs_over_nodes: bool = False
+    """Whether one engine can have several nodes, with a pod on each."""
+
+    @property
+    @abstractmethod
+    def option_classes(self) -> OptionClasses:
+        """The options and variables that everybody may set, and those that nobody may."""
+
+    @abstractmethod
+    def check(self, spec: EngineSpec, /, *, image: str, settings: Settings) -> Refusal | None:
+        """Why this image's engine cannot run the specification; None if it can."""
+
+    def check_fields(self, spec: EngineSpec) -> Refusal | None:
+        """The refusal of the first field that is set and that this engine cannot honour; None if it can honour all."""
+        stated = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        for name in sorted(self.unsupported_fields & stated.keys()):
+            problem = f"This engine does not support the field `{name}`."
+            return Refusal(Reason.INVALID_SPEC, f"spec.engine.{name}", problem, "Remove it.")
+        return None
+
+    def check_member(self, spec: EngineSpec, /) -> Refusal | None:
+        """Why an engine over several nodes cannot run what one on a single node can; None if it can."""
+        return None
+
+    def check_data_parallel(self, spec: EngineSpec, /) -> Refusal | None:
+        """Why an engine of this specification has no data parallel ranks; None if it can have several."""
+        return NO_DATA_PARALLEL
+
+    def imported(self, args: Sequence[str]) -> ImportedArguments:
+        """The fields and arguments that those of a hand-written command become: the same arguments, by default."""
+        return ImportedArguments(kept=list(args))
+
+    # Sizes
+
+    def gpu_needs(self, spec: EngineSpec, /, image: str) -> GpuNeeds:
+        """The needs of this image: GPUs and their driver."""
+        return GpuNeeds()
+
+    @abstractmethod
+    def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> EngineOnGpus:
+        """This image's engine on these GPUs; it uses more memory by what one reported beyond the estimate."""
+
+    @abstractmethod
+    def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
+        """The memory of an engine on CPUs, for a model that may be unknown."""
+
+    def shape(self, spec: EngineSpec, /) -> Shape:
+        """The engine's options that decide sizing, except the number of GPUs."""
+        return Shape(
+            context=spec.max_model_len,
+            max_num_seqs=spec.max_num_seqs,
+            max_num_batched_tokens=spec.max_num_batched_tokens,
+        )
+
+    # The model
+
+    formats: frozenset[WeightFormat] = frozenset({WeightFormat.SAFETENSORS})
+    """The formats of weights that the engine reads."""
+    needs_inspection: bool = True
+    """Whether the engine starts otherwise if the model's files are known, on CPUs too."""
+    requires_facts: bool = False
+    """Whether the engine starts with no model whose files could not be read, whatever the user says."""
+
+    @abstractmethod
+    def access(self, spec: EngineSpec, model: ModelSpec | None = None, /) -> HubAccess:
+        """The engine's access to its model; without a model, to any."""
+
+    def support(self, architecture: str, /, *, image: str) -> Support:
+        """Whether this image's engine runs models of an architecture, by the name in their config."""
+        return Support()
+
+    def check_model(self, spec: EngineSpec, model: ModelSpec, /, *, cached: bool) -> Refusal | None:
+        """Why this engine cannot have this model, from a claim without a hub if `cached`; None if it can."""
+        return None
+
+    def check_format(self, facts: ModelFacts) -> Refusal | None:
+        """Why this engine cannot read the model's weights; None if it can."""
+        weights = format_of(facts.weights_from)
+        if weights in self.formats:
+            return None
+        readable = ", ".join(sorted(each.value for each in self.formats))
+        problem = f"The weights are {weights.value}, which this engine does not read."
+        return Refusal(Reason.INVALID_MODEL, "spec.model.source", problem, f"Use a model whose weights are {readable}.")
+
+    def check_facts(self, facts: ModelFacts, /) -> Refusal | None:
+        """Why the engine cannot run a model of an architecture that it supports; None if it can."""
+        return None
+
+    # The process
+
+    can_ask_for_key: bool = False
+    """Whether it can ask for a key on every path but its health and its metrics."""
+
+    @abstractmethod
+    def image(self, device: Device, settings: Settings) -> str:
+        """The image of this operator's settings for engines on the device."""
+
+    def wanted_image(self, spec: Spec, settings: Settings) -> str:
+        """The image that the spec sets, or the operator's default for the engine on the device."""
+        return spec.engine.image or self.image(spec.hardware.device, settings)
+
+    def advisories(self, image: str, /) -> str:
+        """A notice about known vulnerabilities of the version in an image; empty: none is known."""
+        return ""
+
+    def parsers(self, image: str, *, model: str, architecture: str) -> Parsers:
+        """The parsers that this image's engine needs for the answers of a model; `model` is a repository or path."""
+        return Parsers()
+
+    @abstractmethod
+    def process(
+        self,
+        spec: EngineSpec,
+        /,
+        plan: Plan,
+        served: ServedModel,
+        timeouts: Timeouts,
+        *,
+        host: str,
+        traces: str = "",
+        asks_for_key: bool = False,
+    ) -> EngineProcess:
+        """The process of one engine of this plan. The image in `spec` is the one that runs.
+
+        It listens on the address `host`; `::` means IPv6 and IPv4. It sends spans to the URL `traces`, if not empty,
+        unless `spec` names another. With `asks_for_key` it takes only requests with the key in `KEY_FILE`.
+        """
+
+    def probe_request(self, model: str) -> ProbeRequest | None:
+        """The probe request to an engine that makes no progress, for the model of this name; None: it has none."""
+        return ProbeRequest("/v1/completions", {"prompt": "1", "max_tokens": 1, **({"model": model} if model else {})})
+
+    # The log of its start
+
+    code_paths: Sequence[str] = ()
+    """Parts of the paths of the engine's own Python files, as tracebacks have them; none for other programs."""
+    errors: Sequence[KnownError] = ()
+    """The messages with which it ends, the more specific pattern first."""
+    phases: Mapping[Phase, re.Pattern[str]] = MappingProxyType({})
+    """The message with which each phase begins, in the order of a start."""
+    startup_hints: Mapping[Phase, str] = MappingProxyType({})
+    """The cure, in a sentence, of a start that does not get beyond a phase."""
+    loaded: re.Pattern[str] | None = None
+    """The message about the loaded part of the weights: in percent, and the time that is left if it tells."""
+
+    def diagnose(self, log: str) -> Diagnosis | None:
+        """The cause of the engine's end, from the end of its log; None if the log shows no known error."""
+        return diagnosis_of(log, self.errors)
+
+    def shortage(self, log: str) -> Shortage | None:
+        """The memory that the engine lacked at its start, from its log; None if the log reports none."""
+        return None
+
+    def phase(self, log: str) -> Phase | None:
+        """The phase that the log of a start shows; None if it shows none yet."""
+        return latest_phase(log, self.phases)
+
+    def load_progress(self, log: str) -> LoadProgress | None:
+        """How much of the weights is loaded; None before the first tenth, and if the log does not tell."""
+        return loaded_part(log, self.loaded) if self.loaded else None
+
+    # Figures. Where it has none, those of the routers stand for them
+
+    metrics_page: MetricsPage | None = MetricsPage()
+    """Where the engine serves its metrics; None if it serves none."""
+    series: EngineSeries = EngineSeries()
+    """The names of the engine's series, for recording rules and the queries of other autoscalers."""
+    steps: str = ""
+    """Name of the counter that rises while the engine computes."""
+
+    def sample(self, metrics_text: str) -> EngineSample | None:
+        """The sample in a Prometheus metrics text; None if it lacks the metrics."""
+        names = [name for name in (self.series.running, self.series.waiting, self.steps) if name]
+        try:
+            values = {figure.name: figure.value for figure in series(metrics_text, names)}
+            running, steps = int(values[self.series.running]), values[self.steps]
+            waiting = int(values[self.series.waiting]) if self.series.waiting else 0
+        except (KeyError, ValueError, OverflowError):
+            return None
+        return EngineSample(model="", running=running, waiting=waiting, progress=(steps,))
+
+    def load(self, metrics_text: str) -> EngineLoad | None:
+        """How busy the engine is, from a Prometheus metrics text; None if it lacks the metrics."""
+        return None

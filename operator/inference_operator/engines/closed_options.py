@@ -13,7 +13,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.classified import LIBRARY_SECRETS, LIBRARY_VARIABLES, Class, Classified
 from inference_operator.engines.environment import NO_FIELD
-from inference_operator.engines.validation import OptionClasses
+from inference_operator.engines.options import OptionClasses
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from inference_operator.api.model import HUB_TOKEN, ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.s3 import S3Spec
-from inference_operator.engines.model_access import SecretVariable
+from inference_operator.engines.model_access import HubAccess, SecretVariable
 
 _HUB_VARIABLE = re.compile(
     r"HF_.+|HUGGING_?FACE_.+|TRANSFORMERS_OFFLINE|HOME|XDG_CACHE_HOME"
@@ -25,6 +25,27 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_TOKEN", "AWS_SKIP_SIGNATURE")
 """The same in other spellings, as the client reads them (object_store 0.14, `aws/builder.rs`)."""
+
+
+def hub_access(
+    env: Sequence[EnvironmentVariable],
+    model: ModelSpec | None,
+    *,
+    user: int,
+    group: int,
+    writable: Sequence[str],
+    compiled: str = "",
+) -> HubAccess:
+    """The access to its model of an engine with these variables; without a model, to any."""
+    return HubAccess(
+        user=user,
+        group=group,
+        env=access_variables(env, model),
+        writable=writable,
+        revision=model.revision if model else None,
+        compiled=compiled,
+        keys=bucket_keys(model.s3) if model else (),
+    )
 
 
 def hub_variables(env: Sequence[EnvironmentVariable]) -> Sequence[EnvironmentVariable]:

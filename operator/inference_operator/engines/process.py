@@ -2,15 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from inference_operator.api.container import EnvironmentVariable, SecretKeySelector
-from inference_operator.api.engine import EngineSpec
-from inference_operator.api.hardware import Device
-from inference_operator.api.spec import Spec
 from inference_operator.manifest import Manifest
-from inference_operator.settings import Settings
-from inference_operator.sizing.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,41 +148,11 @@ class ProbeRequest:
     body: Manifest
 
 
-class Process(Protocol):
-    """The processes of one kind of engine."""
+@dataclass(frozen=True, slots=True)
+class Parsers:
+    """The engine's parsers of a model's answers, by the engine's names; empty where there is none."""
 
-    def image(self, device: Device, settings: Settings) -> str:
-        """The image of this operator's settings for engines on the device."""
-
-    def advisories(self, image: str, /) -> str:
-        """A notice about known vulnerabilities of the version in an image; empty: none is known."""
-
-    @property
-    def can_ask_for_key(self) -> bool:
-        """Whether it can ask for a key on every path but its health and its metrics."""
-
-    def process(
-        self,
-        spec: EngineSpec,
-        /,
-        plan: Plan,
-        served: ServedModel,
-        timeouts: Timeouts,
-        *,
-        host: str,
-        traces: str = "",
-        asks_for_key: bool = False,
-    ) -> EngineProcess:
-        """The process of one engine of this plan. The image in `spec` is the one that runs.
-
-        It listens on the address `host`; `::` means IPv6 and IPv4. It sends spans to the URL `traces`, if not empty,
-        unless `spec` names another. With `asks_for_key` it takes only requests with the key in `KEY_FILE`.
-        """
-
-    def probe_request(self, model: str) -> ProbeRequest | None:
-        """The probe request to an engine that makes no progress, for the model of this name; None: it has none."""
-
-
-def wanted_image(spec: Spec, engine: Process, settings: Settings) -> str:
-    """The image that the spec sets, or the operator's default for the engine on the device."""
-    return spec.engine.image or engine.image(spec.hardware.device, settings)
+    tool_call: str = ""
+    """Parser of tool calls."""
+    reasoning: str = ""
+    """Parser of reasoning."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from inference_operator.api.engine_kind import EngineKind
 from inference_operator.engines.base import Engine
 from inference_operator.engines.llama_cpp.llama_cpp import LlamaCpp
+from inference_operator.engines.options import OptionClasses, joint_classes
 from inference_operator.engines.sglang.sglang import SGLang
 from inference_operator.engines.transformers.transformers import Transformers
-from inference_operator.engines.validation import OptionClasses, joint_classes
 from inference_operator.engines.vllm.vllm import Vllm
 
 VLLM = str(EngineKind.VLLM)

@@ -7,7 +7,7 @@ exact spellings, and a value that begins like JSON needs the right.
 import re
 from collections.abc import Sequence
 
-from inference_operator.engines.validation import OptionClasses
+from inference_operator.engines.options import OptionClasses
 
 NUMBER = r"^-[0-9.]+$"
 """A negative number, which is a value. RE2, the engine of CEL's `matches`, and Python read it alike."""

@@ -1,13 +1,11 @@
 """The log of an engine's start: the phase that it shows, and the cause of an end."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
 
 from inference_operator.api.reasons import Reason
-from inference_operator.sizing.learned import Shortage
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +51,33 @@ class LoadProgress:
     """Until all are loaded, at the speed so far; None if the log does not tell."""
 
 
-class StartLog(Protocol):
-    """The log of one kind of engine."""
+def loaded_part(log: str, message: re.Pattern[str]) -> LoadProgress | None:
+    r"""How much of the weights is loaded, by the latest message; None before the first tenth.
 
-    @property
-    def code_paths(self) -> Sequence[str]:
-        """Parts of the paths of the engine's own Python files, as tracebacks have them; none for other programs."""
+    The groups of the pattern are the percentage, and the time that is left as tqdm writes it, if the message tells it.
 
-    def diagnose(self, log: str) -> Diagnosis | None:
-        """The cause of the engine's end, from the end of its log; None if the log shows no known error."""
+    Examples:
+        >>> shards = re.compile(r"(\d+)% Completed[^<]*(?:<([\d:]+))?")
+        >>> loaded_part("57% Completed | 4/7 [02:07<01:35, 31.8s/it]", shards)
+        LoadProgress(percent=50, minutes_left=2)
+        >>> loaded_part("0% Completed | 0/1 [00:00<?, ?it/s]", shards)
+    """
+    found = message.findall(log)
+    if not found:
+        return None
+    percent, left = found[-1] if isinstance(found[-1], tuple) else (found[-1], "")
+    tens = int(percent) // 10 * 10
+    return LoadProgress(tens, max(1, round(_seconds(left) / 60)) if left else None) if tens else None
 
-    def shortage(self, log: str) -> Shortage | None:
-        """The memory that the engine lacked at its start, from its log; None if the log reports none."""
 
-    def phase(self, log: str) -> Phase | None:
-        """The phase that the log of a start shows; None if it shows none yet."""
+def _seconds(clock: str) -> int:
+    """A time as tqdm writes it.
 
-    def load_progress(self, log: str) -> LoadProgress | None:
-        """How much of the weights is loaded; None before the first tenth, and if the log does not tell."""
-
-    def startup_hint(self, phase: Phase) -> str:
-        """The cure, in a sentence, of a start that does not get beyond this phase; empty if none is known."""
+    Examples:
+        >>> _seconds("01:35"), _seconds("1:00:00")
+        (95, 3600)
+    """
+    seconds = 0
+    for part in clock.split(":"):
+        seconds = 60 * seconds + int(part or 0)
+    return seconds

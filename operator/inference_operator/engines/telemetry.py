@@ -2,9 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
-
-from inference_operator.views.samples import EngineSample
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +51,3 @@ class EngineLoad:
     """Requests since its start that it has finished."""
     generated: int | None = None
     """Tokens of answers since its start, those of running requests included; None if it does not count them."""
-
-
-class Telemetry(Protocol):
-    """The figures of one kind of engine. Where it has none, those of the routers stand for them."""
-
-    @property
-    def metrics_page(self) -> MetricsPage | None:
-        """Where the engine serves its metrics; None if it serves none."""
-
-    @property
-    def series(self) -> EngineSeries:
-        """The names of the engine's series, for recording rules and the queries of other autoscalers."""
-
-    def sample(self, metrics_text: str) -> EngineSample | None:
-        """The sample in a Prometheus metrics text; None if it lacks the metrics."""
-
-    def load(self, metrics_text: str) -> EngineLoad | None:
-        """How busy the engine is, from a Prometheus metrics text; None if it lacks the metrics."""

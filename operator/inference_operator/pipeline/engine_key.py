@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
-from inference_operator.engines.process import Process
+from inference_operator.engines.base import Engine
 from inference_operator.manifest import Manifest
 from inference_operator.objects.engine_key import asked_key, key_secret, key_secret_name
 from inference_operator.objects.names import ROUTER, is_role
@@ -22,7 +22,7 @@ from inference_operator.views.pod import has_answered
 from inference_operator.workload.pinned_template import ENGINE_PIN, PinnedTemplate
 
 
-def is_wanted(spec: Spec, engine: Process, settings: Settings) -> bool:
+def is_wanted(spec: Spec, engine: Engine, settings: Settings) -> bool:
     """Whether engines of this specification should ask for the key."""
     has_keys = spec.router.keys is not None and spec.router.strategy is not RouterStrategy.EXTERNAL
     return has_keys and settings.engine_keys and engine.can_ask_for_key
@@ -64,7 +64,7 @@ def engines_ask(inputs: Inputs) -> str:
     return next((pod.engine_key for pod in pods if pod.engine_key), "")
 
 
-def key_to_send(inputs: Inputs, spec: Spec, templates: Sequence[PinnedTemplate], engines: Sequence[Process]) -> str:
+def key_to_send(inputs: Inputs, spec: Spec, templates: Sequence[PinnedTemplate], engines: Sequence[Engine]) -> str:
     """Name of the Secret with the key that routers send to engines; empty: they send none.
 
     Args:

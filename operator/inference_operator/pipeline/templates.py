@@ -13,7 +13,7 @@ from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.environment import with_defaults
 from inference_operator.engines.group.network import INTERFACE_VARIABLES, network_variables
-from inference_operator.engines.process import EngineProcess, ServedModel, wanted_image
+from inference_operator.engines.process import EngineProcess, ServedModel
 from inference_operator.fleet.turn import recorded_turn
 from inference_operator.models.source import HubModel, stored_name
 from inference_operator.objects.cache_volume import HUB_CACHE, snapshot_path
@@ -105,7 +105,7 @@ def _renewed(inputs: Inputs, used: RoleTemplates, *, open_to_all: bool) -> RoleT
     is_idle_group = used.inputs.plan.plan.parallel.nodes > 1 and not live.engines
     if is_idle_group or not (begins or recorded_turn(live.workload)):
         return used
-    image = wanted_image(stated, context.engine, settings)
+    image = context.engine.wanted_image(stated, settings)
     if context.engine.check(stated.engine, image=image, settings=settings):
         return used
     latest = _templates(inputs, context, replace(used.inputs.plan, image=image), open_to_all=open_to_all)

@@ -8,7 +8,6 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.engines.base import Engine
 from inference_operator.engines.group.network import INTERFACE_VARIABLES
-from inference_operator.engines.validation import refusal_of_fields
 from inference_operator.objects.adapter_list import list_mount
 from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.compute_resources import refusal_of_network_devices, refusal_of_resources
@@ -43,7 +42,7 @@ def refusal_of_role(state: PlanState) -> Refusal | None:
         or _of_parallelism(engine, stated)
         or _of_groups(engine, stated)
         or _of_interface(stated)
-        or refusal_of_fields(engine, stated.engine)
+        or engine.check_fields(stated.engine)
         or engine.check(stated.engine, image=state.image, settings=context.settings)
         or engine.check_model(stated.engine, stated.model, cached=stated.cache is not None)
         or _of_defaults(engine.check_model(effective.engine, stated.model, cached=stated.cache is not None))

@@ -10,8 +10,6 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.api.validation import SpecModel
 from inference_operator.engines.base import Engine
-from inference_operator.engines.model_access import refusal_of_format
-from inference_operator.engines.process import wanted_image
 from inference_operator.manifest import GPU_RESOURCE, Manifest
 from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.config import NotUnderstood
@@ -146,7 +144,7 @@ def _sizes(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
     facts = inputs.model.facts
     if engine.requires_facts and not isinstance(facts, ModelFacts):
         return inputs.model.unavailable or replace(_unknown(facts, inputs), cure=NO_FACTS_CURE)
-    of_model = refusal_of_format(engine, facts) or engine.check_facts(facts) if isinstance(facts, ModelFacts) else None
+    of_model = engine.check_format(facts) or engine.check_facts(facts) if isinstance(facts, ModelFacts) else None
     if refused := of_model or _unequal(inputs.spec, engine):
         return refused
     if inputs.spec.hardware.device is Device.CPU:
@@ -347,7 +345,7 @@ def _no_offer(offers: GpuOffers, asked: GpuSpec) -> Refusal:
 
 def older_image(pinned: str, spec: Spec, engine: Engine, settings: Settings) -> str:
     """A sentence that says that the pinned image is not the default any more; empty if it is."""
-    default = wanted_image(spec, engine, settings)
+    default = engine.wanted_image(spec, settings)
     if pinned == default:
         return ""
     return f"The engine stays on `{pinned}`; this operator's default is `{default}`."

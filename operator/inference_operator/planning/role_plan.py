@@ -21,7 +21,6 @@ from inference_operator.api.scheduling import PodScheduling
 from inference_operator.api.spec import Spec
 from inference_operator.diagnosis.gpu_shortfall import lacked_resources
 from inference_operator.engines.base import Engine
-from inference_operator.engines.process import wanted_image
 from inference_operator.hardware.offers import offer_named
 from inference_operator.manifest import Manifest
 from inference_operator.models.facts import ModelFacts
@@ -81,9 +80,9 @@ def plan_state(context: RoleContext) -> PlanState:
     is_present = recorded is not None and (recorded.spec_hash, recorded.engine) == (current, context.spec.engine)
     latest = recorded if is_present and _keeps_stages(spec, recorded) else None
     if latest and _is_renewed(context):
-        latest = replace(latest, image=wanted_image(spec, context.engine, settings))
+        latest = replace(latest, image=context.engine.wanted_image(spec, settings))
     kept = None if _all_unschedulable(context.live.engines) else latest
-    image = kept.image if kept else wanted_image(spec, context.engine, settings)
+    image = kept.image if kept else context.engine.wanted_image(spec, settings)
     return PlanState(context, current, latest, kept, image)
 
 

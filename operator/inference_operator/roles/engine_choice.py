@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.model_access import Support
-from inference_operator.engines.process import wanted_image
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.facts import ModelFacts
@@ -63,7 +62,7 @@ class ChoiceInputs:
         weights = self._weights
         if weights is not None and weights not in engine.formats:
             return Support(f"{name} does not read weights that are {weights.value}.")
-        return engine.support(self.architecture, image=wanted_image(stated, engine, self.settings))
+        return engine.support(self.architecture, image=engine.wanted_image(stated, self.settings))
 
     @property
     def _weights(self) -> WeightFormat | None:

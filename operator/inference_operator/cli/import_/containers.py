@@ -5,14 +5,15 @@ import shlex
 from collections.abc import Sequence
 
 from inference_operator.api.adapters import CLAIM_SCHEME
-from inference_operator.api.container import EnvironmentVariable
+from inference_operator.api.engine import EngineSpec
 from inference_operator.api.model import HUB_TOKEN
 from inference_operator.cli.import_.origin import OPERATOR_SETS, Draft, ForeignObject, Path
-from inference_operator.engines.vllm.arguments import refusal_of_env
-from inference_operator.engines.vllm.imported import ImportedArguments, imported_arguments
+from inference_operator.engines.options import ImportedArguments
+from inference_operator.engines.registry import ENGINES, VLLM
 from inference_operator.hardware.kinds import kind_of_product
 from inference_operator.hardware.node_labels import PRODUCT
 from inference_operator.manifest import GPU_RESOURCE, Manifest
+from inference_operator.settings import Settings
 from inference_operator.views.raw import mapping, objects
 
 SERVERS = (
@@ -114,7 +115,7 @@ def take_container(origin: ForeignObject, draft: Draft, path: Path, pod: Path) -
 
 def put_arguments(draft: Draft, words: Sequence[str]) -> ImportedArguments:
     """Write what follows `vllm serve` into the draft, and note what is left."""
-    found = imported_arguments(words)
+    found = ENGINES[VLLM].imported(words)
     for field, value in found.fields.items():
         draft.put(field, value)
     draft.put("engine.args", [*mapping(draft.spec, "engine").get("args", ()), *found.kept])
@@ -211,10 +212,10 @@ def _take_environment(origin: ForeignObject, draft: Draft, path: Path) -> None:
 def _why_no_variable(one: object) -> str:
     """Why a variable cannot be taken over; empty if it can."""
     try:
-        variable = EnvironmentVariable.model_validate(one)
+        spec = EngineSpec.model_validate({"env": [one]})
     except ValueError:
         return "`spec.engine.env` has no variable of this form."
-    refusal = refusal_of_env([variable])
+    refusal = ENGINES[VLLM].check(spec, image="", settings=Settings())
     return refusal.cure if refusal else ""
 
 

@@ -1,6 +1,6 @@
 """llama.cpp behind the engine protocol: `llama-server` for one model in GGUF, of an image without Python."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from math import ceil
@@ -11,9 +11,9 @@ from inference_operator.api.hardware import Device
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
+from inference_operator.engines.base import Engine
 from inference_operator.engines.environment import refusal_of_variables, with_defaults
-from inference_operator.engines.hub_access import access_variables, bucket_keys
-from inference_operator.engines.known_error import diagnosis_of
+from inference_operator.engines.hub_access import hub_access
 from inference_operator.engines.known_images import LLAMA_CPP_IMAGES, refusal_of_foreign_image
 from inference_operator.engines.llama_cpp import memory
 from inference_operator.engines.llama_cpp.architectures import support
@@ -27,15 +27,10 @@ from inference_operator.engines.llama_cpp.options import (
     refusal_of_own_variables,
     separated,
 )
-from inference_operator.engines.llama_cpp.start_log import ERRORS, phase
+from inference_operator.engines.llama_cpp.start_log import ERRORS, PHASES
 from inference_operator.engines.model_access import HubAccess, Support
-from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
-from inference_operator.engines.series import series
-from inference_operator.engines.sizes import Parsers
-from inference_operator.engines.start_log import Diagnosis, LoadProgress, Phase
-from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage
-from inference_operator.engines.validation import NO_DATA_PARALLEL, OptionClasses
-from inference_operator.hardware.needs import GpuNeeds
+from inference_operator.engines.process import EngineProcess, ServedModel, Timeouts
+from inference_operator.engines.telemetry import EngineSeries, MetricsPage
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.checkpoint import WeightFormat
 from inference_operator.models.facts import ModelFacts
@@ -43,10 +38,8 @@ from inference_operator.quantity import value
 from inference_operator.settings import Settings
 from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.fitting import LEAST_CONTEXT
-from inference_operator.sizing.learned import Shortage
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape
-from inference_operator.views.samples import EngineSample
 
 PORT = 8000
 IDLE_SECONDS = 5
@@ -77,12 +70,27 @@ _CUDA = "nvidia.com/"
 
 
 @dataclass(frozen=True, slots=True)
-class LlamaCpp:
+class LlamaCpp(Engine):
     """llama.cpp as an engine.
 
     Args:
         port: TCP port of its API and of its metrics.
     """
+
+    unsupported_fields = UNSUPPORTED
+    """What the server has no option for, or a GGUF file decides itself."""
+    divides_models = True
+    """By layers."""
+    option_classes = CLASSES
+    formats = frozenset({WeightFormat.GGUF})
+    requires_facts = True
+    """The name of the file is an argument."""
+    can_ask_for_key = False
+    """`--api-key` asks on the page of metrics too, and not on `/v1/models` (0.7.0, tools/server)."""
+    errors, phases = ERRORS, PHASES
+    metrics_page = MetricsPage(idle_seconds=IDLE_SECONDS)
+    series = EngineSeries(running=RUNNING, waiting=WAITING)
+    steps = STEPS
 
     port: int = PORT
 
@@ -100,43 +108,6 @@ class LlamaCpp:
             )
         )
 
-    @property
-    def unsupported_fields(self) -> frozenset[str]:
-        """The fields that the server has no option for, or that a GGUF file decides itself."""
-        return UNSUPPORTED
-
-    @property
-    def devices(self) -> frozenset[Device]:
-        """GPUs and CPUs."""
-        return frozenset(Device)
-
-    @property
-    def divides_models(self) -> bool:
-        """By layers."""
-        return True
-
-    @property
-    def runs_over_nodes(self) -> bool:
-        """The operator runs it on one node."""
-        return False
-
-    def check_member(self, spec: EngineSpec) -> Refusal | None:  # noqa: ARG002 - protocol
-        """None: it runs on one node."""
-        return None
-
-    def check_data_parallel(self, spec: EngineSpec) -> Refusal | None:  # noqa: ARG002 - protocol
-        """The refusal: the operator runs it with one data parallel rank."""
-        return NO_DATA_PARALLEL
-
-    @property
-    def option_classes(self) -> OptionClasses:
-        """The classes of the server's options, and of the variables of its libraries."""
-        return CLASSES
-
-    def gpu_needs(self, spec: EngineSpec, image: str) -> GpuNeeds:  # noqa: ARG002 - protocol
-        """Nothing is known about the images."""
-        return GpuNeeds()
-
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> memory.OnGpus:  # noqa: ARG002 - protocol
         """The server on these GPUs."""
         return memory.OnGpus(offer.memory_gib, reported_gib)
@@ -145,30 +116,9 @@ class LlamaCpp:
         """Memory on CPUs, with a KV cache for all slots."""
         return memory.cpu_needs(facts, shape)
 
-    def shape(self, spec: EngineSpec) -> Shape:
-        """The engine part of a spec, in the types of sizing."""
-        return Shape(
-            context=spec.max_model_len,
-            max_num_seqs=spec.max_num_seqs,
-            max_num_batched_tokens=spec.max_num_batched_tokens,
-        )
-
-    def parsers(self, image: str, *, model: str, architecture: str) -> Parsers:  # noqa: ARG002 - protocol
-        """None: the server finds the calls and the reasoning in an answer by the model's own template."""
-        return Parsers()
-
     def image(self, device: Device, settings: Settings) -> str:
         """The setting `engineImages`, or the project's own image of this version."""
         return settings.engine_image(EngineKind.LLAMA_CPP, device, IMAGES[device])
-
-    def advisories(self, image: str) -> str:  # noqa: ARG002 - protocol
-        """None: no table of llama.cpp is kept."""
-        return ""
-
-    @property
-    def can_ask_for_key(self) -> bool:
-        """No: `--api-key` asks on the page of metrics too, and not on `/v1/models` (0.7.0, tools/server)."""
-        return False
 
     def process(
         self,
@@ -205,33 +155,8 @@ class LlamaCpp:
 
     def access(self, spec: EngineSpec, model: ModelSpec | None = None) -> HubAccess:
         """The access of Jobs that read the model for the server, which asks no hub itself."""
-        return HubAccess(
-            env=access_variables(with_defaults(spec.env, {"HOME": TEMPORARY}), model),
-            user=USER,
-            group=GROUP,
-            writable=WRITABLE,
-            revision=model.revision if model else None,
-            keys=bucket_keys(model.s3) if model else (),
-        )
-
-    @property
-    def formats(self) -> frozenset[WeightFormat]:
-        """GGUF only."""
-        return frozenset({WeightFormat.GGUF})
-
-    @property
-    def needs_inspection(self) -> bool:
-        """Yes: the server loads a file, whose name only the model's files tell."""
-        return True
-
-    @property
-    def requires_facts(self) -> bool:
-        """Yes: the name of the file is an argument."""
-        return True
-
-    def check_facts(self, facts: ModelFacts) -> Refusal | None:  # noqa: ARG002 - protocol
-        """None: the format and the architecture decide."""
-        return None
+        variables = with_defaults(spec.env, {"HOME": TEMPORARY})
+        return hub_access(variables, model, user=USER, group=GROUP, writable=WRITABLE)
 
     def support(self, architecture: str, *, image: str) -> Support:
         """The architectures with which this version generates text."""
@@ -244,58 +169,6 @@ class LlamaCpp:
         problem = "llama.cpp would download any revision of the model itself."
         cure = "Set `spec.cache`, so that the operator downloads it, or use a `pvc://` or `oci://` source."
         return Refusal(Reason.INVALID_SPEC, "spec.cache", problem, cure)
-
-    @property
-    def code_paths(self) -> Sequence[str]:
-        """None: llama-server is no Python program."""
-        return ()
-
-    def diagnose(self, log: str) -> Diagnosis | None:
-        """Why the server ended, from its last log lines; None if they match no known error."""
-        return diagnosis_of(log, ERRORS)
-
-    def shortage(self, log: str) -> Shortage | None:  # noqa: ARG002 - protocol
-        """None: the server reports no amount that it lacks."""
-        return None
-
-    def phase(self, log: str) -> Phase | None:
-        """The phase of the start, from the log; None if it shows none yet."""
-        return phase(log)
-
-    def load_progress(self, log: str) -> LoadProgress | None:  # noqa: ARG002 - protocol
-        """None: the log does not tell."""
-        return None
-
-    def startup_hint(self, phase: Phase) -> str:  # noqa: ARG002 - protocol
-        """None is known."""
-        return ""
-
-    @property
-    def metrics_page(self) -> MetricsPage:
-        """The page of the server, on the port of its API."""
-        return MetricsPage(idle_seconds=IDLE_SECONDS)
-
-    @property
-    def series(self) -> EngineSeries:
-        """The requests in slots and before them. Latencies are those of the routers."""
-        return EngineSeries(running=RUNNING, waiting=WAITING)
-
-    def sample(self, metrics_text: str) -> EngineSample | None:
-        """A sample of the metrics; None if they have no numbers of requests."""
-        try:
-            found = {one.name: one.value for one in series(metrics_text, [RUNNING, WAITING, STEPS])}
-            running, waiting, steps = int(found[RUNNING]), int(found[WAITING]), found[STEPS]
-        except (KeyError, ValueError, OverflowError):
-            return None
-        return EngineSample(model="", running=running, waiting=waiting, progress=(steps,))
-
-    def load(self, metrics_text: str) -> EngineLoad | None:  # noqa: ARG002 - protocol
-        """None: the server shows no use of its cache."""
-        return None
-
-    def probe_request(self, model: str) -> ProbeRequest:
-        """A completion of one token. The server needs no name: it has one model."""
-        return ProbeRequest("/v1/completions", {"prompt": "1", "max_tokens": 1, **({"model": model} if model else {})})
 
 
 def _sizes(plan: Plan) -> memory.Sizes:

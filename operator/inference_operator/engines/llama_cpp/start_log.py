@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.known_error import KnownError, known_error
-from inference_operator.engines.start_log import Phase, latest_phase
+from inference_operator.engines.start_log import Phase
 
-_MESSAGES: Mapping[Phase, re.Pattern[str]] = {
+PHASES: Mapping[Phase, re.Pattern[str]] = {
     Phase.LOADING: re.compile(r" load_model: loading model '"),
     Phase.WARMING_UP: re.compile(r" load_model: initializing, n_slots = \d+"),
 }
@@ -78,13 +78,3 @@ ERRORS: Sequence[KnownError] = (
     ),
 )
 """All known errors, the more specific pattern first."""
-
-
-def phase(log: str) -> Phase | None:
-    r"""The latest phase in the log; None if it shows none.
-
-    Examples:
-        >>> phase("0.00.198.468 I srv    load_model: loading model '/models/a.gguf'\n")
-        <Phase.LOADING: 4>
-    """
-    return latest_phase(log, _MESSAGES)

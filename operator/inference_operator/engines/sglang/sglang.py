@@ -1,6 +1,6 @@
 """SGLang behind the engine protocol. Its servers were not run: arguments, metrics and memory are from its source."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from math import floor
@@ -10,16 +10,15 @@ from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.hardware import Device
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.refusal import Refusal
+from inference_operator.engines.base import Engine
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
 from inference_operator.engines.environment import refusal_of_variables, with_defaults
 from inference_operator.engines.hub_access import (
-    access_variables,
-    bucket_keys,
+    hub_access,
     offline_variables,
     refusal_of_moved_cache,
     with_token,
 )
-from inference_operator.engines.known_error import diagnosis_of
 from inference_operator.engines.known_images import SGLANG_IMAGES, refusal_of_foreign_image
 from inference_operator.engines.model_access import HubAccess, Support
 from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
@@ -40,20 +39,15 @@ from inference_operator.engines.sglang.options import (
     refusal_of_name,
     refusal_of_own_variables,
 )
-from inference_operator.engines.sglang.start_log import ERRORS, load_progress, phase
-from inference_operator.engines.sizes import Parsers
-from inference_operator.engines.start_log import Diagnosis, LoadProgress, Phase
-from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage
-from inference_operator.engines.validation import NO_DATA_PARALLEL, OptionClasses
+from inference_operator.engines.sglang.start_log import ERRORS, LOADED, PHASES
+from inference_operator.engines.telemetry import EngineLoad, MetricsPage
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
-from inference_operator.models.checkpoint import WeightFormat
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import ELEMENT_BYTES
 from inference_operator.models.quantization import named_quantization
 from inference_operator.settings import Settings
 from inference_operator.sizing.cpu import CpuNeeds
-from inference_operator.sizing.learned import Shortage
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape, Speculation
 from inference_operator.views.samples import EngineSample
@@ -105,12 +99,28 @@ FRACTION_DIGITS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class SGLang:
+class SGLang(Engine):
     """SGLang as an engine.
 
     Args:
         port: TCP port of its API and of its metrics.
     """
+
+    devices = frozenset({Device.GPU})
+    """Its project publishes no image for CPUs."""
+    unsupported_fields = UNSUPPORTED
+    divides_models = True
+    """By tensor parallelism."""
+    option_classes = CLASSES
+    requires_facts = True
+    """What is not known could read files, or bring code."""
+    can_ask_for_key = False
+    """Its `--api-key` is an argument, which everybody sees who may see the pod."""
+    code_paths = ("-packages/sglang/", "/python/sglang/")
+    """As its wheel and its image have it."""
+    errors, phases, loaded = ERRORS, PHASES, LOADED
+    metrics_page = MetricsPage(idle_seconds=IDLE_SECONDS)
+    series = SERIES
 
     port: int = PORT
 
@@ -123,39 +133,6 @@ class SGLang:
             or refusal_of_own_variables(spec.env, allowed=settings.allowed_environment)
             or refusal_of_variables(spec.env, managed=MANAGED_VARIABLES, allowed=settings.allowed_environment)
         )
-
-    @property
-    def unsupported_fields(self) -> frozenset[str]:
-        """The fields that are not offered with this engine."""
-        return UNSUPPORTED
-
-    @property
-    def devices(self) -> frozenset[Device]:
-        """GPUs: its project publishes no image for CPUs."""
-        return frozenset({Device.GPU})
-
-    @property
-    def divides_models(self) -> bool:
-        """By tensor parallelism."""
-        return True
-
-    @property
-    def runs_over_nodes(self) -> bool:
-        """The operator runs it on one node."""
-        return False
-
-    def check_member(self, spec: EngineSpec) -> Refusal | None:  # noqa: ARG002 - protocol
-        """None: it runs on one node."""
-        return None
-
-    def check_data_parallel(self, spec: EngineSpec) -> Refusal | None:  # noqa: ARG002 - protocol
-        """The refusal: the operator runs it with one data parallel rank."""
-        return NO_DATA_PARALLEL
-
-    @property
-    def option_classes(self) -> OptionClasses:
-        """The classes of SGLang's options, and of the variables of its libraries."""
-        return CLASSES
 
     def gpu_needs(self, spec: EngineSpec, image: str) -> GpuNeeds:  # noqa: ARG002 - protocol
         """The needs of this image."""
@@ -185,22 +162,9 @@ class SGLang:
             speculation=Speculation(0, unknown="SGLang's speculative decoding") if has_drafts(spec.args) else None,
         )
 
-    def parsers(self, image: str, *, model: str, architecture: str) -> Parsers:  # noqa: ARG002 - protocol
-        """None: SGLang chooses them by the model's chat template."""
-        return Parsers()
-
     def image(self, device: Device, settings: Settings) -> str:
         """The setting `engineImages`, or the project's own image of this version."""
         return settings.engine_image(EngineKind.SGLANG, device, IMAGE)
-
-    def advisories(self, image: str) -> str:  # noqa: ARG002 - protocol
-        """None: no table of SGLang is kept."""
-        return ""
-
-    @property
-    def can_ask_for_key(self) -> bool:
-        """No: its `--api-key` is an argument, which everybody sees who may see the pod."""
-        return False
 
     def process(
         self,
@@ -240,30 +204,8 @@ class SGLang:
 
     def access(self, spec: EngineSpec, model: ModelSpec | None = None) -> HubAccess:
         """The access that a process needs to read the model as SGLang does."""
-        return HubAccess(
-            env=access_variables(with_defaults(spec.env, ENVIRONMENT), model),
-            user=USER,
-            group=GROUP,
-            writable=WRITABLE,
-            revision=model.revision if model else None,
-            compiled=COMPILED,
-            keys=bucket_keys(model.s3) if model else (),
-        )
-
-    @property
-    def formats(self) -> frozenset[WeightFormat]:
-        """Safetensors only."""
-        return frozenset({WeightFormat.SAFETENSORS})
-
-    @property
-    def needs_inspection(self) -> bool:
-        """Yes: the architecture tells whether the model reads text only."""
-        return True
-
-    @property
-    def requires_facts(self) -> bool:
-        """Yes: what is not known could read files, or bring code."""
-        return True
+        variables = with_defaults(spec.env, ENVIRONMENT)
+        return hub_access(variables, model, user=USER, group=GROUP, writable=WRITABLE, compiled=COMPILED)
 
     def check_facts(self, facts: ModelFacts) -> Refusal | None:
         """The refusal of a model that reads more than text, or that SGLang would load in another way."""
@@ -276,41 +218,6 @@ class SGLang:
     def check_model(self, spec: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:
         """The refusal of a name that SGLang does not take, or of variables that lead away from the claim; or None."""
         return refusal_of_name(model.served_name or "") or (refusal_of_moved_cache(spec.env) if cached else None)
-
-    @property
-    def code_paths(self) -> Sequence[str]:
-        """SGLang's package, as its wheel and its image have it."""
-        return ("-packages/sglang/", "/python/sglang/")
-
-    def diagnose(self, log: str) -> Diagnosis | None:
-        """Why SGLang ended, from its last log lines; None if they match no known error."""
-        return diagnosis_of(log, ERRORS)
-
-    def shortage(self, log: str) -> Shortage | None:  # noqa: ARG002 - protocol
-        """None: the log tells a fraction, and no amount that another GPU would need."""
-        return None
-
-    def phase(self, log: str) -> Phase | None:
-        """The phase of the start, from the log; None if it shows none yet."""
-        return phase(log)
-
-    def load_progress(self, log: str) -> LoadProgress | None:
-        """How much of the weights is loaded, from the log; None if it does not tell."""
-        return load_progress(log)
-
-    def startup_hint(self, phase: Phase) -> str:  # noqa: ARG002 - protocol
-        """None is known."""
-        return ""
-
-    @property
-    def metrics_page(self) -> MetricsPage:
-        """The page of SGLang's metrics, on the port of its API."""
-        return MetricsPage(idle_seconds=IDLE_SECONDS)
-
-    @property
-    def series(self) -> EngineSeries:
-        """The names of SGLang's series."""
-        return SERIES
 
     def sample(self, metrics_text: str) -> EngineSample | None:
         """A sample of SGLang's metrics; None if they have no numbers of requests."""

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.known_error import KnownError, known_error
 from inference_operator.engines.shared_errors import DAMAGED_WEIGHTS, GPU_ERRORS, HUB_ERRORS
-from inference_operator.engines.start_log import LoadProgress, Phase, latest_phase
+from inference_operator.engines.start_log import Phase
 
-_MESSAGES: Mapping[Phase, re.Pattern[str]] = {
+PHASES: Mapping[Phase, re.Pattern[str]] = {
     # srt/distributed/device_communicators/pynccl.py
     Phase.CONNECTING: re.compile(r"sglang is using nccl=="),
     # srt/model_executor/model_runner.py
@@ -21,7 +21,7 @@ _MESSAGES: Mapping[Phase, re.Pattern[str]] = {
     # srt/model_executor/model_runner_components/cuda_graph_setup.py
     Phase.CAPTURING: re.compile(r"Capture [\w ]{1,40}CUDA graph begin\."),
 }
-_LOADED = re.compile(r"(?:checkpoint shards|loading shards):\s+(\d{1,2})% Completed")
+LOADED = re.compile(r"(?:checkpoint shards|loading shards):\s+(\d{1,2})% Completed")
 """srt/model_loader/weight_utils.py, with tqdm."""
 
 ERRORS: Sequence[KnownError] = (
@@ -96,25 +96,3 @@ ERRORS: Sequence[KnownError] = (
     ),
 )
 """All known errors, the more specific pattern first."""
-
-
-def phase(log: str) -> Phase | None:
-    r"""The latest phase in the log; None if it shows none.
-
-    Examples:
-        >>> phase("[2026-11-26 10:00:00 TP0] Load weight begin. avail mem=78.40 GB\n")
-        <Phase.LOADING: 4>
-    """
-    return latest_phase(log, _MESSAGES)
-
-
-def load_progress(log: str) -> LoadProgress | None:
-    r"""How much of the weights is loaded; None before the first tenth.
-
-    Examples:
-        >>> load_progress("Loading safetensors checkpoint shards:  57% Completed | 17/30 [00:05<00:04]\r")
-        LoadProgress(percent=50, minutes_left=None)
-    """
-    found = _LOADED.findall(log)
-    percent = int(found[-1]) // 10 * 10 if found else 0
-    return LoadProgress(percent) if percent else None

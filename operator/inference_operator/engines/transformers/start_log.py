@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.known_error import KnownError, known_error
 from inference_operator.engines.shared_errors import DAMAGED_WEIGHTS, GPU_ERRORS, HUB_ERRORS
-from inference_operator.engines.start_log import LoadProgress, Phase, latest_phase
+from inference_operator.engines.start_log import Phase
 
-_MESSAGES: Mapping[Phase, re.Pattern[str]] = {
+PHASES: Mapping[Phase, re.Pattern[str]] = {
     Phase.DOWNLOADING: re.compile(r"^Downloading \S", re.MULTILINE),
     Phase.LOADING: re.compile(r"^Loading the weights$", re.MULTILINE),
     Phase.WARMING_UP: re.compile(r"^Warming up$", re.MULTILINE),
 }
-_LOADED = re.compile(r"Loading weights:\s+(\d{1,2})%\|")
+LOADED = re.compile(r"Loading weights:\s+(\d{1,2})%\|")
 """transformers 5.19.0, core_model_loading.py, with tqdm."""
 
 ERRORS: Sequence[KnownError] = (
@@ -70,25 +70,3 @@ ERRORS: Sequence[KnownError] = (
     ),
 )
 """All known errors, the more specific pattern first."""
-
-
-def phase(log: str) -> Phase | None:
-    r"""The latest phase in the log; None if it shows none.
-
-    Examples:
-        >>> phase("Downloading org/model\nLoading the weights\n")
-        <Phase.LOADING: 4>
-    """
-    return latest_phase(log, _MESSAGES)
-
-
-def load_progress(log: str) -> LoadProgress | None:
-    r"""How much of the weights is loaded; None before the first tenth.
-
-    Examples:
-        >>> load_progress("Loading weights:   0%|          | 0/21\\rLoading weights:  57%|#####     | 12/21")
-        LoadProgress(percent=50, minutes_left=None)
-    """
-    found = _LOADED.findall(log)
-    percent = int(found[-1]) // 10 * 10 if found else 0
-    return LoadProgress(percent) if percent else None

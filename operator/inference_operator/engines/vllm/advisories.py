@@ -7,7 +7,7 @@
 
 from collections.abc import Mapping
 
-from inference_operator.engines.vllm.arguments import version_of_image
+from inference_operator.engines.vllm_image import version_of_image
 
 ADVISORIES_OF = "2026-11-27"
 """The day on which the table was compared with its sources."""

@@ -22,11 +22,11 @@ from inference_operator.engines.vllm.flags import (
 )
 from inference_operator.engines.vllm.hub_env import CODE_REVISION, TOKENIZER, TOKENIZER_REVISION
 from inference_operator.engines.vllm.options import SPELLINGS, VERSION, nearest, resolve_option, written_option
+from inference_operator.engines.vllm_image import version_of_image
 
 _HUB, _IMAGE, _DIGEST = "hf://", "oci://", "@sha256:"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _OPTION = re.compile(r"--[A-Za-z][\w-]{0,63}|-[A-Za-z]", re.ASCII)
-_TAG = re.compile(r":v?(\d+\.\d+\.\d+)(?:[-+][\w.-]+)?(?:@|$)")
 
 
 def has_known_options(image: str) -> bool:
@@ -37,17 +37,6 @@ def has_known_options(image: str) -> bool:
         (True, False)
     """
     return version_of_image(image) == VERSION
-
-
-def version_of_image(image: str) -> str:
-    """The version of vLLM in an image's tag; empty if there is none.
-
-    Examples:
-        >>> version_of_image("docker.io/vllm/vllm-openai:v0.32.0"), version_of_image("mine:latest")
-        ('0.32.0', '')
-    """
-    tag = _TAG.search(image)
-    return tag.group(1) if tag else ""
 
 
 def managed_flag(argument: str) -> str | None:

@@ -7,9 +7,8 @@ a CPU are recorded in `tests/engines/vllm_output`.
 from collections.abc import Sequence
 
 from inference_operator.api.reasons import Reason
-from inference_operator.engines.known_error import KnownError, diagnosis_of, known_error
+from inference_operator.engines.known_error import KnownError, known_error
 from inference_operator.engines.shared_errors import GPU_ERRORS, HUB_ERRORS
-from inference_operator.engines.start_log import Diagnosis
 from inference_operator.engines.vllm.argument_errors import ARGUMENT_ERRORS, CONFIGURATION_ERRORS
 from inference_operator.engines.vllm.memory_errors import MEMORY_ERRORS
 from inference_operator.engines.vllm.model_errors import MODEL_ERRORS
@@ -79,18 +78,3 @@ ERRORS: Sequence[KnownError] = (
     *CONFIGURATION_ERRORS,
 )
 """All known errors, the more specific pattern first."""
-
-
-def diagnosis(text: str) -> Diagnosis | None:
-    """Why a vLLM failed; None if its last lines match no known error.
-
-    Args:
-        text: termination message or last lines of the log.
-
-    Examples:
-        >>> found = diagnosis("ValueError: Total number of attention heads (4) must be divisible by tensor parallel size (3).")
-        >>> print(found.reason, found.cause, sep=": ")
-        HeadsNotDivisible: 4 attention heads cannot be divided among 3 GPUs. \
-Set `spec.parallelism.tensor` to a size that divides 4
-    """
-    return diagnosis_of(text, ERRORS)

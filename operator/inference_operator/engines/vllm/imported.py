@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import takewhile
 
+from inference_operator.engines.options import ImportedArguments
 from inference_operator.engines.vllm.arguments import refusal_of_args
 from inference_operator.engines.vllm.flags import MANAGED_FLAGS, REMOVED_FLAGS, SECRET_FLAGS
 from inference_operator.engines.vllm.options import VERSION, resolve_option, written_option
@@ -54,20 +54,6 @@ _BY_OTHER_FIELDS: Mapping[str, str] = {
 _MANAGED = _by_option({**REMOVED_FLAGS, **MANAGED_FLAGS, **_BY_OTHER_FIELDS})
 _LETTERS: Mapping[str, int] = {"k": 1000, "m": 1000**2, "g": 1000**3, "K": 2**10, "M": 2**20, "G": 2**30}
 """Letters after a number of tokens (vLLM 0.32.0, engine/arg_utils.py, `human_readable_int`)."""
-
-
-@dataclass(slots=True)
-class ImportedArguments:
-    """The parts into which arguments were divided."""
-
-    model: str = ""
-    """Repository or path of the model; empty if no argument names it."""
-    fields: dict[str, object] = field(default_factory=dict)
-    """Values by the path of their field below `spec`."""
-    kept: list[str] = field(default_factory=list)
-    """Arguments for `spec.engine.args`."""
-    left: list[tuple[str, str]] = field(default_factory=list)
-    """Options that were left out, each with the reason. No value is in it: it could be a secret."""
 
 
 def imported_arguments(args: Sequence[str]) -> ImportedArguments:

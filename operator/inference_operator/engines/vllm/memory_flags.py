@@ -9,11 +9,11 @@ from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.vllm.adapters import MODULES
-from inference_operator.engines.vllm.arguments import version_of_image
 from inference_operator.engines.vllm.cli_args import given_options, int_value, is_on, value_of
 from inference_operator.engines.vllm.encoders import whole_encoder
 from inference_operator.engines.vllm.memory import LATEST, version_of
 from inference_operator.engines.vllm.speculation import speculation_of
+from inference_operator.engines.vllm_image import version_of_image
 from inference_operator.models.model import ELEMENT_BYTES
 from inference_operator.models.quantization import named_quantization
 from inference_operator.sizing.engine_choices import BATCHED_TOKENS, CONTEXT, SEQUENCES

@@ -15,7 +15,7 @@ from inference_operator.engines.classified import (
     classified,
     from_reasons,
 )
-from inference_operator.engines.validation import OptionClasses
+from inference_operator.engines.options import OptionClasses
 from inference_operator.engines.vllm.flags import (
     DANGEROUS_FLAGS,
     DANGEROUS_VARIABLES,

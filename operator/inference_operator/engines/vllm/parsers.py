@@ -13,7 +13,7 @@ from importlib.resources import files
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.engines.sizes import Parsers
+from inference_operator.engines.process import Parsers
 from inference_operator.engines.vllm.arguments import has_known_options
 from inference_operator.engines.vllm.cli_args import given_options
 from inference_operator.engines.vllm.options import VERSION

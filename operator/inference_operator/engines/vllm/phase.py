@@ -8,7 +8,7 @@ that need a GPU or a compiler.
 import re
 from collections.abc import Mapping
 
-from inference_operator.engines.start_log import LoadProgress, Phase
+from inference_operator.engines.start_log import Phase, latest_phase
 
 _MESSAGES: Mapping[Phase, re.Pattern[str]] = {
     # vllm/v1/engine/core.py
@@ -46,38 +46,9 @@ _LOADING_WITHOUT_NAME = "Loading model from scratch"
 _HUB_MODEL = re.compile(r"with config: model='(?!/)")
 """The model in the engine's earlier message (vllm/v1/engine/core.py)."""
 
-
-_SHARDS = re.compile(r"(?:checkpoint|loading) shards:\s+(\d{1,2})% Completed[^<\n\r]{0,40}(?:<([\d:]{4,8}))?")
+LOADED = re.compile(r"(?:checkpoint|loading) shards:\s+(\d{1,2})% Completed[^<\n\r]{0,40}(?:<([\d:]{4,8}))?")
 """vllm/model_executor/model_loader/weight_utils.py. It draws the line again for each file. `<` comes before the time
 that is left."""
-
-
-def load_progress(log: str) -> LoadProgress | None:
-    """How much of the weights is loaded; None before the first tenth.
-
-    Examples:
-        >>> load_progress("Loading safetensors checkpoint shards:  57% Completed | 4/7 [02:07<01:35, 31.8s/it]")
-        LoadProgress(percent=50, minutes_left=2)
-        >>> load_progress("Loading safetensors checkpoint shards:   0% Completed | 0/1 [00:00<?, ?it/s]")
-    """
-    found = _SHARDS.findall(log)
-    if not found:
-        return None
-    percent, left = int(found[-1][0]) // 10 * 10, found[-1][1]
-    return LoadProgress(percent, max(1, round(_seconds(left) / 60)) if left else None) if percent else None
-
-
-def _seconds(clock: str) -> int:
-    """A time as tqdm writes it.
-
-    Examples:
-        >>> _seconds("01:35"), _seconds("1:00:00")
-        (95, 3600)
-    """
-    seconds = 0
-    for part in clock.split(":"):
-        seconds = 60 * seconds + int(part or 0)
-    return seconds
 
 
 def phase(log: str) -> Phase | None:
@@ -89,7 +60,7 @@ def phase(log: str) -> Phase | None:
         >>> phase("Loading safetensors checkpoint shards:  50% Completed | 2/4 [00:07<00:07,  3.6s/it]")
         <Phase.LOADING: 4>
     """
-    latest = next((phase for phase in reversed(Phase) if _MESSAGES[phase].search(log)), None)
+    latest = latest_phase(log, _MESSAGES)
     if latest in (None, Phase.SETTING_UP, Phase.CONNECTING) and _LOADING_WITHOUT_NAME in log:
         return Phase.DOWNLOADING if _HUB_MODEL.search(log) else Phase.LOADING
     return latest

@@ -8,19 +8,19 @@ from inference_operator.api.engine import EngineSpec
 from inference_operator.api.hardware import Device
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.refusal import Refusal
+from inference_operator.engines.base import Engine
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
 from inference_operator.engines.engine_key import NO_GUARD, guard_of
 from inference_operator.engines.environment import with_defaults
 from inference_operator.engines.group.launch import group_drain, group_member, stop_limit
-from inference_operator.engines.hub_access import access_variables, bucket_keys, offline_variables, with_token
+from inference_operator.engines.hub_access import hub_access, offline_variables, with_token
 from inference_operator.engines.known_images import VLLM_IMAGES, refusal_of_foreign_image
 from inference_operator.engines.model_access import HubAccess, Support
-from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
+from inference_operator.engines.options import ImportedArguments
+from inference_operator.engines.process import EngineProcess, Parsers, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
-from inference_operator.engines.sizes import Parsers
-from inference_operator.engines.start_log import Diagnosis, LoadProgress, Phase
-from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage
-from inference_operator.engines.validation import OptionClasses
+from inference_operator.engines.start_log import Phase
+from inference_operator.engines.telemetry import EngineLoad, MetricsPage
 from inference_operator.engines.vllm.adapters import adapter_loader, adapter_programs, adapter_variables
 from inference_operator.engines.vllm.advisories import notice_of_advisories
 from inference_operator.engines.vllm.architectures import implementation_arguments, support
@@ -29,17 +29,15 @@ from inference_operator.engines.vllm.arguments import (
     refusal_of_env,
     refusal_of_pickle,
     refusal_of_remote_code,
-    version_of_image,
 )
 from inference_operator.engines.vllm.cli_args import is_on, value_of
-from inference_operator.engines.vllm.cuda import gpu_needs
 from inference_operator.engines.vllm.data_parallel import data_arguments, refusal_of_own_batches
 from inference_operator.engines.vllm.encoders import ENCODERS, encoder_arguments
-from inference_operator.engines.vllm.errors import diagnosis
+from inference_operator.engines.vllm.errors import ERRORS
 from inference_operator.engines.vllm.generation import MAX_N, generation_arguments
 from inference_operator.engines.vllm.groups import group_programs, grouped, refusal_of_member
 from inference_operator.engines.vllm.hub_env import commit_arguments, refusal_of_cached
-from inference_operator.engines.vllm.image import GROUP, HOME, USER, WRITABLE, default_image
+from inference_operator.engines.vllm.imported import imported_arguments
 from inference_operator.engines.vllm.media import ENVIRONMENT as MEDIA_ENVIRONMENT
 from inference_operator.engines.vllm.media import media_arguments
 from inference_operator.engines.vllm.memory import default_sequences, version_of, vllm_cpu_memory, vllm_memory
@@ -62,9 +60,18 @@ from inference_operator.engines.vllm.named_code import refusal_of_named_code
 from inference_operator.engines.vllm.option_classes import CLASSES
 from inference_operator.engines.vllm.overhead import step_overhead
 from inference_operator.engines.vllm.parsers import parser_arguments, parsers_of, refusal_of_parsers
-from inference_operator.engines.vllm.phase import HINTS, load_progress, phase
+from inference_operator.engines.vllm.phase import HINTS, LOADED, phase
 from inference_operator.engines.vllm.shortage import shortage
 from inference_operator.engines.vllm.tracing import refusal_of_traces, traces_arguments
+from inference_operator.engines.vllm_image import (
+    GROUP,
+    HOME,
+    USER,
+    WRITABLE,
+    default_image,
+    gpu_needs,
+    version_of_image,
+)
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.checkpoint import WeightFormat
@@ -164,12 +171,29 @@ of adapters, and control of the engine, such as `/sleep`, `/pause` and `/update_
 
 
 @dataclass(frozen=True, slots=True)
-class Vllm:
+class Vllm(Engine):
     """vLLM as an engine.
 
     Args:
         port: TCP port of its API.
     """
+
+    divides_models = True
+    """By tensor and pipeline parallelism."""
+    runs_over_nodes = True
+    """With as many processes on each of several nodes (`--nnodes`)."""
+    option_classes = CLASSES
+    formats = frozenset({WeightFormat.SAFETENSORS, WeightFormat.PICKLE})
+    """Pickle files with consent. For GGUF vLLM needs a plugin that its images lack."""
+    needs_inspection = False
+    """VLLM reads the files itself."""
+    can_ask_for_key = True
+    """Its server takes middleware. Its own `--api-key` leaves many paths open."""
+    code_paths = ("-packages/vllm/",)
+    """Caches have a folder `vllm` too."""
+    errors, startup_hints, loaded = ERRORS, HINTS, LOADED
+    metrics_page = MetricsPage(idle_seconds=IDLE_SECONDS)
+    series = SERIES
 
     port: int = PORT
 
@@ -187,26 +211,6 @@ class Vllm:
             or refusal_of_env(spec.env, allowed=settings.allowed_environment)
         )
 
-    @property
-    def unsupported_fields(self) -> frozenset[str]:
-        """None: the fields of `spec.engine` are vLLM's."""
-        return frozenset()
-
-    @property
-    def devices(self) -> frozenset[Device]:
-        """GPUs and CPUs."""
-        return frozenset(Device)
-
-    @property
-    def divides_models(self) -> bool:
-        """By tensor and pipeline parallelism."""
-        return True
-
-    @property
-    def runs_over_nodes(self) -> bool:
-        """As many processes on each of several nodes (`--nnodes`)."""
-        return True
-
     def check_member(self, spec: EngineSpec) -> Refusal | None:
         """The refusal of what the operator decides for an engine over several nodes, or None."""
         return refusal_of_member(spec)
@@ -215,10 +219,9 @@ class Vllm:
         """The refusal of arguments without which the ranks have no experts of their own, or None."""
         return refusal_of_own_batches(spec.args)
 
-    @property
-    def option_classes(self) -> OptionClasses:
-        """The classes of vLLM's options and variables."""
-        return CLASSES
+    def imported(self, args: Sequence[str]) -> ImportedArguments:
+        """The fields and arguments that what follows `vllm serve` becomes."""
+        return imported_arguments(args)
 
     def gpu_needs(self, spec: EngineSpec, image: str) -> GpuNeeds:
         """The needs of this image: GPUs and their driver; nothing for images that are not vLLM's own."""
@@ -258,11 +261,6 @@ class Vllm:
     def advisories(self, image: str) -> str:
         """A notice about the security advisories of this version of vLLM."""
         return notice_of_advisories(image)
-
-    @property
-    def can_ask_for_key(self) -> bool:
-        """Yes: its server takes middleware. Its own `--api-key` leaves many paths open."""
-        return True
 
     def process(
         self,
@@ -328,34 +326,8 @@ class Vllm:
 
     def access(self, spec: EngineSpec, model: ModelSpec | None = None) -> HubAccess:
         """The access that a process needs to read the model as vLLM does."""
-        return HubAccess(
-            env=access_variables(with_defaults(spec.env, ENVIRONMENT), model),
-            user=USER,
-            group=GROUP,
-            writable=WRITABLE,
-            revision=model.revision if model else None,
-            compiled=COMPILED,
-            keys=bucket_keys(model.s3) if model else (),
-        )
-
-    @property
-    def formats(self) -> frozenset[WeightFormat]:
-        """Safetensors, and pickle files with consent. For GGUF vLLM needs a plugin that its images lack."""
-        return frozenset({WeightFormat.SAFETENSORS, WeightFormat.PICKLE})
-
-    @property
-    def needs_inspection(self) -> bool:
-        """No: vLLM reads them itself."""
-        return False
-
-    @property
-    def requires_facts(self) -> bool:
-        """No."""
-        return False
-
-    def check_facts(self, facts: ModelFacts) -> Refusal | None:  # noqa: ARG002 - protocol
-        """None: vLLM says itself what it cannot run."""
-        return None
+        variables = with_defaults(spec.env, ENVIRONMENT)
+        return hub_access(variables, model, user=USER, group=GROUP, writable=WRITABLE, compiled=COMPILED)
 
     def support(self, architecture: str, *, image: str) -> Support:
         """The models that this version implements itself, and those for which it uses Transformers."""
@@ -369,15 +341,6 @@ class Vllm:
             or (refusal_of_cached(spec) if cached else None)
         )
 
-    @property
-    def code_paths(self) -> Sequence[str]:
-        """The package; caches have a folder `vllm` too."""
-        return ("-packages/vllm/",)
-
-    def diagnose(self, log: str) -> Diagnosis | None:
-        """Why vLLM ended, from its last log lines; None if they match no known error."""
-        return diagnosis(log)
-
     def shortage(self, log: str) -> Shortage | None:
         """The memory that vLLM lacked at its start, from its log; None if the log reports none."""
         return shortage(log)
@@ -386,27 +349,9 @@ class Vllm:
         """The phase of vLLM's startup, from its log; None if the log shows none yet."""
         return phase(log)
 
-    def load_progress(self, log: str) -> LoadProgress | None:
-        """How much of the weights vLLM has loaded, from its log; None if the log does not tell."""
-        return load_progress(log)
-
-    def startup_hint(self, phase: Phase) -> str:
-        """The cure of a start that does not get beyond this phase."""
-        return HINTS.get(phase, "")
-
-    @property
-    def metrics_page(self) -> MetricsPage:
-        """The page of vLLM's metrics, on the port of its API."""
-        return MetricsPage(idle_seconds=IDLE_SECONDS)
-
     def sample(self, metrics_text: str) -> EngineSample | None:
         """A sample of vLLM's metrics; None if they have no numbers of requests."""
         return engine_sample(metrics_text)
-
-    @property
-    def series(self) -> EngineSeries:
-        """The names of vLLM's series."""
-        return SERIES
 
     def load(self, metrics_text: str) -> EngineLoad | None:
         """How busy vLLM is, from its metrics; None if they have no numbers of requests."""

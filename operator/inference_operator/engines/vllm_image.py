@@ -1,10 +1,23 @@
-"""CUDA version, least compute capability and least driver of vLLM's own images; other images are not checked."""
+"""vLLM's image, in which vLLM and Transformers run: its user, its paths, the default, and what it needs of GPUs.
+
+CUDA version, least compute capability and least driver are those of vLLM's own images; other images are not checked.
+"""
 
 import re
 
 from inference_operator.api.engine import EngineSpec
-from inference_operator.engines.vllm.arguments import version_of_image
+from inference_operator.api.hardware import Device
 from inference_operator.hardware.needs import GpuNeeds
+from inference_operator.settings import Settings
+
+USER, GROUP = 2000, 0
+"""The user that vLLM's images prepare since 0.22 (vllm-project/vllm v0.32.0, docker/Dockerfile)."""
+
+HOME, TEMPORARY = "/home/vllm", "/tmp"  # noqa: S108 - an emptyDir of the pod's own
+"""Home of that user, and the folder of sockets."""
+
+WRITABLE = (HOME, TEMPORARY)
+"""All paths to which the engines write."""
 
 COMPATIBILITY = "VLLM_ENABLE_CUDA_COMPATIBILITY"
 """Puts the image's CUDA compatibility libraries first (vLLM 0.32.0, vllm/env_override.py)."""
@@ -22,6 +35,28 @@ NVIDIA_REQUIRE_CUDA)."""
 _OLDER_GPUS = (
     "Use newer GPUs, or an image up to vLLM 0.19, such as `docker.io/vllm/vllm-openai:v0.19.1`, in `spec.engine.image`."
 )
+_TAG = re.compile(r":v?(\d+\.\d+\.\d+)(?:[-+][\w.-]+)?(?:@|$)")
+
+
+def default_image(device: Device, settings: Settings) -> str:
+    """The setting `gpuEngineImage` or `cpuEngineImage`.
+
+    Examples:
+        >>> default_image(Device.GPU, Settings(gpu_engine_image="example.com/vllm:1"))
+        'example.com/vllm:1'
+    """
+    return {Device.GPU: settings.gpu_engine_image, Device.CPU: settings.cpu_engine_image}[device]
+
+
+def version_of_image(image: str) -> str:
+    """The version of vLLM in an image's tag; empty if there is none.
+
+    Examples:
+        >>> version_of_image("docker.io/vllm/vllm-openai:v0.32.0"), version_of_image("mine:latest")
+        ('0.32.0', '')
+    """
+    tag = _TAG.search(image)
+    return tag.group(1) if tag else ""
 
 
 def gpu_needs(engine: EngineSpec, image: str) -> GpuNeeds:

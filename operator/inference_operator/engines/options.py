@@ -1,14 +1,7 @@
-"""The options of an engine: which of them users may set."""
+"""The options of an engine: which of them users may set, and what those of a hand-written command become."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Protocol
-
-from inference_operator.api.engine import EngineSpec
-from inference_operator.api.hardware import Device
-from inference_operator.api.reasons import Reason
-from inference_operator.api.refusal import Refusal
-from inference_operator.settings import Settings
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,52 +69,15 @@ def joint_classes(classes: Iterable[OptionClasses]) -> OptionClasses:
     )
 
 
-class SpecValidation(Protocol):
-    """The checks of a specification by one kind of engine."""
+@dataclass(slots=True)
+class ImportedArguments:
+    """The parts into which arguments were divided."""
 
-    def check(self, spec: EngineSpec, /, *, image: str, settings: Settings) -> Refusal | None:
-        """Why this image's engine cannot run the specification; None if it can."""
-
-    @property
-    def unsupported_fields(self) -> frozenset[str]:
-        """The fields of `spec.engine` that the engine cannot honour, by their names in a manifest."""
-
-    @property
-    def devices(self) -> frozenset[Device]:
-        """The devices on which the engine runs."""
-
-    @property
-    def divides_models(self) -> bool:
-        """Whether the engine divides a model over several GPUs."""
-
-    @property
-    def runs_over_nodes(self) -> bool:
-        """Whether one engine can have several nodes, with a pod on each."""
-
-    def check_member(self, spec: EngineSpec, /) -> Refusal | None:
-        """Why an engine over several nodes cannot run what one on a single node can; None if it can."""
-
-    def check_data_parallel(self, spec: EngineSpec, /) -> Refusal | None:
-        """Why an engine of this specification has no data parallel ranks; None if it can have several."""
-
-    @property
-    def option_classes(self) -> OptionClasses:
-        """The options and variables that everybody may set, and those that nobody may."""
-
-
-NO_DATA_PARALLEL = Refusal(
-    Reason.INVALID_PARALLEL_SIZE,
-    "spec.parallelism.data",
-    "This engine has no data parallel ranks.",
-    "Remove it, or set `spec.engine.kind: VLLM`.",
-)
-"""The refusal by engines that the operator runs with one data parallel rank."""
-
-
-def refusal_of_fields(engine: SpecValidation, spec: EngineSpec) -> Refusal | None:
-    """The refusal of the first field that is set and that this engine cannot honour; None if it can honour all."""
-    stated = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    for name in sorted(engine.unsupported_fields & stated.keys()):
-        problem = f"This engine does not support the field `{name}`."
-        return Refusal(Reason.INVALID_SPEC, f"spec.engine.{name}", problem, "Remove it.")
-    return None
+    model: str = ""
+    """Repository or path of the model; empty if no argument names it."""
+    fields: dict[str, object] = field(default_factory=dict)
+    """Values by the path of their field below `spec`."""
+    kept: list[str] = field(default_factory=list)
+    """Arguments for `spec.engine.args`."""
+    left: list[tuple[str, str]] = field(default_factory=list)
+    """Options that were left out, each with the reason. No value is in it: it could be a secret."""
