@@ -1,5 +1,6 @@
 """Every engine keeps the contract: those of the release, and those that only tests have."""
 
+import inspect
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,6 +44,19 @@ class TestContract(EngineContract):
 
 def test_every_engine_of_the_release_is_a_subject() -> None:
     assert set(ENGINES.by_name) <= {one.name for one in SUBJECTS}
+
+
+def test_no_module_outside_its_folder_imports_an_engine_in_an_example() -> None:
+    """The linter sees no imports in docstrings."""
+    folders = [Path(inspect.getfile(type(engine))).parent for engine in ENGINES.by_name.values()]
+    package = folders[0].parents[1]
+    importing = {
+        str(module.relative_to(package))
+        for folder in folders
+        for module in package.rglob("*.py")
+        if folder not in module.parents and f"{package.name}.engines.{folder.name}." in module.read_text()
+    }
+    assert importing == {"engines/registry.py"}
 
 
 @pytest.mark.parametrize(("engine", "reads"), [(ENGINES[LLAMA_CPP], True), (ENGINES[VLLM], False)])

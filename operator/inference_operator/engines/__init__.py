@@ -1,1 +1,1 @@
-"""All that differs between engines, behind one protocol."""
+"""All that differs between engines, behind one base class."""

@@ -44,18 +44,6 @@ def choose(
         on_gpus: the engine on the GPUs of an offer.
         inputs: the sizes that the user requests.
         previous_kind: the GPU kind of the pinned plan; it is kept as long as the model fits.
-
-    Examples:
-        >>> from inference_operator.engines.vllm.vllm import Vllm
-        >>> from inference_operator.hardware.kinds import kind_named
-        >>> from inference_operator.hardware.offers import offer_of_kind
-        >>> from inference_operator.models.catalogue import entry
-        >>> from inference_operator.models.model import model_facts
-        >>> facts = model_facts(entry("Qwen/Qwen3-8B").config)
-        >>> cards = [offer_of_kind(kind_named("RTX 4090"), per_node=2)]
-        >>> plan = choose(facts, cards, lambda offer: Vllm().on_gpus("", offer), SizingInputs())
-        >>> plan.shape.parallel.tensor, plan.budget.context, plan.replicas_per_node
-        (2, 40960, 1)
     """
     offered = [Pool(facts, offer, on_gpus(offer)) for offer in merged(offers)]
     pools = _usable(offered, inputs)

@@ -46,16 +46,6 @@ def cpu_needs(facts: ModelFacts | None, engine: EngineMemory, shape: Shape) -> C
         facts: the model, if it is known.
         engine: how the engine uses memory on CPUs.
         shape: the parameters of the engine's start.
-
-    Examples:
-        >>> from inference_operator.engines.vllm.memory import vllm_cpu_memory
-        >>> from inference_operator.models.catalogue import entry
-        >>> from inference_operator.models.model import model_facts
-        >>> facts = model_facts(entry("Qwen/Qwen3-0.6B").config)
-        >>> cpu_needs(facts, vllm_cpu_memory(latent=False), Shape())
-        CpuNeeds(context=32768, cache_bytes=3772776448, memory_gib=7)
-        >>> cpu_needs(None, vllm_cpu_memory(latent=False), Shape())
-        CpuNeeds(context=None, cache_bytes=4294967296, memory_gib=6)
     """
     ranks = shape.parallel.ranks_per_node
     if facts is None:

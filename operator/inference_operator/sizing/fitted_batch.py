@@ -43,18 +43,6 @@ def fitted_batch(
         shape: the shape, with the engine's default or a number of sequences that sizing may reduce.
         least: the smallest number of sequences that sizing reduces to.
         most: the largest number of sequences; None: any.
-
-    Examples:
-        >>> from inference_operator.engines.vllm.vllm import Vllm
-        >>> from inference_operator.hardware.kinds import kind_named
-        >>> from inference_operator.hardware.offers import offer_of_kind
-        >>> from inference_operator.models.catalogue import entry
-        >>> from inference_operator.models.model import model_facts
-        >>> engine = Vllm().on_gpus("", offer_of_kind(kind_named("H100"), per_node=8))
-        >>> names = ("Qwen/Qwen3-8B", "Qwen/Qwen3.5-27B")
-        >>> models = [model_facts(entry(one).config) for one in names]
-        >>> [fitted_batch(engine, one, Shape(context=8192)).shape.max_num_seqs for one in models]
-        [None, 387]
     """
     whole = Candidate(shape, engine.budget(facts, shape))
     if most and most < whole.budget.max_num_seqs:

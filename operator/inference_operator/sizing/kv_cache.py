@@ -89,14 +89,7 @@ class AllocatedCache:
 def allocated_cache(
     layout: CacheLayout, engine: EngineMemory, *, size: float, context: int, batched: int
 ) -> AllocatedCache:
-    """The capacity of a KV cache of `size` bytes, for sequences of `context` tokens and batches of `batched` tokens.
-
-    Examples:
-        >>> from inference_operator.engines.vllm.memory import vllm_memory
-        >>> layout = CacheLayout(2**20, (Kept(Attention.FULL, 1, 16, 0),), 2**16, state_blocks=1, batches_in_flight=1)
-        >>> allocated_cache(layout, vllm_memory("0.32.0", memory_gib=80), size=2**30, context=8192, batched=8192)
-        AllocatedCache(blocks=1024, tokens=16384, concurrency=2.0)
-    """
+    """The capacity of a KV cache of `size` bytes, for sequences of `context` tokens and batches of `batched` tokens."""
     blocks = max(0, int(size // layout.unit_bytes))
     concurrency = blocks / layout.blocks(context, batched)
     if engine.tokens_by_concurrency:
@@ -114,18 +107,7 @@ def kv_element_bytes(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> i
 
 
 def cache_layout(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> CacheLayout:
-    """The layout of the KV cache on one GPU, in the pipeline stage with most layers.
-
-    Examples:
-        >>> from inference_operator.engines.vllm.memory import vllm_memory
-        >>> from inference_operator.models.catalogue import entry
-        >>> from inference_operator.models.model import model_facts
-        >>> from inference_operator.sizing.shape import ParallelSizes
-        >>> known = entry("Qwen/Qwen3-8B")
-        >>> facts = model_facts(known.config)
-        >>> cache_layout(facts, vllm_memory("0.32.0", memory_gib=79.18), Shape(ParallelSizes(2))).token_bytes
-        73728.0
-    """
+    """The layout of the KV cache on one GPU, in the pipeline stage with most layers."""
     element = kv_element_bytes(facts, engine, shape)
     found = [_of_stage(one, shape) for one in _as_cached(engine, facts)]
     if drafting := drafting_layers(facts, shape):
@@ -245,16 +227,7 @@ class CacheReads:
 
 
 def cache_reads(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> CacheReads:
-    """The bytes that a step reads for one sequence.
-
-    Examples:
-        >>> from inference_operator.engines.vllm.memory import vllm_memory
-        >>> from inference_operator.models.catalogue import entry
-        >>> from inference_operator.models.model import model_facts
-        >>> facts = model_facts(entry("openai/gpt-oss-20b").config)
-        >>> cache_reads(facts, vllm_memory("0.32.0", memory_gib=79.18), Shape())
-        CacheReads(token=24576.0, windows={128: 24576.0}, state=0.0)
-    """
+    """The bytes that a step reads for one sequence."""
     element, tensor = kv_element_bytes(facts, engine, shape), shape.parallel.tensor
     token, state = 0.0, 0.0
     windows: dict[int, float] = {}

@@ -84,19 +84,7 @@ class PagedEngine:
 
 
 def paged_budget(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Shape) -> Budget:
-    """The budget of one GPU for a model and a shape; in a pipeline, of the stage with the least free memory.
-
-    Examples:
-        >>> from inference_operator.engines.vllm.memory import vllm_memory
-        >>> from inference_operator.models.catalogue import entry
-        >>> from inference_operator.models.model import model_facts
-        >>> from inference_operator.sizing.shape import ParallelSizes
-        >>> known = entry("meta-llama/Meta-Llama-3.1-70B")
-        >>> facts, gpu = model_facts(known.config, known.weights), Gpu("H100-80GB", 79.19)
-        >>> pair = Shape(ParallelSizes(2), context=8192, utilization=0.95)
-        >>> round(paged_budget(facts, gpu, vllm_memory("0.19.0", memory_gib=79.19), pair).kv_cache, 1)
-        5.5
-    """
+    """The budget of one GPU for a model and a shape; in a pipeline, of the stage with the least free memory."""
     context = shape.context or facts.context
     weights, activation = _fullest_stage(facts, engine, shape, context)
     outside_torch = engine.context_gib(shape.parallel.group, shape.parallel.pipeline, linked=gpu.linked)

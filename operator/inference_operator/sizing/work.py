@@ -49,17 +49,7 @@ class StepWork:
 
 
 def step_work(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> StepWork:
-    """The work of a step.
-
-    Examples:
-        >>> from inference_operator.engines.vllm.memory import vllm_memory
-        >>> from inference_operator.models.catalogue import entry
-        >>> from inference_operator.models.model import model_facts
-        >>> known = entry("Qwen/Qwen3-8B")
-        >>> found = step_work(model_facts(known.config, known.weights), vllm_memory(memory_gib=79.18), Shape())
-        >>> round(found.dense_bytes / 1e9, 1), round(found.token_operations / 1e9, 1), found.token_bytes
-        (15.1, 13.9, 147456.0)
-    """
+    """The work of a step."""
     parallel = shape.parallel
     stages = rank_weights(facts, shape)
     stage = max(stages, key=lambda one: one.always_read + one.experts)

@@ -1,4 +1,4 @@
-"""llama.cpp behind the engine protocol: `llama-server` for one model in GGUF, of an image without Python."""
+"""llama.cpp as an engine: `llama-server` for one model in GGUF, of an image without Python."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

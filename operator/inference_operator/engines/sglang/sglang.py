@@ -1,4 +1,4 @@
-"""SGLang behind the engine protocol. Its servers were not run: arguments, metrics and memory are from its source."""
+"""SGLang as an engine. Its servers were not run: arguments, metrics and memory are from its source."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

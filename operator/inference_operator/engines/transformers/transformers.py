@@ -1,4 +1,4 @@
-"""Hugging Face Transformers behind the engine protocol: `transformers serve` for one model, of vLLM's image."""
+"""Hugging Face Transformers as an engine: `transformers serve` for one model, of vLLM's image."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

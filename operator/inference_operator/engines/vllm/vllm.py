@@ -1,4 +1,4 @@
-"""vLLM behind the engine protocol: command line, environment, probes and stop of its process."""
+"""vLLM as an engine: command line, environment, probes and stop of its process."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
