@@ -11,8 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from generators.model_table import models
-from inference_operator.engines.vllm.memory import vllm_memory
-from inference_operator.engines.vllm.overhead import step_overhead
+from inference_operator.engines.vllm.memory import step_overhead, vllm_memory
 from inference_operator.hardware.kinds import GpuKind, kind_named
 from inference_operator.models.catalogue import entry
 from inference_operator.models.facts import Kernel, ModelFacts, Quantization

@@ -10,7 +10,7 @@ import gguf
 from e2e import images
 from e2e.images.detect import found_builder
 from e2e.vllm_options import answer_of
-from inference_operator.engines.llama_cpp import architectures as of_llama_cpp
+from inference_operator.engines.llama_cpp import image as of_llama_cpp
 from inference_operator.engines.transformers import architectures as of_transformers
 from inference_operator.engines.vllm import architectures as of_vllm
 

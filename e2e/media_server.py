@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from e2e import stack
 from e2e.cluster.handle import LocalCluster
-from inference_operator.engines.vllm.media import NO_HOST
+from inference_operator.engines.vllm.request_limits import NO_HOST
 
 IMAGE, REDIRECT = "/image.png", "/redirect"
 _POLL_SECONDS = 0.01

@@ -11,7 +11,7 @@ from e2e import stack, vllm_options
 from inference_operator.cli.offline import offline_inputs
 from inference_operator.engines.registry import ENGINES
 from inference_operator.engines.vllm.arguments import managed_flag
-from inference_operator.engines.vllm.media import NO_HOST
+from inference_operator.engines.vllm.request_limits import NO_HOST
 from inference_operator.manifest import Manifest
 from inference_operator.models.catalogue import entry
 from inference_operator.models.checkpoint import Weights

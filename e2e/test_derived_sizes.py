@@ -16,7 +16,7 @@ import pytest
 from e2e import vllm_options
 from inference_operator.cli.offline import offline_inputs
 from inference_operator.engines.registry import ENGINES
-from inference_operator.engines.vllm.methods import SUPPORT
+from inference_operator.engines.vllm.architectures import SUPPORT
 from inference_operator.engines.vllm.parsers import REASONING_PARSERS, TOOL_PARSERS
 from inference_operator.hardware.kinds import GpuKind, kind_named
 from inference_operator.manifest import Manifest

@@ -19,9 +19,9 @@ from inference_operator.engines.group.launch import (
     RANK_VARIABLE,
     SERVICE_VARIABLE,
     group_member,
+    member_source,
 )
 from inference_operator.engines.group.options import EndCause, Options
-from inference_operator.engines.group.packing import member_source
 from inference_operator.engines.group.peers import Visitors
 from inference_operator.engines.process import EngineProcess
 from inference_operator.engines.programs import PROGRAMS_VARIABLE

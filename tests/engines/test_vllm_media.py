@@ -9,7 +9,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Spec
 from inference_operator.engines.process import EngineProcess, ServedModel, Timeouts
 from inference_operator.engines.vllm.arguments import refusal_of_args, refusal_of_env
-from inference_operator.engines.vllm.media import ALLOWED_DOMAINS, NO_HOST, REDIRECTS
+from inference_operator.engines.vllm.request_limits import ALLOWED_DOMAINS, NO_HOST, REDIRECTS
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.planning.engine_plan import requested_of_sizes
 from inference_operator.sizing.plan import unchecked_plan

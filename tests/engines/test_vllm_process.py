@@ -10,10 +10,9 @@ from inference_operator.api.router import MAX_ROUTERS
 from inference_operator.engines.process import EngineProcess, ServedModel, Timeouts
 from inference_operator.engines.vllm.arguments import managed_flag
 from inference_operator.engines.vllm.flags import MANAGED_FLAGS, MANAGED_VARIABLES
-from inference_operator.engines.vllm.generation import MAX_N, OVERRIDE
-from inference_operator.engines.vllm.media import NO_HOST
 from inference_operator.engines.vllm.memory import CPU_SEQUENCES, LARGE_SEQUENCES
 from inference_operator.engines.vllm.options import SPELLINGS as OPTIONS
+from inference_operator.engines.vllm.request_limits import MAX_N, NO_HOST, OVERRIDE
 from inference_operator.engines.vllm.vllm import (
     ENGINE_READY_TIMEOUT,
     ENVIRONMENT,

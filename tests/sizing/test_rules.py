@@ -3,7 +3,7 @@
 import pytest
 
 from inference_operator.api.engine import EngineSpec
-from inference_operator.engines.vllm.methods import SUPPORT
+from inference_operator.engines.vllm.architectures import SUPPORT
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.models.quantization import named_quantization
 from inference_operator.sizing.choice import choose

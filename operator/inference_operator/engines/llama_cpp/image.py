@@ -1,9 +1,15 @@
-"""The images of llama.cpp: the default of each device, and the user and paths of their processes."""
+"""The images of llama.cpp: the default of each device, user and paths of their processes, and architectures they run.
+
+`python -m e2e.architectures` writes the table of architectures, by GGUF's names of them: it asks the server of the
+engine's image which names it knows, and leaves out encoders, draft models, diffusion and speech.
+"""
 
 import re
 from collections.abc import Mapping
+from importlib.resources import files
 
 from inference_operator.api.hardware import Device
+from inference_operator.engines.model_access import Support
 
 VERSION = "0.7.0"
 """The version that options, architectures and memory describe."""
@@ -17,6 +23,8 @@ USER, GROUP = 2000, 0
 """Any user that may read the model will do; it is the one of the other engines, whose claims it shares."""
 TEMPORARY = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
 WRITABLE = (TEMPORARY,)
+_NAMES = frozenset(files(__package__).joinpath(f"architectures-{VERSION}.txt").read_text(encoding="utf-8").splitlines())
+_LOST = "llama.cpp has no adapters, reads text only, and computes a fixed number of requests at once."
 
 
 def is_another_version(image: str) -> bool:
@@ -30,3 +38,21 @@ def is_another_version(image: str) -> bool:
     """
     found = re.search(r"-(b\d+)$", image.partition("@")[0])
     return found is not None and found[1] != BUILD
+
+
+def support(architecture: str, image: str) -> Support:
+    """Whether llama.cpp generates text with models of an architecture.
+
+    Nothing is known about other versions than that of the table: they may have more.
+
+    Examples:
+        >>> support("qwen3", IMAGES[Device.CPU]).obstacle
+        ''
+        >>> support("bert", IMAGES[Device.CPU]).obstacle
+        'llama.cpp 0.7.0 generates no text with models of the architecture `bert`.'
+        >>> support("bert", "ghcr.io/ggml-org/llama.cpp:server-b12000").obstacle
+        ''
+    """
+    if architecture and architecture not in _NAMES and not is_another_version(image):
+        return Support(f"llama.cpp {VERSION} generates no text with models of the architecture `{architecture}`.")
+    return Support(lost=_LOST)

@@ -16,8 +16,7 @@ from inference_operator.engines.environment import refusal_of_variables, with_de
 from inference_operator.engines.hub_access import hub_access
 from inference_operator.engines.known_images import LLAMA_CPP_IMAGES, refusal_of_foreign_image
 from inference_operator.engines.llama_cpp import memory
-from inference_operator.engines.llama_cpp.architectures import support
-from inference_operator.engines.llama_cpp.image import GROUP, IMAGES, TEMPORARY, USER, WRITABLE
+from inference_operator.engines.llama_cpp.image import GROUP, IMAGES, TEMPORARY, USER, WRITABLE, support
 from inference_operator.engines.llama_cpp.options import (
     CLASSES,
     DANGEROUS_VARIABLES,

@@ -1,7 +1,14 @@
-"""Architectures of vLLM: those with an implementation of its own, and those it runs through Transformers' one.
+"""Models that vLLM runs: by architecture, and by their methods of quantization and of attention. Tables of its image.
 
-`python -m e2e.architectures` writes the table inside the engine's image, from vLLM's registry and its own check
-(0.32.0, `model_executor/models/registry.py`, `_try_resolve_transformers`).
+1. Architectures have an implementation of its own, or run through Transformers' one. `python -m e2e.architectures`
+   writes their table inside the engine's image, from vLLM's registry and its own check (0.32.0,
+   `model_executor/models/registry.py`, `_try_resolve_transformers`).
+2. `python -m e2e.vllm_options` writes the table of methods, and of models that must not run in float16. A test there
+   compares the two.
+3. Sparse latent attention is chosen by a model's `index_topk`. Its kernels are those of the backends that the table's
+   row is made from; DeepSeek V4 takes its own classes, which need the same GPUs (0.32.0,
+   `models/deepseek_v4/nvidia/model.py`, `_select_dsv4_attn_cls`; `v1/attention/ops/flashmla.py`,
+   `is_flashmla_sparse_supported`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,6 +18,7 @@ from inference_operator.engines.model_access import Support
 from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.memory import version_of
 from inference_operator.engines.vllm.options import VERSION
+from inference_operator.sizing.gpu_support import GpuSupport, Method
 
 MODEL_IMPL = "--model-impl"
 THROUGH_TRANSFORMERS = "transformers"
@@ -18,6 +26,26 @@ THROUGH_TRANSFORMERS = "transformers"
 
 _TABLE = files(__package__).joinpath(f"architectures-{VERSION}.txt").read_text(encoding="utf-8")
 _IMPLEMENTATIONS: dict[str, str] = dict(line.split() for line in _TABLE.splitlines())
+
+_METHODS = files(__package__).joinpath(f"methods-{VERSION}.txt").read_text(encoding="utf-8")
+_METHOD, _SPARSE_MLA, _NO_FLOAT16 = "method", "sparse-mla", "no-float16"
+_TENS = 10
+"""vLLM writes a compute capability of 8.9 as 89."""
+
+
+def _gpu_support(table: str) -> GpuSupport:
+    rows = [line.split() for line in table.splitlines()]
+    methods = {
+        name: Method(divmod(int(capability), _TENS), frozenset(types))
+        for kind, name, capability, *types in (row for row in rows if row[0] == _METHOD)
+    }
+    without_float16 = frozenset(row[1] for row in rows if row[0] == _NO_FLOAT16)
+    majors = (major for kind, *found in rows if kind == _SPARSE_MLA for major in found)
+    return GpuSupport(methods, without_float16, sparse_mla=tuple(int(major) for major in majors))
+
+
+SUPPORT = _gpu_support(_METHODS)
+"""Of the release's version; it stands for all versions."""
 
 
 def support(architecture: str, version: str) -> Support:

@@ -1,4 +1,4 @@
-"""Memory behaviour of vLLM by version and device: the constants of sizing.
+"""Memory of vLLM by version and device, and the time of its own program in each step: the constants of sizing.
 
 "Measured" constants are fitted to vLLM's own logs (`bench/data/startups.csv`, by `python -m bench.sizing`). The others
 are from vLLM's source or its pull requests, which are named.
@@ -10,6 +10,7 @@ from dataclasses import replace
 from inference_operator.api.hardware import Device
 from inference_operator.sizing.engine_memory import EngineMemory, GraphMemory
 from inference_operator.sizing.plan import Plan
+from inference_operator.sizing.steptime import Overhead
 
 LATEST = (0, 32)
 """The version that the operator ships. Unknown versions are assumed to behave like it."""
@@ -84,6 +85,11 @@ LONGEST_UNCHUNKED, CHUNK_TOKENS, NEVER_CHUNKED = 32768, 2048, 2**31
 CHUNKS = (0, 6)
 """Earlier versions never divided a prompt into chunks."""
 
+V0_OVERHEAD = Overhead(step=7.5e-3, sequence=33e-6)
+"""Fitted to published measurements of 0.5.4 (`bench/data/throughput.csv`)."""
+OVERHEAD = Overhead(step=1e-3, sequence=5e-6)
+"""Fitted to those of 0.10 and 0.11. None of a later version is known here, so it stands for those too."""
+
 
 def vllm_memory(version: str = "", *, memory_gib: float, product: str = "") -> EngineMemory:
     """The memory behaviour of a version on a device.
@@ -155,6 +161,16 @@ def vllm_cpu_memory(*, latent: bool) -> EngineMemory:
         state_bytes=CPU_STATE_BYTES,
         batches_in_flight=1,
     )
+
+
+def step_overhead(version: str) -> Overhead:
+    """The overhead of a version as vLLM prints it; of the latest known one if it is empty or unreadable.
+
+    Examples:
+        >>> step_overhead("0.5.4") == V0_OVERHEAD, step_overhead("0.32.0") == OVERHEAD
+        (True, True)
+    """
+    return OVERHEAD if (version_of(version) or LATEST) >= V1_DEFAULT else V0_OVERHEAD
 
 
 def version_of(text: str) -> tuple[int, int] | None:

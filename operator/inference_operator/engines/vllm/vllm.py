@@ -23,7 +23,7 @@ from inference_operator.engines.start_log import Phase
 from inference_operator.engines.telemetry import EngineLoad, MetricsPage
 from inference_operator.engines.vllm.adapters import adapter_loader, adapter_programs, adapter_variables
 from inference_operator.engines.vllm.advisories import notice_of_advisories
-from inference_operator.engines.vllm.architectures import implementation_arguments, support
+from inference_operator.engines.vllm.architectures import SUPPORT, implementation_arguments, support
 from inference_operator.engines.vllm.arguments import (
     refusal_of_args,
     refusal_of_env,
@@ -34,13 +34,16 @@ from inference_operator.engines.vllm.cli_args import is_on, value_of
 from inference_operator.engines.vllm.data_parallel import data_arguments, refusal_of_own_batches
 from inference_operator.engines.vllm.encoders import ENCODERS, encoder_arguments
 from inference_operator.engines.vllm.errors import ERRORS
-from inference_operator.engines.vllm.generation import MAX_N, generation_arguments
 from inference_operator.engines.vllm.groups import group_programs, grouped, refusal_of_member
 from inference_operator.engines.vllm.hub_env import commit_arguments, refusal_of_cached
 from inference_operator.engines.vllm.imported import imported_arguments
-from inference_operator.engines.vllm.media import ENVIRONMENT as MEDIA_ENVIRONMENT
-from inference_operator.engines.vllm.media import media_arguments
-from inference_operator.engines.vllm.memory import default_sequences, version_of, vllm_cpu_memory, vllm_memory
+from inference_operator.engines.vllm.memory import (
+    default_sequences,
+    step_overhead,
+    version_of,
+    vllm_cpu_memory,
+    vllm_memory,
+)
 from inference_operator.engines.vllm.memory_flags import (
     memory_arguments,
     refusal_of_batches,
@@ -48,7 +51,6 @@ from inference_operator.engines.vllm.memory_flags import (
     refusal_of_slots,
     shape_of,
 )
-from inference_operator.engines.vllm.methods import SUPPORT
 from inference_operator.engines.vllm.metrics import (
     REQUESTS_RUNNING,
     REQUESTS_WAITING,
@@ -58,9 +60,10 @@ from inference_operator.engines.vllm.metrics import (
 )
 from inference_operator.engines.vllm.named_code import refusal_of_named_code
 from inference_operator.engines.vllm.option_classes import CLASSES
-from inference_operator.engines.vllm.overhead import step_overhead
 from inference_operator.engines.vllm.parsers import parser_arguments, parsers_of, refusal_of_parsers
 from inference_operator.engines.vllm.phase import HINTS, LOADED, phase
+from inference_operator.engines.vllm.request_limits import ENVIRONMENT as MEDIA_ENVIRONMENT
+from inference_operator.engines.vllm.request_limits import MAX_N, generation_arguments, media_arguments
 from inference_operator.engines.vllm.shortage import shortage
 from inference_operator.engines.vllm.tracing import refusal_of_traces, traces_arguments
 from inference_operator.engines.vllm_image import (
