@@ -8,6 +8,7 @@ import pytest
 
 from inference_operator.api.engine_kind import EngineKind
 from inference_operator.engines.base import Engine
+from inference_operator.engines.options import ImportedArguments
 from inference_operator.engines.registry import ENGINES, VLLM
 from tests.engines.contract import FACTS, EngineContract, Subject
 from tests.testing.preallocating_engine import PREALLOCATING, Preallocating
@@ -44,6 +45,18 @@ class TestContract(EngineContract):
 
 def test_every_engine_of_the_release_is_a_subject() -> None:
     assert set(ENGINES.by_name) <= {one.name for one in SUBJECTS}
+
+
+def test_an_engine_that_does_not_state_what_it_must_cannot_be_made() -> None:
+    class Unstated(Engine):
+        pass
+
+    with pytest.raises(TypeError, match=r"access.*check.*cpu_needs.*image.*on_gpus.*option_classes.*process"):
+        Unstated()  # type: ignore[abstract]
+
+
+def test_arguments_of_an_engine_that_knows_no_fields_for_them_stay_arguments() -> None:
+    assert Echo().imported(["--delay=1"]) == ImportedArguments(kept=["--delay=1"])
 
 
 def test_no_module_outside_its_folder_imports_an_engine_in_an_example() -> None:
