@@ -117,3 +117,43 @@ def test_changed_bytes_of_strangers_give_a_header_or_one_of_two_errors(content: 
 def test_bytes_after_the_mark_of_a_file_give_no_other_error(content: bytes) -> None:
     with pytest.raises((ShortHeaderError, UnreadableError)):
         config_of(gguf_header(b"GGUF" + struct.pack("<I", 3) + content))
+
+
+def text(content: bytes) -> bytes:
+    return struct.pack("<Q", len(content)) + content
+
+
+def header(content: bytes, *, tensors: int = 0, entries: int = 0) -> bytes:
+    return b"GGUF" + struct.pack("<IQQ", 3, tensors, entries) + content
+
+
+def nested(depth: int) -> bytes:
+    """A header with one list that contains another one, and so on."""
+    return header(text(b"a") + struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * depth + bytes(12), entries=1)
+
+
+def tensor_of(dimensions: int) -> bytes:
+    numbers = struct.pack(f"<I{dimensions}Q", dimensions, *[1] * dimensions)
+    return header(text(b"output.weight") + numbers + struct.pack("<IQ", 0, 0), tensors=1)
+
+
+@pytest.mark.parametrize(
+    ("limited", "larger"),
+    [
+        (nested(3), nested(4)),
+        (tensor_of(8), tensor_of(9)),
+    ],
+    ids=["lists in lists", "dimensions"],
+)
+def test_what_no_model_has_is_refused(limited: bytes, larger: bytes) -> None:
+    gguf_header(limited)
+    with pytest.raises(UnreadableError):
+        gguf_header(larger)
+
+
+@pytest.mark.parametrize("count", ["tensors", "entries"])
+def test_a_number_of_entries_that_no_model_has_is_refused_before_any_is_read(count: str) -> None:
+    with pytest.raises(ShortHeaderError):
+        gguf_header(header(b"", **{count: 2**20}))
+    with pytest.raises(UnreadableError, match="more than 1,048,576 entries"):
+        gguf_header(header(b"", **{count: 2**20 + 1}))

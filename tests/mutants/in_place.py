@@ -71,7 +71,7 @@ class InPlace:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         if session.testsfailed:
             raise session.Interrupted("tests cannot be collected")
-        sys.setprofile(None)
+        sys.settrace(None)
         at_import = _functions_of(self.called)
         before = list(_read(lambda told: self._baseline(session.items, told), seconds=3600))
         failing = [session.items[test.index].nodeid for test in before if not test.passed]
@@ -87,21 +87,21 @@ class InPlace:
 
     def _baseline(self, items: list[pytest.Item], told: Callable[[Baseline], None]) -> None:
         caches = _caches()
-        threading.setprofile(self.on_call)
+        threading.settrace(self.on_call)
         for index, item in enumerate(items):
             self.called.clear()
             self.failed = None
             started = time.process_time()
             for cache in caches:
                 cache.cache_clear()  # so that a test calls what another one has called
-            sys.setprofile(self.on_call)
+            sys.settrace(self.on_call)
             _run(item, items[index + 1] if index + 1 < len(items) else None)
-            sys.setprofile(None)
+            sys.settrace(None)
             seconds = time.process_time() - started
             told(Baseline(index, self.failed is None, seconds, frozenset(_functions_of(self.called))))
 
     def on_call(self, frame: FrameType, event: str, argument: object) -> None:  # noqa: ARG002 the interpreter's form
-        """For `sys.setprofile`: remembers which code runs."""
+        """For `sys.settrace`, without lines: remembers which functions run."""
         code = frame.f_code
         self.called[id(code)] = code
 
@@ -211,7 +211,7 @@ def _tell(out: BinaryIO, told: object) -> None:
 
 def run(plugin: InPlace, tests: Iterable[str]) -> None:
     """Judge the plugin's mutants by these files and folders of tests."""
-    sys.setprofile(plugin.on_call)
+    sys.settrace(plugin.on_call)
     options = ["-q", "-s", "-m", "not full", "-p", "no:xdist", "-p", "no:cacheprovider", "--rootdir", str(ROOT)]
     status = pytest.main([*options, *tests], plugins=[plugin])
     if status not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
