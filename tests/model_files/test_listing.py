@@ -32,6 +32,13 @@ def test_a_name_that_leaves_the_cache_or_is_too_long_for_a_disk_is_refused(name:
     assert "unsafe name" in found.why.problem
 
 
+@pytest.mark.parametrize("digest", ["../" * 21 + "a", "0" * 63, "0" * 65, "A" * 64, "0" * 64 + "\n"])
+def test_a_sha256_that_is_none_names_no_file_of_a_claim(digest: str) -> None:
+    found = wanted_files("org/name", [ListedFile("a.json", 3, digest)])
+    assert isinstance(found, Failure)
+    assert "wrong SHA-256" in found.why.problem
+
+
 @given(st.lists(st.tuples(st.lists(PARTS, max_size=4).map("/".join), st.integers(-5, 2**70)), max_size=20))
 def test_a_listing_is_refused_or_every_wanted_file_is_safe_and_not_negative(files: list[tuple[str, int]]) -> None:
     found = wanted_files("org/name", [ListedFile(path, size) for path, size in files])

@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.mutants.verdict import Verdict
 
 ROOT = Path(__file__).parents[2]
-FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 ADMISSION = Path("operator/inference_operator/admission")
 POLICIES = {
     Path(line.rpartition("> ")[2].strip()): line.removeprefix("\t@$(RUN) ")

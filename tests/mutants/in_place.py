@@ -92,8 +92,9 @@ class InPlace:
             self.called.clear()
             self.failed = None
             started = time.process_time()
-            for cache in caches:
-                cache.cache_clear()  # so that a test calls what another one has called
+            if not index or item.path != items[index - 1].path:
+                for cache in caches:
+                    cache.cache_clear()  # so that the tests of a file enter what those of others have entered
             sys.settrace(self.on_call)
             _run(item, items[index + 1] if index + 1 < len(items) else None)
             sys.settrace(None)
@@ -165,10 +166,10 @@ def _replaced(mutant: Mutant) -> bool:
             continue
         key = (value.__code__.co_qualname, value.__code__.co_firstlineno)
         if first <= key[1] <= last:
-            code = new.get(key)
-            if code is None or code.co_freevars != value.__code__.co_freevars:
+            changed = new.get(key)
+            if changed is None or changed.co_freevars != value.__code__.co_freevars:
                 return False
-            value.__code__ = code
+            value.__code__ = changed
     return True
 
 

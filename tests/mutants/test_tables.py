@@ -5,7 +5,8 @@ import tomllib
 from pathlib import Path
 
 from tests.documents.test_security import NOT_YET, PROMISES
-from tests.mutants.__main__ import EQUIVALENTS, PACKAGE, ROOT
+from tests.mutants.__main__ import EQUIVALENTS, PACKAGE
+from tests.mutants.copied import ROOT
 from tests.mutants.defences import defences, not_yet
 from tests.mutants.operators import mutants
 
