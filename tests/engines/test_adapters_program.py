@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,7 +24,7 @@ from inference_operator.engines.adapter_report import adapter_report
 from inference_operator.engines.group.launch import group_member
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
 from inference_operator.engines.vllm.adapters import LOADER_PORT, adapter_loader, adapter_programs
-from inference_operator.engines.vllm.adapters_program import MOST_READERS, SHARE, Waits
+from inference_operator.engines.vllm.adapters_program import MOST_READERS, SHARE, Server, Waits
 from inference_operator.objects.adapter_list import text_hash
 from inference_operator.views.samples import AdapterReport
 from tests.testing.hostile_readers import survives
@@ -376,6 +377,15 @@ def test_readers_that_leave_or_stay_keep_no_probe_out_and_leave_nothing_behind(
         pod.program.pid, pod.port, pages, lambda: pod.get("/ready")[0] == 200, share=MOST_READERS // SHARE, spare=2
     )
     assert capfd.readouterr() == ("", ""), "readers write nothing into the log"
+
+
+def test_a_source_has_a_share_of_the_connections_that_are_left_free() -> None:
+    stranger, other = ("10.0.0.1", 1), ("10.0.0.2", 1)
+    with Server(("", 0), BaseHTTPRequestHandler) as server, ExitStack() as stack:
+        while server.verify_request(None, stranger):
+            server.sources[stack.enter_context(socket.socket())] = stranger[0]
+        assert len(server.sources) == MOST_READERS // (1 + SHARE)
+        assert server.verify_request(None, other)
 
 
 def test_a_reader_that_sends_one_byte_after_the_other_is_ended(pod: Pod) -> None:

@@ -129,9 +129,10 @@ def test_dangerous_arguments_and_variables_are_refused_unless_a_setting_allows_t
     allowed = Settings(allowed_arguments=("--trust-remote-code",), allowed_environment=("VLLM_PLUGINS",))
     asked = EngineSpec(args=("--trust_remote_code",), env=(EnvironmentVariable(name="VLLM_PLUGINS", value="a"),))
     assert Vllm().check(asked, image=KNOWN, settings=allowed) is None
-    refusal = Vllm().check(asked, image=KNOWN, settings=Settings())
-    assert refusal is not None
-    assert refusal.reason is Reason.ARGUMENT_NOT_ALLOWED
+    for settings in (Settings(), allowed.model_copy(update={"allowed_environment": ()})):
+        refusal = Vllm().check(asked, image=KNOWN, settings=settings)
+        assert refusal is not None
+        assert refusal.reason is Reason.ARGUMENT_NOT_ALLOWED
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from tests.mutants.verdict import Verdict
 ROOT = Path(__file__).parents[2]
 CPU_SECONDS, WALL_SECONDS = 30, 300
 """Bounds of one mutant, added to three times what its tests take without it."""
+OPERATOR = "inference_operator."
 MEMORY_BYTES = 6 << 30
 """A mutant that appends without an end fails by MemoryError."""
 
@@ -73,12 +75,14 @@ class InPlace:
             raise session.Interrupted("tests cannot be collected")
         sys.settrace(None)
         at_import = _functions_of(self.called)
+        self.living = _Living()
         before = list(_read(lambda told: self._baseline(session.items, told), seconds=3600))
         failing = [session.items[test.index].nodeid for test in before if not test.passed]
         if failing or len(before) < len(session.items):
             raise session.Failed(f"without a mutant, tests fail: {failing or session.items[len(before)].nodeid}")
         for mutant in self.mutants:
-            tests = sorted((test for test in before if _enters(test.functions, mutant)), key=lambda test: test.seconds)
+            entering = [test for test in before if _enters(test.functions, mutant)]
+            tests = _in_order(entering, [session.items[test.index].nodeid for test in entering])
             verdict = self._verdict(mutant, session.items, tests)
             if verdict.outcome == "survived" and _enters(at_import, mutant):
                 verdict = Verdict("unknown")  # its values from before the change may still be in use
@@ -86,15 +90,13 @@ class InPlace:
         return True
 
     def _baseline(self, items: list[pytest.Item], told: Callable[[Baseline], None]) -> None:
-        caches = _caches()
         threading.settrace(self.on_call)
         for index, item in enumerate(items):
             self.called.clear()
             self.failed = None
             started = time.process_time()
             if not index or item.path != items[index - 1].path:
-                for cache in caches:
-                    cache.cache_clear()  # so that the tests of a file enter what those of others have entered
+                self.living.forget()  # so that the tests of a file enter what those of others have entered
             sys.settrace(self.on_call)
             _run(item, items[index + 1] if index + 1 < len(items) else None)
             sys.settrace(None)
@@ -115,7 +117,7 @@ class InPlace:
             limit = int(time.process_time() + self.cpu_seconds + usual)
             resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-            if not _replaced(mutant):
+            if not self.living.replaced(mutant):
                 told(Verdict("unknown"))
                 return
             chosen = [items[test.index] for test in tests]
@@ -133,6 +135,17 @@ def _run(item: pytest.Item, following: pytest.Item | None) -> None:
     item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
 
 
+def _in_order(tests: list[Baseline], names: list[str]) -> list[Baseline]:
+    """The quickest first; of the parameters of a test, the second come after the first of all tests, and so on."""
+    seen: Counter[str] = Counter()
+    ranked = []
+    for test, name in sorted(zip(tests, names, strict=True), key=lambda pair: pair[0].seconds):
+        function = name.partition("[")[0]
+        ranked.append((seen[function], test.seconds, test.index, test))
+        seen[function] += 1
+    return [test for *_, test in sorted(ranked)]
+
+
 def _functions_of(called: dict[int, CodeType]) -> set[tuple[str, int]]:
     root = str(ROOT / "operator")
     return {
@@ -146,31 +159,40 @@ def _enters(functions: Iterable[tuple[str, int]], mutant: Mutant) -> bool:
     return any(file == path and first <= line <= last for file, line in functions)
 
 
-def _caches() -> "list[functools._lru_cache_wrapper[Any]]":
-    caches = [value for value in gc.get_objects() if isinstance(value, functools._lru_cache_wrapper)]  # noqa: SLF001
-    return [cache for cache in caches if cache.__module__.startswith("inference_operator.")]
+class _Living:
+    """The functions and the caches of the operator in this process."""
 
+    def __init__(self) -> None:
+        self.functions: dict[str, list[FunctionType]] = {}
+        self.caches = []
+        for value in gc.get_objects():
+            if isinstance(value, FunctionType) and value.__module__ and value.__module__.startswith(OPERATOR):
+                self.functions.setdefault(value.__code__.co_filename, []).append(value)
+            elif isinstance(value, functools._lru_cache_wrapper) and value.__module__.startswith(OPERATOR):  # noqa: SLF001
+                self.caches.append(value)
 
-def _replaced(mutant: Mutant) -> bool:
-    """Replaces the code of the functions around the place; False if a function cannot take its new code."""
-    path = str(ROOT / mutant.path)
-    first, last = mutant.lines or (0, 0)
-    new: dict[tuple[str, int], CodeType | None] = {}
-    for code in _codes(compile(mutant.text, path, "exec", dont_inherit=True)):
-        key = (code.co_qualname, code.co_firstlineno)
-        new[key] = None if key in new else code  # two lambdas of one line
-    for cache in _caches():
-        cache.cache_clear()
-    for value in gc.get_objects():
-        if not isinstance(value, FunctionType) or value.__code__.co_filename != path:
-            continue
-        key = (value.__code__.co_qualname, value.__code__.co_firstlineno)
-        if first <= key[1] <= last:
-            changed = new.get(key)
-            if changed is None or changed.co_freevars != value.__code__.co_freevars:
-                return False
-            value.__code__ = changed
-    return True
+    def forget(self) -> None:
+        """Forget what functions have returned."""
+        for cache in self.caches:
+            cache.cache_clear()
+
+    def replaced(self, mutant: Mutant) -> bool:
+        """Replaces the code of the functions around the place; False if a function cannot take its new code."""
+        path = str(ROOT / mutant.path)
+        first, last = mutant.lines or (0, 0)
+        new: dict[tuple[str, int], CodeType | None] = {}
+        for code in _codes(compile(mutant.text, path, "exec", dont_inherit=True)):
+            key = (code.co_qualname, code.co_firstlineno)
+            new[key] = None if key in new else code  # two lambdas of one line
+        for function in self.functions.get(path, []):
+            key = (function.__code__.co_qualname, function.__code__.co_firstlineno)
+            if first <= key[1] <= last:
+                changed = new.get(key)
+                if changed is None or changed.co_freevars != function.__code__.co_freevars:
+                    return False
+                function.__code__ = changed
+        self.forget()
+        return True
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

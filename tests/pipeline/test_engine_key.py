@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from inference_operator.manifest import Manifest, Ref
+from inference_operator.manifest import NETWORK_POLICY, Manifest, Ref
 from inference_operator.objects.names import ENGINE, ROUTER
+from inference_operator.objects.network_policy import metrics_readers
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.settings import Settings
@@ -241,6 +242,13 @@ def test_a_kind_of_engine_that_cannot_ask_for_a_key_says_so(policies: bool, word
     notice = decided(raw, settings=Settings(network_policies_with_keys=policies)).notice
     assert f"{words} other pods from engines" in notice
     assert "This kind of engine cannot ask for one." in notice
+
+
+def test_with_keys_only_routers_and_readers_of_metrics_may_connect_to_engines() -> None:
+    objects = decided(KEYED).desired
+    routers, *readers = objects[Ref(NETWORK_POLICY, "default", "qwen-engine")]["spec"]["ingress"][0]["from"]
+    assert routers == {"podSelector": {"matchLabels": objects[ROUTERS]["spec"]["selector"]["matchLabels"]}}
+    assert readers == metrics_readers(Settings())
 
 
 def test_without_either_protection_the_status_says_that_nothing_keeps_other_pods_out() -> None:
