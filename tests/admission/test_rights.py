@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from inference_operator.admission.references import references
 from inference_operator.admission.rights import MAX_NAMED, required_rights
 from inference_operator.engines.registry import ENGINES
-from inference_operator.manifest import Manifest
+from inference_operator.manifest import SECRET, Manifest
 
 OPTIONS = ENGINES.option_classes
 PODS = "create pods"
@@ -101,3 +102,12 @@ def test_more_references_than_a_policy_can_check_require_the_right_to_create_pod
     spec = {"model": {"source": "hf://a/b"}, "engine": {"env": [variable(n) for n in range(MAX_NAMED + 1)]}}
     found = [need.any_of for need in required_rights(spec, OPTIONS)]
     assert [len(any_of) for any_of in found] == [3] * MAX_NAMED + [1]
+
+
+def test_a_reference_has_the_name_of_the_item_that_it_is_of() -> None:
+    """A Secret that somebody lent for one item is not lent for another one of the list."""
+    key = {"secretKeyRef": {"name": "keys", "key": "k"}}
+    sidecar = {"name": "logs", "env": [{"name": "TOKEN", "valueFrom": key}]}
+    template = {"volumes": [{"name": "files", "secret": {"secretName": "tls"}}], "sidecars": [sidecar]}
+    found = references({"podTemplate": template}, SECRET)
+    assert found == ("tls podTemplate.volumes files ", "keys podTemplate.sidecars[0].env TOKEN k")
