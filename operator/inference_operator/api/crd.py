@@ -4,6 +4,8 @@ Kubernetes requires structural schemas: no references, every node typed, nothing
 (Kubernetes documentation, CustomResourceDefinitions, "Specifying a structural schema").
 """
 
+import copy
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -90,6 +92,12 @@ def _node(node: dict[str, Any], definitions: dict[str, JsonSchemaValue]) -> Any:
 
 def structural_schema(model: type[BaseModel]) -> Manifest:
     """The structural schema of a model, as in the CRD."""
+    return copy.deepcopy(_generated(model))
+
+
+@cache
+def _generated(model: type[BaseModel]) -> Manifest:
+    """To generate a schema takes far longer than to copy it, and `infd doctor` compares several."""
     schema = model.model_json_schema(by_alias=True, schema_generator=GenerateJsonSchema, mode="validation")
     result: Manifest = _structural(schema, schema.get("$defs", {}))
     result.pop("$defs", None)
