@@ -1,4 +1,5 @@
 import re
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,14 @@ from inference_operator.api.crd import structural_schema
 from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Spec
+from tests.testing.for_each import for_each
 
 PAGE = REFERENCE / "reasons.md"
 FIELDS = list(rows(structural_schema(Spec)))
 LEAVES = [
     row for row in FIELDS if not any(other.path.startswith((f"{row.path}.", f"{row.path}[]")) for other in FIELDS)
 ]
+REASONS_PAGE = reasons_reference.page().splitlines()
 ITEMS = re.compile(r"\[\]|\.affinity\.")
 
 
@@ -29,19 +32,19 @@ def test_the_committed_recording_rules_equal_those_of_the_tables_of_series() -> 
     assert RULES.read_text() == with_engine_rules(RULES.read_text()), "stale: run `make crd`"
 
 
-@pytest.mark.parametrize("row", LEAVES, ids=lambda row: row.path)
+@for_each(LEAVES, named=attrgetter("path"))
 def test_every_field_of_the_reference_describes_the_effect_of_a_change(row: Row) -> None:
     assert re.match(r"(in place|rolling restart|immutable)\b", row.change)
 
 
-@pytest.mark.parametrize("row", [row for row in LEAVES if not ITEMS.search(row.path)], ids=lambda row: row.path)
+@for_each((row for row in LEAVES if not ITEMS.search(row.path)), named=attrgetter("path"))
 def test_every_field_of_the_reference_names_its_default(row: Row) -> None:
     assert row.default
 
 
-@pytest.mark.parametrize("reason", list(Reason))
+@for_each(Reason)
 def test_every_reason_has_a_single_row_in_the_reference(reason: Reason) -> None:
-    rows = [line for line in reasons_reference.page().splitlines() if line.startswith(f"| `{reason}` |")]
+    rows = [line for line in REASONS_PAGE if line.startswith(f"| `{reason}` |")]
     assert rows == [f"| `{reason}` | {EXPLANATIONS[reason].cause} | {EXPLANATIONS[reason].cure} |"]
     assert rows[0].count(" | ") == 2
 

@@ -10,6 +10,7 @@ from inference_operator.api.crd import crd
 from inference_operator.api.spec import MAX_NAME_LENGTH
 from inference_operator.api.validation import REMOVED
 from inference_operator.cli.yaml_documents import schema_text
+from tests.testing.for_each import for_each
 from tests.testing.schemas import validate
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +69,7 @@ def test_a_former_name_is_refused_by_a_rule_of_its_section_that_tells_the_name_o
     assert f"{section}.{today}" in SPEC
 
 
-@pytest.mark.parametrize("path", NODES)
+@for_each(NODES)
 def test_the_crd_schema_is_structural(path: str) -> None:
     node = NODES[path]
     if node.get("x-kubernetes-int-or-string"):
@@ -82,7 +83,7 @@ def test_the_crd_schema_is_structural(path: str) -> None:
     assert None not in node.values()
 
 
-@pytest.mark.parametrize("path", SPEC)
+@for_each(SPEC)
 def test_every_field_that_users_write_has_a_bound_in_the_crd(path: str) -> None:
     node = SPEC[path]
     match node.get("type"):
@@ -96,7 +97,7 @@ def test_every_field_that_users_write_has_a_bound_in_the_crd(path: str) -> None:
             assert "properties" in node or "maxProperties" in node
 
 
-@pytest.mark.parametrize("path", [path for path in NODES if not re.search(r"[\]}]$", path)])
+@for_each(path for path in NODES if not re.search(r"[\]}]$", path))
 def test_every_field_of_the_crd_has_a_description(path: str) -> None:
     if path not in (".apiVersion", ".kind", ".metadata", ".status.conditions", *FORMER):
         assert NODES[path]["description"].endswith(".")

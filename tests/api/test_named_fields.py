@@ -5,13 +5,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from inference_operator.api.crd import structural_schema
 from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.spec import Spec
 from inference_operator.api.validation import REMOVED
 from inference_operator.manifest import Manifest
+from tests.testing.for_each import for_each
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "operator/inference_operator"
@@ -56,7 +55,7 @@ def named_fields(text: str) -> set[str]:
     return set(_FIELD.findall(text)) - OF_OTHER_OBJECTS
 
 
-@pytest.mark.parametrize("reason", EXPLANATIONS)
+@for_each(EXPLANATIONS)
 def test_a_cure_names_only_fields_that_users_may_set(reason: str) -> None:
     explained = next(one for name, one in EXPLANATIONS.items() if name == reason)
     assert [one for one in named_fields(f"{explained.cause} {explained.cure}") if not exists(one)] == []

@@ -12,6 +12,7 @@ from inference_operator.api.spec import Spec
 from inference_operator.api.status import NEVER_OBSERVED, Status
 from inference_operator.manifest import Key, Manifest
 from tests.testing.builders import UID, inference_deployment
+from tests.testing.for_each import for_each
 from tests.testing.invalid import INVALID as SHARED
 
 OFFICE = {"start": "0 8 * * *", "end": "0 18 * * *", "minReplicas": 2}
@@ -139,7 +140,7 @@ def test_a_wrong_field_of_a_spec_is_named_on_a_single_line(spec: dict[str, objec
     assert "Value error" not in refusal.message
 
 
-@pytest.mark.parametrize("case", SHARED)
+@for_each(SHARED)
 def test_a_spec_that_the_api_server_refuses_is_also_refused_in_a_file(case: str) -> None:
     spec, field, words = SHARED[case]
     refusal = resource({**inference_deployment(), "spec": {"model": {"source": "hf://a/b"}, **spec}}).spec

@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from inference_operator.api.resource import resource
 from inference_operator.cli.explain import Observed, engine_of, explanation
 from inference_operator.engines.registry import ENGINES
@@ -13,6 +11,7 @@ from tests.cli.conftest import Infd
 from tests.status.situations import CRASHING, RAW, SERVING, loading, reported, view
 from tests.status.test_states import STATES
 from tests.testing.builders import pod, ready_pod
+from tests.testing.for_each import for_each
 from tests.testing.stored_answers import listing
 
 METRICS = (Path(__file__).parents[1] / "engines" / "vllm-0.32.0-metrics.txt").read_bytes()
@@ -53,7 +52,7 @@ def test_an_engine_that_does_not_start_is_explained_with_what_helps(infd: Infd, 
     assert output.endswith("No engine is ready, so there are no metrics.\n")
 
 
-@pytest.mark.parametrize("state", STATES)
+@for_each(STATES)
 def test_a_reason_and_its_cure_are_printed_once_and_no_message_is_lost(state: str) -> None:
     situation, results, _ = STATES[state]
     found = resource({**RAW, "status": reported(situation, results).status.dump()})

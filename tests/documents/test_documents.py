@@ -8,6 +8,7 @@ import yaml
 
 from generators import demo_output, request_path
 from inference_operator.controller.reconciler import Reconciler
+from tests.testing.for_each import for_each
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
@@ -26,7 +27,7 @@ def name(page: Path) -> str:
     return str(page.relative_to(REPOSITORY))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@for_each(PAGES, named=name)
 def test_links_inside_the_repository_have_existing_targets(page: Path) -> None:
     broken = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
     assert not broken
@@ -39,20 +40,20 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@for_each(PAGES, named=name)
 def test_links_to_headings_have_existing_targets(page: Path) -> None:
     found = [(page.parent / file if file else page, anchor) for file, anchor in ANCHOR.findall(page.read_text())]
     assert [(to.name, anchor) for to, anchor in found if to.suffix == ".md" and anchor not in anchors(to)] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@for_each(PAGES, named=name)
 def test_the_files_of_the_project_that_a_page_names_exist(page: Path) -> None:
     ours = {path.name for top in (REPOSITORY, PACKAGE) for path in top.iterdir() if path.is_dir()} - {"operator"}
     named = [path for path in FILE.findall(page.read_text()) if path.partition("/")[0] in ours]
     assert [path for path in named if not [*REPOSITORY.glob(path), *PACKAGE.glob(path)]] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@for_each(PAGES, named=name)
 def test_every_make_command_in_the_documents_exists(page: Path) -> None:
     makefile = (REPOSITORY / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-import pytest
+from tests.testing.for_each import for_each
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs" / "explanation" / "security.md"
@@ -31,8 +31,9 @@ def exists(test: str) -> bool:
 PROMISES = [(promise, test) for _, promise, test in rows("Promises")]
 
 
-@pytest.mark.parametrize(("promise", "test"), PROMISES, ids=[promise for promise, _ in PROMISES])
-def test_each_promise_names_an_attack_test_that_exists(promise: str, test: str) -> None:
+@for_each(PROMISES)
+def test_each_promise_names_an_attack_test_that_exists(row: tuple[str, str]) -> None:
+    promise, test = row
     assert promise.endswith(".")
     assert test == NOT_YET or exists(test), test
 

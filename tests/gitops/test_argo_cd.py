@@ -13,8 +13,9 @@ from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Paused
 from tests.gitops.recorded import FOLDER, files, recorded
-from tests.status.test_states import EVERY_STATE
+from tests.status.test_states import STATES
 from tests.testing.builders import ENGINES, ROUTERS, inference_deployment, inputs, planned
+from tests.testing.for_each import for_each
 
 LIBRARIES = frozenset({"_G", "package", "table", "os"})
 """Argo CD opens no others for a customization in a ConfigMap (argoproj/argo-cd v2.13, util/lua/lua.go, runLua)."""
@@ -71,8 +72,9 @@ def test_the_health_script_gives_the_expected_health_and_message(case: Manifest)
     assert health(loaded(FOLDER, case["inputPath"])) == case["healthStatus"]
 
 
-@EVERY_STATE
-def test_argo_cd_shows_every_state_as_its_conditions_say(situation: Any, results: Any) -> None:  # noqa: ANN401
+@for_each(STATES)
+def test_argo_cd_shows_every_state_as_its_conditions_say(state: str) -> None:
+    situation, results, _ = STATES[state]
     found = recorded(situation, results)
     ready, reconciling, stalled = found["status"]["conditions"][:3]
     shown = health(found)["status"]

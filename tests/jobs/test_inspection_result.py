@@ -18,6 +18,7 @@ from inference_operator.models.model import model_facts
 from inference_operator.models.slim import slim
 from tests.models.test_model import CONFIGS, JSON
 from tests.testing.collected import entry, names
+from tests.testing.for_each import for_each
 
 WEIGHTS = Weights(2**44, "4 files of model.safetensors.index.json")
 NOISE: dict[str, Any] = {
@@ -62,7 +63,7 @@ def layered(config: dict[str, Any]) -> dict[str, Any]:
     return {**config, **lists}
 
 
-@pytest.mark.parametrize("name", names())
+@for_each(names())
 def test_a_stored_inspection_keeps_the_facts_and_fits_its_limit(name: str) -> None:
     known = entry(name)
     assert known

@@ -15,6 +15,7 @@ from inference_operator.models.facts import Attention, Kernel, ModelFacts
 from inference_operator.models.model import model_facts
 from inference_operator.units import GIB
 from tests.testing.collected import entry, names
+from tests.testing.for_each import for_each
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -65,7 +66,7 @@ def test_any_weight_index_gives_a_size_or_a_refusal(index: object, sizes: dict[s
     assert isinstance(weights_of_files(sizes, index), Weights | NotUnderstood)
 
 
-@pytest.mark.parametrize("name", names())
+@for_each(names())
 def test_every_collected_config_gives_model_facts(name: str) -> None:
     assert facts(name).weight_bytes > GIB / 10
 

@@ -36,6 +36,7 @@ from tests.testing.builders import (
     planned,
 )
 from tests.testing.everything import POD_TEMPLATE, SCHEDULING
+from tests.testing.for_each import for_each
 from tests.testing.inspected import failing
 from tests.testing.schemas import validate
 
@@ -86,7 +87,7 @@ VARIANTS: dict[str, Manifest] = {
 CHILDREN = {
     f"{name}: {ref}": manifest for name, raw in VARIANTS.items() for ref, manifest in planned(raw).desired.items()
 }
-EVERY_CHILD = pytest.mark.parametrize("child", CHILDREN.values(), ids=CHILDREN)
+EVERY_CHILD = for_each(CHILDREN)
 EVERY_VARIANT = pytest.mark.parametrize("raw", VARIANTS.values(), ids=VARIANTS)
 DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -104,12 +105,13 @@ def pod_of(child: Manifest) -> Manifest:
 
 
 @EVERY_CHILD
-def test_a_child_is_valid_for_kubernetes(child: Manifest) -> None:
-    validate(child)
+def test_a_child_is_valid_for_kubernetes(name: str) -> None:
+    validate(CHILDREN[name])
 
 
 @EVERY_CHILD
-def test_a_child_has_owner_reference_labels_and_desired_hash(child: Manifest) -> None:
+def test_a_child_has_owner_reference_labels_and_desired_hash(name: str) -> None:
+    child = CHILDREN[name]
     meta = child["metadata"]
     assert meta["namespace"] == "default"
     assert Owner(KEY, UID).owns(child)
@@ -122,8 +124,9 @@ def test_a_child_has_owner_reference_labels_and_desired_hash(child: Manifest) ->
 
 
 @EVERY_CHILD
-def test_a_child_has_the_form_that_the_api_server_stores(child: Manifest) -> None:
+def test_a_child_has_the_form_that_the_api_server_stores(name: str) -> None:
     """Otherwise the reconciler would write it again each time: see `controller/drift.py`."""
+    child = CHILDREN[name]
     for path, value in leaves(child):
         if not path.endswith(".emptyDir"):
             assert value not in ({}, [], "", None), path
@@ -133,7 +136,8 @@ def test_a_child_has_the_form_that_the_api_server_stores(child: Manifest) -> Non
 
 
 @EVERY_CHILD
-def test_selectors_select_the_pods_of_their_component(child: Manifest) -> None:
+def test_selectors_select_the_pods_of_their_component(name: str) -> None:
+    child = CHILDREN[name]
     spec, component = child.get("spec", {}), child["metadata"]["labels"]["app.kubernetes.io/component"]
     if "selector" in spec:
         selected = spec["selector"].get("matchLabels", spec["selector"])

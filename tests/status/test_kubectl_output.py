@@ -13,6 +13,7 @@ from tests.status.kubectl_output import described, table
 from tests.status.situations import SERVING, observed, reported
 from tests.status.test_states import STATES
 from tests.testing.builders import deployment_status, inference_deployment
+from tests.testing.for_each import for_each
 from tests.testing.golden import GoldenFile
 
 TERMINAL = 100
@@ -37,7 +38,7 @@ def test_what_kubectl_prints_of_a_situation(state: str, golden: SnapshotAssertio
     assert "\n".join(lines) + "\n" == golden
 
 
-@pytest.mark.parametrize("state", STATES)
+@for_each(STATES)
 def test_a_cause_stands_in_one_condition_and_no_message_only_names_another_condition(state: str) -> None:
     situation, results, _ = STATES[state]
     status = reported(situation, results).status

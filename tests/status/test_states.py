@@ -54,6 +54,7 @@ from tests.testing.builders import (
     inference_deployment,
     inputs,
 )
+from tests.testing.for_each import for_each
 
 OTHER_MODELS = Settings(
     policy=OwnerPolicy.model_validate(
@@ -285,20 +286,16 @@ SOMETIMES = {
 }
 """Conditions that only some resources have."""
 
-EVERY_STATE = pytest.mark.parametrize(("situation", "results"), [state[:2] for state in STATES.values()], ids=STATES)
 
-
-@pytest.mark.parametrize(("situation", "results", "expected"), STATES.values(), ids=STATES)
-def test_a_state_has_the_expected_ready_reconciling_and_stalled_conditions(
-    situation: Inputs, results: Sequence[WriteResult], expected: tuple[str, str, str]
-) -> None:
+@for_each(STATES)
+def test_a_state_has_the_expected_ready_reconciling_and_stalled_conditions(state: str) -> None:
+    situation, results, expected = STATES[state]
     assert main_conditions(reported(situation, results)) == expected
 
 
-@EVERY_STATE
-def test_every_state_has_all_conditions_with_a_reason_and_one_line_message(
-    situation: Inputs, results: Sequence[WriteResult]
-) -> None:
+@for_each(STATES)
+def test_every_state_has_all_conditions_with_a_reason_and_one_line_message(state: str) -> None:
+    situation, results, _ = STATES[state]
     conditions = reported(situation, results).status.conditions
     reported_types = [c.type for c in conditions]
     always = [kind for kind in ConditionType if kind not in SOMETIMES]
@@ -315,8 +312,9 @@ def test_every_state_has_all_conditions_with_a_reason_and_one_line_message(
     assert ready == "True" or paused or "True" in (reconciling, stalled), "nobody would know why"
 
 
-@EVERY_STATE
-def test_equal_inputs_give_an_equal_status_at_a_later_time(situation: Inputs, results: Sequence[WriteResult]) -> None:
+@for_each(STATES)
+def test_equal_inputs_give_an_equal_status_at_a_later_time(state: str) -> None:
+    situation, results, _ = STATES[state]
     first = reported(situation, results)
     later = replace(
         situation, resource=replace(situation.resource, status=first.status), now=situation.now + timedelta(seconds=30)
