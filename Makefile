@@ -77,6 +77,8 @@ e2e-full: $(UV) ## The heavier suites too (root)
 	@$(PYTEST) -m "not full" --ip-family=IPv6 e2e/test_answers.py e2e/test_watchdog.py
 	@$(PYTEST) -m "not full" --ip-family=DualStack e2e/test_answers.py e2e/test_watchdog.py e2e/test_dual_stack.py
 	@$(PYTEST) -m full -s tests
+	@seed=$$RANDOM; echo "the pure tests in the order of --random-order-seed=$$seed"; \
+	  $(PYTEST) -m "not full" -n 2 --random-order-seed=$$seed $(BUILT:%=--ignore=tests/%)
 	@$(PYTEST) -m hypothesis --hypothesis-profile=many tests
 
 .PHONY: check

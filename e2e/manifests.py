@@ -4,8 +4,10 @@ They are what Helm renders, without the marks by which Helm knows the objects of
 install the same operator, and one list of rights is enough.
 """
 
+import copy
 import os
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,12 @@ Object = dict[str, Any]
 
 def rendered(*flags: str) -> list[Object]:
     """The objects of the chart for these flags of `helm template`, without Helm's marks and without its test."""
+    return [_without_marks(one) for one in copy.deepcopy(_templates(*flags)) if one]
+
+
+@cache
+def _templates(*flags: str) -> list[Object]:
+    """Several of the generated files need the same objects."""
     command = [
         str(ensure_command("helm")),
         "template",
@@ -42,7 +50,7 @@ def rendered(*flags: str) -> list[Object]:
         *flags,
     ]
     text = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ).stdout
-    return [_without_marks(one) for one in yaml.safe_load_all(text) if one]
+    return list(yaml.load_all(text, yaml.CSafeLoader))
 
 
 def with_values(name: str) -> list[Object]:

@@ -58,11 +58,16 @@ def models() -> Iterator[tuple[str, ModelFacts | NotUnderstood]]:
             yield name, entry_facts(known)
 
 
-@cache
 def plans(
     profile: EngineProfile = EngineProfile.BALANCED,
 ) -> dict[str, tuple[ModelFacts | NotUnderstood, dict[str, GpuPlan | Infeasible]]]:
     """The plan of each model on each kind of GPU."""
+    return _plans(profile)
+
+
+@cache
+def _plans(profile: EngineProfile) -> dict[str, tuple[ModelFacts | NotUnderstood, dict[str, GpuPlan | Infeasible]]]:
+    """Has no default: a cache takes a call with it and one without it for two."""
     engine = ENGINES[ENGINES.default]
     offers = {kind: named_gpus(f"{kind}:{PER_NODE}") for kind in KINDS}
     found: dict[str, tuple[ModelFacts | NotUnderstood, dict[str, GpuPlan | Infeasible]]] = {}

@@ -1,8 +1,10 @@
 """The plain manifests and the chart install the same objects."""
 
+import copy
 import subprocess
 import tarfile
 from collections.abc import Sequence
+from functools import cache
 from operator import itemgetter
 from pathlib import Path
 
@@ -19,11 +21,15 @@ CI = sorted((CHART / "ci").glob("*-values.yaml"))
 
 
 def kustomized(folder: Path, *command: str) -> list[Manifest]:
-    """What `kubectl kustomize` builds, or another command."""
-    command = (*(command or (str(ensure_command("kubectl")), "kustomize")), str(folder))
+    """What `kubectl kustomize` builds, or another command; objects of the caller's own."""
+    return copy.deepcopy(_built(*(command or (str(ensure_command("kubectl")), "kustomize")), str(folder)))
+
+
+@cache
+def _built(*command: str) -> list[Manifest]:
     built = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
     assert not built.stderr, "a warning of kustomize"
-    return list(yaml.safe_load_all(built.stdout))
+    return list(yaml.load_all(built.stdout, yaml.CSafeLoader))
 
 
 def by_name(objects: Sequence[Manifest]) -> dict[tuple[str, str, str], Manifest]:

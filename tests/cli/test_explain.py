@@ -9,7 +9,7 @@ from inference_operator.engines.registry import ENGINES
 from inference_operator.manifest import Manifest
 from tests.cli.conftest import Infd
 from tests.status.situations import CRASHING, RAW, SERVING, loading, reported, view
-from tests.status.test_states import STATES
+from tests.status.test_states import STATES, report_of
 from tests.testing.builders import pod, ready_pod
 from tests.testing.for_each import for_each
 from tests.testing.stored_answers import listing
@@ -54,8 +54,7 @@ def test_an_engine_that_does_not_start_is_explained_with_what_helps(infd: Infd, 
 
 @for_each(STATES)
 def test_a_reason_and_its_cure_are_printed_once_and_no_message_is_lost(state: str) -> None:
-    situation, results, _ = STATES[state]
-    found = resource({**RAW, "status": reported(situation, results).status.dump()})
+    found = resource({**RAW, "status": report_of(state).status.dump()})
     lines = list(explanation(Observed(found, ()), engine_of(found, ENGINES)))
     cures = [line for line in lines if line.startswith("  What helps")]
     heads = [line.partition(". ")[0].partition(": ")[2] for line in lines if ": " in line and line not in cures]

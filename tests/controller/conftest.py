@@ -1,5 +1,10 @@
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import pytest
 
+from inference_operator.manifest import Manifest, Ref
+from tests.controller.virtual_time import run
 from tests.controller.world import World
 
 
@@ -25,10 +30,20 @@ async def serving(settled: World) -> World:
     return settled
 
 
-@pytest.fixture
-async def reference() -> World:
+@dataclass(frozen=True, slots=True)
+class Reference:
     """The final state without faults."""
-    world = World()
-    world.ask()
-    await world.settle()
-    return world
+
+    children: Mapping[Ref, Manifest]
+    conditions: Mapping[str, tuple[str, str]]
+
+
+@pytest.fixture(scope="session")
+def reference() -> Reference:
+    async def live() -> Reference:
+        world = World()
+        world.ask()
+        await world.settle()
+        return Reference(world.children(), world.conditions())
+
+    return run(live())

@@ -11,6 +11,7 @@ from inference_operator.api.status import NEVER_OBSERVED
 from inference_operator.controller import reconciler
 from inference_operator.controller.cluster import ClusterError, ConflictError, RejectedError
 from inference_operator.status.report import Requeue
+from tests.controller.conftest import Reference
 from tests.controller.test_writes import CHILDREN, STATUS, not_written
 from tests.controller.world import RESOURCE, World
 from tests.testing.builders import CONFIG, ENGINES, KEY, deployment_status
@@ -34,7 +35,7 @@ class Killed(BaseException):
 @EVERY_WRITE
 @LOST_OR_UNANSWERED
 async def test_the_next_process_completes_the_changes_of_a_killed_process(
-    world: World, reference: World, number: int, *, took_effect: bool
+    world: World, reference: Reference, number: int, *, took_effect: bool
 ) -> None:
     world.ask()
     world.cluster.fail_next(Killed(), skip=number, took_effect=took_effect)
@@ -43,14 +44,14 @@ async def test_the_next_process_completes_the_changes_of_a_killed_process(
     await world.restart()
     left = await world.settle()
     assert len(left) == WRITES_OF_A_NEW_RESOURCE - number - took_effect
-    assert world.children() == reference.children()
-    assert world.conditions() == reference.conditions()
+    assert world.children() == reference.children
+    assert world.conditions() == reference.conditions
 
 
 @EVERY_CHILD
 @LOST_OR_UNANSWERED
 async def test_a_failed_write_of_one_child_is_in_the_status_and_the_others_are_written(
-    world: World, reference: World, number: int, *, took_effect: bool
+    world: World, reference: Reference, number: int, *, took_effect: bool
 ) -> None:
     world.ask()
     world.cluster.fail_next(ClusterError("HTTP 500: etcd is slow"), skip=number, took_effect=took_effect)
@@ -63,21 +64,21 @@ async def test_a_failed_write_of_one_child_is_in_the_status_and_the_others_are_w
     assert working.message.startswith(f"{CHILDREN[number]} could not be changed: HTTP 500: etcd is slow.")
     world.cluster.events.clear()  # not even the watch tells what became of it
     assert await world.settle() == [*(Request("apply", ref) for ref in left), STATUS]
-    assert world.children() == reference.children()
-    assert world.conditions() == reference.conditions()
+    assert world.children() == reference.children
+    assert world.conditions() == reference.conditions
 
 
 @LOST_OR_UNANSWERED
 async def test_a_failed_status_write_raises_and_the_next_reconcile_succeeds(
-    world: World, reference: World, *, took_effect: bool
+    world: World, reference: Reference, *, took_effect: bool
 ) -> None:
     world.ask()
     world.cluster.fail_next(ClusterError("HTTP 500"), skip=len(CHILDREN), took_effect=took_effect)
     with pytest.raises(ClusterError):
         await world.reconcile()
     assert await world.settle() == ([] if took_effect else [STATUS])
-    assert world.children() == reference.children()
-    assert world.conditions() == reference.conditions()
+    assert world.children() == reference.children
+    assert world.conditions() == reference.conditions
 
 
 async def test_a_permanent_failure_of_one_child_does_not_block_the_others(serving: World) -> None:
@@ -97,7 +98,7 @@ async def test_a_permanent_failure_of_one_child_does_not_block_the_others(servin
 
 @EVERY_CHILD
 async def test_a_conflicting_write_is_in_the_status_and_is_repeated(
-    world: World, reference: World, number: int
+    world: World, reference: Reference, number: int
 ) -> None:
     world.ask()
     world.cluster.fail_next(ConflictError("somebody was faster"), skip=number)
@@ -105,13 +106,13 @@ async def test_a_conflicting_write_is_in_the_status_and_is_repeated(
     assert again is not None
     assert world.conditions()["Reconciling"] == ("True", "WaitingForDeletion")
     await world.settle()
-    assert world.children() == reference.children()
-    assert world.conditions() == reference.conditions()
+    assert world.children() == reference.children
+    assert world.conditions() == reference.conditions
 
 
 @EVERY_CHILD
 async def test_a_rejected_child_is_named_in_the_status_and_the_others_are_created(
-    world: World, reference: World, number: int
+    world: World, reference: Reference, number: int
 ) -> None:
     world.ask()
     world.cluster.fail_next(RejectedError("exceeded quota: small"), skip=number)
@@ -122,8 +123,8 @@ async def test_a_rejected_child_is_named_in_the_status_and_the_others_are_create
     assert stalled.message.startswith(f"{CHILDREN[number]} was rejected: exceeded quota: small. Change what")
     assert set(world.children()) == set(CHILDREN) - set(not_written(CHILDREN[number]))
     await world.settle()
-    assert world.children() == reference.children()
-    assert world.conditions() == reference.conditions()
+    assert world.children() == reference.children
+    assert world.conditions() == reference.conditions
 
 
 async def test_a_refused_edit_of_the_spec_does_not_change_serving_children(serving: World) -> None:

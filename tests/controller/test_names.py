@@ -7,6 +7,7 @@ import pytest
 from inference_operator.manifest import CONFIG_MAP, Manifest, Ref
 from inference_operator.objects.child import ADOPT_ANNOTATION
 from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL
+from tests.controller.conftest import Reference
 from tests.controller.test_writes import CHILDREN, STATUS, not_written
 from tests.controller.world import RESOURCE, World
 from tests.testing.builders import CONFIG, ENGINES, ROUTERS, SERVICE_OF_ROUTERS
@@ -35,7 +36,7 @@ def _foreign(ref: Ref) -> Manifest:
 
 @pytest.mark.parametrize("ref", CHILDREN, ids=str)
 async def test_a_foreign_object_with_the_name_of_a_child_is_named_in_the_status_and_stays_unchanged(
-    world: World, reference: World, ref: Ref
+    world: World, reference: Reference, ref: Ref
 ) -> None:
     foreign = world.cluster.apply_as("somebody-else", _foreign(ref))
     world.ask()
@@ -53,8 +54,8 @@ async def test_a_foreign_object_with_the_name_of_a_child_is_named_in_the_status_
 
     world.cluster.remove(ref)
     assert await world.settle() == [*(Request("apply", one) for one in waiting), STATUS]
-    assert world.children() == reference.children()
-    assert world.conditions() == reference.conditions()
+    assert world.children() == reference.children
+    assert world.conditions() == reference.conditions
 
 
 async def test_a_resource_whose_service_has_a_name_conflict_is_not_ready(world: World) -> None:
@@ -114,15 +115,17 @@ async def test_a_child_that_is_being_deleted_is_created_again_after_its_deletion
     assert await settled.settle() == [Request("apply", CONFIG)]
 
 
-async def test_children_of_a_deleted_resource_of_the_same_name_are_waited_for(serving: World, reference: World) -> None:
+async def test_children_of_a_deleted_resource_of_the_same_name_are_waited_for(
+    serving: World, reference: Reference
+) -> None:
     serving.cluster.remove(RESOURCE)
     serving.ask()
     assert await serving.settle() == [STATUS]
     assert serving.conditions()["Reconciling"] == ("True", "WaitingForDeletion")
     serving.cluster.collect_garbage()
     await serving.settle()
-    assert serving.children() == reference.children()
-    assert serving.conditions() == reference.conditions()
+    assert serving.children() == reference.children
+    assert serving.conditions() == reference.conditions
 
 
 async def test_a_child_without_its_owner_is_not_adopted(settled: World) -> None:

@@ -1,17 +1,16 @@
 """What people read of each situation: one file each, as `kubectl get` and `kubectl describe` print it."""
 
 import re
-from collections.abc import Sequence
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.status.write_results import WriteResult
+from inference_operator.status.report import Report
 from tests.status.kubectl_output import described, table
 from tests.status.situations import SERVING, observed, reported
-from tests.status.test_states import STATES
+from tests.status.test_states import STATES, report_of
 from tests.testing.builders import deployment_status, inference_deployment
 from tests.testing.for_each import for_each
 from tests.testing.golden import GoldenFile
@@ -25,23 +24,20 @@ def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
     return snapshot.use_extension(GoldenFile.ending("txt"))
 
 
-def resource(situation: Inputs, results: Sequence[WriteResult] = ()) -> Manifest:
-    key = situation.resource.key
-    return {"metadata": {"name": key.name}, "status": reported(situation, results).status.dump()}
+def resource(situation: Inputs, report: Report) -> Manifest:
+    return {"metadata": {"name": situation.resource.key.name}, "status": report.status.dump()}
 
 
 @pytest.mark.parametrize("state", STATES, ids=[re.sub("[^a-z0-9]+", "-", state.lower()) for state in STATES])
 def test_what_kubectl_prints_of_a_situation(state: str, golden: SnapshotAssertion) -> None:
-    situation, results, _ = STATES[state]
-    raw = resource(situation, results)
+    raw = resource(STATES[state][0], report_of(state))
     lines = [*table(raw), "", *table(raw, wide=True), "", *described(raw["status"])]
     assert "\n".join(lines) + "\n" == golden
 
 
 @for_each(STATES)
 def test_a_cause_stands_in_one_condition_and_no_message_only_names_another_condition(state: str) -> None:
-    situation, results, _ = STATES[state]
-    status = reported(situation, results).status
+    status = report_of(state).status
     messages = [one.message for one in status.conditions]
     assert not [one for one in messages if "see the condition" in one]
     long = [sentence for one in messages for sentence in one.split(". ") if len(sentence) > 60]
@@ -54,16 +50,17 @@ def test_the_columns_of_a_large_model_fit_into_a_terminal() -> None:
         source="hf://meta-llama/Llama-3.1-70B-Instruct", hardware={"gpu": {"products": ["H100"]}}
     )
     situation = observed(raw, live=raw, engines=deployment_status(1), routers=deployment_status(2))
-    lines = table(resource(situation))
+    lines = table(resource(situation, reported(situation)))
     assert "4xH100-80GB" in lines[1] or "2xH100-80GB" in lines[1], lines
     assert max(map(len, lines)) <= TERMINAL, lines
 
 
 def test_a_service_without_trouble_prints_why_it_is_ready() -> None:
-    assert resource(SERVING)["status"]["reason"] == "Serving"
+    assert resource(SERVING, reported(SERVING))["status"]["reason"] == "Serving"
 
 
 def test_a_trouble_beside_ready_is_the_reason_that_get_prints() -> None:
-    situation, results, conditions = STATES["a rejected change, old pods serving"]
+    state = "a rejected change, old pods serving"
+    situation, _, conditions = STATES[state]
     assert conditions[0] == "True Serving"
-    assert resource(situation, results)["status"]["reason"] == "ChildRejected"
+    assert resource(situation, report_of(state))["status"]["reason"] == "ChildRejected"

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import cache
 
 import pytest
 
@@ -11,7 +12,7 @@ from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.router import security_revision
 from inference_operator.settings import Settings
-from inference_operator.status.report import undecided
+from inference_operator.status.report import Report, undecided
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
 from tests.status.adapter_states import ADAPTER_STATES
 from tests.status.autoscaler_states import AUTOSCALER_STATES
@@ -273,6 +274,13 @@ def test_every_reason_of_a_condition_occurs_in_a_state(monkeypatch: pytest.Monke
     assert now | reasons() | {undecided(next(iter(STATES.values()))[0]).reason} == set(Reason)
 
 
+@cache
+def report_of(state: str) -> Report:
+    """What the operator reports in a state; frozen, and read by several tests."""
+    situation, results, _ = STATES[state]
+    return reported(situation, results)
+
+
 def reasons() -> set[str]:
     reports = [reported(situation, results) for situation, results, _ in STATES.values()]
     return {c.reason for report in reports for c in report.status.conditions}
@@ -289,14 +297,13 @@ SOMETIMES = {
 
 @for_each(STATES)
 def test_a_state_has_the_expected_ready_reconciling_and_stalled_conditions(state: str) -> None:
-    situation, results, expected = STATES[state]
-    assert main_conditions(reported(situation, results)) == expected
+    assert main_conditions(report_of(state)) == STATES[state][2]
 
 
 @for_each(STATES)
 def test_every_state_has_all_conditions_with_a_reason_and_one_line_message(state: str) -> None:
-    situation, results, _ = STATES[state]
-    conditions = reported(situation, results).status.conditions
+    situation, _, _ = STATES[state]
+    conditions = report_of(state).status.conditions
     reported_types = [c.type for c in conditions]
     always = [kind for kind in ConditionType if kind not in SOMETIMES]
     assert [kind for kind in reported_types if kind not in SOMETIMES] == always
@@ -315,7 +322,7 @@ def test_every_state_has_all_conditions_with_a_reason_and_one_line_message(state
 @for_each(STATES)
 def test_equal_inputs_give_an_equal_status_at_a_later_time(state: str) -> None:
     situation, results, _ = STATES[state]
-    first = reported(situation, results)
+    first = report_of(state)
     later = replace(
         situation, resource=replace(situation.resource, status=first.status), now=situation.now + timedelta(seconds=30)
     )
