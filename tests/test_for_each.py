@@ -4,7 +4,7 @@ import pytest
 
 from tests.testing.for_each import for_each
 
-CASES = {"one": 1, "none": 0, "text": "a", "two": 2, "failed": None}
+CASES: dict[str, str | int | None] = {"one": 1, "none": 0, "text": "a", "two": 2, "failed": None}
 
 
 def test_each_offender_is_named_with_its_reason() -> None:

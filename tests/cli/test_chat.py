@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from inference_operator.cli.chat_session import Waits
+from inference_operator.cli.chat_session import ChatWaits
 from inference_operator.manifest import SECRET, Manifest, Ref
 from inference_operator.objects.names import ENGINE, ROUTER
 from tests.cli.conftest import Infd
@@ -25,7 +25,7 @@ from tests.testing.builders import inference_deployment, pod, ready_pod
 NO_TEMPLATE = "default chat template is no longer allowed, so you must provide a chat template"
 SECONDS = 600
 """As long as the machine may be busy with the tests of clusters, to which this process gives way."""
-WAITS = Waits(first_look=0.05, look=0.05, retry=0.05, connect=0.05)
+WAITS = ChatWaits(first_look=0.05, look=0.05, retry=0.05, connect=0.05)
 STALLED = {
     "type": "Stalled",
     "status": "True",

@@ -24,14 +24,14 @@ from inference_operator.engines.adapter_report import adapter_report
 from inference_operator.engines.group.launch import group_member
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
 from inference_operator.engines.vllm.adapters import LOADER_PORT, adapter_loader, adapter_programs
-from inference_operator.engines.vllm.adapters_program import MOST_READERS, SHARE, Server, Waits
+from inference_operator.engines.vllm.adapters_program import MOST_READERS, SHARE, LoaderWaits, Server
 from inference_operator.objects.adapter_list import text_hash
 from inference_operator.views.samples import AdapterReport
 from tests.testing.hostile_readers import survives
 from tests.testing.program_waits import calling
 
 WAIT_SECONDS = 20.0
-WAITS = Waits(tick=0.05, look=0.5, linger=0.5)
+WAITS = LoaderWaits(tick=0.05, look=0.5, linger=0.5)
 A, B, BROKEN = "/adapter-cache/a", "/adapter-cache/b", "/adapter-cache/broken"
 
 
@@ -131,7 +131,7 @@ class Pod:
         self.engine: Engine | None = None
         self.program: subprocess.Popen[bytes] | None = None
         self.member: Member | None = None
-        self.waits: Waits | None = WAITS
+        self.waits: LoaderWaits | None = WAITS
         """None: the defaults, with the very command of a pod."""
 
     def start_engine(self) -> Engine:

@@ -32,8 +32,6 @@ from tests.testing.builders import (
 )
 
 RAW = inference_deployment()
-CHILDREN = planned(RAW).desired
-"""Of a hundred situations, which nobody changes."""
 NO_SECRET = waiting("CreateContainerConfigError", 'secret "hugging-face" not found')
 NO_IMAGE = waiting("ImagePullBackOff", 'Back-off pulling image "example.com/vllm:nope"')
 NO_CLAIM = unschedulable('0/1 nodes are available: persistentvolumeclaim "models" not found.')
@@ -107,8 +105,7 @@ def observed(
         before: the previous status of the resource.
         minutes: time since the creation of the resource.
     """
-    desired = CHILDREN if live is RAW else planned(live).desired
-    children = {ref: m for ref, m in desired.items() if ref not in absent}
+    children = {ref: m for ref, m in planned(live).desired.items() if ref not in absent}
     for ref, status in ((ENGINES, engines), (ROUTERS, routers)):
         if ref in children:
             meta = {**children[ref]["metadata"], "generation": 1}

@@ -81,7 +81,7 @@ async def _talk(api: "Api", cluster: "KubeCluster", found: Resource, options: ar
     """Answer; with an empty question those that are typed."""
     from inference_operator.cli.chat_session import (  # noqa: PLC0415 - aiohttp takes half a second
         ChatSession,
-        Waits,
+        ChatWaits,
         talk,
     )
     from inference_operator.cli.conversation import Conversation, Sampling  # noqa: PLC0415 - as above
@@ -94,7 +94,7 @@ async def _talk(api: "Api", cluster: "KubeCluster", found: Resource, options: ar
     sampling = Sampling(options.max_tokens, options.temperature)
     conversation = Conversation(options.model or served_model(found), options.system, sampling)
     async with ServiceClient(api, cluster, found, key) as client:
-        session = ChatSession(client, cluster, found, conversation, options.timeout, waits=options.waits or Waits())
+        session = ChatSession(client, cluster, found, conversation, options.timeout, waits=options.waits or ChatWaits())
         return await session.ask(question) if question else await talk(session)
 
 

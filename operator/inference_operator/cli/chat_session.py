@@ -28,7 +28,7 @@ DIM, PLAIN = "\x1b[2m", "\x1b[0m"
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class ChatWaits:
     """Seconds that a conversation waits."""
 
     first_look: float = 1.0
@@ -61,7 +61,7 @@ class ChatSession:
         conversation: Conversation,
         timeout_seconds: float,
         *,
-        waits: Waits,
+        waits: ChatWaits,
     ) -> None:
         self._client = client
         self._cluster = cluster

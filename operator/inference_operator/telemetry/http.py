@@ -99,17 +99,20 @@ class _Server(web.Server):
         self._open: dict[RequestHandler, tuple[str, asyncio.TimerHandle]] = {}
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
-        """Take a connection, or end it."""
+        """Take a connection, or end it. One that is ended counts no more: a burst of them would keep others out."""
         super().connection_made(handler, transport)
-        source = (transport.get_extra_info("peername") or ("",))[0]
+        source, loop = (transport.get_extra_info("peername") or ("",))[0], asyncio.get_running_loop()
+        if len(self._open) + 1 + SHARE * (self._sources[source] + 1) > MOST_CONNECTIONS:
+            loop.call_soon(transport.abort)
+            return
         self._sources[source] += 1
-        is_refused = len(self._open) + 1 + SHARE * self._sources[source] > MOST_CONNECTIONS
-        seconds = 0.0 if is_refused else CONNECTION_SECONDS
-        self._open[handler] = source, asyncio.get_running_loop().call_later(seconds, transport.abort)
+        self._open[handler] = source, loop.call_later(CONNECTION_SECONDS, transport.abort)
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         """Forget a connection."""
         super().connection_lost(handler, exc)
+        if handler not in self._open:
+            return
         source, timer = self._open.pop(handler)
         timer.cancel()
         self._sources[source] -= 1

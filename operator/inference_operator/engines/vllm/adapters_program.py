@@ -41,7 +41,7 @@ ADDRESS = "127.0.0.1"
 HASH_DIGITS = 16
 
 
-class Waits(NamedTuple):
+class LoaderWaits(NamedTuple):
     """Seconds of its own waits. Whoever calls `main` may shorten them; no argument or variable does."""
 
     tick: float = 0.2
@@ -50,7 +50,7 @@ class Waits(NamedTuple):
     reader: float = 5.0
 
 
-WAITS = Waits()
+WAITS = LoaderWaits()
 
 
 def say(text: str) -> None:
@@ -122,7 +122,7 @@ class LoadFailure(NamedTuple):
 class Loader:
     """The state, and one step towards the list."""
 
-    def __init__(self, engine: EngineApi, path: Path, waits: Waits) -> None:
+    def __init__(self, engine: EngineApi, path: Path, waits: LoaderWaits) -> None:
         self.engine, self.path, self.waits = engine, path, waits
         self.text = "{}"
         self.wanted: dict[str, str] = {}
@@ -313,7 +313,7 @@ class Server(ThreadingHTTPServer):
         """Nothing: readers that leave would fill the log."""
 
 
-def main(waits: Waits = WAITS) -> None:
+def main(waits: LoaderWaits = WAITS) -> None:
     """Serve and follow the list until the container ends."""
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # as process 1 it would not hear it
     port, own = map(int, sys.argv[1:3])
