@@ -20,7 +20,7 @@ def test_an_unknown_model_is_inspected_once_and_the_engine_is_sized_for_it(
     mark = audit.mark()
     with without_nodes(workspace):
         workspace.create("mine", MINE)
-        workspace.settled("mine", "ModelResolved", "Unknown", "InspectingModel")
+        workspace.settled("mine", "ModelResolved", "Unknown", saying="The model is being inspected.")
     let_it_say(workspace, MODEL)
     workspace.settled("mine", "ModelResolved", "True", "ModelKnown", saying="15.2 GiB of weights")
     workspace.settled("mine", "Sized", "True", "Fits")
