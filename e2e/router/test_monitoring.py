@@ -72,8 +72,13 @@ NOTHING_TO_SHOW = {
     "operator: Errors",
 }
 """Panels about faults, adapters, or of another exporter: without them they are empty."""
-NEEDS_AN_API_SERVER = {"operator: Requests to the API server", "operator: Watches", "operator: Scrapes"}
-"""Metrics with labels that an operator has once it has made its first request."""
+NEEDS_AN_API_SERVER = {
+    "operator: Requests to the API server",
+    "operator: Watches",
+    "operator: Scrapes",
+    "operator: Optional kinds",
+}
+"""Metrics with labels that an operator has once it has asked its API server."""
 NEEDS_RECONCILES = {"operator: Times"}
 """Without a reconcile, its quantiles are no numbers."""
 
