@@ -9,7 +9,6 @@ from syrupy.assertion import SnapshotAssertion
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.pod_defaults import EngineDefaults
 from inference_operator.api.reasons import Reason
-from inference_operator.cli.yaml_documents import dump
 from inference_operator.engines.registry import ENGINES as REGISTRY
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, JOB, Manifest
 from inference_operator.pipeline.decide import outcome
@@ -19,7 +18,7 @@ from inference_operator.settings import PodUsers, Settings
 from tests.pipeline.test_children import VARIANTS
 from tests.testing.builders import ENGINES, ROUTERS, inference_deployment, inputs, planned
 from tests.testing.everything import POD_TEMPLATE, SCHEDULING
-from tests.testing.golden import GoldenFile
+from tests.testing.golden import assert_golden
 from tests.testing.schemas import validate
 from tests.workload.test_pinned_template import SERVES
 
@@ -52,11 +51,6 @@ UNKNOWN = inference_deployment(source="hf://nobody/unknown")
 SURGE = inference_deployment(rollout={"strategy": "Surge"})
 
 
-@pytest.fixture
-def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
-    return snapshot.use_extension(GoldenFile.ending("yaml"))
-
-
 def template(result: Planned, ref: Any = ENGINES) -> Manifest:  # noqa: ANN401 - a Ref
     made: Manifest = result.desired[ref]["spec"]["template"]
     return made
@@ -69,9 +63,9 @@ def inspection(settings: Settings) -> Manifest:
     return job
 
 
-def test_golden_pods_with_every_default(golden: SnapshotAssertion) -> None:
+def test_golden_pods_with_every_default(snapshot: SnapshotAssertion) -> None:
     made = planned(inference_deployment(), settings=OWNED).desired
-    assert golden == dump([made[ENGINES]["spec"]["template"], made[ROUTERS]["spec"]["template"]])
+    assert_golden(snapshot, [made[ENGINES]["spec"]["template"], made[ROUTERS]["spec"]["template"]])
 
 
 @pytest.mark.parametrize("raw", VARIANTS.values(), ids=VARIANTS)

@@ -2,14 +2,15 @@
 
 import copy
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.api.reasons import Reason
-from inference_operator.cli.yaml_documents import dump
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ENGINE
 from inference_operator.pipeline.contexts import live_roles, role_specs
@@ -21,7 +22,7 @@ from inference_operator.settings import Settings
 from inference_operator.views.pod import PodProblem, PodView
 from tests.testing.builders import CONFIG, ENGINES, NOW, ROUTERS, SETTINGS, inference_deployment, inputs, planned
 from tests.testing.everything import POD_TEMPLATE, SCHEDULING
-from tests.testing.golden import GoldenFile
+from tests.testing.golden import TEXTS, assert_golden
 
 LATER = Settings(gpu_engine_image="docker.io/vllm/vllm-openai:v9.9.9", cpu_engine_image="example.com/cpu:9")
 RAW = inference_deployment()
@@ -54,14 +55,15 @@ GOLDEN = {
 }
 
 
-@pytest.fixture
-def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
-    return snapshot.use_extension(GoldenFile.ending("yaml"))
-
-
 @pytest.mark.parametrize("name", GOLDEN)
-def test_golden(name: str, golden: SnapshotAssertion) -> None:
-    assert golden == dump(list(planned(GOLDEN[name]).desired.values()))
+def test_golden(name: str, snapshot: SnapshotAssertion) -> None:
+    assert_golden(snapshot, planned(GOLDEN[name]).desired.values())
+
+
+def test_each_long_text_of_golden_manifests_is_named() -> None:
+    snapshots = [*Path(__file__).parent.glob("__snapshots__/*/*.yaml"), *TEXTS.iterdir()]
+    named = {name for path in snapshots for name in re.findall(r"golden_texts/([\w.-]+)", path.read_text())}
+    assert {path.name for path in TEXTS.iterdir()} == named
 
 
 def with_annotation(text: str) -> list[Manifest]:

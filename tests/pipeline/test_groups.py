@@ -9,7 +9,6 @@ from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.spec import Spec
-from inference_operator.cli.yaml_documents import dump
 from inference_operator.engines.vllm.vllm import PORT
 from inference_operator.manifest import (
     DEPLOYMENT,
@@ -26,18 +25,13 @@ from inference_operator.settings import Settings
 from inference_operator.status.report import report
 from inference_operator.views.workload import ENGINES_ANNOTATION
 from tests.testing.builders import inference_deployment, inputs, known_claims, model_known, planned
-from tests.testing.golden import GoldenFile
+from tests.testing.golden import assert_golden
 
 R1 = inference_deployment(source="hf://deepseek-ai/DeepSeek-R1", parallelism={"nodes": 2})
 WIDE = inference_deployment(source="hf://deepseek-ai/DeepSeek-R1", parallelism={"data": 16, "nodes": 2})
 PAIR = {"tensor": 1, "nodes": 2}
 ENGINES = Ref(SERVICE, "default", "qwen-engines")
 FIRST = Ref(STATEFUL_SET, "default", "qwen-engine-0")
-
-
-@pytest.fixture
-def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
-    return snapshot.use_extension(GoldenFile.ending("yaml"))
 
 
 def pair(**spec: Any) -> Manifest:  # noqa: ANN401 - fields of the spec
@@ -64,14 +58,14 @@ def refused(raw: Manifest, *access_modes: str) -> str:
     return f"{found.refusal.field}: {found.refusal.problem} {found.refusal.cure}"
 
 
-def test_golden(golden: SnapshotAssertion) -> None:
+def test_golden(snapshot: SnapshotAssertion) -> None:
     """DeepSeek-R1 on two nodes of eight H100."""
-    assert golden == dump([one for ref, one in desired(R1).items() if "engine" in ref.name])
+    assert_golden(snapshot, [child for ref, child in desired(R1).items() if "engine" in ref.name])
 
 
-def test_wide_expert_parallel_golden(golden: SnapshotAssertion) -> None:
+def test_wide_expert_parallel_golden(snapshot: SnapshotAssertion) -> None:
     """DeepSeek-R1 with sixteen data parallel ranks on two nodes of eight H100; not run by the project."""
-    assert golden == dump([one for ref, one in desired(WIDE).items() if ref in {FIRST, ENGINES}])
+    assert_golden(snapshot, [child for ref, child in desired(WIDE).items() if ref in {FIRST, ENGINES}])
 
 
 def test_tensor_parallelism_over_two_pods_with_one_gpu_each() -> None:
