@@ -69,14 +69,15 @@ def scaling_conflict(inputs: ConflictInputs) -> ScalingConflict | None:
     if result is None or (isinstance(result, ForeignAutoscalers) and result.seen != trace):
         was_held = was_reported and before is not None and before.status == "False"
         return ScalingConflict(lookup, is_frozen=bool(writers) or was_held)
-    foreign = result.found if isinstance(result, ForeignAutoscalers) else ()
+    foreign = result.autoscalers if isinstance(result, ForeignAutoscalers) else ()
     targets = {
         (DEPLOYMENT.name, inputs.workload): (on_workload := list[ForeignAutoscaler]()),
         (KIND, inputs.key.name): (on_scale := list[ForeignAutoscaler]()),
     }
-    for one in foreign:
-        if (one.kind, one.name) != (KIND, inputs.key.name):  # the operator's own, which goes with its backend
-            targets.get((one.target_kind, one.target_name), []).append(one)
+    own = (KIND, inputs.key.name)  # which goes with its backend
+    for autoscaler in foreign:
+        if (autoscaler.kind, autoscaler.name) != own:
+            targets.get((autoscaler.target_kind, autoscaler.target_name), []).append(autoscaler)
     return ScalingConflict(lookup, bool(on_workload), tuple(on_workload), tuple(on_scale))
 
 
@@ -84,5 +85,5 @@ def scale_writers(live: Manifest | None) -> str:
     """Who wrote the replicas of a Deployment through `/scale`, and when; empty if nobody did since the last apply."""
     fields = objects(mapping(live or {}, "metadata"), "managedFields")
     return " ".join(
-        sorted(f"{one.get('manager')}@{one.get('time')}" for one in fields if one.get("subresource") == "scale")
+        sorted(f"{field.get('manager')}@{field.get('time')}" for field in fields if field.get("subresource") == "scale")
     )

@@ -224,11 +224,11 @@ def _with_sample(sample: ScalingSample, state: ScalingState, settings: ScalingSe
     """The state with a new sample and without old ones. After a gap, or a clock that jumped, it starts empty."""
     if state.samples and not 0 <= sample.at - state.samples[-1].at <= GAP_SECONDS:
         state = ScalingState(service_seconds=state.service_seconds)
-    kept = (*(one for one in state.samples if sample.at - one.at <= HISTORY_SECONDS), sample)[-MAX_HISTORY:]
+    kept = (*(earlier for earlier in state.samples if sample.at - earlier.at <= HISTORY_SECONDS), sample)[-MAX_HISTORY:]
     return replace(
         state,
         samples=kept,
-        desired=tuple(one for one in state.desired if sample.at - one[0] <= settings.down_seconds),
+        desired=tuple(entry for entry in state.desired if sample.at - entry[0] <= settings.down_seconds),
         since=sample.at if state.since is None else state.since,
         busy_at=sample.at if sample.outstanding > 0 or state.busy_at is None else state.busy_at,
         service_seconds=_service_seconds(kept, settings.target_concurrency, state.service_seconds),
@@ -254,10 +254,10 @@ def _terms(sample: ScalingSample, settings: ScalingSettings, state: ScalingState
 
 def _stuck(target: float, state: ScalingState) -> float:
     """The fewest outstanding requests of the last time, if all engines were full then and none started; else zero."""
-    late = [one for one in state.samples if state.samples[-1].at - one.at <= STUCK_SECONDS]
+    late = [sample for sample in state.samples if state.samples[-1].at - sample.at <= STUCK_SECONDS]
     whole = len(late) < len(state.samples)  # samples reach further back than this time
-    full = all(one.starting == 0 and one.outstanding > target * one.ready > 0 for one in late)
-    return min(one.outstanding for one in late) if whole and full else 0.0
+    full = all(sample.starting == 0 and sample.outstanding > target * sample.ready > 0 for sample in late)
+    return min(sample.outstanding for sample in late) if whole and full else 0.0
 
 
 def _limited(
@@ -307,15 +307,15 @@ def _is_idle(sample: ScalingSample, settings: ScalingSettings, state: ScalingSta
 
 def _increase(samples: Sequence[ScalingSample], name: str) -> float:
     """The increase of a counter over samples; a restart of a counter is no decrease."""
-    values = [getattr(one, name) for one in samples]
+    values = [getattr(sample, name) for sample in samples]
     return float(sum(max(0.0, later - former) for former, later in pairwise(values)))
 
 
 def _arrival_rate(samples: Sequence[ScalingSample]) -> tuple[float, float]:
     """Arrivals per second, and their growth per second; a growth of zero unless it is clear."""
     now = samples[-1].at
-    late = [one for one in samples if now - one.at <= RATE_SECONDS]
-    early = [one for one in samples if now - one.at > RATE_SECONDS] + late[:1]
+    late = [sample for sample in samples if now - sample.at <= RATE_SECONDS]
+    early = [sample for sample in samples if now - sample.at > RATE_SECONDS] + late[:1]
     seconds, before = max(late[-1].at - late[0].at, 1.0), early[-1].at - early[0].at
     rate = _increase(late, "arrivals") / seconds
     if before < RATE_SECONDS:
@@ -331,18 +331,18 @@ def _service_seconds(samples: Sequence[ScalingSample], target: float, before: fl
 
     Without a former one, at most the target counts as running, since S is defined for engines with at most C.
     """
-    late = [one for one in samples if samples[-1].at - one.at <= RATE_SECONDS]
+    late = [sample for sample in samples if samples[-1].at - sample.at <= RATE_SECONDS]
     seconds = late[-1].at - late[0].at
     finished = _increase(late, "completions")
     if finished < 1 or seconds <= 0:  # counters are whole requests
         return before
-    running = sum(one.running for one in late)
-    bounded = sum(min(one.running, target * one.ready) for one in late)
+    running = sum(sample.running for sample in late)
+    bounded = sum(min(sample.running, target * sample.ready) for sample in late)
     seconds_of_one_running = seconds / len(late) / finished
     if running > bounded and before is not None:
         now = running * seconds_of_one_running  # what requests take, which is longer than S
         expected = finished * now / before  # completions if they took S
         # The square root of a Poisson count has a standard deviation of 1/2, whatever the count is.
         return now if 2 * (sqrt(finished) - sqrt(expected)) > SLOW_SIGMAS else before
-    found = bounded * seconds_of_one_running
-    return found if isfinite(found) and found > 0 else before
+    estimate = bounded * seconds_of_one_running
+    return estimate if isfinite(estimate) and estimate > 0 else before

@@ -77,11 +77,11 @@ def scaling_sample(
     routed = {pod.uid: samples.routers[pod.uid] for pod in routing if pod.uid in samples.routers}
     served = {engine.uid: samples.engines[engine.uid] for engine in serving if engine.uid in samples.engines}
     staying = {*(engine.uid for engine in engines), *(pod.uid for pod in routers)}
-    finished = {uid: one.sample.finished for uid, one in served.items()}
+    finished = {uid: engine.sample.finished for uid, engine in served.items()}
     completions = totals.completions.after(finished, staying=staying)
-    arrivals = totals.arrivals.after({uid: float(one.arrivals) for uid, one in routed.items()}, staying=staying)
-    in_routers = sum(one.queued + one.held for one in routed.values())
-    outstanding = in_routers + sum(one.outstanding for one in served.values())
+    arrivals = totals.arrivals.after({uid: float(router.arrivals) for uid, router in routed.items()}, staying=staying)
+    in_routers = sum(router.queued + router.held for router in routed.values())
+    outstanding = in_routers + sum(engine.outstanding for engine in served.values())
     missing = [pod.name for pod in routing if pod.uid not in routed]
     missing += [engine.name for engine in serving if engine.uid not in served]
     if not (bypasses_routers or routing):
@@ -91,7 +91,7 @@ def scaling_sample(
         outstanding=outstanding,
         arrivals=completions.value + outstanding if bypasses_routers else arrivals.value,
         completions=completions.value,
-        running=sum(one.sample.running for one in served.values()),
+        running=sum(engine.sample.running for engine in served.values()),
         ready=len(serving),
         starting=sum(not (engine.ready or engine.terminating or engine.failed) for engine in engines),
         missing=tuple(missing),

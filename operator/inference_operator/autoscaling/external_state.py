@@ -81,10 +81,10 @@ def _of_hpa(inputs: ExternalStateInputs, live: Manifest) -> ExternalState:
     """By the conditions of the HorizontalPodAutoscaler controller (Kubernetes 1.36, pkg/controller/podautoscaler)."""
     ref, status = external_ref(inputs.spec, inputs.owner), mapping(live, "status")
     active, able = condition(status, "ScalingActive"), condition(status, "AbleToScale")
-    for one in (able, active):
-        if one.get("status") == "False":
-            cause = f"{one.get('reason')}: {one.get('message', '')}".strip().rstrip(".")
-            message = f"{ref} keeps the number of engines ({cause}). {_hpa_fix(str(one.get('reason')))}"
+    for state in (able, active):
+        if state.get("status") == "False":
+            cause = f"{state.get('reason')}: {state.get('message', '')}".strip().rstrip(".")
+            message = f"{ref} keeps the number of engines ({cause}). {_hpa_fix(str(state.get('reason')))}"
             return ExternalState(Reason.AUTOSCALER_FAILED, message)
     if active.get("status") != "True":
         return ExternalState(Reason.AUTOSCALER_PENDING, f"{ref} has not read its metric yet.")

@@ -58,8 +58,8 @@ class LatencyWindow:
             ttft=_grown(self.ttft, ((a.ttft, b.ttft) for a, b in pairs)),
             tpot=_grown(self.tpot, ((a.tpot, b.tpot) for a, b in pairs)),
             tokens=_counted(self.tokens, ((a.tokens, b.tokens) for a, b in pairs)),
-            running_squared=self.running_squared + sum(one.running**2 for one in engines.values()),
-            running=self.running + sum(one.running for one in engines.values()),
+            running_squared=self.running_squared + sum(engine.running**2 for engine in engines.values()),
+            running=self.running + sum(engine.running for engine in engines.values()),
             last={**self.last, **engines},
             lowered_at=self.lowered_at,
         )
@@ -105,13 +105,13 @@ class LatencyWindow:
         if counts.requests < STEP_REQUESTS or counts.prompt <= 0:
             return before
         cached = counts.cached / counts.looked_up if counts.looked_up > 0 else 0.0
-        found = Load(
+        load = Load(
             prompt=max(1.0, float(round(counts.prompt / counts.requests))),
             answer=max(1.0, float(round(counts.answer / counts.requests))),
             cached=round(min(max(cached, 0.0), 1.0), CACHED_DIGITS),
         )
-        longer = max(_ratio(found.prompt, before.prompt), _ratio(found.answer, before.answer))
-        return found if longer >= LENGTH_STEP or abs(found.cached - before.cached) >= CACHED_STEP else before
+        longer = max(_ratio(load.prompt, before.prompt), _ratio(load.answer, before.answer))
+        return load if longer >= LENGTH_STEP or abs(load.cached - before.cached) >= CACHED_STEP else before
 
 
 LENGTH_STEP, CACHED_STEP, CACHED_DIGITS = 1.25, 0.1, 2
@@ -140,8 +140,8 @@ def target_correction(window: LatencyWindow, target: Target, objective: Objectiv
     return factor, load, window.restarted(lowered=factor < target.factor)
 
 
-def _ratio(one: float, other: float) -> float:
-    return max(one, other) / min(one, other)
+def _ratio(value: float, other: float) -> float:
+    return max(value, other) / min(value, other)
 
 
 def _counted(total: TokenCounts, pairs: Iterable[tuple[TokenCounts | None, TokenCounts | None]]) -> TokenCounts:
@@ -152,8 +152,8 @@ def _counted(total: TokenCounts, pairs: Iterable[tuple[TokenCounts | None, Token
         start = NO_TOKENS if now.requests < former.requests else former
         total = TokenCounts(
             *(
-                getattr(total, one.name) + getattr(now, one.name) - getattr(start, one.name)
-                for one in fields(TokenCounts)
+                getattr(total, field.name) + getattr(now, field.name) - getattr(start, field.name)
+                for field in fields(TokenCounts)
             )
         )
     return total

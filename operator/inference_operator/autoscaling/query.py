@@ -84,7 +84,7 @@ def engines_query(inputs: QueryInputs) -> str:
         running, *waiting = (f"{name}{{{pods}}}" for name in names)
         engines = f"count(count by (pod) ({running}))"
         if inputs.bypasses_routers:
-            outstanding = f"({' + '.join(f'sum({one})' for one in (running, *waiting))})"
+            outstanding = f"({' + '.join(f'sum({series})' for series in (running, *waiting))})"
         if inputs.metrics.finished:
             finish_rate = f"(sum(rate({inputs.metrics.finished}{{{pods}}}[{RATE_WINDOW}])) > 0)"
             time = f"(sum(avg_over_time({running}[{RATE_WINDOW}])) / {finish_rate} or vector({DRAIN_SECONDS}))"

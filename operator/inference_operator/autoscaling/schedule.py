@@ -48,7 +48,7 @@ def floor_at(spec: AutoscalingSpec, now: datetime) -> Floor:
         for index, entry in enumerate(spec.schedule)
         if (end := entry.closes_at(now)) is not None
     ]
-    replicas, index, until = max(active, default=(0, 0, None), key=lambda one: one[:2])
+    replicas, index, until = max(active, default=(0, 0, None), key=lambda entry: entry[:2])
     if replicas <= spec.min_replicas:
         return Floor(spec.min_replicas, due=due)
     return Floor(replicas, -index, until, due)

@@ -61,7 +61,7 @@ class Target:
     @property
     def most_factor(self) -> float:
         """Largest factor that has an effect: neither `max_num_seqs` nor the KV cache allows more."""
-        walls = [self.bounds[one] for one in (TargetBound.SEQUENCES, TargetBound.KV_CACHE) if one in self.bounds]
+        walls = [self.bounds[bound] for bound in (TargetBound.SEQUENCES, TargetBound.KV_CACHE) if bound in self.bounds]
         return max(1.0, min(walls, default=self.computed) / self.computed)
 
     @property
@@ -104,10 +104,10 @@ def target_concurrency(
     bounds = _bounds(plan, max_num_seqs, objective, load)
     if requested is not None:
         return Target(requested, TargetBound.REQUESTED, bounds, load=load)
-    bound = min(bounds, key=lambda one: bounds[one])
+    bound = min(bounds, key=lambda name: bounds[name])
     target = Target(max(1.0, bounds[bound]), bound, bounds, load=load)
     if factor >= target.most_factor and factor > 1:
-        bound, factor = min(_WALLS & set(bounds), key=lambda one: bounds[one]), target.most_factor
+        bound, factor = min(_WALLS & set(bounds), key=lambda name: bounds[name]), target.most_factor
     return replace(target, concurrency=max(1.0, target.computed * factor), bound=bound, factor=factor)
 
 

@@ -138,10 +138,10 @@ class EngineView:
         if not self.ready or len(times) < len(self.pods):
             return None
         return StartupTimes(
-            created=min(one.created for one in times),
-            placed=max(one.placed for one in times),
-            running=max(one.running for one in times),
-            ready=max(one.ready for one in times),
+            created=min(time.created for time in times),
+            placed=max(time.placed for time in times),
+            running=max(time.running for time in times),
+            ready=max(time.ready for time in times),
         )
 
 

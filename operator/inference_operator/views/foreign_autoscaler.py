@@ -26,8 +26,8 @@ def foreign_autoscaler(manifest: Manifest) -> ForeignAutoscaler | None:
 
     Examples:
         >>> spec = {"scaleTargetRef": {"kind": "Deployment", "name": "qwen-engine"}}
-        >>> found = foreign_autoscaler({"metadata": {"name": "cpu"}, "spec": spec})
-        >>> str(found), found.target_name
+        >>> autoscaler = foreign_autoscaler({"metadata": {"name": "cpu"}, "spec": spec})
+        >>> str(autoscaler), autoscaler.target_name
         ('HorizontalPodAutoscaler `cpu`', 'qwen-engine')
     """
     meta, target = mapping(manifest, "metadata"), mapping(mapping(manifest, "spec"), "scaleTargetRef")

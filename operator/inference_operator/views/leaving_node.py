@@ -80,9 +80,9 @@ def leaving_node(node: NodeView) -> LeavingNode | None:
         >>> leaving_node(cordoned)
         LeavingNode(name='gpu-1', why='which is cordoned', is_soon=False)
     """
-    found = [sign for sign in SIGNS if any(map(sign.matches, node.taints))]
-    if found:
-        sign = max(found, key=lambda one: one.is_soon)
+    signs = [sign for sign in SIGNS if any(map(sign.matches, node.taints))]
+    if signs:
+        sign = max(signs, key=lambda sign: sign.is_soon)
         return LeavingNode(node.name, f"which has the taint `{sign.key}`", sign.is_soon)
     if node.unschedulable:
         return LeavingNode(node.name, "which is cordoned")

@@ -143,7 +143,7 @@ class ForeignAutoscalers:
 
     seen: str
     """The trace for which they were listed."""
-    found: tuple[ForeignAutoscaler, ...]
+    autoscalers: tuple[ForeignAutoscaler, ...]
 
 
 @dataclass(frozen=True, slots=True)

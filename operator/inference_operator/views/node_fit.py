@@ -47,7 +47,7 @@ def engines_in(places: Iterable[int], members: int) -> int:
     """
     known = tuple(places)
     engines = sum(known) // members
-    while members * engines > sum(min(one, engines) for one in known):
+    while members * engines > sum(min(place, engines) for place in known):
         engines -= 1
     return engines
 

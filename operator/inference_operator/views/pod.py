@@ -193,7 +193,9 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         engine_key=str(mapping(meta, "annotations").get(ENGINE_KEY_ANNOTATION, "")),
         has_served=has_been_ready(pod),
         restarts=sum(
-            count for one in objects(status, "containerStatuses") if isinstance(count := one.get("restartCount"), int)
+            count
+            for container in objects(status, "containerStatuses")
+            if isinstance(count := container.get("restartCount"), int)
         ),
     )
 
@@ -227,7 +229,8 @@ def _deletion_cost(metadata: Manifest) -> int:
 
 def _main(status: Manifest, component: str) -> Manifest:
     """The status of the component's own container. Others, such as a service mesh's proxy, may still run."""
-    return next((one for one in objects(status, "containerStatuses") if one.get("name") == component), {})
+    containers = objects(status, "containerStatuses")
+    return next((container for container in containers if container.get("name") == component), {})
 
 
 def _ports(spec: Manifest) -> Mapping[str, int]:
@@ -269,8 +272,8 @@ def _problem(pod: Manifest, status: Manifest) -> PodProblem | None:
 def _failed_container(pod: Manifest, status: Manifest) -> PodProblem | None:
     """The error that ended a pod which is not started again, such as a Job's; None if the pod itself failed."""
     containers = (*objects(status, "initContainerStatuses"), *objects(status, "containerStatuses"))
-    every = ((one, mapping(mapping(one, "state"), "terminated")) for one in containers)
-    return next((_termination(pod, one, ended) for one, ended in every if ended.get("exitCode")), None)
+    every = ((container, mapping(mapping(container, "state"), "terminated")) for container in containers)
+    return next((_termination(pod, container, ended) for container, ended in every if ended.get("exitCode")), None)
 
 
 def _container_problem(pod: Manifest, container: Manifest) -> PodProblem | None:

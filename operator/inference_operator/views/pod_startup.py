@@ -92,13 +92,13 @@ def startup_times(pod: Manifest, *, container: str) -> StartupTimes | None:
     """The times of a ready pod's start; None if one is missing, or if its container has been restarted."""
     status = mapping(pod, "status")
     main = next((c for c in objects(status, "containerStatuses") if c.get("name") == container), {})
-    found = (
+    times = (
         timestamp(mapping(pod, "metadata").get("creationTimestamp")),
         timestamp(condition(status, "PodScheduled").get("lastTransitionTime")),
         timestamp(mapping(mapping(main, "state"), "running").get("startedAt")),
         timestamp(condition(status, "Ready").get("lastTransitionTime")),
     )
-    created, placed, running, ready = found
+    created, placed, running, ready = times
     if main.get("restartCount") or not (created and placed and running and ready):
         return None
     return StartupTimes(created, placed, running, ready)

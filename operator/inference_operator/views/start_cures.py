@@ -50,10 +50,12 @@ def _keys(pod: Manifest, container: str, field: str, name: str) -> list[str]:
     """The keys that the container's variables read from an object, without optional ones."""
     spec = mapping(pod, "spec")
     every = (*objects(spec, "initContainers"), *objects(spec, "containers"))
-    own = (one for one in every if one.get("name") == container)
-    references = [mapping(mapping(one, "valueFrom"), field) for each in own for one in objects(each, "env")]
-    wanted = (str(one.get("key")) for one in references if one.get("name") == name and not one.get("optional"))
-    return sorted(set(wanted))
+    own = (item for item in every if item.get("name") == container)
+    references = [mapping(mapping(variable, "valueFrom"), field) for each in own for variable in objects(each, "env")]
+    required = (
+        reference for reference in references if reference.get("name") == name and not reference.get("optional")
+    )
+    return sorted({str(reference.get("key")) for reference in required})
 
 
 _NO_NETWORK = re.compile(

@@ -98,18 +98,18 @@ def role_view(workloads: Sequence[Manifest]) -> WorkloadView:
     Args:
         workloads: the live workloads, the newest first.
     """
-    views = [workload_view(one) for one in workloads]
+    views = [workload_view(workload) for workload in workloads]
     if len(views) <= 1:
         return views[0] if views else WorkloadView()
     newest = views[0]
-    latest = [one for one in views if one.template == newest.template]
+    latest = [view for view in views if view.template == newest.template]
     return replace(
         newest,
-        observed=all(one.observed for one in views),
-        replicas=sum(one.replicas for one in views),
-        updated=sum(one.updated for one in latest),
-        ready=sum(one.ready for one in views),
-        rejection=next((one.rejection for one in views if one.rejection), ""),
+        observed=all(view.observed for view in views),
+        replicas=sum(view.replicas for view in views),
+        updated=sum(view.updated for view in latest),
+        ready=sum(view.ready for view in views),
+        rejection=next((view.rejection for view in views if view.rejection), ""),
     )
 
 
@@ -126,15 +126,15 @@ def combined(workloads: Sequence[WorkloadView]) -> WorkloadView:
     if len(workloads) == 1:
         return workloads[0]
     return WorkloadView(
-        exists=all(one.exists for one in workloads),
-        observed=all(one.observed for one in workloads),
-        desired=sum(one.desired for one in workloads),
-        replicas=sum(one.replicas for one in workloads),
-        updated=sum(one.updated for one in workloads),
-        ready=0 if any(_serves_nothing(one) for one in workloads) else sum(one.ready for one in workloads),
-        rejection=next((one.rejection for one in workloads if one.rejection), ""),
-        deadline_exceeded=any(one.failed for one in workloads),
-        deadline=max((one.deadline for one in workloads), default=DEFAULT_PROGRESS_DEADLINE),
+        exists=all(workload.exists for workload in workloads),
+        observed=all(workload.observed for workload in workloads),
+        desired=sum(workload.desired for workload in workloads),
+        replicas=sum(workload.replicas for workload in workloads),
+        updated=sum(workload.updated for workload in workloads),
+        ready=0 if any(map(_serves_nothing, workloads)) else sum(workload.ready for workload in workloads),
+        rejection=next((workload.rejection for workload in workloads if workload.rejection), ""),
+        deadline_exceeded=any(workload.failed for workload in workloads),
+        deadline=max((workload.deadline for workload in workloads), default=DEFAULT_PROGRESS_DEADLINE),
         template=workloads[0].template if workloads else None,
         pod_spec=workloads[0].pod_spec if workloads else None,
         startup=max((workload.startup for workload in workloads), default=timedelta(0)),
