@@ -138,19 +138,19 @@ def _ranks(config: Manifest, shapes: Shapes) -> Iterator[int]:
 def _tensors(shapes: Shapes) -> Iterator[tuple[str, str, Sequence[int]]]:
     """The last part of the module's name, the side and the shape of each matrix."""
     for name, shape in shapes.items():
-        if (found := _TENSOR.fullmatch(name)) and len(shape) == 2:  # noqa: PLR2004 - a matrix
-            yield found["module"].rpartition(".")[2], found["side"], shape
+        if (match := _TENSOR.fullmatch(name)) and len(shape) == 2:  # noqa: PLR2004 - a matrix
+            yield match["module"].rpartition(".")[2], match["side"], shape
 
 
 def _hidden_size(shapes: Shapes) -> int:
     inputs = {shape[1] for module, side, shape in _tensors(shapes) if side == _A and module in _FROM_HIDDEN}
     outputs = {shape[0] for module, side, shape in _tensors(shapes) if side == _B and module in _TO_HIDDEN}
-    found = inputs | outputs
-    return found.pop() if len(found) == 1 else 0
+    sizes = inputs | outputs
+    return sizes.pop() if len(sizes) == 1 else 0
 
 
 def _layers(shapes: Shapes) -> int:
-    return max((int(found[1]) + 1 for name in shapes if (found := _LAYER.search(name))), default=0)
+    return max((int(match[1]) + 1 for name in shapes if (match := _LAYER.search(name))), default=0)
 
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)

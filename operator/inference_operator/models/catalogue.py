@@ -29,7 +29,7 @@ def entry(name: str) -> Entry | None:
 
 def names() -> list[str]:
     """The names of all models in the catalogue."""
-    return [one.name for one in _entries().values()]
+    return [entry.name for entry in _entries().values()]
 
 
 def similar_model(name: str) -> str | None:
@@ -42,8 +42,9 @@ def similar_model(name: str) -> str | None:
         True
     """
     family = _family(name)
-    found = get_close_matches(name, [one for one in names() if _family(one) == family], n=1, cutoff=LEAST_SIMILAR)
-    return found[0] if found else None
+    relatives = [other for other in names() if _family(other) == family]
+    similar = get_close_matches(name, relatives, n=1, cutoff=LEAST_SIMILAR)
+    return similar[0] if similar else None
 
 
 LEAST_SIMILAR = 0.4
@@ -59,4 +60,4 @@ def _family(name: str) -> str:
 @cache
 def _entries() -> dict[str, Entry]:
     document = json.loads((files(__package__) / FILE).read_text(encoding="utf-8"))
-    return {one["model"].lower(): entry_of(one) for one in document}
+    return {entry["model"].lower(): entry_of(entry) for entry in document}

@@ -104,8 +104,8 @@ def weights_of_files(
         7
         >>> weights_of_files({"model-q4.gguf": 7}).origin
         'model-q4.gguf'
-        >>> found = weights_of_files({"q4-00001-of-00002.gguf": 7, "q4-00002-of-00002.gguf": 8})
-        >>> found.total_bytes, found.origin
+        >>> weights = weights_of_files({"q4-00001-of-00002.gguf": 7, "q4-00002-of-00002.gguf": 8})
+        >>> weights.total_bytes, weights.origin
         (15, 'q4-00001-of-00002.gguf')
         >>> weights_of_files({"q4-00002-of-00002.gguf": 8}).problem
         'of 2 parts of the GGUF model 1 is there.'
@@ -126,7 +126,7 @@ def weights_of_files(
         return Weights(sizes[SINGLE], SINGLE)
     if named := _top_level_files(sizes, SAFETENSORS):
         return _of(named, f"{len(named)} {SAFETENSORS} files")
-    pickle = next((found for ending in _LOADED if (found := _pickle(sizes, ending))), None)
+    pickle = next((weights for ending in _LOADED if (weights := _pickle(sizes, ending))), None)
     named = {name: size for name, size in _top_level_files(sizes, GGUF).items() if _is_gguf_model(name)}
     if named and not pickle:  # of a folder with both, vLLM loads the pickle files
         return _gguf(named)
@@ -172,10 +172,10 @@ def gguf_parts(file: str) -> tuple[str, ...]:
         >>> gguf_parts("q4.gguf"), gguf_parts("Q4/a-00001-of-00002.gguf")
         (('q4.gguf',), ('Q4/a-00001-of-00002.gguf', 'Q4/a-00002-of-00002.gguf'))
     """
-    found = _SHARD.fullmatch(file)
-    if not found or not 0 < int(found[2]) <= _MOST_PARTS:
+    match = _SHARD.fullmatch(file)
+    if not match or not 0 < int(match[2]) <= _MOST_PARTS:
         return (file,) if file else ()
-    return tuple(f"{found[1]}-{number:05}-of-{found[2]}.gguf" for number in range(1, int(found[2]) + 1))
+    return tuple(f"{match[1]}-{number:05}-of-{match[2]}.gguf" for number in range(1, int(match[2]) + 1))
 
 
 def _is_gguf_model(name: str) -> bool:

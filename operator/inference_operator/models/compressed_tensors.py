@@ -46,8 +46,8 @@ def schemes(section: Config) -> tuple[Scheme, ...]:
 
     Examples:
         >>> weights = {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]}
-        >>> found = schemes(Config({"format": "float-quantized", "config_groups": {"group_0": {"weights": weights}}}))
-        >>> [(one.kernel.value, one.bits, one.group) for one in found]
+        >>> groups = schemes(Config({"format": "float-quantized", "config_groups": {"group_0": {"weights": weights}}}))
+        >>> [(scheme.kernel.value, scheme.bits, scheme.group) for scheme in groups]
         [('fp8 block', 8, 128)]
 
     Raises:

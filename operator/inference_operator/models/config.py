@@ -86,8 +86,8 @@ class Config:
         return None if any(name in self.fields for name in names) else self._default(names)
 
     def _default(self, names: tuple[str, ...]) -> int | None:
-        found = (self.defaults[name] for name in names if name in self.defaults)
-        return next((value for value in found if isinstance(value, int) and not isinstance(value, bool)), None)
+        defaults = (self.defaults[name] for name in names if name in self.defaults)
+        return next((value for value in defaults if isinstance(value, int) and not isinstance(value, bool)), None)
 
     def positive(self, *names: str) -> int | None:
         """Like `count`, for fields that must not be 0.
@@ -142,10 +142,10 @@ class Config:
         if value is None:
             return {}
         if isinstance(value, list | str):
-            found: dict[str, int] = {}
+            numbers: dict[str, int] = {}
             for item in value:
-                found[str(item)] = found.get(str(item), 0) + 1
-            return found
+                numbers[str(item)] = numbers.get(str(item), 0) + 1
+            return numbers
         counts = value.get("counts") if isinstance(value, dict) else None
         if not isinstance(counts, dict):
             raise UnreadableError(name, "is not a list")
@@ -162,7 +162,7 @@ class Config:
     def architectures(self) -> tuple[str, ...]:
         """The entries of `architectures`; an entry that is no text is empty."""
         named = self.fields.get("architectures")
-        return tuple(one if isinstance(one, str) else "" for one in named) if isinstance(named, list) else ()
+        return tuple(name if isinstance(name, str) else "" for name in named) if isinstance(named, list) else ()
 
 
 def language_model(document: object) -> tuple[Config, bool]:
@@ -214,9 +214,9 @@ def transformers_defaults(model_type: str) -> Mapping[str, Value]:
         {}
     """
     types = _stored_defaults()
-    found = types.get(model_type, {})
-    part = found.get("text")
-    return types.get(part, {}) if isinstance(part, str) else found  # type: ignore[return-value]  # as the script writes
+    defaults = types.get(model_type, {})
+    part = defaults.get("text")
+    return types.get(part, {}) if isinstance(part, str) else defaults  # type: ignore[return-value]  # as the script writes
 
 
 @cache

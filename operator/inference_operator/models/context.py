@@ -89,7 +89,7 @@ def model_context(config: Config, side: SideFiles) -> Context:
         UnreadableError: a field is not a positive integer.
     """
     stated = [name for name in CONTEXT_FIELDS if name in config.fields] or CONTEXT_FIELDS
-    limits = [found for name in stated if (found := config.positive(name))]
+    limits = [limit for name in stated if (limit := config.positive(name))]
     own = config.positive("model_max_length") or min(limits, default=None)
     absolute = is_pooling(config.architecture, side) and config.text("position_embedding_type") == "absolute"
     if own and absolute and side.tokenizer_max_length:

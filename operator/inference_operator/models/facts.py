@@ -197,19 +197,19 @@ class ModelFacts:
     @property
     def kv_heads(self) -> int:
         """KV heads, which tensor parallelism divides; 0 if no layer has any."""
-        return max((one.kv_heads for one in self.groups if one.attention is not Attention.STATE), default=0)
+        return max((group.kv_heads for group in self.groups if group.attention is not Attention.STATE), default=0)
 
     @property
     def uses_mla(self) -> bool:
         """Whether the model uses multi-head latent attention: every tensor rank has the same KV cache."""
-        return any(one.attention is Attention.LATENT for one in self.groups)
+        return any(group.attention is Attention.LATENT for group in self.groups)
 
     @property
     def has_states(self) -> bool:
         """Whether some layers keep a state of fixed size for each sequence."""
-        return any(one.attention is Attention.STATE for one in self.groups)
+        return any(group.attention is Attention.STATE for group in self.groups)
 
     @property
     def uses_sparse_mla(self) -> bool:
         """Whether a token attends only to the latent vectors that an index selects (DeepSeek V3.2, V4, GLM 5)."""
-        return any(one.attention is Attention.LATENT and one.token_bytes is not None for one in self.groups)
+        return any(group.attention is Attention.LATENT and group.token_bytes is not None for group in self.groups)

@@ -126,18 +126,18 @@ class _Reader:
         end = self.at + length
         if end > len(self.content):
             raise ShortHeaderError
-        found, self.at = self.content[self.at : end], end
-        return found
+        content, self.at = self.content[self.at : end], end
+        return content
 
     def scalar(self, form: str) -> bool | int | float:
-        found: bool | int | float = struct.unpack(form, self.take(struct.calcsize(form)))[0]
-        return found
+        value: bool | int | float = struct.unpack(form, self.take(struct.calcsize(form)))[0]
+        return value
 
     def count(self, form: str) -> int:
-        found = int(self.scalar(form))
-        if found > _MOST_ENTRIES:
+        number = int(self.scalar(form))
+        if number > _MOST_ENTRIES:
             raise _unreadable(f"has more than {_MOST_ENTRIES:,} entries")
-        return found
+        return number
 
     def text(self) -> str:
         return self.take(int(self.scalar("<Q"))).decode(errors="replace")
@@ -173,7 +173,7 @@ class _Reader:
             if self.kept + count > _KEPT_ITEMS:
                 return Items(count)
             self.kept += count
-            return tuple(one for (one,) in struct.iter_unpack(form, content))
+            return tuple(item for (item,) in struct.iter_unpack(form, content))
         if kind == _STRING:
             self._skip_texts(count)
         else:
@@ -218,7 +218,7 @@ def config_of(header: GgufHeader) -> Manifest:
     if not heads:
         raise UnreadableError(f"header.{numbers.name('attention.head_count')}", "is missing or 0", _CURE)
     key = numbers.largest("attention.key_length") or hidden // heads
-    found = {
+    config = {
         "architectures": [numbers.architecture],
         "num_hidden_layers": numbers.required("block_count"),
         "hidden_size": hidden,
@@ -235,7 +235,7 @@ def config_of(header: GgufHeader) -> Manifest:
         "tie_word_embeddings": not header.has_head,
         **_storage(header.elements),
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in config.items() if value is not None}
 
 
 def has_chat_template(header: GgufHeader) -> bool:
@@ -250,7 +250,7 @@ def _tokens(metadata: Mapping[str, Value]) -> int | None:
 
 def _storage(elements: Mapping[int, int]) -> Manifest:
     """The type of most elements, as a config states it."""
-    kind = max(elements, key=lambda one: elements[one], default=1)
+    kind = max(elements, key=lambda number: elements[number], default=1)
     if kind in _PLAIN:
         return {"dtype": _PLAIN[kind]}
     return {"quantization_config": {"quant_method": "gguf", "bits": max(1, round(_BITS.get(kind, 8)))}}
@@ -264,22 +264,22 @@ class _Numbers:
 
     @property
     def architecture(self) -> str:
-        found = self.metadata.get("general.architecture")
-        if not isinstance(found, str) or not found.isprintable() or not 0 < len(found) <= 64:  # noqa: PLR2004 - any name
+        architecture = self.metadata.get("general.architecture")
+        if not isinstance(architecture, str) or not architecture.isprintable() or not 0 < len(architecture) <= 64:  # noqa: PLR2004 - any name
             raise UnreadableError("header.general.architecture", "is missing", _CURE)
-        return found
+        return architecture
 
     def name(self, name: str) -> str:
         return f"{self.architecture}.{name}"
 
     def largest(self, name: str) -> int | None:
         """The number, or the largest one of all layers; None if there is none, or only 0."""
-        found = self.metadata.get(self.name(name))
-        each = found if isinstance(found, tuple) else (found,)
-        return max((int(one) for one in each if isinstance(one, int)), default=0) or None
+        value = self.metadata.get(self.name(name))
+        each = value if isinstance(value, tuple) else (value,)
+        return max((int(number) for number in each if isinstance(number, int)), default=0) or None
 
     def required(self, name: str) -> int:
-        found = self.largest(name)
-        if found is None or found < 0:
+        number = self.largest(name)
+        if number is None or number < 0:
             raise UnreadableError(f"header.{self.name(name)}", "is missing or 0", _CURE)
-        return found
+        return number

@@ -46,8 +46,9 @@ def layer_groups(config: Config, layers: int) -> tuple[LayerGroup, ...]:
 
     Examples:
         >>> config = Config({"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128})
-        >>> [(one.attention.value, one.layers, one.kv_heads, one.elements) for one in layer_groups(config, 36)]
-        [('full', 36, 8, 256)]
+        >>> (group,) = layer_groups(config, 36)
+        >>> group.attention.value, group.layers, group.kv_heads, group.elements
+        ('full', 36, 8, 256)
 
     Raises:
         UnreadableError: a required field is missing or wrong.
@@ -71,11 +72,11 @@ def kv_heads(config: Config) -> int:
     Raises:
         UnreadableError: neither is stated.
     """
-    found = config.positive("num_key_value_heads", "num_kv_heads", "multi_query_group_num", "n_head_kv")
-    found = found or _heads(config)
-    if found is None:
+    heads = config.positive("num_key_value_heads", "num_kv_heads", "multi_query_group_num", "n_head_kv")
+    heads = heads or _heads(config)
+    if heads is None:
         raise UnreadableError("num_key_value_heads", "is missing, and so is `num_attention_heads`")
-    return found
+    return heads
 
 
 def _windows(config: Config, layers: int, shared: int) -> tuple[LayerGroup, ...]:
@@ -90,7 +91,7 @@ def _windows(config: Config, layers: int, shared: int) -> tuple[LayerGroup, ...]
     full_heads = config.positive("num_global_key_value_heads") or heads
     full_size = config.positive("global_head_dim")
     full = LayerGroup(Attention.FULL, kept - windowed, full_heads, 2 * full_size if full_size else elements)
-    return tuple(one for one in (full, LayerGroup(kind, windowed, heads, elements, window)) if one.layers)
+    return tuple(group for group in (full, LayerGroup(kind, windowed, heads, elements, window)) if group.layers)
 
 
 def _windowed(config: Config, layers: int) -> tuple[int, Attention, int]:
@@ -133,7 +134,7 @@ def _compressed(config: Config) -> tuple[LayerGroup, ...]:
         each = int(ratio)
         kind = LayerGroup(Attention.LATENT, layers, 1, size, token_bytes=2.0 * size / each) if each else None
         groups.append(kind or LayerGroup(Attention.SLIDING, layers, 1, size, max(1, window)))
-    return tuple(one for one in groups if one.layers)
+    return tuple(group for group in groups if group.layers)
 
 
 def _states(config: Config, layers: int) -> tuple[tuple[LayerGroup, ...], int]:

@@ -27,14 +27,14 @@ def matrices(
     tied: bool,
 ) -> tuple[Matrix, ...]:
     """All matrices of the language model, without a vision tower."""
-    found = [Matrix(Part.EMBEDDING, vocabulary, hidden, 1, Split.ROWS)]
+    matrices = [Matrix(Part.EMBEDDING, vocabulary, hidden, 1, Split.ROWS)]
     if not tied:
-        found.append(Matrix(Part.HEAD, vocabulary, hidden, 1, Split.ROWS))
+        matrices.append(Matrix(Part.HEAD, vocabulary, hidden, 1, Split.ROWS))
     for group in groups:
-        found.extend(_attention(config, group, hidden, heads, head_size))
-    found.extend(_feed_forward(config, hidden, intermediate, _feed_forward_layers(config, layers), experts))
-    found.append(Matrix(Part.SMALL, NORMS, hidden, layers, Split.WHOLE))
-    return tuple(one for one in found if one.elements)
+        matrices.extend(_attention(config, group, hidden, heads, head_size))
+    matrices.extend(_feed_forward(config, hidden, intermediate, _feed_forward_layers(config, layers), experts))
+    matrices.append(Matrix(Part.SMALL, NORMS, hidden, layers, Split.WHOLE))
+    return tuple(matrix for matrix in matrices if matrix.elements)
 
 
 def intermediate_size(config: Config) -> int:

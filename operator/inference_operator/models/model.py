@@ -136,9 +136,9 @@ def _facts(config: Config, *, has_vision: bool, weights: Weights | None, side: S
     if not wide and experts is None:
         wide = _width_left(weights, of_width, element, stored)
         assumed = (*assumed, f"an MLP {wide} wide (what the checkpoint's size leaves; not in the config)")
-    found = of_width(wide)
+    matrices = of_width(wide)
     tower = _tower(config, element) if has_vision else 0
-    used = _believable(config, weights, counted_bytes(found, element, stored) + tower, stored)
+    used = _believable(config, weights, counted_bytes(matrices, element, stored) + tower, stored)
     return ModelFacts(
         architecture=config.architecture,
         model_type=config.text("model_type"),
@@ -147,7 +147,7 @@ def _facts(config: Config, *, has_vision: bool, weights: Weights | None, side: S
         heads=shape.heads,
         layers=shape.layers,
         groups=groups,
-        matrices=found,
+        matrices=matrices,
         intermediate_size=wide if wide <= WIDEST * shape.hidden else 0,
         experts=experts,
         has_vision=has_vision,
@@ -208,13 +208,13 @@ def _width_left(
     """
     if weights is None:
         raise UnreadableError("intermediate_size", "is missing, and the size of the checkpoint is not known")
-    none, one = (counted_bytes(of_width(width), element, stored) for width in (0, 1))
-    return max(1, (weights.total_bytes - none) // (one - none)) if one > none else 1
+    width_zero, width_one = (counted_bytes(of_width(width), element, stored) for width in (0, 1))
+    return max(1, (weights.total_bytes - width_zero) // (width_one - width_zero)) if width_one > width_zero else 1
 
 
-def counted_bytes(found: tuple[Matrix, ...], element_bytes: int, stored: Quantization) -> int:
+def counted_bytes(matrices: tuple[Matrix, ...], element_bytes: int, stored: Quantization) -> int:
     """Stored bytes of these matrices."""
-    return round(sum(one.elements * element_size(one, element_bytes, stored) for one in found))
+    return round(sum(matrix.elements * element_size(matrix, element_bytes, stored) for matrix in matrices))
 
 
 def element_size(matrix: Matrix, element_bytes: int, stored: Quantization) -> float:

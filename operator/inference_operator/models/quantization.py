@@ -86,14 +86,14 @@ def quantization(config: Config) -> Quantization:
     kernel = _kernel(section, bits)
     block = section.fields.get("weight_block_size")
     if kernel is Kernel.FP8 and isinstance(block, list) and block:
-        found = _of(Kernel.FP8_BLOCK, bits, _side(block), kv_cache_fp8=_has_fp8_kv_cache(section))
+        quantization = _of(Kernel.FP8_BLOCK, bits, _side(block), kv_cache_fp8=_has_fp8_kv_cache(section))
     else:
         group = weights.positive("group_size") or _group_size(section)
-        found = _of(kernel, bits, group, kv_cache_fp8=_has_fp8_kv_cache(section))
-    return replace(found, method=_method(section), expert_bits=_expert_bits(config, section))
+        quantization = _of(kernel, bits, group, kv_cache_fp8=_has_fp8_kv_cache(section))
+    return replace(quantization, method=_method(section), expert_bits=_expert_bits(config, section))
 
 
-def _of_schemes(found: Sequence[Scheme], section: Config) -> Quantization:
+def _of_schemes(schemes: Sequence[Scheme], section: Config) -> Quantization:
     """The quantization of all groups together: the strictest rule for parallel sizes, and most bits.
 
     Examples:
@@ -102,12 +102,13 @@ def _of_schemes(found: Sequence[Scheme], section: Config) -> Quantization:
         >>> mixed.kernel.value, mixed.group, mixed.bits
         ('gptq', 128, 8.0)
     """
-    stored = [_of(one.kernel, one.bits, one.group, kv_cache_fp8=_has_fp8_kv_cache(section)) for one in found]
+    kv_cache_fp8 = _has_fp8_kv_cache(section)
+    stored = [_of(scheme.kernel, scheme.bits, scheme.group, kv_cache_fp8=kv_cache_fp8) for scheme in schemes]
     if not stored:
-        return replace(UNQUANTISED, kv_cache_fp8=_has_fp8_kv_cache(section))
-    strictest = max(stored, key=lambda one: (one.kernel is Kernel.FP8_BLOCK, one.kernel is Kernel.GPTQ, one.group))
-    parts = tuple(part for part in EVERY_PART if any(part in one.parts for one in stored))
-    return replace(strictest, bits=max(one.bits for one in stored), parts=parts)
+        return replace(UNQUANTISED, kv_cache_fp8=kv_cache_fp8)
+    strictest = max(stored, key=lambda each: (each.kernel is Kernel.FP8_BLOCK, each.kernel is Kernel.GPTQ, each.group))
+    parts = tuple(part for part in EVERY_PART if any(part in each.parts for each in stored))
+    return replace(strictest, bits=max(each.bits for each in stored), parts=parts)
 
 
 def _method(section: Config) -> str:

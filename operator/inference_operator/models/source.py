@@ -137,8 +137,8 @@ def model_source(text: str, field: str = "spec.model.source") -> ModelSource | R
         >>> model_source("gs://bucket").problem
         '`gs://bucket` has no scheme that this version knows.'
     """
-    found = _parsed(text)
-    return replace(found, field=field) if isinstance(found, Refusal) else found
+    source = _parsed(text)
+    return replace(source, field=field) if isinstance(source, Refusal) else source
 
 
 def _parsed(text: str) -> ModelSource | Refusal:
