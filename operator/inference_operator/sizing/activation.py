@@ -123,7 +123,7 @@ def graphs_gib(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> float:
         return 0.0
     graphs = engine.graphs
     layers = math.ceil(facts.layers / shape.parallel.pipeline) + sum(
-        one.layers for one in drafting_layers(facts, shape)
+        group.layers for group in drafting_layers(facts, shape)
     )
     base = graphs.base_gib if shape.parallel.group == 1 else graphs.group_base_gib
     each = graphs.layer_gib + (graphs.expert_layer_gib if facts.experts else 0.0)

@@ -168,12 +168,12 @@ class EngineOnGpus(Protocol):
     def step_costs(self, facts: ModelFacts, shape: Shape) -> StepCosts | None:
         """The seconds of the parts of a step; None if the GPU's speed is unknown."""
 
-    def left_to_engine(self, facts: ModelFacts, shape: Shape, found: Budget, inputs: SizingInputs) -> tuple[str, ...]:
+    def left_to_engine(self, facts: ModelFacts, shape: Shape, budget: Budget, inputs: SizingInputs) -> tuple[str, ...]:
         """The sizes that are not requested and that the engine derives itself, by their names in `spec.engine`.
 
         Args:
             facts: the model.
             shape: the shape that was chosen, with None where the engine's default applies.
-            found: the budget of the shape.
+            budget: that of the shape.
             inputs: the sizes that the user requests.
         """

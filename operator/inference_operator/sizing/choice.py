@@ -13,7 +13,7 @@ from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.host import host_needs
 from inference_operator.sizing.infeasible import does_not_fit, no_gpu, wrong_size
 from inference_operator.sizing.lora_and_speculative import unaccounted
-from inference_operator.sizing.ranking import Option, Ranked, option, ranked
+from inference_operator.sizing.ranking import Option, Ranked, option_of, ranked
 from inference_operator.sizing.shape import SizingInputs
 
 
@@ -58,13 +58,13 @@ def choose(
 def _divided(pools: Sequence[Pool], inputs: SizingInputs, division: Division, previous_kind: str) -> GpuPlan | None:
     """The sizes of one engine in a division over nodes; None if it does not fit so. Nodes that exist come first."""
     if options := _options(pools, inputs, division):
-        there = [one for one in options if one.pool.offer.nodes >= division.nodes]
-        found = ranked(there or options, inputs.profile, previous_kind)
-        return _plan(found.option.pool, found.option.candidate, inputs, found, reduced=False)
+        there = [option for option in options if option.pool.offer.nodes >= division.nodes]
+        chosen = ranked(there or options, inputs.profile, previous_kind)
+        return _plan(chosen.option.pool, chosen.option.candidate, inputs, chosen, reduced=False)
     if reduced := [(pool, candidate) for pool in pools if (candidate := _largest(pool, inputs, division)) is not None]:
         existing = [(pool, candidate) for pool, candidate in reduced if pool.offer.nodes >= division.nodes]
         pool, candidate = max(existing or reduced, key=_context_and_cache)
-        return _plan(pool, candidate, inputs, Ranked(option(pool, candidate, inputs)), reduced=True)
+        return _plan(pool, candidate, inputs, Ranked(option_of(pool, candidate, inputs)), reduced=True)
     return None
 
 
@@ -77,7 +77,7 @@ def options_for(facts: ModelFacts, offers: Sequence[GpuOffer], on_gpus: OnGpus, 
     if not pools or wrong_size(pools, inputs):
         return []
     tries = _tries(facts, inputs)
-    return next((found for tried, division in tries if (found := _options(pools, tried, division))), [])
+    return next((options for tried, division in tries if (options := _options(pools, tried, division))), [])
 
 
 def _tries(facts: ModelFacts, inputs: SizingInputs) -> Iterator[tuple[SizingInputs, Division]]:
@@ -96,12 +96,12 @@ def _usable(offered: Sequence[Pool], inputs: SizingInputs) -> list[Pool]:
 
 
 def _options(pools: Sequence[Pool], inputs: SizingInputs, division: Division) -> list[Option]:
-    return [option(pool, candidate, inputs) for pool, candidate in _at_target(pools, inputs, division)]
+    return [option_of(pool, candidate, inputs) for pool, candidate in _at_target(pools, inputs, division)]
 
 
 def may_be_used(offer: GpuOffer, inputs: SizingInputs) -> bool:
     """Whether the request allows these GPUs: kind and memory match, and it says how much of a shared one to use."""
-    named = {one.kind if (one := offer_named(name)) else name for name in inputs.kinds}
+    named = {known.kind if (known := offer_named(name)) else name for name in inputs.kinds}
     allowed = not named or bool(named & {offer.kind, offer.product, offer.kind.split(" ", maxsplit=1)[0]})
     divided = not offer.shared or inputs.shape.utilization is not None
     return allowed and divided and offer.memory_gib >= inputs.least_memory_gib
@@ -125,27 +125,27 @@ def _largest(pool: Pool, inputs: SizingInputs, division: Division) -> Candidate 
     return None
 
 
-def _context_and_cache(one: tuple[Pool, Candidate]) -> tuple[int, float, str, str]:
-    pool, candidate = one
+def _context_and_cache(pair: tuple[Pool, Candidate]) -> tuple[int, float, str, str]:
+    pool, candidate = pair
     return candidate.budget.context, candidate.budget.kv_cache, pool.offer.kind, pool.offer.product
 
 
 def _plan(pool: Pool, candidate: Candidate, inputs: SizingInputs, chosen: Ranked, *, reduced: bool) -> GpuPlan:
-    found = candidate.budget
+    budget = candidate.budget
     return GpuPlan(
         offer=pool.offer,
         shape=replace(
             candidate.shape,
-            context=found.context,
-            utilization=found.utilization,
-            max_num_seqs=found.max_num_seqs,
-            max_num_batched_tokens=found.max_num_batched_tokens,
-            whole_encoder=found.whole_encoder,
+            context=budget.context,
+            utilization=budget.utilization,
+            max_num_seqs=budget.max_num_seqs,
+            max_num_batched_tokens=budget.max_num_batched_tokens,
+            whole_encoder=budget.whole_encoder,
         ),
-        budget=found,
+        budget=budget,
         host=host_needs(pool.facts, candidate.shape),
         context_reduced=reduced,
-        left_to_engine=pool.engine.left_to_engine(pool.facts, candidate.shape, found, inputs),
+        left_to_engine=pool.engine.left_to_engine(pool.facts, candidate.shape, budget, inputs),
         assumptions=pool.facts.assumptions,
         unaccounted=unaccounted(pool.facts, candidate.shape),
         step=chosen.option.costs,

@@ -32,9 +32,9 @@ def divisions(inputs: SizingInputs) -> Iterator[Division]:
     """The divisions to try, the preferred first.
 
     Examples:
-        >>> [(one.nodes, one.deep) for one in divisions(SizingInputs(nodes=2))]
+        >>> [(division.nodes, division.deep) for division in divisions(SizingInputs(nodes=2))]
         [(2, False), (2, True)]
-        >>> max(one.nodes for one in divisions(SizingInputs()))
+        >>> max(division.nodes for division in divisions(SizingInputs()))
         8
     """
     for nodes in (inputs.nodes,) if inputs.nodes else range(1, MOST_NODES + 1):

@@ -126,12 +126,12 @@ def _arithmetic(facts: ModelFacts, shape: Shape, capability: tuple[int, int]) ->
             return Arithmetic.PACKED
 
 
-def measured_share(one: Cell) -> Share:
+def measured_share(cell: Cell) -> Share:
     """The share of a cell; of its class where the cell has no measurement, and of all where the class has none."""
     shares = _shares()
     fallback = Share(shares[_OF_ALL].value, 0)
-    found = shares.get((one.kernels, one.arithmetic, one.gpu))
-    return found or shares.get((one.kernels, one.arithmetic, ""), fallback)
+    share = shares.get((cell.kernels, cell.arithmetic, cell.gpu))
+    return share or shares.get((cell.kernels, cell.arithmetic, ""), fallback)
 
 
 _OF_ALL = ("", "", "")

@@ -54,7 +54,8 @@ def fitted_batch(
     middle = least
     while high - low > 1:
         fewer = replace(shape, max_num_seqs=middle)
-        found = Candidate(fewer, engine.budget(facts, fewer))
-        low, high, best = (middle, high, found) if found.budget.states_headroom >= spare else (low, middle, best)
+        budget = engine.budget(facts, fewer)
+        fits = budget.states_headroom >= spare
+        low, high, best = (middle, high, Candidate(fewer, budget)) if fits else (low, middle, best)
         middle = (low + high) // 2
     return best

@@ -67,13 +67,13 @@ class Pool:
     def fits(self, candidate: Candidate, inputs: SizingInputs) -> bool:
         """Whether it fits, with spare memory unless both tensor parallel size and context are requested."""
         spare = 0.0 if inputs.tensor and inputs.context else SPARE * self.offer.memory_gib
-        found = candidate.budget
+        budget = candidate.budget
         # A KV cache of a requested size does not grow, so the spare memory is outside of the budget.
-        inside = min(found.headroom, found.states_headroom)
-        left = found.outside_headroom if candidate.shape.kv_cache_bytes else inside
-        held = found.concurrency * candidate.shape.parallel.data
-        roomy = bool(inputs.context) or found.context <= USUAL_CONTEXT or held >= FULL_LENGTH_REQUESTS
-        return found.fits and left >= spare and roomy
+        inside = min(budget.headroom, budget.states_headroom)
+        left = budget.outside_headroom if candidate.shape.kv_cache_bytes else inside
+        held = budget.concurrency * candidate.shape.parallel.data
+        roomy = bool(inputs.context) or budget.context <= USUAL_CONTEXT or held >= FULL_LENGTH_REQUESTS
+        return budget.fits and left >= spare and roomy
 
     def starts(self, shape: Shape, inputs: SizingInputs) -> bool:
         """Whether the model allows these parallel sizes and fits with them."""
@@ -99,14 +99,14 @@ class Pool:
             return ()
         stages = self._stages(inputs, division)
         most = MOST_UNLINKED if len(stages) > 1 and not self.offer.linked else math.inf
-        found = [
+        possible = [
             ParallelSizes(tensor, pipeline, inputs.data, nodes)
             for pipeline in stages
             for tensor in self.sizes(inputs, pipeline, nodes)
             if tensor <= most and tensor * pipeline * inputs.data % nodes == 0
         ]
-        ordered = sorted(found, key=lambda one: (one.world_size, one.pipeline))
-        return tuple(one for one in ordered if division == ONE_NODE or self._may_hold(inputs, one))
+        ordered = sorted(possible, key=lambda parallel: (parallel.world_size, parallel.pipeline))
+        return tuple(parallel for parallel in ordered if division == ONE_NODE or self._may_hold(inputs, parallel))
 
     def _may_hold(self, inputs: SizingInputs, parallel: ParallelSizes) -> bool:
         """Whether the least context fits with the smallest batches. It saves the search where many nodes are tried."""
@@ -155,9 +155,9 @@ class Pool:
     def longest(self, inputs: SizingInputs, parallel: ParallelSizes, least: int) -> Candidate | None:
         """The candidate of these sizes with the longest context, at least `least`; None if none fits."""
         most = inputs.context or max(least, self.facts.context)
-        found = [self._longest(shape, inputs, least, most) for shape in _shapes(self.facts, inputs, parallel)]
-        fitting = [one for one in found if one is not None]
-        return max(fitting, key=lambda one: (one.budget.context, one.budget.max_num_seqs), default=None)
+        candidates = [self._longest(shape, inputs, least, most) for shape in _shapes(self.facts, inputs, parallel)]
+        fitting = [candidate for candidate in candidates if candidate is not None]
+        return max(fitting, key=lambda each: (each.budget.context, each.budget.max_num_seqs), default=None)
 
     def _longest(self, shape: Shape, inputs: SizingInputs, least: int, most: int) -> Candidate | None:
         best = self.candidate(replace(shape, context=least), inputs)

@@ -84,9 +84,9 @@ def at_rate(engine: Serving, load: Load, rate: float) -> Served:
 
 def by_cost(plans: Sequence[FleetPlan]) -> list[FleetPlan]:
     """The plans, the cheapest first."""
-    priced = all(one.price is not None for one in plans)
+    priced = all(plan.price is not None for plan in plans)
 
-    def cost(one: FleetPlan) -> tuple[float, int, float, str]:
-        return (one.price or 0.0) if priced else one.memory_gib, one.gpus, one.served.tpot, one.option.name
+    def cost(plan: FleetPlan) -> tuple[float, int, float, str]:
+        return (plan.price or 0.0) if priced else plan.memory_gib, plan.gpus, plan.served.tpot, plan.option.name
 
     return sorted(plans, key=cost)

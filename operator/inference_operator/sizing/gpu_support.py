@@ -56,7 +56,7 @@ class GpuSupport:
             >>> facts = model_facts(entry("Qwen/Qwen3-8B").config)
             >>> gemma = replace(facts, model_type="gemma2")
             >>> support = GpuSupport(without_float16=frozenset({"gemma2"}))
-            >>> [support.as_run(one, Shape(), (7, 5)).element_bytes for one in (facts, gemma)]
+            >>> [support.as_run(model, Shape(), (7, 5)).element_bytes for model in (facts, gemma)]
             [None, 4]
         """
         if shape.element_bytes is not None:

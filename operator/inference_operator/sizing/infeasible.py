@@ -110,13 +110,13 @@ def unknown_kinds(names: Sequence[str]) -> str:
         '`H1000` is no known kind of GPU, and no node has such a product: did you mean `H100-80GB`?'
     """
     known = {kind.name.lower(): kind.name for kind in GPU_KINDS}
-    found = []
+    problems = []
     for name in names:
         if offer_named(name) is None:
             near = get_close_matches(name.lower(), known, n=1)
             meant = f": did you mean `{known[near[0]]}`?" if near else "."
-            found.append(f"`{name}` is no known kind of GPU, and no node has such a product{meant}")
-    return " ".join(found)
+            problems.append(f"`{name}` is no known kind of GPU, and no node has such a product{meant}")
+    return " ".join(problems)
 
 
 def does_not_fit(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
@@ -153,12 +153,12 @@ def _too_many_sequences(pool: Pool, shape: Shape, tried: Budget, inputs: SizingI
     )
 
 
-def lacking_states(group: str, found: Budget) -> str:
+def lacking_states(group: str, budget: Budget) -> str:
     """How many blocks of states a group of GPUs has, and how many its sequences need; in a sentence."""
-    blocks = max(0, int(found.kv_cache / found.state_block_gib))
+    blocks = max(0, int(budget.kv_cache / budget.state_block_gib))
     return (
-        f"{group} has {blocks:,} blocks in its KV cache, and each of {found.max_num_seqs:,} sequences needs one for the"
-        " states of its layers."
+        f"{group} has {blocks:,} blocks in its KV cache, and each of {budget.max_num_seqs:,} sequences needs one for"
+        " the states of its layers."
     )
 
 
@@ -175,40 +175,40 @@ def _total_memory(pool: Pool) -> tuple[float, float, str, str]:
     return offer.memory_gib * offer.most_in_a_group, offer.memory_gib, offer.kind, offer.product
 
 
-def _too_little_left(offer: GpuOffer, shape: Shape, found: Budget, inputs: SizingInputs) -> str:
+def _too_little_left(offer: GpuOffer, shape: Shape, budget: Budget, inputs: SizingInputs) -> str:
     group = f"{shape.parallel.words} on {offer.kind}"
-    if found.headroom < SPARE * found.memory:
+    if budget.headroom < SPARE * budget.memory:
         return (
-            f"{group} leaves {found.headroom:.1f} GiB of {found.memory:.1f} beside one sequence of {found.context:,}"
-            f" tokens; {SPARE * found.memory:.1f} stay free for memory that profiling does not measure."
+            f"{group} leaves {budget.headroom:.1f} GiB of {budget.memory:.1f} beside one sequence of {budget.context:,}"
+            f" tokens; {SPARE * budget.memory:.1f} stay free for memory that profiling does not measure."
         )
     return (
-        f"{group} holds {found.typical_concurrency * shape.parallel.data:.1f} requests of"
+        f"{group} holds {budget.typical_concurrency * shape.parallel.data:.1f} requests of"
         f" {TYPICAL_TOKENS:,} tokens at once; {inputs.concurrency or TYPICAL_REQUESTS} are requested."
     )
 
 
-def shortfall(kind: str, shape: Shape, found: Budget) -> str:
+def shortfall(kind: str, shape: Shape, budget: Budget) -> str:
     """Memory needed and offered for each GPU, in a sentence."""
     parallel = shape.parallel
     group = f"tensor parallel {parallel.tensor}" + (f", pipeline {parallel.pipeline}," if parallel.pipeline > 1 else "")
     group += f", data {parallel.data}," if parallel.data > 1 else ""
-    head = f"{group} on {kind} offers {found.offered:.1f} GiB each ({found.memory:.1f}{TIMES}{found.utilization:g})"
-    if found.headroom >= 0 > found.outside_headroom:
+    head = f"{group} on {kind} offers {budget.offered:.1f} GiB each ({budget.memory:.1f}{TIMES}{budget.utilization:g})"
+    if budget.headroom >= 0 > budget.outside_headroom:
         return (
-            f"{head} and leaves {found.memory - found.offered:.1f}; CUDA graphs and warm-up need {found.outside:.1f}"
-            f" outside: short by {-found.outside_headroom:.1f}."
+            f"{head} and leaves {budget.memory - budget.offered:.1f}; CUDA graphs and warm-up need {budget.outside:.1f}"
+            f" outside: short by {-budget.outside_headroom:.1f}."
         )
-    if min(found.headroom, found.outside_headroom) >= 0 > found.states_headroom:
-        return lacking_states(f"{group} on {kind}", found)
+    if min(budget.headroom, budget.outside_headroom) >= 0 > budget.states_headroom:
+        return lacking_states(f"{group} on {kind}", budget)
     terms = [
-        f"weights {found.weights:.1f}",
-        f"activation {found.activation:.1f}",
-        f"non-torch {found.context_memory:.1f}",
-        *([f"CUDA graphs {found.graphs_in_budget:.1f}"] if found.graphs_in_budget else []),
-        f"KV {found.kv_needed:.1f} for {found.context:,} tokens",
+        f"weights {budget.weights:.1f}",
+        f"activation {budget.activation:.1f}",
+        f"non-torch {budget.context_memory:.1f}",
+        *([f"CUDA graphs {budget.graphs_in_budget:.1f}"] if budget.graphs_in_budget else []),
+        f"KV {budget.kv_needed:.1f} for {budget.context:,} tokens",
     ]
-    return f"{head}; needs {found.needed:.1f} ({', '.join(terms)}): short by {-found.headroom:.1f}."
+    return f"{head}; needs {budget.needed:.1f} ({', '.join(terms)}): short by {-budget.headroom:.1f}."
 
 
 def _changes(pool: Pool, shape: Shape, inputs: SizingInputs) -> Iterator[str]:
@@ -230,13 +230,13 @@ def _changes(pool: Pool, shape: Shape, inputs: SizingInputs) -> Iterator[str]:
 
 def _larger_group(pool: Pool, shape: Shape, inputs: SizingInputs) -> ParallelSizes | None:
     """A group of more nodes that would hold the model; None if none is found, or if it would not be taken."""
-    one, offer = shape.parallel, pool.offer
+    parallel, offer = shape.parallel, pool.offer
     if offer.slice or offer.shared or pool.facts.is_pooling or inputs.shape.speculation or inputs.data > 1:
         return None
     spread = (
-        replace(one, pipeline=one.pipeline * nodes // one.nodes, nodes=nodes)
-        for nodes in range(one.nodes + 1, MOST_NODES + 1)
-        if one.pipeline * nodes % one.nodes == 0
+        replace(parallel, pipeline=parallel.pipeline * nodes // parallel.nodes, nodes=nodes)
+        for nodes in range(parallel.nodes + 1, MOST_NODES + 1)
+        if parallel.pipeline * nodes % parallel.nodes == 0
     )
     return next((group for group in spread if pool.starts(replace(shape, parallel=group), inputs)), None)
 
@@ -244,14 +244,14 @@ def _larger_group(pool: Pool, shape: Shape, inputs: SizingInputs) -> ParallelSiz
 def _group_cure(group: ParallelSizes, pool: Pool, inputs: SizingInputs) -> str:
     """What a user does for a larger group, in sentences."""
     words = replace(group, nodes=1).words
-    found = f"A group of {group.nodes} nodes would hold it ({words})."
+    cure = f"A group of {group.nodes} nodes would hold it ({words})."
     if not pool.offer.can_span(group.nodes):
         exist = _existing(pool.offer.fixed_nodes or 1)
-        return f"{found} {exist}, and the operator's setting `capacity` rules out new ones: add nodes."
+        return f"{cure} {exist}, and the operator's setting `capacity` rules out new ones: add nodes."
     if pool.offer.chosen_nodes is not None and group.nodes > pool.offer.chosen_nodes:
-        found = f"{found} {_existing(pool.offer.chosen_nodes)}: if more can be added, name the number."
+        cure = f"{cure} {_existing(pool.offer.chosen_nodes)}: if more can be added, name the number."
     less = f", and leave out `{PIPELINE}`" if inputs.pipeline else ""
-    return f"{found} Set `{NODES}` to {group.nodes}{less}."
+    return f"{cure} Set `{NODES}` to {group.nodes}{less}."
 
 
 def _existing(nodes: int) -> str:

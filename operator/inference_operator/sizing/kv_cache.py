@@ -46,33 +46,33 @@ class CacheLayout:
     @property
     def has_states(self) -> bool:
         """Whether some layers keep a state of fixed size for each sequence."""
-        return any(one.attention is Attention.STATE for one in self.kept)
+        return any(group.attention is Attention.STATE for group in self.kept)
 
     @property
     def groups(self) -> int:
         """Number of groups, including padding."""
-        return sum(one.groups for one in self.kept)
+        return sum(group.groups for group in self.kept)
 
     @property
     def block_tokens(self) -> int:
         """Tokens of a block as the engine counts them."""
-        return max((one.block_tokens for one in self.kept if one.attention is not Attention.STATE), default=1)
+        return max((group.block_tokens for group in self.kept if group.attention is not Attention.STATE), default=1)
 
     def blocks(self, context: int, batched: int) -> int:
         """Blocks that one sequence of this length takes, in all groups."""
-        return max(1, sum(one.groups * self._blocks(one, context, batched) for one in self.kept))
+        return max(1, sum(group.groups * self._blocks(group, context, batched) for group in self.kept))
 
-    def _blocks(self, one: Kept, context: int, batched: int) -> int:
+    def _blocks(self, group: Kept, context: int, batched: int) -> int:
         in_flight = self.batches_in_flight * batched
-        match one.attention:
+        match group.attention:
             case Attention.STATE:
                 return self.state_blocks
             case Attention.SLIDING:
-                return math.ceil(min(one.window - 1 + in_flight, context) / one.block_tokens) + 1
+                return math.ceil(min(group.window - 1 + in_flight, context) / group.block_tokens) + 1
             case Attention.CHUNKED:
-                return math.ceil(min(one.window + in_flight, context) / one.block_tokens)
+                return math.ceil(min(group.window + in_flight, context) / group.block_tokens)
             case _:
-                return math.ceil(context / one.block_tokens)
+                return math.ceil(context / group.block_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,30 +109,30 @@ def kv_element_bytes(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> i
 def cache_layout(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> CacheLayout:
     """The layout of the KV cache on one GPU, in the pipeline stage with most layers."""
     element = kv_element_bytes(facts, engine, shape)
-    found = [_of_stage(one, shape) for one in _as_cached(engine, facts)]
+    groups = [_of_stage(group, shape) for group in _as_cached(engine, facts)]
     if drafting := drafting_layers(facts, shape):
-        found = _joined([*found, *_as_cached(engine, facts, drafting)])
+        groups = _joined([*groups, *_as_cached(engine, facts, drafting)])
     tokens = [
-        (one, _token_bytes(one, shape.parallel.tensor, element))
-        for one in found
-        if one.attention is not Attention.STATE
+        (group, _token_bytes(group, shape.parallel.tensor, element))
+        for group in groups
+        if group.attention is not Attention.STATE
     ]
-    states = [one for one in found if one.attention is Attention.STATE]
-    growth = sum(one.layers * size for one, size in tokens if one.attention in (Attention.FULL, Attention.LATENT))
-    scanned = any(one.state and one.state.scanned for one in states)
+    states = [group for group in groups if group.attention is Attention.STATE]
+    growth = sum(group.layers * size for group, size in tokens if group.attention in (Attention.FULL, Attention.LATENT))
+    scanned = any(group.state and group.state.scanned for group in states)
     blocks = engine.state_blocks + shape.speculative_tokens + (engine.scan_blocks if scanned else 0)
-    all_full = all(one.attention in (Attention.FULL, Attention.LATENT) for one, _ in tokens)
+    all_full = all(group.attention in (Attention.FULL, Attention.LATENT) for group, _ in tokens)
     if not states and (all_full or len(tokens) == 1):
         return _uniform(engine, tokens, growth, blocks)
     largest = max((size for _, size in tokens), default=0.0)
-    state = max((_state_bytes(one, shape, facts.element_bytes, engine.state_bytes) for one in states), default=0.0)
+    state = max((_state_bytes(group, shape, facts.element_bytes, engine.state_bytes) for group in states), default=0.0)
     block = _aligned(engine.block_tokens, state, largest)
-    size = _group_size([one.layers for one, _ in tokens] + [one.layers for one in states], engine.nearly_equal)
+    size = _group_size([group.layers for group, _ in tokens] + [group.layers for group in states], engine.nearly_equal)
     kept = [
-        Kept(one.attention, math.ceil(one.layers / size), _tokens_in_block(block, largest, each), one.window)
-        for one, each in tokens
+        Kept(group.attention, math.ceil(group.layers / size), _tokens_in_block(block, largest, each), group.window)
+        for group, each in tokens
     ]
-    kept += [Kept(Attention.STATE, math.ceil(one.layers / size), block, 0) for one in states]
+    kept += [Kept(Attention.STATE, math.ceil(group.layers / size), block, 0) for group in states]
     unit = size * max(block * largest, state)
     return CacheLayout(unit, tuple(kept), growth, blocks, engine.batches_in_flight)
 
@@ -141,7 +141,7 @@ def _uniform(
     engine: EngineMemory, tokens: list[tuple[LayerGroup, float]], growth: float, state_blocks: int
 ) -> CacheLayout:
     """The layout of one group with all layers."""
-    every = sum(one.layers * size for one, size in tokens)
+    every = sum(group.layers * size for group, size in tokens)
     only = tokens[0][0] if len(tokens) == 1 else LayerGroup(Attention.FULL, 1)
     kept = Kept(only.attention, 1, engine.block_tokens, only.window)
     unit = max(1.0, every * engine.block_tokens)
@@ -150,11 +150,11 @@ def _uniform(
 
 def _joined(groups: Sequence[LayerGroup]) -> list[LayerGroup]:
     """One group for each kind, with the sum of its layers."""
-    found: dict[LayerGroup, int] = {}
-    for one in groups:
-        kind = replace(one, layers=0)
-        found[kind] = found.get(kind, 0) + one.layers
-    return [replace(kind, layers=layers) for kind, layers in found.items()]
+    counts: dict[LayerGroup, int] = {}
+    for group in groups:
+        kind = replace(group, layers=0)
+        counts[kind] = counts.get(kind, 0) + group.layers
+    return [replace(kind, layers=layers) for kind, layers in counts.items()]
 
 
 def _as_cached(
@@ -162,14 +162,16 @@ def _as_cached(
 ) -> tuple[LayerGroup, ...]:
     """The groups as this engine caches them. Older engines cache windows and latent vectors like full attention."""
     narrow = () if engine.hybrid_cache else (Attention.SLIDING, Attention.CHUNKED)
-    found = (
-        replace(one, attention=Attention.FULL) if one.attention in narrow else one for one in groups or facts.groups
+    cached = (
+        replace(group, attention=Attention.FULL) if group.attention in narrow else group
+        for group in groups or facts.groups
     )
     if engine.latent_cache:
-        return tuple(found)
+        return tuple(cached)
     size = UNCOMPRESSED_ELEMENTS
     return tuple(
-        replace(one, kv_heads=facts.heads, elements=size) if one.attention is Attention.LATENT else one for one in found
+        replace(group, kv_heads=facts.heads, elements=size) if group.attention is Attention.LATENT else group
+        for group in cached
     )
 
 
@@ -177,21 +179,21 @@ UNCOMPRESSED_ELEMENTS = 2 * 256
 """Keys of 192 elements a head and values of 128, padded to the next size of its kernels (DeepSeek V2 in vLLM 0.5)."""
 
 
-def _of_stage(one: LayerGroup, shape: Shape) -> LayerGroup:
-    return replace(one, layers=math.ceil(one.layers / shape.parallel.pipeline))
+def _of_stage(group: LayerGroup, shape: Shape) -> LayerGroup:
+    return replace(group, layers=math.ceil(group.layers / shape.parallel.pipeline))
 
 
-def _token_bytes(one: LayerGroup, tensor: int, element: int) -> float:
+def _token_bytes(group: LayerGroup, tensor: int, element: int) -> float:
     """Bytes of one token in one layer. With more ranks than KV heads, several ranks hold the same head."""
-    if one.token_bytes is not None:
-        return one.token_bytes
-    heads = max(1, math.ceil(one.kv_heads / tensor))
-    return float(heads * one.elements * element)
+    if group.token_bytes is not None:
+        return group.token_bytes
+    heads = max(1, math.ceil(group.kv_heads / tensor))
+    return float(heads * group.elements * element)
 
 
-def _state_bytes(one: LayerGroup, shape: Shape, element: int, recurrent: int | None) -> float:
+def _state_bytes(group: LayerGroup, shape: Shape, element: int, recurrent: int | None) -> float:
     """Bytes of one layer's state for one sequence. Speculative decoding keeps the inputs of its draft tokens too."""
-    state = one.state
+    state = group.state
     if state is None:
         return 0.0
     length = state.convolution_length + shape.speculative_tokens
@@ -232,12 +234,13 @@ def cache_reads(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> CacheR
     token, state = 0.0, 0.0
     windows: dict[int, float] = {}
     for group in facts.groups:
-        one = _of_stage(group, shape)
-        match one.attention:
+        staged = _of_stage(group, shape)
+        match staged.attention:
             case Attention.STATE:
-                state += 2 * one.layers * _state_bytes(one, shape, facts.element_bytes, engine.state_bytes)
+                state += 2 * staged.layers * _state_bytes(staged, shape, facts.element_bytes, engine.state_bytes)
             case Attention.SLIDING | Attention.CHUNKED:
-                windows[one.window] = windows.get(one.window, 0.0) + one.layers * _token_bytes(one, tensor, element)
+                layer_bytes = _token_bytes(staged, tensor, element)
+                windows[staged.window] = windows.get(staged.window, 0.0) + staged.layers * layer_bytes
             case _:
-                token += one.layers * _token_bytes(one, tensor, element)
+                token += staged.layers * _token_bytes(staged, tensor, element)
     return CacheReads(token, windows, state)

@@ -31,7 +31,8 @@ def adapters_gib(facts: ModelFacts, shape: Shape) -> float:
     if shape.adapters is None:
         return 0.0
     sizes = (
-        _per_rank(one, facts, shape) / (1 if one.part in ENDS else shape.parallel.pipeline) for one in facts.matrices
+        _per_rank(matrix, facts, shape) / (1 if matrix.part in ENDS else shape.parallel.pipeline)
+        for matrix in facts.matrices
     )
     return sum(sizes) * shape.adapters.active * _adapter_unit(facts, shape) / GIB
 
@@ -40,7 +41,7 @@ def kept_adapters_gib(facts: ModelFacts, shape: Shape) -> float:
     """Memory for adapters on the host, in GiB, for all ranks: each rank keeps complete copies of all adapters."""
     if shape.adapters is None:
         return 0.0
-    whole = sum(_per_rank(one, facts, shape.with_tensor(1)) for one in facts.matrices)
+    whole = sum(_per_rank(matrix, facts, shape.with_tensor(1)) for matrix in facts.matrices)
     ranks = shape.parallel.ranks_per_node
     return ranks * whole * shape.adapters.kept * _adapter_unit(facts, shape) / GIB
 
@@ -76,9 +77,9 @@ def drafting_layers(facts: ModelFacts, shape: Shape) -> Sequence[LayerGroup]:
     if speculation is None:
         return ()
     if speculation.own_layer:
-        cached = [one for one in facts.groups if one.attention is not Attention.STATE]
-        full = [one for one in cached if one.attention in (Attention.FULL, Attention.LATENT)] or cached[:1]
-        return [replace(one, layers=1) for one in full]
+        cached = [group for group in facts.groups if group.attention is not Attention.STATE]
+        full = [group for group in cached if group.attention in (Attention.FULL, Attention.LATENT)] or cached[:1]
+        return [replace(group, layers=1) for group in full]
     return speculation.draft_facts.groups if speculation.draft_facts else ()
 
 

@@ -55,8 +55,8 @@ class PagedEngine:
 
     def allowed_sizes(self, facts: ModelFacts, shape: Shape, at_most: int) -> tuple[int, ...]:
         """Tensor parallel sizes up to `at_most` that the model allows."""
-        found = allowed_sizes(facts, shape, at_most)
-        return tuple(size for size in found if self.encoders.broken_rule(facts, shape.with_tensor(size)) is None)
+        sizes = allowed_sizes(facts, shape, at_most)
+        return tuple(size for size in sizes if self.encoders.broken_rule(facts, shape.with_tensor(size)) is None)
 
     def budget(self, facts: ModelFacts, shape: Shape) -> Budget:
         """The budget of one GPU; in a pipeline, of the stage with the least free memory."""
@@ -67,18 +67,18 @@ class PagedEngine:
         return step_costs(facts, self.gpu, self.engine, self.overhead, self._as_run(facts, shape))
 
     def _as_run(self, facts: ModelFacts, shape: Shape) -> Shape:
-        found = self.support.as_run(facts, shape, self.gpu.capability)
+        as_run = self.support.as_run(facts, shape, self.gpu.capability)
         whole = self.encoders.needs_whole(facts, shape) if shape.whole_encoder is None else shape.whole_encoder
-        return replace(found, whole_encoder=whole) if facts.tower else found
+        return replace(as_run, whole_encoder=whole) if facts.tower else as_run
 
-    def left_to_engine(self, facts: ModelFacts, shape: Shape, found: Budget, inputs: SizingInputs) -> tuple[str, ...]:
+    def left_to_engine(self, facts: ModelFacts, shape: Shape, budget: Budget, inputs: SizingInputs) -> tuple[str, ...]:
         """The sizes that equal what the engine derives; it refuses some numbers above its own."""
-        default = default_batched_tokens(facts, self.engine, shape, found.context)
+        default = default_batched_tokens(facts, self.engine, shape, budget.context)
         unset = shape.max_num_batched_tokens is None
         derived = (
-            (CONTEXT, context_left(facts, inputs.context, found.context)),
+            (CONTEXT, context_left(facts, inputs.context, budget.context)),
             (SEQUENCES, shape.max_num_seqs is None),
-            (BATCHED_TOKENS, unset and found.max_num_batched_tokens == default),
+            (BATCHED_TOKENS, unset and budget.max_num_batched_tokens == default),
         )
         return tuple(name for name, is_default in derived if is_default)
 
@@ -100,7 +100,7 @@ def paged_budget(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Shape
     utilization = shape.utilization or engine.utilization
     if shape.kv_cache_bytes:  # the engine then ignores its utilization
         utilization = (used + shape.kv_cache_bytes / GIB) / gpu.memory_gib
-    found = Budget(
+    budget = Budget(
         memory=gpu.memory_gib,
         utilization=utilization,
         weights=weights,
@@ -114,47 +114,47 @@ def paged_budget(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Shape
         outside=kernels + graphs - counted,
         whole_encoder=bool(shape.whole_encoder),
     )
-    return _with_cache(found, facts, engine, shape)
+    return _with_cache(budget, facts, engine, shape)
 
 
 def _fullest_stage(facts: ModelFacts, engine: EngineMemory, shape: Shape, context: int) -> tuple[float, float]:
     """Weights and activations of the pipeline stage with the largest sum of both, in GiB."""
     stages, adapters, draft = rank_weights(facts, shape), adapters_gib(facts, shape), draft_gib(facts, shape)
-    found = []
-    for index, one in enumerate(stages):
+    sums = []
+    for index, stage in enumerate(stages):
         ends = index == len(stages) - 1
-        weights = max(0.0, one.bytes / GIB - shape.cpu_offload_gib) + adapters + (draft if ends else 0.0)
-        found.append((weights, activation_gib(facts, engine, shape, context, ends=ends)))
-    weights, activation = max(found, key=sum)
+        weights = max(0.0, stage.bytes / GIB - shape.cpu_offload_gib) + adapters + (draft if ends else 0.0)
+        sums.append((weights, activation_gib(facts, engine, shape, context, ends=ends)))
+    weights, activation = max(sums, key=sum)
     return weights, activation
 
 
-def _with_cache(found: Budget, facts: ModelFacts, engine: EngineMemory, shape: Shape) -> Budget:
+def _with_cache(budget: Budget, facts: ModelFacts, engine: EngineMemory, shape: Shape) -> Budget:
     """The budget with the capacity of the KV cache."""
-    found = replace(found, terms=_terms(found, facts, engine, shape))
+    budget = replace(budget, terms=_terms(budget, facts, engine, shape))
     if facts.is_encoder:  # no cache limits its sequences
-        return replace(found, concurrency=found.max_num_seqs, typical_concurrency=found.max_num_seqs)
-    layout, batched = cache_layout(facts, engine, shape), found.max_num_batched_tokens
-    cache = allocated_cache(layout, engine, size=found.kv_cache * GIB, context=found.context, batched=batched)
+        return replace(budget, concurrency=budget.max_num_seqs, typical_concurrency=budget.max_num_seqs)
+    layout, batched = cache_layout(facts, engine, shape), budget.max_num_batched_tokens
+    cache = allocated_cache(layout, engine, size=budget.kv_cache * GIB, context=budget.context, batched=batched)
     needs_states = engine.block_per_sequence and shape.whole_graphs and not shape.eager and layout.has_states
     return replace(
-        found,
+        budget,
         state_block_gib=layout.unit_bytes / GIB if needs_states else 0.0,
-        kv_needed=layout.blocks(found.context, batched) * layout.unit_bytes / GIB,
+        kv_needed=layout.blocks(budget.context, batched) * layout.unit_bytes / GIB,
         kv_token_bytes=layout.token_bytes,
         kv_tokens=cache.tokens,
         concurrency=cache.concurrency,
-        typical_concurrency=cache.blocks / layout.blocks(min(TYPICAL_TOKENS, found.context), batched),
+        typical_concurrency=cache.blocks / layout.blocks(min(TYPICAL_TOKENS, budget.context), batched),
     )
 
 
-def _terms(found: Budget, facts: ModelFacts, engine: EngineMemory, shape: Shape) -> tuple[Term, ...]:
+def _terms(budget: Budget, facts: ModelFacts, engine: EngineMemory, shape: Shape) -> tuple[Term, ...]:
     other_parts = {"adapters": adapters_gib(facts, shape), "for speculative decoding": draft_gib(facts, shape)}
     parts = tuple((name, gib) for name, gib in other_parts.items() if gib)
     return (
-        Term(TermName.WEIGHTS, found.weights, Origin(facts.weights_from, parts=parts)),
-        Term(TermName.ACTIVATION, found.activation, Origin(engine.origin)),
-        Term(TermName.NON_TORCH, found.context_memory, Origin(engine.origin)),
-        Term(TermName.CUDA_GRAPHS, found.graphs, Origin(engine.origin, in_budget=engine.graphs.in_budget)),
-        Term(TermName.KV_CACHE, found.kv_cache, Origin("what is left")),
+        Term(TermName.WEIGHTS, budget.weights, Origin(facts.weights_from, parts=parts)),
+        Term(TermName.ACTIVATION, budget.activation, Origin(engine.origin)),
+        Term(TermName.NON_TORCH, budget.context_memory, Origin(engine.origin)),
+        Term(TermName.CUDA_GRAPHS, budget.graphs, Origin(engine.origin, in_budget=engine.graphs.in_budget)),
+        Term(TermName.KV_CACHE, budget.kv_cache, Origin("what is left")),
     )

@@ -235,21 +235,21 @@ def _plan(device: Device, shape: Shape, host: HostNeeds, facts: ModelFacts | Non
     )
 
 
-def _per_gpu(found: Budget) -> PerGpu:
+def _per_gpu(budget: Budget) -> PerGpu:
     return PerGpu(
-        memory_gib=round(found.memory, DIGITS),
-        requested_gib=round(found.offered, DIGITS),
-        weights_gib=round(found.weights, DIGITS),
-        activation_gib=round(found.activation, DIGITS),
-        non_torch_gib=round(found.context_memory, DIGITS),
-        cuda_graphs_gib=round(found.graphs, DIGITS),
-        kv_cache_gib=round(found.kv_cache, DIGITS),
-        kv_cache_tokens=found.kv_tokens,
-        kv_token_bytes=round(found.kv_token_bytes),
-        headroom_gib=round(found.headroom, DIGITS),
-        max_concurrency_at_full_context=round(found.concurrency, 1),
-        max_concurrency_at_2048_tokens=round(found.typical_concurrency, 1),
-        origins={str(term.name): str(term.origin) for term in found.terms},
+        memory_gib=round(budget.memory, DIGITS),
+        requested_gib=round(budget.offered, DIGITS),
+        weights_gib=round(budget.weights, DIGITS),
+        activation_gib=round(budget.activation, DIGITS),
+        non_torch_gib=round(budget.context_memory, DIGITS),
+        cuda_graphs_gib=round(budget.graphs, DIGITS),
+        kv_cache_gib=round(budget.kv_cache, DIGITS),
+        kv_cache_tokens=budget.kv_tokens,
+        kv_token_bytes=round(budget.kv_token_bytes),
+        headroom_gib=round(budget.headroom, DIGITS),
+        max_concurrency_at_full_context=round(budget.concurrency, 1),
+        max_concurrency_at_2048_tokens=round(budget.typical_concurrency, 1),
+        origins={str(term.name): str(term.origin) for term in budget.terms},
     )
 
 

@@ -94,7 +94,7 @@ class Ranked:
     """The best other option and why it lost, in words; empty if there is none."""
 
 
-def option(pool: Pool, candidate: Candidate, inputs: SizingInputs) -> Option:
+def option_of(pool: Pool, candidate: Candidate, inputs: SizingInputs) -> Option:
     """An option with what it serves."""
     costs = pool.engine.step_costs(pool.facts, candidate.shape)
     if costs is None or not costs.decodes:
@@ -106,84 +106,84 @@ def option(pool: Pool, candidate: Candidate, inputs: SizingInputs) -> Option:
 
 def ranked(options: Sequence[Option], profile: EngineProfile, previous_kind: str) -> Ranked:
     """The best of some options. The kind of the pinned plan stays, as long as there is an option of it."""
-    left = [one for one in options if one.pool.offer.kind == previous_kind] or list(options)
+    left = [option for option in options if option.pool.offer.kind == previous_kind] or list(options)
     cost = _cost_of(left)
-    if profile is EngineProfile.SMALLEST or any(one.served is None or one.is_given for one in left):
+    if profile is EngineProfile.SMALLEST or any(option.served is None or option.is_given for option in left):
         return Ranked(_smallest(left, cost))
-    serving_well = [one for one in left if one.keeps_objective]
+    serving_well = [option for option in left if option.keeps_objective]
     roomy = _above_floor(serving_well or left)
     by_time = profile is EngineProfile.LATENCY or not serving_well
     gain = _speed if by_time else _gain_of(cost)
     best = _climbed(roomy, cost, gain)
-    others = [one for one in left if one is not best]
+    others = [option for option in left if option is not best]
     if not others:
         return Ranked(best)
-    second = _climbed(_above_floor([one for one in others if one.keeps_objective] or others), cost, gain)
-    estimated = any(one.costs and one.costs.estimated for one in (best, second))
+    second = _climbed(_above_floor([option for option in others if option.keeps_objective] or others), cost, gain)
+    estimated = any(option.costs and option.costs.estimated for option in (best, second))
     why = _why_lost(second, best, gain, roomy, by_time=by_time)
     return Ranked(best, f"{second.name}: {why}{' (estimated)' if estimated else ''}")
 
 
 def _above_floor(options: Sequence[Option]) -> list[Option]:
-    many = [one for one in options if one.candidate.budget.typical(ENOUGH_REQUESTS)] or list(options)
-    return [one for one in many if one.above_floor] or many
+    many = [option for option in options if option.candidate.budget.typical(ENOUGH_REQUESTS)] or list(options)
+    return [option for option in many if option.above_floor] or many
 
 
 def _climbed(options: Sequence[Option], cost: Callable[[Option], float], gain: Callable[[Option], float]) -> Option:
     """The option of the least cost, or one of a higher cost whose gain is clearly higher."""
     first = _smallest(options, cost)
-    found = first
-    for one in sorted(options, key=lambda each: (cost(each), each.name)):
-        more = cost(one) > cost(found)
-        if more and gain(one) >= CLEAR_GAIN * gain(found):
-            found = one
-    return found
+    best = first
+    for option in sorted(options, key=lambda each: (cost(each), each.name)):
+        more = cost(option) > cost(best)
+        if more and gain(option) >= CLEAR_GAIN * gain(best):
+            best = option
+    return best
 
 
 def _smallest(options: Sequence[Option], cost: Callable[[Option], float]) -> Option:
     """The option of the least cost; without prices and with nearly equal memory, the one with the most bandwidth."""
     priced = _are_priced(options)
-    least = min(one.memory for one in options)
+    least = min(option.memory for option in options)
 
-    def order(one: Option) -> tuple[float, bool, float, float, int, str, str]:
-        offer = one.pool.offer
-        price = cost(one) if priced else 0.0
-        larger = one.memory > NEARLY_EQUAL_MEMORY * least
-        stages = one.candidate.shape.parallel.pipeline
-        return price, larger, -offer.bandwidth_gb_per_s * one.gpus, one.memory, stages, offer.kind, offer.product
+    def order(option: Option) -> tuple[float, bool, float, float, int, str, str]:
+        offer = option.pool.offer
+        price = cost(option) if priced else 0.0
+        larger = option.memory > NEARLY_EQUAL_MEMORY * least
+        stages = option.candidate.shape.parallel.pipeline
+        return price, larger, -offer.bandwidth_gb_per_s * option.gpus, option.memory, stages, offer.kind, offer.product
 
     return min(options, key=order)
 
 
 def _are_priced(options: Sequence[Option]) -> bool:
-    return all(one.pool.offer.price is not None for one in options)
+    return all(option.pool.offer.price is not None for option in options)
 
 
 def _cost_of(options: Sequence[Option]) -> Callable[[Option], float]:
     if _are_priced(options):
-        return lambda one: (one.pool.offer.price or 0.0) * one.gpus
-    return lambda one: one.memory
+        return lambda option: (option.pool.offer.price or 0.0) * option.gpus
+    return lambda option: option.memory
 
 
 def _gain_of(cost: Callable[[Option], float]) -> Callable[[Option], float]:
-    return lambda one: one.served.requests / max(cost(one), 1e-9) if one.served else 0.0
+    return lambda option: option.served.requests / max(cost(option), 1e-9) if option.served else 0.0
 
 
-def _speed(one: Option) -> float:
-    return 1 / one.tpot
+def _speed(option: Option) -> float:
+    return 1 / option.tpot
 
 
 def _why_lost(
-    one: Option, best: Option, gain: Callable[[Option], float], roomy: Sequence[Option], *, by_time: bool
+    option: Option, best: Option, gain: Callable[[Option], float], roomy: Sequence[Option], *, by_time: bool
 ) -> str:
-    if best.keeps_objective and not one.keeps_objective:
-        return f"keeps no objective ({one.limit})"
-    if one not in roomy:
-        budget = one.candidate.budget
+    if best.keeps_objective and not option.keeps_objective:
+        return f"keeps no objective ({option.limit})"
+    if option not in roomy:
+        budget = option.candidate.budget
         return (
             f"its KV cache of {budget.kv_cache:.1f} GiB holds {budget.typical_concurrency:.0f} requests of 2,048 tokens"
         )
-    ratio = gain(one) / gain(best)
+    ratio = gain(option) / gain(best)
     return (
         f"{ratio:.2f} times the tokens per second of one sequence"
         if by_time

@@ -121,8 +121,8 @@ class Serving:
         if self.ranks == 1:
             return self._of_rank(concurrency, load)
         each = max(1.0, concurrency / self.ranks)
-        found = self._of_rank(each, load)
-        return replace(found, concurrency=concurrency, requests=found.requests * concurrency / each)
+        served = self._of_rank(each, load)
+        return replace(served, concurrency=concurrency, requests=served.requests * concurrency / each)
 
     def _of_rank(self, concurrency: float, load: Load) -> Served:
         """One data parallel rank with this many requests at once."""

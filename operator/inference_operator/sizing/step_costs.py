@@ -40,13 +40,13 @@ def step_costs(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, overhead: Over
     """
     if not (gpu.bandwidth_gb_per_s and gpu.tflops) or shape.cpu_offload_gib:
         return None
-    one = cell(facts, shape, gpu=gpu.name, capability=gpu.capability)
-    share = measured_share(one)
+    kernel_cell = cell(facts, shape, gpu=gpu.name, capability=gpu.capability)
+    share = measured_share(kernel_cell)
     costs = costs_of_work(
         step_work(facts, engine, shape),
         gpu,
         overhead,
-        operations_per_second=gpu.tflops * TERA * SPEEDUP[one.arithmetic] * share.value,
+        operations_per_second=gpu.tflops * TERA * SPEEDUP[kernel_cell.arithmetic] * share.value,
         stages=shape.parallel.pipeline,
         # No measurement of a step over several nodes, or of data parallel ranks, is public in this form.
         estimated=not share.measurements or shape.parallel.nodes > 1 or shape.parallel.data > 1,

@@ -95,14 +95,14 @@ class StepCosts:
     @property
     def possible(self) -> bool:
         """Whether a step takes time; somebody may have edited a stored plan."""
-        values = [getattr(self, one.name) for one in fields(self) if one.type is float]
+        values = [getattr(self, field.name) for field in fields(self) if field.type is float]
         in_range = all(0 <= value < inf for value in (*values, *self.windows.values()))
         return in_range and self.stages >= 1 and self.expert_share <= 1 and self.seconds(1, prompt=1) > 0
 
     @property
     def rounded(self) -> "StepCosts":
         """The same with `DIGITS` digits, as a plan stores it; the model is not more exact."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
         times = {name: _rounded(value) for name, value in values.items() if isinstance(value, float)}
         windows = {window: _rounded(each) for window, each in self.windows.items()}
         return replace(self, windows=windows, **times)  # type: ignore[arg-type]

@@ -74,7 +74,7 @@ def _rank_weights(facts: ModelFacts, shape: Shape) -> tuple[RankWeights, ...]:
     if shape.parallel.pipeline == 1:
         return (_stage(facts, shape, 1.0, (Part.EMBEDDING, Part.HEAD)),)
     part = math.ceil(facts.layers / shape.parallel.pipeline) / facts.layers
-    tied = not any(one.part is Part.HEAD for one in facts.matrices)
+    tied = not any(matrix.part is Part.HEAD for matrix in facts.matrices)
     last = Part.EMBEDDING if tied else Part.HEAD
     return tuple(_stage(facts, shape, part, (end,)) for end in (Part.EMBEDDING, last))
 
@@ -155,8 +155,8 @@ class _Stored:
 def _stored(facts: ModelFacts, shape: Shape) -> _Stored:
     """The storage that the config describes, corrected by the size of the checkpoint."""
     own, checkpoint = facts.quantization, facts.element_bytes
-    sizes = [(one, one.elements * element_size(one, checkpoint, own)) for one in facts.matrices]
-    rest = sum(size for one, size in sizes if one.part in own.parts)
+    sizes = [(matrix, matrix.elements * element_size(matrix, checkpoint, own)) for matrix in facts.matrices]
+    rest = sum(size for matrix, size in sizes if matrix.part in own.parts)
     plain = sum(size for _, size in sizes) - rest
     left = facts.weight_bytes - plain - rest
     tower = left if facts.has_vision and 0 < left <= TOWER_AT_MOST * facts.weight_bytes else 0.0
@@ -230,6 +230,6 @@ def _beside_mla(facts: ModelFacts, stored: _Stored, tensor: int) -> float:
         return 0.0
     if stored.kernel is Kernel.NONE or Part.ATTENTION not in stored.quantization.parts:
         return MLA_BYTES
-    rank = max((one.elements for one in facts.groups if one.attention is Attention.LATENT), default=0)
+    rank = max((group.elements for group in facts.groups if group.attention is Attention.LATENT), default=0)
     up = [m for m in facts.matrices if m.part is Part.ATTENTION and m.split is Split.ROWS and m.columns < rank]
     return MLA_BYTES + sum(m.elements for m in up) * stored.element / tensor

@@ -52,7 +52,7 @@ def step_work(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> StepWork
     """The work of a step."""
     parallel = shape.parallel
     stages = rank_weights(facts, shape)
-    stage = max(stages, key=lambda one: one.always_read + one.experts)
+    stage = max(stages, key=lambda each: each.always_read + each.experts)
     reads = cache_reads(facts, engine, shape)
     part = math.ceil(facts.layers / parallel.pipeline) / facts.layers
     share = facts.experts.top_k / facts.experts.count if facts.experts else 0.0
@@ -76,8 +76,8 @@ def step_work(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> StepWork
 
 def _used_elements(facts: ModelFacts, share: float) -> float:
     """Elements of the layers' matrices that one token is multiplied with."""
-    layers = (one for one in facts.matrices if one.part not in (Part.EMBEDDING, Part.HEAD))
-    return sum(one.elements * (share if one.part is Part.EXPERTS else 1.0) for one in layers)
+    layers = (matrix for matrix in facts.matrices if matrix.part not in (Part.EMBEDDING, Part.HEAD))
+    return sum(layer.elements * (share if layer.part is Part.EXPERTS else 1.0) for layer in layers)
 
 
 def _attended_elements(facts: ModelFacts) -> float:
@@ -86,9 +86,9 @@ def _attended_elements(facts: ModelFacts) -> float:
     The output projection of a layer has as many columns as its heads have values, and keys are as wide or wider.
     """
     full = (Attention.FULL, Attention.LATENT)
-    layers = sum(one.layers for one in facts.groups if one.attention in full)
+    layers = sum(group.layers for group in facts.groups if group.attention in full)
     projections = [m for m in facts.matrices if m.part is Part.ATTENTION and m.split is Split.COLUMNS]
-    wide = max((one.columns for one in projections), default=facts.hidden_size)
+    wide = max((projection.columns for projection in projections), default=facts.hidden_size)
     return 2.0 * layers * wide
 
 
