@@ -198,8 +198,8 @@ def alternatives(kind: str, observed: Mapping[str, str], added: Sequence[str] = 
         added: labels of the settings, as `KIND:LABEL=VALUE`.
 
     Examples:
-        >>> for one in alternatives("L40S", {}, ["L40S:example.com/gpu=l40s"]):
-        ...     print({label: values[:2] for label, values in one.items()})
+        >>> for alternative in alternatives("L40S", {}, ["L40S:example.com/gpu=l40s"]):
+        ...     print({label: values[:2] for label, values in alternative.items()})
         {'nvidia.com/gpu.product': ('NVIDIA-L40S',)}
         {'example.com/gpu': ('l40s',)}
         {'karpenter.k8s.aws/instance-gpu-name': ('l40s',), 'karpenter.k8s.aws/instance-gpu-memory': ('45776',)}
@@ -213,13 +213,13 @@ def alternatives(kind: str, observed: Mapping[str, str], added: Sequence[str] = 
         more[label] = (*more.get(label, ()), value)
     own = {label: values for label, values in more.items() if label not in (PRODUCT, *platforms)}
     aws: Alternative = {AWS_NAME: (known.aws[0],), AWS_MEMORY: (str(known.aws[1]),)} if known.aws else {}
-    found: list[Alternative] = [
+    choices: list[Alternative] = [
         {PRODUCT: _united(known.products, more.get(PRODUCT, ()))},
         *({label: values} for label, values in own.items()),
         aws,
         *({label: _united(values, more.get(label, ()))} for label, values in platforms.items()),
     ]
-    return [one for one in found if one and all(one.values())]
+    return [alternative for alternative in choices if alternative and all(alternative.values())]
 
 
 def kind_told(labels: Mapping[str, str], added: Sequence[str] = ()) -> GpuKind | None:
@@ -257,21 +257,21 @@ def _united(*values: tuple[str, ...]) -> tuple[str, ...]:
 
 def _added(added: Sequence[str]) -> Mapping[str, Sequence[tuple[str, str]]]:
     """The labels of the settings, with their values, by the name of the kind."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    labels: dict[str, list[tuple[str, str]]] = {}
     for text in added:
         name, _, node_label = text.partition(":")
         label, _, value = node_label.partition("=")
         if kind := kind_named(name):
-            found.setdefault(kind.name, []).append((label, value))
-    return found
+            labels.setdefault(kind.name, []).append((label, value))
+    return labels
 
 
 @lru_cache(maxsize=8)
 def _kinds_by_label(added: tuple[str, ...]) -> Mapping[tuple[str, str, str], GpuKind]:
     """Kinds by label, value, and for Karpenter's name also the memory."""
-    found: dict[tuple[str, str, str], GpuKind] = {}
+    kinds: dict[tuple[str, str, str], GpuKind] = {}
     for kind in (kind for kind in GPU_KINDS if kind.name in {*KIND_LABELS, *_added(added)}):
-        for one in alternatives(kind.name, {}, added):
-            (label, values), *memory = one.items()
-            found |= {(label, value, memory[0][1][0] if memory else ""): kind for value in values}
-    return found
+        for alternative in alternatives(kind.name, {}, added):
+            (label, values), *memory = alternative.items()
+            kinds |= {(label, value, memory[0][1][0] if memory else ""): kind for value in values}
+    return kinds

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from inference_operator.hardware.kinds import GIB_OF_MIB, LOST_TO_CUDA, GpuKind, kind_named, kind_of_product
 from inference_operator.hardware.node_labels import GKE, KIND_LABELS, PRODUCT, kind_told
@@ -143,29 +144,30 @@ def offers_of_node(
 
     Examples:
         >>> labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559"}
-        >>> [(one.kind, one.per_node, one.memory_gib) for one in offers_of_node(labels, {"nvidia.com/gpu": "8"})]
-        [('H100-80GB', 8, 79.18)]
-        >>> [one.kind for one in offers_of_node(labels, {"nvidia.com/mig-3g.40gb": "2"})]
+        >>> (offer,) = offers_of_node(labels, {"nvidia.com/gpu": "8"})
+        >>> offer.kind, offer.per_node, offer.memory_gib
+        ('H100-80GB', 8, 79.18)
+        >>> [offer.kind for offer in offers_of_node(labels, {"nvidia.com/mig-3g.40gb": "2"})]
         ['H100-80GB 3g.40gb']
         >>> new = {"node.kubernetes.io/instance-type": "p5.48xlarge"}
-        >>> [(one.kind, one.product) for one in offers_of_node(new, {"nvidia.com/gpu": "8"})]
+        >>> [(offer.kind, offer.product) for offer in offers_of_node(new, {"nvidia.com/gpu": "8"})]
         [('H100-80GB', '')]
     """
     product = labels.get(PRODUCT, "") or _GKE_PRODUCTS.get(labels.get(GKE, ""), "")
     kind = kind_of_product(product) if product else kind_told(labels, added)
-    found = []
+    offers = []
     for resource, amount in sorted(allocatable.items()):
         count = int(_number(amount))
         if not count:
             continue
         if resource in (GPU_RESOURCE, SHARED_RESOURCE):
-            found.append(_whole(labels, product, kind, resource, count))
+            offers.append(_whole(labels, product, kind, resource, count))
         elif mig := MIG_RESOURCE.fullmatch(resource):
-            found.append(_slice(labels, kind, resource, count, mig))
-    known = (one for one in found if one is not None)
+            offers.append(_slice(labels, kind, resource, count, mig))
+    known = (offer for offer in offers if offer is not None)
     if labels.get(PRODUCT):
         return tuple(known)
-    return tuple(replace(one, product=labels.get(GKE, ""), label=GKE) for one in known)
+    return tuple(replace(offer, product=labels.get(GKE, ""), label=GKE) for offer in known)
 
 
 def offer_named(name: str, *, per_node: int = 1, price: float | None = None) -> GpuOffer | None:
@@ -176,8 +178,8 @@ def offer_named(name: str, *, per_node: int = 1, price: float | None = None) -> 
     Examples:
         >>> offer_named("NVIDIA-L4").product, offer_named("L4").product, offer_named("abacus")
         ('NVIDIA-L4', '', None)
-        >>> one = offer_named("NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", per_node=7)
-        >>> one.kind, one.resource, one.memory_gib, one.most_in_a_group
+        >>> offer = offer_named("NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", per_node=7)
+        >>> offer.kind, offer.resource, offer.memory_gib, offer.most_in_a_group
         ('A100-80GB 1g.10gb', 'nvidia.com/gpu', 9.75, 1)
         >>> offer_named("a100 1g.10gb").resource
         'nvidia.com/mig-1g.10gb'
@@ -200,8 +202,8 @@ def declared_offer(text: str) -> GpuOffer | None:
     """The offer in a setting of the form `NAME:COUNT[@PRICE]`; None for an unknown kind.
 
     Examples:
-        >>> one = declared_offer("NVIDIA-H100-80GB-HBM3:8@2.5")
-        >>> one.kind, one.product, one.per_node, one.price
+        >>> offer = declared_offer("NVIDIA-H100-80GB-HBM3:8@2.5")
+        >>> offer.kind, offer.product, offer.per_node, offer.price
         ('H100-80GB', 'NVIDIA-H100-80GB-HBM3', 8, 2.5)
         >>> declared_offer("abacus:4") is None
         True
@@ -215,8 +217,8 @@ def declared_offer(text: str) -> GpuOffer | None:
 
 def priced(offers: Iterable[GpuOffer], declared: Iterable[GpuOffer]) -> tuple[GpuOffer, ...]:
     """The offers with the prices declared for their kinds."""
-    prices = {one.kind: one.price for one in declared}
-    return tuple(replace(one, price=prices.get(one.kind)) for one in offers)
+    prices = {offer.kind: offer.price for offer in declared}
+    return tuple(replace(offer, price=prices.get(offer.kind)) for offer in offers)
 
 
 def label_of(product: str) -> str:
@@ -235,15 +237,15 @@ def merged(offers: Iterable[GpuOffer]) -> tuple[GpuOffer, ...]:
     Examples:
         >>> from inference_operator.hardware.kinds import kind_named
         >>> a, b = offer_of_kind(kind_named("L4")), offer_of_kind(kind_named("T4"))
-        >>> [(one.kind, one.nodes) for one in merged([a, b, a])] == [(one.kind, one.nodes) for one in merged([a, a, b])]
+        >>> merged([a, b, a]) == merged([a, a, b])
         True
     """
     counts: dict[GpuOffer, int] = {}
-    for one in offers:
-        alone = replace(one, nodes=1)
-        counts[alone] = counts.get(alone, 0) + one.nodes
-    found = (replace(one, nodes=nodes) for one, nodes in counts.items())
-    return tuple(sorted(found, key=lambda one: (one.memory_gib, one.kind, one.per_node, one.product, one.resource)))
+    for offer in offers:
+        alone = replace(offer, nodes=1)
+        counts[alone] = counts.get(alone, 0) + offer.nodes
+    counted = (replace(offer, nodes=nodes) for offer, nodes in counts.items())
+    return tuple(sorted(counted, key=attrgetter("memory_gib", "kind", "per_node", "product", "resource")))
 
 
 def _whole(labels: Mapping[str, str], product: str, kind: GpuKind | None, resource: str, count: int) -> GpuOffer | None:
@@ -315,5 +317,5 @@ def prices(declared: Iterable[str]) -> dict[str, float]:
         >>> prices(["L4:4@0.7", "H100:8"])
         {'L4': 0.7}
     """
-    offers = [one for text in declared if (one := declared_offer(text)) is not None]
-    return {one.kind: one.price for one in offers if one.price is not None}
+    offers = [offer for text in declared if (offer := declared_offer(text)) is not None]
+    return {offer.kind: offer.price for offer in offers if offer.price is not None}
