@@ -112,7 +112,7 @@ def context_namespace(kubeconfig: Path | None = None, context: str | None = None
         contexts, current = list_kube_config_contexts(path)
     except UNUSABLE:  # `connect` says what is wrong
         return ""
-    chosen = next((one for one in contexts if one["name"] == context), {}) if context else current
+    chosen = next((entry for entry in contexts if entry["name"] == context), {}) if context else current
     return str((chosen.get("context") or {}).get("namespace") or "")
 
 
@@ -175,7 +175,7 @@ class Api:
             async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
                 _, url, headers, *_ = await self._client.param_serialize("GET", target, auth_settings=["BearerToken"])
                 rest.pool_manager = rest.pool_manager or rest._create_pool_manager()  # noqa: SLF001 - as its `request`
-                found: ClientWebSocketResponse = await rest.pool_manager.ws_connect(
+                socket: ClientWebSocketResponse = await rest.pool_manager.ws_connect(
                     url,
                     protocols=[protocol],
                     headers=headers,
@@ -192,7 +192,7 @@ class Api:
             self._count("GET", kind, "error")
             raise ClusterError(_connection_error(error), request=f"GET {path}: {type(error).__name__}") from error
         self._count("GET", kind, str(HTTPStatus.SWITCHING_PROTOCOLS.value))
-        return found
+        return socket
 
     async def _call(
         self,

@@ -40,19 +40,19 @@ def adopted_fields(entries: Sequence[Manifest], kind: Kind, manager: str) -> lis
         >>> rest["fieldsV1"], own["fieldsV1"]
         ({'f:metadata': {'f:finalizers': {}}}, {'f:data': {'f:a': {}}})
     """
-    known = next((one for one in entries if _is_apply_of(one, manager)), None)
+    known = next((entry for entry in entries if _is_apply_of(entry, manager)), None)
     content = _CONTENT.get(kind.name) if known is None else None
     fields: Manifest = deepcopy(known["fieldsV1"]) if known else {}
-    others = [deepcopy(one) for one in entries if one is not known]
-    for one in others:
-        source, is_alike = one.get("fieldsV1") or {}, _is_alike(one, kind)
-        if is_alike and one.get("manager") == manager:
+    others = [deepcopy(entry) for entry in entries if entry is not known]
+    for other in others:
+        source, is_alike = other.get("fieldsV1") or {}, _is_alike(other, kind)
+        if is_alike and other.get("manager") == manager:
             _add(fields, source)
             source.clear()
         _move_annotations(source, fields)
         if is_alike and content:
             _move(source, fields, content)
-    kept = [one for one in others if one.get("fieldsV1")]
+    kept = [other for other in others if other.get("fieldsV1")]
     own = {"manager": manager, "operation": "Apply", "apiVersion": kind.api_version, "fieldsType": "FieldsV1"}
     return [*kept, {**own, **(known or {}), "fieldsV1": fields}] if fields else kept
 
@@ -68,7 +68,7 @@ def _is_alike(entry: Manifest, kind: Kind) -> bool:
 
 def _move_annotations(source: Manifest, target: Manifest) -> None:
     annotations = (source.get(_METADATA) or {}).get(_ANNOTATIONS) or {}
-    for name in [one for one in annotations if one.startswith(_OWN_PREFIX)]:
+    for name in [annotation for annotation in annotations if annotation.startswith(_OWN_PREFIX)]:
         _move(source, target, (_METADATA, _ANNOTATIONS, name))
 
 

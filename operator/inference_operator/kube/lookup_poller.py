@@ -203,8 +203,8 @@ async def _read(client: LookupClient, look: Lookup) -> LookupResult:
         case ClaimLookup(namespace, name):
             return _claim_view(await client.get(Ref(CLAIM, namespace, name)))
         case ConfigMapLookup(namespace, name, key):
-            found = await client.get(Ref(CONFIG_MAP, namespace, name))
-            return ConfigMapText(str(mapping(found or {}, "data").get(key) or ""))
+            config_map = await client.get(Ref(CONFIG_MAP, namespace, name))
+            return ConfigMapText(str(mapping(config_map or {}, "data").get(key) or ""))
         case ForeignAutoscalersLookup():
             listed = client.each(HORIZONTAL_POD_AUTOSCALER, namespace=look.namespace)  # KEDA acts through them too
             foreign = [view async for manifest in listed if (view := foreign_autoscaler(manifest))]

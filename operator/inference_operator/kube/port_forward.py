@@ -117,14 +117,14 @@ class PortForward:
 
     async def _copy(self, reader: StreamReader, writer: StreamWriter, socket: ClientWebSocketResponse) -> None:
         """Copy bytes in both directions until one end is closed."""
-        both = [asyncio.ensure_future(one) for one in (_sent(reader, socket), self._received(socket, writer))]
+        both = [asyncio.ensure_future(copy) for copy in (_sent(reader, socket), self._received(socket, writer))]
         try:
             done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            for one in done:
-                one.result()
+            for task in done:
+                task.result()
         finally:
-            for one in both:
-                one.cancel()
+            for task in both:
+                task.cancel()
             await asyncio.gather(*both, return_exceptions=True)
 
     async def _received(self, socket: ClientWebSocketResponse, writer: StreamWriter) -> None:
