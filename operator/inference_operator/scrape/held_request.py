@@ -71,8 +71,8 @@ class HeldRequest(asyncio.Protocol):
         if len(self._received) > MAX_ANSWER_BYTES:
             self._end(None)
         elif (body := answer_body(self._received)) is not None:
-            found = _HELD.search(body)
-            self._end(int(found[1]) if found else None)
+            match = _HELD.search(body)
+            self._end(int(match[1]) if match else None)
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Ask again on a new connection, if an answer was due."""

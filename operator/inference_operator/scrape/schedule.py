@@ -141,7 +141,7 @@ class Schedule:
     def _new(self, now: float) -> _Entry:
         longest = max(interval.calm for interval in self._intervals.values())
         phase = now + random.uniform(0.0, longest)  # noqa: S311 - spreads load, guards nothing
-        return _Entry(phase, {name: _next(phase, one.calm, now) for name, one in self._intervals.items()})
+        return _Entry(phase, {name: _next(phase, interval.calm, now) for name, interval in self._intervals.items()})
 
 
 def _next(phase: float, interval: float, now: float) -> float:

@@ -241,7 +241,7 @@ class Scraper:
     async def scrape(self, key: Key, components: Sequence[str] = (ROUTER, ENGINE)) -> Scraped:
         """Scrape all pods of a key that belong to these components; routers first."""
         routers = [pod for pod in self._routers_of(key) if pod.ready and not pod.terminating and pod.address]
-        engines = [one for one in self._targets.engines(key) if one.is_serving and one.address]
+        engines = [engine for engine in self._targets.engines(key) if engine.is_serving and engine.address]
         await self._read_adapters(key, [engine.leader for engine in engines])
         failed = []
         if ROUTER in components and not await self._scrape_routers(key, routers):
@@ -278,9 +278,10 @@ class Scraper:
         An engine whose requests only routers count may hang since it was idle. Only their next samples show it.
         """
         answering = self._store.of(engine.leader for engine in engines).engines.values()
-        busy = [one for one in answering if one.sample.unfinished]
+        busy = [activity for activity in answering if activity.sample.unfinished]
         if not all(engine.traffic for engine in engines) or any(
-            one.seconds_without_progress > 0 or (one.sessions and not one.sample.unfinished) for one in answering
+            activity.seconds_without_progress > 0 or (activity.sessions and not activity.sample.unfinished)
+            for activity in answering
         ):
             return Pace.URGENT
         if not busy or len(engines) == 1:
@@ -388,12 +389,12 @@ class Scraper:
         if has_stalled(after, seconds=settings.no_progress_seconds) or not in_traffic:
             callbacks.on_stalled(key)
 
-    def _probed(self, key: Key, pod: PodView, engine: Engine, found: EngineActivity) -> EngineActivity:
+    def _probed(self, key: Key, pod: PodView, engine: Engine, activity: EngineActivity) -> EngineActivity:
         """The activity with a probe request on its way, if the engine has one."""
-        request = engine.probe_request(found.sample.model)
+        request = engine.probe_request(activity.sample.model)
         if request is None:
-            return replace(found, probe=ProbeState.UNSUPPORTED)
-        sent = found.with_probe_sent()
+            return replace(activity, probe=ProbeState.UNSUPPORTED)
+        sent = activity.with_probe_sent()
         task = asyncio.create_task(self._send_probe_request(key, pod, request, sent))
         self._probe_requests.add(task)
         task.add_done_callback(self._probe_requests.discard)
