@@ -171,18 +171,18 @@ class ResourceMetrics(Collector):
 
     def collect(self) -> Iterator[Family]:
         """The current values."""
-        families = {one.name: _FAMILIES[one.type](one.name, one.text, labels=one.labels) for one in DESCRIPTIONS}
-        found = list(self.resources())
-        self._restarts.update({key: engines for key, _, engines, _ in found})
-        self._router_restarts.update({key: routers for key, _, _, routers in found})
-        every = [(key, figures, _staying(engines)) for key, figures, engines, _ in found]
+        families = {item.name: _FAMILIES[item.type](item.name, item.text, labels=item.labels) for item in DESCRIPTIONS}
+        resources = list(self.resources())
+        self._restarts.update({key: engines for key, _, engines, _ in resources})
+        self._router_restarts.update({key: routers for key, _, _, routers in resources})
+        every = [(key, figures, _staying(engines)) for key, figures, engines, _ in resources]
         keys = {key for key, _, _ in every}
-        self._faults = {one: Counter({k: n for k, n in c.items() if k in keys}) for one, c in self._faults.items()}
+        self._faults = {fault: Counter({k: n for k, n in c.items() if k in keys}) for fault, c in self._faults.items()}
         self._startups.update({key: engines for key, _, engines in every})
         for key, figures, engines in every:
             for metric, value, *labels in self._series(key, figures, engines):
                 families[metric.name].add_metric([key.namespace, key.name, *labels], value)
-        for key, _, _, routers in found:
+        for key, _, _, routers in resources:
             for state, count in _router_states(routers).items():
                 families[ROUTERS.name].add_metric([key.namespace, key.name, state], count)
         yield from families.values()
@@ -278,7 +278,7 @@ class _Startups:
                 times = engine.startup_times if engine.uid in self._starting else None
                 if times and (key not in last or last[key].ready < times.ready):
                     last[key] = times
-        self._starting = {one.uid for engines in resources.values() for one in engines if one.is_starting}
+        self._starting = {engine.uid for engines in resources.values() for engine in engines if engine.is_starting}
         self._last = last
 
     def last(self, key: Key) -> Mapping[str, float]:
