@@ -52,9 +52,9 @@ def text_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]
 
 
-def adapter_list(found: AdapterList, owner: Owner) -> Manifest:
+def adapter_list(listed: AdapterList, owner: Owner) -> Manifest:
     """The ConfigMap."""
-    content = {"data": {LOADED: found.loaded_text, ADVERTISED: found.advertised_text}}
+    content = {"data": {LOADED: listed.loaded_text, ADVERTISED: listed.advertised_text}}
     return child(CONFIG_MAP, adapter_list_name(owner.key.name), owner=owner, component=ADAPTER, content=content)
 
 

@@ -119,11 +119,11 @@ def is_child(manifest: Manifest, owner: Owner) -> bool:
     if owner.owns(manifest):
         return True
     meta = manifest["metadata"]
-    found, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+    labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
     return (
         not meta.get("ownerReferences")
         and (annotations.get(RETAIN_ANNOTATION) == "true" or annotations.get(ADOPT_ANNOTATION) in (ALLOWED, BEGUN))
-        and (found.get(MANAGED_BY_LABEL), found.get(NAME_LABEL)) == (MANAGER, owner.key.name)
+        and (labels.get(MANAGED_BY_LABEL), labels.get(NAME_LABEL)) == (MANAGER, owner.key.name)
         and meta["namespace"] == owner.key.namespace
     )
 

@@ -30,7 +30,7 @@ def process_fields(*, command: Sequence[str] = (), args: Sequence[str] = (), env
     fields = {
         "command": [_literal(text) for text in command],
         "args": [_literal(text) for text in args],
-        "env": [{**one, "value": _literal(one["value"])} if "value" in one else one for one in env],
+        "env": [{**item, "value": _literal(item["value"])} if "value" in item else item for item in env],
     }
     return {name: value for name, value in fields.items() if value}
 
@@ -42,7 +42,7 @@ def environment(variables: Sequence[EnvironmentVariable]) -> list[Manifest]:
 
 def secret_variables(variables: Sequence[SecretVariable]) -> list[Manifest]:
     """Variables that the kubelet fills from Secrets, which the operator never reads."""
-    return [{"name": one.name, "valueFrom": {"secretKeyRef": _key(one)}} for one in variables]
+    return [{"name": variable.name, "valueFrom": {"secretKeyRef": _key(variable)}} for variable in variables]
 
 
 def pre_stop(command: Sequence[str]) -> Manifest:

@@ -52,25 +52,25 @@ def group_name(name: str, role: str, slot: int) -> str:
     return f"{workload_name(name, role)}-{slot}"
 
 
-def slot_of(found: str, name: str, role: str) -> int | None:
+def slot_of(candidate: str, name: str, role: str) -> int | None:
     """The slot of a group by the name of its StatefulSet; None for any other name.
 
     Examples:
         >>> slot_of("qwen-engine-2", "qwen", ENGINE), slot_of("qwen-engine", "qwen", ENGINE)
         (2, None)
     """
-    slot = found.removeprefix(f"{workload_name(name, role)}-")
-    return int(slot) if slot != found and _SLOT.fullmatch(slot) else None
+    slot = candidate.removeprefix(f"{workload_name(name, role)}-")
+    return int(slot) if slot != candidate and _SLOT.fullmatch(slot) else None
 
 
-def is_workload_name(found: str, name: str, role: str) -> bool:
+def is_workload_name(candidate: str, name: str, role: str) -> bool:
     """Whether a name is that of a role's Deployment or of one of its groups.
 
     Examples:
         >>> [is_workload_name(name, "qwen", ENGINE) for name in ("qwen-engine", "qwen-engine-0", "qwen-router")]
         [True, True, False]
     """
-    return found == workload_name(name, role) or slot_of(found, name, role) is not None
+    return candidate == workload_name(name, role) or slot_of(candidate, name, role) is not None
 
 
 _SLOT = re.compile(r"0|[1-9][0-9]{0,3}")

@@ -90,14 +90,14 @@ def _refusals(requested: PodTemplateSpec, own: ReservedPodParts) -> Iterator[Ref
 def _wrong_containers(requested: PodTemplateSpec, own: ReservedPodParts) -> Iterator[Refusal]:
     taken = set(own.containers)
     for field, containers in (("initContainers", requested.init_containers), ("sidecars", requested.sidecars)):
-        for one in containers:
-            name = f"{field}[{one.name}]"
-            if one.name in taken:
-                what = f"the container `{one.name}`"
+        for container in containers:
+            name = f"{field}[{container.name}]"
+            if container.name in taken:
+                what = f"the container `{container.name}`"
                 yield _reserved(f"{own.path}.{name}", what, "Give it another name.")
-            taken.add(one.name)
-            yield from _wrong_mounts(own.path, f"{name}.volumeMounts", requested, one.volume_mounts)
-            if refusal := refusal_of_resources(one.resources, f"{own.path}.{name}.resources"):
+            taken.add(container.name)
+            yield from _wrong_mounts(own.path, f"{name}.volumeMounts", requested, container.volume_mounts)
+            if refusal := refusal_of_resources(container.resources, f"{own.path}.{name}.resources"):
                 yield refusal
 
 
@@ -155,14 +155,14 @@ def init_containers(added: PodTemplateSpec, *, pull_policy: str) -> Manifest:
     Kubernetes starts a sidecar before the engine and stops it after it (since Kubernetes 1.29). It expands `$(NAME)` in
     both, as in any container: who adds them may create pods.
     """
-    first = [_container(one, pull_policy) for one in added.init_containers]
-    beside = [{**_container(one, pull_policy), "restartPolicy": "Always"} for one in added.sidecars]
+    first = [_container(container, pull_policy) for container in added.init_containers]
+    beside = [{**_container(sidecar, pull_policy), "restartPolicy": "Always"} for sidecar in added.sidecars]
     return {"initContainers": [*first, *beside]} if first or beside else {}
 
 
 def env_from(requested: Sequence[EnvironmentFrom]) -> Manifest:
     """The field of a container with variables of whole Secrets and ConfigMaps; without it if there are none."""
-    return {"envFrom": [api_form(one) for one in requested]} if requested else {}
+    return {"envFrom": [api_form(source) for source in requested]} if requested else {}
 
 
 def _container(added: AddedContainer, pull_policy: str) -> Manifest:

@@ -94,7 +94,7 @@ def bound_to_gpus(fields: Manifest, plan: Plan, *, added_labels: Sequence[str] =
     """
     requested = fields.get("nodeSelector", {})
     if plan.labels_of_kind and not requested.keys() & {PRODUCT, GKE, *plan.node_selector}:
-        terms = [_term(one) for one in alternatives(plan.gpu, plan.node_selector, added_labels)]
+        terms = [_term(alternative) for alternative in alternatives(plan.gpu, plan.node_selector, added_labels)]
         return {**fields, "affinity": _narrowed(fields.get("affinity", {}), terms)}
     selector = {**plan.node_selector, **requested}
     result = {**fields, "nodeSelector": selector} if selector else fields
