@@ -50,11 +50,11 @@ def recorded_adapter(data: Manifest) -> StoredAdapter | None:
 
 
 def _adapter(fields: Manifest) -> StoredAdapter | None:
-    found = mapping(fields, "adapter")
-    facts = mapping(found, "facts")
+    adapter = mapping(fields, "adapter")
+    facts = mapping(adapter, "facts")
     sizes = {name: int(facts[name]) for name in ("rank", "hidden_size", "layers")}
     result = StoredAdapter(
-        str(found["commit"]), int(found["size_bytes"]), AdapterFacts(base=str(facts["base"]), **sizes)
+        str(adapter["commit"]), int(adapter["size_bytes"]), AdapterFacts(base=str(facts["base"]), **sizes)
     )
     is_valid = result.size_bytes > 0 and result.facts.rank > 0 and is_commit(result.commit)
     return result if is_valid else None

@@ -67,7 +67,7 @@ def cosign_process(
         with_credentials: whether the container has `credential_mounts`.
     """
     credentials = [{"name": "DOCKER_CONFIG", "value": _CREDENTIALS_PATH}] if with_credentials else []
-    own = [one for one in env if _VARIABLE.fullmatch(one.name)]
+    own = [entry for entry in env if _VARIABLE.fullmatch(entry.name)]
     options = (f"--key=env://{variable}", "--insecure-ignore-tlog=true")
     return process_fields(
         args=["--output-file=/dev/null", "verify", *options, "--", reference],
@@ -86,7 +86,7 @@ def credential_volumes(added: PodTemplateSpec) -> list[Manifest]:
 
 def credential_mounts(volumes: Sequence[Manifest]) -> list[Manifest]:
     """The mounts of these volumes."""
-    return [{"name": one["name"], "mountPath": _CREDENTIALS_PATH, "readOnly": True} for one in volumes]
+    return [{"name": volume["name"], "mountPath": _CREDENTIALS_PATH, "readOnly": True} for volume in volumes]
 
 
 def verifies(job: Manifest, reference: str, variable: str, public_key: str | None) -> bool:
@@ -101,9 +101,9 @@ def verifies(job: Manifest, reference: str, variable: str, public_key: str | Non
         public_key: the key, in PEM; None for any key.
     """
     pod = mapping(mapping(mapping(job, "spec"), "template"), "spec")
-    live = next((one for one in objects(pod, "containers") if one.get("name") == VERIFICATION), {})
+    live = next((container for container in objects(pod, "containers") if container.get("name") == VERIFICATION), {})
     wanted = cosign_process(reference, variable, public_key or "", with_credentials=False)
-    keys = [one.get("value") for one in objects(live, "env") if one.get("name") == variable]
+    keys = [entry.get("value") for entry in objects(live, "env") if entry.get("name") == variable]
     is_key = len(keys) == 1 if public_key is None else keys == [wanted["env"][0]["value"]]
     return is_key and live.get("args") == wanted["args"] and not live.get("command")
 

@@ -123,8 +123,8 @@ def _runs(pod: PodView) -> bool:
 
 def _last_step(results: LookupResults, log: Lookup) -> str:
     """The last line of progress in a log; empty if there is none yet."""
-    found = results.get(log)
-    steps = _STEP.findall(found.text) if isinstance(found, LogText) else []
+    result = results.get(log)
+    steps = _STEP.findall(result.text) if isinstance(result, LogText) else []
     return str(steps[-1]) if steps else ""
 
 

@@ -56,6 +56,6 @@ def recorded_download(data: Manifest) -> Downloaded | None:
 
 
 def _downloaded(fields: Manifest) -> Downloaded | None:
-    found = mapping(fields, "downloaded")
-    result = Downloaded(str(found["commit"]), int(found["size_bytes"]), int(found["files"]))
+    downloaded = mapping(fields, "downloaded")
+    result = Downloaded(str(downloaded["commit"]), int(downloaded["size_bytes"]), int(downloaded["files"]))
     return result if result.size_bytes > 0 and result.files > 0 and is_commit(result.commit) else None

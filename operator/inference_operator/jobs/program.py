@@ -65,8 +65,8 @@ def program_objects(pod: Manifest, owner: Owner, settings: Settings) -> dict[Ref
         return {}
     program = settings.job_program
     content = {"binaryData": {PROGRAM_FILE: _encoded(program)}, "immutable": True}
-    found = child(CONFIG_MAP, _name(owner, program), owner=owner, component=PROGRAM, content=content)
-    return {Ref.of(found): found}
+    config_map = child(CONFIG_MAP, _name(owner, program), owner=owner, component=PROGRAM, content=content)
+    return {Ref.of(config_map): config_map}
 
 
 def _install_process(settings: Settings) -> Manifest:

@@ -73,7 +73,7 @@ class JobState(Generic[Result]):
 
     def without_new_jobs(self, live: Mapping[Ref, Manifest]) -> "JobState[Result]":
         """The same, but no Job starts that is not live: it is not known yet where one may run."""
-        desired = {ref: one for ref, one in self.desired.items() if ref.kind != JOB or ref in live}
+        desired = {ref: manifest for ref, manifest in self.desired.items() if ref.kind != JOB or ref in live}
         return replace(self, desired=desired)
 
     def recheck_at(self, now: datetime) -> datetime | None:
@@ -99,17 +99,17 @@ def job_state(
     if task.record and stored is not None and not repeated:
         return recorded(task.record, stored)
     jobs = task_jobs(task)
-    found = _attempts(observed, task.component, jobs.job_hash)
-    current = [attempt for job, attempt in found if "deletionTimestamp" not in job["metadata"]]
+    attempts = _attempts(observed, task.component, jobs.job_hash)
+    current = [attempt for job, attempt in attempts if "deletionTimestamp" not in job["metadata"]]
     progress = attempts_progress(current, observed.now, wanted=wanted, subject=task.subject, parse=task.parse)
-    kept = _kept_placements(jobs, found, observed)
+    kept = _kept_placements(jobs, attempts, observed)
     desired = [jobs.job(number, kept.get(number, task.placement)) for number in progress.jobs]
     result = progress.result or stored
     records = [task.record.manifest(result)] if task.record and result is not None else []
-    waits = [one.wait for one in current if one.wait and one.number in progress.jobs]
+    waits = [attempt.wait for attempt in current if attempt.wait and attempt.number in progress.jobs]
     state = JobState(
         progress,
-        {**(jobs.program if desired else {}), **{Ref.of(one): one for one in (*records, *desired)}},
+        {**(jobs.program if desired else {}), **{Ref.of(manifest): manifest for manifest in (*records, *desired)}},
         lookups=tuple(wait.lookup for wait in waits if wait.due <= observed.now),
         due=tuple(wait.due for wait in waits if wait.due > observed.now),
         refusal=task.refuse(progress.failure) if progress.failure else None,
@@ -124,7 +124,7 @@ def recorded(record: Record[Result], result: Result) -> JobState[Result]:
 
 def without_jobs(live: Mapping[Ref, Manifest], component: str) -> dict[Ref, Manifest]:
     """All objects but the Jobs of this component. The records of their results stay."""
-    return {ref: one for ref, one in live.items() if not is_job_of(one, component)}
+    return {ref: manifest for ref, manifest in live.items() if not is_job_of(manifest, component)}
 
 
 def is_job_of(manifest: Manifest, component: str) -> bool:
@@ -136,8 +136,8 @@ def is_job_of(manifest: Manifest, component: str) -> bool:
 def _attempts(observed: ObservedJobs, component: str, job_hash: str) -> list[tuple[Manifest, Attempt]]:
     """The live Jobs with this content, each with its attempt; Jobs with another content do not count."""
     pods = [pod for pod in observed.pods if pod.component == component]
-    found = [(job, job_attempt(job, pods)) for job in observed.live.values() if is_job_of(job, component)]
-    return [(job, _with_events(one, observed.results)) for job, one in found if one.job_hash == job_hash]
+    attempts = [(job, job_attempt(job, pods)) for job in observed.live.values() if is_job_of(job, component)]
+    return [(job, _with_events(attempt, observed.results)) for job, attempt in attempts if attempt.job_hash == job_hash]
 
 
 def _with_events(attempt: Attempt, results: LookupResults) -> Attempt:
@@ -149,14 +149,14 @@ def _with_events(attempt: Attempt, results: LookupResults) -> Attempt:
 
 
 def _kept_placements(
-    jobs: TaskJobs, found: Sequence[tuple[Manifest, Attempt]], observed: ObservedJobs
+    jobs: TaskJobs, attempts: Sequence[tuple[Manifest, Attempt]], observed: ObservedJobs
 ) -> dict[int, Manifest | None]:
     """The placements of Jobs that run or have ended, by the number of the attempt; None for the requested fields."""
     return {
         attempt.number: None
         if attempt.job == jobs.name(attempt.number, None)
         else placement_of(job["spec"]["template"]["spec"])
-        for job, attempt in reversed(found)
+        for job, attempt in reversed(attempts)
         if attempt.finished or _has_run(attempt, observed)
     }
 

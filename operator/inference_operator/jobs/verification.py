@@ -92,29 +92,27 @@ def succeeded_jobs(live: Mapping[Ref, Manifest], owner: Owner) -> Succeeded:
 
 def all_verified(states: Sequence[JobState[Ref]], succeeded: Succeeded, now: datetime) -> JobState[Ref]:
     """How far several verifications are: the first that is refused leads, else the first that is not complete."""
-    leading = min(states, key=lambda one: (not one.refusal, one.complete))
+    leading = min(states, key=lambda state: (not state.refusal, state.complete))
     former = {} if leading.complete else succeeded
     return replace(
         leading,
-        desired={**former, **{ref: manifest for one in states for ref, manifest in one.desired.items()}},
-        lookups=tuple(look for one in states for look in one.lookups),
-        due=tuple(moment for one in states if (moment := one.recheck_at(now))),
+        desired={**former, **{ref: manifest for state in states for ref, manifest in state.desired.items()}},
+        lookups=tuple(look for state in states for look in state.lookups),
+        due=tuple(moment for state in states if (moment := state.recheck_at(now))),
     )
 
 
 def verification_state(inputs: VerificationInputs, observed: ObservedJobs, succeeded: Succeeded) -> JobState[Ref]:
     """How far one verification is. Its result is the Job that has verified the image."""
     look = inputs.key.text if isinstance(inputs.key.text, ConfigMapLookup) else None
-    found = (
-        ConfigMapText(inputs.key.text) if isinstance(inputs.key.text, str) else observed.results.get(inputs.key.text)
-    )
-    public_key = found.text if isinstance(found, ConfigMapText) else None
+    key = ConfigMapText(inputs.key.text) if isinstance(inputs.key.text, str) else observed.results.get(inputs.key.text)
+    public_key = key.text if isinstance(key, ConfigMapText) else None
     done = _verified(inputs, public_key, succeeded)
     state: JobState[Ref]
     if done:
         state = JobState(AttemptsProgress(result=next(iter(done))), done)
     elif public_key is None:
-        state = JobState(message=_unknown_key(inputs, found))
+        state = JobState(message=_unknown_key(inputs, key))
     elif not public_key.strip():
         state = JobState(refusal=_no_key(inputs))
     else:
@@ -151,17 +149,17 @@ def _with_certificates(added: PodTemplateSpec) -> PodTemplateSpec:
 
     A claim may be on another node, and no image is mounted before it is verified.
     """
-    kept = tuple(one for one in added.volumes if one.config_map or one.secret)
-    names = {one.name for one in kept}
-    mounts = tuple(one for one in added.volume_mounts if one.name in names)
+    kept = tuple(volume for volume in added.volumes if volume.config_map or volume.secret)
+    names = {volume.name for volume in kept}
+    mounts = tuple(mount for mount in added.volume_mounts if mount.name in names)
     return added.model_copy(update={"volumes": kept, "volume_mounts": mounts})
 
 
 def _verified(inputs: VerificationInputs, public_key: str | None, succeeded: Succeeded) -> Succeeded:
     """A Job that has verified the image with this key, with any key if that is None; empty without one."""
     reference, variable = inputs.reference, inputs.key.variable
-    found = (item for item in succeeded.items() if verifies(item[1], reference, variable, public_key))
-    return dict(islice(found, 1))
+    verified = (item for item in succeeded.items() if verifies(item[1], reference, variable, public_key))
+    return dict(islice(verified, 1))
 
 
 def _succeeded(job: Manifest) -> bool:
@@ -180,13 +178,13 @@ _OWN_ANNOTATIONS = (JOB_HASH_ANNOTATION, ATTEMPT_ANNOTATION, DESIRED_HASH_ANNOTA
 
 
 def _refusal(inputs: VerificationInputs, failure: Failure) -> Refusal:
-    found = refusal_of(failure, timed_out=Reason.VERIFICATION_FAILED, verb="verified", field=inputs.field)
-    cure = sentences(found.cure, inputs.key.message)
-    return replace(found, problem=sentences(inputs.key.demand, found.problem), cure=cure)
+    refusal = refusal_of(failure, timed_out=Reason.VERIFICATION_FAILED, verb="verified", field=inputs.field)
+    cure = sentences(refusal.cure, inputs.key.message)
+    return replace(refusal, problem=sentences(inputs.key.demand, refusal.problem), cure=cure)
 
 
-def _unknown_key(inputs: VerificationInputs, found: LookupResult | None) -> str:
-    why = f" It cannot be read: {found.why}." if isinstance(found, Unavailable) else ""
+def _unknown_key(inputs: VerificationInputs, result: LookupResult | None) -> str:
+    why = f" It cannot be read: {result.why}." if isinstance(result, Unavailable) else ""
     return f"{inputs.key.name[0].upper()}{inputs.key.name[1:]} is read to verify the image.{why}"
 
 
