@@ -31,7 +31,7 @@ def disk_shortfall(nodes: Sequence[NodeView] | None, pod: Manifest, resource: st
         'An engine requests `134Gi` of disk, and no node for it has so much: `a` has 93Gi.'
     """
     requests = ((container.get("resources") or {}).get("requests") or {} for container in pod.get("containers") or ())
-    requested = next((str(found[_STORAGE]) for found in requests if _STORAGE in found), "")
+    requested = next((str(request[_STORAGE]) for request in requests if _STORAGE in request), "")
     suiting = [node for node in nodes or () if node.count(resource) and matches_node(node, pod)]
     amounts = [(node.name, node.allocatable.get(_STORAGE, "")) for node in suiting]
     if not requested or not amounts or any(not amount or value(amount) >= value(requested) for _, amount in amounts):

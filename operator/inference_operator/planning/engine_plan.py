@@ -131,8 +131,8 @@ def _with_parsers(plan: Plan, inputs: PlanInputs, engine: Engine) -> Plan:
     architecture = facts.architecture if isinstance(facts, ModelFacts) else ""
     source = inputs.source
     model = source.reference.partition(":")[0] if isinstance(source, ImageModel) else model_argument(source)
-    found = engine.parsers(inputs.image, model=model, architecture=architecture)
-    return replace(plan, tool_call_parser=found.tool_call, reasoning_parser=found.reasoning)
+    parsers = engine.parsers(inputs.image, model=model, architecture=architecture)
+    return replace(plan, tool_call_parser=parsers.tool_call, reasoning_parser=parsers.reasoning)
 
 
 def _sizes(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
@@ -180,8 +180,8 @@ def _unequal(spec: Spec, engine: Engine) -> Refusal | None:
     """The refusal of ranks that cannot be divided equally over the requested nodes; on CPUs one rank is the default."""
     sizes = sizing_inputs(spec, engine)
     on_cpus = spec.hardware.device is Device.CPU
-    found = unequal(replace(sizes, tensor=sizes.tensor or 1) if on_cpus else sizes)
-    return _refusal(found) if found else None
+    infeasible = unequal(replace(sizes, tensor=sizes.tensor or 1) if on_cpus else sizes)
+    return _refusal(infeasible) if infeasible else None
 
 
 _NOT_SIZED: Mapping[str, bool | set[str]] = {
@@ -217,14 +217,14 @@ def requested_of_sizes(spec: Spec, engine: Engine) -> Manifest:
 def _stated(
     part: SpecModel, *, include: set[str] | None = None, exclude: Mapping[str, bool | set[str]] | None = None
 ) -> Manifest:
-    found = part.model_dump(mode="json", include=include, exclude=exclude, exclude_defaults=True)
-    return {name: value for name, value in found.items() if value != {}}
+    fields = part.model_dump(mode="json", include=include, exclude=exclude, exclude_defaults=True)
+    return {name: value for name, value in fields.items() if value != {}}
 
 
 def _stated_parallelism(part: ParallelismSpec) -> Manifest:
     """The stated sizes. One stage is left out without `nodes`: it was the default before there were several nodes."""
-    found = _stated(part)
-    return found if "nodes" in found or found.get("pipeline") != 1 else _stated(part, exclude={"pipeline": True})
+    fields = _stated(part)
+    return fields if "nodes" in fields or fields.get("pipeline") != 1 else _stated(part, exclude={"pipeline": True})
 
 
 def _on_cpus(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
@@ -255,8 +255,8 @@ def _unchecked(inputs: PlanInputs, engine: Engine, why: str) -> Plan:
     plan = unchecked_plan(sizes, why)
     if not sizes.kinds and not sizes.least_memory_gib:
         return plan
-    selected = (one for one in inputs.offers.possible if one.product or one.labels_of_kind)
-    for offer in (one for one in selected if may_be_used(one, sizes)):
+    selected = (offer for offer in inputs.offers.possible if offer.product or offer.labels_of_kind)
+    for offer in (offer for offer in selected if may_be_used(offer, sizes)):
         holds = offer.most_in_a_group >= plan.gpus_per_pod and offer.can_span(plan.parallel.nodes)
         if offer.resource == plan.resource and holds:
             selector = {offer.label: offer.product} if offer.product else {}
@@ -273,8 +273,8 @@ def _counted(inputs: PlanInputs, facts: ModelFacts, engine: Engine) -> Plan | Re
     return checked_plan(chosen, facts, downloads=_downloads(inputs), avoided=tuple(sorted(others)))
 
 
-def _refusal(found: Infeasible) -> Refusal:
-    return Refusal(Reason(found.reason), found.field, found.problem, found.cure)
+def _refusal(infeasible: Infeasible) -> Refusal:
+    return Refusal(Reason(infeasible.reason), infeasible.field, infeasible.problem, infeasible.cure)
 
 
 def _downloads(inputs: PlanInputs) -> bool:

@@ -48,11 +48,11 @@ class GpuOffers:
     @property
     def products(self) -> frozenset[str]:
         """The GPU products of existing nodes."""
-        return frozenset(one.product for one in self.live if one.product)
+        return frozenset(offer.product for offer in self.live if offer.product)
 
     def missing_gpu_kind(self, kind: str) -> str:
         """The kind, if no existing node has it; empty if one has it or nodes are not visible."""
-        absent = kind and self.visible and not any(one.kind == kind for one in self.live)
+        absent = kind and self.visible and not any(offer.kind == kind for offer in self.live)
         return kind if absent else ""
 
 
@@ -69,18 +69,18 @@ def gpu_offers(
         at_least: GPUs of a node that the spec asks for, so that nodes are taken to have them.
     """
     hinted = _hinted(requested, at_least)
-    declared = [one for text in settings.gpu_offers if (one := declared_offer(text)) is not None]
+    declared = [offer for text in settings.gpu_offers if (offer := declared_offer(text)) is not None]
     declared += hinted if requested.per_node else []
     suiting = _suiting(nodes, pod)
     of_nodes = {node.name: _of_node(node, hinted, settings.gpu_node_labels) for node in suiting}
-    live = merged(priced((one for offers in of_nodes.values() for one in offers), declared))
+    live = merged(priced((offer for offers in of_nodes.values() for offer in offers), declared))
     fixed = settings.capacity is Capacity.FIXED and nodes is not None
-    named = () if fixed else {one.kind for one in (*declared, *hinted)}
-    live = tuple(one if one.kind in named else _limited(one, live, fixed=fixed) for one in live)
+    named = () if fixed else {offer.kind for offer in (*declared, *hinted)}
+    live = tuple(offer if offer.kind in named else _limited(offer, live, fixed=fixed) for offer in live)
     coming = () if fixed else tuple(_coming(declared, hinted, live))
     possible = merged([*live, *coming])
     if requested.resource_name:
-        possible = tuple(one for one in possible if one.resource == requested.resource_name)
+        possible = tuple(offer for offer in possible if offer.resource == requested.resource_name)
     unknown = sum(not offers for offers in of_nodes.values())
     return GpuOffers(live, possible, unknown, visible=nodes is not None)
 
@@ -107,8 +107,8 @@ def usable_offers(
     parallelism, on, data = spec.parallelism, spec.parallelism.nodes or 1, spec.parallelism.data or 1
     groups = data if data > 1 else parallelism.pipeline or on
     asked = -(-(parallelism.tensor or 1) * groups // on)
-    found = gpu_offers(recent, pod, spec.hardware.gpu, settings, asked)
-    kinds = sorted({one.kind for one in found.possible if not needs.can_run_on(one.capability)})
+    offers = gpu_offers(recent, pod, spec.hardware.gpu, settings, asked)
+    kinds = sorted({offer.kind for offer in offers.possible if not needs.can_run_on(offer.capability)})
     excluded = [
         f"Node `{name}` has driver {driver}, and the image's CUDA {needs.cuda} needs {needs.driver} or newer."
         f" {needs.older_drivers}"
@@ -118,8 +118,8 @@ def usable_offers(
         least = f"{needs.capability[0]}.{needs.capability[1]}"
         problem = f"The image has no code for {', '.join(kinds)}: it needs compute capability {least}."
         excluded.append(f"{problem} {needs.older_gpus}")
-    possible = tuple(one for one in found.possible if needs.can_run_on(one.capability))
-    return replace(found, possible=possible, excluded=tuple(excluded))
+    possible = tuple(offer for offer in offers.possible if needs.can_run_on(offer.capability))
+    return replace(offers, possible=possible, excluded=tuple(excluded))
 
 
 def unknown_kinds(settings: Settings) -> list[str]:
@@ -163,15 +163,15 @@ def gpus_by_kind(nodes: Sequence[NodeView], added: Sequence[str] = ()) -> Mappin
         >>> gpus_by_kind([node_view(node)])
         {'unknown': 8}
     """
-    found: Counter[str] = Counter()
+    gpus: Counter[str] = Counter()
     for node in nodes:
         if node.ready and not node.unschedulable:
             offers = offers_of_node(node.labels, node.allocatable, added)
-            for one in offers:
-                found[one.kind] += one.per_node
+            for offer in offers:
+                gpus[offer.kind] += offer.per_node
             if not offers:
-                found[UNKNOWN_KIND] += node.count(GPU_RESOURCE)
-    return {kind: count for kind, count in found.items() if count}
+                gpus[UNKNOWN_KIND] += node.count(GPU_RESOURCE)
+    return {kind: count for kind, count in gpus.items() if count}
 
 
 def has_gpus(node: NodeView) -> bool:
@@ -190,19 +190,19 @@ def _suiting(nodes: Sequence[NodeView] | None, pod: Manifest) -> Sequence[NodeVi
 
 def _of_node(node: NodeView, hinted: Sequence[GpuOffer], added: Sequence[str]) -> Sequence[GpuOffer]:
     """The offers of a node. If no label names the kind of its GPUs, the only kind that the spec names."""
-    found = offers_of_node(node.labels, node.allocatable, added)
+    offers = offers_of_node(node.labels, node.allocatable, added)
     count = node.count(GPU_RESOURCE)
-    return found or ([replace(hinted[0], per_node=count, labelled=False)] if count and len(hinted) == 1 else [])
+    return offers or ([replace(hinted[0], per_node=count, labelled=False)] if count and len(hinted) == 1 else [])
 
 
-def _limited(one: GpuOffer, live: Sequence[GpuOffer], *, fixed: bool) -> GpuOffer:
+def _limited(offer: GpuOffer, live: Sequence[GpuOffer], *, fixed: bool) -> GpuOffer:
     """The offer with the nodes that one engine can have: those with the same GPUs, and as many or more of them.
 
     Where nodes may come, an engine has more of them only if somebody names the number of nodes, or the kind.
     """
-    alike = (other for other in live if _names(other) == _names(one))
-    nodes = sum(other.nodes for other in alike if other.per_node >= one.per_node)
-    return replace(one, fixed_nodes=nodes) if fixed else replace(one, chosen_nodes=nodes)
+    alike = (other for other in live if _names(other) == _names(offer))
+    nodes = sum(other.nodes for other in alike if other.per_node >= offer.per_node)
+    return replace(offer, fixed_nodes=nodes) if fixed else replace(offer, chosen_nodes=nodes)
 
 
 def _names(offer: GpuOffer) -> tuple[str, str, str, str]:
@@ -211,13 +211,13 @@ def _names(offer: GpuOffer) -> tuple[str, str, str, str]:
 
 def _hinted(requested: GpuSpec, at_least: int) -> list[GpuOffer]:
     """The offers of nodes that do not exist yet, of the kinds that the spec names."""
-    found: dict[str, GpuOffer] = {}
+    offers: dict[str, GpuOffer] = {}
     for name in requested.products:
-        if (one := offer_named(name)) is not None:
-            usual = max(at_least, LINKED_PER_NODE if one.linked else 1)
-            counted = replace(one, per_node=requested.per_node or usual)
-            found[one.kind] = _with_resource(requested.resource_name, counted)
-    return list(found.values())
+        if (offer := offer_named(name)) is not None:
+            usual = max(at_least, LINKED_PER_NODE if offer.linked else 1)
+            counted = replace(offer, per_node=requested.per_node or usual)
+            offers[offer.kind] = _with_resource(requested.resource_name, counted)
+    return list(offers.values())
 
 
 def _with_resource(resource: str | None, hinted: GpuOffer) -> GpuOffer:
@@ -233,12 +233,12 @@ def _coming(declared: Sequence[GpuOffer], hinted: Iterable[GpuOffer], live: Sequ
     A kind that exists gets the label of its nodes. Kinds of the spec count only if neither a node nor the settings
     have them.
     """
-    known = {one.kind: one for one in live}
-    for one in declared:
-        there = known.get(one.kind)
+    known = {offer.kind: offer for offer in live}
+    for offer in declared:
+        there = known.get(offer.kind)
         if there is None:
-            yield one
-        elif one.per_node > max(other.per_node for other in live if other.kind == one.kind):
-            yield replace(one, product=one.product or there.product, label=there.label, labelled=there.labelled)
-    kinds = known.keys() | {one.kind for one in declared}
-    yield from (one for one in hinted if one.kind not in kinds)
+            yield offer
+        elif offer.per_node > max(other.per_node for other in live if other.kind == offer.kind):
+            yield replace(offer, product=offer.product or there.product, label=there.label, labelled=there.labelled)
+    kinds = known.keys() | {offer.kind for offer in declared}
+    yield from (offer for offer in hinted if offer.kind not in kinds)

@@ -41,17 +41,17 @@ def learned_from(
     """
     if plan.learned is not None or template is None:
         return None
-    own = [one for one in engines if one.template == template]
-    if any(one.has_answered for one in own):
+    own = [view for view in engines if view.template == template]
+    if any(view.has_answered for view in own):
         return None
-    pods = (pod for one in own for pod in one.pods)
+    pods = (pod for view in own for pod in view.pods)
     shortages = (shortage for pod in pods for text in ended_output(pod, lookups) if (shortage := engine.shortage(text)))
-    return next((found for shortage in shortages if (found := _correction(plan, shortage))), None)
+    return next((correction for shortage in shortages if (correction := _correction(plan, shortage))), None)
 
 
-def same_sizes(one: Plan, other: Plan) -> bool:
+def same_sizes(plan: Plan, other: Plan) -> bool:
     """Whether the engines of two plans start with the same sizes on the same GPUs."""
-    return _sizes(one) == _sizes(other)
+    return _sizes(plan) == _sizes(other)
 
 
 def _sizes(plan: Plan) -> tuple[object, ...]:

@@ -62,9 +62,9 @@ def with_draft(shape: Shape) -> Shape:
     return replace(shape, speculation=replace(speculation, draft_facts=facts))
 
 
-def inspected_model(found: Entry) -> KnownModel:
+def inspected_model(own: Entry) -> KnownModel:
     """A model with the facts from its own files."""
-    return KnownModel(entry_facts(found), f"its files ({found.source})", Config(found.config).architecture)
+    return KnownModel(entry_facts(own), f"its files ({own.source})", Config(own.config).architecture)
 
 
 def fallback_model(source: ModelSource, revision: str | None, why: str) -> KnownModel | None:
@@ -83,13 +83,13 @@ def fallback_model(source: ModelSource, revision: str | None, why: str) -> Known
 
 @lru_cache(maxsize=MOST_KEPT)
 def _catalogued(repository: str) -> KnownModel | None:
-    found = entry(repository)
-    if found is None:
+    listed = entry(repository)
+    if listed is None:
         return None
-    facts = entry_facts(found)
-    silent = isinstance(facts, ModelFacts) and facts.quantization.kernel is Kernel.NONE and found.weights is None
+    facts = entry_facts(listed)
+    silent = isinstance(facts, ModelFacts) and facts.quantization.kernel is Kernel.NONE and listed.weights is None
     if silent and QUANTISED.search(repository):
         problem = "is not in config.json, although the name says that weights are quantised."
         facts = NotUnderstood("quantization_config", problem, UNSTATED_CURE)
-    origin = f"the catalogue ({found.source}), since its own files were not read"
-    return KnownModel(facts, origin, Config(found.config).architecture)
+    origin = f"the catalogue ({listed.source}), since its own files were not read"
+    return KnownModel(facts, origin, Config(listed.config).architecture)

@@ -18,7 +18,7 @@ from inference_operator.views.node_fit import schedulable_now
 
 def free_gpus_lookups(offers: GpuOffers) -> tuple[FreeGpusLookup, ...]:
     """The lookups that tell what is free of these offers."""
-    return tuple(FreeGpusLookup(resource) for resource in sorted({one.resource for one in offers.live}))
+    return tuple(FreeGpusLookup(resource) for resource in sorted({offer.resource for offer in offers.live}))
 
 
 def placeable(offers: GpuOffers, results: LookupResults, pod: Manifest) -> GpuOffers:
@@ -31,11 +31,11 @@ def placeable(offers: GpuOffers, results: LookupResults, pod: Manifest) -> GpuOf
     """
     known = {look.resource: results.get(look) for look in free_gpus_lookups(offers)}
     gpus = {
-        resource: [node for node in found.nodes if schedulable_now(node.node, pod)]
-        for resource, found in known.items()
-        if isinstance(found, ClusterGpus)
+        resource: [node for node in result.nodes if schedulable_now(node.node, pod)]
+        for resource, result in known.items()
+        if isinstance(result, ClusterGpus)
     }
-    left = tuple(one for offer in offers.possible if (one := _left(offer, offers, gpus.get(offer.resource))))
+    left = tuple(usable for offer in offers.possible if (usable := _left(offer, offers, gpus.get(offer.resource))))
     return replace(offers, possible=left) if left and gpus else offers
 
 

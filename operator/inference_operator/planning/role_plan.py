@@ -135,7 +135,7 @@ def _lack_gpus(context: RoleContext, offers: GpuOffers) -> bool:
     """Whether too few free GPUs are a cause of unschedulable pods, and nodes are visible."""
     problems = (pod.problem for engine in context.live.engines for pod in engine.pods)
     lacked = {name for problem in problems if problem for name in lacked_resources(problem.cause)}
-    return not context.settings.namespaces and not lacked.isdisjoint(one.resource for one in offers.live)
+    return not context.settings.namespaces and not lacked.isdisjoint(offer.resource for offer in offers.live)
 
 
 def _with_step(state: PlanState, model: ModelFindings, kept: PinnedPlan) -> PinnedPlan:
