@@ -148,9 +148,9 @@ def _patterns(hosts: Iterable[str]) -> str:
         >>> _patterns(["llm.example.com", "*.example.com"]), _patterns(["llm.example.com"])
         (' `*.example.com` stands for many names, so `status.externalURLs` leaves it out.', '')
     """
-    found = [f"`{host}`" for host in hosts if _is_pattern(host)]
+    patterns = [f"`{host}`" for host in hosts if _is_pattern(host)]
     many = "stands for many names, so `status.externalURLs` leaves it out"
-    return f" {', '.join(found)} {many}." if found else ""
+    return f" {', '.join(patterns)} {many}." if patterns else ""
 
 
 def _is_pattern(host: str) -> bool:
@@ -165,8 +165,8 @@ def _is_https(parent: ParentRef) -> bool:
 def _addresses(live: Manifest | None) -> Sequence[str]:
     """Names or IP addresses that a load balancer or Ingress controller has assigned, as they stand in a URL."""
     balancer = mapping(mapping(live or {}, "status"), "loadBalancer")
-    found = (one.get("hostname") or one.get("ip") for one in objects(balancer, "ingress"))
-    return [_in_url(address) for address in found if isinstance(address, str)]
+    addresses = (ingress.get("hostname") or ingress.get("ip") for ingress in objects(balancer, "ingress"))
+    return [_in_url(address) for address in addresses if isinstance(address, str)]
 
 
 def _in_url(address: str) -> str:

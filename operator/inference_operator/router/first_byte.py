@@ -21,7 +21,7 @@ _DIED = ErrorResponse(502, SERVER, "engine_failed", "the engine ended before it 
 def values(inputs: RouterInputs, metrics_path: str) -> Mapping[str, object]:
     """The values of first_byte.cfg.j2."""
     return {
-        "bounds_ms": [round(1000 * one) for one in BOUNDS_SECONDS],
+        "bounds_ms": [round(1000 * seconds) for seconds in BOUNDS_SECONDS],
         "count_index": len(BOUNDS_SECONDS),
         "sum_index": len(BOUNDS_SECONDS) + 1,
         "counters": [*map(str, BOUNDS_SECONDS), "count", "sum_ms"],
@@ -29,5 +29,5 @@ def values(inputs: RouterInputs, metrics_path: str) -> Mapping[str, object]:
         "most_roles": MOST_ROLES,
         "died": _DIED,
         "metrics_path": metrics_path,
-        "roles": [one.name for one in inputs.upstreams],
+        "roles": [upstream.name for upstream in inputs.upstreams],
     }

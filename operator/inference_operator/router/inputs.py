@@ -83,17 +83,17 @@ class RouterInputs:
     @property
     def model_names(self) -> tuple[str, ...]:
         """Names of the base models of all upstreams, each once."""
-        return tuple(dict.fromkeys(name for one in self.upstreams for name in one.model_names))
+        return tuple(dict.fromkeys(name for upstream in self.upstreams for name in upstream.model_names))
 
     @property
     def has_adapters(self) -> bool:
         """Whether engines of all upstreams load adapters."""
-        return all(one.has_adapters for one in self.upstreams)
+        return all(upstream.has_adapters for upstream in self.upstreams)
 
     @property
     def lists_models(self) -> bool:
         """Whether engines of all upstreams answer which models they have."""
-        return all(one.lists_models for one in self.upstreams)
+        return all(upstream.lists_models for upstream in self.upstreams)
 
     @property
     def api_paths(self) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ class RouterInputs:
 
         A path of one engine's API can be another engine's control, which has no authentication.
         """
-        first, *others = (one.api_paths for one in self.upstreams)
+        first, *others = (upstream.api_paths for upstream in self.upstreams)
         return tuple(path for path in first if all(path in paths for paths in others))
 
 

@@ -73,9 +73,9 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
         "unknown": _unknown(paths).log_format(path=_PATH),
         "no_route": NO_ROUTE,
         "unable": [
-            (served, _unable(one, inputs).log_format(path=_PATH))
-            for one in ABILITIES
-            if (served := [path for path in one.paths if path in paths])
+            (served, _unable(ability, inputs).log_format(path=_PATH))
+            for ability in ABILITIES
+            if (served := [path for path in ability.paths if path in paths])
         ],
         "absent": _absent(inputs).log_format(path=_PATH),
         "no_method": NO_METHOD,

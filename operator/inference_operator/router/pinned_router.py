@@ -108,7 +108,7 @@ def own_inputs(inputs: RouterInputs) -> Manifest:
 def _own(inputs: RouterInputs, replaced: Manifest) -> Manifest:
     """What the engines are and how long requests wait; with some facts of the upstreams replaced."""
     first = inputs.upstreams[0]
-    found: Manifest = {
+    facts: Manifest = {
         "engine_port": first.port,
         "engine_health_path": first.health_path,
         "engine_max_concurrency": first.max_concurrency,
@@ -119,9 +119,11 @@ def _own(inputs: RouterInputs, replaced: Manifest) -> Manifest:
         "cold_start_seconds": held if (held := cold_start_seconds(inputs)) != COLD_START_STEPS[0] else 0,
         "drain_seconds": inputs.drain_seconds,
         "engine_key": inputs.engine_key if inputs.keeps_engine_key else "",
-        "upstreams": [{**_facts(one), **replaced} for one in inputs.upstreams] if len(inputs.upstreams) > 1 else [],
+        "upstreams": [{**_facts(server), **replaced} for server in inputs.upstreams]
+        if len(inputs.upstreams) > 1
+        else [],
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in facts.items() if value}
 
 
 def _section(spec: RouterSpec) -> Manifest:

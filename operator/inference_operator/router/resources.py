@@ -61,7 +61,7 @@ def refusal_of_router_resources(requested: ResourcesSpec, field: str = FIELD) ->
                 Reason.INVALID_SPEC,
                 f"{field}.{part}[{name}]",
                 "the resource cannot be divided between the two HAProxy processes of a router pod.",
-                f"Remove it; possible are {', '.join(f'`{one}`' for one in DIVISIBLE)}.",
+                f"Remove it; possible are {', '.join(f'`{name}`' for name in DIVISIBLE)}.",
             )
     return refusal_of_resources(requested.model_copy(update={"limits": {**LIMITS, **requested.limits}}), field)
 
@@ -123,7 +123,7 @@ def buffer_bytes(spec: RouterSpec) -> int:
 
     Examples:
         >>> small, large = ({"resources": {"limits": {"memory": memory}}} for memory in ("64Mi", "1Gi"))
-        >>> [buffer_bytes(RouterSpec.model_validate(one)) // 1024 for one in (small, {}, large)]
+        >>> [buffer_bytes(RouterSpec.model_validate(spec)) // 1024 for spec in (small, {}, large)]
         [32, 80, 160]
         >>> buffer_bytes(RouterSpec.model_validate({"queue": {"maxSize": 2000}})) // 1024
         64

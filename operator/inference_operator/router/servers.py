@@ -53,15 +53,15 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
 def servers(upstreams: Sequence[Upstream]) -> Sequence[Servers]:
     """The servers of each upstream. Each weighs at least 1: HAProxy sends nothing to a server of weight 0."""
     if len(upstreams) == 1:
-        return [Servers("e", f"{one.host}:{one.port}") for one in upstreams]
-    heaviest = max(one.weight for one in upstreams)
+        return [Servers("e", f"{upstream.host}:{upstream.port}") for upstream in upstreams]
+    heaviest = max(upstream.weight for upstream in upstreams)
     return [
         Servers(
-            _prefix(one),
-            f"{one.host}:{one.port}",
-            f" weight {max(1, round(FULL_WEIGHT * one.weight / heaviest))} maxconn {one.max_concurrency}",
+            _prefix(upstream),
+            f"{upstream.host}:{upstream.port}",
+            f" weight {max(1, round(FULL_WEIGHT * upstream.weight / heaviest))} maxconn {upstream.max_concurrency}",
         )
-        for one in upstreams
+        for upstream in upstreams
     ]
 
 
@@ -70,8 +70,8 @@ def _checks(upstreams: Sequence[Upstream]) -> Mapping[str, str]:
     if len(upstreams) == 1:
         return {"check_uri": f"uri {upstreams[0].health_path}", "check_host": upstreams[0].host}
     return {
-        "check_uri": f"uri-lf {_by_server({_prefix(one): one.health_path for one in upstreams})}",
-        "check_host": _by_server({_prefix(one): one.host for one in upstreams}),
+        "check_uri": f"uri-lf {_by_server({_prefix(upstream): upstream.health_path for upstream in upstreams})}",
+        "check_host": _by_server({_prefix(upstream): upstream.host for upstream in upstreams}),
     }
 
 

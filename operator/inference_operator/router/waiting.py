@@ -138,7 +138,7 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
         "models_path": MODELS_PATH,
         "models_list": models(names),
         "models_by_path": {f"{MODELS_PATH}/{name}": model(name) for name in names},
-        "servers": [f"{one.prefix}{n}" for one in servers(inputs.upstreams) for n in range(1, inputs.slots + 1)],
+        "servers": [f"{server.prefix}{n}" for server in servers(inputs.upstreams) for n in range(1, inputs.slots + 1)],
         "engines_list_models": inputs.lists_models,
         "no_model": _NO_MODEL.log_format(name=f"path,url_dec,bytes({len(MODELS_PATH) + 1}),{SHOWN}"),
         "no_engine": NO_ENGINE,
