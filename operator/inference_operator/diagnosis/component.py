@@ -46,18 +46,18 @@ def _blame(pod: PodView) -> tuple[bool, bool, int, str, str]:
 def ended_first(pod: PodView) -> str | None:
     """The other pod that ended this one's group, as this one tells; None if it tells none."""
     ended = pod.problem.terminated if pod.problem else None
-    found = first_end(ended.message) if ended else None
-    return found.pod if found else None
+    end = first_end(ended.message) if ended else None
+    return end.pod if end else None
 
 
-def stays(one: PodView | EngineView, workload: WorkloadView) -> bool:
+def stays(view: PodView | EngineView, workload: WorkloadView) -> bool:
     """Whether a pod or an engine is to stay: not of an earlier template, and not being deleted."""
-    return is_latest(one, workload) and not one.terminating
+    return is_latest(view, workload) and not view.terminating
 
 
-def is_latest(one: PodView | EngineView, workload: WorkloadView) -> bool:
+def is_latest(view: PodView | EngineView, workload: WorkloadView) -> bool:
     """Whether a pod or an engine is not of an earlier template, as far as that is known."""
-    return not (one.template and workload.template and one.template != workload.template)
+    return not (view.template and workload.template and view.template != workload.template)
 
 
 def seen(workload: WorkloadView, pods: Sequence[PodView] | Sequence[EngineView]) -> WorkloadView:

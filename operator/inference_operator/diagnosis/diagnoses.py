@@ -40,7 +40,7 @@ class Diagnoses:
     @property
     def startup(self) -> StartupProgress:
         """The start to report: that of the first role which has one."""
-        return next((one for one in self.startups if one.status), StartupProgress())
+        return next((startup for startup in self.startups if startup.status), StartupProgress())
 
     def lookups(self, inputs: DiagnosisInputs) -> tuple[Lookup, ...]:
         """The lookups that tell more about what is reported."""
@@ -68,9 +68,9 @@ def diagnoses(routers: Component, reported: StartupStatus | None, inputs: Diagno
         inputs: the roles in their order, lookups, settings and time.
     """
     roles = tuple(inputs.roles.values())
-    found = ((one.name, pod_diagnosis(one.worst_pod, inputs)) for one in (*roles, routers))
+    problems = ((role.name, pod_diagnosis(role.worst_pod, inputs)) for role in (*roles, routers))
     return Diagnoses(
-        problems={name: problem for name, problem in found if problem},
+        problems={name: problem for name, problem in problems if problem},
         startups=[_startup(role, reported, inputs) for role in roles],
         volumes=volume_diagnosis((pod for role in roles for pod in role.pods), inputs),
         router=routers.name,

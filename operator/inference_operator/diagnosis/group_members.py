@@ -80,9 +80,9 @@ def group_members(engine: EngineView, size: int, *, log: str = "") -> GroupMembe
     # An index is a label, which anybody who may label pods can set to any number: none beyond the size counts.
     members = [pods.get(index) for index in range(size)]
     absent, leads = absent_members(log), bool(members[0] and members[0].running)
-    joined = [leads and one is not None and _runs(one) and one.name not in absent for one in members]
+    joined = [leads and member is not None and _runs(member) and member.name not in absent for member in members]
     missing = joined.count(False)
-    waits = [_waits(one, joins, missing, leads=leads) for one, joins in zip(members, joined, strict=True)]
+    waits = [_waits(member, joins, missing, leads=leads) for member, joins in zip(members, joined, strict=True)]
     return GroupMembers(group, len(members) - missing, waits)
 
 

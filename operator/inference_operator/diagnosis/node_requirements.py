@@ -38,8 +38,8 @@ def _alternatives(pod_spec: Manifest) -> Iterator[str]:
     nodes = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
     terms = (nodes.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or ()
     for term in terms:
-        named = [one for one in term.get("matchExpressions") or () if one["operator"] == "In"]
-        yield from (_named(one["key"], one["values"]) for one in named[:1])
+        named = [expression for expression in term.get("matchExpressions") or () if expression["operator"] == "In"]
+        yield from (_named(expression["key"], expression["values"]) for expression in named[:1])
 
 
 def _named(label: str, values: list[str]) -> str:

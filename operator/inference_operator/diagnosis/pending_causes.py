@@ -129,7 +129,7 @@ def rejection_cure(message: str) -> str:
     part, default = (
         ("router", "routerDefaults.resources") if is_router else ("engine", "engineDefaults.limitRequestRatio")
     )
-    names = (one["resource"] if "." in one["resource"] else f"requests.{one['resource']}" for one in unstated)
+    names = (entry["resource"] if "." in entry["resource"] else f"requests.{entry['resource']}" for entry in unstated)
     fields = " and ".join(f"`spec.{part}.resources.{name}`" for name in names)
     return f"Set {fields}, or the operator's `{default}`."
 

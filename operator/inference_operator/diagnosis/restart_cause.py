@@ -54,7 +54,7 @@ def restart_cause(engine: EngineView) -> RestartCause:
     if told := _told(leader):
         named = next((pod.restart for pod in engine.workers if pod.name == told.pod), None)
         return RestartCause.OUT_OF_MEMORY if named and named.out_of_memory else _HOW[told.how]
-    if any((one.pod, one.how) == (leader.name, SLOW) for one in said):
+    if any((end.pod, end.how) == (leader.name, SLOW) for end in said):
         return RestartCause.SLOW_START
     return _own(leader.restart)
 

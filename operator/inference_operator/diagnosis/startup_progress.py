@@ -96,11 +96,11 @@ def startup_progress(
 def _load_progress(pod: PodView, reported: StartupStatus | None, inputs: DiagnosisInputs) -> LoadProgress | None:
     """How much of the weights is loaded. It never falls, and it changes with the tenths of percent alone."""
     log, engine = inputs.lookups.get(pod.start.log) if pod.start and pod.start.log else None, inputs.engine_of(pod)
-    found = engine.load_progress(log.text) if engine and isinstance(log, LogText) else None
+    progress = engine.load_progress(log.text) if engine and isinstance(log, LogText) else None
     before = None
     if reported and reported.pod == pod.name and reported.percent:
         before = LoadProgress(reported.percent, reported.minutes_left)
-    return max(filter(None, (before, found)), key=lambda load: load.percent, default=None)
+    return max(filter(None, (before, progress)), key=lambda load: load.percent, default=None)
 
 
 def _slowest(engine: EngineView, steps: Mapping[str, _Step | None]) -> tuple[PodView, _Step] | None:
@@ -108,8 +108,8 @@ def _slowest(engine: EngineView, steps: Mapping[str, _Step | None]) -> tuple[Pod
 
     A worker does so until its process runs. After that the leader's log shows how far the engine is.
     """
-    found = [(pod, step) for pod in engine.pods if (step := steps.get(pod.name)) is not None]
-    holding = [(pod, step) for pod, step in found if pod is engine.leader or step in _BEFORE_PROCESS]
+    pairs = [(pod, step) for pod in engine.pods if (step := steps.get(pod.name)) is not None]
+    holding = [(pod, step) for pod, step in pairs if pod is engine.leader or step in _BEFORE_PROCESS]
     return min(holding, key=lambda pair: _ORDER.index(pair[1]), default=None)
 
 
