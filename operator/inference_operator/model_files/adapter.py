@@ -62,10 +62,11 @@ def _shapes(weights: Path) -> Shapes:
         if length > MAX_HEADER_BYTES:
             raise ValueError(f"a header of {length} bytes")
         header: Manifest = json.loads(file.read(length))
-    tensors = {str(name): one for name, one in header.items() if name != "__metadata__"}
-    if LENGTH_BYTES + length + max(_size(one["data_offsets"][1]) for one in tensors.values()) != weights.stat().st_size:
+    tensors = {str(name): tensor for name, tensor in header.items() if name != "__metadata__"}
+    data_bytes = max(_size(tensor["data_offsets"][1]) for tensor in tensors.values())
+    if LENGTH_BYTES + length + data_bytes != weights.stat().st_size:
         raise ValueError("a file that was cut off")
-    return {name: [_size(dimension) for dimension in one["shape"]] for name, one in tensors.items()}
+    return {name: [_size(dimension) for dimension in tensor["shape"]] for name, tensor in tensors.items()}
 
 
 def _size(value: object) -> int:

@@ -100,15 +100,15 @@ def needed_files(model: BucketModel, store: S3Store, *, allow_pickle: bool) -> S
 
 def _listed_files(store: S3Store) -> Sequence[ListedFile]:
     """All files, without the empty objects that some tools create for folders; or more files than a model may have."""
-    every = (one for chunk in obstore.list(store) for one in chunk if one["path"])
-    found = {
-        str(one["path"]): ListedFile(str(one["path"]), int(one["size"]), etag=_etag(one["e_tag"]))
-        for one in islice(every, _MAX_OBJECTS)
+    every = (entry for chunk in obstore.list(store) for entry in chunk if entry["path"])
+    files = {
+        str(entry["path"]): ListedFile(str(entry["path"]), int(entry["size"]), etag=_etag(entry["e_tag"]))
+        for entry in islice(every, _MAX_OBJECTS)
     }
-    if len(found) == _MAX_OBJECTS:
-        return list(found.values())
-    folders = {parent for path in found for parent in _parents(path)}
-    return [file for path, file in found.items() if path not in folders or file.size_bytes]
+    if len(files) == _MAX_OBJECTS:
+        return list(files.values())
+    folders = {parent for path in files for parent in _parents(path)}
+    return [file for path, file in files.items() if path not in folders or file.size_bytes]
 
 
 def _etag(text: str | None) -> str:
@@ -124,13 +124,13 @@ def listing_digest(model: BucketModel, files: Sequence[ListedFile]) -> str:
     """The revision: a digest of the model's location and of the path, size and ETag of each file.
 
     Examples:
-        >>> one = listing_digest(BucketModel("b", "m"), [ListedFile("config.json", 2, etag="a")])
-        >>> one == listing_digest(BucketModel("b", "m"), [ListedFile("config.json", 2, etag="b")])
+        >>> digest = listing_digest(BucketModel("b", "m"), [ListedFile("config.json", 2, etag="a")])
+        >>> digest == listing_digest(BucketModel("b", "m"), [ListedFile("config.json", 2, etag="b")])
         False
-        >>> len(one)
+        >>> len(digest)
         40
     """
-    lines = (f"{file.path}\n{file.size_bytes}\n{file.etag}\n" for file in sorted(files, key=lambda one: one.path))
+    lines = (f"{file.path}\n{file.size_bytes}\n{file.etag}\n" for file in sorted(files, key=lambda file: file.path))
     return sha256(f"{model.name}\n{''.join(lines)}".encode()).hexdigest()[:DIGEST_DIGITS]
 
 
@@ -151,8 +151,8 @@ def inspect_bucket(model: BucketModel, revision: str | None = None, *, allow_pic
         if revision and revision != digest:
             return changed(model, digest)
         with tempfile.TemporaryDirectory() as folder:
-            found = _files(model, store, files, digest, Path(folder))
-            return inspect_files(replace(found, allow_pickle=allow_pickle), model.file)
+            downloaded = _files(model, store, files, digest, Path(folder))
+            return inspect_files(replace(downloaded, allow_pickle=allow_pickle), model.file)
     except InspectionError as error:
         return error.failure
     except (*ERRORS, OSError, ValueError, KeyError, TypeError) as error:

@@ -121,7 +121,7 @@ def content_etag(path: Path, file: ListedFile) -> str:
     """
     if "-" not in file.etag:
         return _md5(path)
-    return next((found for size in _part_sizes(file) if (found := _md5_of_parts(path, size)) == file.etag), "")
+    return next((etag for size in _part_sizes(file) if (etag := _md5_of_parts(path, size)) == file.etag), "")
 
 
 def _part_sizes(file: ListedFile) -> Sequence[int]:

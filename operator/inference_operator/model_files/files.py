@@ -184,13 +184,13 @@ def elements_of(header: bytes) -> Mapping[str, int]:
         >>> elements_of(b'{"a": {"dtype": "F16", "shape": [2, 3]}, "__metadata__": {}}')
         Counter({'F16': 6})
     """
-    found: Counter[str] = Counter()
+    elements: Counter[str] = Counter()
     try:
         for tensor in (tensor for key, tensor in json.loads(header).items() if key != "__metadata__"):
-            found[str(tensor["dtype"])] += math.prod(tensor["shape"])
+            elements[str(tensor["dtype"])] += math.prod(tensor["shape"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
-    return found
+    return elements
 
 
 def _largest(files: Files, index: object) -> str:

@@ -64,7 +64,7 @@ def _leads_out(folder: Path, volume: Path, only: Collection[str] | None) -> bool
     every = (Path(place, each) for place, folders, names in os.walk(folder) for each in (*folders, *names))
     paths = every if only is None else (folder / name for name in only)
     targets = (Path(os.path.realpath(path)) for path in paths if path.is_symlink())
-    outside = (not one.is_relative_to(own if one.is_dir() else root) for one in targets)
+    outside = (not target.is_relative_to(own if target.is_dir() else root) for target in targets)
     return not own.is_relative_to(root) or any(outside)
 
 

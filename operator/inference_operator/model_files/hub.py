@@ -72,12 +72,12 @@ def configure_client() -> None:
 
 def _cached(repository: str, revision: str | None, *, allow_pickle: bool, file: str) -> InspectionResult:
     """Inspect the model in the cache without requests, for `HF_HUB_OFFLINE`."""
-    found = try_to_load_from_cache(repository, file or CONFIG, revision=revision)
-    if not isinstance(found, str):
+    cached = try_to_load_from_cache(repository, file or CONFIG, revision=revision)
+    if not isinstance(cached, str):
         problem = "`HF_HUB_OFFLINE` is set, and the model is not in the cache."
         cure = "Add the model to the cache at `HF_HOME`, or unset `HF_HUB_OFFLINE`."
         return Failure(Cause.UNREACHABLE, NotUnderstood(f"hf://{repository}", problem, cure))
-    folder = Path(found).parents[(file or CONFIG).count("/")]
+    folder = Path(cached).parents[(file or CONFIG).count("/")]
     source = f"hf://{repository}@{folder.name}"
     return inspect_folder(
         folder, name=repository, source=source, commit=folder.name, allow_pickle=allow_pickle, file=file
@@ -100,12 +100,12 @@ def _files(repository: str, revision: str | None) -> Files:
         url = hf_hub_url(repository, name, revision=commit)
         with get_session().stream("GET", url, headers=headers, timeout=TIMEOUT_SECONDS) as response:
             hf_raise_for_status(response)
-            found = bytearray()
+            content = bytearray()
             for chunk in response.iter_bytes():  # a mirror may ignore the range
-                found += chunk
-                if len(found) >= length:
+                content += chunk
+                if len(content) >= length:
                     break
-            return bytes(found[:length])
+            return bytes(content[:length])
 
     source, total = f"hf://{repository}", _download_bytes(repository, sizes)
     return Files(repository, f"{source}@{commit}", sizes, local, head, commit, download_bytes=total)
@@ -113,7 +113,7 @@ def _files(repository: str, revision: str | None) -> Files:
 
 def _download_bytes(repository: str, sizes: Mapping[str, int]) -> int:
     """The bytes of a download; 0 of a listing that it would refuse, since only the download says why."""
-    files = wanted_files(repository, (ListedFile(*one) for one in sizes.items()), allow_pickle=True)
+    files = wanted_files(repository, (ListedFile(*item) for item in sizes.items()), allow_pickle=True)
     return 0 if isinstance(files, Failure) else sum(file.size_bytes for file in files)
 
 

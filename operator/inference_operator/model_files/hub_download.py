@@ -67,14 +67,14 @@ class HubOrigin:
         if blob.is_file() and blob.stat().st_size == file.size_bytes:
             return
         url = hf_hub_url(self.model, file.path, revision=commit)
-        found = get_hf_file_metadata(url, timeout=TIMEOUT_SECONDS)
-        if found.size != file.size_bytes:
+        metadata = get_hf_file_metadata(url, timeout=TIMEOUT_SECONDS)
+        if metadata.size != file.size_bytes:
             raise DamagedError(wrong_content(self.source, file.path, "size"))
         headers = build_hf_headers()
-        if urlsplit(found.location).netloc != urlsplit(url).netloc:  # a storage gets no token
+        if urlsplit(metadata.location).netloc != urlsplit(url).netloc:  # a storage gets no token
             headers.pop("authorization", None)
         partial = folder.partial(file)
-        _continue(found.location, headers, partial, file.size_bytes)
+        _continue(metadata.location, headers, partial, file.size_bytes)
         if wrong := _difference(partial, file):
             partial.unlink()
             raise DamagedError(wrong_content(self.source, file.path, wrong))

@@ -51,7 +51,7 @@ def prepare_kernels(root: Path, kernels: Kernels, *, limit_bytes: int = COMPILED
     os.utime(own)
     folders = [_folder(path) for path in own.parent.iterdir() if path.is_dir() and not path.is_symlink()]
     total = sum(folder.size_bytes for folder in folders)
-    for folder in sorted(folders, key=lambda one: one.used):
+    for folder in sorted(folders, key=lambda folder: folder.used):
         if total <= limit_bytes:
             return
         if folder.path != own and folder.size_bytes:

@@ -72,7 +72,7 @@ def wanted_files(
         >>> wanted_files("hf://org/name", [ListedFile("../../etc/passwd", 1)]).why.problem
         'lists a file with the unsafe name `../../etc/passwd`.'
     """
-    found: dict[str, ListedFile] = {}
+    by_path: dict[str, ListedFile] = {}
     for file in listed:
         if not is_safe_name(file.path):
             return _damaged(model, f"lists a file with the unsafe name `{_ODD.sub('?', file.path)[:100]}`.")
@@ -82,21 +82,21 @@ def wanted_files(
             return _damaged(model, f"lists a wrong SHA-256 of `{file.path}`.")
         if only and file.path not in only:
             continue
-        found[file.path] = file
-        if len(found) > MAX_FILES:
+        by_path[file.path] = file
+        if len(by_path) > MAX_FILES:
             return _damaged(model, f"has more than {MAX_FILES:,} files.")
-    if only and only[0] not in found:
+    if only and only[0] not in by_path:
         cure = f"Name a folder or repository with `{only[0]}` at its root."
         return unusable(NotUnderstood(model, f"has no `{only[0]}`.", cure))
-    if both := next((one for path in found for one in _folders(path) if one in found), ""):
+    if both := next((folder for path in by_path for folder in _folders(path) if folder in by_path), ""):
         return _damaged(model, f"lists `{both}` as a file and as a folder.")
-    dense = _dense_pickle(found)
-    if not allow_pickle and (unsafe := [*unsafe_files(found), *sorted(dense)]):
+    dense = _dense_pickle(by_path)
+    if not allow_pickle and (unsafe := [*unsafe_files(by_path), *sorted(dense)]):
         return unusable(PickleWeights(model, f"`{unsafe[0]}` is needed. Such files are {PICKLE_PROBLEM}", PICKLE_CURE))
-    in_safetensors = any("/" not in path and path.endswith(SAFETENSORS) for path in found)
+    in_safetensors = any("/" not in path and path.endswith(SAFETENSORS) for path in by_path)
     wanted = [
         file
-        for path, file in sorted(found.items())
+        for path, file in sorted(by_path.items())
         if not path.startswith(_IGNORED) and (path in dense or not (in_safetensors and path.endswith(_OTHER_FORMATS)))
     ]
     return wanted if sum(file.size_bytes for file in wanted) else _damaged(model, "lists no content.")

@@ -44,9 +44,9 @@ def prune(root: Path, uses: Uses, *, now: float, dry_run: bool) -> PruneReport:
     freed = 0
     if (root / RECORDS).is_symlink():  # no download makes one, so the locks would be others
         return PruneReport((), 0, dry_run)
-    for one, used in _repositories(root, uses):
-        found, bytes_freed = _prune_repository(one, used, now=now, dry_run=dry_run)
-        items += found
+    for repository, used in _repositories(root, uses):
+        repository_items, bytes_freed = _prune_repository(repository, used, now=now, dry_run=dry_run)
+        items += repository_items
         freed += bytes_freed
     for folder in _folders(root / COMPILED_FOLDER):
         size = _size(folder)
@@ -72,16 +72,16 @@ def _repositories(root: Path, uses: Uses) -> Iterator[tuple[ModelFolder, Sequenc
             yield ModelFolder(adapters, path.name), uses.adapters
 
 
-def _prune_repository(one: ModelFolder, uses: Sequence[Use], *, now: float, dry_run: bool) -> tuple[list[Item], int]:
-    with _locked(one.lock) as is_free:
-        snapshots = {path.name: _is_complete(one, path.name) for path in _folders(one.snapshots)}
-        recent = one.lock.stat().st_mtime
-        found = CachedRepository(one.name, snapshots, recent=now - recent < RECENT_SECONDS)
-        decided = deletion_of(found, uses) if is_free else Deletion(why="a Job downloads it now")
-        items = [_item(one, commit, decided, complete=done) for commit, done in sorted(snapshots.items())]
-        doomed = list(_doomed(one, decided, set(snapshots) - decided.commits))
+def _prune_repository(folder: ModelFolder, uses: Sequence[Use], *, now: float, dry_run: bool) -> tuple[list[Item], int]:
+    with _locked(folder.lock) as is_free:
+        snapshots = {path.name: _is_complete(folder, path.name) for path in _folders(folder.snapshots)}
+        recent = folder.lock.stat().st_mtime
+        repository = CachedRepository(folder.name, snapshots, recent=now - recent < RECENT_SECONDS)
+        decided = deletion_of(repository, uses) if is_free else Deletion(why="a Job downloads it now")
+        items = [_item(folder, commit, decided, complete=done) for commit, done in sorted(snapshots.items())]
+        doomed = list(_doomed(folder, decided, set(snapshots) - decided.commits))
         if not snapshots or not all(snapshots.values()):
-            items.append(_parts(one, decided))
+            items.append(_parts(folder, decided))
         freed = sum(_size(path) for path in doomed)
         if not dry_run:
             for path in doomed:
@@ -89,44 +89,44 @@ def _prune_repository(one: ModelFolder, uses: Sequence[Use], *, now: float, dry_
         return items, freed
 
 
-def _item(one: ModelFolder, commit: str, decided: Deletion, *, complete: bool) -> Item:
+def _item(folder: ModelFolder, commit: str, decided: Deletion, *, complete: bool) -> Item:
     deleted = commit in decided.commits
-    blobs = one.blobs
-    size = sum(_size(blobs / name) for name in _linked(one.snapshot(commit)))
-    size += _size(one.snapshot(commit))
+    blobs = folder.blobs
+    size = sum(_size(blobs / name) for name in _linked(folder.snapshot(commit)))
+    size += _size(folder.snapshot(commit))
     state = "complete" if complete else "half-loaded"
     action, why = ("delete", UNUSED) if deleted else ("keep", decided.why)
-    return Item(f"{_label(one)}@{commit}", size, state, action, why)
+    return Item(f"{_label(folder)}@{commit}", size, state, action, why)
 
 
-def _parts(one: ModelFolder, decided: Deletion) -> Item:
+def _parts(folder: ModelFolder, decided: Deletion) -> Item:
     """Parts of files that no process has completed."""
-    size = sum(_size(path) for path in _entries(one.blobs) if path.name.endswith(PARTIAL))
+    size = sum(_size(path) for path in _entries(folder.blobs) if path.name.endswith(PARTIAL))
     action, why = ("delete", UNUSED) if decided.everything else ("keep", decided.why)
-    return Item(f"{_label(one)} (parts of files)", size, "half-loaded", action, why)
+    return Item(f"{_label(folder)} (parts of files)", size, "half-loaded", action, why)
 
 
-def _label(one: ModelFolder) -> str:
+def _label(folder: ModelFolder) -> str:
     """The name of a model, or of an adapter with its folder on the claim."""
-    name = model_of_folder(one.name) or one.name
-    return f"{ADAPTERS_FOLDER}/{name}" if one.root.name == ADAPTERS_FOLDER else name
+    name = model_of_folder(folder.name) or folder.name
+    return f"{ADAPTERS_FOLDER}/{name}" if folder.root.name == ADAPTERS_FOLDER else name
 
 
-def _doomed(one: ModelFolder, decided: Deletion, kept: set[str]) -> Iterator[Path]:
+def _doomed(folder: ModelFolder, decided: Deletion, kept: set[str]) -> Iterator[Path]:
     """The files to delete, the records first: a model whose files go is complete no more."""
-    yield from (path for commit in sorted(decided.commits) if (path := one.record(commit)).is_file())
+    yield from (path for commit in sorted(decided.commits) if (path := folder.record(commit)).is_file())
     if decided.everything:
-        yield one.path
-        locks = one.hub / _HUB_LOCKS
-        if not locks.is_symlink() and (locks / one.name).is_dir():
-            yield locks / one.name
+        yield folder.path
+        locks = folder.hub / _HUB_LOCKS
+        if not locks.is_symlink() and (locks / folder.name).is_dir():
+            yield locks / folder.name
         return
     if not decided.commits:
         return
-    yield from _refs(one.path / "refs", decided.commits)
-    yield from (one.snapshot(commit) for commit in sorted(decided.commits))
-    needed = {name for commit in kept for name in _linked(one.snapshot(commit))}
-    yield from (path for path in _entries(one.blobs) if path.name not in needed)
+    yield from _refs(folder.path / "refs", decided.commits)
+    yield from (folder.snapshot(commit) for commit in sorted(decided.commits))
+    needed = {name for commit in kept for name in _linked(folder.snapshot(commit))}
+    yield from (path for path in _entries(folder.blobs) if path.name not in needed)
 
 
 def _refs(folder: Path, commits: frozenset[str]) -> Iterator[Path]:
@@ -142,8 +142,8 @@ def _linked(snapshot: Path) -> set[str]:
     return {Path(link.readlink()).name for link in links if link.is_symlink()}
 
 
-def _is_complete(one: ModelFolder, commit: str) -> bool:
-    return COMMIT.fullmatch(commit) is not None and one.record(commit).is_file()
+def _is_complete(folder: ModelFolder, commit: str) -> bool:
+    return COMMIT.fullmatch(commit) is not None and folder.record(commit).is_file()
 
 
 def _folders(parent: Path) -> list[Path]:

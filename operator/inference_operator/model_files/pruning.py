@@ -60,28 +60,28 @@ class PruneReport:
     dry_run: bool
 
 
-def deletion_of(found: CachedRepository, uses: Sequence[Use]) -> Deletion:
+def deletion_of(repository: CachedRepository, uses: Sequence[Use]) -> Deletion:
     """The deletion for a repository.
 
     Examples:
-        >>> found = CachedRepository("models--a--b", {"1": True, "2": True})
-        >>> deletion_of(found, ()).everything
+        >>> repository = CachedRepository("models--a--b", {"1": True, "2": True})
+        >>> deletion_of(repository, ()).everything
         True
-        >>> sorted(deletion_of(found, (Use("a/b", "2", "Pod x"),)).commits)
+        >>> sorted(deletion_of(repository, (Use("a/b", "2", "Pod x"),)).commits)
         ['1']
-        >>> deletion_of(found, (Use("a/b", "", "Pod x"),)).commits, deletion_of(found, (Use("a/b", "3"),)).commits
-        (frozenset(), frozenset())
+        >>> [deletion_of(repository, (Use("a/b", commit, "Pod x"),)).commits for commit in ("", "3")]
+        [frozenset(), frozenset()]
     """
-    own = [use for use in uses if use.repository == ANY or folder_of(use.repository) == found.folder]
+    own = [use for use in uses if use.repository == ANY or folder_of(use.repository) == repository.folder]
     users = ", ".join(sorted({use.by for use in own if use.by})) or "an object"
-    if found.recent:
+    if repository.recent:
         return Deletion(why=RECENT)
     if not own:
-        return Deletion(everything=True, commits=frozenset(found.snapshots))
+        return Deletion(everything=True, commits=frozenset(repository.snapshots))
     wanted = {use.commit for use in own}
-    if "" in wanted or not all(found.snapshots.get(commit) for commit in wanted):
+    if "" in wanted or not all(repository.snapshots.get(commit) for commit in wanted):
         return Deletion(why=f"used by {users}")  # any commit, or one that is not complete yet
-    return Deletion(commits=frozenset(found.snapshots) - wanted, why=f"used by {users}")
+    return Deletion(commits=frozenset(repository.snapshots) - wanted, why=f"used by {users}")
 
 
 def kernels_kept(key: str, *, recent: bool, uses: Uses) -> str:

@@ -84,8 +84,8 @@ def repository_of(source: object) -> str:
         >>> repository_of("s3://bucket/a/"), repository_of("s3://bucket/a/../b")
         ('s3://bucket/a', '')
     """
-    found = model_source(source) if isinstance(source, str) else None
-    return stored_name(found) if isinstance(found, DOWNLOADED) else ""
+    model = model_source(source) if isinstance(source, str) else None
+    return stored_name(model) if isinstance(model, DOWNLOADED) else ""
 
 
 def claim_uses(
@@ -99,18 +99,19 @@ def claim_uses(
         workloads: Deployments, StatefulSets, Jobs and pods of its namespace.
         records: the operator's ConfigMaps of finished downloads.
     """
-    own = [one for one in resources if claim_of(one) == claim]
-    found = {use for one in own for use in _of_resource(one, claim, records)}
+    own = [resource for resource in resources if claim_of(resource) == claim]
+    uses = {use for resource in own for use in _of_resource(resource, claim, records)}
     kernels: set[str] = set()
     for workload in workloads:
         pod = pod_of(workload)
         volumes = {name for name, mounted in mounted_claims(pod).items() if mounted == claim}
         if volumes and not _has_ended(workload):
-            found.update(_of_pod(pod, workload, volumes))
+            uses.update(_of_pod(pod, workload, volumes))
             kernels.update(_kernels(pod, volumes))
-            kernels.update({ANY} if any(_is_unclear(one, workload, volumes) for one in _containers(pod)) else ())
-    adapters = {use for one in own for use in _adapters_of(one)} | {use for use in found if use.repository == ANY}
-    return Uses(tuple(sorted(found)), frozenset(kernels), tuple(sorted(adapters)))
+            unclear = any(_is_unclear(container, workload, volumes) for container in _containers(pod))
+            kernels.update({ANY} if unclear else ())
+    adapters = {use for use in uses if use.repository == ANY}.union(*map(_adapters_of, own))
+    return Uses(tuple(sorted(uses)), frozenset(kernels), tuple(sorted(adapters)))
 
 
 def keep_arguments(uses: Uses) -> tuple[str, ...]:
@@ -198,8 +199,8 @@ def record_claim(record: Manifest) -> str:
 
 def record_commit(record: Manifest) -> str:
     """The commit in the ConfigMap of a finished download; empty if it has none."""
-    found = COMMIT.search(str(mapping(record, "data").get(RESULT_FILE) or ""))
-    return found[0] if found else ""
+    match = COMMIT.search(str(mapping(record, "data").get(RESULT_FILE) or ""))
+    return match[0] if match else ""
 
 
 def _of_pod(pod: Manifest, workload: Manifest, volumes: set[str]) -> Iterator[Use]:
@@ -224,9 +225,9 @@ def _repositories(words: Sequence[str]) -> set[str]:
 def _folders(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The models whose folders words name, with the commit of the snapshot; `ANY` for a folder that is not clear."""
     for word in words:
-        found = list(_FOLDER.finditer(word))
-        yield from ((model_of_folder(one["folder"]), one["commit"] or "") for one in found)
-        if len(_FOLDER_START.findall(word)) != len(found):
+        matches = list(_FOLDER.finditer(word))
+        yield from ((model_of_folder(match["folder"]), match["commit"] or "") for match in matches)
+        if len(_FOLDER_START.findall(word)) != len(matches):
             yield ANY, ""
 
 
@@ -238,7 +239,7 @@ def _is_unclear(container: Manifest, workload: Manifest, volumes: set[str]) -> b
     if mapping(workload["metadata"], "labels").get(MANAGED_BY_LABEL) in (MANAGER, COMMAND):
         return False
     words = list(_words(container))
-    named = any(True for _ in _folders(words)) or any(not _FILE.fullmatch(one) for one in _repositories(words))
+    named = any(True for _ in _folders(words)) or not all(map(_FILE.fullmatch, _repositories(words)))
     return not named and any(mount.get("name") in volumes for mount in objects(container, "volumeMounts"))
 
 
