@@ -78,7 +78,7 @@ class AdapterSpec(SpecModel):
 
 
 def _unique(adapters: tuple[AdapterSpec, ...]) -> tuple[AdapterSpec, ...]:
-    names = [one.name for one in adapters]
+    names = [adapter.name for adapter in adapters]
     if doubled := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"the name `{doubled}` is used twice")
     return adapters

@@ -103,7 +103,7 @@ class AutoscalingSpec(SpecModel):
         ),
         Rule(
             "!has(self.schedule) || self.schedule.all(entry, entry.minReplicas <= self.maxReplicas)",
-            lambda autoscaling: all(one.min_replicas <= autoscaling.max_replicas for one in autoscaling.schedule),
+            lambda autoscaling: all(entry.min_replicas <= autoscaling.max_replicas for entry in autoscaling.schedule),
             "`schedule[].minReplicas` must not be above `maxReplicas`",
         ),
         Rule(

@@ -49,12 +49,14 @@ def causes(errors: Sequence[ErrorDetails]) -> Sequence[ErrorDetails]:
         >>> try:
         ...     Spec.model_validate({"model": {"source": "hf://a/b"}, "router": {"httpRoute": {"parentRefs": [1]}}})
         ... except ValidationError as error:
-        ...     [one["loc"] for one in causes(error.errors())]
+        ...     [cause["loc"] for cause in causes(error.errors())]
         [('router', 'httpRoute', 'parentRefs', 0)]
     """
-    paths = [one["loc"] for one in errors]
+    paths = [error["loc"] for error in errors]
     return [
-        one for one in errors if not any(len(p) > len(one["loc"]) and p[: len(one["loc"])] == one["loc"] for p in paths)
+        error
+        for error in errors
+        if not any(len(p) > len(error["loc"]) and p[: len(error["loc"])] == error["loc"] for p in paths)
     ]
 
 

@@ -94,7 +94,7 @@ def value_hint(value: str, allowed: Sequence[str]) -> str:
         >>> value_hint("red", ["GPU", "CPU"])
         ''
     """
-    by_lower = {one.lower(): one for one in allowed}
+    by_lower = {name.lower(): name for name in allowed}
     meant = ABBREVIATIONS.get(value.upper(), value).lower()
     near = [meant] if meant in by_lower else get_close_matches(meant, by_lower, n=1)
     return f"Did you mean `{by_lower[near[0]]}`?" if near else ""
@@ -104,7 +104,7 @@ def _section(path: Sequence[str]) -> type[SpecModel] | None:
     """The model of a section; None if the path leads to none."""
     model: type[SpecModel] | None = Spec
     for step in path:
-        field = next((one for one in model.model_fields.values() if one.alias == step), None) if model else None
+        field = next((field for field in model.model_fields.values() if field.alias == step), None) if model else None
         model = model_of(field.annotation) if field else None
     return model
 
@@ -117,16 +117,16 @@ def model_of(annotation: object) -> type[SpecModel] | None:
 
 
 def _names(model: type[SpecModel] | None) -> Sequence[str]:
-    return [one.alias for one in model.model_fields.values() if one.alias] if model else []
+    return [field.alias for field in model.model_fields.values() if field.alias] if model else []
 
 
 @lru_cache(maxsize=1)
 def _fields() -> Mapping[str, str]:
     """The path of the least deep field of each name, without those in items of lists."""
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for path in sorted(_paths(Spec, ()), key=len):
-        found.setdefault(path[-1], ".".join(path))
-    return found
+        paths.setdefault(path[-1], ".".join(path))
+    return paths
 
 
 def _paths(model: type[SpecModel], path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

@@ -100,7 +100,7 @@ class ModelSpec(SpecModel):
         ),
         Rule(
             "!has(self.adapters) || !has(self.servedName) || self.adapters.all(one, one.name != self.servedName)",
-            lambda self: all(one.name != self.served_name for one in self.adapters),
+            lambda self: all(adapter.name != self.served_name for adapter in self.adapters),
             "an adapter needs another name than `servedName`, which is the model's",
         ),
         Rule(

@@ -35,7 +35,8 @@ class Refusal:
         """Field, problem and cure of each mistake in one line; line breaks in quoted text become spaces."""
         if not self.others:
             return " ".join(f"{self.field}: {self.problem} {self.cure}".split())
-        shown = [f"({number}) {one.message}" for number, one in enumerate(self.mistakes[:MOST_MISTAKES], start=1)]
+        mistakes = enumerate(self.mistakes[:MOST_MISTAKES], start=1)
+        shown = [f"({number}) {mistake.message}" for number, mistake in mistakes]
         hidden = len(self.mistakes) - len(shown)
         return " ".join((f"{len(self.mistakes)} mistakes.", *shown, *([f"And {hidden} more."] if hidden else [])))
 
@@ -44,8 +45,8 @@ def all_of(refusals: Sequence[Refusal]) -> Refusal:
     """All mistakes of a specification as one refusal: the first, with the others.
 
     Examples:
-        >>> found = [Refusal(Reason.INVALID_SPEC, f"spec.{name}", "is wrong.", "Change it.") for name in "ab"]
-        >>> all_of(found).message
+        >>> refusals = [Refusal(Reason.INVALID_SPEC, f"spec.{name}", "is wrong.", "Change it.") for name in "ab"]
+        >>> all_of(refusals).message
         '2 mistakes. (1) spec.a: is wrong. Change it. (2) spec.b: is wrong. Change it.'
     """
     first, *others = refusals

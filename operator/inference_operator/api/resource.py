@@ -96,7 +96,7 @@ def _spec(raw: object) -> Spec | Refusal:
     try:
         return Spec.model_validate(raw if raw is not None else {})
     except ValidationError as error:
-        return all_of([field_error(one) for one in causes(error.errors(include_url=False))])
+        return all_of([field_error(cause) for cause in causes(error.errors(include_url=False))])
 
 
 def _status(stored: object) -> Status:

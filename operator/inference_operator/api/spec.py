@@ -164,7 +164,7 @@ class Spec(SpecModel):
         Rule(
             "!has(self.model.tokenSecretRef) || !has(self.engine) || !has(self.engine.env)"
             " || !self.engine.env.exists(variable, variable.name == 'HF_TOKEN')",
-            lambda spec: not spec.model.token_secret_ref or all(one.name != HUB_TOKEN for one in spec.engine.env),
+            lambda spec: not spec.model.token_secret_ref or all(item.name != HUB_TOKEN for item in spec.engine.env),
             "`model.tokenSecretRef` and the variable `HF_TOKEN` of `engine.env` are both set: remove one of them",
         ),
         Rule(

@@ -264,5 +264,5 @@ class Status(_StatusModel):
             >>> Status(observed_generation=3).dump()
             {'observedGeneration': 3, 'conditions': [], 'replicas': 0, 'readyReplicas': 0}
         """
-        found = self.model_dump(mode="json", by_alias=True, exclude_none=True)
-        return {name: value for name, value in found.items() if value != "" and (value != [] or name == "conditions")}
+        fields = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return {name: value for name, value in fields.items() if value != "" and (value != [] or name == "conditions")}

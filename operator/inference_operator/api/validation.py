@@ -109,8 +109,8 @@ class SpecModel(BaseModel):
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """The JSON schema with the rules."""
         result = handler.resolve_ref_schema(handler(schema))
-        rules = [rule.schema for rule in cls.rules] + [one.rule for one in cls.former]
-        fields = {**result.get("properties", {}), **{one.name: one.field for one in cls.former}}
+        rules = [rule.schema for rule in cls.rules] + [former.rule for former in cls.former]
+        fields = {**result.get("properties", {}), **{former.name: former.field for former in cls.former}}
         return {**result, "properties": fields, **({"x-kubernetes-validations": rules} if rules else {})}
 
 
