@@ -35,7 +35,7 @@ _IN_REGISTRY = re.compile("([^/]*[.:A-Z][^/]*|localhost)/")
 def sources(spec: Spec) -> Iterator[Named]:
     """The sources of the model and its adapters."""
     yield "model.source", spec.model.source
-    yield from ((f"model.adapters[{one.name}].source", one.source) for one in spec.model.adapters)
+    yield from ((f"model.adapters[{adapter.name}].source", adapter.source) for adapter in spec.model.adapters)
 
 
 def sources_cel(root: str) -> str:
@@ -60,7 +60,7 @@ def vllm_images(spec: Spec) -> Iterator[Named]:
 def vllm_images_cel(root: str) -> str:
     """The CEL expression for the same list."""
     kind, image = value_of(root, "engine.kind"), value_of(root, "engine.image")
-    others = [str(one) for one in _OTHER_PROJECTS]
+    others = [str(project) for project in _OTHER_PROJECTS]
     return f"{kind}.orValue('') in {others} ? [] : {image}.optMap(one, ['engine.image ' + one]).orValue([])"
 
 
@@ -81,8 +81,8 @@ def images(spec: Spec) -> Iterator[Named]:
 
 def _images_of(field: str, template: PodTemplateSpec) -> Iterator[Named]:
     for name, containers in zip(_CONTAINERS, (template.sidecars, template.init_containers), strict=True):
-        for one in containers:
-            yield f"{field}.{name}[{one.name}].image", with_registry(one.image)
+        for container in containers:
+            yield f"{field}.{name}[{container.name}].image", with_registry(container.image)
     for volume in template.volumes:
         if volume.image is not None:
             yield f"{field}.volumes[{volume.name}].image.reference", with_registry(volume.image.reference)
@@ -136,7 +136,7 @@ def endpoints(spec: Spec) -> Iterator[Named]:
     if spec.model.s3.endpoint is not None:
         yield "model.s3.endpoint", _lower(spec.model.s3.endpoint)
     named = re.compile(_ENDPOINT_VARIABLE)
-    yield from _values(one for one in spec.engine.env if named.fullmatch(_upper(one.name)))
+    yield from _values(variable for variable in spec.engine.env if named.fullmatch(_upper(variable.name)))
 
 
 def endpoints_cel(root: str) -> str:
@@ -148,7 +148,7 @@ def endpoints_cel(root: str) -> str:
 
 def hubs(spec: Spec) -> Iterator[Named]:
     """The hubs that a resource names, in lower case; as empty text where it does not show which."""
-    yield from _values(one for one in spec.engine.env if one.name in _HUB_VARIABLES)
+    yield from _values(variable for variable in spec.engine.env if variable.name in _HUB_VARIABLES)
     if spec.pod_template.env_from:
         yield "podTemplate.envFrom", ""
 
@@ -161,7 +161,7 @@ def hubs_cel(root: str) -> str:
 
 
 def _values(variables: Iterator[EnvironmentVariable]) -> Iterator[Named]:
-    yield from ((f"engine.env[{one.name}]", _lower(one.value or "")) for one in variables)
+    yield from ((f"engine.env[{variable.name}]", _lower(variable.value or "")) for variable in variables)
 
 
 def _values_cel(root: str, condition: str) -> str:
@@ -174,8 +174,8 @@ def _values_cel(root: str, condition: str) -> str:
 
 def _lower(text: str) -> str:
     """The text in lower case, of ASCII alone, as CEL does it."""
-    return "".join(chr(ord(one) + 32) if "A" <= one <= "Z" else one for one in text)
+    return "".join(chr(ord(character) + 32) if "A" <= character <= "Z" else character for character in text)
 
 
 def _upper(text: str) -> str:
-    return "".join(chr(ord(one) - 32) if "a" <= one <= "z" else one for one in text)
+    return "".join(chr(ord(character) - 32) if "a" <= character <= "z" else character for character in text)

@@ -318,7 +318,7 @@ def operator_policies(operator: OperatorAccount) -> list[Manifest]:
     """The policies of an operator's account with their bindings, for the whole cluster.
 
     Examples:
-        >>> [one["metadata"]["name"] for one in operator_policies(OperatorAccount("inference", "models"))][:2]
+        >>> [manifest["metadata"]["name"] for manifest in operator_policies(OperatorAccount("inference", "models"))][:2]
         ['children.inference.models', 'children.inference.models']
     """
     policies = (

@@ -64,7 +64,7 @@ def owner_policy(scope: PolicyScope) -> list[Manifest]:
     """The policy and its binding.
 
     Examples:
-        >>> [one["kind"] for one in owner_policy(PolicyScope("inference", "models"))]
+        >>> [manifest["kind"] for manifest in owner_policy(PolicyScope("inference", "models"))]
         ['ValidatingAdmissionPolicy', 'ValidatingAdmissionPolicyBinding']
     """
     policy = Policy(

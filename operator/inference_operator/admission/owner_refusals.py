@@ -43,9 +43,9 @@ def refusal_of_policy(spec: Spec, policy: OwnerPolicy, cluster_domain: str, *, i
 with hf://Qwen/. Ask Ada.
     """
     stated = {to_camel(name) for name in policy.model_fields_set}
-    checks = [one for one in CHECKS if one.active(policy) and (is_new or one.section in stated)]
-    found = [*_refusals(spec, policy, cluster_domain, checks), *_of_stated_gpus(spec, policy)]
-    return all_of(found) if found else None
+    checks = [check for check in CHECKS if check.active(policy) and (is_new or check.section in stated)]
+    refusals = [*_refusals(spec, policy, cluster_domain, checks), *_of_stated_gpus(spec, policy)]
+    return all_of(refusals) if refusals else None
 
 
 def refusal_of_gpus(spec: Spec, policy: OwnerPolicy, *, per_engine: int) -> Refusal | None:

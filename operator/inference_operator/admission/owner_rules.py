@@ -147,8 +147,8 @@ def is_at_least(image: str, version: str) -> bool:
         >>> [is_at_least(f"vllm/vllm-openai:{tag}", "0.31.0") for tag in ("v0.31.0", "v0.32.0-x86_64", "v0.9.2", "new")]
         [True, True, False, False]
     """
-    found = re.fullmatch(f".*{_VERSIONED}", image)
-    return found is not None and _number(found[1]) >= _number(version)
+    match = re.fullmatch(f".*{_VERSIONED}", image)
+    return match is not None and _number(match[1]) >= _number(version)
 
 
 def _number(version: str) -> int:
@@ -162,8 +162,8 @@ _PART = 10_000
 
 def _is_at_least_cel(text: str, version: str) -> str:
     """The same in CEL."""
-    found = f"{text}.find('{_VERSIONED}$').find('{VERSION_ENTRY}')"
-    return f"{text}.matches('^.*{_VERSIONED}$') && {_number_cel(found)} >= {_number_cel(version)}"
+    tag = f"{text}.find('{_VERSIONED}$').find('{VERSION_ENTRY}')"
+    return f"{text}.matches('^.*{_VERSIONED}$') && {_number_cel(tag)} >= {_number_cel(version)}"
 
 
 def _number_cel(version: str) -> str:
@@ -316,7 +316,7 @@ def parameters(policy: OwnerPolicy, cluster_domain: str, namespaces: Sequence[st
     lists = {section: ",".join(allowed) for section, (allowed, _) in sections(policy).items()}
     messages = {MESSAGE_KEY.format(section): message for section, (_, message) in sections(policy).items()}
     most = policy.gpus.most
-    found = {
+    data = {
         DOMAIN_KEY: cluster_domain,
         NAMESPACES_KEY: ",".join(namespaces),
         **lists,
@@ -325,7 +325,7 @@ def parameters(policy: OwnerPolicy, cluster_domain: str, namespaces: Sequence[st
         GPUS_KEY: "" if most is None else str(most),
         **messages,
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in data.items() if value}
 
 
 def sections(policy: OwnerPolicy) -> Mapping[str, tuple[Sequence[str], str]]:

@@ -64,7 +64,7 @@ class Policy:
         """The policy and its binding.
 
         Examples:
-            >>> [one["kind"] for one in Policy("a", (), WRITES, ()).manifests]
+            >>> [manifest["kind"] for manifest in Policy("a", (), WRITES, ()).manifests]
             ['ValidatingAdmissionPolicy', 'ValidatingAdmissionPolicyBinding']
         """
         rules = [_rule(kind, resource, self.operations) for kind, resource in self.resources]
@@ -75,7 +75,7 @@ class Policy:
             "matchConstraints": {"resourceRules": rules},
             **({"matchConditions": _named(self.conditions)} if self.conditions else {}),
             **({"variables": _named(self.variables)} if self.variables else {}),
-            "validations": [one.manifest for one in self.validations],
+            "validations": [validation.manifest for validation in self.validations],
         }
         binding = {
             "policyName": self.name,

@@ -65,8 +65,8 @@ class NameField:
     def texts(self, spec: Manifest) -> Iterator[str]:
         """The references of a resource in this field, in the order of the CEL expression."""
         for place in self._places():
-            found = value_at(spec, place)
-            for item in (found or ()) if self._is_list else (found,):
+            value = value_at(spec, place)
+            for item in (value or ()) if self._is_list else (value,):
                 *parents, last = self.inner
                 parent = value_at(item or {}, parents)
                 name = _name((parent or {}).get(last), self.mark)
@@ -219,11 +219,11 @@ def _name(value: object, mark: NameOf) -> str | None:
     return value.removeprefix(mark.scheme).split("/")[0] if mark.scheme else value
 
 
-def value_at(found: Any, place: Sequence[str]) -> Any:  # noqa: ANN401 - JSON
+def value_at(value: Any, place: Sequence[str]) -> Any:  # noqa: ANN401 - JSON
     """The part of a JSON value at a place; None if there is none."""
     for step in place:
         name, _, index = step.partition("[")
-        found = found.get(name) if isinstance(found, Mapping) else None
+        value = value.get(name) if isinstance(value, Mapping) else None
         if index:
-            found = next(iter((found or [])[int(index[:-1]) :]), None)
-    return found
+            value = next(iter((value or [])[int(index[:-1]) :]), None)
+    return value

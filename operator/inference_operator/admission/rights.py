@@ -250,8 +250,8 @@ def _other_namespaces(section: str, kind: str) -> Check:
 
     def asked(spec: Manifest) -> list[str]:
         terms = [*(part(spec, f"{field}.{_REQUIRED}") or ())]
-        terms += [one["podAffinityTerm"] for one in part(spec, f"{field}.{_PREFERRED}") or ()]
-        return [""] if any("namespaces" in one or "namespaceSelector" in one for one in terms) else []
+        terms += [preference["podAffinityTerm"] for preference in part(spec, f"{field}.{_PREFERRED}") or ()]
+        return [""] if any("namespaces" in term or "namespaceSelector" in term for term in terms) else []
 
     return Check(field, f"{required} || {preferred}", asked)
 
@@ -267,7 +267,7 @@ _OWN_CLAIM = Check(
 
 def _arguments(options: Mapping[str, OptionClasses]) -> Check:
     def asked(spec: Manifest) -> list[str]:
-        return [_shown(one) for one in unsafe_arguments(part(spec, "engine.args") or (), options[kind_of(spec)])]
+        return [*map(_shown, unsafe_arguments(part(spec, "engine.args") or (), options[kind_of(spec)]))]
 
     return Check(
         "engine.args",
@@ -287,9 +287,10 @@ def _shown(argument: str) -> str:
 def _variables(options: Mapping[str, OptionClasses]) -> Check:
     def asked(spec: Manifest) -> Sequence[str]:
         env, classes = part(spec, "engine.env") or (), options[kind_of(spec)]
-        secret = {one["name"] for one in env if part(one, "valueFrom.secretKeyRef")} - classes.secret_variables
-        unsafe = unsafe_variables([one["name"] for one in env], classes)
-        return [one["name"] for one in env if one["name"] in secret or one["name"] in unsafe]
+        secret = {item["name"] for item in env if part(item, "valueFrom.secretKeyRef")} - classes.secret_variables
+        names = [item["name"] for item in env]
+        unsafe = unsafe_variables(names, classes)
+        return [name for name in names if name in secret or name in unsafe]
 
     return Check(
         "engine.env",

@@ -58,8 +58,8 @@ def writer_policies(options: Mapping[str, OptionClasses]) -> list[Manifest]:
 
     Examples:
         >>> nothing = OptionClasses(frozenset(), frozenset(), frozenset(), frozenset())
-        >>> found = writer_policies({"Auto": nothing, "VLLM": nothing})
-        >>> [one["metadata"]["name"] for one in found if one["kind"] == "ValidatingAdmissionPolicy"]
+        >>> policies = writer_policies({"Auto": nothing, "VLLM": nothing})
+        >>> [policy["metadata"]["name"] for policy in policies if policy["kind"] == "ValidatingAdmissionPolicy"]
         ['inferencedeployments.inference-operator.dev', \
 'persistentvolumeclaims.inferencedeployments.inference-operator.dev', \
 'secrets.inferencedeployments.inference-operator.dev', 'configmaps.inferencedeployments.inference-operator.dev']
