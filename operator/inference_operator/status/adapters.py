@@ -32,19 +32,19 @@ def adapters_of(inputs: Inputs, planned: Planned | None, engines: Sequence[Engin
         planned: the outcome, if the specification can be served.
         engines: the engines that stay.
     """
-    before = {one.name: one for one in inputs.resource.status.adapters}
+    before = {adapter.name: adapter for adapter in inputs.resource.status.adapters}
     if planned is None:
         return tuple(before.values())
     live = listed_adapters(inputs.child(adapter_list_ref(inputs.owner)))
-    serving = [one for one in engines if one.is_serving and ADAPTERS_PORT in one.leader.ports]
-    reports = {one.name: inputs.samples.adapters.get(one.uid) for one in serving}
-    found = (_status(one, live, reports) for one in planned.adapters)
-    return tuple(_since(one, before.get(one.name), inputs.now) for one in found)
+    serving = [engine for engine in engines if engine.is_serving and ADAPTERS_PORT in engine.leader.ports]
+    reports = {engine.name: inputs.samples.adapters.get(engine.uid) for engine in serving}
+    statuses = (_status(adapter, live, reports) for adapter in planned.adapters)
+    return tuple(_since(status, before.get(status.name), inputs.now) for status in statuses)
 
 
 def _status(adapter: Adapter, live: AdapterList, reports: dict[str, AdapterReport | None]) -> AdapterStatus:
     name, listed = adapter.name, live.loaded.get(adapter.name, "")
-    has = [one for one in reports.values() if one and name in one.loaded and one.loaded[name] == listed]
+    has = [report for report in reports.values() if report and name in report.loaded and report.loaded[name] == listed]
     engines = f"{len(has)}/{len(reports)}"
     if adapter.refusal:
         former = "Its former files are served on." if listed and adapter.keeps_former else ""
@@ -52,7 +52,7 @@ def _status(adapter: Adapter, live: AdapterList, reports: dict[str, AdapterRepor
         return AdapterStatus(name=name, phase=AdapterPhase.REFUSED, engines=engines, message=message[:1024])
     if not adapter.path:
         return AdapterStatus(name=name, phase=AdapterPhase.COPYING, engines=engines, message=adapter.progress[:1024])
-    failed = {pod: one.failed[name] for pod, one in reports.items() if one and name in one.failed}
+    failed = {pod: report.failed[name] for pod, report in reports.items() if report and name in report.failed}
     if failed:
         pod, failure = next(iter(failed.items()))
         since = datetime.fromtimestamp(failure.since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -65,9 +65,9 @@ def _status(adapter: Adapter, live: AdapterList, reports: dict[str, AdapterRepor
     return AdapterStatus(name=name, phase=AdapterPhase.READY if is_ready else AdapterPhase.LOADING, engines=engines)
 
 
-def _since(found: AdapterStatus, before: AdapterStatus | None, now: datetime) -> AdapterStatus:
-    since = before.since if before and before.phase is found.phase else None
-    return found.model_copy(update={"since": since or now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")})
+def _since(status: AdapterStatus, before: AdapterStatus | None, now: datetime) -> AdapterStatus:
+    since = before.since if before and before.phase is status.phase else None
+    return status.model_copy(update={"since": since or now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")})
 
 
 def ready_adapters(adapters: Sequence[AdapterStatus]) -> str:
@@ -77,7 +77,7 @@ def ready_adapters(adapters: Sequence[AdapterStatus]) -> str:
         >>> ready_adapters([AdapterStatus(name="a", phase=AdapterPhase.READY)]), ready_adapters([])
         ('1/1', '')
     """
-    ready = sum(one.phase is AdapterPhase.READY for one in adapters)
+    ready = sum(adapter.phase is AdapterPhase.READY for adapter in adapters)
     return f"{ready}/{len(adapters)}" if adapters else ""
 
 
@@ -86,13 +86,13 @@ def adapters_available(observation: Observation) -> ConditionVerdict | None:
     adapters = observation.adapters
     if not adapters:
         return None
-    ready = sum(one.phase is AdapterPhase.READY for one in adapters)
+    ready = sum(adapter.phase is AdapterPhase.READY for adapter in adapters)
     count = f"{ready} of {len(adapters)} adapters {'is' if len(adapters) == 1 else 'are'} ready."
     for phase, reason in _REASONS.items():
-        if found := next((one for one in adapters if one.phase is phase), None):
-            is_awaited = observation.wait is not None and observation.wait.message == found.message
-            said = "the first engine waits for it." if is_awaited else found.message or "engines load it."
-            message = sentences(count, f"`{found.name}`: {said}")
+        if first := next((adapter for adapter in adapters if adapter.phase is phase), None):
+            is_awaited = observation.wait is not None and observation.wait.message == first.message
+            said = "the first engine waits for it." if is_awaited else first.message or "engines load it."
+            message = sentences(count, f"`{first.name}`: {said}")
             wait = observation.adapter_wait if phase is AdapterPhase.COPYING else None
             return ConditionVerdict("False", wait.reason if wait else reason, message)
     return ConditionVerdict("True", Reason.ADAPTERS_READY, count)

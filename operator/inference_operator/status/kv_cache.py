@@ -60,6 +60,7 @@ def remark(kv_cache: KvCacheStatus | None) -> str:
 
 def _reported(engines: Sequence[EngineView], samples: Samples) -> int | None:
     """The size that the oldest ready engine reports."""
-    oldest = sorted((engine for engine in engines if engine.ready), key=lambda one: (str(one.created), one.name))
-    reported = (samples.engines[one.uid].sample.kv_cache_tokens for one in oldest if one.uid in samples.engines)
+    ready = (engine for engine in engines if engine.ready and engine.uid in samples.engines)
+    oldest = sorted(ready, key=lambda engine: (str(engine.created), engine.name))
+    reported = (samples.engines[engine.uid].sample.kv_cache_tokens for engine in oldest)
     return next((tokens for tokens in reported if tokens), None)

@@ -11,7 +11,7 @@ from inference_operator.views.lookups import LogText, LookupResults
 
 
 def reported_members(
-    engines: Sequence[EngineView], size: int, found: Diagnoses, *, lookups: LookupResults, now: datetime
+    engines: Sequence[EngineView], size: int, diagnoses: Diagnoses, *, lookups: LookupResults, now: datetime
 ) -> GroupMembers | None:
     """The members of one group that is not ready; None if there is none, or if all of them have just been created.
 
@@ -20,13 +20,14 @@ def reported_members(
     Args:
         engines: the engines of a role, of the latest template.
         size: pods of one engine, as planned.
-        found: the diagnoses.
+        diagnoses: of all roles.
         lookups: the logs that were read.
         now: the time.
     """
     groups = [engine for engine in engines if engine.leader.group and _is_reported(engine, now)]
-    told = (found.problem.pod.name if found.problem else "", found.startup.status.pod if found.startup.status else "")
-    for engine in sorted(groups, key=lambda one: ([name not in _names(one) for name in told], one.leader.group)):
+    problem, start = diagnoses.problem, diagnoses.startup.status
+    first = (problem.pod.name if problem else "", start.pod if start else "")
+    for engine in sorted(groups, key=lambda group: ([name not in _names(group) for name in first], group.leader.group)):
         if members := group_members(engine, size, log=_leader_log(engine, lookups)):
             return members
     return None
@@ -58,5 +59,5 @@ def _names(engine: EngineView) -> frozenset[str]:
 
 def _leader_log(engine: EngineView, lookups: LookupResults) -> str:
     start = engine.leader.start if engine.leader.index == 0 else None
-    found = lookups.get(start.log) if start and start.log else None
-    return found.text if isinstance(found, LogText) else ""
+    log = lookups.get(start.log) if start and start.log else None
+    return log.text if isinstance(log, LogText) else ""

@@ -26,9 +26,9 @@ def network(
         return None
     starting = (pod.start for pod in pods if pod.template == template)
     logs = (inputs.lookups.get(start.log) for start in starting if start and start.log)
-    found = next(filter(None, (network_in_use(log.text) for log in logs if isinstance(log, LogText))), "")
-    if found and resource:
-        return NetworkStatus(in_use=found, resource=resource, pod_template_hash=template)
+    in_use = next(filter(None, (network_in_use(log.text) for log in logs if isinstance(log, LogText))), "")
+    if in_use and resource:
+        return NetworkStatus(in_use=in_use, resource=resource, pod_template_hash=template)
     engine = inputs.resource.status.engine
     before = engine.network if engine else None
     return before if before and before.pod_template_hash == template else None

@@ -41,10 +41,10 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
     planned = outcome if isinstance(outcome, Planned) else None
     live, routers = _live_roles(inputs, planned), _routers(inputs)
     request, workload = _diagnosis_request(inputs, planned, live), _workload(inputs, live)
-    found = diagnoses(routers, inputs.resource.status.startup, request)
+    diagnosed = diagnoses(routers, inputs.resource.status.startup, request)
     return Observation(
         key=inputs.resource.key,
-        roles=[_role(inputs, role, found, _load(inputs, planned)) for role in live],
+        roles=[_role(inputs, role, diagnosed, _load(inputs, planned)) for role in live],
         desired=_desired(inputs, planned, workload, roles=len(live)),
         engines=workload,
         routers=routers.workload,
@@ -57,24 +57,24 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
         source=_source(inputs),
         inspection=outcome.wait if isinstance(outcome, NeedsInspection) else None,
         model_wait=planned.model_wait if planned else None,
-        adapter_wait=next((one.wait for one in (planned.adapters if planned else ()) if one.wait), None),
+        adapter_wait=next((adapter.wait for adapter in (planned.adapters if planned else ()) if adapter.wait), None),
         model_failure=outcome.model_failure,
         paused=isinstance(outcome, Paused),
         blocked=_obstacle(results),
         failures=[result for result in results if isinstance(result, Failed)],
-        problem=found.problem,
-        router_problem=found.router_problem,
+        problem=diagnosed.problem,
+        router_problem=diagnosed.router_problem,
         stall=_stalls(outcome),
         unread=_unread(inputs, live),
         out_of_traffic=_out_of_traffic(live),
-        replacing=sum(engine.is_serving for one in live for engine in one.role.engines) < workload.desired,
+        replacing=sum(engine.is_serving for role in live for engine in role.role.engines) < workload.desired,
         notice=planned.notice if planned else "",
         model=outcome.model,
         scaling=_scaling(inputs, outcome, live),
-        adapters=adapters_of(inputs, planned, [engine for one in live for engine in one.staying]),
-        startup=found.startup.status,
-        lookups=found.lookups(request),
-        due=(*found.due, *_due(live, outcome, inputs.now)),
+        adapters=adapters_of(inputs, planned, [engine for role in live for engine in role.staying]),
+        startup=diagnosed.startup.status,
+        lookups=diagnosed.lookups(request),
+        due=(*diagnosed.due, *_due(live, outcome, inputs.now)),
         previous=inputs.resource.status,
         now=inputs.now,
     )
@@ -103,9 +103,9 @@ class _Live:
 
 def _workload(inputs: Inputs, live: Sequence[_Live]) -> WorkloadView:
     """The workloads of all roles. While there are none, a Job that they wait for has the requested deadline."""
-    found, spec = combined([role.component.workload for role in live]), inputs.resource.spec
+    workload, spec = combined([role.component.workload for role in live]), inputs.resource.spec
     requested = spec.rollout.progress_deadline if isinstance(spec, Spec) else None
-    return replace(found, deadline=requested) if requested and not found.exists else found
+    return replace(workload, deadline=requested) if requested and not workload.exists else workload
 
 
 def _live_roles(inputs: Inputs, planned: Planned | None) -> Sequence[_Live]:
@@ -140,7 +140,7 @@ def _routers(inputs: Inputs) -> Component:
     return Component(ROUTER, workload, [pod for pod in pods if stays(pod, workload)])
 
 
-def _role(inputs: Inputs, live: _Live, found: Diagnoses, load: Load) -> RoleObservation:
+def _role(inputs: Inputs, live: _Live, diagnosed: Diagnoses, load: Load) -> RoleObservation:
     decided = live.decided
     pinned = decided.plan if decided else live.role.recorded
     plan = pinned.plan if pinned else None
@@ -160,7 +160,7 @@ def _role(inputs: Inputs, live: _Live, found: Diagnoses, load: Load) -> RoleObse
         members=reported_members(
             live.latest,
             plan.parallel.nodes if plan else 1,
-            found,
+            diagnosed,
             lookups=inputs.lookups,
             now=inputs.now,
         ),
@@ -177,8 +177,8 @@ def _network_resource(decided: Role | None) -> str | None:
 
 def _lost(inputs: Inputs, role: LiveRole) -> str:
     """Sentences about the role's pods on nodes that do not answer."""
-    found = lost_pods(role.engines, inputs.nodes, inputs.now)
-    return sentences(*(one.sentence(inputs.resource.key.namespace) for one in found))
+    lost = lost_pods(role.engines, inputs.nodes, inputs.now)
+    return sentences(*(pod.sentence(inputs.resource.key.namespace) for pod in lost))
 
 
 def _objective(inputs: Inputs) -> Objective:

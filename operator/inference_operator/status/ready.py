@@ -47,8 +47,8 @@ def _cause_reason(observation: Observation) -> Reason:
 def cause(observation: Observation) -> str:
     """Why a pod does not run, and what its group waits for; else the progress of a start; empty if neither is known."""
     problem = sentences(observation.problem.message if observation.problem else "", observation.gave_way)
-    found = observation.rejection or observation.lost or missing_node(observation) or problem
-    return sentences(found, observation.members) if found else observation.progress
+    obstacle = observation.rejection or observation.lost or missing_node(observation) or problem
+    return sentences(obstacle, observation.members) if obstacle else observation.progress
 
 
 def _engines_ready(observation: Observation) -> str:

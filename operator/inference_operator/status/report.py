@@ -131,8 +131,8 @@ def undecided(inputs: Inputs) -> Status:
     verdict = ConditionVerdict("True", Reason.OPERATOR_ERROR, with_cure(explained.cause, explained.cure))
     settled = ConditionVerdict("False", Reason.SETTLED, "Waiting does not help.")
     own = {ConditionType.RECONCILING: settled, ConditionType.STALLED: verdict}
-    others = tuple(one for one in former.conditions if one.type not in own)
-    conditions = (*others, *(_condition(kind, one, inputs) for kind, one in own.items()))
+    others = tuple(condition for condition in former.conditions if condition.type not in own)
+    conditions = (*others, *(_condition(kind, state, inputs) for kind, state in own.items()))
     said = {"reason": verdict.reason, "message": verdict.message, "conditions": conditions}
     return former.model_copy(update={"observed_generation": inputs.resource.generation, **said})
 

@@ -37,4 +37,4 @@ def summary(verdicts: Mapping[ConditionType, ConditionVerdict]) -> ConditionVerd
     if ready.reason in _WITHOUT_TROUBLE:
         return ready
     details = (verdicts[kind] for kind in DETAILS if kind in verdicts)
-    return next((one for one in details if one.status == "False" or one.reason in NOTICES), ready)
+    return next((detail for detail in details if detail.status == "False" or detail.reason in NOTICES), ready)
