@@ -30,8 +30,8 @@ def adapter_report(text: str) -> AdapterReport | None:
             str(document.get("list") or ""),
             {str(name): str(path) for name, path in list(loaded.items())[:MOST]},
             {
-                str(name): AdapterFailure(int(one["since"]), int(one["status"]))
-                for name, one in list(failed.items())[:MOST]
+                str(name): AdapterFailure(int(failure["since"]), int(failure["status"]))
+                for name, failure in list(failed.items())[:MOST]
             },
         )
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):

@@ -50,8 +50,8 @@ def classified(table: str) -> Iterator[Classified]:
     r"""The classes in a table.
 
     Examples:
-        >>> for one in classified("--seed safe\n--pooler-config pods json\n  .task\n  .dimensions\n"):
-        ...     print(one.name, one.kind, one.reason, one.keys)
+        >>> for option in classified("--seed safe\n--pooler-config pods json\n  .task\n  .dimensions\n"):
+        ...     print(option.name, option.kind, option.reason, option.keys)
         --seed safe  ()
         --pooler-config pods takes JSON, which an admission policy cannot read ('task', 'dimensions')
     """

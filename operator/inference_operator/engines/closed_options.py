@@ -47,13 +47,13 @@ class ClosedOptions:
             cures: what stands for managed options that have a field or another way, by name.
             flags: names of the options without a value.
         """
-        found = (
-            replace(one, reason=(cures or {}).get(one.name) or one.reason or NO_FIELD)
-            if one.kind is Class.MANAGED
-            else one
-            for one in table
+        options = (
+            replace(option, reason=(cures or {}).get(option.name) or option.reason or NO_FIELD)
+            if option.kind is Class.MANAGED
+            else option
+            for option in table
         )
-        return cls(command, others, {one.name: one for one in found}, frozenset(flags))
+        return cls(command, others, {option.name: option for option in options}, frozenset(flags))
 
     def refusal(self, args: Sequence[str]) -> Refusal | None:
         """The refusal of the first argument that users may not set, or None.
@@ -72,8 +72,8 @@ Remove it; the operator decides it and has no field for it.
             spec.engine.args[0]: `--seed` has no value. Write `--seed=VALUE`.
             spec.engine.args[0]: `serve` takes no such option here. Use `--seed=1`.
         """
-        found = (self._refusal(f"spec.engine.args[{index}]", argument) for index, argument in enumerate(args))
-        return next((refusal for refusal in found if refusal), None)
+        refusals = (self._refusal(f"spec.engine.args[{index}]", argument) for index, argument in enumerate(args))
+        return next((refusal for refusal in refusals if refusal), None)
 
     def _refusal(self, field: str, argument: str) -> Refusal | None:
         name, equals, _ = argument.partition("=")
@@ -99,7 +99,7 @@ Remove it; the operator decides it and has no field for it.
         return OptionClasses(
             safe=self._named(Class.SAFE),
             managed=self._named(Class.MANAGED),
-            safe_variables=frozenset(one.name for one in LIBRARY_VARIABLES if one.kind is Class.SAFE),
+            safe_variables=frozenset(entry.name for entry in LIBRARY_VARIABLES if entry.kind is Class.SAFE),
             managed_variables=frozenset(managed_variables),
             secret_variables=LIBRARY_SECRETS,
             unsafe=self._named(Class.PODS),
@@ -107,4 +107,4 @@ Remove it; the operator decides it and has no field for it.
         )
 
     def _named(self, kind: Class) -> frozenset[str]:
-        return frozenset(name for name, one in self.by_name.items() if one.kind is kind)
+        return frozenset(name for name, option in self.by_name.items() if option.kind is kind)

@@ -33,8 +33,8 @@ def with_defaults(
     """The engine's own variables, except those that the user sets; then those of the user.
 
     Examples:
-        >>> found = with_defaults([EnvironmentVariable(name="USER", value="me")], {"HOME": "/home", "USER": "vllm"})
-        >>> [(one.name, one.value) for one in found]
+        >>> variables = with_defaults([EnvironmentVariable(name="USER", value="me")], {"HOME": "/home", "USER": "vllm"})
+        >>> [(variable.name, variable.value) for variable in variables]
         [('HOME', '/home'), ('USER', 'me')]
     """
     names = {variable.name for variable in requested}

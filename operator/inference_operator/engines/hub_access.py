@@ -74,8 +74,8 @@ def bucket_variables(env: Sequence[EnvironmentVariable], s3: S3Spec) -> tuple[En
     Examples:
         >>> names = ("AWS_REGION", "HTTPS_PROXY", "HF_TOKEN", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID")
         >>> env = [EnvironmentVariable(name=name, value="1") for name in names]
-        >>> found = bucket_variables(env, S3Spec(endpoint="http://minio:9000", credentialsSecretRef={"name": "store"}))
-        >>> [(one.name, one.value) for one in found]
+        >>> s3 = S3Spec(endpoint="http://minio:9000", credentialsSecretRef={"name": "store"})
+        >>> [(variable.name, variable.value) for variable in bucket_variables(env, s3)]
         [('AWS_REGION', '1'), ('HTTPS_PROXY', '1'), ('AWS_ENDPOINT_URL', 'http://minio:9000')]
     """
     replaced = {
@@ -85,7 +85,7 @@ def bucket_variables(env: Sequence[EnvironmentVariable], s3: S3Spec) -> tuple[En
     }
     own = {"AWS_ENDPOINT_URL": s3.endpoint, "AWS_REGION": s3.region}
     return (
-        *(one for one in env if _BUCKET_VARIABLE.fullmatch(one.name) and one.name not in replaced),
+        *(variable for variable in env if _BUCKET_VARIABLE.fullmatch(variable.name) and variable.name not in replaced),
         *(EnvironmentVariable(name=name, value=value) for name, value in own.items() if value),
     )
 
@@ -96,7 +96,7 @@ def bucket_keys(s3: S3Spec) -> tuple[SecretVariable, ...]:
     No other key of the Secret becomes a variable. Where the Secret lacks one that is needed, the kubelet says which.
 
     Examples:
-        >>> [(one.name, one.optional) for one in bucket_keys(S3Spec(credentialsSecretRef={"name": "store"}))]
+        >>> [(key.name, key.optional) for key in bucket_keys(S3Spec(credentialsSecretRef={"name": "store"}))]
         [('AWS_ACCESS_KEY_ID', False), ('AWS_SECRET_ACCESS_KEY', False), ('AWS_SESSION_TOKEN', True)]
         >>> bucket_keys(S3Spec())
         ()
@@ -147,11 +147,11 @@ def with_token(env: Sequence[EnvironmentVariable], token: SecretKeySelector | No
 
     Examples:
         >>> token = SecretKeySelector(name="hub", key="token")
-        >>> found = with_token([EnvironmentVariable(name="HF_TOKEN", value="a")], token)
-        >>> [(one.name, one.value, one.value_from.secret_key_ref.name) for one in found]
+        >>> variables = with_token([EnvironmentVariable(name="HF_TOKEN", value="a")], token)
+        >>> [(variable.name, variable.value, variable.value_from.secret_key_ref.name) for variable in variables]
         [('HF_TOKEN', None, 'hub')]
     """
     if token is None:
         return tuple(env)
     variable = EnvironmentVariable.model_validate({"name": HUB_TOKEN, "valueFrom": {"secretKeyRef": token}})
-    return (*(one for one in env if one.name != HUB_TOKEN), variable)
+    return (*(other for other in env if other.name != HUB_TOKEN), variable)

@@ -47,8 +47,8 @@ def refusal_of_foreign_image(image: str, project: str) -> Refusal | None:
         >>> refusal_of_foreign_image("example.com/own:1", VLLM_IMAGES) is None
         True
     """
-    found = project_of(image)
-    if found in ("", project):
+    image_project = project_of(image)
+    if image_project in ("", project):
         return None
-    problem = f"This is an image of {found}, and the engine needs one of {project}."
+    problem = f"This is an image of {image_project}, and the engine needs one of {project}."
     return Refusal(Reason.INVALID_SPEC, "spec.engine.image", problem, f"Remove it, or use an image of {project}.")

@@ -42,29 +42,29 @@ def joint_classes(classes: Iterable[OptionClasses]) -> OptionClasses:
     Examples:
         >>> open_ended = OptionClasses(frozenset({"--a", "--b"}), frozenset(), frozenset({"X", "Y"}), frozenset())
         >>> closed = OptionClasses(frozenset(), frozenset(), frozenset({"X"}), frozenset(), unsafe=frozenset({"--b"}))
-        >>> found = joint_classes([open_ended, closed])
-        >>> sorted(found.safe), sorted(found.safe_variables)
+        >>> joint = joint_classes([open_ended, closed])
+        >>> sorted(joint.safe), sorted(joint.safe_variables)
         (['--a'], ['X'])
     """
     each = tuple(classes)
-    options = {option for one in each for option in one.safe | one.managed}
-    variables = {name for one in each for name in one.harmless_variables}
-    secrets = {name for one in each for name in one.secret_variables}
+    options = {option for own in each for option in own.safe | own.managed}
+    variables = {name for own in each for name in own.harmless_variables}
+    secrets = {name for own in each for name in own.secret_variables}
 
-    def is_of_another(name: str, one: OptionClasses) -> bool:
-        return any(other.own_prefix and name.startswith(other.own_prefix) for other in each if other is not one)
+    def is_of_another(name: str, own: OptionClasses) -> bool:
+        return any(other.own_prefix and name.startswith(other.own_prefix) for other in each if other is not own)
 
     return OptionClasses(
-        safe=frozenset(option for option in options if all(one.is_harmless(option) for one in each)),
+        safe=frozenset(option for option in options if all(own.is_harmless(option) for own in each)),
         managed=frozenset(),
         safe_variables=frozenset(
             name
             for name in variables
-            if all(name in one.harmless_variables or is_of_another(name, one) for one in each)
+            if all(name in own.harmless_variables or is_of_another(name, own) for own in each)
         ),
         managed_variables=frozenset(),
         secret_variables=frozenset(
-            name for name in secrets if all(name in one.secret_variables or is_of_another(name, one) for one in each)
+            name for name in secrets if all(name in own.secret_variables or is_of_another(name, own) for own in each)
         ),
     )
 

@@ -37,16 +37,16 @@ def series(text: str, names: Iterable[str]) -> Iterator[Series]:
 
     Examples:
         >>> page = 'a_total{b="c"} 2.0\na{b="x\\"y"} +Inf\na 1\n'
-        >>> [(one.name, one.labels, one.value) for one in series(page, ["a", "a_total"])]
+        >>> [(sample.name, sample.labels, sample.value) for sample in series(page, ["a", "a_total"])]
         [('a', {'b': 'x"y'}, inf), ('a', {}, 1.0), ('a_total', {'b': 'c'}, 2.0)]
     """
     for name in names:
         for line in lines(text, name):
-            found = _REST.fullmatch(line, len(name))
-            if found is None or "_" in found[2]:  # Python reads 1_0 as a number, Prometheus does not
+            match = _REST.fullmatch(line, len(name))
+            if match is None or "_" in match[2]:  # Python reads 1_0 as a number, Prometheus does not
                 raise ValueError(f"not a series of Prometheus: {line[:200]}")
-            labels = {label: _unescaped(value) for label, value in _PAIR.findall(found[1] or "")}
-            yield Series(name, labels, float(found[2]))
+            labels = {label: _unescaped(value) for label, value in _PAIR.findall(match[1] or "")}
+            yield Series(name, labels, float(match[2]))
 
 
 def histogram(text: str, name: str) -> Histogram | None:
@@ -61,9 +61,9 @@ def histogram(text: str, name: str) -> Histogram | None:
         Histogram(bounds=(1.0, inf), counts=(4.0, 6.0), total=9.0)
     """
     counts: dict[float, float] = defaultdict(float)
-    for one in series(text, [f"{name}_bucket"]):
-        counts[float(one.labels.get("le", ""))] += one.value
-    total = sum(one.value for one in series(text, [f"{name}_sum"]))
+    for sample in series(text, [f"{name}_bucket"]):
+        counts[float(sample.labels.get("le", ""))] += sample.value
+    total = sum(sample.value for sample in series(text, [f"{name}_sum"]))
     if not counts or not all(map(isfinite, (total, *counts.values()))):
         return None
     bounds = sorted(counts)
@@ -88,11 +88,11 @@ def lines(text: str, name: str) -> Iterator[str]:
 
 def _next(text: str, name: str, start: int) -> int:
     """Where the next line that begins with this name is; negative if there is none."""
-    found = text.find(f"\n{name}", start)
-    return found + 1 if found >= 0 else -1
+    position = text.find(f"\n{name}", start)
+    return position + 1 if position >= 0 else -1
 
 
 def _unescaped(value: str) -> str:
     if "\\" not in value:
         return value
-    return _ESCAPE.sub(lambda found: "\n" if found[1] == "n" else found[1], value)
+    return _ESCAPE.sub(lambda match: "\n" if match[1] == "n" else match[1], value)

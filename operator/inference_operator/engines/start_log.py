@@ -38,7 +38,7 @@ class Phase(Enum):
 
 def latest_phase(log: str, messages: Mapping[Phase, re.Pattern[str]]) -> Phase | None:
     """The latest phase whose message is in the log; None if none is there. The messages are in the order of a start."""
-    return next((one for one in reversed(tuple(messages)) if messages[one].search(log)), None)
+    return next((message for message in reversed(tuple(messages)) if messages[message].search(log)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,10 @@ def loaded_part(log: str, message: re.Pattern[str]) -> LoadProgress | None:
         LoadProgress(percent=50, minutes_left=2)
         >>> loaded_part("0% Completed | 0/1 [00:00<?, ?it/s]", shards)
     """
-    found = message.findall(log)
-    if not found:
+    matches = message.findall(log)
+    if not matches:
         return None
-    percent, left = found[-1] if isinstance(found[-1], tuple) else (found[-1], "")
+    percent, left = matches[-1] if isinstance(matches[-1], tuple) else (matches[-1], "")
     tens = int(percent) // 10 * 10
     return LoadProgress(tens, max(1, round(_seconds(left) / 60)) if left else None) if tens else None
 

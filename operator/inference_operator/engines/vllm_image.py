@@ -78,7 +78,7 @@ def gpu_needs(engine: EngineSpec, image: str) -> GpuNeeds:
         return GpuNeeds()
     if "-cu129" in image:
         return GpuNeeds(_TURING, _COMPATIBLE_DRIVER, "12.9", _OLDER_GPUS, "Install a newer driver.")
-    compatible = any(one.name == COMPATIBILITY and one.value in ("1", "true") for one in engine.env)
+    compatible = any(variable.name == COMPATIBILITY and variable.value in ("1", "true") for variable in engine.env)
     older_image = re.sub(r"(:v?[\d.]+)(?=@|$)", r"\1-cu129", image.partition("@")[0])
     cure = (
         f"Install a newer driver, or use `spec.engine.image: {older_image}`; on data-centre GPUs `{COMPATIBILITY}=1` in"

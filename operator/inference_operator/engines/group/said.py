@@ -33,8 +33,8 @@ def first_end(message: str) -> FirstEnd | None:
         >>> first_end("RuntimeError: out of memory") is None
         True
     """
-    found = ((how, pattern.match(message)) for how, pattern in _ENDED.items())
-    return next((FirstEnd(match[1], how) for how, match in found if match), None)
+    matches = ((how, pattern.match(message)) for how, pattern in _ENDED.items())
+    return next((FirstEnd(match[1], how) for how, match in matches if match), None)
 
 
 def absent_members(log: str) -> frozenset[str]:

@@ -36,8 +36,8 @@ def is_another_version(image: str) -> bool:
         >>> is_another_version("ghcr.io/ggml-org/llama.cpp:server-cuda-b12000")
         True
     """
-    found = re.search(r"-(b\d+)$", image.partition("@")[0])
-    return found is not None and found[1] != BUILD
+    match = re.search(r"-(b\d+)$", image.partition("@")[0])
+    return match is not None and match[1] != BUILD
 
 
 def support(architecture: str, image: str) -> Support:

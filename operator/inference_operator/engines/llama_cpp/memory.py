@@ -84,7 +84,7 @@ def token_bytes(facts: ModelFacts) -> int:
         >>> token_bytes(entry_facts(entry("Qwen/Qwen3-8B")))  # 36 layers, 8 heads, keys and values of 128
         147456
     """
-    return sum(one.layers * one.kv_heads * one.elements for one in facts.groups) * KV_BYTES
+    return sum(group.layers * group.kv_heads * group.elements for group in facts.groups) * KV_BYTES
 
 
 def buffer_gib(facts: ModelFacts, batch: int) -> float:
@@ -157,7 +157,7 @@ class OnGpus:
         """None: no measured speeds are known."""
         return None
 
-    def left_to_engine(self, facts: ModelFacts, shape: Shape, found: Budget, inputs: SizingInputs) -> tuple[str, ...]:  # noqa: ARG002 - protocol
+    def left_to_engine(self, facts: ModelFacts, shape: Shape, budget: Budget, inputs: SizingInputs) -> tuple[str, ...]:  # noqa: ARG002 - protocol
         """None: the server gets all sizes as arguments."""
         return ()
 

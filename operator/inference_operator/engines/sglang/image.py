@@ -34,5 +34,5 @@ def gpu_needs(image: str) -> GpuNeeds:
         >>> gpu_needs(IMAGE).driver, gpu_needs("docker.io/lmsysorg/sglang:v0.5.19-cu129").driver
         (580, 0)
     """
-    found = _OWN.search(image.partition("@")[0])
-    return NEEDS if found and found[1] == VERSION else GpuNeeds()
+    match = _OWN.search(image.partition("@")[0])
+    return NEEDS if match and match[1] == VERSION else GpuNeeds()

@@ -72,14 +72,14 @@ def token_bytes(facts: ModelFacts, shape: Shape) -> float:
     """
     element = KV_BYTES.get(shape.kv_cache_dtype) or shape.element_bytes or facts.element_bytes
     ranks = shape.parallel.tensor // shape.attention_groups
-    return sum(one.layers * _layer_bytes(one, ranks, element) for one in facts.groups)
+    return sum(group.layers * _layer_bytes(group, ranks, element) for group in facts.groups)
 
 
-def _layer_bytes(one: LayerGroup, ranks: int, element: int) -> float:
+def _layer_bytes(group: LayerGroup, ranks: int, element: int) -> float:
     """Bytes of one token in one layer. With more ranks than heads, several ranks hold the same head."""
-    if one.token_bytes is not None:
-        return one.token_bytes
-    return float(max(1, math.ceil(one.kv_heads / ranks)) * one.elements * element)
+    if group.token_bytes is not None:
+        return group.token_bytes
+    return float(max(1, math.ceil(group.kv_heads / ranks)) * group.elements * element)
 
 
 def graphs_gib(facts: ModelFacts, shape: Shape) -> float:
@@ -95,8 +95,8 @@ def reserve_gib(facts: ModelFacts, shape: Shape, memory_gib: float) -> float:
     """Memory for activations and CUDA graphs."""
     chunk = max(LEAST_CHUNK, shape.max_num_batched_tokens or chunk_tokens(memory_gib))
     mib = BASE_MIB + chunk * TOKEN_MIB + shape.parallel.tensor * RANK_MIB
-    found = mib / 1024 + graphs_gib(facts, shape)
-    return max(found, LARGE_RESERVE_MIB / 1024) if memory_gib > LARGE_GIB else found
+    gib = mib / 1024 + graphs_gib(facts, shape)
+    return max(gib, LARGE_RESERVE_MIB / 1024) if memory_gib > LARGE_GIB else gib
 
 
 def cache_gib(fraction: float, free_before: float, weights: float) -> float:
@@ -125,7 +125,7 @@ class SGLangOnGpus:
 
     def unable(self, facts: ModelFacts, shape: Shape) -> str | None:
         """Why the model cannot be computed here, or not be sized; None if it can."""
-        if any(one.attention is Attention.STATE for one in facts.groups):
+        if any(group.attention is Attention.STATE for group in facts.groups):
             return NO_STATES
         return GpuSupport().unable(facts, shape, self.capability)
 
@@ -190,12 +190,12 @@ class SGLangOnGpus:
         """None: no measured speeds are known."""
         return None
 
-    def left_to_engine(self, facts: ModelFacts, shape: Shape, found: Budget, inputs: SizingInputs) -> tuple[str, ...]:
+    def left_to_engine(self, facts: ModelFacts, shape: Shape, budget: Budget, inputs: SizingInputs) -> tuple[str, ...]:
         """The sizes that equal SGLang's own."""
         unset = shape.max_num_batched_tokens is None
         derived = (
-            (CONTEXT, context_left(facts, inputs.context, found.context)),
-            (BATCHED_TOKENS, unset and found.max_num_batched_tokens == chunk_tokens(self.memory_gib)),
+            (CONTEXT, context_left(facts, inputs.context, budget.context)),
+            (BATCHED_TOKENS, unset and budget.max_num_batched_tokens == chunk_tokens(self.memory_gib)),
         )
         return tuple(name for name, is_default in derived if is_default)
 

@@ -47,17 +47,17 @@ def engine_sample(text: str) -> EngineSample | None:
 
     Examples:
         >>> page = 'sglang:num_running_reqs{model_name="m"} 2.0\nsglang:num_queue_reqs{model_name="m"} 1.0\n'
-        >>> found = engine_sample(page)
-        >>> found.model, found.running, found.waiting
+        >>> sample = engine_sample(page)
+        >>> sample.model, sample.running, sample.waiting
         ('m', 2, 1)
     """
     sums: dict[str, float] = defaultdict(float)
     model = ""
     try:
-        for one in series(text, (*_PROGRESS, FINISHED, *_TOKENS)):
-            sums[one.name] += one.value
-            model = model or one.labels.get("model_name", "")
-        tokens = min((int(one.value) for one in series(text, [CACHE_TOKENS])), default=0)
+        for item in series(text, (*_PROGRESS, FINISHED, *_TOKENS)):
+            sums[item.name] += item.value
+            model = model or item.labels.get("model_name", "")
+        tokens = min((int(item.value) for item in series(text, [CACHE_TOKENS])), default=0)
         ttft, tpot = histogram(text, TTFT), histogram(text, TPOT)
     except (ValueError, OverflowError):
         return None
@@ -82,8 +82,8 @@ def engine_load(text: str) -> EngineLoad | None:
     """How busy SGLang is; None without numbers of requests."""
     values: dict[str, list[float]] = defaultdict(list)
     try:
-        for one in series(text, (RUNNING, WAITING, CACHE_USAGE, RETRACTED, FINISHED, _GENERATED)):
-            values[one.name].append(one.value)
+        for item in series(text, (RUNNING, WAITING, CACHE_USAGE, RETRACTED, FINISHED, _GENERATED)):
+            values[item.name].append(item.value)
         if not values[RUNNING] or not values[WAITING] or not are_finite(values.values()):
             return None
         return EngineLoad(

@@ -96,10 +96,10 @@ def refusal_of_own_variables(env: Sequence[EnvironmentVariable], allowed: Collec
         >>> print(refusal_of_own_variables([EnvironmentVariable(name="SGLANG_PLUGINS", value="a")], []).problem)
         `SGLANG_PLUGINS` can change which code and files SGLang uses, which is not allowed here.
     """
-    for one in env:
-        if one.name.startswith(OWN_VARIABLES) and one.name not in allowed and one.name not in MANAGED_VARIABLES:
+    for variable in env:
+        if variable.name.startswith(OWN_VARIABLES) and variable.name not in {*allowed, *MANAGED_VARIABLES}:
             what = "can change which code and files SGLang uses"
-            return not_allowed(f"spec.engine.env[{one.name}]", one.name, what, "allowedEnvironment")
+            return not_allowed(f"spec.engine.env[{variable.name}]", variable.name, what, "allowedEnvironment")
     return None
 
 
@@ -127,13 +127,13 @@ def divides_experts(args: Sequence[str]) -> bool:
 
 def has_drafts(args: Sequence[str]) -> bool:
     """Whether SGLang decodes speculatively."""
-    return any(one.partition("=")[0] == _SPECULATIVE for one in args)
+    return any(argument.partition("=")[0] == _SPECULATIVE for argument in args)
 
 
 def _number(args: Sequence[str], names: Sequence[str]) -> int:
     """The number that the last of these options has; 0 without one, and for what is no number."""
-    found = [value for name, _, value in (one.partition("=") for one in args) if name in names]
-    return int(found[-1]) if found and _COUNT.fullmatch(found[-1]) else 0
+    values = [value for name, _, value in (argument.partition("=") for argument in args) if name in names]
+    return int(values[-1]) if values and _COUNT.fullmatch(values[-1]) else 0
 
 
 def refusal_of_fields(spec: EngineSpec) -> Refusal | None:
@@ -148,7 +148,7 @@ def refusal_of_fields(spec: EngineSpec) -> Refusal | None:
     if spec.kv_cache_dtype is not KvCacheDType.AUTO and spec.kv_cache_dtype not in _KV_DTYPES:
         problem, cure = "SGLang has no such type of KV cache.", "Use `bfloat16`, `fp8_e4m3` or `fp8_e5m2`."
         return Refusal(Reason.INVALID_SPEC, "spec.engine.kvCacheDtype", problem, cure)
-    for index, (name, _, count) in enumerate(one.partition("=") for one in spec.args):
+    for index, (name, _, count) in enumerate(argument.partition("=") for argument in spec.args):
         if name in (*_ATTENTION_GROUPS, *_EXPERT_RANKS) and not _COUNT.fullmatch(count):
             field, problem = f"spec.engine.args[{index}]", f"`{name}` needs a whole number from 1 on."
             return Refusal(Reason.INVALID_SPEC, field, problem, f"Write it as in `{name}=8`.")

@@ -47,7 +47,7 @@ UNKNOWN_CACHE_GIB, UNKNOWN_CONTEXT = 1, 4096
 ORIGIN = f"transformers {VERSION}"
 
 
-def sequences_of(found: Support, asked: int | None, *, on_gpus: bool) -> int:
+def sequences_of(supported: Support, asked: int | None, *, on_gpus: bool) -> int:
     """Requests that are computed at once: those asked for or the default with continuous batching, one without it.
 
     Examples:
@@ -56,7 +56,7 @@ def sequences_of(found: Support, asked: int | None, *, on_gpus: bool) -> int:
         >>> sequences_of(support("GPTNeoForCausalLM"), None, on_gpus=True)
         1
     """
-    if found.implementation != BATCHED:
+    if supported.implementation != BATCHED:
         return 1
     return asked or (SEQUENCES_ON_GPUS if on_gpus else SEQUENCES_ON_CPUS)
 
@@ -82,15 +82,15 @@ class TokenBytes:
     def of(cls, facts: ModelFacts, shape: Shape) -> "TokenBytes":
         """The bytes of this model's tokens."""
         element = shape.element_bytes or facts.element_bytes
-        groups = [one for one in facts.groups if one.attention is not Attention.STATE]
-        head = max((one.elements / 2 for one in groups), default=0.0)
+        groups = [group for group in facts.groups if group.attention is not Attention.STATE]
+        head = max((group.elements / 2 for group in groups), default=0.0)
         peak_heads = 2 * facts.heads + facts.kv_heads  # keys and values are repeated for all heads
         return cls(
-            cached=sum(one.layers * one.kv_heads * one.elements * element for one in groups),
+            cached=sum(group.layers * group.kv_heads * group.elements * element for group in groups),
             readable=peak_heads * head * element + INDEX_BYTES,
             batched=element * (facts.hidden_size + head * (facts.heads + 2 * facts.kv_heads + peak_heads)),
             row=facts.hidden_size * element + facts.vocabulary * LOGIT_BYTES,
-            masks=2 if any(one.attention is Attention.SLIDING for one in groups) else 1,
+            masks=2 if any(group.attention is Attention.SLIDING for group in groups) else 1,
             element=element,
         )
 
@@ -171,7 +171,7 @@ class OnOneGpu:
         """None: no measured speeds are known."""
         return None
 
-    def left_to_engine(self, facts: ModelFacts, shape: Shape, found: Budget, inputs: SizingInputs) -> tuple[str, ...]:  # noqa: ARG002 - protocol
+    def left_to_engine(self, facts: ModelFacts, shape: Shape, budget: Budget, inputs: SizingInputs) -> tuple[str, ...]:  # noqa: ARG002 - protocol
         """None: the server gets all sizes as arguments."""
         return ()
 

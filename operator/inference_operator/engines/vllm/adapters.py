@@ -94,5 +94,5 @@ def _path(value: str) -> str | None:
         module = json.loads(value)
     except (ValueError, RecursionError):
         return None
-    found = module.get(_PATH) if isinstance(module, dict) else None
-    return found if isinstance(found, str) else None
+    path = module.get(_PATH) if isinstance(module, dict) else None
+    return path if isinstance(path, str) else None

@@ -56,11 +56,11 @@ def notice_of_advisories(image: str) -> str:
         >>> notice_of_advisories("vllm/vllm-openai:v0.31.0")
         'vLLM 0.31.0 has a known vulnerability: CVE-2026-115911. Use an image of vLLM 0.32.0 or later.'
     """
-    found = advisories_of(image)
-    if not found:
+    advisories = advisories_of(image)
+    if not advisories:
         return ""
-    shown, more = found[:_SHOWN], len(found) - _SHOWN
-    number = "a known vulnerability" if len(found) == 1 else f"{len(found)} known vulnerabilities"
+    shown, more = advisories[:_SHOWN], len(advisories) - _SHOWN
+    number = "a known vulnerability" if len(advisories) == 1 else f"{len(advisories)} known vulnerabilities"
     names = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
     least = ".".join(map(str, max(MENDED)))
     return f"vLLM {version_of_image(image)} has {number}: {names}. Use an image of vLLM {least} or later."

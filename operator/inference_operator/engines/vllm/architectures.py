@@ -40,7 +40,7 @@ def _gpu_support(table: str) -> GpuSupport:
         for kind, name, capability, *types in (row for row in rows if row[0] == _METHOD)
     }
     without_float16 = frozenset(row[1] for row in rows if row[0] == _NO_FLOAT16)
-    majors = (major for kind, *found in rows if kind == _SPARSE_MLA for major in found)
+    majors = (major for kind, *capabilities in rows if kind == _SPARSE_MLA for major in capabilities)
     return GpuSupport(methods, without_float16, sparse_mla=tuple(int(major) for major in majors))
 
 
@@ -66,10 +66,10 @@ def support(architecture: str, version: str) -> Support:
         >>> support("GPTNeoForCausalLM", "0.32.0").obstacle
         'vLLM 0.32.0 has no implementation of `GPTNeoForCausalLM`, and cannot use that of Transformers.'
     """
-    found = _IMPLEMENTATIONS.get(architecture)
-    if not architecture or found == "native" or version_of(version or VERSION) != version_of(VERSION):
+    implementation = _IMPLEMENTATIONS.get(architecture)
+    if not architecture or implementation == "native" or version_of(version or VERSION) != version_of(VERSION):
         return Support()
-    if found == THROUGH_TRANSFORMERS:
+    if implementation == THROUGH_TRANSFORMERS:
         lost = f"vLLM {VERSION} has no `{architecture}` of its own and uses that of Transformers, which is slower."
         return Support(implementation=THROUGH_TRANSFORMERS, lost=lost)
     return Support(f"vLLM {VERSION} has no implementation of `{architecture}`, and cannot use that of Transformers.")

@@ -26,9 +26,9 @@ _NUMBERS = frozenset(
 )
 _FIELDS: Mapping[str, str] = {
     **{
-        flag: found[1]
+        flag: match[1]
         for flag, cure in MANAGED_FLAGS.items()
-        if (found := _FIELD.fullmatch(cure)) and found[1] in _TEXT | _NUMBERS
+        if (match := _FIELD.fullmatch(cure)) and match[1] in _TEXT | _NUMBERS
     },
     "--tool-call-parser": "engine.toolCallParser",
     "--reasoning-parser": "engine.reasoningParser",
@@ -40,7 +40,7 @@ _FIELDS: Mapping[str, str] = {
 
 def _by_option(table: Mapping[str, str]) -> Mapping[str, str]:
     """A table of spellings by the options that they mean."""
-    return {next(iter(resolve_option(one)), one): told for one, told in table.items()}
+    return {next(iter(resolve_option(spelling)), spelling): meaning for spelling, meaning in table.items()}
 
 
 FIELDS = _by_option(_FIELDS)
@@ -60,50 +60,51 @@ def imported_arguments(args: Sequence[str]) -> ImportedArguments:
     """The fields, arguments and remains of what follows `vllm serve`.
 
     Examples:
-        >>> found = imported_arguments(["Qwen/Qwen3-8B", "-tp", "2", "--max-model-len=32k", "--seed=8", "--port", "80"])
-        >>> found.model, found.fields, found.kept
+        >>> args = ["Qwen/Qwen3-8B", "-tp", "2", "--max-model-len=32k", "--seed=8", "--port", "80"]
+        >>> imported = imported_arguments(args)
+        >>> imported.model, imported.fields, imported.kept
         ('Qwen/Qwen3-8B', {'parallelism.tensor': 2, 'engine.maxModelLen': 32000}, ['--seed=8'])
-        >>> found.left
+        >>> imported.left
         [('--port', 'Remove it; the operator decides it and has no field for it.')]
         >>> imported_arguments(["--api-key=abc"]).left
         [('--api-key', 'It is a secret: set VLLM_API_KEY from a Secret, or use `spec.router.keys`.')]
     """
-    found = ImportedArguments()
+    imported = ImportedArguments()
     for tokens in _grouped(args):
-        _take(found, tokens)
-    return found
+        _take(imported, tokens)
+    return imported
 
 
 def _grouped(args: Sequence[str]) -> Iterator[list[str]]:
     """Each option with its values; values before the first option stand alone."""
     position = 0
     while position < len(args):
-        values = takewhile(lambda one: written_option(one) is None, args[position + 1 :])
+        values = takewhile(lambda token: written_option(token) is None, args[position + 1 :])
         is_option = written_option(args[position]) is not None
         group = [args[position], *(values if is_option and "=" not in args[position] else ())]
         yield group
         position += len(group)
 
 
-def _take(found: ImportedArguments, tokens: Sequence[str]) -> None:
+def _take(imported: ImportedArguments, tokens: Sequence[str]) -> None:
     option = written_option(tokens[0])
     if option is None:
-        if found.model:
-            found.left.append(("an argument without an option", "It belongs to no option."))
-        found.model = found.model or tokens[0]
+        if imported.model:
+            imported.left.append(("an argument without an option", "It belongs to no option."))
+        imported.model = imported.model or tokens[0]
         return
     names = list(resolve_option(option))
     name = names[0] if len(names) == 1 else option
     inline = tokens[0].partition("=")[2]
     value = inline or " ".join(tokens[1:])
     if name == "--model" and value:
-        found.model = value
+        imported.model = value
     elif name in FIELDS and "." not in tokens[0].partition("=")[0] and _typed(FIELDS[name], value) is not None:
-        found.fields[FIELDS[name]] = _typed(FIELDS[name], value)
+        imported.fields[FIELDS[name]] = _typed(FIELDS[name], value)
     elif why := _why_left(name, tokens):
-        found.left.append((option, why))
+        imported.left.append((option, why))
     else:
-        found.kept.extend(tokens)
+        imported.kept.extend(tokens)
 
 
 def _why_left(name: str, tokens: Sequence[str]) -> str:

@@ -80,8 +80,8 @@ def shape_of(engine: EngineSpec) -> Shape:
         video=engine.multimodal.video or given_limits(engine.args),
         doubled_batches=performance_mode(engine) == THROUGHPUT_MODE,
     )
-    found = with_arguments(shape, engine.args)
-    return replace(found, adapters=adapters_of(engine)) if engine.adapter_slots else found
+    adjusted = with_arguments(shape, engine.args)
+    return replace(adjusted, adapters=adapters_of(engine)) if engine.adapter_slots else adjusted
 
 
 def performance_mode(engine: EngineSpec) -> str:
@@ -101,8 +101,8 @@ def with_arguments(shape: Shape, args: Sequence[str]) -> Shape:
     """A copy of the shape with what the arguments say about memory.
 
     Examples:
-        >>> found = with_arguments(Shape(), ["--enable-lora", "--max-loras=4", "--max-lora-rank", "64"])
-        >>> found.adapters.rank, found.adapters.active, found.adapters.kept
+        >>> shape = with_arguments(Shape(), ["--enable-lora", "--max-loras=4", "--max-lora-rank", "64"])
+        >>> shape.adapters.rank, shape.adapters.active, shape.adapters.kept
         (64, 4, 4)
         >>> with_arguments(Shape(), ["--kv-offloading-size", "64"]).kv_offload_gib
         64.0
@@ -123,8 +123,8 @@ def adapters_of(engine: EngineSpec) -> Adapters:
     """The slots for `model.adapters`.
 
     Examples:
-        >>> found = adapters_of(EngineSpec(adapterSlots=4, maxAdapterRank=32))
-        >>> found.rank, found.active, found.kept
+        >>> slots = adapters_of(EngineSpec(adapterSlots=4, maxAdapterRank=32))
+        >>> slots.rank, slots.active, slots.kept
         (32, 4, 16)
     """
     slots = engine.adapter_slots or 0
@@ -216,10 +216,10 @@ def refusal_of_slots(engine: EngineSpec) -> Refusal | None:
 Remove it; list adapters in `spec.model.adapters`.
     """
     managed = (ENABLE_LORA, MAX_LORAS, MAX_LORA_RANK, MAX_CPU_LORAS, MODULES)
-    found = next((flag for flag in managed if any(given_options(engine.args, flag))), None)
-    if not engine.adapter_slots or found is None:
+    flag = next((flag for flag in managed if any(given_options(engine.args, flag))), None)
+    if not engine.adapter_slots or flag is None:
         return None
-    problem = f"`{found}` is managed by the operator with `spec.engine.adapterSlots`."
+    problem = f"`{flag}` is managed by the operator with `spec.engine.adapterSlots`."
     cure = "Remove it; list adapters in `spec.model.adapters`."
     return Refusal(Reason.MANAGED_ARGUMENT, "spec.engine.args", problem, cure)
 
@@ -263,9 +263,9 @@ def memory_arguments(engine: EngineSpec, plan: Plan) -> Iterator[str]:
     if mode := performance_mode(engine):
         yield f"{PERFORMANCE_MODE}={mode}"
     if engine.adapter_slots:
-        found = adapters_of(engine)
-        yield from (ENABLE_LORA, f"{MAX_LORAS}={found.active}", f"{MAX_LORA_RANK}={found.rank}")
-        yield f"{MAX_CPU_LORAS}={found.kept}"
+        slots = adapters_of(engine)
+        yield from (ENABLE_LORA, f"{MAX_LORAS}={slots.active}", f"{MAX_LORA_RANK}={slots.rank}")
+        yield f"{MAX_CPU_LORAS}={slots.kept}"
     if plan.video_refused:
         yield f'{LIMITS}={{"video":0}}'
     if engine.cpu_offload_gib:

@@ -81,8 +81,8 @@ def engine_load(text: str) -> EngineLoad | None:
     names = (REQUESTS_RUNNING, REQUESTS_WAITING, _CACHE_USAGE, _PREEMPTIONS, _ANSWERED, _GENERATED)
     values: dict[str, list[float]] = {name: [] for name in names}
     try:
-        for one in series(text, names):
-            values[one.name].append(one.value)
+        for item in series(text, names):
+            values[item.name].append(item.value)
     except ValueError:
         return None
     if not values[REQUESTS_RUNNING] or not values[REQUESTS_WAITING] or not are_finite(values.values()):
@@ -107,9 +107,9 @@ def engine_sample(text: str) -> EngineSample | None:
     sums: dict[str, float] = defaultdict(float)
     model = ""
     try:
-        for one in series(text, (*_PROGRESS, _ANSWERED, *_TOKENS)):
-            sums[one.name] += one.value
-            model = model or one.labels.get("model_name", "")
+        for item in series(text, (*_PROGRESS, _ANSWERED, *_TOKENS)):
+            sums[item.name] += item.value
+            model = model or item.labels.get("model_name", "")
         ttft, tpot = histogram(text, TTFT), histogram(text, TPOT)
     except ValueError:
         return None

@@ -99,7 +99,7 @@ def _parsed(text: str) -> object:
 
 def _leaves(value: object) -> Iterator[str]:
     if isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(one)
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(item)
     elif isinstance(value, str):
         yield value

@@ -68,25 +68,25 @@ def spellings(option: str) -> tuple[str, ...]:
         >>> spellings("--enable-expert-parallel")
         ('--enable-expert-parallel', '--no-enable-expert-parallel', '-ep')
     """
-    return tuple(sorted(one for one, name in SPELLINGS.items() if name == option))
+    return tuple(sorted(spelling for spelling, name in SPELLINGS.items() if name == option))
 
 
-def key_spellings(one: Classified) -> tuple[str, ...]:
+def key_spellings(option: Classified) -> tuple[str, ...]:
     """All exact spellings of the safe keys of an option's value.
 
     Examples:
         >>> key_spellings(Classified("--diffusion-config", Class.PODS, keys=("canvas_length",)))
         ('--diffusion-config.canvas_length', '-dc.canvas_length')
     """
-    return tuple(f"{spelling}.{key}" for spelling in spellings(one.name) for key in one.keys)
+    return tuple(f"{spelling}.{key}" for spelling in spellings(option.name) for key in option.keys)
 
 
 def _of(kind: Class) -> Iterator[str]:
-    return (spelling for one in OPTION_CLASSES if one.kind is kind for spelling in spellings(one.name))
+    return (spelling for option in OPTION_CLASSES if option.kind is kind for spelling in spellings(option.name))
 
 
 def _variables(kind: Class) -> Iterator[str]:
-    return (one.name for one in VARIABLE_CLASSES if one.kind is kind)
+    return (variable.name for variable in VARIABLE_CLASSES if variable.kind is kind)
 
 
 SECRET_VARIABLES = LIBRARY_SECRETS | {"VLLM_API_KEY"}
@@ -94,7 +94,7 @@ SECRET_VARIABLES = LIBRARY_SECRETS | {"VLLM_API_KEY"}
 `VLLM_SYSTEM_START_DATE` in the system prompt (0.32.0, entrypoints/openai/parser/harmony_utils.py)."""
 
 CLASSES = OptionClasses(
-    safe=frozenset({*_of(Class.SAFE), *LEVELS, *(key for one in OPTION_CLASSES for key in key_spellings(one))}),
+    safe=frozenset({*_of(Class.SAFE), *LEVELS, *(key for option in OPTION_CLASSES for key in key_spellings(option))}),
     managed=frozenset(_of(Class.MANAGED)),
     safe_variables=frozenset(_variables(Class.SAFE)),
     managed_variables=frozenset(_variables(Class.MANAGED)),

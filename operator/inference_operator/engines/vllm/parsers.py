@@ -120,10 +120,10 @@ def parsers_of(model: str, architecture: str, *, image: str) -> Parsers:
     name = model.rstrip("/").rpartition("/")[2]
     if not has_known_options(image) or WITHOUT_CHAT.search(name):
         return Parsers()
-    by_name = (one for one in FAMILIES if re.search(one.name, name, re.IGNORECASE))
-    by_architecture = (one for one in FAMILIES if one.architecture and one.architecture == architecture)
-    found = next(by_name, None) or next(by_architecture, None)
-    return Parsers(found.tool_call, found.reasoning) if found else Parsers()
+    by_name = (family for family in FAMILIES if re.search(family.name, name, re.IGNORECASE))
+    by_architecture = (family for family in FAMILIES if family.architecture and family.architecture == architecture)
+    family = next(by_name, None) or next(by_architecture, None)
+    return Parsers(family.tool_call, family.reasoning) if family else Parsers()
 
 
 def parser_arguments(engine: EngineSpec, auto: Parsers) -> Iterator[str]:
