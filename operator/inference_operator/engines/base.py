@@ -92,7 +92,6 @@ class Engine(ABC):
     # Sizes
 
     def gpu_needs(self, spec: EngineSpec, /, image: str) -> GpuNeeds:
-        """The needs of this image: GPUs and their driver."""
         return GpuNeeds()
 
     @abstractmethod
@@ -133,7 +132,6 @@ class Engine(ABC):
         return None
 
     def check_format(self, facts: ModelFacts) -> Refusal | None:
-        """Why this engine cannot read the model's weights; None if it can."""
         weights = format_of(facts.weights_from)
         if weights in self.formats:
             return None

@@ -41,8 +41,6 @@ class ClosedOptions:
         """The options of a table.
 
         Args:
-            table: the class of each option.
-            command: the engine's command.
             others: what to write instead of other options.
             cures: what stands for managed options that have a field or another way, by name.
             flags: names of the options without a value.

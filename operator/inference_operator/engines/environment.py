@@ -52,7 +52,6 @@ def refusal_of_variables(
     """The refusal of the first variable that users may not set, or None.
 
     Args:
-        env: the variables that the user sets.
         managed: the engine's managed variables, with the cure.
         dangerous: the engine's dangerous variables, with what each one does.
         allowed: names of dangerous ones that the administrator has permitted.
@@ -74,10 +73,7 @@ def not_allowed(field: str, name: str, what: str, setting: str) -> Refusal:
     """The refusal of an option or variable that a setting of the operator could permit.
 
     Args:
-        field: the field that has it.
-        name: its name.
         what: what it does, as a clause.
-        setting: the setting.
     """
     problem = f"`{name}` {what}, which is not allowed here."
     cure = f"Remove it, or ask the operator's administrator to add it to the setting `{setting}`."

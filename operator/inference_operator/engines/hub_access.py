@@ -128,7 +128,6 @@ def refusal_of_moved_cache(env: Sequence[EnvironmentVariable], own: AbstractSet[
     """The refusal of the first variable that would make an engine look for its model elsewhere than on the claim.
 
     Args:
-        env: the variables that the user sets.
         own: names of such variables of the engine itself.
 
     Examples:

@@ -42,6 +42,5 @@ def programs_text(programs: Mapping[str, str]) -> str:
 
 
 def programs_variable() -> Manifest:
-    """The variable of the engine's container."""
     path = f"metadata.annotations['{PROGRAMS_ANNOTATION}']"
     return {"name": PROGRAMS_VARIABLE, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}

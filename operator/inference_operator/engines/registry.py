@@ -35,11 +35,9 @@ class EngineRegistry:
         return self.by_name[name]
 
     def __contains__(self, name: str) -> bool:
-        """Whether this release has an engine of this name."""
         return name in self.by_name
 
     def get(self, name: str) -> Engine | None:
-        """The engine of this name; None where this release has none."""
         return self.by_name.get(name)
 
     def of_kind(self, kind: EngineKind) -> str:

@@ -93,7 +93,6 @@ class GpuOffer:
         """Whether one engine can have so many of these nodes. Parts of a GPU are for engines of one node.
 
         Args:
-            nodes: nodes of an engine.
             by_choice: whether sizing chooses their number, and nobody requests it.
 
         Examples:
@@ -138,7 +137,6 @@ def offers_of_node(
     """The offers of a node; several with mixed MIG profiles, none if neither kind nor memory is known.
 
     Args:
-        labels: labels of the node.
         allocatable: amounts that pods can request, by resource name.
         added: labels of the settings that name kinds, as `KIND:LABEL=VALUE`.
 
@@ -216,7 +214,6 @@ def declared_offer(text: str) -> GpuOffer | None:
 
 
 def priced(offers: Iterable[GpuOffer], declared: Iterable[GpuOffer]) -> tuple[GpuOffer, ...]:
-    """The offers with the prices declared for their kinds."""
     prices = {offer.kind: offer.price for offer in declared}
     return tuple(replace(offer, price=prices.get(offer.kind)) for offer in offers)
 

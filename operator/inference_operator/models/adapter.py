@@ -169,7 +169,6 @@ def base_problem(facts: AdapterFacts, model: str, *, hidden_size: int = 0, layer
     quantized forms too. A path says nothing about the model, so then only the sizes are compared.
 
     Args:
-        facts: the adapter.
         model: the repository of the model that engines serve; empty if it is not from a hub.
         hidden_size: of the model; 0 if unknown.
         layers: of the model; 0 if unknown.

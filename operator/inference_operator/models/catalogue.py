@@ -28,7 +28,6 @@ def entry(name: str) -> Entry | None:
 
 
 def names() -> list[str]:
-    """The names of all models in the catalogue."""
     return [entry.name for entry in _entries().values()]
 
 

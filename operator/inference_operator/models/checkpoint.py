@@ -94,7 +94,6 @@ def weights_of_files(
     Args:
         sizes: bytes of each file by its path.
         index: the parsed `model.safetensors.index.json`, if the repository has one.
-        allow_pickle: whether the weights may be pickle files.
 
     Examples:
         >>> sizes = {"a.safetensors": 10, "b.safetensors": 20, "original/a.safetensors": 99, "tokenizer.json": 5}

@@ -31,7 +31,6 @@ class Entry:
 
 
 def entry_facts(entry: Entry) -> ModelFacts | NotUnderstood:
-    """The facts of a stored model."""
     facts = model_facts(entry.config, entry.weights, entry.side)
     if isinstance(facts, NotUnderstood):
         return facts

@@ -92,7 +92,6 @@ class Matrix:
 
     @property
     def elements(self) -> int:
-        """Number of elements in all layers."""
         return self.rows * self.columns * self.layers * self.stacked
 
 

@@ -182,7 +182,6 @@ class _Reader:
         return Items(count)
 
     def _skip_texts(self, count: int) -> None:
-        """Skip strings, of which a tokenizer has some 100,000."""
         content, at, length = self.content, self.at, struct.Struct("<Q")
         for _ in range(count):
             if at + length.size > len(content):
@@ -239,7 +238,6 @@ def config_of(header: GgufHeader) -> Manifest:
 
 
 def has_chat_template(header: GgufHeader) -> bool:
-    """Whether the file has a chat template."""
     return bool(header.metadata.get("tokenizer.chat_template"))
 
 

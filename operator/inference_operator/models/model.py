@@ -213,7 +213,6 @@ def _width_left(
 
 
 def counted_bytes(matrices: tuple[Matrix, ...], element_bytes: int, stored: Quantization) -> int:
-    """Stored bytes of these matrices."""
     return round(sum(matrix.elements * element_size(matrix, element_bytes, stored) for matrix in matrices))
 
 

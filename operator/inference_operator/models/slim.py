@@ -20,7 +20,6 @@ def slim(document: object, weights: Weights | None, side: SideFiles = NO_SIDE_FI
     Args:
         document: the parsed `config.json` of a model, for which `model_facts` returns facts.
         weights: bytes of its checkpoint; None if they are not known.
-        side: what its small files say.
 
     Examples:
         >>> config = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 1000,
@@ -69,7 +68,6 @@ class _RecordingDict(dict[str, Any]):
         return super().__contains__(name)
 
     def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as `dict` has it
-        """Like `dict.get`."""
         self._names_read.add(name)
         return super().get(name, default)
 

@@ -120,7 +120,6 @@ def model_source(text: str, field: str = "spec.model.source") -> ModelSource | R
     """The parsed source, or the refusal of an invalid one.
 
     Args:
-        text: the source.
         field: the field that has it, for the refusal.
 
     Examples:

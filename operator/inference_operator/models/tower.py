@@ -51,7 +51,6 @@ class Tower:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """The assumptions, as users read them."""
         if self.known:
             return ()
         return (f"{self.image_tokens:,} tokens for the largest image (not known for this architecture)",)

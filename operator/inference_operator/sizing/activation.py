@@ -59,9 +59,6 @@ def activation_gib(facts: ModelFacts, engine: EngineMemory, shape: Shape, contex
     """Peak memory of activations on one GPU, in GiB.
 
     Args:
-        facts: the model.
-        engine: the engine.
-        shape: the parameters of the engine's start.
         context: the longest sequence in tokens.
         ends: whether this GPU has the last pipeline stage, which runs the sampler.
     """
@@ -118,7 +115,6 @@ def _gathered(facts: ModelFacts, shape: Shape, tokens: int, element: int) -> flo
 
 
 def graphs_gib(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> float:
-    """Memory of CUDA graphs on one GPU, in GiB."""
     if shape.eager:
         return 0.0
     graphs = engine.graphs

@@ -142,7 +142,6 @@ class Budget:
 
     @property
     def fits(self) -> bool:
-        """Whether the engine would start."""
         return self.kv_cache > 0 and min(self.headroom, self.states_headroom, self.outside_headroom) >= 0
 
     def typical(self, sequences: int) -> bool:
@@ -172,8 +171,5 @@ class EngineOnGpus(Protocol):
         """The sizes that are not requested and that the engine derives itself, by their names in `spec.engine`.
 
         Args:
-            facts: the model.
             shape: the shape that was chosen, with None where the engine's default applies.
-            budget: that of the shape.
-            inputs: the sizes that the user requests.
         """

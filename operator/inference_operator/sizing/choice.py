@@ -39,10 +39,7 @@ def choose(
     Free memory is used for larger batches, then for a longer context.
 
     Args:
-        facts: the model.
         offers: GPUs of nodes that exist or could exist, in any order.
-        on_gpus: the engine on the GPUs of an offer.
-        inputs: the sizes that the user requests.
         previous_kind: the GPU kind of the pinned plan; it is kept as long as the model fits.
     """
     offered = [Pool(facts, offer, on_gpus(offer)) for offer in merged(offers)]

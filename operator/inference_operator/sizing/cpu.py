@@ -41,11 +41,6 @@ def cpu_needs(facts: ModelFacts | None, engine: EngineMemory, shape: Shape) -> C
     """The memory of an engine, with a KV cache for one sequence of the longest context and for the typical requests.
 
     Over several nodes each pod is counted with the whole weights, as if it had every stage: it never has more.
-
-    Args:
-        facts: the model, if it is known.
-        engine: how the engine uses memory on CPUs.
-        shape: the parameters of the engine's start.
     """
     ranks = shape.parallel.ranks_per_node
     if facts is None:

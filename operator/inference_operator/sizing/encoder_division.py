@@ -22,7 +22,6 @@ class EncoderDivision:
     """Beginnings of other architectures, whose encoder is always divided."""
 
     def needs_whole(self, facts: ModelFacts, shape: Shape) -> bool:
-        """Whether each rank must have the whole encoder."""
         return facts.architecture in self.whole and not _is_divisible(facts, shape)
 
     def broken_rule(self, facts: ModelFacts, shape: Shape) -> str | None:

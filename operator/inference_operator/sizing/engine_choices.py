@@ -10,9 +10,7 @@ def context_left(facts: ModelFacts, requested: int | None, context: int | None) 
     """Whether the engine derives this context itself from the model's files. From files without one it derives another.
 
     Args:
-        facts: the model.
         requested: the context that the user requests, or that a correction limits.
-        context: the context that was chosen.
     """
     chosen = requested is None and context is not None and context >= facts.context
     return chosen and facts.context_stated

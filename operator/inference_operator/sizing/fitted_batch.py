@@ -38,8 +38,6 @@ def fitted_batch(
     searched.
 
     Args:
-        engine: the engine on the GPUs of an offer.
-        facts: the model.
         shape: the shape, with the engine's default or a number of sequences that sizing may reduce.
         least: the smallest number of sequences that sizing reduces to.
         most: the largest number of sequences; None: any.

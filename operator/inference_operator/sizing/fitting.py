@@ -179,7 +179,6 @@ def aimed_context(facts: ModelFacts, inputs: SizingInputs) -> int:
 
 
 def least_context(facts: ModelFacts, inputs: SizingInputs) -> int:
-    """The shortest context in tokens that a plan may have."""
     return inputs.context or min(facts.context, LEAST_CONTEXT)
 
 

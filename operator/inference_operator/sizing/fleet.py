@@ -34,18 +34,15 @@ class FleetPlan:
 
     @property
     def gpus(self) -> int:
-        """GPUs of all engines."""
         return self.replicas * self.option.gpus
 
     @property
     def price(self) -> float | None:
-        """Price of an hour; None if the kind has none."""
         price = self.option.pool.offer.price
         return None if price is None else price * self.gpus
 
     @property
     def memory_gib(self) -> float:
-        """Memory of all GPUs."""
         return self.replicas * self.option.memory
 
     def price_of_million(self, load: Load) -> float | None:
@@ -58,9 +55,6 @@ def fleet_plan(option: Option, load: Load, objective: Objective, rate: float) ->
     """The engines of one option that carry a rate; None if it keeps no objective, or if its speed is unknown.
 
     Args:
-        option: the kind of GPU with its parallel sizes.
-        load: the mean lengths of the requests.
-        objective: the latencies that they shall have.
         rate: requests in a second.
     """
     if option.costs is None:
@@ -83,7 +77,6 @@ def at_rate(engine: Serving, load: Load, rate: float) -> Served:
 
 
 def by_cost(plans: Sequence[FleetPlan]) -> list[FleetPlan]:
-    """The plans, the cheapest first."""
     priced = all(plan.price is not None for plan in plans)
 
     def cost(plan: FleetPlan) -> tuple[float, int, float, str]:

@@ -45,12 +45,10 @@ class GpuPlan:
 
     @property
     def gpus_per_replica(self) -> int:
-        """GPUs of one engine."""
         return self.shape.parallel.world_size
 
     @property
     def replicas_per_node(self) -> int:
-        """Engines that one node has GPUs for."""
         return self.offer.per_node // self.gpus_per_replica
 
 

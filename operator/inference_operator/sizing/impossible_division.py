@@ -122,7 +122,6 @@ def _too_few_gpus(pools: Sequence[Pool], inputs: SizingInputs, nodes: int) -> In
 
 
 def _too_large(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
-    """The refusal of more GPUs than one node has."""
     ranks, most = inputs.requested_shape.parallel.world_size, max(pool.offer.most_in_a_group for pool in pools)
     field = TENSOR if inputs.data == 1 or (inputs.tensor or 1) > most else DATA
     if all(pool.offer.slice for pool in pools):

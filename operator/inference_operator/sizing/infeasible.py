@@ -52,7 +52,6 @@ def wrong_size(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible | None
 
 
 def _not_allowed(pools: Sequence[Pool], inputs: SizingInputs, rule: str) -> Infeasible:
-    """The refusal of parallel sizes that the model does not allow."""
     facts, shape = pools[0].facts, inputs.requested_shape
     if shape.parallel.pipeline > facts.layers:
         field = PIPELINE if inputs.pipeline else NODES
@@ -95,7 +94,6 @@ def no_gpu(offered: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
 
 
 def _why_excluded(offer: GpuOffer, inputs: SizingInputs) -> str:
-    """Why the request does not allow these GPUs."""
     if offer.memory_gib < inputs.least_memory_gib:
         size = floor(offer.memory_gib * 10) / 10
         return f"{size:g} GiB, `memory` asks for {inputs.least_memory_gib:g}Gi"

@@ -45,7 +45,6 @@ class CacheLayout:
 
     @property
     def has_states(self) -> bool:
-        """Whether some layers keep a state of fixed size for each sequence."""
         return any(group.attention is Attention.STATE for group in self.kept)
 
     @property
@@ -98,7 +97,6 @@ def allocated_cache(
 
 
 def kv_element_bytes(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> int:
-    """Bytes of one element of the cache."""
     if shape.kv_cache_dtype in KV_BYTES:
         return KV_BYTES[shape.kv_cache_dtype]
     if engine.checkpoint_kv_dtype and facts.quantization.kv_cache_fp8:
@@ -140,7 +138,6 @@ def cache_layout(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> Cache
 def _uniform(
     engine: EngineMemory, tokens: list[tuple[LayerGroup, float]], growth: float, state_blocks: int
 ) -> CacheLayout:
-    """The layout of one group with all layers."""
     every = sum(group.layers * size for group, size in tokens)
     only = tokens[0][0] if len(tokens) == 1 else LayerGroup(Attention.FULL, 1)
     kept = Kept(only.attention, 1, engine.block_tokens, only.window)

@@ -46,7 +46,6 @@ class PagedEngine:
     """How the engine divides encoders of images."""
 
     def unable(self, facts: ModelFacts, shape: Shape) -> str | None:
-        """Why the GPU cannot compute the model; None if it can."""
         return self.support.unable(facts, shape, self.gpu.capability)
 
     def broken_rule(self, facts: ModelFacts, shape: Shape) -> str | None:
@@ -54,7 +53,6 @@ class PagedEngine:
         return broken_rule(facts, shape) or self.encoders.broken_rule(facts, shape)
 
     def allowed_sizes(self, facts: ModelFacts, shape: Shape, at_most: int) -> tuple[int, ...]:
-        """Tensor parallel sizes up to `at_most` that the model allows."""
         sizes = allowed_sizes(facts, shape, at_most)
         return tuple(size for size in sizes if self.encoders.broken_rule(facts, shape.with_tensor(size)) is None)
 
@@ -130,7 +128,6 @@ def _fullest_stage(facts: ModelFacts, engine: EngineMemory, shape: Shape, contex
 
 
 def _with_cache(budget: Budget, facts: ModelFacts, engine: EngineMemory, shape: Shape) -> Budget:
-    """The budget with the capacity of the KV cache."""
     budget = replace(budget, terms=_terms(budget, facts, engine, shape))
     if facts.is_encoder:  # no cache limits its sequences
         return replace(budget, concurrency=budget.max_num_seqs, typical_concurrency=budget.max_num_seqs)

@@ -144,7 +144,6 @@ def unchecked_plan(inputs: SizingInputs, why: str = "") -> Plan:
     """The sizes of one engine on GPUs as requested, without a memory check.
 
     Args:
-        inputs: the sizes that the user requests.
         why: why the memory could not be computed, in a sentence.
 
     Examples:
@@ -166,9 +165,6 @@ def cpu_plan(inputs: SizingInputs, needs: CpuNeeds, facts: ModelFacts | None, *,
     """The sizes of one engine on CPUs.
 
     Args:
-        inputs: the sizes that the user requests.
-        needs: the memory of the engine.
-        facts: the model, if it is known.
         downloads: whether the engine downloads the checkpoint to its node's disk; otherwise it is mounted.
     """
     shape = replace(inputs.requested_shape, context=needs.context)
@@ -188,8 +184,6 @@ def checked_plan(chosen: GpuPlan, facts: ModelFacts, *, downloads: bool, avoided
     """The sizes of one engine on GPUs, as sizing chose them.
 
     Args:
-        chosen: the chosen sizes.
-        facts: the model.
         downloads: whether the engine downloads the checkpoint to its node's disk; otherwise it is mounted.
         avoided: products of GPUs that the engine must not use.
     """

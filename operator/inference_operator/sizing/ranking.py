@@ -55,12 +55,10 @@ class Option:
 
     @property
     def gpus(self) -> int:
-        """GPUs of one engine."""
         return self.candidate.shape.parallel.world_size
 
     @property
     def memory(self) -> float:
-        """GiB of all its GPUs."""
         return self.pool.offer.memory_gib * self.gpus
 
     @property
@@ -76,12 +74,10 @@ class Option:
 
     @property
     def is_given(self) -> bool:
-        """Whether the user requests the size of the KV cache."""
         return self.candidate.shape.kv_cache_bytes is not None
 
     @property
     def name(self) -> str:
-        """Its sizes and GPUs, in words."""
         return f"{self.candidate.shape.parallel.words} on {self.pool.offer.kind}"
 
 
@@ -95,7 +91,6 @@ class Ranked:
 
 
 def option_of(pool: Pool, candidate: Candidate, inputs: SizingInputs) -> Option:
-    """An option with what it serves."""
     costs = pool.engine.step_costs(pool.facts, candidate.shape)
     if costs is None or not costs.decodes:
         return Option(pool, candidate, costs, None, None, keeps_objective=False)

@@ -33,7 +33,6 @@ def broken_rule(facts: ModelFacts, shape: Shape) -> str | None:
 
 
 def allowed_sizes(facts: ModelFacts, shape: Shape, at_most: int) -> tuple[int, ...]:
-    """Tensor parallel sizes up to `at_most` that the model allows."""
     sizes = (size for size in SIZES if size <= at_most)
     return tuple(size for size in sizes if broken_rule(facts, shape.with_tensor(size)) is None)
 

@@ -105,7 +105,6 @@ class ParallelSizes:
 
     @property
     def ranks_per_node(self) -> int:
-        """Ranks on each node: those of one pod."""
         return self.world_size // self.nodes
 
     @property
@@ -180,7 +179,6 @@ class Shape:
         return self.speculation.tokens if self.speculation else 0
 
     def with_tensor(self, tensor: int) -> "Shape":
-        """The same with another tensor parallel size."""
         return replace(self, parallel=replace(self.parallel, tensor=tensor))
 
 

@@ -32,11 +32,8 @@ def step_costs(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, overhead: Over
     """The costs of a step; None if the GPU's speed is unknown, or if weights in host memory pass a bus in each step.
 
     Args:
-        facts: the model.
         gpu: one of the GPUs, with its speed.
         engine: the engine's memory, which decides how the KV cache is kept.
-        overhead: the engine's own time.
-        shape: the parameters of the engine's start.
     """
     if not (gpu.bandwidth_gb_per_s and gpu.tflops) or shape.cpu_offload_gib:
         return None

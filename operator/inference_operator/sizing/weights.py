@@ -134,8 +134,6 @@ ALREADY_STORED = 0.75
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """How weights are stored on the GPU."""
-
     element: int
     quantization: Quantization
     kernel: Kernel
@@ -145,7 +143,6 @@ class _Stored:
     """Bytes of a vision tower."""
 
     def size(self, matrix: Matrix) -> float:
-        """Bytes of one element of this matrix."""
         if matrix.part not in self.quantization.parts:
             return self.element
         plain = self.quantization.kernel is Kernel.NONE

@@ -49,7 +49,6 @@ class StepWork:
 
 
 def step_work(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> StepWork:
-    """The work of a step."""
     parallel = shape.parallel
     stages = rank_weights(facts, shape)
     stage = max(stages, key=lambda each: each.always_read + each.experts)

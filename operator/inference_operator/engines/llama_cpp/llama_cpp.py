@@ -108,7 +108,6 @@ class LlamaCpp(Engine):
         )
 
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> memory.OnGpus:  # noqa: ARG002 - protocol
-        """The server on these GPUs."""
         return memory.OnGpus(offer.memory_gib, reported_gib)
 
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:

@@ -88,7 +88,6 @@ def token_bytes(facts: ModelFacts) -> int:
 
 
 def buffer_gib(facts: ModelFacts, batch: int) -> float:
-    """The buffer for a batch."""
     activations = HIDDEN_COPIES * facts.hidden_size + WIDE_COPIES * facts.intermediate_size
     return batch * LOGIT_BYTES * (facts.vocabulary + activations) / GIB
 
@@ -106,7 +105,6 @@ class OnGpus:
         return None
 
     def broken_rule(self, facts: ModelFacts, shape: Shape) -> str | None:
-        """Why the model cannot have these parallel sizes; None if it can."""
         if shape.parallel.pipeline != 1:
             return "llama.cpp divides layers by `spec.parallelism.tensor` alone."
         if shape.parallel.tensor > facts.layers:
@@ -163,7 +161,6 @@ class OnGpus:
 
 
 def cpu_needs(facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
-    """The memory on CPUs."""
     if facts is None:
         return CpuNeeds(shape.context or LEAST_CONTEXT, 0, UNKNOWN_GIB)
     sizes = Sizes.of(shape, min(facts.context, LEAST_CONTEXT), SLOTS_ON_CPUS)

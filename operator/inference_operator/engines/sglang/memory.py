@@ -92,7 +92,6 @@ def graphs_gib(facts: ModelFacts, shape: Shape) -> float:
 
 
 def reserve_gib(facts: ModelFacts, shape: Shape, memory_gib: float) -> float:
-    """Memory for activations and CUDA graphs."""
     chunk = max(LEAST_CHUNK, shape.max_num_batched_tokens or chunk_tokens(memory_gib))
     mib = BASE_MIB + chunk * TOKEN_MIB + shape.parallel.tensor * RANK_MIB
     gib = mib / 1024 + graphs_gib(facts, shape)
@@ -130,7 +129,6 @@ class SGLangOnGpus:
         return GpuSupport().unable(facts, shape, self.capability)
 
     def broken_rule(self, facts: ModelFacts, shape: Shape) -> str | None:
-        """Why the model cannot have these parallel sizes; None if it can."""
         tensor, groups = shape.parallel.tensor, shape.attention_groups
         if tensor % groups:
             return f"{tensor} GPUs cannot be divided into {groups} groups of data parallel attention."
@@ -139,12 +137,10 @@ class SGLangOnGpus:
         return broken_rule(facts, replace(shape, parallel=ParallelSizes(tensor // groups)))
 
     def allowed_sizes(self, facts: ModelFacts, shape: Shape, at_most: int) -> tuple[int, ...]:
-        """Tensor parallel sizes up to `at_most` that the model allows."""
         groups = shape.attention_groups
         return tuple(groups * size for size in allowed_sizes(facts, shape, at_most // groups))
 
     def budget(self, facts: ModelFacts, shape: Shape) -> Budget:
-        """The budget of one GPU."""
         reserve = reserve_gib(facts, shape, self.memory_gib) + self.reported_gib
         fraction = shape.utilization or max(0.0, 1 - reserve / self.memory_gib)
         own = GROUP_GIB if shape.parallel.tensor > 1 else CONTEXT_GIB

@@ -121,12 +121,10 @@ def attention_groups(args: Sequence[str]) -> int:
 
 
 def divides_experts(args: Sequence[str]) -> bool:
-    """Whether each rank has whole experts."""
     return _number(args, _EXPERT_RANKS) > 1
 
 
 def has_drafts(args: Sequence[str]) -> bool:
-    """Whether SGLang decodes speculatively."""
     return any(argument.partition("=")[0] == _SPECULATIVE for argument in args)
 
 

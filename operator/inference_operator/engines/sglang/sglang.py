@@ -135,11 +135,9 @@ class SGLang(Engine):
         )
 
     def gpu_needs(self, spec: EngineSpec, image: str) -> GpuNeeds:  # noqa: ARG002 - protocol
-        """The needs of this image."""
         return gpu_needs(image)
 
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> memory.SGLangOnGpus:  # noqa: ARG002 - protocol
-        """SGLang on these GPUs."""
         return memory.SGLangOnGpus(offer.memory_gib, offer.capability, reported_gib)
 
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
@@ -147,7 +145,6 @@ class SGLang(Engine):
         return memory.cpu_needs(facts, shape)
 
     def shape(self, spec: EngineSpec) -> Shape:
-        """The engine part of a spec, in the types of sizing."""
         return Shape(
             context=spec.max_model_len,
             utilization=spec.gpu_memory_utilization,
@@ -177,7 +174,6 @@ class SGLang(Engine):
         traces: str = "",  # noqa: ARG002 - protocol
         asks_for_key: bool = False,  # noqa: ARG002 - protocol
     ) -> EngineProcess:
-        """The process of one engine of this plan."""
         defaults = {**ENVIRONMENT, **offline_variables(served.hub_cache)}
         options = (*_options(spec, plan, served), f"--host={_bound(host)}", f"--port={self.port}", *spec.args)
         return EngineProcess(
@@ -233,7 +229,6 @@ class SGLang(Engine):
 
 
 def _options(spec: EngineSpec, plan: Plan, served: ServedModel) -> Iterator[str]:
-    """The options that follow from the specification and the plan."""
     sequences = plan.max_num_seqs or memory.SEQUENCES
     yield f"--model-path={served.model}"
     yield f"--served-model-name={served.name}"

@@ -80,7 +80,6 @@ class TokenBytes:
 
     @classmethod
     def of(cls, facts: ModelFacts, shape: Shape) -> "TokenBytes":
-        """The bytes of this model's tokens."""
         element = shape.element_bytes or facts.element_bytes
         groups = [group for group in facts.groups if group.attention is not Attention.STATE]
         head = max((group.elements / 2 for group in groups), default=0.0)
@@ -126,11 +125,9 @@ class OnOneGpu:
         return None if shape.parallel.world_size == 1 else "Transformers divides no model over several GPUs."
 
     def allowed_sizes(self, facts: ModelFacts, shape: Shape, at_most: int) -> tuple[int, ...]:  # noqa: ARG002 - protocol
-        """One GPU."""
         return (1,) if at_most else ()
 
     def budget(self, facts: ModelFacts, shape: Shape) -> Budget:
-        """The budget of the GPU."""
         context, tokens = shape.context or facts.context, TokenBytes.of(facts, shape)
         mode = support(facts.architecture)
         sequences = sequences_of(mode, shape.max_num_seqs, on_gpus=True)

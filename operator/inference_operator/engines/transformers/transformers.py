@@ -115,7 +115,6 @@ class Transformers(Engine):
         return gpu_needs(spec, image)
 
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> memory.OnOneGpu:  # noqa: ARG002 - protocol
-        """The server on one of these GPUs."""
         return memory.OnOneGpu(offer.memory_gib, reported_gib)
 
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
@@ -123,7 +122,6 @@ class Transformers(Engine):
         return memory.cpu_needs(facts, shape)
 
     def shape(self, spec: EngineSpec) -> Shape:
-        """The engine part of a spec, in the types of sizing."""
         return Shape(
             context=spec.max_model_len,
             max_num_seqs=spec.max_num_seqs,
@@ -146,7 +144,6 @@ class Transformers(Engine):
         traces: str = "",  # noqa: ARG002 - protocol
         asks_for_key: bool = False,
     ) -> EngineProcess:
-        """The process of one engine of this plan."""
         defaults = {**ENVIRONMENT, **offline_variables(served.hub_cache)}
         options = (*_options(spec, plan), f"--host={host}", f"--port={self.port}", *spec.args)
         return EngineProcess(

@@ -97,7 +97,6 @@ def vllm_memory(version: str = "", *, memory_gib: float, product: str = "") -> E
     Args:
         version: as vLLM prints it. If it is empty or unreadable, `LATEST` applies.
         memory_gib: the GPU's memory in GiB, which decides the defaults for batches.
-        product: the GPU's kind or product.
 
     Examples:
         >>> now, before = (vllm_memory(version, memory_gib=79.18) for version in ("0.32.0", "v0.19.0"))

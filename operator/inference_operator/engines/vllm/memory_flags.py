@@ -134,7 +134,6 @@ def adapters_of(engine: EngineSpec) -> Adapters:
 
 
 def _adapters(args: Sequence[str]) -> Adapters | None:
-    """LoRA adapters of the arguments."""
     if not is_on(args, ENABLE_LORA):
         return None
     active = min(MAX_ADAPTERS, max(1, int_value(args, MAX_LORAS) or 1))
@@ -273,7 +272,6 @@ def memory_arguments(engine: EngineSpec, plan: Plan) -> Iterator[str]:
 
 
 def _type_arguments(engine: EngineSpec) -> Iterator[str]:
-    """Arguments for the data types that the spec sets."""
     if engine.dtype is not DType.AUTO:
         yield f"--dtype={engine.dtype}"
     if engine.quantization:

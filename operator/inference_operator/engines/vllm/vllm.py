@@ -175,11 +175,7 @@ of adapters, and control of the engine, such as `/sleep`, `/pause` and `/update_
 
 @dataclass(frozen=True, slots=True)
 class Vllm(Engine):
-    """vLLM as an engine.
-
-    Args:
-        port: TCP port of its API.
-    """
+    """vLLM as an engine."""
 
     divides_models = True
     """By tensor and pipeline parallelism."""
@@ -250,7 +246,6 @@ class Vllm(Engine):
         return cpu_needs(facts, vllm_cpu_memory(latent=facts is not None and facts.uses_mla), shape)
 
     def shape(self, spec: EngineSpec) -> Shape:
-        """The engine part of a spec, in the types of sizing."""
         return shape_of(spec)
 
     def parsers(self, image: str, *, model: str, architecture: str) -> Parsers:
@@ -262,7 +257,6 @@ class Vllm(Engine):
         return default_image(device, settings)
 
     def advisories(self, image: str) -> str:
-        """A notice about the security advisories of this version of vLLM."""
         return notice_of_advisories(image)
 
     def process(
@@ -276,7 +270,6 @@ class Vllm(Engine):
         traces: str = "",
         asks_for_key: bool = False,
     ) -> EngineProcess:
-        """The process of one engine of this plan."""
         sequences = plan.parallel.data * (plan.max_num_seqs or default_sequences(plan))
         member = group_member(plan.parallel.nodes)
         defaults = {**ENVIRONMENT, **_computed(spec, served, timeouts)}
