@@ -33,13 +33,11 @@ _IN_REGISTRY = re.compile("([^/]*[.:A-Z][^/]*|localhost)/")
 
 
 def sources(spec: Spec) -> Iterator[Named]:
-    """The sources of the model and its adapters."""
     yield "model.source", spec.model.source
     yield from ((f"model.adapters[{adapter.name}].source", adapter.source) for adapter in spec.model.adapters)
 
 
 def sources_cel(root: str) -> str:
-    """The CEL expression for the same list."""
     return (
         f"{value_of(root, 'model.source')}.optMap(one, ['model.source ' + one]).orValue([])"
         f" + {value_of(root, 'model.adapters')}.orValue([])"
@@ -58,7 +56,6 @@ def vllm_images(spec: Spec) -> Iterator[Named]:
 
 
 def vllm_images_cel(root: str) -> str:
-    """The CEL expression for the same list."""
     kind, image = value_of(root, "engine.kind"), value_of(root, "engine.image")
     others = [str(project) for project in _OTHER_PROJECTS]
     return f"{kind}.orValue('') in {others} ? [] : {image}.optMap(one, ['engine.image ' + one]).orValue([])"
@@ -69,7 +66,6 @@ _CONTAINERS = ("sidecars", "initContainers")
 
 
 def images(spec: Spec) -> Iterator[Named]:
-    """The references of all images, each with its registry."""
     if spec.engine.image is not None:
         yield "engine.image", with_registry(spec.engine.image)
     for field, source in sources(spec):
@@ -89,7 +85,6 @@ def _images_of(field: str, template: PodTemplateSpec) -> Iterator[Named]:
 
 
 def images_cel(root: str) -> str:
-    """The CEL expression for the same list."""
     of_engine = f"{value_of(root, 'engine.image')}.optMap(one, ['engine.image ' + {_registry_cel('one')}]).orValue([])"
     text = f"one.split(' ')[1].substring({len(OCI)})"
     of_sources = (
@@ -140,7 +135,6 @@ def endpoints(spec: Spec) -> Iterator[Named]:
 
 
 def endpoints_cel(root: str) -> str:
-    """The CEL expression for the same list."""
     of_variables = _values_cel(root, f"one.name.upperAscii().matches('^{_ENDPOINT_VARIABLE}$')")
     endpoint = value_of(root, "model.s3.endpoint")
     return f"{endpoint}.optMap(one, ['model.s3.endpoint ' + one.lowerAscii()]).orValue([]) + {of_variables}"
@@ -154,7 +148,6 @@ def hubs(spec: Spec) -> Iterator[Named]:
 
 
 def hubs_cel(root: str) -> str:
-    """The CEL expression for the same list."""
     of_variables = _values_cel(root, f"one.name in {list(_HUB_VARIABLES)}")
     whole = f"{value_of(root, 'podTemplate.envFrom')}.orValue([]).size() > 0"
     return f"{of_variables} + ({whole} ? ['podTemplate.envFrom '] : [])"

@@ -299,7 +299,6 @@ def _events() -> Policy:
 
 
 def _resources() -> Policy:
-    """Of an InferenceDeployment the operator writes the status."""
     plural = INFERENCE_DEPLOYMENT.plural
     return Policy(
         "resources",

@@ -51,7 +51,6 @@ class PolicyScope:
 
     @property
     def name(self) -> str:
-        """Name of the policy."""
         return f"owner.{self.namespace}.{self.release}"
 
     @property

@@ -30,8 +30,6 @@ def refusal_of_policy(spec: Spec, policy: OwnerPolicy, cluster_domain: str, *, i
 
     Args:
         spec: what the user wrote, without the administrator's defaults.
-        policy: the setting.
-        cluster_domain: DNS domain of the cluster.
         is_new: whether it has no sizes yet. For the others only rules hold that the owner has set: a default of a new
             release stops nothing that runs.
 
@@ -49,13 +47,7 @@ with hf://Qwen/. Ask Ada.
 
 
 def refusal_of_gpus(spec: Spec, policy: OwnerPolicy, *, per_engine: int) -> Refusal | None:
-    """Why the policy does not allow the sizes that were computed for a specification; None if it allows them.
-
-    Args:
-        spec: what the user wrote.
-        policy: the setting.
-        per_engine: GPUs of one engine.
-    """
+    """Why the policy does not allow the sizes that were computed for a specification; None if it allows them."""
     most, engines = policy.gpus.most, spec.most_replicas
     if most is None or per_engine * engines <= most:
         return None

@@ -161,7 +161,6 @@ _PART = 10_000
 
 
 def _is_at_least_cel(text: str, version: str) -> str:
-    """The same in CEL."""
     tag = f"{text}.find('{_VERSIONED}$').find('{VERSION_ENTRY}')"
     return f"{text}.matches('^.*{_VERSIONED}$') && {_number_cel(tag)} >= {_number_cel(version)}"
 
@@ -305,8 +304,6 @@ def parameters(policy: OwnerPolicy, cluster_domain: str, namespaces: Sequence[st
     """The parameters of the admission policy: what the chart writes into a ConfigMap.
 
     Args:
-        policy: the setting.
-        cluster_domain: DNS domain of the cluster.
         namespaces: those of the operator; empty for all.
 
     Examples:
@@ -360,7 +357,6 @@ def stated_gpus(spec: Spec) -> int:
 
 
 def stated_gpus_cel(root: str) -> str:
-    """The CEL expression for the same."""
     nodes, *sizes = (f"{value_of(root, f'parallelism.{name}')}.orValue(1)" for name in ("nodes", *_SIZES))
     of_engine = f"({nodes} > {' * '.join(sizes)} ? {nodes} : {' * '.join(sizes)})"
     engines = f"{value_of(root, 'autoscaling.maxReplicas')}.orValue({value_of(root, 'replicas')}.orValue(1))"

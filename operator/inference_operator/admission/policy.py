@@ -21,7 +21,6 @@ class Validation:
 
     @property
     def manifest(self) -> Manifest:
-        """The validation as an item of a policy."""
         message = "messageExpression" if self.is_computed else "message"
         return {"expression": self.expression, message: self.message, "reason": "Forbidden"}
 
@@ -40,7 +39,6 @@ class Parameters:
 
     @property
     def reference(self) -> Manifest:
-        """The reference in a binding."""
         return {"name": self.name, "namespace": self.namespace, "parameterNotFoundAction": "Allow"}
 
 

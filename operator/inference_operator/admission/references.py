@@ -132,7 +132,6 @@ def _item_text(step: _Step, item: Manifest) -> str:
 
 
 def _item_cel(step: _Step) -> str:
-    """The same in CEL, with an operator after it."""
     name = f"one.{_ITEM} + " if step.named else ""
     return f"{name}'=' + {FILES} + " if step.sourced else name
 
@@ -162,7 +161,6 @@ def references(spec: Manifest, kind: Kind) -> Sequence[str]:
 
 
 def references_cel(root: str, kind: Kind) -> str:
-    """The CEL expression for the same list."""
     return " + ".join(field.cel(root) for field in name_fields() if field.mark.kind == kind)
 
 

@@ -113,7 +113,6 @@ def kind_of(spec: Manifest) -> str:
 
 
 def checks(options: Mapping[str, OptionClasses]) -> Sequence[Check]:
-    """All checks but those of references."""
     return (
         *map(_present, NEEDS_PODS),
         *map(_true, CONSENTS),
@@ -193,7 +192,6 @@ _SHOWN = re.compile(SHOWN)
 
 
 def part(spec: Manifest, path: str) -> Any:  # noqa: ANN401 - JSON
-    """The value at a path below `spec`; None if there is none."""
     return value_at(spec, path.split("."))
 
 

@@ -70,7 +70,6 @@ def writer_policies(options: Mapping[str, OptionClasses]) -> list[Manifest]:
 
 
 def _policy(name: str, variables: Sequence[tuple[str, str]], validations: Sequence[Validation]) -> Policy:
-    """A policy over InferenceDeployments."""
     known = ((_PODS, _authorizer(CREATE_PODS)), *_item_variables(), *variables)
     return Policy(name, [(INFERENCE_DEPLOYMENT, PLURAL)], WRITES, validations, known)
 
@@ -105,7 +104,6 @@ def _field_variables(options: Mapping[str, OptionClasses]) -> Iterator[tuple[str
 
 
 def _unsafe_arguments(own: Mapping[str, OptionClasses]) -> str:
-    """The arguments that need the right, in CEL."""
     name, is_json = "one.split('=')[0]", f"matches('{_escaped(JSON)}')"
     harmless = {
         kind: f"{name} in variables.options{kind}"
@@ -119,7 +117,6 @@ def _unsafe_arguments(own: Mapping[str, OptionClasses]) -> str:
 
 
 def _unsafe_variables(own: Mapping[str, OptionClasses]) -> str:
-    """The names of the variables that need the right, in CEL."""
     prefixes = {kind: classes.own_prefix for kind, classes in own.items() if classes.own_prefix}
 
     def listed(name: str) -> str:
@@ -171,7 +168,6 @@ def _validation(check: Check) -> Validation:
 
 
 def _reference_policy(kind: Kind) -> Policy:
-    """The policy of the fields that name objects of a kind."""
     of_any = f"one.split(' ')[1].startsWith('router.') || one.split(' ')[1] in {list(_OF_ANY_MODEL)}"
     known = f"({references_cel('oldObject', kind)}).filter(one, ({_SAME_MODEL}) && ({_kept()}) || {of_any})"
     variables = [

@@ -199,9 +199,7 @@ def decide(
 
     Args:
         sample: the newest sample.
-        settings: limits and target.
         state: that of the last decision; an empty one after a start of the operator.
-        replicas: the present desired number.
 
     Examples:
         >>> settings = ScalingSettings(0, 8, target_concurrency=10, start_seconds=120, idle_seconds=600)

@@ -64,10 +64,7 @@ def scaling_sample(
     held.
 
     Args:
-        engines: the engines of the role.
-        routers: the router pods of the InferenceDeployment.
         samples: those of the pods that have answered in this round.
-        totals: the counters before this round.
         at: seconds of a monotonic clock.
         bypasses_routers: whether something else than the operator's routers sends requests; only engines know of them
             then.

@@ -46,7 +46,6 @@ class ExternalStateInputs:
 
 
 def external_state(inputs: ExternalStateInputs) -> ExternalState | None:
-    """The state of the backend's autoscaler; None with `BuiltIn`."""
     ref = external_ref(inputs.spec, inputs.owner)
     if ref is None:
         return None

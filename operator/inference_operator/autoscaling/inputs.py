@@ -74,13 +74,9 @@ def scaling_inputs(
     """The parameters of the next decisions; None where the operator does not decide.
 
     Args:
-        spec: the specification.
-        recorded: the last decision that was written.
         target: the requests that one engine should have.
         plan: the plan of the engines that the target belongs to.
-        role: the role that is scaled.
         replicas: the number of engines that is wanted now.
-        engines: the engines of the role.
         floor: the fewest engines now; None: as the specification says.
     """
     autoscaling = spec.autoscaling
@@ -101,14 +97,7 @@ def scaling_inputs(
 def target_factor(
     recorded: AutoscalingStatus | None, result: ScalingResult | None, *, plan: str, recorded_plan: str
 ) -> float:
-    """The factor by which latencies correct the target concurrency: the latest one of this plan, else 1.
-
-    Args:
-        recorded: the last decision that was written.
-        result: the latest decision of this process.
-        plan: the plan of the engines.
-        recorded_plan: the plan that the record belongs to.
-    """
+    """The factor by which latencies correct the target concurrency: the latest one of this plan, else 1."""
     if result is not None and result.plan == plan:
         return result.factor
     if recorded is not None and recorded.target_factor is not None and recorded_plan == plan:
@@ -120,10 +109,6 @@ def measured_load(recorded: AutoscalingStatus | None, result: ScalingResult | No
     """The mean lengths of the requests: as measured last, else as recorded, else those of typical requests.
 
     Whoever may write the status may record impossible lengths; the nearest possible ones stand for them.
-
-    Args:
-        recorded: the last decision that was written.
-        result: the latest decision of this process.
     """
     if result is not None:
         return result.load
@@ -150,8 +135,6 @@ def wanted_replicas(
     status, so an operator that ended between the two has left an old record.
 
     Args:
-        spec: the specification.
-        recorded: the last decision that was written.
         live: replicas of the live Deployment; None without one.
         result: the latest decision of this process; None before the first one.
         external: the state of the external autoscaler; None if the operator decides.

@@ -128,7 +128,6 @@ def target_correction(window: LatencyWindow, target: Target, objective: Objectiv
     Args:
         window: what was measured since the last step.
         target: the present target, with its factor and the lengths that it was computed for.
-        objective: the latencies that requests shall have.
     """
     measured = window.measured(objective)
     if target.bound is TargetBound.REQUESTED or measured is None or not is_enough(measured):

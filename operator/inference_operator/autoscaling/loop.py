@@ -54,7 +54,6 @@ class LoopState:
 
     @property
     def has_demand(self) -> bool:
-        """Whether the latest sample has requests."""
         return self.sample is not None and self.sample.outstanding > 0
 
 
@@ -67,7 +66,6 @@ def requested(state: LoopState | None, inputs: ScalingInputs) -> LoopState:
 
 
 def observed(state: LoopState, scraped: ScrapeRound) -> tuple[LoopState, ScalingResult]:
-    """The state and the result after a round of scrapes."""
     inputs, before = state.inputs, state.result
     engines = [engine for engine in scraped.engines if engine.component == inputs.role]
     replicas = before.decision.replicas if before else inputs.replicas

@@ -36,11 +36,7 @@ def deletion_costs(
     """The annotations to write before there are fewer replicas; none otherwise, so that they cost few requests.
 
     Args:
-        engines: those of one role.
         samples: their latest samples; an engine without one keeps its annotation.
-        live: replicas of the live Deployment.
-        desired: replicas that it will have.
-        namespace: namespace of the pods.
     """
     if desired >= live or desired == 0:
         return ()
@@ -55,7 +51,6 @@ def new_costs(costs: Iterable[tuple[PodView, int, str]], namespace: str) -> tupl
 
     Args:
         costs: pods, with the cost that each should have, and why.
-        namespace: their namespace.
     """
     return tuple(
         DeletionCost(Ref(POD, namespace, pod.name), pod.uid, cost, pod.traffic if is_role(pod.component) else None, why)

@@ -55,7 +55,6 @@ class Target:
 
     @property
     def computed(self) -> float:
-        """The target without correction."""
         return max(1.0, min(self.bounds.values(), default=self.concurrency))
 
     @property
@@ -97,8 +96,6 @@ def target_concurrency(
         plan: the pinned plan of the engine.
         max_num_seqs: sequences that the engine computes at once, also where the plan leaves that to the engine.
         requested: `spec.autoscaling.targetConcurrency`, which replaces the computed value.
-        objective: the latencies that requests shall have.
-        load: the mean lengths of the requests.
         factor: the correction of the computed value by measured latencies.
     """
     bounds = _bounds(plan, max_num_seqs, objective, load)

@@ -75,9 +75,7 @@ def next_factor(
 
     Args:
         factor: the present factor; 1 at first.
-        computed: C without correction.
         measured: latencies since the last step. The caller starts a new window if `is_enough(measured)`.
-        objective: the latencies that requests shall have.
         most: the largest factor that has an effect.
 
     Examples:
@@ -106,7 +104,6 @@ def _may_grow(measured: LatencySample, tpot: float, load: float) -> bool:
 
 
 def is_enough(measured: LatencySample) -> bool:
-    """Whether a step may be taken."""
     return measured.requests >= STEP_REQUESTS and measured.seconds >= STEP_SECONDS
 
 

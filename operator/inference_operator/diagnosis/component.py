@@ -67,7 +67,6 @@ def seen(workload: WorkloadView, pods: Sequence[PodView] | Sequence[EngineView])
     template: then it is another number of pods.
 
     Args:
-        workload: the workload.
         pods: all of its pods, or the engines that they make.
 
     Examples:
@@ -82,10 +81,6 @@ def in_engines(workload: WorkloadView, engines: Sequence[EngineView]) -> Workloa
     """The workload with numbers of engines.
 
     Its controller counts pods. These are the engines, unless groups of pods are.
-
-    Args:
-        workload: the workload of a role.
-        engines: all engines of the role.
     """
     if not any(engine.leader.group for engine in engines):
         return workload

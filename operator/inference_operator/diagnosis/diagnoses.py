@@ -49,7 +49,6 @@ class Diagnoses:
 
     @property
     def due(self) -> Iterator[datetime]:
-        """When there will be more to report without an event."""
         starts = (startup.due for startup in self.startups)
         moments = (*starts, self.volumes.due, self.router_volumes.due, diagnosis_due(self._worst))
         return (moment for moment in moments if moment)
@@ -63,7 +62,6 @@ def diagnoses(routers: Component, reported: StartupStatus | None, inputs: Diagno
     """Diagnose the pods of all components.
 
     Args:
-        routers: the routers.
         reported: the progress of a start that status reports now.
         inputs: the roles in their order, lookups, settings and time.
     """

@@ -36,7 +36,6 @@ class GroupMembers:
 
     @property
     def all_joined(self) -> bool:
-        """Whether the engine starts."""
         return self.joined == len(self.waits)
 
     @property
@@ -68,7 +67,6 @@ def group_members(engine: EngineView, size: int, *, log: str = "") -> GroupMembe
     """The members of a group; None if it is ready, or if engines are planned as one pod.
 
     Args:
-        engine: the engine.
         size: pods of one engine, as planned.
         log: the log of the leader's start, which tells who has joined; empty if it was not read. Then members that run
             count as joined.

@@ -41,8 +41,6 @@ def pod_diagnosis(pod: PodView | None, inputs: DiagnosisInputs) -> PodDiagnosis 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A pod that has a problem."""
-
     pod: PodView
     problem: PodProblem
     inputs: DiagnosisInputs

@@ -42,8 +42,6 @@ def scheduler_sentence(message: str, more: str = "", *, cure: bool = True) -> st
     """The scheduler's message as a sentence; unchanged if its form is unknown.
 
     Args:
-        message: the scheduler's message.
-        more: a sentence with further detail.
         cure: whether to say what to do; not needed if a node is on its way.
 
     Examples:

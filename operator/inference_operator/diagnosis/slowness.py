@@ -30,7 +30,6 @@ def slow_causes(load: EngineLoad, *, max_num_seqs: int | None) -> tuple[SlowCaus
     """The limits that requests of one engine wait for; none if it is not slow by its own metrics.
 
     Args:
-        load: the engine's metrics.
         max_num_seqs: the limit on sequences in its plan; None if it is the engine's default.
 
     Examples:

@@ -75,9 +75,7 @@ def startup_progress(
     - An engine of several pods is as far as the pod that holds it back.
 
     Args:
-        pods: the engine pods of the latest template.
         reported: the progress that status reports now.
-        inputs: lookups, roles, settings and time.
     """
     starting = [(pod, pod.created + REPORT_AFTER) for pod in pods if pod.start and pod.created]
     steps = {pod.name: _step(pod, reported, inputs) for pod, report_at in starting if report_at <= inputs.now}

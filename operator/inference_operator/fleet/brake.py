@@ -54,7 +54,6 @@ def stops(failed: AbstractSet[Key], own: Key | None, rollouts: RolloutSettings) 
     Args:
         failed: those that were healthy before and are not now.
         own: the other one; None for all.
-        rollouts: the owner's setting.
 
     Examples:
         >>> a, b, c = Key("team-a", "a"), Key("team-a", "b"), Key("team-b", "c")
@@ -70,11 +69,6 @@ def stops(failed: AbstractSet[Key], own: Key | None, rollouts: RolloutSettings) 
 
 def may_begin(fleet: Fleet, own: Key, rollouts: RolloutSettings) -> bool:
     """Whether an InferenceDeployment may begin to replace its pods for a change of the owner.
-
-    Args:
-        fleet: all others.
-        own: the one.
-        rollouts: the owner's setting.
 
     Examples:
         >>> two_at_a_time, own = RolloutSettings(maxConcurrent=2), Key("team-a", "qwen")

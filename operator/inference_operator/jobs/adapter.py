@@ -51,7 +51,6 @@ def access_of(adapter: AdapterSpec, model: ModelSpec) -> ModelSpec:
 
 
 def adapter_state(inputs: AdapterInputs, observed: ObservedJobs) -> JobState[StoredAdapter]:
-    """How far the copy is."""
     record = adapter_record(inputs.job.owner, inputs.adapter, inputs.cache.claim)
     if stored := record.stored(observed.live):
         return recorded(record, stored)
@@ -67,7 +66,6 @@ def adapter_record(owner: Owner, adapter: AdapterSpec, claim: str) -> Record[Sto
 
 
 def adapter_task(inputs: AdapterInputs) -> JobTask[StoredAdapter]:
-    """The copy as a task."""
     adapter, access, settings = inputs.adapter, inputs.job.access, inputs.job.settings
     revision = [f"--revision={adapter.revision}"] if adapter.revision else []
     pickle = ["--allow-pickle"] if inputs.job.spec.model.allow_pickle else []

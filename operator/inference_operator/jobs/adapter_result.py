@@ -40,12 +40,10 @@ def parsed_adapter(text: str) -> StoredAdapter | Failure | None:
 
 
 def record_data(result: StoredAdapter, *, claim: str, source: str) -> dict[str, str]:
-    """The data of the ConfigMap."""
     return {RESULT_FILE: adapter_text(result), CLAIM_KEY: claim, MODEL_KEY: source}
 
 
 def recorded_adapter(data: Manifest) -> StoredAdapter | None:
-    """The result in such data; None without a valid one."""
     return result_in(RESULT_FILE, parsed_adapter, data)
 
 

@@ -59,8 +59,6 @@ def attempts_progress(
     further attempt is needed.
 
     Args:
-        attempts: the existing attempts of one task.
-        now: the current time.
         wanted: whether the result is needed. If not, no further attempt starts; a result that exists is returned.
         subject: what the task is about, which begins the failure of an attempt without a result.
         parse: reads the termination message of an attempt; None if it is invalid.

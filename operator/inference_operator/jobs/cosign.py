@@ -85,7 +85,6 @@ def credential_volumes(added: PodTemplateSpec) -> list[Manifest]:
 
 
 def credential_mounts(volumes: Sequence[Manifest]) -> list[Manifest]:
-    """The mounts of these volumes."""
     return [{"name": volume["name"], "mountPath": _CREDENTIALS_PATH, "readOnly": True} for volume in volumes]
 
 
@@ -95,8 +94,6 @@ def verifies(job: Manifest, reference: str, variable: str, public_key: str | Non
     Its end counts only then. A registry in its image's name and more variables may come from admission webhooks.
 
     Args:
-        job: the Job.
-        reference: the image, with its digest.
         variable: name of the variable that has the key.
         public_key: the key, in PEM; None for any key.
     """
@@ -110,10 +107,6 @@ def verifies(job: Manifest, reference: str, variable: str, public_key: str | Non
 
 def parsed_failure(text: str, reference: str) -> Failure | None:
     """The error with which cosign ended; None without one.
-
-    Args:
-        text: the end of its log.
-        reference: the image, with its digest.
 
     Examples:
         >>> parsed_failure("Error: no signatures found", "registry/a@sha256:0").message

@@ -70,7 +70,6 @@ def download_state(inputs: DownloadInputs, observed: ObservedJobs) -> JobState[D
 
 
 def download_task(inputs: DownloadInputs) -> JobTask[Downloaded]:
-    """The download as a task."""
     model, access, settings = inputs.job.spec.model, inputs.job.access, inputs.job.settings
     revision = [f"--revision={inputs.revision}"] if inputs.revision else []
     pickle = ["--allow-pickle"] if model.allow_pickle else []

@@ -46,12 +46,10 @@ def parsed_download(text: str) -> Downloaded | Failure | None:
 
 
 def record_data(result: Downloaded, *, claim: str, model: str) -> dict[str, str]:
-    """The data of the ConfigMap."""
     return {RESULT_FILE: downloaded_text(result), CLAIM_KEY: claim, MODEL_KEY: model}
 
 
 def recorded_download(data: Manifest) -> Downloaded | None:
-    """The result in such data; None without a valid one."""
     return result_in(RESULT_FILE, parsed_download, data)
 
 

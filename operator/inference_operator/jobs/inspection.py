@@ -42,7 +42,6 @@ def inspection_state(
 
     Args:
         inputs: what all Jobs have in common.
-        source: the model.
         observed: what is known of the Jobs now.
         wanted: whether the result is needed. If not, no further attempt is made.
     """
@@ -53,7 +52,6 @@ def inspection_state(
 
 
 def inspection_task(inputs: JobInputs, source: ModelSource) -> JobTask[Entry]:
-    """The inspection as a task."""
     model, access, settings = inputs.spec.model, inputs.access, inputs.settings
     where = [f"--folder={MODEL_PATH}"] if not isinstance(source, DOWNLOADED) else []
     revision = [f"--revision={access.revision}"] if access.revision else []
@@ -89,7 +87,6 @@ def model_record(model: ModelSpec, revision: str | None, *, owner: Owner) -> Rec
     Args:
         model: `spec.model`.
         revision: branch, tag or commit; None is the default branch.
-        owner: the InferenceDeployment.
     """
     pickle = ["pickle"] if model.allow_pickle else []
     source_hash = content_hash([model.source, revision, INSPECTION_VERSION, *pickle])

@@ -19,7 +19,6 @@ def placement(claim: str, engines: Sequence[PodView], live: Manifest | None, eng
     """The scheduling fields of the Job, which replace the requested ones.
 
     Args:
-        claim: its name.
         engines: the engine pods that may have it mounted.
         live: the pod specification of the engines that exist; None without engines.
         engine_pod: the pod specification of the engines that will load the model.

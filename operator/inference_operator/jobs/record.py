@@ -26,12 +26,10 @@ class Record(Generic[Result]):
 
     @property
     def ref(self) -> Ref:
-        """The ConfigMap."""
         name = record_name(self.owner.key.name, self.component, self.content_hash)
         return Ref(CONFIG_MAP, self.owner.key.namespace, name)
 
     def manifest(self, result: Result) -> Manifest:
-        """The ConfigMap with this result."""
         ref, content = self.ref, {"data": dict(self.data(result))}
         return child(ref.kind, ref.name, owner=self.owner, component=self.component, content=content)
 
@@ -41,13 +39,7 @@ class Record(Generic[Result]):
 
 
 def result_in(key: str, parse: Callable[[str], Result | Failure | None], data: Manifest) -> Result | None:
-    """The result in a field of such data, as text; None without a valid one.
-
-    Args:
-        key: the field.
-        parse: reads the text.
-        data: of the ConfigMap.
-    """
+    """The result in a field of such data, as text; None without a valid one."""
     text = data.get(key)
     result = parse(text) if isinstance(text, str) else None
     return None if isinstance(result, Failure) else result

@@ -84,7 +84,6 @@ def refusal_of(failure: Failure, *, timed_out: Reason, verb: str, field: str = M
     """The refusal of a specification whose Job failed.
 
     Args:
-        failure: why.
         timed_out: reason of a Job that timed out.
         verb: the participle that says what the next attempt does.
         field: field of the specification that asks for the Job.
@@ -143,7 +142,6 @@ def is_commit(text: str) -> bool:
 
 
 def line(document: Manifest) -> str:
-    """One line of JSON."""
     return json.dumps(document, separators=(",", ":"))
 
 

@@ -58,7 +58,6 @@ class JobState(Generic[Result]):
 
     @property
     def complete(self) -> bool:
-        """Whether it is done."""
         return self.progress.result is not None
 
     @property
@@ -90,8 +89,6 @@ def job_state(
     """How far the task is.
 
     Args:
-        task: what its Jobs do.
-        observed: what is known now.
         wanted: whether the result is needed. If not, no further attempt starts.
         repeated: whether a recorded result is not sufficient.
     """
@@ -118,7 +115,6 @@ def job_state(
 
 
 def recorded(record: Record[Result], result: Result) -> JobState[Result]:
-    """The state of a task whose result is recorded."""
     return JobState(AttemptsProgress(result=result), {record.ref: record.manifest(result)})
 
 
@@ -128,7 +124,6 @@ def without_jobs(live: Mapping[Ref, Manifest], component: str) -> dict[Ref, Mani
 
 
 def is_job_of(manifest: Manifest, component: str) -> bool:
-    """Whether an object is a Job of this component."""
     labels = mapping(mapping(manifest, "metadata"), "labels")
     return manifest.get("kind") == JOB.name and labels.get(COMPONENT_LABEL) == component
 
@@ -162,7 +157,6 @@ def _kept_placements(
 
 
 def _has_run(attempt: Attempt, observed: ObservedJobs) -> bool:
-    """Whether the container of an attempt has started."""
     own = (pod for pod in observed.pods if pod.name.startswith(f"{attempt.job}-"))
     return any(pod.ready or pod.failed or pod.termination_message for pod in own)
 

@@ -96,20 +96,17 @@ class TaskJobs:
         )
 
     def name(self, attempt: int, placement: Manifest | None) -> str:
-        """Name of the Job of one attempt."""
         name_hash = self.job_hash if placement is None else content_hash([self.job_hash, placement])
         return job_name(self.owner.key.name, self.component, name_hash, attempt)
 
 
 def task_jobs(task: JobTask[Result]) -> TaskJobs:
-    """The Jobs of a task."""
     inputs, content = task.inputs, job_content(task)
     program = program_objects(content["spec"]["template"]["spec"], inputs.owner, inputs.settings)
     return TaskJobs(inputs.owner, task.component, content, content_hash(content), program)
 
 
 def job_content(task: JobTask[Result]) -> Manifest:
-    """All fields of a Job of this task but its metadata."""
     inputs, added, name = task.inputs, task.inputs.spec.pod_template, task.inputs.owner.key.name
     more = volumes(added.volumes, pull_policy=inputs.settings.image_pull_policy)
     pod = job_pod(_task_container(task), [*task.volumes, *more], inputs.access, inputs.settings, added)
@@ -143,7 +140,6 @@ def job_pod(
 def job_container(
     name: str, process: Manifest, settings: Settings, *, image: str, resources: Manifest, mounts: Sequence[Manifest]
 ) -> Manifest:
-    """The container of a Job's pod."""
     return {
         "name": name,
         "image": image,
@@ -157,7 +153,6 @@ def job_container(
 
 
 def _task_container(task: JobTask[Result]) -> Manifest:
-    """The container of a task's Jobs."""
     own = [*task.mounts, *mounts(task.inputs.spec.pod_template.volume_mounts)]
     settings, resources = task.inputs.settings, task.resources
     return job_container(task.component, task.process, settings, image=task.image, resources=resources, mounts=own)

@@ -33,12 +33,10 @@ class AdapterList:
 
     @property
     def loaded_text(self) -> str:
-        """One line of JSON."""
         return json.dumps(dict(self.loaded), sort_keys=True)
 
     @property
     def advertised_text(self) -> str:
-        """One name a line."""
         return "".join(f"{name}\n" for name in sorted(self.advertised))
 
 
@@ -53,13 +51,11 @@ def text_hash(text: str) -> str:
 
 
 def adapter_list(listed: AdapterList, owner: Owner) -> Manifest:
-    """The ConfigMap."""
     content = {"data": {LOADED: listed.loaded_text, ADVERTISED: listed.advertised_text}}
     return child(CONFIG_MAP, adapter_list_name(owner.key.name), owner=owner, component=ADAPTER, content=content)
 
 
 def adapter_list_ref(owner: Owner) -> Ref:
-    """Where the ConfigMap is."""
     return Ref(CONFIG_MAP, owner.key.namespace, adapter_list_name(owner.key.name))
 
 

@@ -93,7 +93,6 @@ def claim_name(cache: CacheSpec | None, resource: str) -> str:
 
 
 def cache_volumes(cache: CacheVolume | None) -> list[Manifest]:
-    """The volume of the claim; none without one."""
     return [{"name": _VOLUME, "persistentVolumeClaim": {"claimName": cache.claim}}] if cache else []
 
 

@@ -75,12 +75,9 @@ def child(
     """A complete child object.
 
     Args:
-        kind: kind of the object.
         name: its name, in the owner's namespace.
-        owner: the InferenceDeployment that owns it.
         component: its component label: the name of a role, `router` or `inspection`.
         content: everything beside apiVersion, kind and metadata, in the API server's canonical form.
-        annotations: annotations beside the hash.
         added_labels: labels beside those of every child.
         retain: keep the child when it is no longer desired, for example a volume with a downloaded model.
         outlives_owner: keep it also when its owner is deleted: it gets no owner reference.

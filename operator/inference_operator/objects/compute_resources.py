@@ -15,7 +15,6 @@ NO_NETWORK = NetworkSpec()
 
 
 def refusal_of_resources(requested: ResourcesSpec, field: str = "spec.engine.resources") -> Refusal | None:
-    """Why the requested resources are invalid, or None."""
     for part, amounts in (("requests", requested.requests), ("limits", requested.limits)):
         if gpus := next((name for name in amounts if name.startswith(VENDOR)), None):
             return Refusal(
@@ -57,7 +56,6 @@ def requirements(
     A limit without a request also becomes the request, as in Kubernetes. The API server omits empty limits.
 
     Args:
-        requested: the user's amounts.
         plan: the plan, with the sized amounts and the GPUs.
         limit_ratio: a limit divided by its request, for resources to which the user gives no limit.
         network: the network between the pods of an engine over several nodes.

@@ -17,8 +17,6 @@ def process_fields(*, command: Sequence[str] = (), args: Sequence[str] = (), env
     """The fields of a container that say which process it runs, literally; without empty ones.
 
     Args:
-        command: replaces the image's entrypoint.
-        args: arguments.
         env: variables; those with `valueFrom` stay as they are.
 
     Examples:

@@ -12,7 +12,6 @@ def model_argument(source: ModelSource, commit: str = "") -> str:
     """The model that the engine is started with: a hub repository or a path.
 
     Args:
-        source: the model.
         commit: its revision, which is a part of the path of a model from a bucket.
 
     Examples:
@@ -44,7 +43,6 @@ def model_volumes(source: ModelSource, *, pull_policy: str) -> list[Manifest]:
 
 
 def model_mounts(source: ModelSource) -> list[Manifest]:
-    """The read-only mount of that volume."""
     if isinstance(source, DOWNLOADED):
         return []
     return [{"name": _VOLUME, "mountPath": MODEL_PATH, "readOnly": True}]

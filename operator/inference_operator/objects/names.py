@@ -132,17 +132,14 @@ def record_name(name: str, component: str, content: str) -> str:
 
 
 def cache_claim_name(name: str) -> str:
-    """Name of the claim that `spec.cache` creates."""
     return f"{name}-{CACHE}"
 
 
 def adapter_list_name(name: str) -> str:
-    """Name of the ConfigMap with the list of adapters."""
     return f"{name}-adapters"
 
 
 def service_name(name: str) -> str:
-    """Name of the Service that users call."""
     return name
 
 

@@ -15,7 +15,6 @@ NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 
 
 def network_policy(name: str, component: str, rules: Sequence[Manifest], *, owner: Owner) -> Manifest:
-    """The policy of a component's pods with these ingress rules."""
     content = {
         "spec": {
             "podSelector": {"matchLabels": selector_labels(owner.key.name, component)},

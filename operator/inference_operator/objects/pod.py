@@ -39,7 +39,6 @@ def restricted_pod(users: PodUsers, *, user: int, group: int) -> Manifest:
     """Security context of a pod that runs as one user without any privilege.
 
     Args:
-        users: who chooses user and groups.
         user: user ID, unless the platform chooses it.
         group: ID of the primary group and of the group of the pod's volumes, unless the platform chooses them.
     """
@@ -102,10 +101,7 @@ def pod_template(
     """A pod template that carries its own hash as an annotation, and so passes it on to its pods.
 
     Args:
-        spec: the pod specification.
         labels: the labels that select the pods. They never change, and the hash leaves them out.
-        annotations: annotations beside the hash.
-        added_labels: further labels.
     """
     requested, added = dict(annotations or {}), dict(added_labels or {})
     template_hash = manifest_hash([spec, {**requested, **added}])

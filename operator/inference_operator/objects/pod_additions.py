@@ -54,17 +54,11 @@ class ReservedPodParts:
 
 
 def refusal_of_additions(requested: PodTemplateSpec, own: ReservedPodParts) -> Refusal | None:
-    """Why the additions cannot be merged, or None."""
     return next(_refusals(requested, own), None)
 
 
 def refusal_of_keys(keys: Iterable[str], path: str) -> Refusal | None:
-    """Why these labels or annotations cannot be added, or None.
-
-    Args:
-        keys: their keys.
-        path: path of the map.
-    """
+    """Why these labels or annotations cannot be added, or None."""
     cures = ((key, _cure_of_key(key)) for key in keys)
     return next((_reserved(f"{path}[{key}]", f"`{key}`", cure) for key, cure in cures if cure), None)
 
@@ -127,7 +121,6 @@ def _hidden_path(mount: Mount, own_mounts: Sequence[Manifest]) -> str | None:
 
 
 def volumes(requested: Sequence[Volume], *, pull_policy: str) -> list[Manifest]:
-    """The requested volumes, as a pod specification has them."""
     return [_volume(volume, pull_policy) for volume in requested]
 
 
@@ -145,7 +138,6 @@ def _empty_dir(volume: EmptyDirVolume) -> Manifest:
 
 
 def mounts(requested: Sequence[Mount]) -> list[Manifest]:
-    """The requested volume mounts, as a container has them."""
     return [api_form(mount) for mount in requested]
 
 

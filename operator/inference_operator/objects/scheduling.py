@@ -24,8 +24,6 @@ def scheduling(requested: PodScheduling, *, gpus: int, selector: Mapping[str, st
     """The scheduling fields of a pod.
 
     Args:
-        requested: the scheduling section.
-        gpus: GPUs of one pod.
         selector: the labels that select the pods, for topology spread constraints.
     """
     fields = api_form(requested)
@@ -46,7 +44,6 @@ def near_members(fields: Manifest, topology_key: str | None, *, selector: Mappin
     templates of all groups (on by default from Kubernetes 1.31, gate MatchLabelKeysInPodAffinity).
 
     Args:
-        fields: the scheduling fields of the pod.
         topology_key: the node label; None for no affinity.
         selector: the labels that select the pods of the role.
     """
@@ -88,8 +85,6 @@ def bound_to_gpus(fields: Manifest, plan: Plan, *, added_labels: Sequence[str] =
     A user who selects the label of a GPU product decides alone.
 
     Args:
-        fields: the scheduling fields of the pod.
-        plan: the plan.
         added_labels: labels of the settings that name kinds, as `KIND:LABEL=VALUE`.
     """
     requested = fields.get("nodeSelector", {})
@@ -115,7 +110,6 @@ def _term(labels: Alternative) -> list[Manifest]:
 
 
 def _without(products: Sequence[str]) -> list[Manifest]:
-    """The requirements that exclude these GPU products."""
     labels = sorted({label_of(product) for product in products})
     return [
         {"key": label, "operator": "NotIn", "values": [product for product in products if label_of(product) == label]}

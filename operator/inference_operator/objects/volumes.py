@@ -15,7 +15,6 @@ _SHARED_MEMORY = "shm"
 def engine_volumes(
     source: ModelSource, process: EngineProcess, plan: Plan, cache: CacheVolume | None = None, *, pull_policy: str
 ) -> list[Manifest]:
-    """The volumes of an engine pod."""
     return [
         *model_volumes(source, pull_policy=pull_policy),
         *writable_volumes(process.writable),
@@ -27,7 +26,6 @@ def engine_volumes(
 def engine_mounts(
     source: ModelSource, writable: Sequence[str], cache: CacheVolume | None = None, compiled: str = ""
 ) -> list[Manifest]:
-    """The mounts of those volumes in the engine's container."""
     return [
         *model_mounts(source),
         *writable_mounts(writable),
@@ -42,7 +40,6 @@ def writable_volumes(paths: Sequence[str]) -> list[Manifest]:
 
 
 def writable_mounts(paths: Sequence[str]) -> list[Manifest]:
-    """The mounts of the writable volumes."""
     return [{"name": _volume_name(path), "mountPath": path} for path in paths]
 
 

@@ -126,7 +126,6 @@ def _with_slots(plan: Plan, inputs: PlanInputs, engine: Engine) -> Plan:
 
 
 def _with_parsers(plan: Plan, inputs: PlanInputs, engine: Engine) -> Plan:
-    """The plan with the parsers for the model's answers."""
     facts = inputs.model.facts
     architecture = facts.architecture if isinstance(facts, ModelFacts) else ""
     source = inputs.source

@@ -47,7 +47,6 @@ class GpuOffers:
 
     @property
     def products(self) -> frozenset[str]:
-        """The GPU products of existing nodes."""
         return frozenset(offer.product for offer in self.live if offer.product)
 
     def missing_gpu_kind(self, kind: str) -> str:
@@ -63,8 +62,6 @@ def gpu_offers(
 
     Args:
         nodes: nodes with GPUs; None if the operator cannot list nodes.
-        pod: the scheduling fields of the engine's pod.
-        requested: the GPUs that the spec names.
         settings: declared GPUs, and whether the capacity is fixed.
         at_least: GPUs of a node that the spec asks for, so that nodes are taken to have them.
     """
@@ -96,10 +93,8 @@ def usable_offers(
 
     Args:
         nodes: nodes with GPUs; None if the operator cannot list nodes.
-        pod: the scheduling fields of the engine's pod.
         spec: the specification, with the GPUs that it names.
         settings: declared GPUs, and whether the capacity is fixed.
-        needs: what the image needs.
     """
     suiting = _suiting(nodes, pod)
     old = {node.name: driver for node in suiting if (driver := needs.too_old(node.labels))}
@@ -153,7 +148,6 @@ def gpus_by_kind(nodes: Sequence[NodeView], added: Sequence[str] = ()) -> Mappin
     """The GPUs of all nodes that take pods, whether a pod has them or not; a shared GPU counts as its shares.
 
     Args:
-        nodes: nodes with GPUs.
         added: labels of the settings that name kinds, as `KIND:LABEL=VALUE`.
 
     Examples:

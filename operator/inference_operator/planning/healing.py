@@ -34,7 +34,6 @@ def learned_from(
 
     Args:
         plan: the plan of the live workload.
-        engines: those of the role.
         lookups: results of lookups, with logs of terminated containers.
         engine: the engine of the plan; it reads its own log.
         template: hash of the live pod template.

@@ -63,7 +63,6 @@ def with_draft(shape: Shape) -> Shape:
 
 
 def inspected_model(own: Entry) -> KnownModel:
-    """A model with the facts from its own files."""
     return KnownModel(entry_facts(own), f"its files ({own.source})", Config(own.config).architecture)
 
 

@@ -17,7 +17,6 @@ from inference_operator.views.node_fit import schedulable_now
 
 
 def free_gpus_lookups(offers: GpuOffers) -> tuple[FreeGpusLookup, ...]:
-    """The lookups that tell what is free of these offers."""
     return tuple(FreeGpusLookup(resource) for resource in sorted({offer.resource for offer in offers.live}))
 
 
@@ -26,7 +25,6 @@ def placeable(offers: GpuOffers, results: LookupResults, pod: Manifest) -> GpuOf
 
     Args:
         offers: what nodes have or may have.
-        results: results of lookups.
         pod: the scheduling fields of the engine's pod; nodes that it may not use have nothing for it.
     """
     known = {look.resource: results.get(look) for look in free_gpus_lookups(offers)}

@@ -156,7 +156,6 @@ def _plan_inputs(state: PlanState, model: ModelFindings) -> PlanInputs:
 
 
 def _offers(context: RoleContext, image: str) -> GpuOffers:
-    """The GPUs on which the engines of the role may run."""
     effective = context.spec.effective
     needs = context.engine.gpu_needs(effective.engine, image)
     return usable_offers(context.nodes, _pod(context), effective.stated, context.settings, needs)

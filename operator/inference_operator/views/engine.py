@@ -31,12 +31,10 @@ class EngineView:
 
     @property
     def name(self) -> str:
-        """Name of its leader."""
         return self.leader.name
 
     @property
     def uid(self) -> str:
-        """The uid of its leader, by which samples are stored."""
         return self.leader.uid
 
     @property
@@ -51,27 +49,22 @@ class EngineView:
 
     @property
     def template(self) -> str | None:
-        """Hash of the template that its leader was created from."""
         return self.leader.template
 
     @property
     def traffic(self) -> bool:
-        """Whether it gets new requests: the traffic label of its leader."""
         return self.leader.traffic
 
     @property
     def ready(self) -> bool:
-        """Whether all of its pods are ready, the leader included."""
         return self.leader.index == 0 and all(pod.ready for pod in self.pods)
 
     @property
     def terminating(self) -> bool:
-        """Whether any of its pods is being deleted."""
         return any(pod.terminating for pod in self.pods)
 
     @property
     def failed(self) -> bool:
-        """Whether any of its pods has failed and is replaced."""
         return any(pod.failed for pod in self.pods)
 
     @property
@@ -98,17 +91,14 @@ class EngineView:
 
     @property
     def is_unschedulable(self) -> bool:
-        """Whether the scheduler finds no node for any of its pods."""
         return any(pod.problem is not None and pod.problem.reason is Reason.UNSCHEDULABLE for pod in self.pods)
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes that its pods were scheduled to."""
         return tuple(dict.fromkeys(pod.node for pod in self.pods if pod.node))
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether each of its pods has a node."""
         return all(pod.node for pod in self.pods)
 
     @property
@@ -123,7 +113,6 @@ class EngineView:
 
     @property
     def created(self) -> datetime | None:
-        """When its first pod was created."""
         return min((pod.created for pod in self.pods if pod.created), default=None)
 
     @property

@@ -17,7 +17,6 @@ class ForeignAutoscaler:
     target_name: str
 
     def __str__(self) -> str:
-        """Its kind and name, as users read it."""
         return f"{self.kind} `{self.name}`"
 
 

@@ -26,7 +26,6 @@ class Sign:
     to answer what runs."""
 
     def matches(self, taint: Taint) -> bool:
-        """Whether a taint is this sign."""
         return taint.key == self.key and self.value in {"", taint.value}
 
 
@@ -71,9 +70,6 @@ def leaving_node(node: NodeView) -> LeavingNode | None:
     """What says that a node is leaving; None if it stays.
 
     Of several signs, one of a machine that ends soon counts.
-
-    Args:
-        node: the node.
 
     Examples:
         >>> cordoned = NodeView("gpu-1", {}, (), {}, ready=True, unschedulable=True)

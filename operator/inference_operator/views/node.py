@@ -39,7 +39,6 @@ class NodeView:
 
 
 def node_view(node: Manifest) -> NodeView:
-    """The view of a node."""
     meta, spec, status = (node.get(part) or {} for part in ("metadata", "spec", "status"))
     ready = condition(status, "Ready")
     is_ready = ready.get("status") == "True"

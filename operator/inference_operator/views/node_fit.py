@@ -39,7 +39,6 @@ def engines_in(places: Iterable[int], members: int) -> int:
 
     Args:
         places: pods that each node has room for.
-        members: pods of an engine.
 
     Examples:
         >>> engines_in([4, 1], 1), engines_in([4, 1], 2), engines_in([4], 2)

@@ -157,7 +157,6 @@ pkg/kubelet/eviction/helpers.go and eviction_manager.go)."""
 
 
 def pod_view(pod: Manifest, *, component: str) -> PodView:
-    """The view of a pod."""
     meta, status = mapping(pod, "metadata"), mapping(pod, "status")
     ready = condition(status, "Ready").get("status") == "True"
     problem = None if ready else _problem(pod, status)

@@ -43,7 +43,6 @@ def pod_startup(pod: Manifest, *, container: str) -> PodStartup | None:
 
     Args:
         pod: a pod that is not ready.
-        container: name of its main container.
     """
     meta, status = mapping(pod, "metadata"), mapping(pod, "status")
     if "deletionTimestamp" in meta or status.get("phase") in ("Succeeded", "Failed"):

@@ -28,7 +28,6 @@ class _Rule:
     """Matches in a text in lower case. Its group `secret` is what is hidden; without one, all that matches."""
 
     def spans(self, lowered: str) -> Iterator[tuple[int, int]]:
-        """Where such secrets are."""
         if not any(word in lowered for word in self.words):
             return
         group, at = "secret" if "secret" in self.pattern.groupindex else 0, 0

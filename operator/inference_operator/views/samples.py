@@ -57,7 +57,6 @@ class EngineSample:
 
     @property
     def unfinished(self) -> int:
-        """Requests that the engine has not finished."""
         return self.running + self.waiting
 
     @classmethod
@@ -142,7 +141,6 @@ class EngineActivity:
         return self.at - self.probe_sent_at if self.probe is ProbeState.NO_RESPONSE else 0.0
 
     def with_probe_sent(self) -> "EngineActivity":
-        """The same engine, with the probe request sent now."""
         return replace(self, probe=ProbeState.NO_RESPONSE, probe_sent_at=self.at)
 
     def with_probe_answered(self, at: float) -> "EngineActivity":
@@ -165,7 +163,6 @@ def next_activity(
 
     Args:
         before: its activity at the previous sample; None if there is none.
-        sample: its new sample.
         sessions: unfinished requests that routers have sent to it.
         at: when the sample was taken, in seconds.
         longest_gap: with more seconds than this between two samples, the time without progress restarts.

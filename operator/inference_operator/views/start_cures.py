@@ -24,8 +24,6 @@ def missing_object_cure(pod: Manifest, container: str, message: str) -> str:
     """The command that makes the Secret or ConfigMap, or the key, that a container's variables lack; empty for others.
 
     Args:
-        pod: the pod.
-        container: name of the container.
         message: why the kubelet does not start it.
     """
     if absent := _NO_KEY.match(message):

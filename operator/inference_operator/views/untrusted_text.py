@@ -42,7 +42,6 @@ def log_tail(log: str, *, lines: int, size: int, characters: int = LOG_CHARACTER
     r"""The end of a log.
 
     Args:
-        log: what a kubelet answered.
         lines: how many of the last lines were requested; so many or more may begin behind a cut.
         size: how many bytes were requested; so many or more may end at a cut.
         characters: how much of it is wanted.

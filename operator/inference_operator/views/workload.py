@@ -66,7 +66,6 @@ class WorkloadView:
 
     @property
     def rolling(self) -> bool:
-        """Whether pods of an earlier template still exist."""
         return self.exists and (not self.observed or self.updated < self.replicas)
 
     @property
