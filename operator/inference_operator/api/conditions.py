@@ -38,5 +38,4 @@ class Condition(BaseModel):
 
     @property
     def since(self) -> datetime:
-        """The time of the last change of `status`."""
         return datetime.fromisoformat(self.last_transition_time)

@@ -91,7 +91,6 @@ def _node(node: dict[str, Any], definitions: dict[str, JsonSchemaValue]) -> Any:
 
 
 def structural_schema(model: type[BaseModel]) -> Manifest:
-    """The structural schema of a model, as in the CRD."""
     return copy.deepcopy(_generated(model))
 
 

@@ -44,8 +44,6 @@ def effective_spec(stated: Spec, engines: EngineDefaults, routers: RouterDefault
     """The specification over the defaults of engine pods and of router pods.
 
     Args:
-        stated: the specification as its user wrote it.
-        engines: the defaults of engine pods.
         routers: the defaults of router pods: every section that `spec.router` has too.
 
     Examples:

@@ -65,7 +65,6 @@ def field_hint(section: Sequence[str], name: str) -> str:
 
     Args:
         section: names of the fields that lead to its section, below `spec`.
-        name: the field.
 
     Examples:
         >>> field_hint((), "minReplicas"), field_hint((), "url")

@@ -87,7 +87,6 @@ def over(requested: M, default: SpecModel) -> M:
     """A section of a resource over the operator's default of it, key by key.
 
     Args:
-        requested: the resource's section.
         default: the default; its fields are those of the section or fewer.
 
     Examples:

@@ -35,7 +35,6 @@ class Resource:
 
     @property
     def owner(self) -> Owner:
-        """The owner of the child objects."""
         return Owner(self.key, self.uid)
 
     def current_condition(self, kind: ConditionType) -> Condition | None:

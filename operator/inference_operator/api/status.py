@@ -102,7 +102,6 @@ class EngineStatus(_StatusModel):
 
     @model_serializer(mode="wrap")
     def _without_empty(self, dump: SerializerFunctionWrapHandler) -> Manifest:
-        """The fields that have a value."""
         fields: Manifest = dump(self)
         return {name: value for name, value in fields.items() if value not in ("", 0)}
 
@@ -165,7 +164,6 @@ class AdapterStatus(_StatusModel):
 
     @model_serializer(mode="wrap")
     def _without_empty(self, dump: SerializerFunctionWrapHandler) -> Manifest:
-        """The fields that have a value."""
         fields: Manifest = dump(self)
         return {name: value for name, value in fields.items() if value != ""}
 

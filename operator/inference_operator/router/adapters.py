@@ -17,7 +17,6 @@ ADAPTERS_MAP = "adapters.map"
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object] | None:
-    """The values of adapters.cfg.j2; None where engines load no adapters."""
     if not inputs.has_adapters:
         return None
     return {

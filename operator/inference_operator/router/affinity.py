@@ -20,7 +20,6 @@ of one conversation one after the other; many at once come from a batch of equal
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object] | None:
-    """The values of affinity.cfg.j2; None without `PrefixAffinity`."""
     if inputs.spec.strategy is not RouterStrategy.PREFIX_AFFINITY:
         return None
     return {

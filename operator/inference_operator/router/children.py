@@ -51,11 +51,6 @@ def children(inputs: RouterInputs, live: Manifest | None = None, pods: Sequence[
     """All objects of the router. Pod template and configuration change together, or not at all.
 
     With `External` these are the main Service alone: something else routes.
-
-    Args:
-        inputs: what they are built from.
-        live: the live Deployment of the routers.
-        pods: the router pods.
     """
     service = main_service(inputs)
     if inputs.spec.strategy is RouterStrategy.EXTERNAL:
@@ -71,7 +66,6 @@ def children(inputs: RouterInputs, live: Manifest | None = None, pods: Sequence[
 
 
 def _built(inputs: RouterInputs) -> PinnedRouter:
-    """The router as this release builds it."""
     config = config_files(inputs)
     content = RouterContent(inputs.slots, router_template(inputs, config), config, cold_start_seconds(inputs))
     return Pinned(content_hash(router_inputs(inputs)), content, own_hash=content_hash(own_inputs(inputs)))
@@ -87,7 +81,6 @@ def _router(inputs: RouterInputs, used: PinnedRouter, turn: Turn | None) -> Iter
 
 
 def _config(content: RouterContent, owner: Owner) -> Manifest:
-    """The ConfigMap with the routers' configuration."""
     return child(
         CONFIG_MAP,
         router_name(owner.key.name),

@@ -104,7 +104,6 @@ def process_connections(spec: RouterSpec) -> int:
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object]:
-    """The values of clients.cfg.j2."""
     return {
         "process_connections": process_connections(inputs.spec),
         "connections": client_connections(inputs.spec),

@@ -70,7 +70,6 @@ def router_deployment(inputs: RouterInputs, router: PinnedRouter, turn: Turn | N
     """The Deployment of the routers.
 
     Args:
-        inputs: what the router's objects are built from.
         router: the pod template in use.
         turn: its turn, if its pods are replaced for a change of the owner.
     """
@@ -98,7 +97,6 @@ def router_template(inputs: RouterInputs, config: Mapping[str, str]) -> Manifest
     """The template of the router pods.
 
     Args:
-        inputs: what the router's objects are built from.
         config: the files of the configuration folder.
     """
     return pod_template(
@@ -196,9 +194,6 @@ def haproxy_command(slots: int) -> list[str]:
 
     Where it asks DNS over TCP, a shell reads the server's address first: HAProxy takes it from resolv.conf for UDP only
     (HAProxy 3.0, `parse-resolv-conf`).
-
-    Args:
-        slots: server slots of the configuration.
     """
     command = ["haproxy", "-W", "-db", "-f", f"{CONFIG_FOLDER}/{CONFIG_FILE}"]
     return ["sh", "-c", _WITH_DNS_SERVER, "haproxy", *command] if asks_dns_over_tcp(slots) else command

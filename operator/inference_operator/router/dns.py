@@ -24,12 +24,10 @@ DNS_OUTAGE_SECONDS = 600
 
 
 def asks_dns_over_tcp(slots: int) -> bool:
-    """Whether the answers of DNS can be too long for UDP."""
     return slots > DNS_UDP_SLOTS
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object]:
-    """The values of dns.cfg.j2."""
     over_tcp = asks_dns_over_tcp(inputs.slots)
     return {
         "over_tcp": over_tcp,

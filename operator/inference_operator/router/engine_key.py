@@ -16,7 +16,6 @@ _ENTRY = "engine"
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object] | None:
-    """The values of engine_key.cfg.j2; None where engines ask for no key."""
     if not inputs.engine_key:
         return None
     return {

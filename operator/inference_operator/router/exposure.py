@@ -39,9 +39,7 @@ def exposures(
     """How each requested object exposes the router; none if only clients inside the cluster are to reach it.
 
     Args:
-        spec: the router section.
         service: the main Service; its Ingress and HTTPRoute have the same namespace and name.
-        children: live objects.
         unavailable: kinds that the operator cannot use, and why.
     """
     return list(_exposures(spec, service, children, unavailable))

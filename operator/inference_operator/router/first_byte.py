@@ -19,7 +19,6 @@ _DIED = ErrorResponse(502, SERVER, "engine_failed", "the engine ended before it 
 
 
 def values(inputs: RouterInputs, metrics_path: str) -> Mapping[str, object]:
-    """The values of first_byte.cfg.j2."""
     return {
         "bounds_ms": [round(1000 * seconds) for seconds in BOUNDS_SECONDS],
         "count_index": len(BOUNDS_SECONDS),

@@ -60,7 +60,6 @@ _TEMPLATE = Environment(
 
 
 def config_files(inputs: RouterInputs) -> dict[str, str]:
-    """All files of the configuration folder by name."""
     parts = _parts(inputs)
     copied = {
         observe.METRICS_FILE: True,
@@ -81,7 +80,6 @@ def config_files(inputs: RouterInputs) -> dict[str, str]:
 
 
 def haproxy_cfg(inputs: RouterInputs) -> str:
-    """The whole haproxy.cfg."""
     return config_files(inputs)[CONFIG_FILE]
 
 
@@ -106,7 +104,6 @@ def _parts(inputs: RouterInputs) -> Mapping[str, Mapping[str, object] | None]:
 
 
 def _values(inputs: RouterInputs) -> Mapping[str, object]:
-    """The values of haproxy.cfg.j2 outside its parts."""
     spec = inputs.spec
     max_body_bytes = int(value(spec.max_body_size)) if spec.max_body_size else 0
     too_large = f"the body of a request may have at most {max_body_bytes} bytes"

@@ -77,17 +77,14 @@ class RouterInputs:
 
     @property
     def name(self) -> str:
-        """Name of the InferenceDeployment."""
         return self.owner.key.name
 
     @property
     def model_names(self) -> tuple[str, ...]:
-        """Names of the base models of all upstreams, each once."""
         return tuple(dict.fromkeys(name for upstream in self.upstreams for name in upstream.model_names))
 
     @property
     def has_adapters(self) -> bool:
-        """Whether engines of all upstreams load adapters."""
         return all(upstream.has_adapters for upstream in self.upstreams)
 
     @property

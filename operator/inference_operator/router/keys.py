@@ -29,7 +29,6 @@ _UNAUTHORIZED = ErrorResponse(
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object] | None:
-    """The values of keys.cfg.j2; None where no key is required."""
     if inputs.spec.keys is None:
         return None
     return {

@@ -22,7 +22,6 @@ def limits_keys(spec: RouterSpec) -> bool:
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object] | None:
-    """The values of limits.cfg.j2; None where no user is limited."""
     keys, owner = inputs.spec.keys, inputs.owner.key
     if keys is None or not limits_keys(inputs.spec):
         return None

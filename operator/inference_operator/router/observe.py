@@ -90,7 +90,6 @@ class RouterMetric:
 
     @property
     def kind(self) -> str:
-        """Its type in Prometheus."""
         if self.name.endswith("_total"):
             return "counter"
         return "histogram" if "le" in self.labels else "gauge"
@@ -169,7 +168,6 @@ def log_format() -> str:
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object]:
-    """The values of observe.cfg.j2."""
     return {
         "access_log": inputs.spec.access_log,
         "log_format": log_format(),

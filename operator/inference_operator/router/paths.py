@@ -61,7 +61,6 @@ _NO_METHOD = ErrorResponse(405, INVALID, "method_not_allowed", "`<path>` does no
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object]:
-    """The values of paths.cfg.j2."""
     paths, right = inputs.api_paths, "var(txn.right),json(utf8s)"
     return {
         "api": paths,

@@ -44,7 +44,6 @@ class RouterContent:
 
     @property
     def fields(self) -> Manifest:
-        """Its fields as they are stored."""
         return {
             "slots": self.slots,
             "template": self.template,
@@ -54,7 +53,6 @@ class RouterContent:
 
     @property
     def hashed(self) -> object:
-        """All of it."""
         return [self.slots, self.template, self.files]
 
 
@@ -69,12 +67,7 @@ def router_annotations(router: PinnedRouter) -> Mapping[str, str]:
 
 
 def live_slots(deployment: Manifest | None, config: Manifest | None) -> int:
-    """Server slots of the pinned router, else of the live configuration; 0 where there is none, or it was edited.
-
-    Args:
-        deployment: the live Deployment of the routers.
-        config: their live ConfigMap.
-    """
+    """Server slots of the pinned router, else of the live configuration; 0 where there is none, or it was edited."""
     if pinned := ROUTER_PIN.pinned(deployment):
         return pinned.content.slots
     text = annotations(config).get(SLOTS_ANNOTATION, "")

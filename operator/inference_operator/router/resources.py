@@ -54,7 +54,6 @@ MOST_THREADS = 64
 
 
 def refusal_of_router_resources(requested: ResourcesSpec, field: str = FIELD) -> Refusal | None:
-    """Why the requested resources of a router pod are invalid, or None."""
     for part, amounts in (("requests", requested.requests), ("limits", requested.limits)):
         if name := next((name for name in amounts if name not in DIVISIBLE), None):
             return Refusal(
@@ -158,5 +157,4 @@ def buffered_requests(spec: RouterSpec) -> int:
 
 
 def _memory(requested: ResourcesSpec) -> int:
-    """Memory limit of each HAProxy process in bytes."""
     return int(value(process_resources(requested)["limits"]["memory"]))

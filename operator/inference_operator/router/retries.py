@@ -26,7 +26,6 @@ AGAIN_ADDRESS = f"127.0.0.4:{expanded(METRICS_PORT_VARIABLE)}"
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object]:
-    """The values of retries.cfg.j2."""
     spec = inputs.spec
     return {
         "again_address": AGAIN_ADDRESS,

@@ -27,7 +27,6 @@ _REVISION = re.compile("[0-9]{1,4}")
 
 
 def security_annotation() -> dict[str, str]:
-    """The annotation of a template of this release."""
     return {SECURITY_ANNOTATION: str(len(CLOSED_ATTACKS))} if CLOSED_ATTACKS else {}
 
 

@@ -34,7 +34,6 @@ class Servers:
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object]:
-    """The values of servers.cfg.j2."""
     first = inputs.upstreams[0]
     return {
         "again_address": f'"{AGAIN_ADDRESS}"',

@@ -17,7 +17,6 @@ TLS_SERVICE_PORT = 443
 
 
 def main_service(inputs: RouterInputs) -> Manifest:
-    """The main Service."""
     wanted, name = inputs.spec.service, inputs.name
     ports = [_port("http", SERVICE_PORT, PORT)]
     if inputs.spec.tls:

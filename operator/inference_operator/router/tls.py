@@ -20,7 +20,6 @@ two minutes (Kubernetes, "Secrets", "Mounted Secrets are updated automatically")
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object] | None:
-    """The values of tls.cfg.j2; None where the router serves HTTP only."""
     if inputs.spec.tls is None:
         return None
     return {

@@ -126,7 +126,6 @@ def _bytes_of_waiting(spec: RouterSpec) -> int:
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object]:
-    """The values of waiting.cfg.j2."""
     names, spec = inputs.model_names, inputs.spec
     return {
         "max_wait_seconds": cold_start_seconds(inputs),

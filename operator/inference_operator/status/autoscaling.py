@@ -45,8 +45,6 @@ def scaling_observation(
     """The state of autoscaling.
 
     Args:
-        inputs: what was observed.
-        outcome: what was decided.
         first: the first role.
         engines: the engines of all roles that stay.
     """

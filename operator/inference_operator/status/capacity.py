@@ -10,13 +10,7 @@ MILLISECONDS = 1000
 
 
 def capacity(plan: Plan, objective: Objective, load: Load) -> Iterator[str]:
-    """What one engine carries, in sentences; none if the speed of its GPUs is unknown.
-
-    Args:
-        plan: the plan of the engine.
-        objective: the latencies that requests shall have.
-        load: the requests.
-    """
+    """What one engine carries, in sentences; none if the speed of its GPUs is unknown."""
     engine = serving_of_plan(plan)
     if engine is None:
         return

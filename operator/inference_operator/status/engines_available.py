@@ -30,7 +30,6 @@ def _scaled_to_zero(observation: Observation) -> ConditionVerdict | None:
 
 
 def _stalled(observation: Observation) -> ConditionVerdict | None:
-    """This round found a stalled engine."""
     if not observation.stall:
         return None
     return ConditionVerdict("False", Reason.ENGINE_STALLED, f"{observation.stall}; it is being replaced.")
@@ -54,7 +53,6 @@ def _serving(observation: Observation) -> ConditionVerdict | None:
 
 
 def _pod_refused(observation: Observation) -> ConditionVerdict | None:
-    """Kubernetes rejects the pod of an engine."""
     if not observation.engines.rejection:
         return None
     message = "" if _is_told(observation) else observation.rejection
@@ -63,7 +61,6 @@ def _pod_refused(observation: Observation) -> ConditionVerdict | None:
 
 
 def _pod_problem(observation: Observation) -> ConditionVerdict | None:
-    """The pod of an engine does not run."""
     problem = observation.problem
     if problem is None or problem.pod.component == ROUTER:
         return None

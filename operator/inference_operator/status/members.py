@@ -20,9 +20,6 @@ def reported_members(
     Args:
         engines: the engines of a role, of the latest template.
         size: pods of one engine, as planned.
-        diagnoses: of all roles.
-        lookups: the logs that were read.
-        now: the time.
     """
     groups = [engine for engine in engines if engine.leader.group and _is_reported(engine, now)]
     problem, start = diagnoses.problem, diagnoses.startup.status
@@ -38,7 +35,6 @@ def members_due(engines: Sequence[EngineView], now: datetime) -> Sequence[dateti
 
     Args:
         engines: the engines of a role, of the latest template.
-        now: the time.
     """
     groups = (engine for engine in engines if engine.leader.group and not engine.ready)
     created = (pod.created + REPORT_AFTER for engine in groups for pod in engine.pods if pod.created)

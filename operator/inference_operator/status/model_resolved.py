@@ -49,7 +49,6 @@ def _inspecting(observation: Observation) -> ConditionVerdict | None:
 
 
 def _not_verified(observation: Observation) -> ConditionVerdict | None:
-    """The model's signature is not the expected one."""
     refusal = observation.refusal
     if refusal is None or refusal.reason is not Reason.VERIFICATION_FAILED:
         return None

@@ -17,9 +17,7 @@ def network(
     It is read from status while the template stays: the log of a start is read only until the engine serves.
 
     Args:
-        inputs: everything that was observed.
         template: hash of the pod template in use.
-        pods: the pods of the engines.
         resource: the resource of the network devices; None without one, or while nothing is decided.
     """
     if template is None:

@@ -81,12 +81,10 @@ class RoleObservation:
 
     @property
     def name(self) -> str:
-        """Name of the role."""
         return self.component.name
 
     @property
     def plan(self) -> Plan | None:
-        """The sizes of one of its engines, if they are decided."""
         return self.pinned.plan if self.pinned else None
 
 
@@ -177,7 +175,6 @@ class Observation:
 
     @property
     def engine_since(self) -> datetime | None:
-        """Creation time of the oldest engine that stays."""
         staying = (engine for role in self.roles for engine in role.engines if not engine.failed)
         return min((engine.created for engine in staying if engine.created), default=None)
 
@@ -221,7 +218,6 @@ class Observation:
 
     @property
     def rolling(self) -> bool:
-        """Whether pods of an earlier template still exist."""
         return self.engines.rolling or self.routers.rolling
 
     @property

@@ -37,7 +37,6 @@ from inference_operator.workload.lost_nodes import lost_pods
 
 
 def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> Observation:
-    """The observation of this round."""
     planned = outcome if isinstance(outcome, Planned) else None
     live, routers = _live_roles(inputs, planned), _routers(inputs)
     request, workload = _diagnosis_request(inputs, planned, live), _workload(inputs, live)
@@ -222,7 +221,6 @@ def _unread(inputs: Inputs, roles: Sequence[_Live]) -> int:
 
 
 def _out_of_traffic(roles: Sequence[_Live]) -> Sequence[str]:
-    """Names of the engines that get no new requests."""
     engines = (engine for role in roles for engine in role.role.engines)
     return sorted(engine.name for engine in engines if not (engine.traffic or engine.terminating))
 
@@ -239,7 +237,6 @@ def _obstacle(results: Sequence[WriteResult]) -> Conflict | Waiting | Rejected |
 
 
 def _diagnosis_request(inputs: Inputs, planned: Planned | None, roles: Sequence[_Live]) -> DiagnosisInputs:
-    """The inputs of diagnoses."""
     return DiagnosisInputs(
         namespace=inputs.resource.key.namespace,
         roles={live.component.name: live.component for live in roles},

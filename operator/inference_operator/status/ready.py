@@ -83,7 +83,6 @@ def _paused(observation: Observation) -> ConditionVerdict | None:
 
 
 def _scaled_to_zero(observation: Observation) -> ConditionVerdict | None:
-    """No engine should run, and a router is ready."""
     if not (observation.at_zero and observation.path.connected and observation.routable):
         return None
     by_demand, by_hand = "The next request starts an engine.", "Set `spec.replicas` to 1 or more to serve."
@@ -108,7 +107,6 @@ def _child_not_written(observation: Observation) -> ConditionVerdict | None:
 
 
 def _no_router(observation: Observation) -> ConditionVerdict | None:
-    """Engines are ready, or none should run, but no router is ready."""
     if observation.routable or not (observation.at_zero or observation.engines.ready):
         return None
     return ConditionVerdict("False", Reason.ROUTER_UNAVAILABLE, "No router is ready.")

@@ -76,7 +76,6 @@ def _settled(observation: Observation) -> bool:
 
 
 def _pod_refused(observation: Observation) -> ConditionVerdict | None:
-    """Kubernetes rejects a pod."""
     workload = observation.rejected_workload
     return ConditionVerdict("True", rejection_reason(workload.rejection), observation.rejection) if workload else None
 
@@ -101,14 +100,12 @@ _WITHOUT_GPU: Mapping[RolloutReason, Reason] = {
 
 
 def _missing_node(observation: Observation) -> ConditionVerdict | None:
-    """No node has the GPUs that an engine needs."""
     message = missing_node(observation)
     told = sentences(message, observation.members)
     return ConditionVerdict("True", Reason.WAITING_FOR_NODE, told) if message else None
 
 
 def _pod_problem(observation: Observation) -> ConditionVerdict | None:
-    """A pod does not run."""
     problem = observation.problem
     if problem is None:
         return None
@@ -137,7 +134,6 @@ def _not_ready(observation: Observation) -> ConditionVerdict | None:
 
 
 def _rolling_out(observation: Observation) -> ConditionVerdict:
-    """Pods of an earlier template are being replaced."""
     message = sentences(
         "Pods of the previous specification are being replaced.",
         _strategy(observation.rollout) if observation.engines.rolling and observation.rollout else "",

@@ -78,8 +78,6 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
 
     Args:
         inputs: what was observed, with the objects of the results already in it.
-        outcome: what was decided in this round.
-        results: the results of this round's writes.
     """
     current = observed(inputs, outcome, results)
     verdicts = {kind: verdict for kind, rule in RULES.items() if (verdict := rule(current))}
@@ -122,11 +120,7 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
 
 
 def undecided(inputs: Inputs) -> Status:
-    """The status after an unexpected exception of a decision: the former one, with the condition Stalled.
-
-    Args:
-        inputs: what was observed.
-    """
+    """The status after an unexpected exception of a decision: the former one, with the condition Stalled."""
     explained, former = EXPLANATIONS[Reason.OPERATOR_ERROR], inputs.resource.status
     verdict = ConditionVerdict("True", Reason.OPERATOR_ERROR, with_cure(explained.cause, explained.cure))
     settled = ConditionVerdict("False", Reason.SETTLED, "Waiting does not help.")

@@ -32,7 +32,6 @@ class RequestPath:
 
 
 def request_path(inputs: Inputs, role: LiveRole) -> RequestPath:
-    """The path of requests to the engines of this role."""
     spec, key, main = inputs.resource.spec, inputs.resource.key, inputs.main_service
     bypasses_routers = inputs.bypasses_routers
     engines = Ref(SERVICE, key.namespace, headless_service_name(key.name, role.name))

@@ -60,7 +60,6 @@ def _counted(observation: Observation) -> str:
 
 
 def _pod_refused(observation: Observation) -> ConditionVerdict | None:
-    """Kubernetes rejects the pod of a router."""
     rejection = observation.routers.rejection
     if not rejection:
         return None
@@ -70,7 +69,6 @@ def _pod_refused(observation: Observation) -> ConditionVerdict | None:
 
 
 def _pod_problem(observation: Observation) -> ConditionVerdict | None:
-    """The pod of a router does not run."""
     problem = observation.router_problem
     if problem is None:
         return None

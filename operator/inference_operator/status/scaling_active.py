@@ -31,7 +31,6 @@ def _external_without_gpu(observation: Observation) -> ConditionVerdict | None:
 
 
 def _following_external(observation: Observation) -> ConditionVerdict | None:
-    """A HorizontalPodAutoscaler or KEDA decides."""
     external = observation.scaling.observed.external
     if external is None or external.reason is not Reason.FOLLOWING_AUTOSCALER:
         return None
@@ -91,7 +90,6 @@ _REASONS = {str(reason): reason for reason in Reason}
 
 
 def _metrics_missing(observation: Observation) -> ConditionVerdict | None:
-    """Some metrics cannot be read."""
     result = observation.scaling.observed.result
     if result is None or not result.missing:
         return None

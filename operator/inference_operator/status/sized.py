@@ -83,8 +83,6 @@ def not_run(parallel: ParallelSizes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Sized:
-    """A role that has a plan."""
-
     role: RoleObservation
     plan: Plan
 

@@ -29,7 +29,6 @@ _WITHOUT_TROUBLE = frozenset({Reason.PAUSED, Reason.SCALED_TO_ZERO})
 
 
 def summary(verdicts: Mapping[ConditionType, ConditionVerdict]) -> ConditionVerdict:
-    """The verdict of the condition that matters most."""
     ready = verdicts[ConditionType.READY]
     for kind in (ConditionType.STALLED, ConditionType.RECONCILING):
         if verdicts[kind].status == "True":
