@@ -42,7 +42,6 @@ class Clock:
 
     Args:
         elapsed: a monotonic clock, in seconds, which counts while the machine sleeps.
-        time_of_day: this machine's time of day.
 
     Examples:
         >>> clock = Clock(lambda: 0.0, lambda: datetime(2026, 11, 22, 7, 0, tzinfo=UTC))
@@ -72,7 +71,6 @@ class Clock:
         """By how much the response that set the clock may have been read too late."""
 
     def now(self) -> datetime:
-        """The time."""
         return self._zero + timedelta(seconds=self._elapsed())
 
     def adjust(self, date: str, *, took: float) -> None:

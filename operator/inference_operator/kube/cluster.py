@@ -36,7 +36,6 @@ class KubeCluster:
     """`Cluster` on a real API server.
 
     Args:
-        api: the API server.
         may_act: whether this process still holds the Lease; called before each request.
         on_applied: called after each successful apply.
     """
@@ -58,7 +57,6 @@ class KubeCluster:
             yield Listing(items, int(page["metadata"]["resourceVersion"]), namespace)
 
     async def get(self, ref: Ref) -> Manifest | None:
-        """One object, or None."""
         try:
             return await self._request("GET", ref.path, ref.kind)
         except NotFoundError:

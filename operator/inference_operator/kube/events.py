@@ -26,9 +26,7 @@ class Events:
     """Records transitions as Events of the InferenceDeployment.
 
     Args:
-        cluster: where the Events are written.
         instance: the name of this process (`reportingInstance`).
-        now: the time.
     """
 
     def __init__(self, cluster: Cluster, instance: str, now: Callable[[], datetime]) -> None:
@@ -40,7 +38,6 @@ class Events:
         """The first time and the count of an Event, by its name."""
 
     def record(self, resource: Resource, events: Sequence[Event]) -> None:
-        """Queue Events for writing."""
         for event in events:
             if not self._queue.full():
                 self._queue.put_nowait((resource, event))

@@ -31,7 +31,6 @@ def adopted_fields(entries: Sequence[Manifest], kind: Kind, manager: str) -> lis
     Args:
         entries: `metadata.managedFields` of a live object.
         kind: its kind, in the version in which the manager applies it.
-        manager: the field manager.
 
     Examples:
         >>> fields = {"f:metadata": {"f:finalizers": {}}, "f:data": {"f:a": {}}}

@@ -88,7 +88,6 @@ class LookupPoller:
     """The lookups that resources need, their results, and when to repeat them.
 
     Args:
-        client: sends the requests.
         on_result: called with each new result, and with None when no resource needs the lookup any more.
         add: queues a key for a reconcile; called for each key that needs a new result. One that many need, such as the
             free GPUs, does not keep an edit waiting.
@@ -178,7 +177,6 @@ class LookupPoller:
 
 
 async def look_up(client: LookupClient, look: Lookup) -> LookupResult:
-    """Run one lookup; a failure is a result too."""
     try:
         return await _read(client, look)
     except ForbiddenError:

@@ -41,8 +41,6 @@ class PortForward:
     """A Unix socket, each connection to which ends at a port of one of several pods.
 
     Args:
-        api: the API server.
-        namespace: of the pods.
         targets: returns the pods to choose from. It is asked again after a connection has failed.
     """
 
@@ -60,7 +58,6 @@ class PortForward:
 
     @property
     def path(self) -> Path:
-        """The Unix socket."""
         return Path(self._folder.name) / SOCKET
 
     async def __aenter__(self) -> Self:

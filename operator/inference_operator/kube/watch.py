@@ -133,7 +133,6 @@ class Watches:
 
         Args:
             kinds: kinds to watch; of all but InferenceDeployments and nodes only what the operator manages.
-            namespaces: namespaces to watch.
         """
         insights = self._insights
         await insights.ready_resources.wait()  # kopf has made its own list of kinds and namespaces, and makes no other

@@ -25,7 +25,6 @@ def store_adapter(
     """Make the adapter complete on the claim; the failure tells also what engines could not load.
 
     Args:
-        origin: where the adapter comes from.
         revision: branch, tag or commit; None is the newest.
         root: mount path of the claim.
         say: called with each step of the progress.

@@ -138,9 +138,7 @@ def inspect_bucket(model: BucketModel, revision: str | None = None, *, allow_pic
     """The config and weights of a model in a bucket, or why it cannot be used.
 
     Args:
-        model: the bucket and the path.
         revision: the digest that the listing must have; None for any.
-        allow_pickle: whether the weights may be pickle files.
     """
     try:
         store = open_bucket(model)

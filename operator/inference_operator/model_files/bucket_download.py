@@ -108,7 +108,6 @@ class BucketOrigin:
         """Nothing: engines get the path of the snapshot."""
 
     def failure(self, revision: str | None, error: Exception) -> Failure:  # noqa: ARG002 - a bucket has one listing
-        """The failure for an error of the client."""
         return failure_of(self._bucket, error)
 
 

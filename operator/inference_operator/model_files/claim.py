@@ -37,22 +37,18 @@ class ModelFolder:
 
     @property
     def path(self) -> Path:
-        """The folder."""
         return self.hub / self.name
 
     @property
     def blobs(self) -> Path:
-        """The folder of its files' contents."""
         return self.path / "blobs"
 
     @property
     def snapshots(self) -> Path:
-        """The folder with one folder for each revision."""
         return self.path / "snapshots"
 
     @property
     def lock(self) -> Path:
-        """The lock of the downloads of this model."""
         return self.root / RECORDS / f"{self._stem}.lock"
 
     def partial(self, file: ListedFile) -> Path:
@@ -89,8 +85,6 @@ def recorded(folder: ModelFolder, commit: str, only: Sequence[str] = ()) -> Down
     """The record of a complete download; None if there is none, or if one of its files has gone.
 
     Args:
-        folder: the model.
-        commit: its revision.
         only: files, the first of which the download must have taken; empty for all that engines load.
     """
     try:

@@ -92,12 +92,10 @@ def download(
     """Make the model complete on the claim, and create the folder of its compiled kernels.
 
     Args:
-        origin: where the model comes from.
         revision: branch, tag, commit or digest of a listing; None is the newest.
         root: mount path of the claim.
         kernels: the folder of compiled kernels; None for none.
         say: called with each step of the progress.
-        allow_pickle: whether the weights may be pickle files.
         only: the files to take, the first of which must be there; empty for all that engines load.
     """
     folder = ModelFolder(root, folder_of(origin.model))
@@ -153,7 +151,6 @@ def _complete(
 
 @contextmanager
 def _progress(stored: Callable[[], int], total: int, say: Say) -> Iterator[None]:
-    """Say each step while the body runs."""
     over = threading.Event()
 
     def watch() -> None:

@@ -85,7 +85,6 @@ def inspect_files(files: Files, file: str = "") -> InspectionResult:
     """The config and weights of a model, or why it cannot be used.
 
     Args:
-        files: its files.
         file: path of a GGUF file, if the model is only that one and its further parts.
     """
     try:
@@ -237,7 +236,6 @@ def with_quantization(config: Manifest, stored: object) -> Manifest:
 
 
 def _without_config(files: Files) -> NotUnderstood:
-    """The message for a model without `config.json`."""
     cure = "Use a model in the Transformers format, `config.json` and safetensors files, or in GGUF."
     return NotUnderstood(files.name, f"has no `{CONFIG}`.", cure)
 

@@ -18,7 +18,6 @@ class FolderOrigin:
     """A folder of a mounted volume.
 
     Args:
-        source: as the specification names it.
         folder: its path in the container.
         names: the files that may be copied. No others are read.
     """
@@ -78,7 +77,6 @@ class FolderOrigin:
         """Nothing: engines get the path of the snapshot."""
 
     def failure(self, revision: str | None, error: Exception) -> Failure:  # noqa: ARG002 - there is no client
-        """The failure for an error of the volume."""
         return unreadable(f"{self.source}: {type(error).__name__}")
 
 

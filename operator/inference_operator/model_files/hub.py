@@ -46,7 +46,6 @@ def inspect_hub(
     Args:
         repository: `org/name`.
         revision: branch, tag or commit; None is the default branch.
-        allow_pickle: whether the weights may be pickle files.
         file: path of a GGUF file, if the model is only that one and its further parts.
     """
     configure_client()
@@ -118,7 +117,6 @@ def _download_bytes(repository: str, sizes: Mapping[str, int]) -> int:
 
 
 def failure_of(repository: str, revision: str | None, error: Exception) -> Failure:
-    """The failure for an error of the hub client."""
     match error:
         case GatedRepoError():
             failure = Cause.GATED, "the hub gives this gated model only to accounts that accepted its licence."

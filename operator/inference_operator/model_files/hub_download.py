@@ -36,7 +36,6 @@ class HubOrigin:
         return str(HfApi().model_info(self.model, revision=revision, timeout=TIMEOUT_SECONDS).sha)
 
     def listed(self, commit: str) -> Iterator[ListedFile]:
-        """All files of a commit."""
         for item in HfApi().list_repo_tree(self.model, recursive=True, revision=commit):
             if isinstance(item, RepoFile):
                 large = item.lfs
@@ -89,7 +88,6 @@ class HubOrigin:
         (refs / (revision or "main").replace("/", "--")).write_text(commit, encoding="utf-8")
 
     def failure(self, revision: str | None, error: Exception) -> Failure:
-        """The failure for an error of the hub's client."""
         return failure_of(self.model, revision, error)
 
 

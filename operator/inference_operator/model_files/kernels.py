@@ -37,8 +37,6 @@ def prepare_kernels(root: Path, kernels: Kernels, *, limit_bytes: int = COMPILED
 
     Args:
         root: mount path of the claim.
-        kernels: the folder.
-        limit_bytes: of all folders together.
 
     Yields:
         One sentence for each folder that was emptied.

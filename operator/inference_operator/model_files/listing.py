@@ -60,9 +60,6 @@ def wanted_files(
     """The files to download, sorted by path; a failure if the listing cannot be trusted.
 
     Args:
-        model: the source, for messages.
-        listed: all files.
-        allow_pickle: whether the weights may be pickle files.
         only: the files to take, the first of which must be there; empty for all that engines load.
 
     Examples:
@@ -103,7 +100,6 @@ def wanted_files(
 
 
 def _folders(path: str) -> Iterator[str]:
-    """All folders above a path."""
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path
@@ -143,7 +139,6 @@ def disk_full(model: str, needed_bytes: int, free_bytes: int) -> Failure:
 
 
 def claim_failed(model: str, why: str) -> Failure:
-    """The failure for a claim that cannot be read or written."""
     cure = "Make the claim writable for the engines' user (2000, group 0), and check its storage."
     return Failure(Cause.DAMAGED, NotUnderstood(model, f"the claim in `spec.cache` cannot be used: {why}.", cure))
 

@@ -100,7 +100,6 @@ def _item(folder: ModelFolder, commit: str, decided: Deletion, *, complete: bool
 
 
 def _parts(folder: ModelFolder, decided: Deletion) -> Item:
-    """Parts of files that no process has completed."""
     size = sum(_size(path) for path in _entries(folder.blobs) if path.name.endswith(PARTIAL))
     action, why = ("delete", UNUSED) if decided.everything else ("keep", decided.why)
     return Item(f"{_label(folder)} (parts of files)", size, "half-loaded", action, why)

@@ -25,7 +25,6 @@ def side_files(names: Collection[str], parsed: Callable[[str], object]) -> SideF
     """The facts in a model's small files.
 
     Args:
-        names: the files that exist.
         parsed: returns the JSON of a file.
 
     Examples:

@@ -95,7 +95,6 @@ def claim_uses(
 
     Args:
         claim: name of the claim.
-        resources: the InferenceDeployments of its namespace.
         workloads: Deployments, StatefulSets, Jobs and pods of its namespace.
         records: the operator's ConfigMaps of finished downloads.
     """
@@ -188,12 +187,10 @@ def _adapters_of(resource: Manifest) -> Iterator[Use]:
 
 
 def record_model(record: Manifest) -> str:
-    """The repository in the ConfigMap of a finished download."""
     return repository_of(mapping(record, "data").get(MODEL_KEY))
 
 
 def record_claim(record: Manifest) -> str:
-    """The claim in the ConfigMap of a finished download."""
     return str(mapping(record, "data").get(CLAIM_KEY) or "")
 
 
@@ -216,7 +213,6 @@ def _of_pod(pod: Manifest, workload: Manifest, volumes: set[str]) -> Iterator[Us
 
 
 def _repositories(words: Sequence[str]) -> set[str]:
-    """The models of hubs and buckets among words."""
     hub = {word for word in words if _REPOSITORY.fullmatch(word) and not _FOLDER_START.search(word)}
     of_files = {repository_of(f"{HUB_SCHEME}{word}") for word in words if word.endswith(GGUF)}
     return (hub | of_files | {repository_of(word) for word in words}) - {""}

@@ -23,9 +23,7 @@ class HeldRequest(asyncio.Protocol):
     """Asks for the page of held requests, and tells each answer.
 
     Args:
-        address: one process of a router.
         path: path of the page, with how long it may wait.
-        seconds: longest time of an answer.
         on_answer: called with the number of held requests, or None without a readable answer. Its result is the time in
             seconds until the next request.
     """
@@ -57,7 +55,6 @@ class HeldRequest(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._end, None)
 
     def close(self) -> None:
-        """End the connection; no answer is reported any more."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -66,7 +63,6 @@ class HeldRequest(asyncio.Protocol):
         self._drop()
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of an answer."""
         self._received += data
         if len(self._received) > MAX_ANSWER_BYTES:
             self._end(None)

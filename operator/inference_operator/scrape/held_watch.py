@@ -34,7 +34,6 @@ class HeldWatch:
     """One waiting request to each process of each ready router of the keys at zero.
 
     Args:
-        pods: the pods of a key.
         on_held: called each time a router holds a request.
         metrics_ports: the ports of a router's processes.
     """
@@ -64,7 +63,6 @@ class HeldWatch:
             loop.call_later(number / STARTS_PER_SECOND, request.ask)
 
     def close(self) -> None:
-        """End all requests."""
         for request in self._requests.values():
             request.close()
         self._requests.clear()

@@ -57,7 +57,6 @@ class Address:
 
     @property
     def host(self) -> str:
-        """The authority of a URL."""
         return f"[{self.ip}]:{self.port}" if ":" in self.ip else f"{self.ip}:{self.port}"
 
 
@@ -74,13 +73,11 @@ class PodClient:
         self._kept: dict[Address, float] = {}
 
     async def __aenter__(self) -> Self:
-        """The client itself."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close the client."""
         await self.close()
 
     async def close(self) -> None:
@@ -97,8 +94,6 @@ class PodClient:
         `client.py`, `retry_persistent_connection`).
 
         Args:
-            address: where the pod listens.
-            path: path of the URL.
             keep: whether to keep the connection, because the next request to this pod follows within
                 `KEEP_ALIVE_SECONDS`. It is closed nevertheless where the most are kept already.
         """

@@ -101,10 +101,6 @@ class Schedule:
         """Plan the next scrape.
 
         Args:
-            key: the InferenceDeployment.
-            component: whose pods were scraped.
-            now: when the scrape ended.
-            pace: what the scrape calls for.
             failed: whether no pod answered; the urgent interval then doubles with each failure.
             pods: number of its pods that this pace scrapes often; used at the paces busy and uneven.
         """

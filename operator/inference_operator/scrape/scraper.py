@@ -131,9 +131,6 @@ class Scraper:
     Routers are scraped before engines where both are due.
 
     Args:
-        targets: keys and pods.
-        store: where samples go.
-        callbacks: what to call.
         settings: interval, and how long an engine may make no progress.
         now: a monotonic clock, in seconds.
         intervals: of routers and of engines, in this order; None: `default_intervals`.
@@ -199,7 +196,6 @@ class Scraper:
             await self.close()
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._client.close()
 
     def _follow_scaling(self) -> None:
@@ -438,7 +434,6 @@ def default_intervals(settings: Settings) -> Mapping[str, Intervals]:
 
 
 def _metrics_ports(pod: PodView) -> Sequence[int]:
-    """The ports on which the processes of a router show their statistics."""
     return [port for name, port in pod.ports.items() if name.startswith(METRICS_PORT)]
 
 

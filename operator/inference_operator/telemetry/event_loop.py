@@ -31,7 +31,6 @@ class LongestStall:
         self._current = max(self._current, seconds)
 
     def seconds(self, now: float) -> float:
-        """The longest stall."""
         self._turn(now)
         return max(self._current, self._former)
 

@@ -30,20 +30,15 @@ REST, MOST_REST_SECONDS = 3.0, 2.0
 
 
 class _Collected(CollectorRegistry):
-    """The metrics of one moment."""
-
     def __init__(self, families: Sequence[Metric]) -> None:
         super().__init__()
         self._families = families
 
     def collect(self) -> Iterator[Metric]:
-        """The collected metrics."""
         return iter(self._families)
 
 
 class _Metrics:
-    """The pages of metrics."""
-
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
         self._waiting: Counter[str] = Counter()
@@ -109,7 +104,6 @@ class _Server(web.Server):
         self._open[handler] = source, loop.call_later(CONNECTION_SECONDS, transport.abort)
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
-        """Forget a connection."""
         super().connection_lost(handler, exc)
         if handler not in self._open:
             return

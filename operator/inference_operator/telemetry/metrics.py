@@ -97,12 +97,7 @@ SCRAPES = _counter("infd_scrapes", "Scrapes of pod metrics, by component and res
 
 
 class StateCounts(Collector):
-    """A metric of InferenceDeployments by state, counted at each scrape, so that it is never out of date.
-
-    Args:
-        name: of the metric.
-        text: what it counts.
-    """
+    """A metric of InferenceDeployments by state, counted at each scrape, so that it is never out of date."""
 
     def __init__(self, name: str, text: str) -> None:
         self.description = Description(name, "gauge", ("state",), text)
@@ -110,7 +105,6 @@ class StateCounts(Collector):
         DESCRIPTIONS.append(self.description)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The current counts."""
         family = GaugeMetricFamily(self.description.name, self.description.text, labels=self.description.labels)
         for state, count in self.states().items():
             family.add_metric([state], count)
@@ -131,7 +125,6 @@ class GpusOfNodes(Collector):
         self.gpus: Callable[[], Mapping[str, int]] = dict
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The current counts."""
         family = GaugeMetricFamily(self.description.name, self.description.text, labels=self.description.labels)
         for kind, count in self.gpus().items():
             family.add_metric([kind], count)

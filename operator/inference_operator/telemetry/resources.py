@@ -162,15 +162,12 @@ class ResourceMetrics(Collector):
         """Faults of engines. Each resource has them from its start: Prometheus does not see the begin of a series."""
 
     def count_no_progress(self, key: Key) -> None:
-        """Count an engine that gets no new requests."""
         self._faults[NO_PROGRESS][key] += 1
 
     def count_stall(self, key: Key) -> None:
-        """Count an engine that is replaced."""
         self._faults[STALLS][key] += 1
 
     def collect(self) -> Iterator[Family]:
-        """The current values."""
         families = {item.name: _FAMILIES[item.type](item.name, item.text, labels=item.labels) for item in DESCRIPTIONS}
         resources = list(self.resources())
         self._restarts.update({key: engines for key, _, engines, _ in resources})
@@ -188,7 +185,6 @@ class ResourceMetrics(Collector):
         yield from families.values()
 
     def _series(self, key: Key, figures: ResourceFigures, engines: Sequence[EngineView]) -> Iterator[Series]:
-        """The series of one InferenceDeployment."""
         for condition in figures.conditions:
             yield CONDITION, 1, *condition
         for state, count in _replicas(figures, engines).items():

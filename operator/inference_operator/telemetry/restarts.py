@@ -42,7 +42,6 @@ class EngineRestarts:
         self._seen = {key: self._look(key, engines) for key, engines in resources.items()}
 
     def of(self, key: Key) -> Mapping[RestartCause, int]:
-        """The restarts of one InferenceDeployment, by every cause."""
         counts = self._counts.get(key, Counter())
         return {cause: counts[cause] for cause in RestartCause}
 
@@ -76,7 +75,6 @@ class RouterRestarts:
         self._seen = now
 
     def of(self, key: Key) -> int:
-        """The restarts of one InferenceDeployment's routers."""
         return self._counts.get(key, 0)
 
     def _added(self, key: Key, restarts: Mapping[str, int]) -> int:
