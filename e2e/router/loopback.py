@@ -148,6 +148,7 @@ class Loopback:
     """What a bench changes in the configuration, to compare."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Scripts of another commit, which a bench compares."""
+    settings: Settings = field(default_factory=Settings)
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
@@ -192,7 +193,7 @@ class Loopback:
             drain_seconds=120,
             progress_deadline_seconds=600,
             owner=Owner(Key("default", "loopback"), "uid"),
-            settings=Settings(),
+            settings=self.settings,
         )
         config = config_files(inputs)
         text = config[CONFIG_FILE].replace(f":{PORT}", f":{self.port}")

@@ -74,6 +74,7 @@ def in_registry(image: str, registry: str) -> str:
 
 LongOption = Annotated[str, StringConstraints(pattern=r"^--[a-z0-9][a-z0-9-]*$")]
 Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][-A-Za-z0-9_./]*=[-A-Za-z0-9_.]*$")]
+HeaderPattern = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}\*?$")]
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
@@ -239,6 +240,10 @@ class Settings(BaseSettings):
 
     allowed_environment: Annotated[tuple[VariableName, ...], NoDecode, BeforeValidator(_separated)] = ()
     """Environment variables that users may set although they can load code, read files or open endpoints."""
+
+    forwarded_headers: Annotated[tuple[HeaderPattern, ...], NoDecode, BeforeValidator(_separated)] = ()
+    """Headers of requests that routers send to engines beside those that they know; a `*` at the end stands for any
+    rest of the name."""
 
     policy: Annotated[OwnerPolicy, NoDecode, BeforeValidator(_json)] = OwnerPolicy()
     """What InferenceDeployments may name, as JSON: sources of models, registries, hubs and S3 endpoints; and how many

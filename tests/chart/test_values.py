@@ -83,6 +83,7 @@ def test_values_schema_and_values_file_have_the_same_keys() -> None:
         ("settings.dnsStalenessSeconds=0", "/settings/dnsStalenessSeconds"),
         ("settings.allowedArguments={trust-remote-code}", "/settings/allowedArguments/0"),
         ("settings.allowedEnvironment={A-B}", "/settings/allowedEnvironment/0"),
+        ("settings.forwardedHeaders={x y}", "/settings/forwardedHeaders/0"),
         ("settings.readLogs=maybe", "/settings/readLogs"),
         ("settings.dnsStalenessSeconds=soon", "/settings/dnsStalenessSeconds"),
         ("settings.clusterDomain=Cluster.Local", "/settings/clusterDomain"),

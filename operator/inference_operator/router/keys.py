@@ -17,9 +17,6 @@ KEYS_MAP = "keys.map"
 """Users by the hash of their key: an empty map, which KEYS_SCRIPT fills. It is a file since HAProxy 3.0.11 shares no
 map with `virt@` or `opt@` between two rules."""
 
-IDENTITY_HEADERS = "^x-(forwarded-(user|email|groups|preferred-username)|auth-request-.*|remote-.*|user(-.*)?)$"
-"""Headers by which authenticating proxies tell who the user is (oauth2-proxy 7, "Overview"; RFC 3875's REMOTE_USER)."""
-
 _UNAUTHORIZED = ErrorResponse(
     401,
     "authentication_error",
@@ -36,6 +33,5 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
         "file": f"{KEYS_FOLDER}/{KEYS_FILE}",
         "map": f"{CONFIG_FOLDER}/{KEYS_MAP}",
         "metrics_path": ROUTER_METRICS_PATH,
-        "identity_headers": IDENTITY_HEADERS,
         "unauthorized": _UNAUTHORIZED,
     }
