@@ -139,6 +139,56 @@ async def test_a_namespace_whose_right_is_withdrawn_is_forgotten_at_the_second_r
     assert scene.lister.readable == {"team-a", "team-b"}
 
 
+@pytest.mark.parametrize("scope", [("team-a", "team-b"), ()])
+async def test_a_refusal_after_another_fault_is_the_first_one(scope: tuple[str, ...]) -> None:
+    """An API server that starts refuses connections first, and then lists that its roles would allow."""
+    scene = Scene(*scope)
+    await scene.lister.list_all()
+    watched = scene.lister.readable
+    namespace = next(iter(scope), None)
+    for error in (
+        ClusterError("connection refused"),
+        ForbiddenError("no"),
+        ClusterError("broke off"),
+        ForbiddenError("no"),
+    ):
+        scene.cluster.errors[namespace] = error
+        await scene.lister.list_all()
+        assert scene.cache.resource_keys() == [A, B]
+        assert scene.lister.readable == watched
+    await scene.lister.list_all()
+    assert scene.lister.readable == watched - {namespace}
+
+
+async def test_a_namespace_that_comes_and_goes_is_no_dead_watch() -> None:
+    scene = Scene("team-a", "team-b")
+    for _ in range(3):
+        scene.cluster.errors.clear()
+        await scene.lister.list_all()
+        scene.cluster.errors["team-a"] = ForbiddenError("no")
+        await scene.lister.list_all()
+        await scene.lister.list_all()
+        assert scene.lister.readable == {"team-b"}
+        assert scene.lister.dead_watches() == []
+
+
+@pytest.mark.parametrize("scope", [("team-a", "team-b"), ()])
+async def test_an_event_of_a_namespace_that_is_forgotten_brings_nothing_back(scope: tuple[str, ...]) -> None:
+    """A watch outlasts the right to it for some time. A resource without its children would be planned anew."""
+    scene = Scene(*scope)
+    await scene.lister.list_all()
+    scene.cluster.errors[next(iter(scope), None)] = ForbiddenError("no")
+    await scene.lister.list_all()
+    await scene.lister.list_all()
+    scene.added.clear()
+    scene.cluster.apply_as("kubectl", asked(A, replicas=2))
+    changed = await scene.cluster.get(Ref(INFERENCE_DEPLOYMENT, A.namespace, A.name))
+    assert changed is not None
+    scene.lister.on_event("MODIFIED", changed)
+    assert A not in scene.cache.resource_keys()
+    assert scene.added == []
+
+
 async def test_without_the_right_to_list_anything_nothing_is_watched() -> None:
     scene = Scene()
     await scene.lister.list_all()

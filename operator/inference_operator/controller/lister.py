@@ -56,8 +56,8 @@ class Lister:
         self._add = add
         self._scope: Sequence[str | None] = tuple(settings.namespaces) or (None,)
         self.kinds = watched_kinds(settings)
-        self._unreadable: dict[str | None, str] = {}
-        """The namespaces whose last listing failed, with the cause."""
+        self._unreadable: dict[str | None, ClusterError] = {}
+        """The namespaces whose last listing failed, with the error."""
         self._missing: defaultdict[str | None, dict[Kind, str]] = defaultdict(dict)
         """The optional kinds that the last listing of a namespace found unavailable, and why."""
         self._listed: set[str | None] = set()
@@ -110,7 +110,7 @@ class Lister:
     def on_event(self, event: str, manifest: Manifest) -> None:
         """Put a watch event into the cache and queue the keys that it concerns."""
         kind = kind_of(manifest)
-        if kind in self._cache.unavailable_kinds:  # of a watch that is about to end
+        if kind in self._cache.unavailable_kinds or self._is_forgotten(manifest):  # of a watch that is about to end
             return
         self._with_events.add(kind)
         self._newest[kind] = max(self._newest[kind], version_of(manifest))
@@ -138,10 +138,11 @@ class Lister:
             if self.history_went_back:
                 break
             try:
-                changed.update(await self._list(namespace, (*self.kinds, *OPTIONAL_KINDS)))
+                differing = await self._list(namespace, (*self.kinds, *OPTIONAL_KINDS))
             except ClusterError as error:
                 self._fail(namespace, error)
             else:
+                changed.update(differing if namespace in self._listed else ())  # one that comes had no watch
                 self._succeed(namespace)
         self._settle_kinds(unavailable if watched else None)
         changed.update(await self._list_nodes())
@@ -274,14 +275,21 @@ class Lister:
 
         Also after one missing right: an API server that has just started does not know all roles yet.
         """
-        if self._unreadable.get(namespace) != error.cause:
+        last = self._unreadable.get(namespace)
+        if last is None or last.cause != error.cause:
             log.warning("Cannot list %s, will try again: %s", _named(namespace), error)
-        if isinstance(error, ForbiddenError) and namespace in self._unreadable and namespace in self._listed:
+        refused_twice = isinstance(error, ForbiddenError) and isinstance(last, ForbiddenError)
+        if refused_twice and namespace in self._listed:
             self._listed.discard(namespace)
             forgotten = [self._cache.clear(kind, namespace) for kind in (*self.kinds, *OPTIONAL_KINDS)]
             for key in set().union(*forgotten):
                 self._add(key, Priority.LOW)
-        self._unreadable[namespace] = error.cause
+        self._unreadable[namespace] = error
+
+    def _is_forgotten(self, manifest: Manifest) -> bool:
+        """Whether an object is in a namespace that cannot be listed any more."""
+        namespace = None if None in self._scope else manifest["metadata"].get("namespace")
+        return namespace in self._unreadable and namespace not in self._listed
 
     def _succeed(self, namespace: str | None) -> None:
         if self._unreadable.pop(namespace, None) is not None:
