@@ -422,6 +422,20 @@ async def test_a_kind_that_one_namespace_may_not_list_is_used_in_none_until_it_m
     assert HTTP_ROUTE in scene.lister.watchable
 
 
+@pytest.mark.parametrize("first", [ForbiddenError("no"), GONE])
+async def test_of_two_reasons_that_of_the_namespace_counts_in_which_the_kind_is_looked_for(first: ClusterError) -> None:
+    """The other one may be out of date, and which comes first must not differ after a restart."""
+    namespaces = [f"team-{letter}" for letter in "abcdefgh"]
+    scene = Scene(*reversed(namespaces))
+    scene.cluster.routes_errors = dict.fromkeys(namespaces, GONE if first is not GONE else ForbiddenError("no"))
+    scene.cluster.routes_errors["team-a"] = first
+    await scene.lister.list_all()
+    why = scene.cache.unavailable_kinds[HTTP_ROUTE]
+    assert ("Install" in why) == (first is GONE)
+    await scene.lister.find_kinds()
+    assert scene.cache.unavailable_kinds[HTTP_ROUTE] == why
+
+
 async def test_a_missing_kind_is_looked_for_in_one_namespace() -> None:
     scene = Scene("team-a", "team-b")
     scene.cluster.routes_error = GONE

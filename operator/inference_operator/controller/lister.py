@@ -89,6 +89,11 @@ class Lister:
         return frozenset(self._listed)
 
     @property
+    def _in_order(self) -> Sequence[str | None]:
+        """The namespaces that can be listed, by name."""
+        return sorted(self._listed, key=str)
+
+    @property
     def unreadable(self) -> Sequence[str]:
         """The served namespaces whose last listing failed; the whole cluster is an empty name."""
         return sorted(name or "" for name in self._unreadable)
@@ -162,7 +167,7 @@ class Lister:
         """
         unavailable = self._cache.unavailable_kinds
         kinds = self.missing_kinds
-        for namespace in sorted(self._listed, key=str):
+        for namespace in self._in_order:
             try:
                 await self._list(namespace, kinds)
             except ClusterError as error:
@@ -203,7 +208,7 @@ class Lister:
     def _miss(self, kind: Kind, namespace: str | None, why: str) -> Iterable[Key]:
         """Forget a kind that cannot be listed: its objects, and at once that it may be used."""
         self._missing[namespace][kind] = why
-        self._cache.unavailable_kinds = {**self._cache.unavailable_kinds, kind: why}
+        self._cache.unavailable_kinds = {kind: why, **self._cache.unavailable_kinds}
         self._silent_listings.pop(kind, None)
         return self._cache.clear(kind, namespace)
 
@@ -213,7 +218,8 @@ class Lister:
         Args:
             former: the unavailable kinds before; None at the first listing, after which all resources are queued.
         """
-        now = {kind: why for namespace in self._listed for kind, why in self._missing[namespace].items()}
+        # Of two reasons that of the first namespace: there the kind is looked for.
+        now = {kind: why for namespace in reversed(self._in_order) for kind, why in self._missing[namespace].items()}
         self._cache.unavailable_kinds = now
         if former is None or now == former:
             return
