@@ -56,8 +56,8 @@ class Lister:
         self._add = add
         self._scope: Sequence[str | None] = tuple(settings.namespaces) or (None,)
         self.kinds = watched_kinds(settings)
-        self._unreadable: dict[str | None, ClusterError] = {}
-        """The namespaces whose last listing failed, with the error."""
+        self._unreadable: dict[str | None, tuple[str, bool]] = {}
+        """The namespaces whose last listing failed, with the cause, and whether a right is missing."""
         self._missing: defaultdict[str | None, dict[Kind, str]] = defaultdict(dict)
         """The optional kinds that the last listing of a namespace found unavailable, and why."""
         self._listed: set[str | None] = set()
@@ -281,16 +281,16 @@ class Lister:
 
         Also after one missing right: an API server that has just started does not know all roles yet.
         """
-        last = self._unreadable.get(namespace)
-        if last is None or last.cause != error.cause:
+        is_refused = isinstance(error, ForbiddenError)
+        last_cause, was_refused = self._unreadable.get(namespace, (None, False))
+        if last_cause != error.cause:
             log.warning("Cannot list %s, will try again: %s", _named(namespace), error)
-        refused_twice = isinstance(error, ForbiddenError) and isinstance(last, ForbiddenError)
-        if refused_twice and namespace in self._listed:
+        if is_refused and was_refused and namespace in self._listed:
             self._listed.discard(namespace)
             forgotten = [self._cache.clear(kind, namespace) for kind in (*self.kinds, *OPTIONAL_KINDS)]
             for key in set().union(*forgotten):
                 self._add(key, Priority.LOW)
-        self._unreadable[namespace] = error
+        self._unreadable[namespace] = (error.cause, is_refused)
 
     def _is_forgotten(self, manifest: Manifest) -> bool:
         """Whether an object is in a namespace that cannot be listed any more."""
