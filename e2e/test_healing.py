@@ -8,7 +8,7 @@ import yaml
 from e2e import stack
 from e2e.cluster.handle import LocalCluster
 from e2e.served import Served
-from inference_operator.roles.pinned_plan import pinned_plan
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 
 CACHE_BYTES = 2**20
 """The tiny model needs 1,024 bytes for each token, so this holds half of its 2,048 tokens."""
@@ -27,7 +27,7 @@ def test_an_engine_whose_kv_cache_is_too_small_serves_with_a_shorter_context(clu
         stack.wait_ready(cluster, served.name)
         status = json.loads(served.kubectl("get", "infd", served.name, "--output=json"))["status"]
         deployment = json.loads(served.kubectl("get", "deployment", f"{served.name}-engine", "--output=json"))
-        pinned = pinned_plan(deployment)
+        pinned = PLAN_ANNOTATION.read(deployment)
         assert pinned
         assert pinned.plan.learned
         assert pinned.plan.learned.context == MODEL_TOKENS

@@ -15,7 +15,7 @@ from e2e.model.tiny_models import tiny_models
 from e2e.served import Served
 from e2e.test_cache import outside
 from e2e.test_models import picture, repository
-from inference_operator.roles.pinned_plan import pinned_plan
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from tests.testing.hub import serving
 
 VISION = "vision"
@@ -115,5 +115,7 @@ def refused(media: Media, *urls: str) -> None:
 
 def plan(served: Served) -> object:
     """What the operator has calculated."""
-    pinned = pinned_plan(json.loads(served.kubectl("get", "deployment", f"{served.name}-engine", "--output=json")))
+    pinned = PLAN_ANNOTATION.read(
+        json.loads(served.kubectl("get", "deployment", f"{served.name}-engine", "--output=json"))
+    )
     return pinned.plan if pinned else None

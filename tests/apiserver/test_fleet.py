@@ -51,7 +51,7 @@ def fleet(workspace: Workspace, operator: OperatorProcess) -> Iterator[Workspace
 
 def in_turn(workspace: Workspace) -> Sequence[str]:
     """The InferenceDeployments with a recorded turn."""
-    return [name for name in NAMES if TURN_ANNOTATION in routers(workspace, name)["metadata"]["annotations"]]
+    return [name for name in NAMES if TURN_ANNOTATION.key in routers(workspace, name)["metadata"]["annotations"]]
 
 
 def replacing(workspace: Workspace) -> Sequence[str]:

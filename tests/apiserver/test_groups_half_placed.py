@@ -138,7 +138,7 @@ def test_the_status_says_what_each_member_waits_for_until_all_have_a_node(worksp
 
 def record(workspace: Workspace, name: str) -> str:
     noted: dict[str, str] = workspace.get("statefulset", f"{name}-engine-0")["metadata"]["annotations"]
-    return noted.get(GIVEN_BACK_ANNOTATION, "")
+    return noted.get(GIVEN_BACK_ANNOTATION.key, "")
 
 
 @pytest.mark.full

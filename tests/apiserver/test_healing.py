@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from e2e.waiting import eventually
-from inference_operator.roles.pinned_plan import pinned_plan
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from tests.planning.test_healing import crashed, too_small
 from tests.testing.workspace import QWEN, Workspace
 
@@ -54,7 +54,7 @@ def test_an_engine_with_too_little_kv_cache_is_replaced_by_one_with_a_shorter_co
     message = workspace.condition("qwen", "Sized")["message"]
     assert "the context was reduced from 40,960 to 9,968 tokens" in message
     deployment = workspace.get("deployment", "qwen-engine")
-    plan = pinned_plan(deployment)
+    plan = PLAN_ANNOTATION.read(deployment)
     assert plan
     assert plan.plan.learned
     assert plan.plan.learned.longest == 10_500

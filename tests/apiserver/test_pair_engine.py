@@ -11,7 +11,7 @@ import pytest
 
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
-from inference_operator.roles.pinned_plan import pinned_plan
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from tests.apiserver.test_autoscaling import router
 from tests.testing.forks import ROOT
 from tests.testing.operated_cluster import await_free_gpus, new_workspace, operated_by
@@ -52,7 +52,7 @@ def test_engines_of_two_pods_without_metrics_are_sized_counted_and_scaled_by_wha
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["command"] == ["llama-server"]
     assert status["plan"]["maxNumSeqs"] == SLOTS
-    plan = pinned_plan(deployment)
+    plan = PLAN_ANNOTATION.read(deployment)
     assert plan
     assert plan.plan.max_num_batched_tokens == BATCH, "its own budget"
     # an engine is ready with all of its pods

@@ -36,7 +36,7 @@ UNTYPED = "failed to create typed patch object"
 """Server-side apply's answer to a field or type that the schema does not have, with HTTP status 500."""
 DONE_SECONDS, LOOK_SECONDS = 300, 0.5
 OF_THE_SERVER = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "ownerReferences")
-OF_THE_MOMENT = (ROLLOUT_ANNOTATION, DESIRED_HASH_ANNOTATION)
+OF_THE_MOMENT = (ROLLOUT_ANNOTATION.key, DESIRED_HASH_ANNOTATION)
 """How a rollout is carried out is decided when it begins, by the GPUs that are free then (`workload/rollout.py`)."""
 
 
@@ -185,7 +185,7 @@ async def test_random_resources_are_refused_with_a_reason_or_get_valid_children(
 def timeless(child: Manifest) -> Manifest:
     """Without what differs between any two objects of the same content."""
     meta = {name: value for name, value in child["metadata"].items() if name not in OF_THE_SERVER}
-    passing = OF_THE_MOMENT if ROLLOUT_ANNOTATION in meta["annotations"] else ()
+    passing = OF_THE_MOMENT if ROLLOUT_ANNOTATION.key in meta["annotations"] else ()
     meta["annotations"] = {
         name: value
         for name, value in meta["annotations"].items()

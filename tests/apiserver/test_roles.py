@@ -42,7 +42,7 @@ def test_two_roles_of_two_engines_become_two_deployments_that_serve(
     engines = {}
     for role in ("engine", "helper"):
         deployment = workspace.get("deployment", f"qwen-{role}")
-        engines[role] = json.loads(deployment["metadata"]["annotations"][PLAN_ANNOTATION])["engine"]
+        engines[role] = json.loads(deployment["metadata"]["annotations"][PLAN_ANNOTATION.key])["engine"]
         assert deployment["spec"]["template"]["spec"]["containers"][0]["name"] == role
     assert engines == {"engine": "VLLM", "helper": "ECHO"}
     assert workspace.settled("qwen", saying="4 of 4")["message"] == "4 of 4 engines are ready."

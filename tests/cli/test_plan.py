@@ -14,7 +14,7 @@ from inference_operator.manifest import Manifest
 from inference_operator.models.checkpoint import Weights
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned, Refused
-from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, recorded_engine
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.settings import Settings
 from inference_operator.sizing.shape import ParallelSizes
 from tests.cli.conftest import Infd
@@ -273,9 +273,11 @@ def running(engine: Manifest) -> Manifest:
     """The Deployment of the quickstart's engines, planned by earlier sizing rules."""
     raw = {**yaml.safe_load(QUICKSTART.read_text()), "metadata": {"namespace": "default", "name": "qwen"}}
     made = planned({**raw, "spec": {**raw["spec"], "engine": engine}})
-    found = next(one for one in made.desired.values() if recorded_engine(one))
-    text = replace(made.plan, rules=2, plan=replace(made.plan.plan, parallel=ParallelSizes(4), gpus_per_replica=4)).text
-    found["metadata"]["annotations"][PLAN_ANNOTATION] = text
+    found = next(one for one in made.desired.values() if PLAN_ANNOTATION.engine(one))
+    text = PLAN_ANNOTATION.write(
+        replace(made.plan, rules=2, plan=replace(made.plan.plan, parallel=ParallelSizes(4), gpus_per_replica=4))
+    )
+    found["metadata"]["annotations"][PLAN_ANNOTATION.key] = text
     return found
 
 

@@ -165,7 +165,7 @@ def test_managed_fields_are_not_cached() -> None:
 
 def test_a_workload_with_an_invalid_plan_annotation_has_the_default_engine() -> None:
     cache, made = Cache(SETTINGS), planned(inference_deployment()).desired
-    broken = {**made[ENGINES]["metadata"], "annotations": {PLAN_ANNOTATION: "{"}, "resourceVersion": "1"}
+    broken = {**made[ENGINES]["metadata"], "annotations": {PLAN_ANNOTATION.key: "{"}, "resourceVersion": "1"}
     cache.put({**made[ENGINES], "metadata": broken})
     cache.put({**made[ROUTERS], "metadata": {**made[ROUTERS]["metadata"], "resourceVersion": "1"}})
     assert (cache.engine(KEY, "engine"), cache.engine(KEY, "router")) == (registry.ENGINES[registry.VLLM], None)

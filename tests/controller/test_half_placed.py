@@ -102,7 +102,7 @@ async def test_the_younger_group_gives_its_nodes_back_and_tries_again(world: Wor
     for index in range(2):
         add_member(world, "qwen", index, on="h100-a")
     await world.settle()
-    assert world.live(SET)["metadata"]["annotations"][GIVEN_BACK_ANNOTATION] == ""
+    assert world.live(SET)["metadata"]["annotations"][GIVEN_BACK_ANNOTATION.key] == ""
     assert await world.settle() == []
 
 
@@ -110,13 +110,13 @@ async def test_the_record_outlives_a_time_without_replicas(world: World) -> None
     await half_placed(world)
     world.now = NOW + GROUP_WAIT
     await world.settle()
-    record = world.live(SET)["metadata"]["annotations"][GIVEN_BACK_ANNOTATION]
+    record = world.live(SET)["metadata"]["annotations"][GIVEN_BACK_ANNOTATION.key]
     world.ask(**PAIR, replicas=0)
     await world.settle()
     world.ask(**PAIR)
     await world.settle()
     live = world.live(SET)
-    assert (live["spec"]["replicas"], live["metadata"]["annotations"][GIVEN_BACK_ANNOTATION]) == (0, record)
+    assert (live["spec"]["replicas"], live["metadata"]["annotations"][GIVEN_BACK_ANNOTATION.key]) == (0, record)
 
 
 async def test_a_member_on_a_lost_node_is_deleted_and_the_other_one_stays(world: World) -> None:

@@ -39,7 +39,7 @@ async def test_the_pod_is_deleted_once_and_the_next_one_on_the_same_node_stays(w
     second = add_pod(world, "b", restarts=5)
     assert Request("delete", second) not in await world.settle()
     assert world.cluster.peek(Ref(POD, "default", "b")) is not None
-    assert "h100-a" in world.live(ENGINES)["metadata"]["annotations"][MOVED_ANNOTATION]
+    assert "h100-a" in world.live(ENGINES)["metadata"]["annotations"][MOVED_ANNOTATION.key]
 
 
 async def test_an_operator_that_ends_between_record_and_deletion_deletes_the_pod_after_its_start(world: World) -> None:

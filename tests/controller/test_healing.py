@@ -4,7 +4,7 @@ import pytest
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.manifest import POD, Manifest, Ref
-from inference_operator.roles.pinned_plan import pinned_plan
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.views.lookups import FreeGpusLookup, Unavailable
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, pod_template_hash
 from tests.controller.world import RESOURCE, World
@@ -77,7 +77,7 @@ async def test_an_edit_of_the_sizes_drops_what_was_learned(failing: World) -> No
     failing.ask(engine={"kvCacheDtype": "fp8"})
     await failing.settle()
     assert context(failing) == LEFT_TO_THE_ENGINE
-    plan = pinned_plan(failing.live(ENGINES))
+    plan = PLAN_ANNOTATION.read(failing.live(ENGINES))
     assert plan is not None
     assert plan.plan.learned is None
 

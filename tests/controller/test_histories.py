@@ -54,7 +54,9 @@ def remembered(children: dict[Ref, Manifest]) -> dict[Ref, Manifest]:
         return children
     found = children[ENGINES]
     notes = found["metadata"]["annotations"]
-    kept = {name: value for name, value in notes.items() if name not in (ROLLOUT_ANNOTATION, DESIRED_HASH_ANNOTATION)}
+    kept = {
+        name: value for name, value in notes.items() if name not in (ROLLOUT_ANNOTATION.key, DESIRED_HASH_ANNOTATION)
+    }
     spec = {name: value for name, value in found["spec"].items() if name != "strategy"}
     return {**children, ENGINES: {**found, "metadata": {**found["metadata"], "annotations": kept}, "spec": spec}}
 

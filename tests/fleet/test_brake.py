@@ -90,15 +90,15 @@ def live(annotation: str, *, template: str = "new", ready: int = 2) -> Manifest:
     """A live Deployment with a turn."""
     return {
         "kind": "Deployment",
-        "metadata": {"name": "qwen-router", "generation": 1, "annotations": {TURN_ANNOTATION: annotation}},
+        "metadata": {"name": "qwen-router", "generation": 1, "annotations": {TURN_ANNOTATION.key: annotation}},
         "spec": {"replicas": 2, "template": {"metadata": {"annotations": {TEMPLATE_HASH_ANNOTATION: template}}}},
         "status": deployment_status(2, ready=ready),
     }
 
 
 def test_a_turn_is_read_back_as_it_was_written_and_belongs_to_its_template() -> None:
-    assert recorded_turn(live(TURN.text)) == TURN
-    assert recorded_turn(live(TURN.text, template="edited")) is None
+    assert recorded_turn(live(TURN_ANNOTATION.write(TURN))) == TURN
+    assert recorded_turn(live(TURN_ANNOTATION.write(TURN), template="edited")) is None
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[", '{"template":"new","since":"2026-01-01T00:00:00","healthy":true}'])
@@ -108,9 +108,9 @@ def test_a_turn_that_somebody_edited_is_none(text: str) -> None:
 
 def test_a_turn_begins_with_a_setting_and_ends_with_its_pods_or_with_an_edit() -> None:
     assert next_turn(HEALTHY, PinUse.SETTINGS, "new", []) == TURN
-    assert next_turn(HEALTHY, PinUse.KEPT, "new", [live(TURN.text, ready=1)]) == TURN
-    assert next_turn(HEALTHY, PinUse.KEPT, "new", [live(TURN.text)]) is None
-    assert next_turn(HEALTHY, PinUse.BUILT, "edited", [live(TURN.text, ready=1)]) is None
+    assert next_turn(HEALTHY, PinUse.KEPT, "new", [live(TURN_ANNOTATION.write(TURN), ready=1)]) == TURN
+    assert next_turn(HEALTHY, PinUse.KEPT, "new", [live(TURN_ANNOTATION.write(TURN))]) is None
+    assert next_turn(HEALTHY, PinUse.BUILT, "edited", [live(TURN_ANNOTATION.write(TURN), ready=1)]) is None
     later = replace(HEALTHY, now=NOW + timedelta(minutes=1), is_ready=False)
-    corrected = next_turn(later, PinUse.SETTINGS, "corrected", [live(TURN.text, ready=1)])
+    corrected = next_turn(later, PinUse.SETTINGS, "corrected", [live(TURN_ANNOTATION.write(TURN), ready=1)])
     assert corrected == Turn("corrected", later.now, healthy=True)

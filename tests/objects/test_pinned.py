@@ -12,27 +12,28 @@ from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION
 
 TEMPLATE: Manifest = {"metadata": {"annotations": {TEMPLATE_HASH_ANNOTATION: "abc"}}, "spec": {"containers": []}}
 BUILT = Pinned("0123", RouterContent(32, TEMPLATE, {"haproxy.cfg": "global"}))
+STORED = ROUTER_PIN.write(BUILT)
 
 
 def live(text: object) -> Manifest:
-    return {"metadata": {"annotations": {ROUTER_PIN.name: text}}}
+    return {"metadata": {"annotations": {ROUTER_PIN.key: text}}}
 
 
 def test_the_stored_content_is_read_back_with_its_text() -> None:
-    pinned = ROUTER_PIN.pinned(live(BUILT.text))
+    pinned = ROUTER_PIN.read(live(STORED))
     assert pinned == BUILT
-    assert pinned.stored == pinned.text == BUILT.text
-    assert json.loads(BUILT.text).keys() == {"inputsHash", "hash", "slots", "template", "files", "cold_start_seconds"}
+    assert pinned.stored == ROUTER_PIN.write(pinned) == STORED
+    assert json.loads(STORED).keys() == {"inputsHash", "hash", "slots", "template", "files", "cold_start_seconds"}
 
 
-@pytest.mark.parametrize("text", [None, "", "{}", "[" * 100_000, BUILT.text[:-12], BUILT.text.replace("32", "64")])
+@pytest.mark.parametrize("text", [None, "", "{}", "[" * 100_000, STORED[:-12], STORED.replace("32", "64")])
 def test_an_edited_annotation_is_not_read(text: str | None) -> None:
-    assert ROUTER_PIN.pinned(live(text)) is None
+    assert ROUTER_PIN.read(live(text)) is None
 
 
 def test_the_pinned_content_is_in_use_while_its_inputs_are_the_same_and_a_pod_of_it_serves() -> None:
     later = replace(BUILT, content=replace(BUILT.content, files={}))
-    assert ROUTER_PIN.in_use(later, live(BUILT.text), [None, "abc"]) == BUILT
-    assert ROUTER_PIN.in_use(later, live(BUILT.text), ["other"]) == later
-    assert ROUTER_PIN.in_use(replace(later, inputs_hash="4567"), live(BUILT.text), ["abc"]).content == later.content
+    assert ROUTER_PIN.in_use(later, live(STORED), [None, "abc"]) == BUILT
+    assert ROUTER_PIN.in_use(later, live(STORED), ["other"]) == later
+    assert ROUTER_PIN.in_use(replace(later, inputs_hash="4567"), live(STORED), ["abc"]).content == later.content
     assert ROUTER_PIN.in_use(later, None, ["abc"]) == later

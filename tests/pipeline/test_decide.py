@@ -17,7 +17,7 @@ from inference_operator.pipeline.contexts import live_roles, role_specs
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Paused, Planned, Refused
-from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan, pinned_plan
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan
 from inference_operator.settings import Settings
 from inference_operator.views.pod import PodProblem, PodView
 from tests.testing.builders import CONFIG, ENGINES, NOW, ROUTERS, SETTINGS, inference_deployment, inputs, planned
@@ -68,7 +68,7 @@ def test_each_long_text_of_golden_manifests_is_named() -> None:
 
 def with_annotation(text: str) -> list[Manifest]:
     children = copy.deepcopy(dict(MADE))
-    children[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION] = text
+    children[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION.key] = text
     return list(children.values())
 
 
@@ -78,7 +78,7 @@ def recorded(given: Inputs) -> PinnedPlan | None:
 
 def test_the_pinned_plan_is_recorded_in_the_annotation_alone() -> None:
     decided = planned(RAW).plan
-    assert pinned_plan(MADE[ENGINES]) == decided
+    assert PLAN_ANNOTATION.read(MADE[ENGINES]) == decided
     assert decided.image == SETTINGS.gpu_engine_image
     assert recorded(inputs(RAW, children=MADE.values())) == decided
     assert recorded(inputs(RAW)) is None
@@ -97,7 +97,10 @@ def test_the_pinned_plan_is_recorded_in_the_annotation_alone() -> None:
 )
 def test_an_edited_plan_annotation_is_not_read_and_is_repaired(edited: Callable[[PinnedPlan], PinnedPlan]) -> None:
     made = planned(RAW).plan
-    document = {**json.loads(edited(made).text), "hash": json.loads(made.text)["hash"]}
+    document = {
+        **json.loads(PLAN_ANNOTATION.write(edited(made))),
+        "hash": json.loads(PLAN_ANNOTATION.write(made))["hash"],
+    }
     children = with_annotation(json.dumps(document))
     assert recorded(inputs(RAW, children=children)) is None
     assert planned(RAW, children=children).desired == MADE
@@ -245,7 +248,7 @@ def test_a_paused_resource_keeps_its_children_as_they_are(edit: Manifest) -> Non
 
 
 def test_the_plan_annotation_is_plain_json() -> None:
-    text = json.loads(MADE[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION])
+    text = json.loads(MADE[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION.key])
     assert text["plan"]["tensor_parallel_size"] == 1
     assert text["image"] == SETTINGS.gpu_engine_image
 

@@ -126,7 +126,7 @@ def test_a_move_from_the_cordon_to_the_end_of_the_leaver(spec: Manifest) -> None
     assert serves.desired[ENGINES]["spec"]["replicas"] == 1
     assert TEMPORARY_ANNOTATION not in serves.desired[ENGINES]["metadata"]["annotations"]
     over = outcome(observed(raw, after(serves, children), engine(template, "b", "good")))
-    assert MOVE_ANNOTATION not in over.desired[ENGINES]["metadata"]["annotations"]
+    assert MOVE_ANNOTATION.key not in over.desired[ENGINES]["metadata"]["annotations"]
     assert budget(over) == CLOSED
 
 
@@ -182,7 +182,7 @@ def test_a_move_of_the_only_router_from_the_cordon_to_its_end() -> None:
     serves = outcome(observed(ONE_ROUTER, children, here, old, router(template, "b", "good")))
     assert serves.desired[ROUTERS]["spec"]["replicas"] == 1
     over = outcome(observed(ONE_ROUTER, after(serves, children), here, router(template, "b", "good")))
-    assert MOVE_ANNOTATION not in over.desired[ROUTERS]["metadata"]["annotations"]
+    assert MOVE_ANNOTATION.key not in over.desired[ROUTERS]["metadata"]["annotations"]
     assert over.desired[ROUTERS] == planned(ONE_ROUTER).desired[ROUTERS]
 
 

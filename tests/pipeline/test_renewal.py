@@ -71,7 +71,7 @@ def test_they_get_the_image_of_the_release_and_keep_their_sizes_in_the_window() 
     result = decided(settings)
     assert image(result) == settings.gpu_engine_image
     assert result.plan.plan == planned(RAW).plan.plan
-    assert TURN_ANNOTATION in result.desired[ENGINES]["metadata"]["annotations"]
+    assert TURN_ANNOTATION.key in result.desired[ENGINES]["metadata"]["annotations"]
     assert result.fleet_state is FleetState.ROLLING
     assert result.notice == ""
     again = outcome(inputs(RAW, children=result.desired.values(), settings=settings))
@@ -100,7 +100,7 @@ def test_an_edit_of_the_user_in_the_window_is_no_turn_of_the_owner() -> None:
         observed = inputs(edited, children=MADE.values(), settings=later(renewal=WINDOW))
         result = outcome(replace(observed, fleet=fleet))
         assert isinstance(result, Planned)
-        assert TURN_ANNOTATION not in result.desired[ENGINES]["metadata"]["annotations"]
+        assert TURN_ANNOTATION.key not in result.desired[ENGINES]["metadata"]["annotations"]
         assert result.fleet_state is FleetState.DONE
 
 
@@ -196,7 +196,7 @@ def test_the_edit_of_a_renewal_brings_image_and_template_of_this_release_to_a_se
     assert result.desired[ENGINES]["spec"]["template"]["metadata"]["annotations"]["example.com/later"] == "yes"
     assert image(result) == settings.gpu_engine_image
     assert result.plan.plan == planned(raw).plan.plan
-    assert TURN_ANNOTATION not in result.desired[ENGINES]["metadata"]["annotations"]
+    assert TURN_ANNOTATION.key not in result.desired[ENGINES]["metadata"]["annotations"]
     assert (result.outdated_engines, result.notice) == (None, "")
 
 

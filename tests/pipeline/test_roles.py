@@ -112,7 +112,7 @@ def test_command_user_port_and_concurrency_come_from_the_second_engine() -> None
 
 def test_the_pinned_plan_contains_the_name_of_its_engine() -> None:
     made = planned(by_the_second_engine()).desired
-    assert json.loads(made[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION])["engine"] == ECHO
+    assert json.loads(made[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION.key])["engine"] == ECHO
 
 
 def test_a_pinned_plan_of_an_engine_that_is_no_longer_requested_is_replaced() -> None:
@@ -227,8 +227,8 @@ def test_an_edit_of_one_role_decides_the_other_role_not_again() -> None:
         return (first, role_spec(HELPER, ECHO, helper.stated.model_copy(update={"engine": engine}), settings))
 
     edited = planned(replace(given, roles=other_image)).desired
-    annotations = {ref: edited[ref]["metadata"]["annotations"][PLAN_ANNOTATION] for ref in (ENGINES, HELPERS)}
-    before = {ref: given.children[ref]["metadata"]["annotations"][PLAN_ANNOTATION] for ref in (ENGINES, HELPERS)}
+    annotations = {ref: edited[ref]["metadata"]["annotations"][PLAN_ANNOTATION.key] for ref in (ENGINES, HELPERS)}
+    before = {ref: given.children[ref]["metadata"]["annotations"][PLAN_ANNOTATION.key] for ref in (ENGINES, HELPERS)}
     assert annotations[ENGINES] == before[ENGINES]
     assert json.loads(annotations[HELPERS])["image"] == "registry.example/echo:2"
 

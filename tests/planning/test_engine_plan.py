@@ -323,7 +323,7 @@ def test_the_plan_in_the_annotation_is_kept_if_the_status_has_an_older_plan() ->
     assert isinstance(again, Planned)
     assert again.plan.plan.gpu == "H100-80GB"
     meta = first.desired[ENGINES]["metadata"]
-    annotations = {**meta["annotations"], PLAN_ANNOTATION: again.plan.text}
+    annotations = {**meta["annotations"], **PLAN_ANNOTATION.entry(again.plan)}
     engines = {**first.desired[ENGINES], "metadata": {**meta, "annotations": annotations}}
     now = outcome(inputs(told, children=[engines], pods=[view(ready_pod())], nodes=[*NODES, FOUR_L4]))
     assert isinstance(now, Planned)

@@ -288,7 +288,7 @@ def test_the_kv_cache_on_cpus_keeps_its_size_for_the_reduced_context() -> None:
 
 def test_what_was_learned_survives_a_restart_of_the_operator(one_l4: Cluster) -> None:
     healed = one_l4.decide(one_l4.pod(crashed(too_small(19456, 2.67, 1.5, 10_500))))
-    annotation = healed.desired[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION]
+    annotation = healed.desired[ENGINES]["metadata"]["annotations"][PLAN_ANNOTATION.key]
     assert json.loads(annotation)["plan"]["learned"]["longest"] == 10_500
     one_l4.children = healed.desired
     assert one_l4.decide().desired == healed.desired
@@ -330,14 +330,14 @@ def test_a_plan_of_an_earlier_release_stays_while_its_engine_serves_although_it_
     assert made.plan.max_num_seqs != 1024
     earlier = replace(made, plan=replace(made.plan, max_num_seqs=1024, left_to_engine=("maxNumSeqs",)))
     engines = cluster.children[ENGINES]
-    annotations = {**engines["metadata"]["annotations"], PLAN_ANNOTATION: earlier.text}
+    annotations = {**engines["metadata"]["annotations"], **PLAN_ANNOTATION.entry(earlier)}
     pinned = {**engines, "metadata": {**engines["metadata"], "annotations": annotations}}
     cluster.children = {**cluster.children, ENGINES: pinned}
     assert cluster.decide(cluster.pod(ready_pod())).plan == earlier
-    stored = json.loads(earlier.text)["plan"]
+    stored = json.loads(PLAN_ANNOTATION.write(earlier))["plan"]
     assert not {"whole_encoder", "most_sequences"} & stored.keys()
 
 
 def test_what_was_learned_about_memory_keeps_its_stored_text(one_l4: Cluster) -> None:
     healed = one_l4.decide(one_l4.pod(crashed(too_small(19456, 2.67, 1.5, 10_500)))).plan
-    assert "sequences" not in json.loads(healed.text)["plan"]["learned"]
+    assert "sequences" not in json.loads(PLAN_ANNOTATION.write(healed))["plan"]["learned"]

@@ -16,7 +16,7 @@ from inference_operator.pipeline.outcomes import Refused
 from inference_operator.planning.capacity import fixed_replicas
 from inference_operator.planning.engine_plan import requested_of_sizes
 from inference_operator.planning.gpu_offers import room_for
-from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, pinned_plan
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.settings import Capacity, Settings
 from inference_operator.sizing.plan import Plan, unchecked_plan
 from inference_operator.sizing.shape import ParallelSizes, SizingInputs
@@ -51,7 +51,7 @@ def test_a_model_beyond_one_node_is_planned_over_two() -> None:
     assert (made.gpus_per_replica, made.gpus_per_pod, made.cpu) == (16, 8, "11")
     assert gpus(made) == "2x8xH100-80GB"
     assert sizes(made).nodes == 2
-    again = pinned_plan({"metadata": {"annotations": {PLAN_ANNOTATION: found.plan.text}}})
+    again = PLAN_ANNOTATION.read({"metadata": {"annotations": PLAN_ANNOTATION.entry(found.plan)}})
     assert again == found.plan
 
 

@@ -11,7 +11,7 @@ from inference_operator.manifest import Manifest
 from inference_operator.objects.child import content_hash
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
-from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan, pinned_plan
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan
 from inference_operator.sizing.shape import ParallelSizes
 from inference_operator.workload.pinned_template import template_inputs_hash
 from tests.testing.builders import ENGINES, inference_deployment, inputs, planned
@@ -60,7 +60,7 @@ def test_the_inputs_hash_of_a_pod_template_does_not_change(raw: Manifest, templa
 
 
 def read(text: str) -> PinnedPlan | None:
-    return pinned_plan({"metadata": {"annotations": {PLAN_ANNOTATION: text}}})
+    return PLAN_ANNOTATION.read({"metadata": {"annotations": {PLAN_ANNOTATION.key: text}}})
 
 
 def without_engine(text: str) -> str:
@@ -73,15 +73,15 @@ def without_engine(text: str) -> str:
 
 def test_the_plan_annotation_of_a_cpu_engine_does_not_change() -> None:
     _, decided = decision(CPU)
-    assert without_engine(decided.text) == CPU_ANNOTATION
+    assert without_engine(PLAN_ANNOTATION.write(decided)) == CPU_ANNOTATION
     assert read(CPU_ANNOTATION) == decided
 
 
 def test_the_plan_annotation_of_a_gpu_engine_with_a_pipeline_does_not_change() -> None:
     _, decided = decision(GPU)
     assert decided.plan.parallel == ParallelSizes(tensor=2, pipeline=2)
-    assert content_hash(without_engine(decided.text)) == GPU_ANNOTATION_HASH
-    assert read(decided.text) == decided
+    assert content_hash(without_engine(PLAN_ANNOTATION.write(decided))) == GPU_ANNOTATION_HASH
+    assert read(PLAN_ANNOTATION.write(decided)) == decided
 
 
 @pytest.mark.parametrize("stored", ['"tensor_parallel_size":1,', '"cpu":"1",'])
@@ -91,14 +91,14 @@ def test_a_plan_annotation_without_a_required_part_is_not_read(stored: str) -> N
 
 def test_a_plan_of_an_earlier_release_selects_nodes_by_its_node_selector_alone() -> None:
     made = planned(GPU)
-    text = json.loads(made.plan.text)
+    text = json.loads(PLAN_ANNOTATION.write(made.plan))
     del text["hash"]
     assert text["plan"].pop("labels_of_kind") is True
     earlier = made.desired[ENGINES]
-    earlier["metadata"]["annotations"][PLAN_ANNOTATION] = json.dumps(text)
+    earlier["metadata"]["annotations"][PLAN_ANNOTATION.key] = json.dumps(text)
     again = outcome(inputs(GPU, children=made.desired.values(), nodes=[]))
     assert isinstance(again, Planned)
     pod = again.desired[ENGINES]["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
     assert "affinity" not in pod
-    assert json.loads(again.plan.text).items() >= text.items()
+    assert json.loads(PLAN_ANNOTATION.write(again.plan)).items() >= text.items()

@@ -20,9 +20,7 @@ from inference_operator.router import haproxy
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.pinned_router import (
     MAX_BYTES,
-    ROUTER_ANNOTATION,
     ROUTER_PIN,
-    router_annotations,
     router_inputs,
 )
 from inference_operator.settings import Settings
@@ -186,7 +184,7 @@ def other_slots(text: str) -> str:
 def test_routers_without_an_intact_pin_roll_once(damaged: Callable[[str], str]) -> None:
     """Those of the operator before this one have none."""
     annotations = dict(MADE[ROUTERS]["metadata"]["annotations"])
-    annotations[ROUTER_ANNOTATION] = damaged(annotations[ROUTER_ANNOTATION])
+    annotations[ROUTER_PIN.key] = damaged(annotations[ROUTER_PIN.key])
     routers = {**MADE[ROUTERS], "metadata": {**MADE[ROUTERS]["metadata"], "annotations": annotations}}
     once = later(RAW, SERVES, routers=routers)
     assert is_renewed(once)
@@ -195,10 +193,10 @@ def test_routers_without_an_intact_pin_roll_once(damaged: Callable[[str], str]) 
 
 
 def test_a_pin_with_the_most_slots_fits_into_the_annotations_of_an_object() -> None:
-    pinned = ROUTER_PIN.pinned(planned(inference_deployment(replicas=256)).desired[ROUTERS])
+    pinned = ROUTER_PIN.read(planned(inference_deployment(replicas=256)).desired[ROUTERS])
     assert pinned
     assert pinned.content.slots == 512
-    assert len(pinned.text) < 2**17  # of 2**18, which all annotations of an object share
+    assert len(ROUTER_PIN.write(pinned)) < 2**17  # of 2**18, which all annotations of an object share
 
 
 def test_inputs_of_routers_are_those_that_earlier_releases_have_hashed() -> None:
@@ -224,7 +222,7 @@ def test_routers_with_equal_inputs_hashes_have_equal_templates_and_configuration
         for one in (spec, {**spec, "replicas": 1}, {name: value for name, value in spec.items() if name != "engine"}):
             result = outcome(inputs(inference_deployment(source="", **one), settings=SETTINGS))
             if isinstance(result, Planned) and ROUTERS in result.desired:
-                pinned = ROUTER_PIN.pinned(result.desired[ROUTERS])
+                pinned = ROUTER_PIN.read(result.desired[ROUTERS])
                 assert pinned
                 assert seen.setdefault(pinned.inputs_hash, parts(result)) == parts(result)
     assert len(seen) > 1
@@ -239,11 +237,11 @@ def test_the_annotation_fits_beside_others_with_every_script_and_is_left_out_whe
     }
     built = outcome(inputs(inference_deployment(router=everything), settings=SETTINGS))
     assert isinstance(built, Planned)
-    pinned = ROUTER_PIN.pinned(built.desired[ROUTERS])
+    pinned = ROUTER_PIN.read(built.desired[ROUTERS])
     assert pinned
-    assert len(pinned.text) < MAX_BYTES / 2
+    assert len(ROUTER_PIN.write(pinned)) < MAX_BYTES / 2
     large = replace(pinned.content, files={"haproxy.cfg": "x" * MAX_BYTES})
-    assert router_annotations(replace(pinned, stored="", content=large)) == {}
+    assert ROUTER_PIN.entry(replace(pinned, stored="", content=large)) == {}
 
 
 DEFAULTS = {"podTemplate": {"annotations": {"example.com/setting": "1"}}}
@@ -261,7 +259,7 @@ def of_owner(
     children = {**MADE, ROUTERS: routers}
     found = inputs(raw, children=children.values(), pods=[SERVES], settings=settings)
     result = outcome(replace(found, fleet=fleet))
-    has_turn = TURN_ANNOTATION in result.desired[ROUTERS]["metadata"]["annotations"]
+    has_turn = TURN_ANNOTATION.key in result.desired[ROUTERS]["metadata"]["annotations"]
     assert has_turn is (result.fleet_state is FleetState.ROLLING)
     return result.fleet_state, result.desired[ROUTERS]["spec"]["template"] != routers["spec"]["template"]
 
@@ -276,10 +274,10 @@ def test_a_change_of_the_owner_is_held_until_its_turn_and_an_edit_never(settings
 
 @pytest.mark.parametrize("settings", OWNERS, ids=["routerDefaults", "clusterDomain"])
 def test_without_the_second_hash_the_observed_generation_tells_an_edit(settings: Settings) -> None:
-    pin = json.loads(MADE[ROUTERS]["metadata"]["annotations"][ROUTER_ANNOTATION])
+    pin = json.loads(MADE[ROUTERS]["metadata"]["annotations"][ROUTER_PIN.key])
     del pin["ownHash"]
     meta = MADE[ROUTERS]["metadata"]
-    earlier = {**meta, "annotations": {**meta["annotations"], ROUTER_ANNOTATION: json.dumps(pin)}}
+    earlier = {**meta, "annotations": {**meta["annotations"], ROUTER_PIN.key: json.dumps(pin)}}
     routers = {**MADE[ROUTERS], "metadata": earlier}
     assert of_owner(settings, OBSERVED, routers=routers) == (FleetState.WAITING, False)
     assert of_owner(settings, RAW, routers=routers) == (FleetState.DONE, True)

@@ -23,8 +23,8 @@ GROUP = Ref(STATEFUL_SET, "default", "qwen-engine-0")
 def _given_back() -> Inputs:
     found = observed(PAIR, live=PAIR, routers=deployment_status(2))
     group = found.children[GROUP]
-    record = GivenBack(NOW, 3, "other-engine-0").text
-    meta = {**group["metadata"], "annotations": {**group["metadata"]["annotations"], GIVEN_BACK_ANNOTATION: record}}
+    record = GIVEN_BACK_ANNOTATION.entry(GivenBack(NOW, 3, "other-engine-0"))
+    meta = {**group["metadata"], "annotations": {**group["metadata"]["annotations"], **record}}
     off = {**group, "metadata": meta, "spec": {**group["spec"], "replicas": 0}}
     return replace(found, children={**found.children, GROUP: off})
 

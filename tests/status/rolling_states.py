@@ -33,7 +33,7 @@ UNDECIDED = observed(
 _SETTLED = observed(engines=deployment_status(1), routers=deployment_status(2))
 _ENGINES = _SETTLED.children[ENGINES]
 _TEMPLATE = workload_view(_ENGINES).template
-_NOTED = {**_ENGINES["metadata"]["annotations"], MOVE_ANNOTATION: MoveRecord(NOW + timedelta(minutes=1)).text}
+_NOTED = {**_ENGINES["metadata"]["annotations"], **MOVE_ANNOTATION.entry(MoveRecord(NOW + timedelta(minutes=1)))}
 MOVING = replace(
     _SETTLED,
     children={**_SETTLED.children, ENGINES: {**_ENGINES, "metadata": {**_ENGINES["metadata"], "annotations": _NOTED}}},

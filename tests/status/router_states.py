@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from inference_operator.api.pod_defaults import RouterDefaults
 from inference_operator.fleet.brake import Fleet
-from inference_operator.fleet.turn import Turn, turn_annotations
+from inference_operator.fleet.turn import TURN_ANNOTATION, Turn
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ROUTER
 from inference_operator.pipeline.inputs import Inputs
@@ -36,7 +36,7 @@ def _in_turn(found: Inputs) -> Inputs:
     routers = found.children[ROUTERS]
     template = pod_template_hash(routers["spec"]["template"]["metadata"]) or ""
     turn = Turn(template, found.now - timedelta(days=1), healthy=True)
-    meta = {**routers["metadata"], "annotations": {**routers["metadata"]["annotations"], **turn_annotations(turn)}}
+    meta = {**routers["metadata"], "annotations": {**routers["metadata"]["annotations"], **TURN_ANNOTATION.entry(turn)}}
     return replace(found, children={**found.children, ROUTERS: {**routers, "metadata": meta}})
 
 

@@ -161,8 +161,8 @@ SWITCHED_TO_REPLACE = observed(
 def decided(situation: Inputs, why: RolloutReason) -> Inputs:
     """The same with a rollout that surges for this reason, as the Deployment has it."""
     live = situation.children[ENGINES]
-    text = Rollout(CURRENT or "", RolloutStrategy.SURGE, why).text
-    meta = {**live["metadata"], "annotations": {**live["metadata"]["annotations"], ROLLOUT_ANNOTATION: text}}
+    record = ROLLOUT_ANNOTATION.entry(Rollout(CURRENT or "", RolloutStrategy.SURGE, why))
+    meta = {**live["metadata"], "annotations": {**live["metadata"]["annotations"], **record}}
     return replace(situation, children={**situation.children, ENGINES: {**live, "metadata": meta}})
 
 

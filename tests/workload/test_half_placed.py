@@ -218,7 +218,7 @@ def test_the_wait_begins_with_the_last_pod_that_was_placed() -> None:
 
 
 def recorded(times: int = 1, *, size: int = 0) -> Manifest:
-    return stateful_set("qwen-engine-1", notes={GIVEN_BACK_ANNOTATION: GivenBack(NOW, times, "x").text}, size=size)
+    return stateful_set("qwen-engine-1", notes=GIVEN_BACK_ANNOTATION.entry(GivenBack(NOW, times, "x")), size=size)
 
 
 def test_a_group_that_gave_its_nodes_back_tries_again_and_waits_longer_each_time() -> None:
@@ -228,7 +228,7 @@ def test_a_group_that_gave_its_nodes_back_tries_again_and_waits_longer_each_time
     again = decided(OLDER, live=live, after=timedelta(seconds=30))
     assert (again.off, again.texts) == (
         frozenset(),
-        {"qwen-engine-1": live["metadata"]["annotations"][GIVEN_BACK_ANNOTATION]},
+        {"qwen-engine-1": live["metadata"]["annotations"][GIVEN_BACK_ANNOTATION.key]},
     )
     second = decided(OLDER, live=live)
     assert second.due == NOW + GROUP_WAIT + timedelta(seconds=60)
@@ -245,7 +245,7 @@ def test_the_record_ends_when_all_pods_have_nodes() -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", '{"at":"2026-01-02T03:04:05"}', '{"at":"9999-01-01T00:00:00Z"}', "[[["])
 def test_a_record_that_somebody_edited_keeps_no_group_off(text: str) -> None:
-    live = stateful_set("qwen-engine-1", notes={GIVEN_BACK_ANNOTATION: text})
+    live = stateful_set("qwen-engine-1", notes={GIVEN_BACK_ANNOTATION.key: text})
     assert not decided(live=live).off
 
 
@@ -281,7 +281,7 @@ class Simulated:
         return engine(*pods)
 
     def manifest(self) -> Manifest:
-        notes = {GIVEN_BACK_ANNOTATION: self.record.text} if self.record else {}
+        notes = GIVEN_BACK_ANNOTATION.entry(self.record)
         return stateful_set(self.name, born=self.born, size=0 if self.off else self.size, notes=notes)
 
     @property

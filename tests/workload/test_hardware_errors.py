@@ -13,7 +13,7 @@ from inference_operator.views.engine import engines_of
 from inference_operator.views.lookups import LogText, LookupResults
 from inference_operator.views.node import NodeView
 from inference_operator.views.pod import PodView, pod_view
-from inference_operator.workload.hardware_errors import MOVED_ANNOTATION, MovedPods, moved_pods, pods_to_move
+from inference_operator.workload.hardware_errors import MOVED_ANNOTATION, moved_pods, pods_to_move
 from tests.testing.builders import pod, waiting
 from tests.testing.engine_groups import grouped
 
@@ -34,7 +34,7 @@ def engine(message: str = ECC, *, restarts: int = 3, node: str = "bad", name: st
 
 
 def recorded(uids: Mapping[str, str]) -> Manifest:
-    return {"metadata": {"annotations": {MOVED_ANNOTATION: MovedPods(uids).text}}}
+    return {"metadata": {"annotations": MOVED_ANNOTATION.entry(uids)}}
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def marked(one: EngineView) -> EngineView:
 
 def workload(temporary: int = 0, record: MoveRecord | None = None, replicas: int = 1) -> Manifest:
     notes = {TEMPORARY_ANNOTATION: f"{temporary}/{replicas + temporary}"} if temporary else {}
-    notes |= {MOVE_ANNOTATION: record.text} if record else {}
+    notes |= MOVE_ANNOTATION.entry(record)
     meta = {"name": "qwen-engine", "annotations": notes}
     return {"kind": "Deployment", "metadata": meta, "spec": {"replicas": replicas + temporary}}
 
@@ -294,7 +294,7 @@ def test_where_others_serve_the_leaver_is_the_one_that_goes() -> None:
 
 
 def test_an_edited_annotation_is_no_record() -> None:
-    live = {**workload(), "metadata": {"name": "qwen-engine", "annotations": {MOVE_ANNOTATION: "{}"}}}
+    live = {**workload(), "metadata": {"name": "qwen-engine", "annotations": {MOVE_ANNOTATION.key: "{}"}}}
     assert decided(engine("a", "gone"), workloads=[live]).record == MoveRecord(NOW)
 
 
@@ -467,4 +467,4 @@ def test_cordons_and_uncordons_in_any_order_never_cost_an_engine_that_is_wanted(
 
 def move_gave_up(cluster: Cluster) -> Iterator[bool]:
     """Whether a successor has waited too long: then the others stay until somebody evicts them."""
-    yield '"gave_up":true' in cluster.live["metadata"]["annotations"].get(MOVE_ANNOTATION, "")
+    yield '"gave_up":true' in cluster.live["metadata"]["annotations"].get(MOVE_ANNOTATION.key, "")

@@ -158,11 +158,11 @@ def test_a_plan_annotation_of_an_older_release_is_kept() -> None:
     engines = dict(made[ENGINES])
     engines["metadata"] = {
         **engines["metadata"],
-        "annotations": {**engines["metadata"]["annotations"], PLAN_ANNOTATION: json.dumps(STORED)},
+        "annotations": {**engines["metadata"]["annotations"], PLAN_ANNOTATION.key: json.dumps(STORED)},
     }
     result = outcome(inputs(raw, children=[*({**made, ENGINES: engines}).values()], nodes=[]))
     assert isinstance(result, Planned)
-    written = json.loads(result.plan.text)
+    written = json.loads(PLAN_ANNOTATION.write(result.plan))
     assert written.pop("hash")
     assert written["plan"].pop("step")["dense"] > 0, "the costs of a step are added, and nothing else changes"
     assert written == {**STORED, "engine": "VLLM", "plan": {**STORED["plan"], "uncounted": []}}

@@ -14,7 +14,7 @@ from inference_operator.pipeline.outcomes import Planned
 from inference_operator.settings import Settings
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, PodView
 from inference_operator.views.pod_startup import PodStartup, StartupStage
-from inference_operator.workload.pinned_template import ENGINE_PIN, TEMPLATE_ANNOTATION
+from inference_operator.workload.pinned_template import ENGINE_PIN
 from tests.testing.builders import ENGINES, NOW, SETTINGS, inference_deployment, inputs, planned
 from tests.testing.random_specs import Specs
 
@@ -54,7 +54,7 @@ def template(result: Planned) -> Manifest:
 
 
 def inputs_hash(engines: Manifest) -> str:
-    kept = ENGINE_PIN.pinned(engines)
+    kept = ENGINE_PIN.read(engines)
     assert kept
     assert kept.content.template == engines["spec"]["template"]
     return kept.inputs_hash
@@ -106,11 +106,11 @@ def test_an_edit_outside_the_pod_template_keeps_the_pinned_template(asked: Manif
 
 def test_a_template_annotation_with_other_whitespace_is_read_and_stays_unchanged() -> None:
     engines = MADE[ENGINES]
-    text = json.dumps(json.loads(engines["metadata"]["annotations"][TEMPLATE_ANNOTATION]), indent=1)
-    annotations = {**engines["metadata"]["annotations"], TEMPLATE_ANNOTATION: text}
+    text = json.dumps(json.loads(engines["metadata"]["annotations"][ENGINE_PIN.key]), indent=1)
+    annotations = {**engines["metadata"]["annotations"], ENGINE_PIN.key: text}
     result = later(RAW, SERVES, engines={**engines, "metadata": {**engines["metadata"], "annotations": annotations}})
     assert template(result) == engines["spec"]["template"]
-    assert result.desired[ENGINES]["metadata"]["annotations"][TEMPLATE_ANNOTATION] == text
+    assert result.desired[ENGINES]["metadata"]["annotations"][ENGINE_PIN.key] == text
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_template_annotation_with_other_whitespace_is_read_and_stays_unchanged
     ids=["empty", "no JSON", "no keys", "a list", "invalid JSON", "no hashes", "deep JSON"],
 )
 def test_an_invalid_template_annotation_gives_the_new_template(text: str) -> None:
-    broken = {**MADE[ENGINES]["metadata"]["annotations"], TEMPLATE_ANNOTATION: text}
+    broken = {**MADE[ENGINES]["metadata"]["annotations"], ENGINE_PIN.key: text}
     engines = {**MADE[ENGINES], "metadata": {**MADE[ENGINES]["metadata"], "annotations": broken}}
     assert template(later(RAW, SERVES, engines=engines)) == template(planned(RAW, settings=LATER))
 

@@ -46,7 +46,7 @@ def pod(template: str = OLD, *, problem: PodProblem | None = None, age: int = 0)
 
 
 def deployment(*, gpus: int = 1, carries: Rollout | None = None) -> Manifest:
-    annotations = {ROLLOUT_ANNOTATION: carries.text} if carries else {}
+    annotations = ROLLOUT_ANNOTATION.entry(carries)
     return {
         "metadata": {"annotations": annotations},
         "spec": {"template": {"spec": {"containers": [container(gpus)]}}},
@@ -181,7 +181,7 @@ def test_the_unschedulable_limit_is_30_seconds_as_documented() -> None:
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"template": "new", "strategy": "Sideways", "why": "Asked"}'])
 def test_an_invalid_rollout_annotation_is_decided_again(text: str) -> None:
     live = deployment()
-    live["metadata"]["annotations"] = {ROLLOUT_ANNOTATION: text}
+    live["metadata"]["annotations"] = {ROLLOUT_ANNOTATION.key: text}
     assert decided(moving(pod(), live=live), free_gpus_result(0)) == Rollout(NEW, REPLACE, RolloutReason.NO_FREE_SLOT)
 
 

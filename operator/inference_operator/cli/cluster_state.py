@@ -12,7 +12,7 @@ from inference_operator.cli.parser import UsageError
 from inference_operator.manifest import CONFIG_MAP, NODE, Kind, Manifest, Ref
 from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, INSPECTION, NAME_LABEL
 from inference_operator.planning.gpu_offers import has_gpus
-from inference_operator.roles.pinned_plan import PinnedPlan, pinned_plan
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan
 from inference_operator.settings import Settings
 from inference_operator.views.node import NodeView, node_view
 from inference_operator.views.workload import WORKLOAD_KINDS, newest_first
@@ -66,7 +66,7 @@ async def cluster_of_kubeconfig(options: argparse.Namespace) -> LiveState:
             for one in await _allowed(cluster, kind, ENGINE, "So each resource is planned as a new one.")
         ]
         oldest_first = reversed(newest_first(engines))
-        plans = {_owner(one): plan for one in oldest_first if (plan := pinned_plan(one))}
+        plans = {_owner(one): plan for one in oldest_first if (plan := PLAN_ANNOTATION.read(one))}
         gpus = [view for view in views if has_gpus(view)]
         stored = {Ref.of(result): result for result in results}
         return LiveState(gpus, stored, plans, await operators(cluster) or ())

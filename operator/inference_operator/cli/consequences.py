@@ -12,7 +12,7 @@ from inference_operator.objects.names import router_name
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.pipeline.role import Role
-from inference_operator.roles.pinned_plan import pinned_plan
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.router.pinned_router import live_cold_start_seconds
 from inference_operator.views.engine import engines_of
 from inference_operator.views.workload import role_view, workload_view
@@ -147,7 +147,7 @@ def consequences(before: Inputs, predicted: Prediction) -> Consequences:
 
 def _of_role(before: Inputs, role: Role, held: int) -> RoleConsequence:
     workloads = before.workloads(role.name)
-    live, recorded = role_view(workloads), pinned_plan(next(iter(workloads), None))
+    live, recorded = role_view(workloads), PLAN_ANNOTATION.read(next(iter(workloads), None))
     template = next((workload_view(one).template for one in role.workload.objects), None)
     engines = [one for one in engines_of(before.pods_of(role.name)) if not (one.terminating or one.failed)]
     old = sum(one.template != template for one in engines)

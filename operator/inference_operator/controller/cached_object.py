@@ -9,7 +9,7 @@ from inference_operator.api.reasons import ConditionType
 from inference_operator.fleet.turn import recorded_turn
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, KIND, POD, Key, Manifest
 from inference_operator.objects.names import COMPONENT_LABEL, NAME_LABEL
-from inference_operator.roles.pinned_plan import recorded_engine
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.views.pod import PodView, pod_view
 from inference_operator.views.raw import objects
 from inference_operator.views.resource_figures import ResourceFigures, resource_figures
@@ -90,7 +90,7 @@ class Codec:
             settled=is_resource and _is_settled(manifest),
             figures=resource_figures(manifest) if is_resource else None,
             pod=view,
-            engine=recorded_engine(manifest) if kind in _WORKLOADS else "",
+            engine=PLAN_ANNOTATION.engine(manifest) if kind in _WORKLOADS else "",
             in_turn=kind in _WORKLOADS and recorded_turn(manifest) is not None,
             packed=packed,
             dictionary=dictionary,

@@ -5,19 +5,16 @@ the operator, and it ends when somebody edits the resource: another template has
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import datetime
 
-from pydantic import AwareDatetime, TypeAdapter
+from pydantic import TypeAdapter
 
 from inference_operator.fleet.brake import FleetState
 from inference_operator.manifest import Manifest
-from inference_operator.objects.json_annotation import compact_json, parsed_json
+from inference_operator.objects.annotation import JsonAnnotation, UtcSecond
 from inference_operator.objects.pinned import PinUse
-from inference_operator.views.raw import annotations
 from inference_operator.views.workload import WorkloadView, role_view, workload_view
-
-TURN_ANNOTATION = "inference-operator.dev/turn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +23,12 @@ class Turn:
 
     template: str
     """The hash of the pod template that pods get in it."""
-    since: AwareDatetime
+    since: UtcSecond
     healthy: bool
     """Whether the InferenceDeployment was healthy before. Otherwise it cannot get worse."""
 
-    @property
-    def text(self) -> str:
-        """The annotation's value."""
-        return compact_json({**asdict(self), "since": self.since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")})
 
-
-_ADAPTER = TypeAdapter(Turn)
+TURN_ANNOTATION = JsonAnnotation("inference-operator.dev/turn", TypeAdapter(Turn))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +49,8 @@ class TurnInputs:
 
 def recorded_turn(workload: Manifest | None) -> Turn | None:
     """The turn of a live workload; None if it has none, its annotation was edited, or its template is another one."""
-    turn = parsed_json(annotations(workload).get(TURN_ANNOTATION), _ADAPTER)
+    turn = TURN_ANNOTATION.read(workload)
     return turn if turn and turn.template == workload_view(workload).template else None
-
-
-def turn_annotations(turn: Turn | None) -> dict[str, str]:
-    """The annotation of a workload in its turn."""
-    return {TURN_ANNOTATION: turn.text} if turn else {}
 
 
 def next_turn(inputs: TurnInputs, use: PinUse, template: str, workloads: Sequence[Manifest]) -> Turn | None:

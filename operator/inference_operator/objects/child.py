@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import orjson
 
 from inference_operator.manifest import Kind, Manifest, Owner
-from inference_operator.objects.json_annotation import compact_json
+from inference_operator.objects.annotation import compact_json
 from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER, NAME_LABEL, labels
 
 DESIRED_HASH_ANNOTATION = "inference-operator.dev/desired-hash"

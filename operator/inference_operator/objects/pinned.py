@@ -16,10 +16,9 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from inference_operator.manifest import Manifest
+from inference_operator.objects.annotation import EDITED, MAX_BYTES, Annotation, compact_json
 from inference_operator.objects.child import manifest_hash
-from inference_operator.objects.json_annotation import compact_json
 from inference_operator.views.pod import pod_template_hash
-from inference_operator.views.raw import annotations
 
 
 class PodContent(Protocol):
@@ -71,16 +70,6 @@ class Pinned(Generic[T]):
         """The hash that the template carries, and so its pods."""
         return pod_template_hash(self.content.template.get("metadata") or {}) or ""
 
-    @property
-    def text(self) -> str:
-        """The annotation's value. One that was parsed is kept unchanged, so that no write is needed."""
-        if self.stored:
-            return self.stored
-        hashes = {"inputsHash": self.inputs_hash, "hash": manifest_hash(self.content.hashed)}
-        if self.own_hash:
-            hashes["ownHash"] = self.own_hash
-        return compact_json({**hashes, **self.content.fields})
-
 
 @dataclass(frozen=True, slots=True)
 class _Hashes:
@@ -94,27 +83,33 @@ class _Hashes:
 _HASHES = TypeAdapter(_Hashes)
 
 
-@dataclass(frozen=True, slots=True)
-class PinAnnotation(Generic[T]):
-    """An annotation in which the pinned content of a workload is stored."""
+class PinAnnotation(Annotation[Pinned[T]]):
+    """An annotation in which the pinned content of a workload is stored, with a hash of it."""
 
-    name: str
-    content: TypeAdapter[T]
-    max_bytes: int
-    """A longer one is not read."""
+    def __init__(self, key: str, content: TypeAdapter[T], max_bytes: int = MAX_BYTES) -> None:
+        """Name an annotation of a content."""
+        super().__init__(key, max_bytes)
+        self._content = content
 
-    def pinned(self, workload: Manifest | None) -> Pinned[T] | None:
-        """The pinned content of a live workload; None if it has none, or its annotation was edited."""
-        text = annotations(workload).get(self.name)
-        if not isinstance(text, str) or len(text) > self.max_bytes:
-            return None
-        try:
-            document = from_json(text)
-            hashes, content = _HASHES.validate_python(document), self.content.validate_python(document)
-        except (ValueError, RecursionError):
-            return None
+    def write(self, value: Pinned[T]) -> str:
+        """The text of a content. One that was read is kept unchanged, so that no write is needed."""
+        if value.stored:
+            return value.stored
+        hashes = {"inputsHash": value.inputs_hash, "hash": manifest_hash(value.content.hashed)}
+        if value.own_hash:
+            hashes["ownHash"] = value.own_hash
+        return compact_json({**hashes, **value.content.fields})
+
+    def parsed(self, text: str) -> Pinned[T]:
+        """The content with its text.
+
+        Raises:
+            ValueError: if it is none, or was edited.
+        """
+        document = from_json(text)
+        hashes, content = _HASHES.validate_python(document), self._content.validate_python(document)
         if manifest_hash(content.hashed) != hashes.hash:
-            return None
+            raise ValueError(EDITED)
         return Pinned(hashes.inputsHash, content, stored=text, own_hash=hashes.ownHash)
 
     def in_use(self, built: Pinned[T], live: Manifest | None, serving: Collection[str | None]) -> Pinned[T]:
@@ -146,7 +141,7 @@ class PinAnnotation(Generic[T]):
             is_edited: whether the last edit of the resource was not decided yet. It counts where a pinned content has
                 one hash only.
         """
-        pinned = self.pinned(live)
+        pinned = self.read(live)
         serves = pinned is not None and pinned.template_hash in serving
         if pinned and pinned.inputs_hash == built.inputs_hash:
             return (pinned, PinUse.KEPT) if serves else (built, PinUse.BUILT)

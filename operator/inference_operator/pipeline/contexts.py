@@ -16,7 +16,7 @@ from inference_operator.planning.engine_plan import ModelFindings
 from inference_operator.planning.role_plan import PlanState, plan_state
 from inference_operator.roles.context import LiveRole, RoleContext
 from inference_operator.roles.engine_choice import ChoiceInputs, EngineChoice, engine_choice
-from inference_operator.roles.pinned_plan import PinnedPlan, pinned_plan
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan
 from inference_operator.roles.spec import RoleSpec
 from inference_operator.views.engine import engines_of
 from inference_operator.views.raw import mapping
@@ -127,7 +127,7 @@ def _component(manifest: Manifest) -> str:
 
 def _live_role(inputs: Inputs, name: str, requested: str) -> LiveRole:
     workloads = inputs.workloads(name)
-    recorded = pinned_plan(next(iter(workloads), None))
+    recorded = PLAN_ANNOTATION.read(next(iter(workloads), None))
     return LiveRole(
         name=name,
         engine=_running_engine(inputs, recorded, requested),

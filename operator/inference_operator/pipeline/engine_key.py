@@ -39,7 +39,7 @@ def key_to_ask_for(inputs: Inputs, context: RoleContext, inputs_hash: str, *, op
     """
     if open_to_all or not is_wanted(context.spec.stated, context.engine, inputs.settings):
         return ""
-    pinned = ENGINE_PIN.pinned(context.live.workload)
+    pinned = ENGINE_PIN.read(context.live.workload)
     if pinned and pinned.inputs_hash == inputs_hash and context.live.engines:
         return asked_key(pinned.content.template)
     return key_secret_name(inputs.owner) if routers_send_key(inputs) else ""
@@ -47,7 +47,7 @@ def key_to_ask_for(inputs: Inputs, context: RoleContext, inputs_hash: str, *, op
 
 def must_stop_asking(context: RoleContext) -> bool:
     """Whether the template in use asks for a key that clients of another router do not have."""
-    pinned = ENGINE_PIN.pinned(context.live.workload)
+    pinned = ENGINE_PIN.read(context.live.workload)
     is_external = context.spec.stated.router.strategy is RouterStrategy.EXTERNAL
     return is_external and pinned is not None and bool(asked_key(pinned.content.template))
 

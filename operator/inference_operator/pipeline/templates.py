@@ -99,7 +99,7 @@ def _renewed(inputs: Inputs, used: RoleTemplates, *, open_to_all: bool) -> RoleT
     """
     context = used.inputs.context
     live, stated, settings = context.live, context.spec.stated, context.settings
-    pinned = ENGINE_PIN.pinned(live.workload)
+    pinned = ENGINE_PIN.read(live.workload)
     is_at_rest = pinned is not None and pinned.inputs_hash == used.built.inputs_hash and not live.view.rolling
     begins = is_at_rest and is_renewed_at(settings, context.now)
     is_idle_group = used.inputs.plan.plan.parallel.nodes > 1 and not live.engines

@@ -11,7 +11,7 @@ from inference_operator.objects.names import COMPONENT_LABEL
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.views.raw import mapping
 from inference_operator.views.workload import WORKLOAD_KINDS, WorkloadView, newest_first, role_view
-from inference_operator.workload.rollout import recorded_rollout
+from inference_operator.workload.rollout import ROLLOUT_ANNOTATION
 
 
 def turn_inputs(inputs: Inputs) -> TurnInputs:
@@ -41,7 +41,7 @@ def workloads_by_role(inputs: Inputs) -> Sequence[Sequence[Manifest]]:
 
 
 def _replaces_first(workload: Manifest) -> bool:
-    rollout = recorded_rollout(workload)
+    rollout = ROLLOUT_ANNOTATION.read(workload)
     return rollout is not None and rollout.strategy is RolloutStrategy.REPLACE
 
 

@@ -8,18 +8,15 @@ has a hash of itself, and one that somebody edited is not read.
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 from pydantic_core import from_json
 
 from inference_operator.engines.registry import VLLM
 from inference_operator.manifest import Manifest
+from inference_operator.objects.annotation import EDITED, NO_VALUE, Annotation, compact_json
 from inference_operator.objects.child import content_hash
-from inference_operator.objects.json_annotation import compact_json
 from inference_operator.sizing.plan import SIZING_RULES
 from inference_operator.sizing.stored_plan import StoredPlan, to_json
-from inference_operator.views.raw import annotations
-
-PLAN_ANNOTATION = "inference-operator.dev/plan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,58 +34,58 @@ class PinnedPlan:
     commit: str = ""
     """The commit of the hub repository that was inspected for it, which engines load; empty if none was."""
 
-    @property
-    def text(self) -> str:
-        """The annotation's value."""
-        fields = {
-            "asked": self.spec_hash,
-            "image": self.image,
-            "plan": to_json(self.plan),
-            "rules": self.rules,
-            "engine": self.engine,
-        }
-        whole = {**fields, "commit": self.commit} if self.commit else fields
-        return compact_json({**whole, _HASH: content_hash(whole)})
 
-
-_ADAPTER: TypeAdapter[PinnedPlan] = TypeAdapter(PinnedPlan)
+_FORM: TypeAdapter[PinnedPlan] = TypeAdapter(PinnedPlan)
 _HASH = "hash"
 """Key of the hash of all other fields of the annotation."""
 
 
-def recorded_engine(workload: Manifest) -> str:
-    """Name of the engine in a workload's plan annotation; empty if the object has no plan.
+class PlanAnnotation(Annotation[PinnedPlan]):
+    """The annotation of a plan, with a hash of all of it."""
 
-    Examples:
-        >>> recorded_engine({"metadata": {"annotations": {PLAN_ANNOTATION: '{"engine":"VLLM"}'}}})
-        'VLLM'
-    """
-    document = _document(workload)
-    return str(document.get("engine", VLLM)) if document is not None else ""
+    def write(self, value: PinnedPlan) -> str:
+        """The text of a plan."""
+        fields = {
+            "asked": value.spec_hash,
+            "image": value.image,
+            "plan": to_json(value.plan),
+            "rules": value.rules,
+            "engine": value.engine,
+        }
+        whole = {**fields, "commit": value.commit} if value.commit else fields
+        return compact_json({**whole, _HASH: content_hash(whole)})
+
+    def parsed(self, text: str) -> PinnedPlan:
+        """The plan of a text. Builds before the hash wrote annotations without it. These are read as they are.
+
+        Raises:
+            ValueError: if it is none, or was edited.
+        """
+        document = _document(text)
+        if document.pop(_HASH, None) not in (None, content_hash(document)):
+            raise ValueError(EDITED)
+        return _FORM.validate_python(document)
+
+    def engine(self, live: Manifest) -> str:
+        """Name of a workload's engine, also if somebody edited the plan; empty if the object has no plan.
+
+        Examples:
+            >>> PLAN_ANNOTATION.engine({"metadata": {"annotations": {PLAN_ANNOTATION.key: '{"engine":"VLLM"}'}}})
+            'VLLM'
+        """
+        text = self.text(live)
+        try:
+            return str(_document(text).get("engine", VLLM)) if text else ""
+        except NO_VALUE:
+            return ""
 
 
-def pinned_plan(workload: Manifest | None) -> PinnedPlan | None:
-    """The plan of a live workload; None if it has none, or if its annotation was edited.
-
-    Builds before the hash wrote annotations without it. These are read as they are.
-    """
-    document = _document(workload)
-    if document is None:
-        return None
-    found = document.pop(_HASH, None)
-    if found not in (None, content_hash(document)):
-        return None
-    try:
-        return _ADAPTER.validate_python(document)
-    except (ValidationError, RecursionError):
-        return None
+def _document(text: str) -> Manifest:
+    """The fields of an annotation, whether somebody edited them or not."""
+    document = from_json(text)
+    if not isinstance(document, dict):
+        raise ValueError(EDITED)  # noqa: TRY004 - as for every other text that is no value
+    return document
 
 
-def _document(workload: Manifest | None) -> Manifest | None:
-    """The fields of the annotation, whether somebody edited them or not; None if they cannot be read."""
-    text = annotations(workload).get(PLAN_ANNOTATION)
-    try:
-        document = from_json(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
-    return document if isinstance(document, dict) else None
+PLAN_ANNOTATION = PlanAnnotation("inference-operator.dev/plan")

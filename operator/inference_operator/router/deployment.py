@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from inference_operator.api.router_exposure import TlsSpec
 from inference_operator.api.router_keys import KEYS_FILE
-from inference_operator.fleet.turn import Turn, turn_annotations
+from inference_operator.fleet.turn import TURN_ANNOTATION, Turn
 from inference_operator.manifest import DEPLOYMENT, Manifest
 from inference_operator.objects.adapter_list import list_mount, list_volume
 from inference_operator.objects.child import child, manifest_hash
@@ -28,7 +28,7 @@ from inference_operator.router.dns import DNS_SERVER_VARIABLE, asks_dns_over_tcp
 from inference_operator.router.engine_key import ENGINE_KEY_FOLDER
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.keys import KEYS_FOLDER
-from inference_operator.router.pinned_router import PinnedRouter, router_annotations
+from inference_operator.router.pinned_router import ROUTER_PIN, PinnedRouter
 from inference_operator.router.process import (
     CONFIG_FILE,
     CONFIG_FOLDER,
@@ -89,7 +89,7 @@ def router_deployment(inputs: RouterInputs, router: PinnedRouter, turn: Turn | N
         owner=inputs.owner,
         component=ROUTER,
         content=content,
-        annotations={**router_annotations(router), **inputs.move_annotations, **turn_annotations(turn)},
+        annotations={**ROUTER_PIN.entry(router), **inputs.move_annotations, **TURN_ANNOTATION.entry(turn)},
     )
 
 

@@ -17,7 +17,6 @@ from inference_operator.router.inputs import RouterInputs, Upstream
 from inference_operator.router.waiting import COLD_START_STEPS, cold_start_seconds
 from inference_operator.views.raw import annotations
 
-ROUTER_ANNOTATION = "inference-operator.dev/router-template"
 _OTHER_OBJECTS = {"replicas", "service", "ingress", "http_route"}
 """Fields of `spec.router` that change neither the pod template nor the configuration."""
 SLOTS_ANNOTATION = "inference-operator.dev/slots"
@@ -26,8 +25,7 @@ SLOTS_ANNOTATION = "inference-operator.dev/slots"
 _COUNT = re.compile("[0-9]{1,4}")
 """Four digits are enough for the largest number of replicas; a longer number is a mistake of somebody who edited it."""
 MAX_BYTES = 192 * 1024
-"""Longest annotation. All annotations of an object have at most 256 KiB (apimachinery 0.36, pkg/api/validation,
-`TotalAnnotationSizeLimitB`), and pod templates with many additions have large ones of their own."""
+"""Longest annotation: pod templates with many additions have large ones of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +56,13 @@ class RouterContent:
 
 PinnedRouter: TypeAlias = Pinned[RouterContent]
 
-ROUTER_PIN = PinAnnotation(ROUTER_ANNOTATION, TypeAdapter(RouterContent), MAX_BYTES)
-
-
-def router_annotations(router: PinnedRouter) -> Mapping[str, str]:
-    """The annotation for the Deployment; none if it is too long: then these routers are not kept at an upgrade."""
-    return {ROUTER_ANNOTATION: router.text} if len(router.text) <= MAX_BYTES else {}
+ROUTER_PIN = PinAnnotation("inference-operator.dev/router-template", TypeAdapter(RouterContent), MAX_BYTES)
+"""Annotation of the Deployment. Where it is too long, there is none, and these routers are not kept at an upgrade."""
 
 
 def live_slots(deployment: Manifest | None, config: Manifest | None) -> int:
     """Server slots of the pinned router, else of the live configuration; 0 where there is none, or it was edited."""
-    if pinned := ROUTER_PIN.pinned(deployment):
+    if pinned := ROUTER_PIN.read(deployment):
         return pinned.content.slots
     text = annotations(config).get(SLOTS_ANNOTATION, "")
     return int(text) if _COUNT.fullmatch(text) else 0
@@ -76,7 +70,7 @@ def live_slots(deployment: Manifest | None, config: Manifest | None) -> int:
 
 def live_cold_start_seconds(deployment: Manifest | None) -> int:
     """How long the live routers hold a request while no engine is up; 0 if unknown."""
-    pinned = ROUTER_PIN.pinned(deployment)
+    pinned = ROUTER_PIN.read(deployment)
     return pinned.content.cold_start_seconds if pinned else 0
 
 

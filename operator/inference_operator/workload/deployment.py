@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from inference_operator.api.spec import RolloutStrategy, Spec
 from inference_operator.engines.process import EngineProcess
-from inference_operator.fleet.turn import turn_annotations
+from inference_operator.fleet.turn import TURN_ANNOTATION
 from inference_operator.manifest import DEPLOYMENT, Manifest, Owner
 from inference_operator.objects.child import child
 from inference_operator.objects.names import COMPONENT_LABEL, selector_labels, workload_name
@@ -13,7 +13,7 @@ from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.views.raw import annotations
 from inference_operator.workload.change import WorkloadChange
 from inference_operator.workload.hardware_errors import MOVED_ANNOTATION
-from inference_operator.workload.pinned_template import ENGINE_PIN, TEMPLATE_ANNOTATION
+from inference_operator.workload.pinned_template import ENGINE_PIN
 from inference_operator.workload.pod_spec import WorkloadInputs
 from inference_operator.workload.rollout import ROLLOUT_ANNOTATION
 
@@ -21,7 +21,7 @@ PULL_SECONDS = 300
 """Part of the progress deadline for scheduling and for pulling the engine's image: 10 GB at 60 MB/s take 170 s."""
 
 _WRITTEN = ("revisionHistoryLimit", "progressDeadlineSeconds", "strategy", "selector")
-_ANNOTATIONS = (PLAN_ANNOTATION, ROLLOUT_ANNOTATION, TEMPLATE_ANNOTATION, MOVED_ANNOTATION)
+_ANNOTATIONS = (PLAN_ANNOTATION.key, ROLLOUT_ANNOTATION.key, ENGINE_PIN.key, MOVED_ANNOTATION.key)
 """The annotations by which a Deployment's template and its plan are known."""
 
 _ROLLING_UPDATE: Mapping[RolloutStrategy, Manifest] = {
@@ -51,12 +51,12 @@ def engine_deployment(inputs: WorkloadInputs, change: WorkloadChange) -> Manifes
         component=inputs.role,
         content=content,
         annotations={
-            PLAN_ANNOTATION: inputs.plan.text,
-            ROLLOUT_ANNOTATION: rollout.text,
-            TEMPLATE_ANNOTATION: template.text,
-            **({MOVED_ANNOTATION: moved.text} if moved.text else {}),
+            **PLAN_ANNOTATION.entry(inputs.plan),
+            **ROLLOUT_ANNOTATION.entry(rollout),
+            **ENGINE_PIN.entry(template),
+            **moved.entry,
             **move.annotations(replicas),
-            **turn_annotations(change.turn),
+            **TURN_ANNOTATION.entry(change.turn),
         },
         added_labels=queue_labels(inputs.spec.scheduling),
     )
@@ -71,7 +71,7 @@ def scaled_deployment(live: Manifest, replicas: int, owner: Owner) -> Manifest:
         owner: its InferenceDeployment.
     """
     spec, labels, notes = live["spec"], live["metadata"].get("labels") or {}, annotations(live)
-    template = ENGINE_PIN.pinned(live)
+    template = ENGINE_PIN.read(live)
     if template is None or spec.get("replicas") == replicas:
         return live
     written = {name: spec[name] for name in _WRITTEN if name in spec}

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from inference_operator.api.spec import RolloutStrategy
-from inference_operator.fleet.turn import turn_annotations
+from inference_operator.fleet.turn import TURN_ANNOTATION
 from inference_operator.manifest import STATEFUL_SET, Manifest, Owner
 from inference_operator.objects.child import child
 from inference_operator.objects.names import (
@@ -27,16 +27,16 @@ from inference_operator.workload.groups import GroupInputs, Groups, LiveGroup, g
 from inference_operator.workload.half_placed import GIVEN_BACK_ANNOTATION
 from inference_operator.workload.hardware_errors import MOVED_ANNOTATION
 from inference_operator.workload.moving import MOVE_ANNOTATION
-from inference_operator.workload.pinned_template import ENGINE_PIN, TEMPLATE_ANNOTATION
+from inference_operator.workload.pinned_template import ENGINE_PIN
 from inference_operator.workload.pod_spec import WorkloadInputs
 from inference_operator.workload.rollout import ROLLOUT_ANNOTATION
 
 _ANNOTATIONS = (
-    PLAN_ANNOTATION,
-    ROLLOUT_ANNOTATION,
-    TEMPLATE_ANNOTATION,
-    MOVED_ANNOTATION,
-    GIVEN_BACK_ANNOTATION,
+    PLAN_ANNOTATION.key,
+    ROLLOUT_ANNOTATION.key,
+    ENGINE_PIN.key,
+    MOVED_ANNOTATION.key,
+    GIVEN_BACK_ANNOTATION.key,
     PROGRESS_DEADLINE_ANNOTATION,
 )
 """The annotations by which a group's template and its plan are known, beside the number of engines."""
@@ -106,13 +106,13 @@ def group_set(inputs: WorkloadInputs, slot: int, change: WorkloadChange) -> Mani
     name = group_name(inputs.name, inputs.role, slot)
     template, moved, back = change.template, change.moved, change.yielding
     notes = {
-        PLAN_ANNOTATION: inputs.plan.text,
-        ROLLOUT_ANNOTATION: change.rollout.text,
-        TEMPLATE_ANNOTATION: template.text,
-        **({MOVED_ANNOTATION: moved.text} if moved.text else {}),
-        **({GIVEN_BACK_ANNOTATION: back.texts[name]} if name in back.texts else {}),
-        **({MOVE_ANNOTATION: change.move.record.text} if change.move.record else {}),
-        **turn_annotations(change.turn),
+        **PLAN_ANNOTATION.entry(inputs.plan),
+        **ROLLOUT_ANNOTATION.entry(change.rollout),
+        **ENGINE_PIN.entry(template),
+        **moved.entry,
+        **({GIVEN_BACK_ANNOTATION.key: back.texts[name]} if name in back.texts else {}),
+        **MOVE_ANNOTATION.entry(change.move.record),
+        **TURN_ANNOTATION.entry(change.turn),
         PROGRESS_DEADLINE_ANNOTATION: str(progress_deadline_seconds(inputs.spec.stated, inputs.process)),
         ENGINES_ANNOTATION: str(change.replicas),
     }
@@ -144,7 +144,7 @@ def scaled_group(live: Manifest, owner: Owner, *, engines: int, is_off: bool = F
         is_off: whether it should have no pods.
     """
     meta, spec = live["metadata"], live["spec"]
-    labels, notes, template = meta.get("labels") or {}, annotations(live), ENGINE_PIN.pinned(live)
+    labels, notes, template = meta.get("labels") or {}, annotations(live), ENGINE_PIN.read(live)
     if template is None:
         return live
     return _stateful_set(

@@ -14,17 +14,18 @@ Without a gang scheduler, two groups can each hold what the other one lacks. So 
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Annotated
 
-from pydantic import AwareDatetime, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from inference_operator.api.reasons import Reason
 from inference_operator.backoff import exponential_backoff
 from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.diagnosis.node_autoscaler import autoscaler_answer, autoscaler_lookup
 from inference_operator.manifest import Manifest
-from inference_operator.objects.json_annotation import compact_json, parsed_json
+from inference_operator.objects.annotation import JsonAnnotation, Time
 from inference_operator.roles.context import RoleContext
 from inference_operator.sentences import sentences
 from inference_operator.views.engine import EngineView
@@ -33,8 +34,6 @@ from inference_operator.views.node import NodeView
 from inference_operator.views.node_fit import matches_node
 from inference_operator.views.pod import PodView
 from inference_operator.views.raw import annotations, mapping, objects, timestamp
-
-GIVEN_BACK_ANNOTATION = "inference-operator.dev/given-back"
 
 GROUP_WAIT = timedelta(seconds=60)
 """How long a group may be half placed while an older one lacks what it holds. The scheduler tries a pod again within
@@ -51,6 +50,9 @@ older group again; at most as long as a node may take."""
 
 RECHECK = timedelta(seconds=10)
 """Interval at which a half-placed group looks at the others: their changes are no events of its own resource."""
+
+MOST_TIMES = 2**31
+"""A record of more is one that somebody edited: at one each `LONGEST_BACKOFF`, they take 40,000 years."""
 
 _LACKED = re.compile(r"Insufficient (?P<resource>[-A-Za-z0-9_./]{1,316}?)(?=[,.]?(?:\s|$))")
 """The scheduler's words for a resource that a node lacks (Kubernetes 1.36,
@@ -118,8 +120,8 @@ def half_placed(engine: EngineView, group: Manifest) -> HalfPlaced | None:
 class GivenBack:
     """That a group gave its room back."""
 
-    at: AwareDatetime
-    times: int = 1
+    at: Time
+    times: Annotated[int, Field(ge=1, le=MOST_TIMES)] = 1
     """How often in a row."""
     older: str = ""
     """Name of the older group; empty if that is in another namespace."""
@@ -134,18 +136,9 @@ class GivenBack:
         """Whether the group has no pods now."""
         return self.at <= now < self.until
 
-    @property
-    def text(self) -> str:
-        """The annotation's value."""
-        return compact_json({**asdict(self), "at": self.at.isoformat()})
 
-
-_ADAPTER = TypeAdapter(GivenBack)
-
-
-def recorded(group: Manifest | None) -> GivenBack | None:
-    """The record of a live StatefulSet."""
-    return parsed_json(annotations(group).get(GIVEN_BACK_ANNOTATION), _ADAPTER)
+GIVEN_BACK_ANNOTATION = JsonAnnotation("inference-operator.dev/given-back", TypeAdapter(GivenBack))
+"""Annotation of a StatefulSet: its record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +170,7 @@ class Yielding:
     @property
     def texts(self) -> Mapping[str, str]:
         """The annotations' values; empty where a record has ended, since that alone changes a live annotation."""
-        return {name: record.text if record else "" for name, record in self.records.items()}
+        return {name: GIVEN_BACK_ANNOTATION.write(record) if record else "" for name, record in self.records.items()}
 
 
 def _sentence(name: str, record: GivenBack) -> str:
@@ -198,7 +191,7 @@ def yielding(context: RoleContext, half: Sequence[HalfPlaced]) -> Yielding:
     engines, live = context.live.engines_of_groups, context.live.groups
     own = {one.name: one for one in half if one.namespace == context.owner.key.namespace and one.name in live}
     found = {name: _record(context, group, engines.get(name), half) for name, group in live.items()}
-    records = {name: one for name, one in found.items() if one or GIVEN_BACK_ANNOTATION in annotations(live[name])}
+    records = {name: one for name, one in found.items() if one or GIVEN_BACK_ANNOTATION.key in annotations(live[name])}
     off = {name: one.until for name, one in found.items() if one and one.is_off(context.now)}
     times = [*off.values(), *([context.now + RECHECK] if own.keys() - off.keys() else [])]
     looks = (_lookup(context, engines[name]) for name, one in own.items() if _older(one, half, context.nodes))
@@ -209,7 +202,7 @@ def _record(
     context: RoleContext, group: Manifest, engine: EngineView | None, half: Sequence[HalfPlaced]
 ) -> GivenBack | None:
     """The record that a group should have."""
-    live, now = recorded(group), context.now
+    live, now = GIVEN_BACK_ANNOTATION.read(group), context.now
     if live and live.is_off(now):
         return live
     mine = half_placed(engine, group) if engine else None

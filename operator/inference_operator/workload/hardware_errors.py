@@ -18,20 +18,20 @@ from pydantic import TypeAdapter
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.base import Engine
 from inference_operator.manifest import POD, Manifest, Ref
-from inference_operator.objects.json_annotation import compact_json, parsed_json
+from inference_operator.objects.annotation import JsonAnnotation
 from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import LogText, LookupResults
 from inference_operator.views.node import NodeView
 from inference_operator.views.pod import PodView
-from inference_operator.views.raw import annotations
 from inference_operator.workload.stall import Removal
 
-MOVED_ANNOTATION = "inference-operator.dev/moved-pods"
+MOVED_ANNOTATION: JsonAnnotation[Mapping[str, str]] = JsonAnnotation(
+    "inference-operator.dev/moved-pods", TypeAdapter(dict[str, str])
+)
+"""Annotation of a workload: `MovedPods`; none means that no pod was moved."""
 MOST_ENDS = 3
 """Runs of a container on one node. A single error of memory that ECC can repair at the next start passes by itself
 (NVIDIA, "GPU memory error management": row remapping takes effect after a reset)."""
-
-_ADAPTER: TypeAdapter[Mapping[str, str]] = TypeAdapter(dict[str, str])
 
 RECORD_TIME = timedelta(seconds=10)
 """After this time a new record is read again, and the pod is deleted. An own write causes no event. Where the record
@@ -45,9 +45,9 @@ class MovedPods:
     uids: Mapping[str, str]
 
     @property
-    def text(self) -> str:
-        """The annotation's value; empty if there is none."""
-        return compact_json(dict(self.uids)) if self.uids else ""
+    def entry(self) -> Mapping[str, str]:
+        """The annotation of the workload; none if no pod was moved."""
+        return MOVED_ANNOTATION.entry(self.uids or None)
 
     @property
     def notice(self) -> str:
@@ -69,7 +69,7 @@ replace the GPU.'
 
 def recorded_moves(workload: Manifest | None) -> MovedPods:
     """The record of a live workload."""
-    return MovedPods(parsed_json(annotations(workload).get(MOVED_ANNOTATION), _ADAPTER) or {})
+    return MovedPods(MOVED_ANNOTATION.read(workload) or {})
 
 
 def moved_pods(

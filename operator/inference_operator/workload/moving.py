@@ -27,19 +27,15 @@ from pydantic import TypeAdapter
 
 from inference_operator.api.duration import in_words
 from inference_operator.manifest import Manifest
-from inference_operator.objects.json_annotation import compact_json, parsed_json
+from inference_operator.objects.annotation import JsonAnnotation, UtcTime
 from inference_operator.sentences import sentences
 from inference_operator.views.engine import EngineView
 from inference_operator.views.leaving_node import LeavingNode
 from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, LookupResults
-from inference_operator.views.raw import annotations
 from inference_operator.views.resource_requests import requested_amount
 from inference_operator.views.workload import TEMPORARY_ANNOTATION, role_view
 from inference_operator.workload.budget import Disruption
 from inference_operator.workload.rollout import UNSCHEDULABLE_LIMIT, engine_capacity
-
-MOVE_ANNOTATION = "inference-operator.dev/move"
-"""Annotation of a workload: since when one of its engines has to move, and whether its successor found no node."""
 
 LEAVING_COST = -1
 """Deletion cost of a leaver. Every other engine has 0 or more."""
@@ -52,18 +48,14 @@ START_MARGIN = 2
 class MoveRecord:
     """What is remembered of a move."""
 
-    since: datetime
+    since: UtcTime
     """When the operator first saw that an engine has to move."""
     gave_up: bool = False
     """Whether a successor waited too long for a node."""
 
-    @property
-    def text(self) -> str:
-        """The annotation's value."""
-        return compact_json({"gave_up": self.gave_up, "since": self.since.astimezone(UTC).isoformat()})
 
-
-_ADAPTER = TypeAdapter(MoveRecord)
+MOVE_ANNOTATION = JsonAnnotation("inference-operator.dev/move", TypeAdapter(MoveRecord))
+"""Annotation of a workload: since when one of its engines has to move, and whether its successor found no node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +93,7 @@ class MoveInputs:
     @property
     def recorded(self) -> MoveRecord | None:
         """What the live workload remembers."""
-        live = next(iter(self.workloads), None)
-        return parsed_json(annotations(live).get(MOVE_ANNOTATION), _ADAPTER)
+        return MOVE_ANNOTATION.read(next(iter(self.workloads), None))
 
     @property
     def temporary(self) -> int:
@@ -150,7 +141,7 @@ class Move:
             replicas: its replicas, the temporary ones included.
         """
         return {
-            **({MOVE_ANNOTATION: self.record.text} if self.record else {}),
+            **MOVE_ANNOTATION.entry(self.record),
             **({TEMPORARY_ANNOTATION: f"{self.temporary}/{replicas}"} if self.temporary else {}),
         }
 

@@ -12,7 +12,6 @@ from inference_operator.objects.pinned import PinAnnotation, Pinned
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sizing.stored_plan import stored_pod_sizes
 
-TEMPLATE_ANNOTATION = "inference-operator.dev/engine-template"
 _NOT_OF_ENGINES: dict[str, bool | set[str]] = {
     **dict.fromkeys(("replicas", "autoscaling", "rollout", "router", "paused"), True),
     "model": {"adapters"},
@@ -20,8 +19,6 @@ _NOT_OF_ENGINES: dict[str, bool | set[str]] = {
     "scheduling": {"gang"},
 }
 """Fields of a specification that do not change an engine's pod. The plan's inputs tell whether there is a cache."""
-_MAX_BYTES = 2**20
-"""Of a template: an object of the API server has at most 1.5 MiB (etcd documentation, "System limits")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +40,7 @@ class EngineContent:
 
 PinnedTemplate: TypeAlias = Pinned[EngineContent]
 
-ENGINE_PIN = PinAnnotation(TEMPLATE_ANNOTATION, TypeAdapter(EngineContent), _MAX_BYTES)
+ENGINE_PIN = PinAnnotation("inference-operator.dev/engine-template", TypeAdapter(EngineContent))
 
 
 def template_inputs_hash(spec: Spec, pinned: PinnedPlan) -> str:

@@ -16,7 +16,7 @@ Rules of `rollout`, the first that applies:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -25,14 +25,11 @@ from pydantic import TypeAdapter
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import RolloutStrategy
 from inference_operator.manifest import Manifest
-from inference_operator.objects.json_annotation import compact_json, parsed_json
+from inference_operator.objects.annotation import JsonAnnotation
 from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, Lookup, LookupResult
 from inference_operator.views.node_fit import engines_in, schedulable_now
-from inference_operator.views.raw import annotations
 from inference_operator.views.resource_requests import requested_amount
-
-ROLLOUT_ANNOTATION = "inference-operator.dev/rollout"
 
 UNSCHEDULABLE_LIMIT = timedelta(seconds=30)
 """How long a surge pod may be unschedulable before the rollout switches to replace, where it does not wait for a node.
@@ -89,18 +86,9 @@ class Rollout:
     """`Surge` or `Replace`."""
     why: RolloutReason
 
-    @property
-    def text(self) -> str:
-        """The annotation's value."""
-        return compact_json(asdict(self))
 
-
-_ADAPTER = TypeAdapter(Rollout)
-
-
-def recorded_rollout(workload: Manifest | None) -> Rollout | None:
-    """The decision that a workload records; None if there is none, or its annotation was edited."""
-    return parsed_json(annotations(workload).get(ROLLOUT_ANNOTATION), _ADAPTER)
+ROLLOUT_ANNOTATION = JsonAnnotation("inference-operator.dev/rollout", TypeAdapter(Rollout))
+"""Annotation of a workload: the decision for its template."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +122,7 @@ class RolloutInputs:
     @property
     def recorded(self) -> Rollout | None:
         """The decision that the live workload records for the desired template."""
-        rollout = recorded_rollout(self.live)
+        rollout = ROLLOUT_ANNOTATION.read(self.live)
         return rollout if rollout and rollout.template == self.template else None
 
 
