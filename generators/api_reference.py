@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from inference_operator.api.crd import structural_schema
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import Status
-from inference_operator.api.validation import REMOVED
 from inference_operator.manifest import API_VERSION, KIND, Manifest
 
 INTRODUCTION = f"""\
@@ -49,8 +48,6 @@ class Row:
 def rows(schema: Manifest, path: str = "spec", parent: Row | None = None) -> Iterator[Row]:
     """The fields of a schema, each before its sub-fields. These inherit the default, except in items of a list."""
     for name, node in schema.get("properties", {}).items():
-        if node.get("description", REMOVED).startswith(REMOVED):  # a former name, which is refused
-            continue
         row = _row(f"{path}.{name}", node, parent, required=name in schema.get("required", ()))
         yield row
         if "items" in node:

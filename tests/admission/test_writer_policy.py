@@ -9,7 +9,6 @@ from inference_operator.admission.references import name_fields
 from inference_operator.admission.rights import AMOUNTS, CONSENTS, NEEDS_PODS, NEEDS_RESOURCES
 from inference_operator.admission.writer_policy import writer_policies
 from inference_operator.api.crd import crd
-from inference_operator.api.validation import REMOVED
 from inference_operator.cli.yaml_documents import dump
 from inference_operator.engines.registry import ENGINES
 from inference_operator.manifest import Manifest
@@ -24,16 +23,12 @@ pkg/apis/cel/config.go and pkg/cel/library/cost.go)."""
 
 
 def leaves(node: Manifest, path: str = "") -> set[str]:
-    """The paths of all strings below `spec` but former names, which have no description."""
+    """The paths of all strings below `spec`."""
     if "items" in node:
         return leaves(node["items"], f"{path}[]")
     if "properties" in node:
-        fields = {
-            name: part
-            for name, part in node["properties"].items()
-            if not part.get("description", REMOVED).startswith(REMOVED)
-        }
-        return {leaf for name, part in fields.items() for leaf in leaves(part, f"{path}.{name}".strip("."))}
+        fields = node["properties"].items()
+        return {leaf for name, part in fields for leaf in leaves(part, f"{path}.{name}".strip("."))}
     return {path} if node.get("type") == "string" else set()
 
 

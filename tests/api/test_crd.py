@@ -4,11 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from inference_operator.api.crd import crd
 from inference_operator.api.spec import MAX_NAME_LENGTH
-from inference_operator.api.validation import REMOVED
 from inference_operator.cli.yaml_documents import schema_text
 from tests.testing.for_each import for_each
 from tests.testing.schemas import validate
@@ -55,19 +52,6 @@ NODES = dict(nodes(SCHEMA))
 SPEC = {path: node for path, node in NODES.items() if path.startswith(".spec")}
 
 
-FORMER = {path for path in SPEC if SPEC[path].get("description", "").startswith(REMOVED)}
-"""Former names of fields, which the API server would drop unseen if they did not stand in the CRD."""
-
-
-@pytest.mark.parametrize("path", sorted(FORMER))
-def test_a_former_name_is_refused_by_a_rule_of_its_section_that_tells_the_name_of_today(path: str) -> None:
-    section, _, name = path.rpartition(".")
-    rules = NODES[section]["x-kubernetes-validations"]
-    (message,) = [one["message"] for one in rules if one["rule"] == f"!has(self.{name})"]
-    today = re.findall("`([^`]*)`", message)[1]
-    assert f"{section}.{today}" in SPEC
-
-
 @for_each(NODES)
 def test_the_crd_schema_is_structural(path: str) -> None:
     node = NODES[path]
@@ -98,7 +82,7 @@ def test_every_field_that_users_write_has_a_bound_in_the_crd(path: str) -> None:
 
 @for_each(path for path in NODES if not re.search(r"[\]}]$", path))
 def test_every_field_of_the_crd_has_a_description(path: str) -> None:
-    if path not in (".apiVersion", ".kind", ".metadata", ".status.conditions", *FORMER):
+    if path not in (".apiVersion", ".kind", ".metadata", ".status.conditions"):
         assert NODES[path]["description"].endswith(".")
 
 

@@ -39,7 +39,7 @@ def test_every_sample_is_valid_and_names_the_schema(path: Path) -> None:
     ("spec", "said"),
     [
         ({"repilcas": 2}, "'repilcas' was unexpected"),
-        ({"router": {"maxWait": "5m"}}, "'maxWait' was unexpected"),
+        ({"router": {"maxQueued": 5}}, "'maxQueued' was unexpected"),
         ({"hardware": {"device": "cpu"}}, "'cpu' is not one of"),
         ({"engine": {"maxModelLen": "8k"}}, "'8k' is not of type 'integer'"),
     ],

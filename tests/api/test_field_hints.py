@@ -50,8 +50,11 @@ def test_the_field_to_use_instead_of_one_of_another_project_exists(name: str) ->
         ({"hardware": {"gpu": {"product": ["L4"]}}}, "Did you mean `products`?"),
         ({"hardware": {"device": "cpu"}}, "`cpu` is not allowed. Did you mean `CPU`? Use `GPU` or `CPU`."),
         ({"cache": {"accessMode": "RWX"}}, "Did you mean `ReadWriteMany`?"),
-        ({"router": {"maxWait": "5m"}}, "`maxWait` is now `coldStart.timeout`: use that field."),
-        ({"cache": {"pvc": "models"}}, "`pvc` is now `claimName`: use that field."),
+        (
+            {"cache": {"storageClass": "fast"}},
+            "spec.cache.storageClass: is not a field of this API version. Did you",
+        ),
+        ({"cache": {"pvc": "models"}}, "spec.cache.pvc: is not a field of this API version. Remove it."),
     ],
 )
 def test_a_field_or_value_that_other_tools_have_gets_the_one_of_this_api(spec: Manifest, message: str) -> None:

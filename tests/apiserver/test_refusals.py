@@ -51,6 +51,7 @@ def spec(**fields: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
         (spec(engine={"resources": {"limits": {"cpu": "lots"}}}), "spec.engine.resources.limits.cpu", "should match"),
         (spec(engine={"args": [""]}), "spec.engine.args[0]", "at least 1 chars"),
         (spec(unknown=1), "spec.unknown", "unknown field"),
+        (spec(cache={"pvc": "models"}), "spec.cache.pvc", "unknown field"),
         (spec(drainTimeout="0s"), "spec.drainTimeout", "at least `1s` and at most `1h`, for example `5m`"),
         (spec(drainTimeout="61m"), "spec.drainTimeout", "at least `1s` and at most `1h`, for example `5m`"),
         (spec(drainTimeout=300), "spec.drainTimeout", "must be of type string"),
@@ -220,21 +221,3 @@ def _accepted(workspace: Workspace, name: str, value: Any) -> bool:  # noqa: ANN
 
 def _without_version(text: str) -> str:
     return "\n".join(line for line in text.splitlines() if "resourceVersion:" not in line)
-
-
-@pytest.mark.parametrize(
-    ("former", "now"),
-    [
-        ({"cache": {"pvc": "models"}}, "`pvc` is now `claimName`: use that field"),
-        ({"router": {"maxWait": "5m"}}, "`maxWait` is now `coldStart.timeout`: use that field"),
-        (
-            {"model": {"source": "hf://a/b", "tokenSecret": {"name": "hub", "key": "token"}}},
-            "`tokenSecret` is now `tokenSecretRef`: use that field",
-        ),
-        ({"router": {"keys": {"secretName": "keys"}}}, "spec.router.keys.secretRef"),
-    ],
-)
-def test_a_former_name_of_a_field_is_refused_with_the_name_of_today(
-    workspace: Workspace, former: dict[str, Any], now: str
-) -> None:
-    assert now in workspace.refusal("former", spec(**former))

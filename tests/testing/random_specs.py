@@ -174,7 +174,6 @@ class Specs:
         return {
             name: self._value(inner, f"{path}.{name}", fields[name])
             for name, inner in node["properties"].items()
-            if name in fields  # the others are former names, which are refused
             if name in node.get("required", ()) or self._random.random() < _CHANCE
         }
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from inference_operator.api.validation import ClaimName, Former, ObjectName, Quantity, Rule, SpecModel
+from inference_operator.api.validation import ClaimName, ObjectName, Quantity, Rule, SpecModel
 
 
 class AccessMode(StrEnum):
@@ -26,12 +26,6 @@ class WhenDeleted(StrEnum):
 
 class CacheSpec(SpecModel):
     """A claim for the model's files and compiled kernels."""
-
-    former: ClassVar[tuple[Former, ...]] = (
-        Former("pvc", "claimName"),
-        Former("storageClass", "storageClassName"),
-        Former("retain", "whenDeleted", "boolean"),
-    )
 
     claim_name: ClaimName | None = Field(
         None,

@@ -4,7 +4,6 @@ from typing import Any
 
 from inference_operator.api.crd import structural_schema
 from inference_operator.api.spec import Spec
-from inference_operator.api.validation import REMOVED
 from inference_operator.manifest import API_VERSION, KIND, Manifest
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
@@ -34,15 +33,13 @@ def editor_schema() -> Manifest:
 
 
 def _closed(node: Any) -> Any:  # noqa: ANN401 - JSON
-    """A schema in which unknown fields are mistakes, without the words of Kubernetes and without former names."""
+    """A schema in which unknown fields are mistakes, without the words of Kubernetes."""
     if isinstance(node, list):
         return [_closed(item) for item in node]
     if not isinstance(node, dict):
         return node
     result = {name: _closed(value) for name, value in node.items() if not name.startswith("x-kubernetes-")}
     if "properties" in node:
-        described = ((name, value, value.get("description", REMOVED)) for name, value in node["properties"].items())
-        current = {name: value for name, value, meaning in described if not meaning.startswith(REMOVED)}
-        result["properties"] = {name: _closed(value) for name, value in current.items()}
+        result["properties"] = {name: _closed(value) for name, value in node["properties"].items()}
         result["additionalProperties"] = False
     return result

@@ -1,9 +1,8 @@
 """Where a field belongs that a user wrote elsewhere, or by the name that another project has for it.
 
-1. A former name of a field of the same section: its name of today.
-2. A name of another project: the field that does the same here.
-3. The name of a field in another section: that field. Of several the one that is least deep.
-4. A misspelled field of the same section.
+1. A name of another project: the field that does the same here.
+2. The name of a field in another section: that field. Of several the one that is least deep.
+3. A misspelled field of the same section.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,18 +68,14 @@ def field_hint(section: Sequence[str], name: str) -> str:
     Examples:
         >>> field_hint((), "minReplicas"), field_hint((), "url")
         ('Use `spec.autoscaling.minReplicas`.', 'Use `spec.model.source`, for example `hf://Qwen/Qwen3-8B`.')
-        >>> field_hint(("router",), "maxWait"), field_hint((), "repilcas"), field_hint((), "x")
-        ('`maxWait` is now `coldStart.timeout`: use that field.', 'Did you mean `replicas`?', '')
+        >>> field_hint((), "repilcas"), field_hint((), "x")
+        ('Did you mean `replicas`?', '')
     """
-    model = _section(section)
-    for former in model.former if model else ():
-        if former.name == name:
-            return f"{former.message}."
     if name in OF_OTHER_PROJECTS:
         return f"Use {OF_OTHER_PROJECTS[name]}."
     if elsewhere := _fields().get(name):
         return f"Use `spec.{elsewhere}`."
-    near = get_close_matches(name, _names(model), n=1)
+    near = get_close_matches(name, _names(_section(section)), n=1)
     return f"Did you mean `{near[0]}`?" if near else ""
 
 

@@ -17,7 +17,7 @@ from inference_operator.api.adapters import (
 )
 from inference_operator.api.container import BY_NAME
 from inference_operator.api.s3 import S3Spec
-from inference_operator.api.validation import CelRules, Former, NameOf, Rule, SpecModel, cel
+from inference_operator.api.validation import CelRules, NameOf, Rule, SpecModel, cel
 from inference_operator.api.verify import PINNED_IMAGE, VerifySpec
 from inference_operator.manifest import CLAIM
 
@@ -78,8 +78,6 @@ class ModelSpec(SpecModel):
     verify: VerifySpec | None = Field(
         None, description="Key of cosign that must have signed an `oci://` model. Change: in place, verified anew."
     )
-
-    former: ClassVar[tuple[Former, ...]] = (Former("tokenSecret", "tokenSecretRef", "object"),)
     rules: ClassVar[tuple[Rule, ...]] = (
         TOKEN_OF_HUB,
         Rule(

@@ -1,7 +1,7 @@
 """`spec.router`: the load balancer in front of the engines."""
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
@@ -11,7 +11,7 @@ from inference_operator.api.router_exposure import HttpRouteSpec, IngressSpec, S
 from inference_operator.api.router_keys import RouterKeysSpec
 from inference_operator.api.router_queue import ColdStartSpec, QueueSpec
 from inference_operator.api.scheduling import PodScheduling
-from inference_operator.api.validation import CelRules, Former, Quantity, Rule, SpecModel, matches
+from inference_operator.api.validation import CelRules, Quantity, Rule, SpecModel, matches
 
 MAX_ROUTERS = 16
 """More router pods would only divide the load further: one sends more requests per second than many engines serve."""
@@ -45,8 +45,6 @@ _HEADER = matches("[A-Za-z][-A-Za-z0-9_]*", "must be the name of a header, for e
 
 class RouterSpec(SpecModel):
     """The load balancer in front of the engines."""
-
-    former: ClassVar[tuple[Former, ...]] = (Former("maxWait", "coldStart.timeout"),)
 
     replicas: int = Field(2, ge=1, le=MAX_ROUTERS, description="Number of router pods. Default: 2. Change: in place.")
     resources: ResourcesSpec = Field(

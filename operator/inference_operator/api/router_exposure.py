@@ -10,7 +10,6 @@ from inference_operator.api.pod_template import MAX_ANNOTATION_LENGTH
 from inference_operator.api.validation import (
     LABEL_KEYS,
     CelRules,
-    Former,
     LabelKey,
     Labels,
     ObjectName,
@@ -69,8 +68,6 @@ class ServiceSpec(SpecModel):
 class IngressSpec(SpecModel):
     """An Ingress in front of the Service."""
 
-    former: ClassVar[tuple[Former, ...]] = (Former("tlsSecretName", "tlsSecretRef.name"),)
-
     host: Hostname = Field(description="Host name that clients use. Required. Change: in place.")
     class_name: ObjectName | None = Field(
         None, description="Name of the IngressClass. Default: the cluster's default class. Change: in place."
@@ -115,8 +112,6 @@ class HttpRouteSpec(SpecModel):
 
 class TlsSpec(SpecModel):
     """TLS that the router itself terminates."""
-
-    former: ClassVar[tuple[Former, ...]] = (Former("secretName", "secretRef.name"),)
 
     secret_ref: SecretRef = Field(
         description="Secret of type `kubernetes.io/tls` in the same namespace. The routers take up a renewed"

@@ -1,11 +1,9 @@
 """`spec.router.keys`: API keys of users, checked by the routers."""
 
-from typing import ClassVar
-
 from pydantic import Field
 
 from inference_operator.api.container import DataKey, SecretKeySelector
-from inference_operator.api.validation import Former, SpecModel
+from inference_operator.api.validation import SpecModel
 
 KEYS_FILE = "keys"
 """Name of the keys file, and the usual key of its Secret."""
@@ -19,8 +17,6 @@ class KeysSecretRef(SecretKeySelector):
 
 class RouterKeysSpec(SpecModel):
     """API keys that the routers require."""
-
-    former: ClassVar[tuple[Former, ...]] = (Former("secretName", "secretRef.name"),)
 
     secret_ref: KeysSecretRef = Field(
         description="Secret that holds a line `USER: SHA256` for each API key, as `infd key create`"

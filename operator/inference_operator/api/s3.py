@@ -1,11 +1,11 @@
 """`spec.model.s3`: the store of an `s3://` model, and how to sign in to it."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
 from inference_operator.api.container import SecretRef
-from inference_operator.api.validation import CelRules, Former, SpecModel, matches
+from inference_operator.api.validation import CelRules, SpecModel, matches
 
 _ENDPOINT = matches(
     r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?",
@@ -16,8 +16,6 @@ _REGION = matches("[a-z0-9-]+", "must be the name of a region, for example `eu-c
 
 class S3Spec(SpecModel):
     """A store that speaks the protocol of S3."""
-
-    former: ClassVar[tuple[Former, ...]] = (Former("secretName", "credentialsSecretRef.name"),)
 
     endpoint: Annotated[str, StringConstraints(max_length=253), CelRules(_ENDPOINT)] | None = Field(
         None, description="URL of a compatible store. Default: Amazon S3. Change: in place; the next download uses it."

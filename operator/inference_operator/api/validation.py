@@ -5,7 +5,7 @@ generated resources to both. Labels and names follow apimachinery 0.36, pkg/util
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
@@ -56,47 +56,12 @@ def cel(*rules: Rule) -> dict[str, Any]:
     return {"x-kubernetes-validations": [rule.schema for rule in rules]}
 
 
-REMOVED = "Removed: "
-"""Begins the description of a former field, by which others tell it from the fields that users may set."""
-
-
-@dataclass(frozen=True, slots=True)
-class Former:
-    """A former name of a field. It stays in the CRD: the API server would drop it unseen, and not refuse it."""
-
-    name: str
-    now: str
-    """Today's field, as a path from the same section."""
-    kind: str = "string"
-    """Type of its values in JSON."""
-
-    @property
-    def message(self) -> str:
-        """The refusal of the former name."""
-        return f"`{self.name}` is now `{self.now}`: use that field"
-
-    @property
-    def field(self) -> JsonSchemaValue:
-        """The schema of the former field, which takes all that it took."""
-        bounds: Mapping[str, JsonSchemaValue] = {
-            "object": {"maxProperties": 16, "x-kubernetes-preserve-unknown-fields": True},
-            "string": {"maxLength": 1024},
-        }
-        return {"type": self.kind, "description": f"{REMOVED}use `{self.now}`.", **bounds.get(self.kind, {})}
-
-    @property
-    def rule(self) -> dict[str, str]:
-        """The rule of its section that refuses it."""
-        return {"rule": f"!has(self.{self.name})", "message": self.message}
-
-
 class SpecModel(BaseModel):
     """Base of all models of the spec: camelCase names, immutable, no unknown fields, and rules over several fields."""
 
     model_config = ConfigDict(alias_generator=to_camel, frozen=True, extra="forbid")
 
     rules: ClassVar[tuple[Rule, ...]] = ()
-    former: ClassVar[tuple[Former, ...]] = ()
 
     @model_validator(mode="after")
     def _check_rules(self) -> Self:
@@ -109,9 +74,7 @@ class SpecModel(BaseModel):
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """The JSON schema with the rules."""
         result = handler.resolve_ref_schema(handler(schema))
-        rules = [rule.schema for rule in cls.rules] + [former.rule for former in cls.former]
-        fields = {**result.get("properties", {}), **{former.name: former.field for former in cls.former}}
-        return {**result, "properties": fields, **({"x-kubernetes-validations": rules} if rules else {})}
+        return {**result, **(cel(*cls.rules) if cls.rules else {})}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,11 @@
 """`spec.model.verify`: the key with which the image of an `oci://` model must be signed."""
 
 import re
-from typing import ClassVar
 
 from pydantic import Field
 
 from inference_operator.api.container import ConfigMapKeySelector, DataKey
-from inference_operator.api.validation import Former, SpecModel
+from inference_operator.api.validation import SpecModel
 
 PINNED_IMAGE = re.compile("oci://.*@sha256:[0-9a-f]+")
 """A source whose files cannot change: an image by its digest."""
@@ -23,9 +22,4 @@ class VerifySpec(SpecModel):
 
     config_map_ref: PublicKeyRef = Field(
         description="ConfigMap in the same namespace that has the public key. Required."
-    )
-
-    former: ClassVar[tuple[Former, ...]] = (
-        Former("configMap", "configMapRef.name"),
-        Former("key", "configMapRef.key"),
     )
