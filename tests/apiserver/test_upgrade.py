@@ -17,8 +17,8 @@ from tests.testing.operated_cluster import CHART, RELEASE, SETTINGS, SYSTEM, tok
 from tests.testing.operator_process import COMMAND, OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace
 
-EARLIER = "812ec18"
-"""The first commit whose resources later ones must go on serving. There was no release before it."""
+EARLIER = "9f5266d7"
+"""The commit before that which reads nothing of earlier builds any more. There was no release before it."""
 REPOSITORY = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.full

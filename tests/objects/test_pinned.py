@@ -11,7 +11,7 @@ from inference_operator.router.pinned_router import ROUTER_PIN, RouterContent
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION
 
 TEMPLATE: Manifest = {"metadata": {"annotations": {TEMPLATE_HASH_ANNOTATION: "abc"}}, "spec": {"containers": []}}
-BUILT = Pinned("0123", RouterContent(32, TEMPLATE, {"haproxy.cfg": "global"}))
+BUILT = Pinned("0123", RouterContent(32, TEMPLATE, {"haproxy.cfg": "global"}, 5))
 STORED = ROUTER_PIN.write(BUILT)
 
 

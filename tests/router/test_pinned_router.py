@@ -270,15 +270,3 @@ def test_a_change_of_the_owner_is_held_until_its_turn_and_an_edit_never(settings
     assert of_owner(settings) == (FleetState.WAITING, False)
     assert of_owner(settings, fleet=NO_OTHERS) == (FleetState.ROLLING, True)
     assert of_owner(settings, edited) == (FleetState.DONE, True)
-
-
-@pytest.mark.parametrize("settings", OWNERS, ids=["routerDefaults", "clusterDomain"])
-def test_without_the_second_hash_the_observed_generation_tells_an_edit(settings: Settings) -> None:
-    pin = json.loads(MADE[ROUTERS]["metadata"]["annotations"][ROUTER_PIN.key])
-    del pin["ownHash"]
-    meta = MADE[ROUTERS]["metadata"]
-    earlier = {**meta, "annotations": {**meta["annotations"], ROUTER_PIN.key: json.dumps(pin)}}
-    routers = {**MADE[ROUTERS], "metadata": earlier}
-    assert of_owner(settings, OBSERVED, routers=routers) == (FleetState.WAITING, False)
-    assert of_owner(settings, RAW, routers=routers) == (FleetState.DONE, True)
-    assert of_owner(SETTINGS, RAW, routers=routers) == (FleetState.DONE, False)

@@ -38,8 +38,6 @@ class TurnInputs:
     now: datetime
     may_begin: bool = True
     """Whether the brake lets it begin."""
-    is_edited: bool = False
-    """Whether its last edit was not decided yet."""
     is_ready: bool = True
     """Whether its condition Ready is True."""
     is_stalled: bool = False

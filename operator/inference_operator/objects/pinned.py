@@ -62,8 +62,7 @@ class Pinned(Generic[T]):
     stored: str = field(default="", compare=False)
     """The annotation that it was parsed from; empty if it was built now."""
     own_hash: str = ""
-    """The hash of the inputs without the owner's settings; empty where no setting is an input, and in annotations of
-    earlier releases."""
+    """The hash of the inputs without the owner's settings; empty where no setting is an input."""
 
     @property
     def template_hash(self) -> str:
@@ -129,7 +128,6 @@ class PinAnnotation(Annotation[Pinned[T]]):
         serving: Collection[str | None],
         *,
         may_begin: bool = True,
-        is_edited: bool = False,
     ) -> tuple[Pinned[T], PinUse]:
         """The content of pods, and why they get it.
 
@@ -138,20 +136,18 @@ class PinAnnotation(Annotation[Pinned[T]]):
             live: the live workload.
             serving: template hashes of the pods that have answered.
             may_begin: whether the brake lets a change of the owner begin.
-            is_edited: whether the last edit of the resource was not decided yet. It counts where a pinned content has
-                one hash only.
         """
         pinned = self.read(live)
         serves = pinned is not None and pinned.template_hash in serving
         if pinned and pinned.inputs_hash == built.inputs_hash:
             return (pinned, PinUse.KEPT) if serves else (built, PinUse.BUILT)
-        if pinned is None or not _is_of_owner(pinned, built, is_edited=is_edited):
+        if pinned is None or not _is_of_owner(pinned, built):
             return built, PinUse.BUILT
         return (pinned, PinUse.HELD) if serves and not may_begin else (built, PinUse.SETTINGS)
 
 
-def _is_of_owner(pinned: Pinned[T], built: Pinned[T], *, is_edited: bool) -> bool:
+def _is_of_owner(pinned: Pinned[T], built: Pinned[T]) -> bool:
     """Whether pods would be replaced because the owner's settings alone have changed."""
     if not built.own_hash or pinned.template_hash == built.template_hash:
         return False
-    return pinned.own_hash == built.own_hash if pinned.own_hash else not is_edited
+    return pinned.own_hash == built.own_hash

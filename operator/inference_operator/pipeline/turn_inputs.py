@@ -23,7 +23,6 @@ def turn_inputs(inputs: Inputs) -> TurnInputs:
     return TurnInputs(
         now=inputs.now,
         may_begin=has_begun or may_begin(inputs.fleet, resource.key, inputs.settings.rollouts),
-        is_edited=resource.generation != resource.status.observed_generation,
         is_ready=_is_true(inputs, ConditionType.READY) and not any(map(_is_down, views)),
         is_stalled=_is_true(inputs, ConditionType.STALLED),
         has_gap=any(map(_replaces_first, in_turn)),

@@ -21,7 +21,6 @@ from inference_operator.api.scheduling import PodScheduling
 from inference_operator.api.spec import Spec
 from inference_operator.diagnosis.gpu_shortfall import lacked_resources
 from inference_operator.engines.base import Engine
-from inference_operator.hardware.offers import offer_named
 from inference_operator.manifest import Manifest
 from inference_operator.models.facts import ModelFacts
 from inference_operator.objects.child import content_hash
@@ -31,7 +30,6 @@ from inference_operator.planning.engine_plan import (
     PlanInputs,
     engine_plan,
     requested_of_sizes,
-    sizing_inputs,
 )
 from inference_operator.planning.gpu_offers import GpuOffers, usable_offers
 from inference_operator.planning.healing import learned_from, same_sizes
@@ -118,7 +116,7 @@ def _all_unschedulable(engines: Sequence[EngineView]) -> bool:
 def role_plan(state: PlanState, model: ModelFindings) -> RolePlan | Refusal:
     """The plan of the role, by the rules at the top of this module; or why it has none."""
     if state.kept:
-        return RolePlan(_with_step(state, model, _healed(state, model, state.kept)), is_kept=True)
+        return RolePlan(_healed(state, model, state.kept), is_kept=True)
     inputs = _plan_inputs(state, model)
     lookups = free_gpus_lookups(inputs.offers) if state.latest and _lack_gpus(state.context, inputs.offers) else ()
     if lookups:
@@ -136,17 +134,6 @@ def _lack_gpus(context: RoleContext, offers: GpuOffers) -> bool:
     problems = (pod.problem for engine in context.live.engines for pod in engine.pods)
     lacked = {name for problem in problems if problem for name in lacked_resources(problem.cause)}
     return not context.settings.namespaces and not lacked.isdisjoint(offer.resource for offer in offers.live)
-
-
-def _with_step(state: PlanState, model: ModelFindings, kept: PinnedPlan) -> PinnedPlan:
-    """The plan that stays, with the costs of a step if an earlier release has left them out. No engine changes."""
-    plan, context = kept.plan, state.context
-    kind = offer_named(plan.gpu, per_node=plan.gpus_per_pod) if plan.gpu else None
-    if plan.step or plan.per_gpu is None or kind is None or not isinstance(model.facts, ModelFacts):
-        return kept
-    shape = replace(sizing_inputs(context.spec.stated, context.engine).shape, parallel=plan.parallel)
-    step = context.engine.on_gpus(state.image, kind).step_costs(model.facts, shape)
-    return replace(kept, plan=replace(plan, step=step.rounded)) if step else kept
 
 
 def _plan_inputs(state: PlanState, model: ModelFindings) -> PlanInputs:

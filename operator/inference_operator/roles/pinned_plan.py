@@ -11,7 +11,6 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter
 from pydantic_core import from_json
 
-from inference_operator.engines.registry import VLLM
 from inference_operator.manifest import Manifest
 from inference_operator.objects.annotation import EDITED, NO_VALUE, Annotation, compact_json
 from inference_operator.objects.child import content_hash
@@ -27,10 +26,10 @@ class PinnedPlan:
     """In the annotation it has the key `asked`."""
     image: str
     plan: StoredPlan
+    engine: str
+    """Name of the engine in the registry."""
     rules: int = SIZING_RULES
     """Version of the sizing rules that made it."""
-    engine: str = VLLM
-    """Name of the engine in the registry."""
     commit: str = ""
     """The commit of the hub repository that was inspected for it, which engines load; empty if none was."""
 
@@ -56,13 +55,13 @@ class PlanAnnotation(Annotation[PinnedPlan]):
         return compact_json({**whole, _HASH: content_hash(whole)})
 
     def parsed(self, text: str) -> PinnedPlan:
-        """The plan of a text. Builds before the hash wrote annotations without it. These are read as they are.
+        """The plan of a text.
 
         Raises:
             ValueError: if it is none, or was edited.
         """
         document = _document(text)
-        if document.pop(_HASH, None) not in (None, content_hash(document)):
+        if document.pop(_HASH, None) != content_hash(document):
             raise ValueError(EDITED)
         return _FORM.validate_python(document)
 
@@ -75,7 +74,7 @@ class PlanAnnotation(Annotation[PinnedPlan]):
         """
         text = self.text(live)
         try:
-            return str(_document(text).get("engine", VLLM)) if text else ""
+            return str(_document(text).get("engine", "")) if text else ""
         except NO_VALUE:
             return ""
 

@@ -57,8 +57,7 @@ def children(inputs: RouterInputs, live: Manifest | None = None, pods: Sequence[
         return RouterObjects({Ref.of(service): service})
     now = _built(inputs)
     serving = [pod.template for pod in pods if has_answered(pod)]
-    may_begin, is_edited = inputs.turn.may_begin, inputs.turn.is_edited
-    used, why = ROUTER_PIN.use(now, live, serving, may_begin=may_begin, is_edited=is_edited)
+    used, why = ROUTER_PIN.use(now, live, serving, may_begin=inputs.turn.may_begin)
     turn = next_turn(inputs.turn, why, used.template_hash, [live] if live else [])
     built = [*_router(inputs, used, turn), service, *_exposure(inputs)]
     key = asked_key(used.content.template)

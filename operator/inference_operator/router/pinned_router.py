@@ -37,7 +37,7 @@ class RouterContent:
     template: Manifest
     files: Mapping[str, str]
     """Files of the configuration folder by name."""
-    cold_start_seconds: int = 0
+    cold_start_seconds: int
     """How long these routers hold a request while no engine is up."""
 
     @property

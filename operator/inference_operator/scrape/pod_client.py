@@ -26,8 +26,8 @@ MAX_BODY_BYTES = 1 << 20
 
 KEEP_ALIVE_SECONDS = 20.0
 """How long an idle connection is kept. Longer than `scrapeSeconds` by default (15), so that pods read at that interval
-or more often keep theirs. Shorter than the servers keep it: routers 30 s (`READERS_KEEP_ALIVE_SECONDS`, and those of
-earlier releases), and engines as long as their `MetricsPage` says."""
+or more often keep theirs. Shorter than the servers keep it: routers 30 s (`READERS_KEEP_ALIVE_SECONDS`), and engines as
+long as their `MetricsPage` says."""
 
 MAX_KEPT = 4096
 """Idle connections, and never more than half of the files that the process may open. Enough for all routers of 1,000

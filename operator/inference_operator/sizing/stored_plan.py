@@ -1,7 +1,6 @@
 """The stored form of a plan: JSON with flat keys, in the plan annotation.
 
-This is the only place that knows which fields are stored under another key, so that annotations and hashes of earlier
-builds stay valid.
+This is the only place that knows the keys of fields that have another name in the annotation.
 """
 
 from collections.abc import Mapping
