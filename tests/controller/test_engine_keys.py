@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from inference_operator.controller.cluster import ClusterError, RejectedError
-from inference_operator.controller.key_store import AGAIN
+from inference_operator.controller.reconciler import SECRET_AGAIN
 from inference_operator.manifest import SECRET, Manifest, Ref
 from tests.controller.world import RESOURCE, World
 from tests.testing.builders import ENGINES, KEY, ROUTERS
@@ -60,7 +60,7 @@ async def test_it_is_tried_again_now_and_then_and_an_existing_key_stays(world: W
     before, tried = secrets(world), len(requests(world))
     await world.reconcile()
     assert len(requests(world)) == tried
-    world.now += AGAIN
+    world.now += SECRET_AGAIN
     await world.reconcile()
     assert (len(requests(world)), secrets(world)) == (tried + 1, before)
 
@@ -69,7 +69,7 @@ async def test_a_secret_that_somebody_deleted_comes_back_with_another_key(world:
     await world.settle()
     ((ref, key),) = secrets(world).items()
     world.cluster.remove(ref)
-    world.now += AGAIN + timedelta(seconds=1)
+    world.now += SECRET_AGAIN + timedelta(seconds=1)
     await world.reconcile()
     assert secrets(world).keys() == {ref}
     assert secrets(world)[ref] != key

@@ -20,13 +20,12 @@ import pytest
 
 from e2e.free_ports import free_port
 from inference_operator.api.engine import EngineSpec
-from inference_operator.engines.adapter_report import adapter_report
 from inference_operator.engines.group.launch import group_member
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
 from inference_operator.engines.vllm.adapters import LOADER_PORT, adapter_loader, adapter_programs
 from inference_operator.engines.vllm.adapters_program import MOST_READERS, SHARE, LoaderWaits, Server
 from inference_operator.objects.adapter_list import text_hash
-from inference_operator.views.samples import AdapterReport
+from inference_operator.views.samples import AdapterReport, adapter_report
 from tests.testing.hostile_readers import survives
 from tests.testing.program_waits import calling
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import pytest
 
 from inference_operator.diagnosis.scheduler_message import scheduler_sentence
-from inference_operator.engines.adapter_report import adapter_report
 from inference_operator.engines.group.network import network_in_use
 from inference_operator.engines.group.said import absent_members, first_end
 from inference_operator.engines.registry import ENGINES
@@ -17,6 +16,7 @@ from inference_operator.jobs.inspection_result import parsed_result
 from inference_operator.jobs.result import Failure
 from inference_operator.router.stats import router_sample
 from inference_operator.views.pod import pod_view
+from inference_operator.views.samples import adapter_report
 from inference_operator.views.untrusted_text import log_tail, one_line, termination_message
 from tests.testing.untrusted_texts import UntrustedText, untrusted_texts
 

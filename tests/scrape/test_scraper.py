@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from inference_operator.controller.sample_store import SampleStore
-from inference_operator.engines.adapter_report import REPORT_PATH
 from inference_operator.engines.base import Engine
 from inference_operator.engines.process import ProbeRequest
 from inference_operator.engines.telemetry import MetricsPage
@@ -22,7 +21,7 @@ from inference_operator.scrape.schedule import Intervals, Pace, Schedule
 from inference_operator.scrape.scraper import WORKERS, Callbacks, Scraper, Targets
 from inference_operator.settings import Settings
 from inference_operator.views.pod import ADAPTERS_PORT, PodView
-from inference_operator.views.samples import AdapterReport, ProbeState, RouterSample, Samples
+from inference_operator.views.samples import REPORT_PATH, AdapterReport, ProbeState, RouterSample, Samples
 from inference_operator.workload.stall import has_stalled
 from inference_operator.workload.traffic import has_responded
 from tests.scrape.pods import IDLE, LOADED, STATISTICS, answering, engine, engines_among, router

@@ -15,10 +15,9 @@ from inference_operator.api.adapters import (
     AdapterSpec,
     TokenSecretRef,
 )
-from inference_operator.api.container import BY_NAME
+from inference_operator.api.container import BY_NAME, ConfigMapKeySelector, DataKey
 from inference_operator.api.s3 import S3Spec
 from inference_operator.api.validation import CelRules, NameOf, Rule, SpecModel, cel
-from inference_operator.api.verify import PINNED_IMAGE, VerifySpec
 from inference_operator.manifest import CLAIM
 
 HUB_TOKEN = "HF_TOKEN"  # noqa: S105 - a name
@@ -26,6 +25,23 @@ HUB_TOKEN = "HF_TOKEN"  # noqa: S105 - a name
 
 LISTING_DIGEST = re.compile("[0-9a-f]{40}")
 """The revision of a model in a bucket."""
+
+PINNED_IMAGE = re.compile("oci://.*@sha256:[0-9a-f]+")
+"""A source whose files cannot change: an image by its digest."""
+
+
+class PublicKeyRef(ConfigMapKeySelector):
+    """The ConfigMap with a public key of cosign."""
+
+    key: DataKey = Field("cosign.pub", description="Key in its `data`. Default: `cosign.pub`.")
+
+
+class VerifySpec(SpecModel):
+    """A public key of cosign."""
+
+    config_map_ref: PublicKeyRef = Field(
+        description="ConfigMap in the same namespace that has the public key. Required."
+    )
 
 
 class ModelSpec(SpecModel):

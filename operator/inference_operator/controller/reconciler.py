@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from inference_operator.api.resource import Resource
 from inference_operator.api.status import Status
@@ -10,19 +10,39 @@ from inference_operator.controller.cache import Cache
 from inference_operator.controller.changes import changes, is_held
 from inference_operator.controller.cluster import Cluster, ClusterError, NotLeaderError
 from inference_operator.controller.execute import execute
-from inference_operator.controller.key_store import KeyStore
 from inference_operator.controller.other_operators import RECHECK, OtherOperators
-from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, Key, Ref
+from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, Key, Manifest, Ref
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.events import Event, events
 from inference_operator.status.report import Requeue, report, undecided
-from inference_operator.status.write_results import WriteResult
+from inference_operator.status.write_results import Present, WriteResult
 
 OnTurn = Callable[[Key], None]
 """Called with each InferenceDeployment that has waited and may begin with a change of the owner's settings."""
 OnEvents = Callable[[Resource, Sequence[Event]], None]
 """Called with the condition transitions of a status that has just been written."""
+
+SECRET_AGAIN = timedelta(minutes=5)
+"""Time until it is tried again to create a Secret: somebody may have deleted it. About that of a resync."""
+
+
+class KeyStore:
+    """The Secrets with keys of engines that exist, as far as attempts to create them have shown: none can be read."""
+
+    def __init__(self) -> None:
+        self._found: dict[Ref, datetime] = {}
+
+    def due(self, secret: Manifest | None, now: datetime) -> Manifest | None:
+        """The Secret, if it is time to try to create it."""
+        found = self._found.get(Ref.of(secret)) if secret else None
+        return None if found and now - found < SECRET_AGAIN else secret
+
+    def record(self, answer: WriteResult, now: datetime) -> None:
+        """Take note of a write; what is over long ago is forgotten."""
+        if isinstance(answer, Present):
+            self._found = {ref: at for ref, at in self._found.items() if now - at < SECRET_AGAIN}
+            self._found[answer.ref] = now
 
 
 class Reconciler:

@@ -13,8 +13,6 @@ from inference_operator.objects.network_policy import metrics_readers, network_p
 from inference_operator.objects.pinned import Pinned, PinUse
 from inference_operator.router.deployment import router_deployment, router_template
 from inference_operator.router.haproxy import config_files
-from inference_operator.router.http_route import http_route
-from inference_operator.router.ingress import ingress
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.limits import limits_keys
 from inference_operator.router.pinned_router import (
@@ -26,7 +24,7 @@ from inference_operator.router.pinned_router import (
     router_inputs,
 )
 from inference_operator.router.process import METRICS_PORTS, PORT, TLS_PORT
-from inference_operator.router.service import main_service, peers_service
+from inference_operator.router.service import http_route, ingress, main_service, peers_service
 from inference_operator.router.waiting import cold_start_seconds
 from inference_operator.views.pod import PodView, has_answered
 

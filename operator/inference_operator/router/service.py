@@ -1,6 +1,10 @@
-"""The main Service: the address that clients use. It selects the routers, or with `External` the engines."""
+"""The main Service, which is the address that clients use, and the Ingress and the HTTPRoute in front of it.
 
-from inference_operator.manifest import SERVICE, Manifest, Owner
+It selects the routers, or with `External` the engines.
+"""
+
+from inference_operator.api.router_exposure import HttpRouteSpec, IngressSpec, ParentRef
+from inference_operator.manifest import HTTP_ROUTE, INGRESS, SERVICE, Manifest, Owner
 from inference_operator.objects.child import child
 from inference_operator.objects.names import (
     ROUTER,
@@ -14,6 +18,20 @@ from inference_operator.router.process import METRICS_PORTS, PORT, TLS_PORT
 
 SERVICE_PORT = 80
 TLS_SERVICE_PORT = 443
+GATEWAY_GROUP = "gateway.networking.k8s.io"
+
+STREAM_SECONDS = 3600
+"""How long a stream may be silent, as in the router itself (`timeout server` in haproxy.cfg.j2)."""
+
+STREAM_ANNOTATIONS = {
+    "nginx.ingress.kubernetes.io/proxy-body-size": "0",
+    "nginx.ingress.kubernetes.io/proxy-buffering": "off",
+    "nginx.ingress.kubernetes.io/proxy-read-timeout": str(STREAM_SECONDS),
+    "nginx.ingress.kubernetes.io/proxy-send-timeout": str(STREAM_SECONDS),
+}
+"""Without them ingress-nginx ends an answer after 60 s of silence and refuses bodies above 1 MiB (kubernetes/
+ingress-nginx v1.13, docs/user-guide/nginx-configuration/annotations.md and configmap.md). Other controllers ignore
+them; docs/how-to/expose.md has theirs."""
 
 
 def main_service(inputs: RouterInputs) -> Manifest:
@@ -55,6 +73,53 @@ def peers_service(inputs: RouterInputs) -> Manifest:
     }
     name = headless_service_name(inputs.name, ROUTER)
     return child(SERVICE, name, owner=inputs.owner, component=ROUTER, content=content)
+
+
+def ingress(wanted: IngressSpec, inputs: RouterInputs) -> Manifest:
+    """The Ingress: every path of one host goes to the main Service."""
+    name, tls = service_name(inputs.name), wanted.tls_secret_ref
+    backend = {"service": {"name": name, "port": {"number": SERVICE_PORT}}}
+    paths = [{"path": "/", "pathType": "Prefix", "backend": backend}]
+    content = {
+        "spec": {
+            **({"ingressClassName": wanted.class_name} if wanted.class_name else {}),
+            "rules": [{"host": wanted.host, "http": {"paths": paths}}],
+            **({"tls": [{"hosts": [wanted.host], "secretName": tls.name}]} if tls else {}),
+        }
+    }
+    annotations = {**STREAM_ANNOTATIONS, **wanted.annotations}
+    return child(INGRESS, name, owner=inputs.owner, component=ROUTER, content=content, annotations=annotations)
+
+
+def http_route(wanted: HttpRouteSpec, inputs: RouterInputs) -> Manifest:
+    """The HTTPRoute: every path goes to the main Service, and a request may take any time.
+
+    It is written with the defaults of the CRD, so that they are no drift (Gateway API v1.4, config/crd/standard).
+    """
+    name = service_name(inputs.name)
+    rule = {
+        "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
+        "backendRefs": [{"kind": "Service", "name": name, "port": SERVICE_PORT, "weight": 1}],
+        "timeouts": {"request": "0s"},  # no timeout (GEP-1742); many Gateways have one of 15 s
+    }
+    content = {
+        "spec": {
+            "parentRefs": [_parent(parent) for parent in wanted.parent_refs],
+            **({"hostnames": list(wanted.hostnames)} if wanted.hostnames else {}),
+            "rules": [rule],
+        }
+    }
+    return child(HTTP_ROUTE, name, owner=inputs.owner, component=ROUTER, content=content)
+
+
+def _parent(parent: ParentRef) -> Manifest:
+    return {
+        "group": GATEWAY_GROUP,
+        "kind": "Gateway",
+        "name": parent.name,
+        **({"namespace": parent.namespace} if parent.namespace else {}),
+        **({"sectionName": parent.section_name} if parent.section_name else {}),
+    }
 
 
 def url(owner: Owner, *, cluster_domain: str) -> str:

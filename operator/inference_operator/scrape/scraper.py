@@ -13,7 +13,6 @@ from typing import Protocol
 from inference_operator.autoscaling.loop import ScrapeRound
 from inference_operator.controller.sample_store import SampleStore
 from inference_operator.controller.scaling_store import ScalingStore
-from inference_operator.engines.adapter_report import REPORT_PATH, adapter_report
 from inference_operator.engines.base import Engine
 from inference_operator.engines.process import ProbeRequest
 from inference_operator.engines.telemetry import MetricsPage
@@ -27,10 +26,12 @@ from inference_operator.settings import Settings
 from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import ADAPTERS_PORT, PodView
 from inference_operator.views.samples import (
+    REPORT_PATH,
     EngineActivity,
     EngineSample,
     ProbeState,
     RouterSample,
+    adapter_report,
     combined_samples,
     next_activity,
 )

@@ -24,12 +24,12 @@ from inference_operator.sizing.serving import Load
 from inference_operator.sizing.shape import Objective
 from inference_operator.status.adapters import adapters_of
 from inference_operator.status.autoscaling import ScalingObservation, scaling_observation
-from inference_operator.status.capacity import capacity
 from inference_operator.status.kv_cache import kv_cache
 from inference_operator.status.members import members_due, reported_members
 from inference_operator.status.network import network
 from inference_operator.status.observation import Observation, RoleObservation
 from inference_operator.status.request_path import request_path
+from inference_operator.status.sized import capacity
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
 from inference_operator.views.engine import EngineView
 from inference_operator.views.workload import WorkloadView, combined

@@ -1,6 +1,6 @@
 """The report of a reconcile: the status of an InferenceDeployment, and when to reconcile it again."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -9,6 +9,7 @@ from inference_operator.api.explanations import EXPLANATIONS, with_cure
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import MAX_EXTERNAL_URLS, EngineStatus, Status
+from inference_operator.fleet.brake import FleetState
 from inference_operator.objects.names import ENGINE, selector_text
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome
@@ -22,15 +23,35 @@ from inference_operator.status.observation import ConditionVerdict, Observation
 from inference_operator.status.observed import observed
 from inference_operator.status.ready import ready
 from inference_operator.status.reconciling import reconciling
-from inference_operator.status.renewed import renewed
 from inference_operator.status.routing import exposed, router_available
 from inference_operator.status.scaling_active import scaling_active
 from inference_operator.status.sized import sized
 from inference_operator.status.stalled import progress_deadline, stalled
-from inference_operator.status.summary import summary
 from inference_operator.status.write_results import WriteResult
 from inference_operator.views.lookups import Lookup
 from inference_operator.views.pod import POD_INDEX_LABEL
+
+_RENEWAL_REASONS: Mapping[FleetState, Reason] = {
+    FleetState.WAITING: Reason.WAITING_FOR_TURN,
+    FleetState.ROLLING: Reason.ROLLING_OUT,
+    FleetState.FAILED: Reason.ROLLOUT_STOPPED,
+}
+_ROLLING = "Pods are being replaced, because the operator's settings have changed."
+
+
+def renewed(observation: Observation) -> ConditionVerdict | None:
+    """Condition Renewed: why pods are not as the owner's settings say; None if they are, or if nothing is decided.
+
+    The message tells nothing of other InferenceDeployments, which may be of other users.
+    """
+    reason = _RENEWAL_REASONS.get(observation.fleet_state)
+    if reason is None:
+        return None
+    if reason is Reason.ROLLING_OUT:
+        return ConditionVerdict("False", reason, _ROLLING)
+    explained = EXPLANATIONS[reason]
+    return ConditionVerdict("False", reason, with_cure(explained.cause, explained.cure))
+
 
 RULES: dict[ConditionType, Callable[[Observation], ConditionVerdict | None]] = {
     ConditionType.READY: ready,
@@ -46,6 +67,20 @@ RULES: dict[ConditionType, Callable[[Observation], ConditionVerdict | None]] = {
     ConditionType.RENEWED: renewed,
 }
 """The rule of each condition. One that returns None says that the condition is not reported."""
+
+DETAILS = (
+    ConditionType.ENGINES_AVAILABLE,
+    ConditionType.ROUTER_AVAILABLE,
+    ConditionType.EXPOSED,
+    ConditionType.SCALING_ACTIVE,
+    ConditionType.ADAPTERS_AVAILABLE,
+)
+NOTICES = frozenset(
+    {Reason.ROUTER_VULNERABLE, Reason.NETWORK_DEVICES_UNUSED, Reason.METRICS_MISSING, Reason.CAPACITY_LIMITED}
+)
+"""Reasons with which a condition is True, and somebody should act."""
+_WITHOUT_TROUBLE = frozenset({Reason.PAUSED, Reason.SCALED_TO_ZERO})
+"""Reasons of Ready that explain all other conditions."""
 
 RECHECK = timedelta(seconds=15)
 """Interval between two reads of a foreign object with the name of a child, which no watch shows; one request each."""
@@ -117,6 +152,26 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
     due = _or_window(_requeue(current, status), inputs)
     requeue = replace(due, lookups=(*outcome.lookups, *current.lookups))
     return Report(status, requeue if requeue != Requeue() else None)
+
+
+def summary(verdicts: Mapping[ConditionType, ConditionVerdict]) -> ConditionVerdict:
+    """The summary of all conditions: one reason and one message, which `kubectl get` prints.
+
+    Ready says whether a request would be answered. Beside it something else may be wrong, such as a refused edit. So:
+
+    1. Stalled, if it is True: waiting does not help.
+    2. Reconciling, if it is True: work goes on, or waits for what its message names.
+    3. A condition of `DETAILS` that is False, or has a reason of `NOTICES`, in the order of `DETAILS`.
+    4. Ready.
+    """
+    ready = verdicts[ConditionType.READY]
+    for kind in (ConditionType.STALLED, ConditionType.RECONCILING):
+        if verdicts[kind].status == "True":
+            return verdicts[kind]
+    if ready.reason in _WITHOUT_TROUBLE:
+        return ready
+    details = (verdicts[kind] for kind in DETAILS if kind in verdicts)
+    return next((detail for detail in details if detail.status == "False" or detail.reason in NOTICES), ready)
 
 
 def undecided(inputs: Inputs) -> Status:

@@ -9,12 +9,15 @@ from inference_operator.chain import Chain
 from inference_operator.planning.disk import DISK_CURE
 from inference_operator.sentences import sentences
 from inference_operator.sizing.plan import PerGpu, Plan
-from inference_operator.sizing.shape import ParallelSizes
+from inference_operator.sizing.serving import Load, serving_of_plan
+from inference_operator.sizing.shape import Objective, ParallelSizes
 from inference_operator.status.correction import correction
 from inference_operator.status.kv_cache import remark
 from inference_operator.status.model_resolved import is_unreadable
 from inference_operator.status.observation import ConditionVerdict, Observation, RoleObservation
 from inference_operator.units import GIB
+
+MILLISECONDS = 1000
 
 HOST_LINK_BYTES_PER_SECOND = 31.5e9
 """The most that PCIe 4.0 gives a GPU over 16 lanes (PCI-SIG, PCI Express base specification 4.0); what engines read
@@ -171,3 +174,24 @@ def _memory(plan: Plan, per_gpu: PerGpu) -> Iterator[str]:
     longest = f"{per_gpu.max_concurrency_at_full_context:g} requests of {plan.max_model_len:,} tokens"
     each = " in each data parallel rank" if plan.parallel.data > 1 else ""
     yield f"That is {longest} at once{each}, or {per_gpu.max_concurrency_at_2048_tokens:g} of 2,048."
+
+
+def capacity(plan: Plan, objective: Objective, load: Load) -> Iterator[str]:
+    """What one engine carries, in sentences; none if the speed of its GPUs is unknown."""
+    engine = serving_of_plan(plan)
+    if engine is None:
+        return
+    served, limit, keeps = engine.best(load, objective)
+    each = f" and {objective.tpot * MILLISECONDS:g} ms for each further one" if engine.costs.decodes else ""
+    goal = f"{objective.ttft:g} s to the first token{each}"
+    source = "; an estimate: no measurement of such a model on this GPU is known" if engine.costs.estimated else ""
+    if keeps:
+        answer = f" and {load.answer:,.0f} answer" if engine.costs.decodes else ""
+        shape = f"requests/s of {load.prompt:,.0f} prompt{answer} tokens"
+        yield f"One engine carries about {served.requests:.2g} {shape} within {goal} (bound by {limit}{source})."
+        return
+    yield (
+        f"These GPUs are too slow for {goal}: one request at a time takes {served.ttft:.2g} s and"
+        f" {served.tpot * MILLISECONDS:.2g} ms{source}. Relax `spec.autoscaling.objective`, or use faster GPUs or a"
+        " smaller checkpoint."
+    )

@@ -1,9 +1,18 @@
-"""Samples of engine and router metrics, and how long an engine has had requests without making progress."""
+"""Samples of what pods tell: metrics, loaded adapters, and how long an engine with requests has made no progress."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+
+from inference_operator.views.raw import mapping
+
+REPORT_PATH = "/adapters"
+"""Path on the port of the program that loads adapters."""
+
+MOST_REPORTED = 256
+"""Adapters of a report that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,3 +230,29 @@ class Samples:
     """Reports of engines about their adapters."""
     unread: frozenset[str] = frozenset()
     """Pods whose metrics could not be read several times in a row."""
+
+
+def adapter_report(text: str) -> AdapterReport | None:
+    """The report; None if it is invalid in any way: it runs in a pod of a user, so any text is possible.
+
+    Examples:
+        >>> adapter_report('{"list": "12", "loaded": {"a": "/x"}, "failed": {"b": {"since": 5, "status": 500}}}')
+        AdapterReport(list_hash='12', loaded={'a': '/x'}, failed={'b': AdapterFailure(since=5, status=500)})
+        >>> adapter_report("[]") is adapter_report("{") is None
+        True
+    """
+    try:
+        document = json.loads(text)
+        if not isinstance(document, dict):
+            return None
+        loaded, failed = mapping(document, "loaded"), mapping(document, "failed")
+        return AdapterReport(
+            str(document.get("list") or ""),
+            {str(name): str(path) for name, path in list(loaded.items())[:MOST_REPORTED]},
+            {
+                str(name): AdapterFailure(int(failure["since"]), int(failure["status"]))
+                for name, failure in list(failed.items())[:MOST_REPORTED]
+            },
+        )
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return None
