@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from e2e.uv import uv
-from inference_operator.cli.job import COMMANDS
+from inference_operator.cli.job.main import COMMANDS
 
 PACKAGE = "inference_operator"
 SOURCES = Path(__file__).parents[1] / "operator"
@@ -36,10 +36,10 @@ def operator_program() -> bytes:
 
 def job_program() -> bytes:
     """The archive of the Jobs."""
-    start = [f"{PACKAGE}.cli.job", *(f"{PACKAGE}.cli.{command}" for command in COMMANDS)]
+    start = [f"{PACKAGE}.cli.job.{name}" for name in ("main", *COMMANDS)]
     paths = [path for path in map(_path, sorted(imported(start))) if path]
     files = {path.relative_to(SOURCES).as_posix(): path.read_bytes() for path in paths}
-    main = {"__main__.py": _main(f"{PACKAGE}.cli.job"), "requirements.txt": requirements("--only-group=jobs")}
+    main = {"__main__.py": _main(f"{PACKAGE}.cli.job.main"), "requirements.txt": requirements("--only-group=jobs")}
     return _archive({**files, **main})
 
 

@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from inference_operator import __version__
-from inference_operator.cli.main import COMMANDS, parser
+from inference_operator.cli.commands import COMMANDS, parser
 from inference_operator.cli.parser import UsageError
 from tests.cli.conftest import Infd
 

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 from inference_operator.api.resource import resource
-from inference_operator.cli.explain import Observed, engine_of, explanation
+from inference_operator.cli.live_resource import engine_of
+from inference_operator.cli.status.explain import Observed, explanation
 from inference_operator.engines.registry import ENGINES
 from inference_operator.manifest import Manifest
 from tests.cli.conftest import Infd

@@ -6,14 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from inference_operator.cli.main import COMMANDS
+from inference_operator.cli.commands import COMMANDS, named
 from inference_operator.manifest import Ref
+from tests.cli.test_arguments import LEAVES
 from tests.testing.builders import inference_deployment
 from tests.testing.stored_answers import listing, stored_answers
 
-HEAVY = {"aiohttp", "huggingface_hub", "jinja2", "kopf", "kubernetes", "prometheus_client", "pydantic", "yaml"}
+HEAVY = {"aiohttp", "huggingface_hub", "jinja2", "kopf", "kubernetes", "prometheus_client", "pydantic", "rich", "yaml"}
 """Packages that take from 30 ms (YAML) to half a second."""
 RUN = """
 import json, sys
@@ -40,24 +39,18 @@ def imported(*arguments: str, stdin: str = "", status: int = 0) -> set[str]:
     return set(json.loads(ended.stderr.splitlines()[-1]))
 
 
-@pytest.mark.parametrize("option", ["--help", "--version"])
-def test_help_needs_no_command(option: str) -> None:
-    modules = imported(option)
-    own = {name for name in modules if name.startswith("inference_operator")}
-    light = ("", ".commands", ".job", ".main", ".parser")
+def test_help_imports_no_options_and_the_help_of_a_command_no_work() -> None:
+    light = {"", ".commands", ".main", ".parser"}
+    own = {name for name in imported("--help") if name.startswith("inference_operator")}
     assert own == {"inference_operator", *(f"inference_operator.cli{part}" for part in light)}
-    assert not modules & {*HEAVY, "asyncio", "dataclasses"}
+    modules = imported("help", *COMMANDS)
+    work = {command.get_default("run").partition(":")[0] for command in LEAVES.values()}
+    assert not modules & {*HEAVY, "asyncio", *(f"inference_operator.cli.{module}" for module in work)}
 
 
-def test_help_of_a_command_does_not_import_the_modules_of_the_others() -> None:
-    modules = imported("key", "--help")
-    assert [name for name in COMMANDS if f"inference_operator.cli.{name}" in modules] == ["key"]
-
-
-@pytest.mark.parametrize("command", ["chat", "top", "bench"])
-def test_help_of_a_command_for_services_imports_no_client_and_no_screen(command: str) -> None:
-    modules = imported(command, "--help")
-    assert not modules & {"aiohttp", "kubernetes", "plotille", "prompt_toolkit", "rich"}
+def test_each_command_names_its_work() -> None:
+    assert {words[0] for words in LEAVES} == set(COMMANDS)
+    assert all(callable(named(command.get_default("run"))) for command in LEAVES.values())
 
 
 def test_a_screen_imports_neither_the_decision_nor_the_builders_of_pods(tmp_path: Path) -> None:

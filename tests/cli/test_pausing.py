@@ -2,10 +2,10 @@
 
 import pytest
 
+from inference_operator.cli.edit.restart import rolling, why_not
 from inference_operator.cli.edits import EditError
 from inference_operator.cli.pausing import InGit, PauseEdit, pause_edit, resume_by_force
 from inference_operator.cli.renewal import ENGINES, ROUTERS
-from inference_operator.cli.restart import rolling, why_not
 from inference_operator.manifest import Manifest
 from tests.status.situations import RAW
 

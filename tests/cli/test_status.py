@@ -10,8 +10,8 @@ from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.api.resource import resource
-from inference_operator.cli import list as list_command
 from inference_operator.cli.live_resource import LiveEvent, LiveResource
+from inference_operator.cli.status import listing as list_command
 from inference_operator.cli.status_report import StatusReport, Traffic, status_report
 from inference_operator.cli.status_screen import screen
 from inference_operator.manifest import Manifest

@@ -16,7 +16,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.cli.live_resource import LiveResource
 from inference_operator.cli.parser import UsageError
-from inference_operator.cli.top import BETWEEN_SECONDS, _rows, top_table
+from inference_operator.cli.status.top import BETWEEN_SECONDS, _rows, top_table
 from inference_operator.cli.top_rows import TopRow, top_row
 from inference_operator.engines.registry import ENGINES
 from inference_operator.engines.telemetry import EngineLoad
@@ -138,7 +138,7 @@ def test_watching_nothing_pauses_and_what_was_deleted_ends_it(monkeypatch: pytes
     async def pause(seconds: float) -> None:
         paused.append(seconds)
 
-    monkeypatch.setattr("inference_operator.cli.top.asyncio.sleep", pause)
+    monkeypatch.setattr("inference_operator.cli.status.top.asyncio.sleep", pause)
 
     async def watch() -> None:
         found = rows_of("")

@@ -18,7 +18,7 @@ SECONDS = 600
 SERVER = """
 import json, os, sys
 import filelock, httpx2, idna, tqdm.auto, truststore, yaml
-import inference_operator.cli.download, inference_operator.cli.inspect, inference_operator.engines.registry
+import inference_operator.cli.job.download, inference_operator.cli.job.inspect, inference_operator.engines.registry
 from inference_operator.cli.main import main
 
 assert not [name for name in sys.modules if name.startswith("huggingface_hub")]

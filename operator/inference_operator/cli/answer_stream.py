@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from inference_operator.cli.output import harmless
+from inference_operator.cli.parser import harmless
 from inference_operator.manifest import Manifest
 from inference_operator.views.raw import mapping, objects
 

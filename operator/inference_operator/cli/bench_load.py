@@ -9,12 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from itertools import count
 
-from inference_operator.cli.answer_stream import (
-    COMPLETIONS_PATH,
-    AnswerBrokenError,
-    AnswerRefusedError,
-    AnswerTimes,
-)
+from inference_operator.cli.answer_stream import COMPLETIONS_PATH, AnswerBrokenError, AnswerRefusedError, AnswerTimes
 from inference_operator.cli.bench_levels import LatencyGoal, LevelResult, concurrencies, level_result, prompt
 from inference_operator.cli.service_client import ServiceClient
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from plotille import Figure
+
 from inference_operator.cli.bench_levels import BenchReport, LevelResult, at_once
 
 NOTHING = "-"
@@ -61,8 +63,6 @@ def plot(report: BenchReport, columns: int) -> str:
     ]
     if len(shown) < FEW_LEVELS:
         return ""
-    from plotille import Figure  # noqa: PLC0415 - only here
-
     figure = Figure()
     figure.width, figure.height = max(20, columns - AXIS_COLUMNS), PLOT_ROWS
     figure.x_label, figure.y_label, figure.with_colors = "", "", False

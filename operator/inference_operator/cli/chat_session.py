@@ -7,16 +7,12 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
+from prompt_toolkit import PromptSession
+
 from inference_operator.api.resource import Resource, resource
-from inference_operator.cli.answer_stream import (
-    AnswerBrokenError,
-    AnswerDelta,
-    AnswerRefusedError,
-    AnswerTimes,
-)
+from inference_operator.cli.answer_stream import AnswerBrokenError, AnswerDelta, AnswerRefusedError, AnswerTimes
 from inference_operator.cli.conversation import Conversation
-from inference_operator.cli.output import harmless
-from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
+from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError, harmless
 from inference_operator.cli.service_client import ServiceClient, refusal_words
 from inference_operator.controller.cluster import ClusterError
 from inference_operator.kube.cluster import KubeCluster
@@ -189,8 +185,6 @@ class ChatSession:
 
 async def talk(session: ChatSession) -> int:
     """Answer questions of a terminal until Ctrl-D; returns the exit status."""
-    from prompt_toolkit import PromptSession  # noqa: PLC0415 - only here
-
     lines: PromptSession[str] = PromptSession()
     _say("Ctrl-C stops an answer, Ctrl-D ends.")
     while True:

@@ -2,52 +2,20 @@
 
 import argparse
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
-from inference_operator.cli.connection import DEFAULT_NAMESPACE, in_cluster
-from inference_operator.cli.operator_settings import operators, settings_of
+from inference_operator.cli.connection import in_cluster, operators
+from inference_operator.cli.operator_settings import LiveState
 from inference_operator.cli.parser import UsageError
+from inference_operator.controller.cluster import ForbiddenError
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import CONFIG_MAP, NODE, Kind, Manifest, Ref
 from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, INSPECTION, NAME_LABEL
 from inference_operator.planning.gpu_offers import has_gpus
-from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan
-from inference_operator.settings import Settings
-from inference_operator.views.node import NodeView, node_view
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
+from inference_operator.views.node import node_view
 from inference_operator.views.workload import WORKLOAD_KINDS, newest_first
-
-if TYPE_CHECKING:
-    from inference_operator.kube.client import Api
-    from inference_operator.kube.cluster import KubeCluster
-
-
-@dataclass(frozen=True, slots=True)
-class LiveState:
-    """The part of a cluster that plans depend on."""
-
-    nodes: Sequence[NodeView] | None = None
-    """Nodes with GPUs; None if they are not known."""
-    stored_models: Mapping[Ref, Manifest] | None = None
-    """ConfigMaps with results of inspections."""
-    plans: Mapping[tuple[str, str], PinnedPlan] = field(default_factory=dict)
-    """Plans of running engines, by namespace and name of their resource."""
-
-    operators: Sequence[Manifest] = ()
-    """Deployments of operators; none without the right to read them."""
-
-    def with_policy(self, settings: Settings, document: Manifest) -> Settings:
-        """The settings, with the policy of the operator that serves a resource."""
-        if not self.operators:
-            return settings
-        metadata = document.get("metadata") or {}
-        own = settings_of(self.operators, metadata.get("namespace") or DEFAULT_NAMESPACE).settings
-        return settings.model_copy(update={"policy": own.policy, "cluster_domain": own.cluster_domain})
-
-    def plan_of(self, document: Manifest) -> PinnedPlan | None:
-        """The plan that the engines of a resource run with; None if there are none."""
-        metadata = document.get("metadata") or {}
-        return self.plans.get((metadata.get("namespace") or DEFAULT_NAMESPACE, metadata.get("name") or ""))
 
 
 async def cluster_of_kubeconfig(options: argparse.Namespace) -> LiveState:
@@ -57,7 +25,7 @@ async def cluster_of_kubeconfig(options: argparse.Namespace) -> LiveState:
     Deployments and StatefulSets, every resource counts as a new one.
     """
 
-    async def read(_: "Api", cluster: "KubeCluster") -> LiveState:
+    async def read(_: Api, cluster: KubeCluster) -> LiveState:
         views = [node_view(node) async for node in cluster.each(NODE)]
         results = await _allowed(cluster, CONFIG_MAP, INSPECTION, "So models are read from the hub.")
         engines = [
@@ -77,10 +45,8 @@ async def cluster_of_kubeconfig(options: argparse.Namespace) -> LiveState:
         raise UsageError(f"--cluster: {error}") from error
 
 
-async def _allowed(cluster: "KubeCluster", kind: Kind, component: str, otherwise: str) -> list[Manifest]:
+async def _allowed(cluster: KubeCluster, kind: Kind, component: str, otherwise: str) -> list[Manifest]:
     """The objects of a component; none, with a line on stderr, if they may not be listed."""
-    from inference_operator.controller.cluster import ForbiddenError  # noqa: PLC0415 - as above
-
     found: AsyncIterator[Manifest] = cluster.each(kind, labels=f"{COMPONENT_LABEL}={component}")
     try:
         return [one async for one in found]

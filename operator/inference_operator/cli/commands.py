@@ -1,24 +1,81 @@
-"""The parser of several commands, and the end of a process that ran one."""
+"""The table of commands, their parser, and the end of a process that ran one.
+
+Of a command, the module with its options is imported only if its name is among the words, and the module with its work
+only if it is chosen: the specification's models, the pipeline and the client take most of a second. `infd --help` needs
+names and one line for each.
+"""
 
 import argparse
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
-from keyword import iskeyword
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from inference_operator import __version__
-from inference_operator.cli.parser import EXIT_INTERRUPTED, STATUSES, Parser, UsageError, told
+from inference_operator.cli.parser import EXIT_INTERRUPTED, STATUSES, Parser, UsageError, harmless, told
 
-USAGE = "infd [-h] [--version] COMMAND ..."
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "run": ("run:add_arguments", "create an InferenceDeployment for a model, and wait until it serves"),
+    "list": ("status:add_list", "list InferenceDeployments, and what is wrong with them"),
+    "status": ("status:add_status", "show an InferenceDeployment on one screen, once or live"),
+    "chat": ("chat:add_arguments", "ask the model of an InferenceDeployment, and print its answer as it comes"),
+    "top": ("status:add_top", "show the traffic of InferenceDeployments in numbers, once or live"),
+    "bench": ("bench:add_arguments", "load one service step by step until its latency objective is broken"),
+    "logs": ("logs:add_arguments", "print the logs of engines or routers, the cause of a failure first"),
+    "render": ("plan:add_render", "print the objects that the operator would create"),
+    "plan": ("plan:add_arguments", "show the sizes that InferenceDeployments would get"),
+    "fit": ("fit:add_arguments", "check whether a model fits on GPUs"),
+    "inspect": ("job:add_inspect", "read a model's config and file sizes, without its weights"),
+    "download": ("job:add_download", "download a model to a folder, as the operator's Jobs do"),
+    "cache": ("cache:add_arguments", "list, fill and prune the claims of `spec.cache`"),
+    "prune": (
+        "job:add_prune",
+        "delete models and compiled kernels in a folder, as the Jobs of `infd cache prune` do",
+    ),
+    "explain": ("status:add_explain", "explain what an InferenceDeployment waits for, and why it is slow"),
+    "pause": ("edit:add_pause", "stop the operator from changing an InferenceDeployment"),
+    "resume": ("edit:add_resume", "let the operator change a paused InferenceDeployment again"),
+    "restart": ("edit:add_restart", "replace engines or routers one by one"),
+    "doctor": ("doctor:add_arguments", "check whether a cluster is as the operator needs it, and say what helps"),
+    "support-bundle": (
+        "support_bundle:add_arguments",
+        "collect what others need to help you, without secrets, in one archive",
+    ),
+    "import": (
+        "import_:add_arguments",
+        "turn a KubeAI Model, a vLLM Deployment or a KServe LLMInferenceService into an InferenceDeployment",
+    ),
+    "completion": ("completion:add_arguments", "print the script that completes commands and names in a shell"),
+    "renew": ("edit:add_renew", "replace routers and engines that keep something of an earlier release"),
+    "key": ("manifests:add_key", "make API keys for users"),
+    "crd": ("manifests:add_crd", "print the CustomResourceDefinition"),
+    "policy": ("manifests:add_policy", "print the admission policies"),
+}
+"""What adds the options of each command, by its name (`named`), and its line of the help."""
+APART = frozenset({"download", "prune", "crd", "policy"})
+"""Commands for pods and installers, which the help lists apart."""
+
+
+def named(name: str) -> Callable[..., Any]:
+    """A function of this package by its name, whose module is imported only now.
+
+    Examples:
+        >>> named("run:add_arguments").__module__
+        'inference_operator.cli.run'
+    """
+    module, _, function = name.partition(":")
+    result: Callable[..., Any] = getattr(import_module(f"inference_operator.cli.{module}"), function)
+    return result
 
 
 class CommandParser(Parser):
     """A parser whose help lists commands in groups."""
 
-    groups: Mapping[str, Mapping[str, str]]
-    """Commands with their help, by the title of the group."""
+    groups: Mapping[str, Sequence[str]]
+    """Names of commands, by the title of the group."""
 
     def format_help(self) -> str:
         """Return the help, with the groups before the options."""
@@ -26,35 +83,40 @@ class CommandParser(Parser):
         return "".join([head, *map(_listed, self.groups, self.groups.values()), options, tail])
 
 
-def _listed(title: str, commands: Mapping[str, str]) -> str:
-    """A group of the help."""
-    import shutil  # noqa: PLC0415 - only for help
-    import textwrap  # noqa: PLC0415 - as above
-
-    width = max(map(len, commands)) + 2
+def _listed(title: str, names: Sequence[str]) -> str:
+    """A group of the help; empty without commands."""
+    width = max(map(len, names), default=0) + 2
     columns = shutil.get_terminal_size().columns - 2
     lines = (
-        textwrap.fill(summary, columns, initial_indent=f"  {name.ljust(width)}", subsequent_indent=" " * (width + 2))
-        for name, summary in commands.items()
+        textwrap.fill(
+            COMMANDS[name][1], columns, initial_indent=f"  {name.ljust(width)}", subsequent_indent=" " * (width + 2)
+        )
+        for name in names
     )
-    return "\n".join([f"\n{title}:", *lines, ""])
+    return "\n".join([f"\n{title}:", *lines, ""]) if names else ""
 
 
-def command_parser(
-    description: str, commands: Mapping[str, str], words: Collection[str], apart: Collection[str] = ()
+def parser(
+    words: Collection[str] = COMMANDS,
+    commands: Collection[str] = COMMANDS,
+    description: str = "Plan models without a cluster, and run, list and explain them in one.",
+    apart: Collection[str] = APART,
 ) -> argparse.ArgumentParser:
-    """The parser of `infd`, with the arguments of those commands that are among the words.
+    """The parser of some commands, with the options of those that are among the words.
 
     Args:
-        description: of the program.
-        commands: the commands with their help. Each has a module here (`module_of`), with `add_arguments`.
         words: the command line.
+        commands: their names.
+        description: of the program.
         apart: names of the commands for pods and installers.
     """
-    result = CommandParser(prog="infd", usage=USAGE, description=description, epilog=STATUSES)
-    people = {name: summary for name, summary in commands.items() if name not in apart}
-    others = {name: summary for name, summary in commands.items() if name in apart}
-    result.groups = {"commands": people, **({"commands for pods and installers": others} if others else {})}
+    result = CommandParser(
+        prog="infd", usage="infd [-h] [--version] COMMAND ...", description=description, epilog=STATUSES
+    )
+    result.groups = {
+        "commands": [name for name in commands if name not in apart],
+        "commands for pods and installers": [name for name in commands if name in apart],
+    }
     result.add_argument("--version", action="version", version=__version__, help="show the version and exit")
     parsers = result.add_subparsers(
         required=True, prog="infd", metavar="COMMAND", help=argparse.SUPPRESS, parser_class=Parser
@@ -62,19 +124,13 @@ def command_parser(
     for name in commands:
         command = parsers.add_parser(name)
         if name in words:
-            import_module(f"inference_operator.cli.{module_of(name)}").add_arguments(command)
+            named(COMMANDS[name][0])(command)
     return result
 
 
-def module_of(command: str) -> str:
-    """Name of a command's module.
-
-    Examples:
-        >>> module_of("support-bundle"), module_of("import"), module_of("plan")
-        ('support_bundle', 'import_', 'plan')
-    """
-    name = command.replace("-", "_")
-    return f"{name}_" if iskeyword(name) else name
+def run_chosen(options: argparse.Namespace, engines: object) -> int:
+    """Run the command that the parser has chosen by the name of its work; returns the exit status."""
+    return int(named(options.run)(options, engines))
 
 
 def run_command(run: Callable[[], int], words: Sequence[str]) -> NoReturn:
@@ -87,8 +143,6 @@ def run_command(run: Callable[[], int], words: Sequence[str]) -> NoReturn:
     try:
         sys.exit(run())
     except UsageError as error:
-        from inference_operator.cli.output import harmless  # noqa: PLC0415 - only for errors
-
         print(harmless(told(error, words)), file=sys.stderr)
         sys.exit(error.status)
     except KeyboardInterrupt:

@@ -15,8 +15,9 @@ from typing import Protocol
 import argcomplete
 from argcomplete.completers import SuppressCompleter
 from argcomplete.finders import CompletionFinder
+from argcomplete.shell_integration import shellcode
 
-from inference_operator.cli.main import parser
+from inference_operator.cli.commands import parser
 
 SECONDS = 3
 """Limit of a look-up: a person waits for it."""
@@ -150,3 +151,9 @@ def _environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(ARGUMENTS) and name not in {LINE, POINT}
     }
+
+
+def print_script(options: argparse.Namespace, _: object) -> int:
+    """Print the script."""
+    print(shellcode(["infd"], shell=options.shell), end="")
+    return 0

@@ -2,10 +2,7 @@
 
 import argparse
 
-from argcomplete.shell_integration import shellcode
-
 from inference_operator.cli.parser import examples
-from inference_operator.engines.registry import EngineRegistry
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -23,10 +20,4 @@ def add_arguments(completion: argparse.ArgumentParser) -> None:
         "infd completion fish > ~/.config/fish/completions/infd.fish",
     )
     completion.add_argument("shell", choices=SHELLS, help="shell that will read it")
-    completion.set_defaults(run=_run)
-
-
-def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
-    """Print the script."""
-    print(shellcode(["infd"], shell=options.shell), end="")
-    return 0
+    completion.set_defaults(run="completer:print_script")

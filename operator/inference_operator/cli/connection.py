@@ -2,61 +2,26 @@
 
 import argparse
 import logging
-from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
+from inference_operator.cli.operator_settings import INSTEAD, SELECTOR, FoundSettings, settings_of
+from inference_operator.cli.options import DEFAULT_NAMESPACE, SYSTEM_NAMESPACE
 from inference_operator.cli.parser import UsageError
-
-if TYPE_CHECKING:
-    from inference_operator.kube.client import Api
-    from inference_operator.kube.cluster import KubeCluster
+from inference_operator.controller.cluster import ClusterError, ForbiddenError
+from inference_operator.kube.client import Api, connect, context_namespace
+from inference_operator.kube.cluster import KubeCluster
+from inference_operator.manifest import DEPLOYMENT, INFERENCE_DEPLOYMENT, Manifest, Ref
+from inference_operator.settings import Settings
 
 _Result = TypeVar("_Result")
-DEFAULT_NAMESPACE = "default"
-"""The namespace where neither the command line nor the kubeconfig names one."""
 CURE = "Check that `kubectl get infd` works with the same kubeconfig."
 
 
-def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose the cluster, as kubectl has them."""
-    parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig; default: the current one")
-    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="kubeconfig; default: as kubectl finds it")
-
-
-def add_connection(parser: argparse.ArgumentParser, *, all_namespaces: str = "") -> None:
-    """Add the options that choose the cluster and the namespace.
-
-    Args:
-        parser: of the command.
-        all_namespaces: help of the option for all namespaces; empty: there is none.
-    """
-    scope = parser.add_mutually_exclusive_group()
-    scope.add_argument("-n", "--namespace", metavar="NAME", help="its namespace; default: that of the context")
-    if all_namespaces:
-        scope.add_argument("-A", "--all-namespaces", action="store_true", help=all_namespaces)
-    add_cluster(parser)
-
-
-def add_timeout(parser: argparse.ArgumentParser, seconds: int, meaning: str) -> None:
-    """Add the option for how long a command waits.
-
-    Args:
-        parser: of the command.
-        seconds: the default.
-        meaning: of the limit, for the help.
-    """
-    words = f"{meaning}; default {seconds}"
-    parser.add_argument("--timeout", type=int, default=seconds, metavar="SECONDS", help=words)
-
-
-def resolve_namespace(options: argparse.Namespace) -> None:
-    """Set the namespace of a command that has the option and was given none: that of the context."""
-    if "kubeconfig" in options and "namespace" in options and options.namespace is None:
-        from inference_operator.kube.client import context_namespace  # noqa: PLC0415 - as below
-
-        _silence_client()
-        options.namespace = context_namespace(options.kubeconfig, options.context) or DEFAULT_NAMESPACE
+def namespace_of_context(options: argparse.Namespace) -> str:
+    """The namespace of a command that was given none: that of the context."""
+    _silence_client()
+    return context_namespace(options.kubeconfig, options.context) or DEFAULT_NAMESPACE
 
 
 def _silence_client() -> None:
@@ -65,17 +30,13 @@ def _silence_client() -> None:
 
 
 async def in_cluster(
-    work: "Callable[[Api, KubeCluster], Awaitable[_Result]]", options: argparse.Namespace, *, cure: str = CURE
+    work: Callable[[Api, KubeCluster], Awaitable[_Result]], options: argparse.Namespace, *, cure: str = CURE
 ) -> _Result:
     """The result of `work` in the cluster that the options choose.
 
     Raises:
         UsageError: the API server cannot be asked, or refuses. The message ends with `cure`.
     """
-    from inference_operator.controller.cluster import ClusterError  # noqa: PLC0415 - as below
-    from inference_operator.kube.client import Api, connect  # noqa: PLC0415 - a second of imports that only this needs
-    from inference_operator.kube.cluster import KubeCluster  # noqa: PLC0415 - as above
-
     _silence_client()
     try:
         client = await connect(options.kubeconfig, options.context, max_connections=0)
@@ -86,3 +47,44 @@ async def in_cluster(
             await client.close()  # type: ignore[no-untyped-call]
     except ClusterError as error:
         raise UsageError(f"{error.cause}. {cure}") from error
+
+
+async def found_settings(cluster: KubeCluster, namespace: str) -> FoundSettings:
+    """The settings of the operator that serves a namespace. Variables of the command's own environment replace them."""
+    found = await operators(cluster)
+    if found is None:
+        right = f"get the Deployment `inference-operator` in `{SYSTEM_NAMESPACE}`"
+        return FoundSettings(
+            Settings(), (f"You have no right to {right}, which has the operator's settings. {INSTEAD}",)
+        )
+    return settings_of(found, namespace)
+
+
+async def operators(cluster: KubeCluster) -> Sequence[Manifest] | None:
+    """The Deployments of all operators, or of the one in its usual place; None without the right to read it."""
+    try:
+        return [one async for one in cluster.each(DEPLOYMENT, labels=SELECTOR)]
+    except ForbiddenError:
+        try:
+            own = await cluster.get(Ref(DEPLOYMENT, SYSTEM_NAMESPACE, "inference-operator"))
+        except ForbiddenError:
+            return None
+        return [own] if own else []
+
+
+_Read = TypeVar("_Read")
+
+
+async def read_resource(
+    options: argparse.Namespace, name: str, read: Callable[[Api, KubeCluster, Manifest], Awaitable[_Read]]
+) -> _Read:
+    """The result of `read` about a resource in the cluster of the kubeconfig."""
+    namespace = options.namespace
+
+    async def found(api: Api, cluster: KubeCluster) -> _Read:
+        live = await cluster.get(Ref(INFERENCE_DEPLOYMENT, namespace, name))
+        if live is None:
+            raise UsageError(f"There is no InferenceDeployment `{name}` in the namespace `{namespace}`.")
+        return await read(api, cluster, live)
+
+    return await in_cluster(found, options)

@@ -3,16 +3,12 @@
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from inference_operator.cli.output import harmless
-from inference_operator.cli.parser import UsageError
+from inference_operator.cli.parser import UsageError, harmless
 from inference_operator.controller.cluster import ConflictError, ForbiddenError, RejectedError
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
-
-if TYPE_CHECKING:
-    from inference_operator.kube.client import Api
-    from inference_operator.kube.cluster import KubeCluster
 
 POLL_SECONDS = 1.0
 QUIET_SECONDS = 10.0
@@ -24,7 +20,7 @@ class EditError(Exception):
     """An edit is not made, or not acted on; the message is for the user."""
 
 
-async def live_of(cluster: "KubeCluster", namespace: str, name: str) -> Manifest:
+async def live_of(cluster: KubeCluster, namespace: str, name: str) -> Manifest:
     """The live resource; raises `UsageError` if there is none."""
     live = await cluster.get(Ref(INFERENCE_DEPLOYMENT, namespace, name))
     if live is None:
@@ -32,7 +28,7 @@ async def live_of(cluster: "KubeCluster", namespace: str, name: str) -> Manifest
     return live
 
 
-async def edited(api: "Api", body: Manifest, field_manager: str) -> Manifest:
+async def edited(api: Api, body: Manifest, field_manager: str) -> Manifest:
     """The resource after a server-side apply; raises `EditError` if it is refused."""
     ref, query = Ref.of(body), {"fieldManager": field_manager, "force": "true"}
     try:
@@ -45,7 +41,7 @@ async def edited(api: "Api", body: Manifest, field_manager: str) -> Manifest:
 
 
 async def awaited(
-    cluster: "KubeCluster", ref: Ref, progress: Callable[[Manifest], str | None], *, timeout_seconds: int
+    cluster: KubeCluster, ref: Ref, progress: Callable[[Manifest], str | None], *, timeout_seconds: int
 ) -> None:
     """Wait until nothing is left to wait for, and print what goes on.
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from inference_operator.api.duration import duration
-from inference_operator.cli.output import FORMATS, table
+from inference_operator.cli.output import table
 from inference_operator.cli.parser import UsageError
 from inference_operator.manifest import Manifest
 from inference_operator.sizing.fleet import FleetPlan, at_rate, by_cost
@@ -15,7 +14,6 @@ from inference_operator.sizing.serving import TYPICAL_LOAD, Load, Served, servin
 from inference_operator.sizing.shape import Objective
 
 HEAD = ("GPU", "SIZES", "ENGINES", "GPUS", "COST/H", "COST/M TOKENS", "TTFT", "TPOT", "BOUND BY", "")
-SECONDS = {"s": 1, "min": 60, "h": 3600}
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1)
 """Parts of an engine's capacity that the plot shows."""
 BAR = 40
@@ -39,55 +37,13 @@ class Asked:
         return round(self.load.prompt + self.load.answer)
 
 
-def add_rate(fit: argparse.ArgumentParser) -> None:
-    """Add the options of a rate."""
-    rate = fit.add_argument_group("for a rate of requests")
-    rate.add_argument("--rate", type=_rate, help="requests to carry: 20/s, 600/min; prints engines, GPUs and cost")
-    rate.add_argument("--prompt", type=_tokens, default=round(TYPICAL_LOAD.prompt), help="mean tokens of a prompt")
-    rate.add_argument("--answer", type=_tokens, default=round(TYPICAL_LOAD.answer), help="mean tokens of an answer")
-    fit.add_argument(
-        "-o",
-        "--output",
-        action=_FormatOrTokens,
-        default=FORMATS[0],
-        metavar="FORMAT",
-        help="output format: table, json or yaml; default table. A number is that of --answer",
-    )
-    rate.add_argument("--cached", type=_part, default=0.0, help="part of prompts that the prefix cache has: 0 to 1")
-    rate.add_argument("--ttft", type=_seconds, default=DEFAULTS.ttft, help="time to first token, for 95 %%: 500ms")
-    rate.add_argument("--tpot", type=_seconds, default=DEFAULTS.tpot, help="mean time of each further token: 30ms")
-    rate.add_argument(
-        "--price", action="append", default=[], metavar="KIND=PRICE", help="price of one GPU for an hour; repeatable"
-    )
-    rate.add_argument("--plot", action="store_true", help="draw the latencies of one engine over its load")
-
-
-class _FormatOrTokens(argparse.Action):
-    """`--output json` is the format; `--output 300` are tokens, beside `--prompt 2000`."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,  # noqa: ARG002 - argparse's signature
-    ) -> None:
-        text = str(values)
-        if text in FORMATS:
-            namespace.output = text
-            return
-        try:
-            namespace.answer = _tokens(text)
-        except argparse.ArgumentTypeError:
-            parser.error(f"argument -o/--output: {text!r} is neither {', '.join(FORMATS)} nor a number of tokens")
-
-
 def asked_rate(options: argparse.Namespace) -> Asked | None:
     """The rate that is asked for; None without one."""
     if options.rate is None:
         return None
-    load = Load(float(options.prompt), float(options.answer), options.cached)
-    return Asked(options.rate, load, Objective(options.ttft, options.tpot))
+    prompt, answer = options.prompt or round(TYPICAL_LOAD.prompt), options.answer or round(TYPICAL_LOAD.answer)
+    objective = Objective(options.ttft or DEFAULTS.ttft, options.tpot or DEFAULTS.tpot)
+    return Asked(options.rate, Load(float(prompt), float(answer), options.cached), objective)
 
 
 def prices(texts: Sequence[str]) -> dict[str, float]:
@@ -213,42 +169,3 @@ def _bars(rate: float, served: Served, objective: Objective) -> str:
 def _bar(part: float) -> str:
     """Examples: half of the objective is half a bar; more than all of it ends with an arrow."""
     return "#" * round(part * BAR) if part <= 1 else "#" * (BAR - 1) + ">"
-
-
-def _rate(text: str) -> float:
-    """Requests in a second.
-
-    Examples:
-        >>> _rate("20/s"), _rate("600/min"), _rate("3.5")
-        (20.0, 10.0, 3.5)
-    """
-    number, _, unit = text.partition("/")
-    if not re.fullmatch(r"\d{1,9}(\.\d{1,6})?", number, re.ASCII) or unit not in ("", *SECONDS) or not float(number):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a rate such as 20/s or 600/min")
-    return float(number) / SECONDS[unit or "s"]
-
-
-def _seconds(text: str) -> float:
-    try:
-        found = duration(text).total_seconds()
-    except ValueError:
-        found = 0.0
-    if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 500ms or 2s")
-    return found
-
-
-def _tokens(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:12]) <= MILLION_TOKENS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of tokens")
-    return int(text)
-
-
-MILLION_TOKENS = 10_000_000
-"""No model reads more."""
-
-
-def _part(text: str) -> float:
-    if not re.fullmatch(r"0?\.\d{1,4}|0|1|1\.0", text, re.ASCII):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a part between 0 and 1")
-    return float(text)

@@ -1,23 +1,11 @@
 """The option `--gpu`, which declares the GPUs of a node."""
 
-import argparse
 from collections.abc import Sequence
 
 from inference_operator.cli.parser import UsageError
 from inference_operator.hardware.kinds import GPU_KINDS
 from inference_operator.hardware.offers import GpuOffer, declared_offer
 from inference_operator.settings import DECLARED_GPUS, Settings
-
-
-def add_gpus(parser: argparse.ArgumentParser) -> None:
-    """Add the option `--gpu`."""
-    parser.add_argument(
-        "--gpu",
-        action="append",
-        default=[],
-        metavar="KIND[:COUNT]",
-        help="kind and number of GPUs of an existing or possible node, for example L4:4; repeatable",
-    )
 
 
 def named_gpus(text: str) -> GpuOffer:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.cli.operator_settings import FoundSettings
@@ -14,6 +13,9 @@ from inference_operator.controller.cluster import ForbiddenError, NotFoundError
 from inference_operator.controller.lister import watched_kinds
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.fleet.brake import Fleet
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
+from inference_operator.kube.lookup_poller import look_up
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, NODE, OPTIONAL_KINDS, Key, Kind, Manifest
 from inference_operator.objects.names import NAME_LABEL
 from inference_operator.pipeline.inputs import Inputs
@@ -26,10 +28,6 @@ from inference_operator.views.lookups import (
     LookupResult,
     Unavailable,
 )
-
-if TYPE_CHECKING:
-    from inference_operator.kube.client import Api
-    from inference_operator.kube.cluster import KubeCluster
 
 MOST_LOOKUPS = 4
 """Decisions in a row that need further lookups: one kind of lookup rarely leads to another."""
@@ -56,8 +54,8 @@ class LiveInputs:
 
 
 async def live_inputs(
-    api: "Api",
-    cluster: "KubeCluster",
+    api: Api,
+    cluster: KubeCluster,
     live: Manifest,
     operator: FoundSettings,
     engines: EngineRegistry,
@@ -110,10 +108,8 @@ def _waits_for_turn(inputs: Inputs) -> bool:
     return renewed is not None and renewed.reason == Reason.WAITING_FOR_TURN
 
 
-async def predicted(cluster: "KubeCluster", inputs: Inputs) -> tuple[Prediction, Sequence[str]]:
+async def predicted(cluster: KubeCluster, inputs: Inputs) -> tuple[Prediction, Sequence[str]]:
     """The prediction, with the lookups that its decisions need, and what is assumed without a result of one."""
-    from inference_operator.kube.lookup_poller import look_up  # noqa: PLC0415 - see `cli.connection`
-
     results: dict[Lookup, LookupResult] = {}
     found = prediction(inputs)
     for _ in range(MOST_LOOKUPS):
@@ -132,12 +128,12 @@ def _assumed(results: Mapping[Lookup, LookupResult]) -> Iterator[str]:
             yield _OF_LOOKUPS[type(look)]
 
 
-async def _list(cluster: "KubeCluster", cache: Cache, kind: Kind, key: Key) -> None:
+async def _list(cluster: KubeCluster, cache: Cache, kind: Kind, key: Key) -> None:
     selector = f"{NAME_LABEL}={key.name}"
     await cache.replace(kind, cluster.pages(kind, namespace=key.namespace, selector=selector))
 
 
-async def _unavailable(api: "Api", cluster: "KubeCluster", cache: Cache, kind: Kind, key: Key) -> str:
+async def _unavailable(api: Api, cluster: KubeCluster, cache: Cache, kind: Kind, key: Key) -> str:
     """Why a kind with a CRD of its own cannot be used; empty if it can.
 
     The API server answers 403 for a kind that does not exist to those who may not list it. Discovery tells the two

@@ -4,12 +4,16 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from inference_operator.api.resource import Resource, resource
+from inference_operator.controller.cluster import ClusterError, ForbiddenError
 from inference_operator.engines.base import Engine
+from inference_operator.engines.registry import EngineRegistry
 from inference_operator.engines.series import histogram
 from inference_operator.engines.telemetry import EngineLoad
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
+from inference_operator.kube.object_events import EVENT, last_time
 from inference_operator.manifest import POD, Manifest, Ref
 from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, NAME_LABEL, ROUTER, is_role
 from inference_operator.router.observe import METRIC_PREFIX, ROUTER_METRICS_PATH
@@ -20,10 +24,6 @@ from inference_operator.views.raw import mapping, timestamp
 from inference_operator.views.samples import EngineActivity, EngineSample, Histogram, RouterSample, Samples
 from inference_operator.views.samples import combined_samples as combined
 from inference_operator.views.untrusted_text import one_line
-
-if TYPE_CHECKING:
-    from inference_operator.kube.client import Api
-    from inference_operator.kube.cluster import KubeCluster
 
 PAGES_AT_ONCE = 4
 """Pages that are read at once, through the API server."""
@@ -64,10 +64,8 @@ class LiveResource:
         return [pod for pod in self.pods if pod.component == component]
 
 
-async def live_resource(api: "Api", cluster: "KubeCluster", live: Manifest, engine: Engine) -> LiveResource:
+async def live_resource(api: Api, cluster: KubeCluster, live: Manifest, engine: Engine) -> LiveResource:
     """The pods of a resource with their metrics, which the API server fetches from them, and its Events."""
-    from inference_operator.kube.object_events import EVENT, last_time  # noqa: PLC0415 - a second of imports
-
     found = resource(live)
     namespace, name = found.key.namespace, found.key.name
     pods: list[PodView] = []
@@ -119,7 +117,7 @@ def _first_bytes(pages: str) -> Histogram | None:
 
 
 async def _pages(
-    api: "Api", namespace: str, pods: Sequence[PodView], engine: Engine
+    api: Api, namespace: str, pods: Sequence[PodView], engine: Engine
 ) -> Mapping[str, Sequence[str | None]]:
     """The metrics of each process of pods, by the uid of the pod; None for a page that may not be read."""
     few = asyncio.Semaphore(PAGES_AT_ONCE)
@@ -132,10 +130,8 @@ async def _pages(
     return dict(zip((pod.uid for pod in pods), await asyncio.gather(*read), strict=True))
 
 
-async def _page(api: "Api", path: str) -> str | None:
+async def _page(api: Api, path: str) -> str | None:
     """A page of a pod; an empty text if it cannot be read, and None if it may not."""
-    from inference_operator.controller.cluster import ClusterError, ForbiddenError  # noqa: PLC0415 - as above
-
     try:
         return await api.text(path, POD, query={})
     except ForbiddenError:
@@ -171,3 +167,9 @@ def _samples(pods: Sequence[PodView], pages: Mapping[str, Sequence[str]], engine
         if read is not None:
             engines[pod.uid] = EngineActivity(read, sessions=0, at=0.0)
     return Samples(engines, routers)
+
+
+def engine_of(found: Resource, engines: EngineRegistry) -> Engine:
+    """The engine that a resource runs, as its status says; the default before it has one."""
+    kind = found.status.engine.kind if found.status.engine else ""
+    return engines.get(kind) or engines[engines.default]

@@ -13,7 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from inference_operator.cli.output import harmless
+from inference_operator.cli.parser import harmless
 
 NOISE = re.compile(
     r'"(?:GET|HEAD) /(?:health|ready|metrics|ping)[^"]*" (?:200|503)'  # uvicorn, HAProxy

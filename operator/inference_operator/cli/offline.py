@@ -1,6 +1,5 @@
 """Inputs of the pipeline for resources from files: what the operator would observe right after their creation."""
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +10,6 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.api_server_rules import stored, with_quoted_numbers
-from inference_operator.cli.gpus import add_gpus
 from inference_operator.cli.hub_model import model_of_spec
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.base import Engine
@@ -54,21 +52,6 @@ def why_nothing(result: Outcome) -> str:
             return refusal.message + hint
         case _:
             return ""
-
-
-def add_source(parser: argparse.ArgumentParser) -> None:
-    """Add the options for resources, GPUs and models."""
-    parser.add_argument(
-        "-f",
-        "--filename",
-        required=True,
-        action="append",
-        help="file or directory with InferenceDeployments; - reads standard input; repeatable",
-    )
-    add_gpus(parser)
-    parser.add_argument(
-        "--model", metavar="FILE", help="output of `infd inspect -o json`; default: ask the hub, then the catalogue"
-    )
 
 
 def model_of(path: str | None) -> Entry | None:

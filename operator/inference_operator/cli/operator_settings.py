@@ -1,27 +1,24 @@
 """The settings of the operator that serves a namespace, as its Deployment has them."""
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
 from inference_operator import __version__
-from inference_operator.manifest import DEPLOYMENT, Manifest, Ref
+from inference_operator.cli.options import DEFAULT_NAMESPACE, SYSTEM_NAMESPACE
+from inference_operator.manifest import Manifest, Ref
+from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.settings import PREFIX, Settings
+from inference_operator.views.node import NodeView
 from inference_operator.views.raw import mapping, objects
-
-if TYPE_CHECKING:
-    from inference_operator.kube.cluster import KubeCluster
 
 SELECTOR = "app.kubernetes.io/name=inference-operator"
 """Label of the operator's Deployment (charts/inference-operator/templates/_names.tpl)."""
-SYSTEM_NAMESPACE = "inference-operator-system"
-"""The namespace that the documentation installs the operator into."""
 VERSION_LABEL = "app.kubernetes.io/version"
 OPERATOR_CONTAINER = "operator"
-_INSTEAD = f"The defaults of this release are assumed. Set the operator's `{PREFIX}…` variables here to replace them."
+INSTEAD = f"The defaults of this release are assumed. Set the operator's `{PREFIX}…` variables here to replace them."
 _FILES = frozenset({"job_program"})
 """Settings that name a file in the operator's pod."""
 
@@ -35,31 +32,6 @@ class FoundSettings:
     """Sentences: which right is missing, and what is assumed instead."""
 
 
-async def found_settings(cluster: "KubeCluster", namespace: str) -> FoundSettings:
-    """The settings of the operator that serves a namespace. Variables of the command's own environment replace them."""
-    found = await operators(cluster)
-    if found is None:
-        right = f"get the Deployment `inference-operator` in `{SYSTEM_NAMESPACE}`"
-        return FoundSettings(
-            Settings(), (f"You have no right to {right}, which has the operator's settings. {_INSTEAD}",)
-        )
-    return settings_of(found, namespace)
-
-
-async def operators(cluster: "KubeCluster") -> Sequence[Manifest] | None:
-    """The Deployments of all operators, or of the one in its usual place; None without the right to read it."""
-    from inference_operator.controller.cluster import ForbiddenError  # noqa: PLC0415 - see `cli.connection`
-
-    try:
-        return [one async for one in cluster.each(DEPLOYMENT, labels=SELECTOR)]
-    except ForbiddenError:
-        try:
-            own = await cluster.get(Ref(DEPLOYMENT, SYSTEM_NAMESPACE, "inference-operator"))
-        except ForbiddenError:
-            return None
-        return [own] if own else []
-
-
 def settings_of(deployments: Sequence[Manifest], namespace: str) -> FoundSettings:
     """The settings of the one among several operators that serves a namespace.
 
@@ -69,7 +41,7 @@ def settings_of(deployments: Sequence[Manifest], namespace: str) -> FoundSetting
     """
     if found := operator_of(deployments, namespace):
         return _settings(found)
-    return FoundSettings(Settings(), (f"No Deployment of an operator for this namespace was found. {_INSTEAD}",))
+    return FoundSettings(Settings(), (f"No Deployment of an operator for this namespace was found. {INSTEAD}",))
 
 
 def operator_of(deployments: Sequence[Manifest], namespace: str) -> Manifest | None:
@@ -129,4 +101,32 @@ def _settings(deployment: Manifest) -> FoundSettings:
     try:
         return FoundSettings(Settings(**values), tuple(notes))  # type: ignore[arg-type]  # as texts, parsed by pydantic
     except ValidationError:
-        return FoundSettings(Settings(), (*notes, f"The operator's settings are of another release. {_INSTEAD}"))
+        return FoundSettings(Settings(), (*notes, f"The operator's settings are of another release. {INSTEAD}"))
+
+
+@dataclass(frozen=True, slots=True)
+class LiveState:
+    """The part of a cluster that plans depend on."""
+
+    nodes: Sequence[NodeView] | None = None
+    """Nodes with GPUs; None if they are not known."""
+    stored_models: Mapping[Ref, Manifest] | None = None
+    """ConfigMaps with results of inspections."""
+    plans: Mapping[tuple[str, str], PinnedPlan] = field(default_factory=dict)
+    """Plans of running engines, by namespace and name of their resource."""
+
+    operators: Sequence[Manifest] = ()
+    """Deployments of operators; none without the right to read them."""
+
+    def with_policy(self, settings: Settings, document: Manifest) -> Settings:
+        """The settings, with the policy of the operator that serves a resource."""
+        if not self.operators:
+            return settings
+        metadata = document.get("metadata") or {}
+        own = settings_of(self.operators, metadata.get("namespace") or DEFAULT_NAMESPACE).settings
+        return settings.model_copy(update={"policy": own.policy, "cluster_domain": own.cluster_domain})
+
+    def plan_of(self, document: Manifest) -> PinnedPlan | None:
+        """The plan that the engines of a resource run with; None if there are none."""
+        metadata = document.get("metadata") or {}
+        return self.plans.get((metadata.get("namespace") or DEFAULT_NAMESPACE, metadata.get("name") or ""))

@@ -1,8 +1,6 @@
 """Output formats of `infd`: tables for people, JSON and YAML for programs."""
 
-import argparse
 import json
-import re
 from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Literal
@@ -11,14 +9,8 @@ import yaml
 
 from inference_operator.manifest import Manifest
 
-FORMATS = ("table", "json", "yaml")
 LEFT_COLUMNS = 2
 """Number of text columns; the others are numbers."""
-
-
-def add_output(parser: argparse.ArgumentParser) -> None:
-    """Add the option `--output`."""
-    parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="output format; default table")
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -30,20 +22,6 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """
     widths = [max(len(cell) for cell in column) for column in zip_longest(*rows, fillvalue="")]
     return ["  ".join(_cells(row, widths)).rstrip() for row in rows]
-
-
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
-
-def harmless(text: str) -> str:
-    r"""A text of others without what a terminal would carry out: colours are left out, control characters shown as �.
-
-    Examples:
-        >>> harmless("\x1b[31mred\x1b[0m \x1b]0;title\x07 tab\tstays")
-        'red �]0;title� tab\tstays'
-    """
-    return _CONTROL.sub("\ufffd", _COLOUR.sub("", text))
 
 
 def _cells(row: Sequence[str], widths: Sequence[int]) -> list[str]:

@@ -8,8 +8,10 @@
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from itertools import islice, pairwise
 from typing import NoReturn
 
@@ -169,8 +171,6 @@ class Parser(argparse.ArgumentParser):
 
 def _similar(word: str, names: Iterable[str]) -> str:
     """The most similar of the names; empty if none is."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only for errors
-
     return next(iter(get_close_matches(word.partition("=")[0], names, n=1)), "")
 
 
@@ -205,3 +205,17 @@ def _is_for_programs(words: Sequence[str]) -> bool:
         for option, link in (("-o", ""), ("-o", "="), ("--output", "="))
         for form in _FOR_PROGRAMS
     )
+
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def harmless(text: str) -> str:
+    r"""A text of others without what a terminal would carry out: colours are left out, control characters shown as �.
+
+    Examples:
+        >>> harmless("\x1b[31mred\x1b[0m \x1b]0;title\x07 tab\tstays")
+        'red �]0;title� tab\tstays'
+    """
+    return _CONTROL.sub("\ufffd", _COLOUR.sub("", text))

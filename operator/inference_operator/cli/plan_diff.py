@@ -5,33 +5,34 @@ import asyncio
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
 
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
 from inference_operator.cli.changed_fields import changed_fields
-from inference_operator.cli.connection import DEFAULT_NAMESPACE, in_cluster
+from inference_operator.cli.connection import found_settings, in_cluster
 from inference_operator.cli.consequences import Consequences, consequences
 from inference_operator.cli.files import documents
 from inference_operator.cli.live_inputs import live_inputs, predicted
 from inference_operator.cli.offline import metadata
-from inference_operator.cli.operator_settings import FoundSettings, found_settings
-from inference_operator.cli.output import dumped, harmless
-from inference_operator.cli.parser import EXIT_REFUSED, UsageError
+from inference_operator.cli.operator_settings import FoundSettings
+from inference_operator.cli.options import DEFAULT_NAMESPACE
+from inference_operator.cli.output import dumped
+from inference_operator.cli.parser import EXIT_REFUSED, UsageError, harmless
 from inference_operator.cli.prediction import PredictedWrite, Prediction
+from inference_operator.cli.status_screen import show
 from inference_operator.cli.stored_edit import stored_edit
 from inference_operator.controller.cluster import ForbiddenError, RejectedError
 from inference_operator.engines.registry import EngineRegistry
+from inference_operator.kube.client import Api, context_namespace
+from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import NeedsInspection, Refused
-
-if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
-
-    from inference_operator.kube.client import Api
-    from inference_operator.kube.cluster import KubeCluster
 
 CREATE, CHANGE, DELETE = "create", "change", "delete"
 MARKS = {CREATE: ("+", "green"), CHANGE: ("~", "yellow"), DELETE: ("-", "red")}
@@ -92,7 +93,7 @@ def run_diff(options: argparse.Namespace, engines: EngineRegistry) -> int:
     found = documents(options.filename)
     namespace = options.in_namespace or _context_namespace(options)
 
-    async def work(api: "Api", cluster: "KubeCluster") -> list[Difference]:
+    async def work(api: Api, cluster: KubeCluster) -> list[Difference]:
         return [await difference(api, cluster, _with_namespace(one, namespace), engines) for one in found]
 
     differences = asyncio.run(in_cluster(work, options, cure=CURE))
@@ -104,8 +105,6 @@ def run_diff(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
 
 def _context_namespace(options: argparse.Namespace) -> str:
-    from inference_operator.kube.client import context_namespace  # noqa: PLC0415 - see `cli.connection`
-
     return context_namespace(options.kubeconfig, options.context) or DEFAULT_NAMESPACE
 
 
@@ -117,8 +116,8 @@ def _with_namespace(document: Manifest, namespace: str) -> Manifest:
 
 
 async def difference(
-    api: "Api",
-    cluster: "KubeCluster",
+    api: Api,
+    cluster: KubeCluster,
     document: Manifest,
     engines: EngineRegistry,
     *,
@@ -186,8 +185,6 @@ def _change(write: PredictedWrite) -> ObjectChange:
 
 def _show(differences: Sequence[Difference]) -> None:
     """Print differences for people: refusals on standard error."""
-    from inference_operator.cli.status_screen import show  # noqa: PLC0415 - only here
-
     for one in differences:
         if one.refusal:
             print(harmless(f"{one.namespace}/{one.name}: {one.refusal}"), file=sys.stderr)
@@ -195,17 +192,12 @@ def _show(differences: Sequence[Difference]) -> None:
             show(screen(one))
 
 
-def screen(shown: Difference) -> "Group":
+def screen(shown: Difference) -> Group:
     """The text of one difference that is not refused: what is written, and then what follows from it."""
-    from rich.console import Group  # noqa: PLC0415 - only here
-
     return Group(*_lines(shown))
 
 
-def _lines(shown: Difference) -> "Iterator[RenderableType]":
-    from rich.padding import Padding  # noqa: PLC0415 - only here
-    from rich.text import Text  # noqa: PLC0415 - only here
-
+def _lines(shown: Difference) -> Iterator[RenderableType]:
     number = len(shown.changes)
     count = f"{number} object{'' if number == 1 else 's'}" if number else "nothing"
     new = " (new)" if shown.is_new else ""

@@ -9,6 +9,7 @@ from inference_operator.api.conditions import Condition
 from inference_operator.api.pod_template import RENEWED_ANNOTATION
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import resource
+from inference_operator.cli.edit import LIMIT_SECONDS
 from inference_operator.cli.managed_fields import FIELD_MANAGER
 from inference_operator.manifest import Manifest
 from inference_operator.views.raw import mapping
@@ -113,7 +114,7 @@ ROUTERS = RenewedPart(
     action="renew-routers",
     none="no router runs, because `spec.router.strategy` is `External`.",
     cure="Routers that become ready are as this release builds them.",
-    timeout_seconds=600,  # as a Deployment's `progressDeadlineSeconds` (Kubernetes 1.36, API reference)
+    timeout_seconds=LIMIT_SECONDS["routers"],
 )
 ENGINES = RenewedPart(
     name="engines",
@@ -122,7 +123,7 @@ ENGINES = RenewedPart(
     action="renew",
     none="no engine runs. The next one is as this release builds it.",
     cure="Engines are renewed when enough of them are ready; `infd restart` replaces them as they are.",
-    timeout_seconds=3600,  # as of `infd run`: an engine may load 500 GB of weights at 150 MB/s
+    timeout_seconds=LIMIT_SECONDS["engines"],
 )
 
 

@@ -22,8 +22,8 @@ from inference_operator.cli.answer_stream import (
     answer_delta,
     error_message,
 )
+from inference_operator.cli.options import VARIABLE
 from inference_operator.cli.parser import UsageError
-from inference_operator.cli.service_key import VARIABLE
 from inference_operator.controller.cluster import ClusterError, ForbiddenError
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster

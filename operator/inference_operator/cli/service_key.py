@@ -1,35 +1,23 @@
 """The API key for a service, of a variable or of a Secret."""
 
-import argparse
 import base64
 import os
 import re
-from typing import TYPE_CHECKING
 
 from inference_operator.api.resource import Resource
 from inference_operator.api.spec import Spec
+from inference_operator.cli.options import VARIABLE
 from inference_operator.cli.parser import UsageError
+from inference_operator.controller.cluster import ForbiddenError
+from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import SECRET, Manifest, Ref
 from inference_operator.views.raw import mapping
 
-if TYPE_CHECKING:
-    from inference_operator.kube.cluster import KubeCluster
-
-VARIABLE = "INFD_API_KEY"
 _USABLE = re.compile(r"[!-~]+")
 """Characters of a header's value, without spaces."""
 
 
-def add_key(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the API key."""
-    parser.add_argument(
-        "--key-from",
-        metavar="SECRET[/ENTRY]",
-        help=f"Secret of its namespace with the API key, and the entry of several; default: the variable {VARIABLE}",
-    )
-
-
-async def service_key(cluster: "KubeCluster", found: Resource, key_from: str | None) -> str:
+async def service_key(cluster: KubeCluster, found: Resource, key_from: str | None) -> str:
     """The API key; empty if none is given, and none is needed.
 
     Args:
@@ -53,9 +41,7 @@ async def service_key(cluster: "KubeCluster", found: Resource, key_from: str | N
     return key
 
 
-async def _of_secret(cluster: "KubeCluster", namespace: str, key_from: str) -> str:
-    from inference_operator.controller.cluster import ForbiddenError  # noqa: PLC0415 - see `cli.connection`
-
+async def _of_secret(cluster: KubeCluster, namespace: str, key_from: str) -> str:
     name, _, entry = key_from.partition("/")
     try:
         secret = await cluster.get(Ref(SECRET, namespace, name))

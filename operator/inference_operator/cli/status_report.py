@@ -15,7 +15,7 @@ from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import Status
 from inference_operator.cli.live_resource import LiveEvent, LiveResource
-from inference_operator.cli.output import harmless
+from inference_operator.cli.parser import harmless
 from inference_operator.diagnosis.group_members import group_members, waits_itself
 from inference_operator.diagnosis.startup_progress import sentence
 from inference_operator.objects.names import ENGINE, ROUTER

@@ -6,16 +6,13 @@
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from inference_operator.cli.api_server_rules import stored
 from inference_operator.cli.managed_fields import applier
 from inference_operator.controller.cluster import ClusterError, RejectedError
+from inference_operator.kube.client import APPLY, MERGE, Api
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
 from inference_operator.views.raw import annotations, mapping
-
-if TYPE_CHECKING:
-    from inference_operator.kube.client import Api
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """The annotation of client-side `kubectl apply` (Kubernetes 1.36, k8s.io/api/core/v1/annotation_key_constants.go)."""
@@ -23,7 +20,7 @@ DEFAULT_MANAGER = "kubectl"
 """Field manager of `kubectl apply --server-side`."""
 
 
-async def stored_edit(api: "Api", document: Manifest, live: Manifest | None) -> Manifest:
+async def stored_edit(api: Api, document: Manifest, live: Manifest | None) -> Manifest:
     """The resource after an apply of a file.
 
     Args:
@@ -34,8 +31,6 @@ async def stored_edit(api: "Api", document: Manifest, live: Manifest | None) -> 
     Raises:
         RejectedError: the API server refuses it, or the user has no right to patch.
     """
-    from inference_operator.kube.client import APPLY, MERGE  # noqa: PLC0415 - see `cli.connection`
-
     kind, meta = INFERENCE_DEPLOYMENT, document["metadata"]
     ref = Ref(kind, meta["namespace"], meta["name"])
     before = last_applied(live)

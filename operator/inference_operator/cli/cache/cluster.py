@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from inference_operator.controller.cluster import ClusterError
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -19,10 +21,6 @@ from inference_operator.manifest import (
 from inference_operator.objects.names import COMPONENT_LABEL, DOWNLOAD
 from inference_operator.views.raw import mapping, objects
 from inference_operator.views.untrusted_text import one_line
-
-if TYPE_CHECKING:
-    from inference_operator.kube.client import Api
-    from inference_operator.kube.cluster import KubeCluster
 
 POLL_SECONDS = 2.0
 RESULT_POLLS = 15
@@ -55,7 +53,7 @@ class Ended:
     """Of its pod; empty if it could not be read."""
 
 
-async def observed(cluster: "KubeCluster", namespace: str | None) -> ClaimObjects:
+async def observed(cluster: KubeCluster, namespace: str | None) -> ClaimObjects:
     """Resources, records and Jobs of a namespace; None is all namespaces."""
     return ClaimObjects(
         await listed(cluster, INFERENCE_DEPLOYMENT, namespace),
@@ -64,27 +62,25 @@ async def observed(cluster: "KubeCluster", namespace: str | None) -> ClaimObject
     )
 
 
-async def workloads(cluster: "KubeCluster", namespace: str) -> list[Manifest]:
+async def workloads(cluster: KubeCluster, namespace: str) -> list[Manifest]:
     """Everything in a namespace that may mount a claim."""
     return [one for kind in (DEPLOYMENT, STATEFUL_SET, JOB, POD) for one in await listed(cluster, kind, namespace)]
 
 
-async def listed(
-    cluster: "KubeCluster", kind: Kind, namespace: str | None, labels: str | None = None
-) -> list[Manifest]:
+async def listed(cluster: KubeCluster, kind: Kind, namespace: str | None, labels: str | None = None) -> list[Manifest]:
     """All objects of a kind, with their kind, which lists omit."""
     head = {"apiVersion": kind.api_version, "kind": kind.name}
     return [{**one, **head} async for one in cluster.each(kind, namespace=namespace, labels=labels)]
 
 
-async def last_step(api: "Api", cluster: "KubeCluster", job: Manifest) -> str:
+async def last_step(api: Api, cluster: KubeCluster, job: Manifest) -> str:
     """The last line of progress of a Job of a download; empty if there is none."""
     pod = await _pod(cluster, job)
     lines = (await _log(api, pod)).splitlines() if pod else []
     return next((line for line in reversed(lines) if line.startswith(_STEP)), "")
 
 
-async def start(cluster: "KubeCluster", job: Manifest, say: Say) -> Ref:
+async def start(cluster: KubeCluster, job: Manifest, say: Say) -> Ref:
     """Create a Job, unless one with the same content runs already. One that has ended is deleted first."""
     ref = Ref.of(job)
     live = await cluster.get(ref)
@@ -100,7 +96,7 @@ async def start(cluster: "KubeCluster", job: Manifest, say: Say) -> Ref:
     return ref
 
 
-async def follow(api: "Api", cluster: "KubeCluster", ref: Ref, say: Say) -> Ended:
+async def follow(api: Api, cluster: KubeCluster, ref: Ref, say: Say) -> Ended:
     """Wait until a Job is over; say each new line of its log, and why its pod does not run."""
     said, waiting, polls_left = 0, "", RESULT_POLLS
     while True:
@@ -123,7 +119,7 @@ async def follow(api: "Api", cluster: "KubeCluster", ref: Ref, say: Say) -> Ende
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def delete(cluster: "KubeCluster", ref: Ref) -> None:
+async def delete(cluster: KubeCluster, ref: Ref) -> None:
     """Delete an object, if it is still there."""
     if live := await cluster.get(ref):
         await cluster.delete(ref, uid=live["metadata"]["uid"])
@@ -135,17 +131,15 @@ def _end(job: Manifest) -> str:
     return next((end for end in ends if end in ("Complete", "Failed")), "")
 
 
-async def _pod(cluster: "KubeCluster", job: Manifest) -> Manifest | None:
+async def _pod(cluster: KubeCluster, job: Manifest) -> Manifest | None:
     """The newest pod of a Job."""
     meta = job["metadata"]
     pods = await listed(cluster, POD, meta["namespace"], f"{JOB_NAME_LABEL}={meta['name']}")
     return max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
 
 
-async def _log(api: "Api", pod: Manifest) -> str:
+async def _log(api: Api, pod: Manifest) -> str:
     """The log of a pod; empty if there is none yet, or if it must not be read."""
-    from inference_operator.controller.cluster import ClusterError  # noqa: PLC0415 - see `cli.connection`
-
     try:
         return await api.text(f"{Ref.of(pod).path}/log", POD, query={})
     except ClusterError:

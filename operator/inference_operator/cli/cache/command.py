@@ -5,7 +5,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from inference_operator.api.effective_spec import effective_spec
 from inference_operator.api.engine import EngineSpec
@@ -13,22 +13,18 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
 from inference_operator.cli.cache.cluster import Ended, delete, follow, last_step, listed, observed, start, workloads
 from inference_operator.cli.cache.contents import OnClaim, models_on_claims
-from inference_operator.cli.cache.jobs import (
-    claim_node,
-    on_node,
-    prefetch_job,
-    prefetch_record,
-    prune_job,
-)
-from inference_operator.cli.connection import add_connection, in_cluster
+from inference_operator.cli.cache.jobs import claim_node, on_node, prefetch_job, prefetch_record, prune_job
+from inference_operator.cli.connection import in_cluster
 from inference_operator.cli.offline import UNKNOWN_UID
-from inference_operator.cli.output import add_output, dumped, table
+from inference_operator.cli.output import dumped, table
 from inference_operator.cli.parser import EXIT_INTERRUPTED, RefusedError, UsageError
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.jobs.download import DownloadInputs
 from inference_operator.jobs.download_result import Downloaded, parsed_download
 from inference_operator.jobs.result import Failure
 from inference_operator.jobs.task import JobInputs
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import CLAIM, CONFIG_MAP, POD, Key, Manifest, Owner, Ref
 from inference_operator.model_files.pruning import PruneReport, parsed_report
 from inference_operator.model_files.uses import COMMAND, claim_uses, record_claim, record_commit, record_model
@@ -39,85 +35,12 @@ from inference_operator.settings import Settings
 from inference_operator.units import GIB
 from inference_operator.views.raw import mapping
 
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
 
-    from inference_operator.kube.client import Api
-    from inference_operator.kube.cluster import KubeCluster
-
-
-def add_arguments(cache: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd cache`."""
-    cache.description = "List, fill and prune the claims of `spec.cache` in the cluster of the current kubeconfig."
-    made = cache.add_subparsers(required=True, metavar="COMMAND")
-    _add_list(made)
-    _add_prefetch(made)
-    _add_prune(made)
-
-
-def _add_list(made: "_SubParsersAction[argparse.ArgumentParser]") -> None:
-    command = made.add_parser(
-        "list",
-        help="list the models on claims",
-        description="List the models on claims with size, state and the resources that use them, from ConfigMaps, Jobs"
-        " and resources. It reads no claim: `infd cache prune --dry-run` shows also what nobody recorded, and compiled"
-        " kernels.",
-    )
-    add_connection(command, all_namespaces="the claims of all namespaces")
-    add_output(command)
-    command.set_defaults(run=_list)
-
-
-def _add_prefetch(made: "_SubParsersAction[argparse.ArgumentParser]") -> None:
-    command = made.add_parser(
-        "prefetch",
-        help="download a model to a claim",
-        description="Download a model to a claim before any resource uses it: create the Job that the operator would"
-        " create, and show its progress. Resources find the model there. If this command ends early, the Job goes on;"
-        " the same command follows it again.",
-    )
-    command.add_argument("source", help="hf://org/name or s3://bucket/path")
-    command.add_argument("--revision", help="branch, tag or commit; default: the default branch")
-    command.add_argument("--allow-pickle", action="store_true", help="as `spec.model.allowPickle`; needs a commit")
-    _add_claim(command)
-    command.add_argument(
-        "--env",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="variable of the Job, as HF_ENDPOINT; repeatable",
-    )
-    command.add_argument("--token-secret", metavar="NAME/KEY", help="Secret with a token of the hub, and its key")
-    command.add_argument(
-        "--s3-secret", metavar="NAME", help="Secret with the key of a bucket, as `model.s3.credentialsSecretRef`"
-    )
-    command.set_defaults(run=_prefetch)
-
-
-def _add_prune(made: "_SubParsersAction[argparse.ArgumentParser]") -> None:
-    command = made.add_parser(
-        "prune",
-        help="delete what no resource uses from a claim",
-        description="Delete the models and compiled kernels on a claim that no object of its namespace uses, with a Job"
-        " that holds the locks of the downloads. Objects are InferenceDeployments, and Deployments, Jobs and pods that"
-        " mount the claim. What a Job used less than 10 minutes ago is kept.",
-    )
-    _add_claim(command)
-    command.add_argument("--dry-run", action="store_true", help="delete nothing, and show what would be deleted")
-    add_output(command)
-    command.set_defaults(run=_prune)
-
-
-def _add_claim(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--claim", required=True, metavar="NAME", help="the PersistentVolumeClaim")
-    add_connection(command)
-    command.add_argument("--image", help="image of the Job; default: the operator's of this release")
-
-
-def _list(options: argparse.Namespace, _: EngineRegistry) -> int:
+def list_models(options: argparse.Namespace, _: EngineRegistry) -> int:
+    """Print the models on claims."""
     namespace = None if options.all_namespaces else options.namespace
 
-    async def work(api: "Api", cluster: "KubeCluster") -> list[OnClaim]:
+    async def work(api: Api, cluster: KubeCluster) -> list[OnClaim]:
         found = await observed(cluster, namespace)
         steps = {
             (job["metadata"]["namespace"], job["metadata"]["name"]): await last_step(api, cluster, job)
@@ -158,10 +81,11 @@ def _gib(size_bytes: int) -> str:
     return f"{size_bytes / GIB:.2f} GiB"
 
 
-def _prefetch(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def prefetch(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    """Download a model with a Job; raises `RefusedError` if that fails."""
     inputs = _download(options, engines)
 
-    async def work(api: "Api", cluster: "KubeCluster") -> tuple[Ref, Ended, Downloaded | Failure | None]:
+    async def work(api: Api, cluster: KubeCluster) -> tuple[Ref, Ended, Downloaded | Failure | None]:
         node = await _claim_node(cluster, options.namespace, options.claim)
         ref = await start(cluster, on_node(prefetch_job(inputs), node), _say)
         ended = await follow(api, cluster, ref, _say)
@@ -213,7 +137,7 @@ def _settings(options: argparse.Namespace) -> Settings:
     return Settings(operator_image=options.image) if options.image else Settings()
 
 
-async def _claim_node(cluster: "KubeCluster", namespace: str, name: str) -> str:
+async def _claim_node(cluster: KubeCluster, namespace: str, name: str) -> str:
     """The only node that can mount the claim now; empty if any can. Raises `UsageError` if there is no such claim."""
     claim = await cluster.get(Ref(CLAIM, namespace, name))
     if claim is None:
@@ -222,10 +146,11 @@ async def _claim_node(cluster: "KubeCluster", namespace: str, name: str) -> str:
     return claim_node(name, modes, await listed(cluster, POD, namespace))
 
 
-def _prune(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def prune(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    """Delete what nothing uses with a Job, and print what was deleted; raises `RefusedError` if that fails."""
     settings, access = _settings(options), engines[engines.default].access(EngineSpec())
 
-    async def work(api: "Api", cluster: "KubeCluster") -> tuple[Ref, Ended, PruneReport | None]:
+    async def work(api: Api, cluster: KubeCluster) -> tuple[Ref, Ended, PruneReport | None]:
         node = await _claim_node(cluster, options.namespace, options.claim)
         found = await observed(cluster, options.namespace)
         uses = claim_uses(options.claim, found.resources, await workloads(cluster, options.namespace), found.records)
@@ -246,7 +171,7 @@ def _prune(options: argparse.Namespace, engines: EngineRegistry) -> int:
     return 0
 
 
-async def _forget(cluster: "KubeCluster", claim: str, records: Sequence[Manifest], report: PruneReport) -> None:
+async def _forget(cluster: KubeCluster, claim: str, records: Sequence[Manifest], report: PruneReport) -> None:
     """Delete the records of prefetched models that the Job has deleted; the operator keeps its own records."""
     gone = {item.what for item in report.items if item.action == "delete"} if not report.dry_run else set()
     for record in records:
@@ -271,7 +196,7 @@ def _print_report(report: PruneReport, output: Literal["table", "json", "yaml"])
 _Result = TypeVar("_Result")
 
 
-def _run_job(options: argparse.Namespace, work: "Callable[[Api, KubeCluster], Awaitable[_Result]]") -> _Result:
+def _run_job(options: argparse.Namespace, work: Callable[[Api, KubeCluster], Awaitable[_Result]]) -> _Result:
     """The result of a Job; an interrupt ends the command and not the Job."""
     try:
         return asyncio.run(in_cluster(work, options))

@@ -6,58 +6,34 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from inference_operator.cli.connection import add_connection, add_timeout, in_cluster
+from inference_operator.cli.connection import in_cluster
 from inference_operator.cli.doctor.facts import ClusterFacts, Finding, Health
 from inference_operator.cli.doctor.findings import findings
 from inference_operator.cli.doctor.probe import probe_pod, probed
 from inference_operator.cli.doctor.reading import ClusterReader
-from inference_operator.cli.output import harmless
-from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError, examples
+from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError, harmless
 from inference_operator.cli.status_screen import BAD, DIM, GOOD, show
 from inference_operator.engines.registry import EngineRegistry
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
 
-if TYPE_CHECKING:
-    from inference_operator.kube.client import Api
-    from inference_operator.kube.cluster import KubeCluster
-
-TIMEOUT_SECONDS = 180
-"""Default of --timeout: the pull of the operator's image, 100 MB, on a slow network."""
-HUB = "https://huggingface.co"
 SYMBOLS = {Health.GOOD: "✔", Health.NOTE: "!", Health.BAD: "✖", Health.UNKNOWN: ""}
 WORDS = {Health.GOOD: "ok", Health.NOTE: "note", Health.BAD: "BAD", Health.UNKNOWN: "?"}
 STYLES = {Health.GOOD: GOOD, Health.NOTE: "yellow", Health.BAD: BAD, Health.UNKNOWN: DIM}
 
 
-def add_arguments(doctor: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd doctor`."""
-    doctor.description = (
-        "Check whether a cluster and a namespace are as the operator needs them: a list with what is right, what is"
-        " not, and what helps. It only reads, and sends one pod that the API server checks and does not create. What"
-        " you may not see is marked `?` with the missing right. With --cluster, a small restricted pod asks DNS and the"
-        " hub from inside, and is deleted at the end. Exit status 1: something is wrong."
-    )
-    doctor.epilog = examples("infd doctor", "infd doctor -n team-a --cluster", "infd doctor -o json")
-    add_connection(doctor)
-    doctor.add_argument("--cluster", action="store_true", help="also start a pod that asks DNS and the hub")
-    doctor.add_argument("--hub", default=HUB, metavar="URL", help=f"hub or mirror that the pod asks; default {HUB}")
-    add_timeout(doctor, TIMEOUT_SECONDS, "time that the pod has")
-    doctor.add_argument("-o", "--output", choices=["table", "json"], default="table", help="default table")
-    doctor.set_defaults(run=_run)
-
-
-def _run(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Print the findings; returns 1 if one of them is bad."""
     if not options.hub.startswith(("http://", "https://")):
         raise UsageError("--hub: write a URL, such as `https://huggingface.co`.")
 
-    async def read(api: "Api", cluster: "KubeCluster") -> ClusterFacts:
+    async def read(api: Api, cluster: KubeCluster) -> ClusterFacts:
         reader = ClusterReader(api, cluster, options.namespace)
         facts = await reader.facts(lambda seen: probe_pod(seen, options.hub))
         if not options.cluster:

@@ -6,23 +6,21 @@ import secrets
 import sys
 import time
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 from inference_operator.cli.doctor.facts import ClusterFacts, ProbeResult
 from inference_operator.cli.doctor.pods import PULL_ERRORS
 from inference_operator.cli.operator_settings import is_at_home
-from inference_operator.cli.output import harmless
+from inference_operator.cli.parser import harmless
+from inference_operator.controller.cluster import ClusterError, ConflictError, NotFoundError
 from inference_operator.jobs.result import TERMINATION_MESSAGE
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import POD, Manifest, Ref
 from inference_operator.objects.container import process_fields
 from inference_operator.objects.pod import RESTRICTED_CONTAINER, restricted_pod
 from inference_operator.settings import PREFIX, PodUsers, Settings
 from inference_operator.views.raw import condition, mapping, objects
 from inference_operator.views.untrusted_text import one_line
-
-if TYPE_CHECKING:
-    from inference_operator.kube.client import Api
-    from inference_operator.kube.cluster import KubeCluster
 
 POLL_SECONDS = 1.0
 USER, GROUP = 2000, 0
@@ -74,10 +72,8 @@ def probe_pod(facts: ClusterFacts, hub: str) -> Manifest:
     }
 
 
-async def probed(api: "Api", cluster: "KubeCluster", pod: Manifest, timeout_seconds: int) -> ProbeResult:
+async def probed(api: Api, cluster: KubeCluster, pod: Manifest, timeout_seconds: int) -> ProbeResult:
     """What the pod finds; it is deleted whatever happens."""
-    from inference_operator.controller.cluster import ClusterError  # noqa: PLC0415 - see `cli.connection`
-
     try:
         made = await api.request("POST", POD.path(pod["metadata"]["namespace"]), POD, body=pod)
     except ClusterError as error:
@@ -91,13 +87,7 @@ async def probed(api: "Api", cluster: "KubeCluster", pod: Manifest, timeout_seco
         await _deleted(cluster, ref, uid)
 
 
-async def _deleted(cluster: "KubeCluster", ref: Ref, uid: str) -> None:
-    from inference_operator.controller.cluster import (  # noqa: PLC0415 - as above
-        ClusterError,
-        ConflictError,
-        NotFoundError,
-    )
-
+async def _deleted(cluster: KubeCluster, ref: Ref, uid: str) -> None:
     try:
         await cluster.delete(ref, uid=uid, grace_seconds=0)
     except (NotFoundError, ConflictError):  # somebody else has deleted it
@@ -107,7 +97,7 @@ async def _deleted(cluster: "KubeCluster", ref: Ref, uid: str) -> None:
         print(f"The pod {place} could not be deleted: {harmless(error.cause)}. Delete it.", file=sys.stderr)
 
 
-async def _ended(cluster: "KubeCluster", ref: Ref, timeout_seconds: int) -> ProbeResult:
+async def _ended(cluster: KubeCluster, ref: Ref, timeout_seconds: int) -> ProbeResult:
     """Its result, as soon as it has one or cannot have one."""
     deadline = time.monotonic() + timeout_seconds
     while True:

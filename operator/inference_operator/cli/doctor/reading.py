@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from inference_operator.admission.rights import CREATE_PODS, Right
 from inference_operator.cli.doctor.facts import (
@@ -24,8 +24,12 @@ from inference_operator.cli.doctor.facts import (
     Unseen,
 )
 from inference_operator.cli.doctor.rights import OPERATOR_RIGHTS, OWN_RIGHTS
-from inference_operator.cli.operator_settings import SELECTOR, SYSTEM_NAMESPACE, operator_of
-from inference_operator.cli.output import harmless
+from inference_operator.cli.operator_settings import SELECTOR, operator_of
+from inference_operator.cli.options import SYSTEM_NAMESPACE
+from inference_operator.cli.parser import harmless
+from inference_operator.controller.cluster import ClusterError, ForbiddenError, NotFoundError
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import (
     CHILD_KINDS,
     CONFIG_MAP,
@@ -41,10 +45,6 @@ from inference_operator.manifest import (
 )
 from inference_operator.objects.names import MANAGED_SELECTOR, NAME_LABEL
 from inference_operator.views.raw import mapping, objects
-
-if TYPE_CHECKING:
-    from inference_operator.kube.client import Api
-    from inference_operator.kube.cluster import KubeCluster
 
 _Result = TypeVar("_Result")
 CLUSTER_KINDS = (
@@ -75,7 +75,7 @@ class ClusterReader:
         namespace: the namespace that is looked at.
     """
 
-    def __init__(self, api: "Api", cluster: "KubeCluster", namespace: str) -> None:
+    def __init__(self, api: Api, cluster: KubeCluster, namespace: str) -> None:
         self._api = api
         self._cluster = cluster
         self._namespace = namespace
@@ -140,11 +140,6 @@ class ClusterReader:
     async def _list(
         self, kind: Kind, namespace: str | None = None, *, labels: str | None = None, names: str = ""
     ) -> Listed:
-        from inference_operator.controller.cluster import (  # noqa: PLC0415 - see `cli.connection`
-            ForbiddenError,
-            NotFoundError,
-        )
-
         fields = f"metadata.name={names}" if names else None
         try:
             found = self._cluster.each(kind, namespace=namespace, labels=labels, fields=fields)
@@ -164,11 +159,6 @@ class ClusterReader:
         )
 
     async def _read(self, path: str, kind: Kind, right: str) -> Listed:
-        from inference_operator.controller.cluster import (  # noqa: PLC0415 - as above
-            ForbiddenError,
-            NotFoundError,
-        )
-
         try:
             return [await self._api.request("GET", path, kind)]
         except NotFoundError:
@@ -201,8 +191,6 @@ class ClusterReader:
         return bool(mapping(answer, "status").get("allowed"))
 
     async def _operator_rights(self, operators: Listed) -> Mapping[Right, bool] | Unseen:
-        from inference_operator.controller.cluster import ForbiddenError  # noqa: PLC0415 - as above
-
         if isinstance(operators, Unseen):
             return operators
         own = self._operator(operators)
@@ -237,8 +225,6 @@ class ClusterReader:
 
     async def _trial(self, pod: Manifest) -> Trial | Unseen:
         """The API server's answer to a pod that is not created."""
-        from inference_operator.controller.cluster import ClusterError  # noqa: PLC0415 - as above
-
         path = POD.path(self._namespace)
         try:
             await self._api.request("POST", path, POD, query={"dryRun": "All"}, body=pod)

@@ -4,11 +4,10 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
-from inference_operator.cli.connection import add_connection, in_cluster
+from inference_operator.cli.connection import in_cluster
 from inference_operator.cli.files import read_objects
 from inference_operator.cli.import_.deployments import from_deployment
 from inference_operator.cli.import_.kserve import API_VERSIONS as KSERVE_VERSIONS
@@ -18,16 +17,14 @@ from inference_operator.cli.import_.kubeai import API_VERSION as KUBEAI_VERSION
 from inference_operator.cli.import_.kubeai import KIND as KUBEAI_KIND
 from inference_operator.cli.import_.kubeai import from_model
 from inference_operator.cli.import_.origin import Draft, ForeignObject
-from inference_operator.cli.output import dumped, harmless
-from inference_operator.cli.parser import EXIT_REFUSED, UsageError, examples
+from inference_operator.cli.output import dumped
+from inference_operator.cli.parser import EXIT_REFUSED, UsageError, harmless
 from inference_operator.engines.registry import EngineRegistry
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import DEPLOYMENT, Kind, Manifest, Ref
 from inference_operator.models.source import model_source
 from inference_operator.views.raw import mapping
-
-if TYPE_CHECKING:
-    from inference_operator.kube.client import Api
-    from inference_operator.kube.cluster import KubeCluster
 
 Reader = Callable[[ForeignObject], Draft]
 READERS: Mapping[tuple[str, str], Reader] = {
@@ -44,24 +41,7 @@ KINDS: Mapping[str, Sequence[Kind]] = {
 """Kinds of objects of the cluster, as people write them."""
 
 
-def add_arguments(imported: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd import`."""
-    imported.description = (
-        "Print an InferenceDeployment for a Model of KubeAI, a Deployment that runs `vllm serve`, or an"
-        " LLMInferenceService of KServe, from a file or from the cluster. Standard error says, field by field, what"
-        " could not be taken over. Nothing is changed. Exit status 1: one of them could not be taken over."
-    )
-    imported.epilog = examples(
-        "infd import -f model.yaml", "infd import deployment/vllm -n demo | infd plan -f - --cluster"
-    )
-    imported.add_argument("object", nargs="?", help="KIND/NAME in the cluster: model, deployment, llminferenceservice")
-    imported.add_argument("-f", "--filename", metavar="FILE", help="file, folder, or - for standard input")
-    add_connection(imported)
-    imported.add_argument("-o", "--output", choices=["yaml", "json"], default="yaml", help="default yaml")
-    imported.set_defaults(run=_run)
-
-
-def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
+def run(options: argparse.Namespace, _: EngineRegistry) -> int:
     """Print the manifests; returns 1 if one could not be made."""
     if bool(options.object) == bool(options.filename):
         raise UsageError("Write either KIND/NAME or -f FILE.")
@@ -119,7 +99,7 @@ async def _of_cluster(options: argparse.Namespace) -> Manifest:
     if not kinds or not name:
         raise UsageError(f"Write KIND/NAME, with one of the kinds {', '.join(KINDS)}.")
 
-    async def read(_: "Api", cluster: "KubeCluster") -> Manifest | None:
+    async def read(_: Api, cluster: KubeCluster) -> Manifest | None:
         for kind in kinds:
             if found := await cluster.get(Ref(kind, options.namespace, name)):
                 return found

@@ -1,5 +1,33 @@
 """`infd support-bundle`: what others need to help, without secrets, in one archive."""
 
-from inference_operator.cli.support_bundle.command import add_arguments
+import argparse
+from pathlib import Path
+
+from inference_operator.cli.options import add_connection
+from inference_operator.cli.parser import examples
 
 __all__ = ["add_arguments"]
+
+
+def add_arguments(bundle: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd support-bundle`."""
+    bundle.description = (
+        "Collect what others need to help you in one archive: resources with their statuses, child objects, Events, the"
+        " last lines of logs, the operator's configuration, and the findings of `infd doctor`. Secrets are never read."
+        " Values of variables, annotations of others, and what looks like a token or key are hidden. Logs may have"
+        " prompts in them, if you let engines log requests. The list comes before the file. Without a terminal, --yes"
+        " writes."
+    )
+    bundle.epilog = examples(
+        "infd support-bundle qwen",
+        "infd support-bundle --dry-run",
+        "infd support-bundle -n team-a --yes --file bundle.tar.gz",
+    )
+    bundle.add_argument("name", nargs="?", default="", help="name of an InferenceDeployment; default: all")
+    add_connection(bundle)
+    bundle.add_argument("--file", type=Path, metavar="FILE", help="file to write; default: a new one in this folder")
+    answer = bundle.add_mutually_exclusive_group()
+    answer.add_argument("-y", "--yes", action="store_true", help="write without asking")
+    answer.add_argument("--dry-run", action="store_true", help="list what would be written, and write nothing")
+    bundle.add_argument("-o", "--output", choices=["table", "json"], default="table", help="form of the list")
+    bundle.set_defaults(run="support_bundle.command:run")

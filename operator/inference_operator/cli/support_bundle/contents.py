@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import yaml
 
@@ -14,24 +13,15 @@ from inference_operator.cli.doctor.probe import probe_pod
 from inference_operator.cli.doctor.reading import CLUSTER_KINDS, LABELLED_KINDS, ClusterReader
 from inference_operator.cli.support_bundle.archive import BundleFile
 from inference_operator.cli.support_bundle.hiding import shown_object, shown_text
+from inference_operator.controller.cluster import ClusterError, ForbiddenError, NotFoundError
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.manifest import (
-    CONFIG_MAP,
-    DEPLOYMENT,
-    INFERENCE_DEPLOYMENT,
-    NODE,
-    POD,
-    Kind,
-    Manifest,
-    Ref,
-)
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
+from inference_operator.kube.object_events import EVENT
+from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, INFERENCE_DEPLOYMENT, NODE, POD, Kind, Manifest, Ref
 from inference_operator.objects.names import COMPONENT_LABEL, NAME_LABEL, PROGRAM
 from inference_operator.views.raw import mapping, objects
 from inference_operator.views.untrusted_text import log_tail
-
-if TYPE_CHECKING:
-    from inference_operator.kube.client import Api
-    from inference_operator.kube.cluster import KubeCluster
 
 LOG_LINES = 500
 """Last lines of each container."""
@@ -52,7 +42,7 @@ class BundleReader:
         engines: the engines, for the findings of `infd doctor`.
     """
 
-    def __init__(self, api: "Api", cluster: "KubeCluster", namespace: str, name: str, engines: EngineRegistry) -> None:
+    def __init__(self, api: Api, cluster: KubeCluster, namespace: str, name: str, engines: EngineRegistry) -> None:
         self._api = api
         self._cluster = cluster
         self._namespace = namespace
@@ -84,11 +74,6 @@ class BundleReader:
 
     async def _list(self, kind: Kind, namespace: str, labels: str | None = None) -> Sequence[Manifest]:
         """The objects of a kind; none, with a note, if they may not be listed."""
-        from inference_operator.controller.cluster import (  # noqa: PLC0415 - see `cli.connection`
-            ForbiddenError,
-            NotFoundError,
-        )
-
         try:
             return [one async for one in self._cluster.each(kind, namespace=namespace, labels=labels)]
         except NotFoundError:
@@ -142,11 +127,6 @@ class BundleReader:
             self._add(f"{folder}/{name}{f'.{run}' if run else ''}.log", text)
 
     async def _log(self, namespace: str, pod: str, container: str, *, previous: bool) -> str:
-        from inference_operator.controller.cluster import (  # noqa: PLC0415 - as above
-            ClusterError,
-            ForbiddenError,
-        )
-
         query = {
             "container": container,
             "tailLines": str(LOG_LINES),
@@ -164,8 +144,6 @@ class BundleReader:
 
     async def _events(self, path: str, namespace: str, name: str = "") -> None:
         """The Events of a namespace; with a name those of one resource, whose objects have names that begin with it."""
-        from inference_operator.kube.object_events import EVENT  # noqa: PLC0415 - as above
-
         found = await self._list(EVENT, namespace)
         wanted = [one for one in found if _is_about(one, name)]
         if wanted:

@@ -3,22 +3,18 @@
 import argparse
 import asyncio
 import sys
-from typing import TYPE_CHECKING
 
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import resource
-from inference_operator.cli.connection import add_connection, add_timeout, in_cluster
-from inference_operator.cli.output import harmless
-from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, examples
+from inference_operator.cli.connection import in_cluster
+from inference_operator.cli.edits import UNSEEN, EditError, awaited, edited, live_of
+from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, harmless
+from inference_operator.cli.pausing import FIELD_MANAGER_OF_PAUSE, InGit, pause_edit, resume_by_force
 from inference_operator.engines.registry import EngineRegistry
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import Manifest, Ref
 
-if TYPE_CHECKING:
-    from inference_operator.kube.client import Api
-    from inference_operator.kube.cluster import KubeCluster
-
-TIMEOUT_SECONDS = 60
-"""Default of --timeout: two Lease durations, after which another process has taken over from one that ended."""
 PAUSED = (
     "paused. Engines and routers go on serving. Until `infd resume`, nothing is created, changed, repaired, scaled or"
     " deleted, and edits wait."
@@ -26,33 +22,12 @@ PAUSED = (
 RESUMED = "resumed. The operator applies the edits that have waited."
 
 
-def add_arguments(pause: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd pause`."""
-    pause.description = (
-        "Stop the operator from creating, changing, repairing, scaling and deleting anything of an InferenceDeployment,"
-        " and wait until it has seen that. Engines and routers go on serving, and the status stays up to date. The"
-        " command sets `spec.paused`; where Git sets that field, it prints the edit to commit. `infd plan --diff` shows"
-        " what waits. It needs the rights to get and patch InferenceDeployments."
-    )
-    pause.epilog = examples("infd pause qwen", "infd pause qwen -n chat")
-    add_waiting(pause)
-    pause.set_defaults(run=lambda options, engines: set_paused(options, engines, paused=True))
-
-
-def add_waiting(parser: argparse.ArgumentParser) -> None:
-    """Add the name, the options for the cluster, and that for the wait."""
-    parser.add_argument("name", help="name of the InferenceDeployment")
-    add_connection(parser)
-    add_timeout(parser, TIMEOUT_SECONDS, "give up when nothing changes for this time")
-
-
-def set_paused(options: argparse.Namespace, _: EngineRegistry, *, paused: bool) -> int:
+def set_paused(options: argparse.Namespace, _: EngineRegistry) -> int:
     """Pause or resume one resource; returns 1 if that is refused, or the operator does not see it."""
-    from inference_operator.cli.edits import EditError  # noqa: PLC0415 - see `cli.connection`
-
     made: list[Manifest] = []
+    paused: bool = options.paused
 
-    async def work(api: "Api", cluster: "KubeCluster") -> int:
+    async def work(api: Api, cluster: KubeCluster) -> int:
         shown = f"{options.namespace}/{options.name}"
         try:
             print(f"{shown}: {await _set(api, cluster, options, made, paused=paused)}")
@@ -70,17 +45,9 @@ def set_paused(options: argparse.Namespace, _: EngineRegistry, *, paused: bool) 
 
 
 async def _set(
-    api: "Api", cluster: "KubeCluster", options: argparse.Namespace, made: list[Manifest], *, paused: bool
+    api: Api, cluster: KubeCluster, options: argparse.Namespace, made: list[Manifest], *, paused: bool
 ) -> str:
     """Edit the resource, add it to `made`, and wait until the operator has seen it; returns what is so now."""
-    from inference_operator.cli.edits import EditError, awaited, edited, live_of  # noqa: PLC0415 - see `cli.connection`
-    from inference_operator.cli.pausing import (  # noqa: PLC0415 - as above
-        FIELD_MANAGER_OF_PAUSE,
-        InGit,
-        pause_edit,
-        resume_by_force,
-    )
-
     live = await live_of(cluster, options.namespace, options.name)
     change = pause_edit(live, paused=paused)
     if isinstance(change, InGit):
@@ -99,7 +66,5 @@ async def _set(
 
 def _unseen(live: Manifest, *, paused: bool) -> str | None:
     """Why the wait goes on; None once the condition Ready tells of the edit."""
-    from inference_operator.cli.edits import UNSEEN  # noqa: PLC0415 - see `cli.connection`
-
     ready = resource(live).current_condition(ConditionType.READY)
     return None if ready and (ready.reason == Reason.PAUSED) == paused else UNSEEN

@@ -7,49 +7,30 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from inference_operator.api.resource import resource
-from inference_operator.cli.connection import add_connection, in_cluster
-from inference_operator.cli.explain import engine_of, read_resource
-from inference_operator.cli.live_resource import LiveResource, live_resource
-from inference_operator.cli.output import harmless
-from inference_operator.cli.parser import EXIT_INTERRUPTED, UsageError, examples
+from inference_operator.cli.connection import in_cluster, read_resource
+from inference_operator.cli.live_resource import LiveResource, engine_of, live_resource
+from inference_operator.cli.parser import EXIT_INTERRUPTED, UsageError, harmless
+from inference_operator.cli.status_screen import DIM, console, show
 from inference_operator.cli.top_rows import TopRow, lines, notes, top_row
 from inference_operator.engines.registry import EngineRegistry
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from inference_operator.kube.client import Api
-    from inference_operator.kube.cluster import KubeCluster
 
 BETWEEN_SECONDS = 2.0
 """Between two readings, as in `infd status`."""
 AT_ONCE = 4
 """Resources that are read at once, each with `PAGES_AT_ONCE` requests."""
-EXAMPLES = examples("infd top", "infd top qwen --watch", "infd top -A -o json")
 
 
-def add_arguments(top: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd top`."""
-    top.description = (
-        "Show the traffic of InferenceDeployments in numbers: requests per second, and p50 and p95 of the time to the"
-        " first byte of streams (TTFT50, TTFT95), as the routers measure them; requests that run and that wait; tokens"
-        " per second and the use of the fullest KV cache, as the engines tell. Two readings, 2 s apart, give the rates;"
-        " times to the first byte are bounds of a histogram. `-`: not reported; a line below the table says why. It"
-        " needs the rights to get and list resources, to list pods and Events, and to get `pods/proxy`."
-    )
-    top.epilog = EXAMPLES
-    top.add_argument("name", nargs="?", help="name of the InferenceDeployment; default: all of the namespace")
-    add_connection(top, all_namespaces="those of all namespaces")
-    top.add_argument("-w", "--watch", action="store_true", help="show them live until Ctrl-C")
-    top.add_argument("-o", "--output", choices=["table", "json"], default="table", help="default table")
-    top.set_defaults(run=_run)
-
-
-def _run(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Print the numbers."""
     if options.name and options.all_namespaces:
         raise UsageError("Give a name, or --all-namespaces.")
@@ -62,21 +43,17 @@ def _run(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
 
 async def _shown(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    async def every(api: "Api", cluster: "KubeCluster") -> int:
+    async def every(api: Api, cluster: KubeCluster) -> int:
         return await _show(_rows(api, cluster, options, engines), options)
 
-    async def one(api: "Api", cluster: "KubeCluster", _: Manifest) -> int:
+    async def one(api: Api, cluster: KubeCluster, _: Manifest) -> int:
         return await every(api, cluster)
 
     return await (read_resource(options, options.name, one) if options.name else in_cluster(every, options))
 
 
 async def _show(found: AsyncIterator[Sequence[TopRow]], options: argparse.Namespace) -> int:
-    from inference_operator.cli.status_screen import console, show  # noqa: PLC0415 - Rich takes a tenth of a second
-
     if options.watch:
-        from rich.live import Live  # noqa: PLC0415 - only here
-
         with Live(console=console(), auto_refresh=False, screen=True) as shown:
             async for rows in found:
                 shown.update(top_table(rows, with_namespace=options.all_namespaces), refresh=True)
@@ -90,14 +67,8 @@ async def _show(found: AsyncIterator[Sequence[TopRow]], options: argparse.Namesp
     return 0
 
 
-def top_table(rows: Sequence[TopRow], *, with_namespace: bool) -> "RenderableType":
+def top_table(rows: Sequence[TopRow], *, with_namespace: bool) -> RenderableType:
     """The table, names left and numbers right."""
-    from rich.console import Group  # noqa: PLC0415 - as above
-    from rich.table import Table  # noqa: PLC0415 - as above
-    from rich.text import Text  # noqa: PLC0415 - as above
-
-    from inference_operator.cli.status_screen import DIM  # noqa: PLC0415 - as above
-
     titles, *cells = lines(rows, with_namespace=with_namespace)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style=DIM, pad_edge=False)
     for number, title in enumerate(titles):
@@ -110,7 +81,7 @@ def top_table(rows: Sequence[TopRow], *, with_namespace: bool) -> "RenderableTyp
 
 
 async def _rows(
-    api: "Api", cluster: "KubeCluster", options: argparse.Namespace, engines: EngineRegistry
+    api: Api, cluster: KubeCluster, options: argparse.Namespace, engines: EngineRegistry
 ) -> AsyncIterator[Sequence[TopRow]]:
     """The numbers of each two readings that follow one another."""
     loop = asyncio.get_running_loop()
@@ -124,7 +95,7 @@ async def _rows(
 
 
 async def _readings(
-    api: "Api", cluster: "KubeCluster", options: argparse.Namespace, engines: EngineRegistry
+    api: Api, cluster: KubeCluster, options: argparse.Namespace, engines: EngineRegistry
 ) -> dict[str, LiveResource]:
     """A reading of each resource, by its uid."""
     if options.name:

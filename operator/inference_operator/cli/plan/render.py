@@ -5,24 +5,14 @@ import sys
 
 from inference_operator.cli.files import documents
 from inference_operator.cli.gpus import settings_with
-from inference_operator.cli.offline import add_source, model_of, name_of, offline_inputs, why_nothing
+from inference_operator.cli.offline import model_of, name_of, offline_inputs, why_nothing
 from inference_operator.cli.parser import EXIT_REFUSED
 from inference_operator.cli.yaml_documents import dump
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.pipeline.decide import outcome
 
 
-def add_arguments(render: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd render`."""
-    render.description = (
-        "Print the objects that the operator would create, as YAML, for the GPUs of --gpu. Rejected"
-        " resources are reported on standard error; the others are still printed."
-    )
-    add_source(render)
-    render.set_defaults(run=run_render)
-
-
-def run_render(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Print the objects of every resource of the files; returns 1 if one of them is rejected."""
     settings, model, status = settings_with(options.gpu), model_of(options.model), 0
     for document in documents(options.filename):

@@ -13,19 +13,12 @@ from inference_operator.api.reasons import ConditionType
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.status import json_name
 from inference_operator.cli.api_server_rules import stored
-from inference_operator.cli.cluster_state import LiveState, cluster_of_kubeconfig
-from inference_operator.cli.connection import add_cluster
 from inference_operator.cli.files import documents
 from inference_operator.cli.gpus import settings_with
-from inference_operator.cli.offline import (
-    add_source,
-    model_of,
-    name_of,
-    offline_inputs,
-    why_nothing,
-)
-from inference_operator.cli.output import add_output, dumped, table
-from inference_operator.cli.parser import UsageError, examples
+from inference_operator.cli.offline import model_of, name_of, offline_inputs, why_nothing
+from inference_operator.cli.operator_settings import LiveState
+from inference_operator.cli.output import dumped, table
+from inference_operator.cli.parser import UsageError
 from inference_operator.engines.options import OptionClasses
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import Manifest
@@ -98,39 +91,7 @@ def _shown(fields: Manifest) -> Manifest:
     }
 
 
-def add_arguments(plan: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd plan`."""
-    plan.description = (
-        "Size new resources as the operator does: for the GPUs of --gpu, or for the nodes of the cluster"
-        " of the current kubeconfig. With --diff, show what the operator would write in the cluster after an apply of"
-        " the files: which objects change, which engines and routers restart and how, GPUs, time, and what becomes of"
-        " requests. Nothing is written. It needs the rights to get and patch InferenceDeployments, and to list their"
-        " children and pods. Without those to read nodes and the operator's Deployment, it says what it assumes."
-    )
-    plan.epilog = examples("infd plan -f qwen.yaml --gpu L4:4", "infd plan -f qwen.yaml --diff")
-    add_source(plan)
-    where = plan.add_mutually_exclusive_group()
-    where.add_argument("--cluster", action="store_true", help="use the nodes of the cluster of the kubeconfig")
-    where.add_argument("--diff", action="store_true", help="show what would change in the cluster of the kubeconfig")
-    plan.add_argument(
-        "-n",
-        "--namespace",
-        dest="in_namespace",
-        metavar="NAME",
-        help="with --diff: namespace of resources whose file names none; default: that of the context",
-    )
-    add_cluster(plan)
-    add_output(plan)
-    plan.add_argument(
-        "-v",
-        "--verbose",
-        action="store_true",
-        help="show the source of the model, the runner-up, and the memory of one GPU",
-    )
-    plan.set_defaults(run=run_plan)
-
-
-def run_plan(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Plan every resource of the files; returns 1 if one of them is rejected."""
     if options.in_namespace and not options.diff:
         raise UsageError("--namespace: only with --diff.")
@@ -141,7 +102,11 @@ def run_plan(options: argparse.Namespace, engines: EngineRegistry) -> int:
             raise UsageError("--diff takes GPUs and models from the cluster: leave out --gpu and --model.")
         return run_diff(options, engines)
     settings = settings_with(options.gpu)
-    cluster = asyncio.run(cluster_of_kubeconfig(options)) if options.cluster else LiveState()
+    cluster = LiveState()
+    if options.cluster:
+        from inference_operator.cli.cluster_state import cluster_of_kubeconfig  # noqa: PLC0415 - only with a cluster
+
+        cluster = asyncio.run(cluster_of_kubeconfig(options))
     model = model_of(options.model)
     plannings = [
         _planning(

@@ -1,22 +1,19 @@
 """`infd fit`: whether a model fits on GPUs, with which parallel sizes, and the memory of one GPU; needs no cluster."""
 
 import argparse
-import re
-import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
 from pydantic import ValidationError
 
 from inference_operator.api.engine import EngineSpec
-from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.cli.fit_answer import Answer, answer_of_infeasible, answer_of_plan, answer_of_shape, report
 from inference_operator.cli.fit_model import asked_model
-from inference_operator.cli.fit_rate import Asked, add_rate, asked_rate, prices
+from inference_operator.cli.fit_rate import Asked, asked_rate, prices
 from inference_operator.cli.fit_rate import documents as rate_documents
 from inference_operator.cli.fit_rate import report as rate_report
-from inference_operator.cli.gpus import add_gpus, named_gpus
+from inference_operator.cli.gpus import named_gpus
 from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.base import Engine
@@ -42,60 +39,7 @@ NVLINK_FROM_GIB, NVLINK_40GB = 70, (38, 41)
 """GPUs of these sizes mostly have NVLink: A100-40GB, and all with 80 GB or more."""
 
 
-def add_arguments(fit: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd fit`."""
-    fit.description = (
-        "Without --gpu-memory-gib: find the sizes that serve best on each kind of GPU; with --rate: engines, GPUs and "
-        "cost for a rate of requests. With --gpu-memory-gib: check whether the engine would start with exactly the "
-        "given options."
-    )
-    fit.add_argument("model", nargs="?", help="name of a model on the hub or in the catalogue: Qwen/Qwen3-8B")
-    add_gpus(fit)
-    kinds = [str(kind) for kind in EngineKind if kind is not EngineKind.AUTO]
-    fit.add_argument("--engine", choices=kinds, default="", help="kind of the engine; default: VLLM")
-    fit.add_argument("--context", _flag("max_model_len"), type=_positive, help="maximum context length in tokens")
-    fit.add_argument("--concurrency", type=_positive, help="concurrent requests of 2,048 tokens to plan for")
-    profiles = [str(profile) for profile in EngineProfile]
-    fit.add_argument("--profile", choices=profiles, default=profiles[0], help="as in spec.engine.profile")
-    fit.add_argument("--config", help="config.json of a model, or output of `infd inspect -o json`")
-    fit.add_argument("--weights-gib", type=_amount, help="size of the checkpoint in GiB")
-    fit.add_argument("--gpu-memory-gib", type=_amount, help="memory of one GPU in GiB, as CUDA reports it")
-    fit.add_argument("--tensor", type=_positive, help="tensor parallel size")
-    fit.add_argument("--pipeline", type=_positive, help="pipeline parallel size")
-    fit.add_argument("--data", type=_positive, default=1, help="data parallel size, for models with routed experts")
-    fit.add_argument("--nodes", type=_positive, help="nodes of one engine; default: the fewest that hold the model")
-    fit.add_argument(_flag("gpu_memory_utilization"), type=_fraction, help="fraction of GPU memory to use")
-    fit.add_argument(_flag("max_num_seqs"), type=_positive, help="maximum sequences per scheduler iteration")
-    fit.add_argument(_flag("max_num_batched_tokens"), type=_positive, help="maximum tokens per iteration")
-    fit.add_argument(_flag("quantization"), default="", help="quantization method: fp8, awq, gptq, bitsandbytes …")
-    fit.add_argument(_flag("kv_cache_dtype"), default="auto", help="data type of the KV cache: auto, fp8, bfloat16 …")
-    fit.add_argument("--dtype", default="auto", help="data type of weights: auto, bfloat16, float16, float32")
-    fit.add_argument("--cpu-offload-gib", type=_amount, default=0.0, help="GiB of each GPU's weights in host memory")
-    fit.add_argument("--engine-version", type=_version, help="version of the engine; default: the operator's release")
-    fit.add_argument(
-        "--engine-args",
-        type=_arguments,
-        default=[],
-        metavar="ARGS",
-        help="more engine arguments, as in spec.engine.args, for example --engine-args='--enable-lora --max-loras 4'",
-    )
-    fit.add_argument("--enforce-eager", action="store_true", help="no CUDA graphs")
-    add_rate(fit)
-    fit.add_argument("-v", "--verbose", action="store_true", help="show the memory of one GPU, with sources")
-    fit.set_defaults(run=run_fit)
-
-
-def _flag(field: str) -> str:
-    """The option for a field of `spec.engine`, which has the engine's own name.
-
-    Examples:
-        >>> _flag("max_model_len")
-        '--max-model-len'
-    """
-    return f"--{field.replace('_', '-')}"
-
-
-def run_fit(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Print whether and how the model fits; 1 if it fits nowhere, or if no GPUs carry the rate."""
     engine = engines[options.engine or engines.default]
     if (options.nodes or 1) > 1 and not engine.runs_over_nodes:
@@ -220,47 +164,3 @@ def _exact_offer(options: argparse.Namespace) -> GpuOffer:
     low, high = NVLINK_40GB
     linked = memory >= NVLINK_FROM_GIB or low <= memory <= high
     return replace(named_gpus(USUAL_KINDS[0]), kind="GPU", memory_gib=memory, linked=linked)
-
-
-def _arguments(text: str) -> list[str]:
-    """The arguments of a text, split as a shell does."""
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} has an unclosed quotation mark") from error
-
-
-def _version(text: str) -> str:
-    """A version as an image tag has it.
-
-    Examples:
-        >>> _version("0.19"), _version("v0.32.0")
-        ('v0.19.0', 'v0.32.0')
-    """
-    found = re.fullmatch(r"v?(\d+\.\d+)(\.\d+)?", text, re.ASCII)
-    if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a version such as 0.32.0")
-    return f"v{found[1]}{found[2] or '.0'}"
-
-
-def _positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:12]) <= 2**31:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
-    return int(text)
-
-
-def _amount(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 2**20:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
-    return value
-
-
-def _fraction(text: str) -> float:
-    value = _amount(text)
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a fraction above 0 and at most 1")
-    return value

@@ -5,53 +5,30 @@ import asyncio
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from inference_operator.api.resource import resource
-from inference_operator.cli.connection import add_connection
-from inference_operator.cli.explain import engine_of, read_resource
+from inference_operator.cli.connection import read_resource
+from inference_operator.cli.live_resource import engine_of
 from inference_operator.cli.log_lines import Folding, LogLine, log_lines, merged, tail
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED
+from inference_operator.controller.cluster import NotFoundError, RejectedError
 from inference_operator.diagnosis.engine_end import known_end, unknown_end
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import EngineRegistry
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import POD, Manifest, Ref
 from inference_operator.objects.names import ENGINE, ROUTER, selector_text
 from inference_operator.views.pod import has_been_ready
 from inference_operator.views.raw import mapping, objects
 from inference_operator.views.untrusted_text import LOG_CHARACTERS, log_tail
 
-if TYPE_CHECKING:
-    from inference_operator.kube.client import Api
-    from inference_operator.kube.cluster import KubeCluster
-
-TAIL = 200
-"""Default of --tail, for each container."""
 CAUSE_LINES = 500
 """Lines in which the cause of an end is looked for, as the operator does."""
 FIRST_LINES, MORE = 1_000, 8
 """Lines of the first reading of a log, and by what each next one is longer: most lines may be those of probes, which
 are left out before lines are counted."""
 POLL_SECONDS = 1.0
-
-
-def add_arguments(logs: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd logs`."""
-    logs.description = (
-        "Print the logs of the engines of an InferenceDeployment, or of its routers, merged by time. If an engine has"
-        " ended with an error, the cause comes first. Requests of probes and scrapers, progress bars and repeats"
-        " are left out, unless with -v. It needs the right to get `pods/log`."
-    )
-    logs.add_argument("name", help="name of the InferenceDeployment")
-    add_connection(logs)
-    logs.add_argument("--router", action="store_true", help="the routers' logs, with the access log")
-    logs.add_argument("-p", "--previous", action="store_true", help="of the last run of each container")
-    logs.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C, also with new pods")
-    logs.add_argument(
-        "--tail", type=int, default=TAIL, metavar="N", help=f"lines of each container; default {TAIL}, -1: all"
-    )
-    logs.add_argument("-v", "--verbose", action="store_true", help="leave nothing out")
-    logs.set_defaults(run=_run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +69,10 @@ def _has_failed(status: Manifest) -> bool:
     return bool(ended.get("exitCode")) and ended.get("reason") != "OOMKilled"
 
 
-def _run(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Print the logs; returns 1 if there are none."""
 
-    async def read(api: "Api", cluster: "KubeCluster", live: Manifest) -> int:
+    async def read(api: Api, cluster: KubeCluster, live: Manifest) -> int:
         return await _Reader(api, cluster, options, engine_of(resource(live), engines)).run()
 
     try:
@@ -108,8 +85,8 @@ def _run(options: argparse.Namespace, engines: EngineRegistry) -> int:
 class _Reader:
     """Reads and prints."""
 
-    api: "Api"
-    cluster: "KubeCluster"
+    api: Api
+    cluster: KubeCluster
     options: argparse.Namespace
     engine: Engine
     seen: dict[str, str] = field(default_factory=dict)
@@ -168,11 +145,6 @@ class _Reader:
 
     async def _log(self, one: Container, *, previous: bool, window: Mapping[str, str]) -> str:
         """A part of a log; empty where there is none."""
-        from inference_operator.controller.cluster import (  # noqa: PLC0415 - see `cli.connection`
-            NotFoundError,
-            RejectedError,
-        )
-
         path = f"{Ref(POD, self.options.namespace, one.pod).path}/log"
         query = {"container": one.name, "timestamps": "true", **window, **({"previous": "true"} if previous else {})}
         try:

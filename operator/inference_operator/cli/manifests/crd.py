@@ -9,16 +9,7 @@ from inference_operator.cli.yaml_documents import schema_text
 from inference_operator.engines.registry import EngineRegistry
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add the description of `infd crd`."""
-    command.description = "Print the CustomResourceDefinition, as YAML."
-    command.add_argument(
-        "--json-schema", action="store_true", help="print the JSON Schema of a resource instead, for editors"
-    )
-    command.set_defaults(run=run_crd)
-
-
-def run_crd(options: argparse.Namespace, _engines: EngineRegistry) -> int:
+def run(options: argparse.Namespace, _engines: EngineRegistry) -> int:
     """Print the CustomResourceDefinition or the JSON Schema."""
     print(json.dumps(editor_schema(), indent=1) + "\n" if options.json_schema else schema_text(crd()), end="")
     return 0

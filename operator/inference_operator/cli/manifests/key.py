@@ -25,22 +25,8 @@ KEY_BYTES = 32
 _USER = re.compile("[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 
 
-def add_arguments(key: argparse.ArgumentParser) -> None:
-    """Add the description and the commands of `infd key`."""
-    key.description = "Make API keys for `router.keys`."
-    made = key.add_subparsers(required=True, metavar="COMMAND").add_parser(
-        "create",
-        help="make a new API key",
-        description="Make a new API key. Standard output gets the line for the Secret, or with --secret the whole"
-        " Secret as YAML; the key itself is printed to standard error, once.",
-    )
-    made.add_argument("user", metavar="USER", help="name of the user, for logs and metrics")
-    made.add_argument("--secret", metavar="NAME", help="print a Secret with this name instead of the line alone")
-    made.add_argument("--namespace", "-n", metavar="NAME", help="namespace of the Secret")
-    made.set_defaults(run=_create)
-
-
-def _create(options: argparse.Namespace, _engines: EngineRegistry) -> int:
+def run(options: argparse.Namespace, _engines: EngineRegistry) -> int:
+    """Print the line of a new key, or its Secret; the key itself goes to standard error."""
     if not _USER.fullmatch(options.user):
         raise UsageError(
             f"`{options.user}` cannot be a user: use 1 to 63 letters, digits, `.`, `_`, `@` or `-`, and begin with a"

@@ -5,20 +5,19 @@ import asyncio
 import sys
 import time
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import yaml
 
-from inference_operator.cli.connection import add_connection, in_cluster
+from inference_operator.cli.connection import in_cluster
+from inference_operator.cli.edits import EditError, edited
 from inference_operator.cli.managed_fields import ARGO_CD, applied_edit, manager
-from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError, examples
+from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
 from inference_operator.cli.renewal import ENGINES, PAUSED, ROUTERS, Progress, RenewedPart, is_paused, problem
 from inference_operator.engines.registry import EngineRegistry
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
-
-if TYPE_CHECKING:
-    from inference_operator.kube.client import Api
-    from inference_operator.kube.cluster import KubeCluster
 
 POLL_SECONDS = 2.0
 PARTS = (ROUTERS, ENGINES)
@@ -35,39 +34,12 @@ class NotEditedError(RenewalError):
     """A resource is left as it is. That says nothing about others."""
 
 
-def add_arguments(renew: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd renew`."""
-    renew.description = (
-        "Replace routers and engines that keep something of an earlier release, one resource after the other, and wait"
-        " until all are ready: routers with an earlier pod template or configuration, engines with an earlier pod"
-        " template or image. What is as this release builds it stays. Routers lose no request; engines are replaced as"
-        " `spec.rollout.strategy` says, and keep their sizes. The command sets the annotation `renewed-at-generation`"
-        " in `spec.router.podTemplate.annotations` and `spec.podTemplate.annotations`, as Argo CD's actions"
-        " `renew-routers` and `renew` do. A resource that Argo CD or Flux applies is not edited: the command prints the"
-        " edit to commit. It needs the rights to get (with several resources: list) and patch InferenceDeployments."
-    )
-    renew.epilog = examples("infd renew qwen", "infd renew --all --engines", "infd renew -A")
-    which = renew.add_mutually_exclusive_group(required=True)
-    which.add_argument("name", nargs="?", help="name of the InferenceDeployment")
-    which.add_argument("--all", action="store_true", help="all of the namespace, one after the other")
-    which.add_argument("-A", "--all-namespaces", action="store_true", help="all of the cluster, one after the other")
-    only = renew.add_mutually_exclusive_group()
-    for part in PARTS:
-        only.add_argument(
-            f"--{part.name}", dest="parts", action="store_const", const=(part,), default=PARTS, help=f"{part.name} only"
-        )
-    add_connection(renew)
-    limits = " and ".join(f"{part.timeout_seconds} for {part.name}" for part in PARTS)
-    words = f"give up when nothing changes for this time; default {limits}"
-    renew.add_argument("--timeout", type=int, metavar="SECONDS", help=words)
-    renew.set_defaults(run=_renew)
-
-
-def _renew(options: argparse.Namespace, _: EngineRegistry) -> int:
+def run(options: argparse.Namespace, _: EngineRegistry) -> int:
     """Renew the chosen resources; returns 1 if one is not renewed."""
 
-    async def work(api: "Api", cluster: "KubeCluster") -> int:
-        tasks = [(ref, part) for ref in await _chosen(cluster, options) for part in options.parts]
+    async def work(api: Api, cluster: KubeCluster) -> int:
+        parts = [part for part in PARTS if options.part in (None, part.name)]
+        tasks = [(ref, part) for ref in await _chosen(cluster, options, parts) for part in parts]
         return await _one_by_one(_Renewal(api, cluster, options.timeout), tasks)
 
     try:
@@ -77,7 +49,7 @@ def _renew(options: argparse.Namespace, _: EngineRegistry) -> int:
         return EXIT_INTERRUPTED
 
 
-async def _chosen(cluster: "KubeCluster", options: argparse.Namespace) -> Sequence[Ref]:
+async def _chosen(cluster: KubeCluster, options: argparse.Namespace, parts: Sequence[RenewedPart]) -> Sequence[Ref]:
     """The resources, those of which a chosen part is vulnerable first."""
     if options.name:
         ref = Ref(INFERENCE_DEPLOYMENT, options.namespace, options.name)
@@ -90,7 +62,7 @@ async def _chosen(cluster: "KubeCluster", options: argparse.Namespace) -> Sequen
         print(f"There is no InferenceDeployment in {f'the namespace `{namespace}`' if namespace else 'any namespace'}.")
 
     def order(live: Manifest) -> tuple[bool, str, str]:
-        vulnerable = any(part.is_vulnerable(live) for part in options.parts)
+        vulnerable = any(part.is_vulnerable(live) for part in parts)
         return not vulnerable, live["metadata"]["namespace"], live["metadata"]["name"]
 
     return [Ref.of(live) for live in sorted(found, key=order)]
@@ -117,7 +89,7 @@ async def _one_by_one(renewal: "_Renewal", tasks: Sequence[Task]) -> int:
 class _Renewal:
     """The renewal of single parts in a cluster."""
 
-    def __init__(self, api: "Api", cluster: "KubeCluster", timeout_seconds: int | None) -> None:
+    def __init__(self, api: Api, cluster: KubeCluster, timeout_seconds: int | None) -> None:
         self._api, self._cluster, self._timeout_seconds = api, cluster, timeout_seconds
 
     async def renew(self, ref: Ref, part: RenewedPart) -> None:
@@ -136,8 +108,6 @@ class _Renewal:
         print(f"{_shown(ref)}: all {part.name} are renewed.")
 
     async def _edit(self, ref: Ref, part: RenewedPart, live: Manifest) -> None:
-        from inference_operator.cli.edits import EditError, edited  # noqa: PLC0415 - see `cli.connection`
-
         try:
             await edited(self._api, applied_edit(live, part.edit(live)), part.field_manager)
         except EditError as error:

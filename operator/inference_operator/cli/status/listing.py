@@ -6,39 +6,25 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import resource
-from inference_operator.cli.connection import add_connection, in_cluster
+from inference_operator.cli.connection import in_cluster
 from inference_operator.cli.live_resource import LiveResource
 from inference_operator.cli.output import table
 from inference_operator.cli.status_report import StatusReport, status_report, words_of
 from inference_operator.engines.registry import EngineRegistry
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
 from inference_operator.views.raw import mapping, objects, timestamp
 
-if TYPE_CHECKING:
-    from inference_operator.kube.client import Api
-    from inference_operator.kube.cluster import KubeCluster
 
-
-def add_arguments(listed: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd list`."""
-    listed.description = (
-        "List InferenceDeployments: whether each is ready, its engines, the GPUs of one engine, and below the list what"
-        " is wrong and what helps."
-    )
-    add_connection(listed, all_namespaces="those of all namespaces")
-    listed.add_argument("-o", "--output", choices=["table", "json"], default="table", help="default table")
-    listed.set_defaults(run=_run)
-
-
-def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
+def run(options: argparse.Namespace, _: EngineRegistry) -> int:
     """Print the list."""
     namespace = None if options.all_namespaces else options.namespace
 
-    async def read(_: "Api", cluster: "KubeCluster") -> list[Manifest]:
+    async def read(_: Api, cluster: KubeCluster) -> list[Manifest]:
         return [one async for one in cluster.each(INFERENCE_DEPLOYMENT, namespace=namespace)]
 
     found, at = asyncio.run(in_cluster(read, options)), datetime.now(UTC)

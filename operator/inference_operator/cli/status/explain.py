@@ -2,29 +2,28 @@
 
 import argparse
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
 
 from inference_operator.api.conditions import Condition
 from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.reasons import Reason
 from inference_operator.api.resource import Resource, resource
-from inference_operator.cli.connection import add_connection, in_cluster
-from inference_operator.cli.live_resource import LiveResource, live_resource
+from inference_operator.cli.connection import read_resource
+from inference_operator.cli.explain_autoscaling import scaling_explanation
+from inference_operator.cli.live_resource import LiveResource, engine_of, live_resource
 from inference_operator.cli.parser import UsageError
+from inference_operator.controller.cluster import ClusterError
 from inference_operator.diagnosis.slowness import slow_causes
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, POD, Manifest, Ref
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
+from inference_operator.manifest import POD, Manifest, Ref
 from inference_operator.objects.names import ENGINE, selector_text
 from inference_operator.status.network import slow_network
 from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodView, pod_view
-
-if TYPE_CHECKING:
-    from inference_operator.kube.client import Api
-    from inference_operator.kube.cluster import KubeCluster
 
 PORT_NAME = "http"
 """Name of the port of the engine's API."""
@@ -47,30 +46,13 @@ class Observed:
     engines: Sequence[EngineMetrics]
 
 
-def add_arguments(explain: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd explain`."""
-    explain.description = (
-        "Explain an InferenceDeployment in the cluster of the current kubeconfig: what it waits for, with"
-        " what to do; and for each ready engine, from its metrics, why requests wait. Reading metrics needs the right"
-        " to get `pods/proxy`. `infd explain autoscaling NAME` explains the number of engines: the requests now, the"
-        " last decision, and the changes before it, from Events."
-    )
-    explain.add_argument("name", nargs="+", help="name of the InferenceDeployment; or `autoscaling` and its name")
-    add_connection(explain)
-    explain.set_defaults(run=run_explain)
-
-
-def run_explain(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Print the explanation of one resource."""
     match options.name:
         case [name]:
             observed = asyncio.run(_observed(options, name, engines))
             lines = explanation(observed, engine_of(observed.found, engines))
         case ["autoscaling", name]:
-            from inference_operator.cli.explain_autoscaling import (  # noqa: PLC0415 - it imports the pipeline
-                scaling_explanation,
-            )
-
             lines = scaling_explanation(asyncio.run(_live(options, name, engines)))
         case _:
             raise UsageError(
@@ -78,12 +60,6 @@ def run_explain(options: argparse.Namespace, engines: EngineRegistry) -> int:
             )
     print("\n".join(lines))
     return 0
-
-
-def engine_of(found: Resource, engines: EngineRegistry) -> Engine:
-    """The engine that a resource runs, as its status says; the default before it has one."""
-    kind = found.status.engine.kind if found.status.engine else ""
-    return engines.get(kind) or engines[engines.default]
 
 
 def explanation(observed: Observed, engine: Engine) -> Iterator[str]:
@@ -138,7 +114,7 @@ def _is_wrong(condition: Condition) -> bool:
 async def _observed(options: argparse.Namespace, name: str, engines: EngineRegistry) -> Observed:
     """The resource and the metrics of its ready engines, which the API server fetches from their pods."""
 
-    async def read(api: "Api", cluster: "KubeCluster", live: Manifest) -> Observed:
+    async def read(api: Api, cluster: KubeCluster, live: Manifest) -> Observed:
         labels = selector_text(name, ENGINE)
         pods = [pod async for pod in cluster.each(POD, namespace=options.namespace, labels=labels)]
         found = resource(live)
@@ -151,28 +127,10 @@ async def _observed(options: argparse.Namespace, name: str, engines: EngineRegis
 async def _live(options: argparse.Namespace, name: str, engines: EngineRegistry) -> LiveResource:
     """The resource, what its routers and engines count, and its Events."""
 
-    async def read(api: "Api", cluster: "KubeCluster", live: Manifest) -> LiveResource:
+    async def read(api: Api, cluster: KubeCluster, live: Manifest) -> LiveResource:
         return await live_resource(api, cluster, live, engine_of(resource(live), engines))
 
     return await read_resource(options, name, read)
-
-
-_Read = TypeVar("_Read")
-
-
-async def read_resource(
-    options: argparse.Namespace, name: str, read: "Callable[[Api, KubeCluster, Manifest], Awaitable[_Read]]"
-) -> _Read:
-    """The result of `read` about a resource in the cluster of the kubeconfig."""
-    namespace = options.namespace
-
-    async def found(api: "Api", cluster: "KubeCluster") -> _Read:
-        live = await cluster.get(Ref(INFERENCE_DEPLOYMENT, namespace, name))
-        if live is None:
-            raise UsageError(f"There is no InferenceDeployment `{name}` in the namespace `{namespace}`.")
-        return await read(api, cluster, live)
-
-    return await in_cluster(found, options)
 
 
 def _leaders(pods: Sequence[Manifest]) -> Sequence[PodView]:
@@ -181,9 +139,7 @@ def _leaders(pods: Sequence[Manifest]) -> Sequence[PodView]:
     return sorted((engine.leader for engine in engines if engine.is_serving), key=lambda pod: pod.name)
 
 
-async def _metrics(api: "Api", namespace: str, pod: PodView, engine: Engine) -> EngineMetrics:
-    from inference_operator.controller.cluster import ClusterError  # noqa: PLC0415 - as above
-
+async def _metrics(api: Api, namespace: str, pod: PodView, engine: Engine) -> EngineMetrics:
     if (page := engine.metrics_page) is None:
         return EngineMetrics(pod.name, problem="this kind of engine serves none")
     port = page.port or pod.ports.get(PORT_NAME, 0)

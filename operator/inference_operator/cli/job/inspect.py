@@ -14,7 +14,6 @@ from types import FrameType
 import yaml
 
 from inference_operator.api.refusal import Refusal
-from inference_operator.cli.output import add_output
 from inference_operator.jobs.inspection_result import InspectionResult, result_text
 from inference_operator.jobs.result import Cause, Failure
 from inference_operator.model_files.folder import inspect_folder
@@ -24,9 +23,6 @@ from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
 from inference_operator.models.source import BucketModel, ClaimModel, HubModel, file_of, model_source
 
-TIME_LIMIT_SECONDS = 120
-"""For the whole command: an index of 32 MiB at 1 MB/s takes 34 s; a slower hub cannot serve a model."""
-MAX_SECONDS = 3600
 _REPEAT_SECONDS = 1.0
 """The alarm is repeated, in case a library swallows its exception."""
 
@@ -35,31 +31,7 @@ class _TimeIsUpError(Exception):
     """The time limit has passed."""
 
 
-def add_arguments(inspect: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd inspect`."""
-    inspect.description = (
-        "Read config.json, the weight index and the file sizes of a hub repository, bucket or directory. "
-        "HF_ENDPOINT, HF_TOKEN, HF_HOME and HF_HUB_OFFLINE work as in engines."
-    )
-    inspect.add_argument("source", help="hf://org/name, s3://bucket/path, or a directory")
-    inspect.add_argument(
-        "--revision", help="branch, tag or commit of the hub repository; digest of the bucket's listing"
-    )
-    inspect.add_argument("--allow-pickle", action="store_true", help="accept pickle files as weights")
-    inspect.add_argument("--folder", type=Path, help="mount path of the volume of a pvc:// or oci:// source")
-    inspect.add_argument(
-        "--time-limit",
-        type=_seconds,
-        default=TIME_LIMIT_SECONDS,
-        metavar="SECONDS",
-        help="time limit; default 120",
-    )
-    inspect.add_argument("--to", type=Path, metavar="FILE", help="also write the result to this file, as JSON")
-    add_output(inspect)
-    inspect.set_defaults(run=run_inspect)
-
-
-def run_inspect(options: argparse.Namespace, _: object) -> int:
+def run(options: argparse.Namespace, _: object) -> int:
     """Print what the model's files contain; returns 1 if they cannot be used."""
     inspection = _inspection(options)  # imports are before the time limit: the hub's client reports an interrupted one
     try:
@@ -167,9 +139,3 @@ def _alarm(seconds: int) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def _seconds(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:6]) <= MAX_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to {MAX_SECONDS}")
-    return int(text)

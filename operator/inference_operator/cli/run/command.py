@@ -5,33 +5,28 @@ import asyncio
 import shlex
 import sys
 import time
-from typing import TYPE_CHECKING
 
-from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.explanations import ENGINE_ERRORS, EXPLANATIONS
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import Resource, resource
-from inference_operator.cli.connection import add_connection, add_timeout, in_cluster
+from inference_operator.cli.connection import in_cluster
 from inference_operator.cli.managed_fields import FIELD_MANAGER
 from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
 from inference_operator.cli.run_manifest import RunChoices, smallest_manifest
+from inference_operator.controller.cluster import ClusterError, ConflictError, NotFoundError, RejectedError
 from inference_operator.diagnosis.pod_diagnosis import LOG_IS_READ
 from inference_operator.engines.registry import EngineRegistry
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import NO_OBJECTS_VERSION, KubeCluster
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, POD, Manifest, Ref
 from inference_operator.objects.names import ENGINE, ROUTER, selector_text
 from inference_operator.views.pod import PodView, pod_view
 from inference_operator.views.raw import mapping
 
-if TYPE_CHECKING:
-    from inference_operator.kube.client import Api
-    from inference_operator.kube.cluster import KubeCluster
-
 POLL_SECONDS = 1.0
 UNSEEN_SECONDS = 30
 """After this time without a status, the command says that the operator may not run."""
-TIMEOUT_SECONDS = 3600
-"""Default of --timeout: 500 GB of weights at 150 MB/s."""
 MOST_ENDS = 2
 """Ends of a container after which the command waits no longer. The operator corrects a plan after the first one, and
 then its engines are new pods."""
@@ -52,33 +47,7 @@ _ENDS = {*ENGINE_ERRORS, Reason.CRASH_LOOP, Reason.OUT_OF_MEMORY} - _MENDED - _P
 next time."""
 
 
-def add_arguments(run: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd run`."""
-    run.description = (
-        "Create an InferenceDeployment with nothing but what is named here, show its progress until it serves, and"
-        " print how to ask it. If it ends again and again for a cause that stays, print the cause and what helps, and"
-        " return 1. With --dry-run, print the manifest for `kubectl apply` or Git, and ask no cluster."
-    )
-    run.add_argument("name", help="name of the InferenceDeployment, and of the model in requests")
-    run.add_argument("source", help="org/name or hf://org/name, s3://bucket/path, pvc://claim/path or oci://image")
-    add_connection(run)
-    device = run.add_mutually_exclusive_group()
-    device.add_argument("--gpu", default="", metavar="KIND,...", help="kinds of GPUs to choose from, such as L4,A10G")
-    device.add_argument("--cpu", action="store_true", help="serve on CPUs")
-    kinds = [str(kind) for kind in EngineKind]
-    run.add_argument("--engine", choices=kinds, default="", help="kind of the engine; default: the operator chooses")
-    engines = run.add_mutually_exclusive_group()
-    engines.add_argument("--replicas", type=int, metavar="N", help="number of engines; default 1")
-    engines.add_argument("--autoscale", default="", metavar="MIN..MAX", help="engines by the requests, such as 0..4")
-    run.add_argument("--token-secret", default="", metavar="NAME", help="Secret with a token of the hub, in `token`")
-    run.add_argument("--dry-run", action="store_true", help="print the manifest and create nothing")
-    run.add_argument("--no-wait", action="store_true", help="do not wait until it serves")
-    add_timeout(run, TIMEOUT_SECONDS, "give up waiting")
-    run.add_argument("-o", "--output", choices=["yaml", "json"], default="yaml", help="format of --dry-run")
-    run.set_defaults(run=_run)
-
-
-def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
+def run(options: argparse.Namespace, _: EngineRegistry) -> int:
     """Create the resource and wait; returns 1 if it will not serve."""
     gpus = tuple(kind.strip() for kind in options.gpu.split(",") if kind.strip())
     choices = RunChoices(
@@ -98,7 +67,7 @@ def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
         return 0
     ref = Ref(INFERENCE_DEPLOYMENT, options.namespace, options.name)
 
-    async def work(api: "Api", cluster: "KubeCluster") -> int:
+    async def work(api: Api, cluster: KubeCluster) -> int:
         await _create(api, ref, manifest)
         print(f"{ref.namespace}/{ref.name}: created.", flush=True)
         return 0 if options.no_wait else await _follow(cluster, ref, options.timeout)
@@ -111,15 +80,8 @@ def _run(options: argparse.Namespace, _: EngineRegistry) -> int:
         return EXIT_INTERRUPTED
 
 
-async def _create(api: "Api", ref: Ref, manifest: Manifest) -> None:
+async def _create(api: Api, ref: Ref, manifest: Manifest) -> None:
     """Create the resource; an existing one is never changed."""
-    from inference_operator.controller.cluster import (  # noqa: PLC0415 - see `cli.connection`
-        ConflictError,
-        NotFoundError,
-        RejectedError,
-    )
-    from inference_operator.kube.cluster import NO_OBJECTS_VERSION  # noqa: PLC0415 - as above
-
     body = {**manifest, "metadata": {**manifest["metadata"], "resourceVersion": NO_OBJECTS_VERSION}}
     try:
         await api.request("PATCH", ref.path, ref.kind, query={"fieldManager": FIELD_MANAGER}, body=body)
@@ -134,7 +96,7 @@ async def _create(api: "Api", ref: Ref, manifest: Manifest) -> None:
         raise UsageError(f"The API server refuses it: {error.cause}") from error
 
 
-async def _follow(cluster: "KubeCluster", ref: Ref, timeout_seconds: int) -> int:
+async def _follow(cluster: KubeCluster, ref: Ref, timeout_seconds: int) -> int:
     """Print each new message of the status until the resource serves (0), or cannot (1)."""
     begin, said = time.monotonic(), ""
     while True:
@@ -168,13 +130,11 @@ def _stays(ref: Ref) -> str:
     return f"The resource stays: change it, or `kubectl delete infd --namespace {ref.namespace} {ref.name}`."
 
 
-async def _repeated_end(cluster: "KubeCluster", ref: Ref, found: Resource) -> Reason | None:
+async def _repeated_end(cluster: KubeCluster, ref: Ref, found: Resource) -> Reason | None:
     """The reason for which the newest engine or router ends again and again; None if it does not, or may be mended.
 
     The newest pod is one of the latest plan. Who may not list pods waits on.
     """
-    from inference_operator.controller.cluster import ClusterError  # noqa: PLC0415 - see `cli.connection`
-
     condition = found.current_condition(ConditionType.RECONCILING)
     reason = next((reason for reason in _ENDS if condition and reason == condition.reason), None)
     if condition is None or condition.status != "True" or reason is None or LOG_IS_READ in condition.message:
@@ -185,7 +145,7 @@ async def _repeated_end(cluster: "KubeCluster", ref: Ref, found: Resource) -> Re
         return None
 
 
-async def _ends_again(cluster: "KubeCluster", ref: Ref, component: str) -> bool:
+async def _ends_again(cluster: KubeCluster, ref: Ref, component: str) -> bool:
     """Whether the newest pod of a component has ended as often as the command waits for."""
     labels = selector_text(ref.name, component)
     pods = cluster.each(POD, namespace=ref.namespace, labels=labels)

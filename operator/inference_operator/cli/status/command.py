@@ -7,42 +7,25 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+
+from rich.live import Live
 
 from inference_operator.api.resource import resource
-from inference_operator.cli.connection import add_connection
-from inference_operator.cli.explain import engine_of, read_resource
-from inference_operator.cli.live_resource import LiveResource, live_resource
+from inference_operator.cli.connection import read_resource
+from inference_operator.cli.live_resource import LiveResource, engine_of, live_resource
 from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
 from inference_operator.cli.status_report import StatusReport, status_report
 from inference_operator.cli.status_screen import console, screen, show
 from inference_operator.engines.registry import EngineRegistry
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
-
-if TYPE_CHECKING:
-    from inference_operator.kube.client import Api
-    from inference_operator.kube.cluster import KubeCluster
 
 BETWEEN_SECONDS = 2.0
 """Between two readings: a shorter time has few requests."""
 
 
-def add_arguments(status: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd status`."""
-    status.description = (
-        "Show one InferenceDeployment on one screen: what is wrong and what helps, its plan, its requests and times to"
-        " the first byte as its routers count them since they started, engines, routers, adapters and Events. With"
-        " --watch, readings 2 s apart give the rates of now. It needs the rights to get the resource, to list pods and"
-        " Events, and for traffic to get `pods/proxy`. Exit status 1: it is not ready."
-    )
-    status.add_argument("name", help="name of the InferenceDeployment")
-    add_connection(status)
-    status.add_argument("-w", "--watch", action="store_true", help="show it live until Ctrl-C")
-    status.add_argument("-o", "--output", choices=["table", "json"], default="table", help="default table")
-    status.set_defaults(run=_run)
-
-
-def _run(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Show the resource; returns 1 if it is not ready."""
     if options.watch and (options.output == "json" or not sys.stdout.isatty()):
         raise UsageError("--watch needs a terminal, and no --output=json.")
@@ -55,7 +38,7 @@ def _run(options: argparse.Namespace, engines: EngineRegistry) -> int:
 async def _shown(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Print it once."""
 
-    async def read(api: "Api", cluster: "KubeCluster", live: Manifest) -> StatusReport:
+    async def read(api: Api, cluster: KubeCluster, live: Manifest) -> StatusReport:
         return await anext(_reports(api, cluster, live, engines))
 
     report = await read_resource(options, options.name, read)
@@ -68,9 +51,8 @@ async def _shown(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
 async def _watched(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Show it until it is deleted."""
-    from rich.live import Live  # noqa: PLC0415 - only here
 
-    async def read(api: "Api", cluster: "KubeCluster", live: Manifest) -> int:
+    async def read(api: Api, cluster: KubeCluster, live: Manifest) -> int:
         with Live(console=console(), auto_refresh=False, screen=True) as shown:
             async for report in _reports(api, cluster, live, engines):
                 shown.update(screen(report, datetime.now(UTC)), refresh=True)
@@ -81,7 +63,7 @@ async def _watched(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
 
 async def _reports(
-    api: "Api", cluster: "KubeCluster", live: Manifest, engines: EngineRegistry
+    api: Api, cluster: KubeCluster, live: Manifest, engines: EngineRegistry
 ) -> AsyncIterator[StatusReport]:
     """A report of each reading, until the resource is deleted."""
     before: LiveResource | None = None

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from pathlib import Path
 
 from inference_operator.api.refusal import Refusal
 from inference_operator.cli.parser import UsageError
@@ -19,29 +18,8 @@ from inference_operator.models.checkpoint import gguf_parts
 from inference_operator.models.source import DOWNLOADED, BucketModel, HubModel, model_source, stored_name
 
 
-def add_arguments(download: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd download`."""
-    download.description = (
-        "Download a hub repository, or a folder of a bucket, to a folder with the layout of `spec.cache`."
-        " It continues what an earlier command left, checks sizes and hashes, and marks the model as complete last."
-        " HF_ENDPOINT and HF_TOKEN work as in engines; for a bucket AWS_ENDPOINT_URL, AWS_REGION,"
-        " AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. With --adapter the source is a LoRA adapter, and is checked."
-    )
-    download.add_argument("source", help="hf://org/name or s3://bucket/path; with --adapter also pvc:// and oci://")
-    download.add_argument("--adapter", action="store_true", help="copy a LoRA adapter, and tell what it is")
-    download.add_argument(
-        "--folder", type=Path, metavar="DIR", help="where the files of a pvc:// or oci:// adapter are"
-    )
-    download.add_argument("--revision", help="branch, tag, commit or digest of a listing; default: the newest")
-    download.add_argument("--allow-pickle", action="store_true", help="accept pickle files as weights")
-    download.add_argument("--cache", type=Path, required=True, metavar="DIR", help="mount path of the claim")
-    download.add_argument("--kernels", default="", metavar="NAME", help="folder of compiled kernels to create")
-    download.add_argument("--empty-kernels", action="store_true", help="delete what is in that folder first")
-    download.add_argument("--to", type=Path, metavar="FILE", help="also write the result to this file, as JSON")
-    download.set_defaults(run=_run)
-
-
-def _run(options: argparse.Namespace, _: object) -> int:
+def run(options: argparse.Namespace, _: object) -> int:
+    """Print the result as JSON; returns 1 if the model or adapter could not be downloaded."""
     result, text = _adapter(options) if options.adapter else _model(options)
     if options.to:
         options.to.write_text(text, encoding="utf-8")

@@ -1,0 +1,36 @@
+"""The options of `infd chat`."""
+
+import argparse
+
+from inference_operator.cli.options import add_connection, add_key, add_timeout
+from inference_operator.cli.parser import examples
+
+WAIT_SECONDS = 3600
+"""Default of --timeout: an engine that starts from zero may download its model first."""
+EXAMPLES = examples(
+    'infd chat qwen "Why is the sky blue?"',
+    'git diff | infd chat qwen --system "Review this change."',
+    "infd chat qwen --key-from my-key/key --model my-adapter",
+)
+
+
+def add_arguments(chat: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd chat`."""
+    chat.description = (
+        "Ask the model of an InferenceDeployment, and print its answer as it comes. Without PROMPT, the question is"
+        " standard input; on a terminal, questions follow one another until Ctrl-D, and Ctrl-C stops an answer. The"
+        " request goes through the API server to a router, as with `kubectl port-forward`. It needs the rights to get"
+        " the resource, to list pods, and to get and create `pods/portforward`. At zero engines it waits for the one"
+        " that the question starts. Exit status 1: the service refuses or breaks off the answer."
+    )
+    chat.epilog = EXAMPLES
+    chat.add_argument("name", help="name of the InferenceDeployment")
+    chat.add_argument("prompt", nargs="?", metavar="PROMPT", help="the question; default: standard input")
+    add_connection(chat)
+    chat.add_argument("--system", default="", metavar="TEXT", help="instruction for the whole conversation")
+    chat.add_argument("--model", default="", metavar="NAME", help="an adapter; default: the model itself")
+    chat.add_argument("--max-tokens", type=int, metavar="N", help="longest answer; default: the engine's")
+    chat.add_argument("--temperature", type=float, metavar="T", help="randomness of answers; default: the engine's")
+    add_key(chat)
+    add_timeout(chat, WAIT_SECONDS, "give up waiting for an engine")
+    chat.set_defaults(run="chat.command:run", waits=None)

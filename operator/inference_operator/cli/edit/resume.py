@@ -1,0 +1,1 @@
+"""`infd resume`: lets the operator change a paused resource again."""

@@ -1,0 +1,93 @@
+"""The options of the commands that Jobs run: `infd inspect`, `download` and `prune`."""
+
+import argparse
+from pathlib import Path
+
+from inference_operator.cli.options import add_output
+
+TIME_LIMIT_SECONDS = 120
+"""For the whole command: an index of 32 MiB at 1 MB/s takes 34 s; a slower hub cannot serve a model."""
+MAX_SECONDS = 3600
+
+
+def add_inspect(inspect: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd inspect`."""
+    inspect.description = (
+        "Read config.json, the weight index and the file sizes of a hub repository, bucket or directory. "
+        "HF_ENDPOINT, HF_TOKEN, HF_HOME and HF_HUB_OFFLINE work as in engines."
+    )
+    inspect.add_argument("source", help="hf://org/name, s3://bucket/path, or a directory")
+    inspect.add_argument(
+        "--revision", help="branch, tag or commit of the hub repository; digest of the bucket's listing"
+    )
+    inspect.add_argument("--allow-pickle", action="store_true", help="accept pickle files as weights")
+    inspect.add_argument("--folder", type=Path, help="mount path of the volume of a pvc:// or oci:// source")
+    inspect.add_argument(
+        "--time-limit",
+        type=_seconds,
+        default=TIME_LIMIT_SECONDS,
+        metavar="SECONDS",
+        help="time limit; default 120",
+    )
+    inspect.add_argument("--to", type=Path, metavar="FILE", help="also write the result to this file, as JSON")
+    add_output(inspect)
+    inspect.set_defaults(run="job.inspect:run")
+
+
+def _seconds(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:6]) <= MAX_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to {MAX_SECONDS}")
+    return int(text)
+
+
+def add_download(download: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd download`."""
+    download.description = (
+        "Download a hub repository, or a folder of a bucket, to a folder with the layout of `spec.cache`."
+        " It continues what an earlier command left, checks sizes and hashes, and marks the model as complete last."
+        " HF_ENDPOINT and HF_TOKEN work as in engines; for a bucket AWS_ENDPOINT_URL, AWS_REGION,"
+        " AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. With --adapter the source is a LoRA adapter, and is checked."
+    )
+    download.add_argument("source", help="hf://org/name or s3://bucket/path; with --adapter also pvc:// and oci://")
+    download.add_argument("--adapter", action="store_true", help="copy a LoRA adapter, and tell what it is")
+    download.add_argument(
+        "--folder", type=Path, metavar="DIR", help="where the files of a pvc:// or oci:// adapter are"
+    )
+    download.add_argument("--revision", help="branch, tag, commit or digest of a listing; default: the newest")
+    download.add_argument("--allow-pickle", action="store_true", help="accept pickle files as weights")
+    download.add_argument("--cache", type=Path, required=True, metavar="DIR", help="mount path of the claim")
+    download.add_argument("--kernels", default="", metavar="NAME", help="folder of compiled kernels to create")
+    download.add_argument("--empty-kernels", action="store_true", help="delete what is in that folder first")
+    download.add_argument("--to", type=Path, metavar="FILE", help="also write the result to this file, as JSON")
+    download.set_defaults(run="job.download:run")
+
+
+def add_prune(prune: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd prune`."""
+    prune.description = (
+        "Delete models and compiled kernels in a folder with the layout of `spec.cache`, except those that"
+        " --keep and --keep-kernels name, and those that a Job used less than 10 minutes ago. It holds the locks of"
+        " the downloads."
+    )
+    prune.add_argument("--cache", type=Path, required=True, metavar="DIR", help="mount path of the claim")
+    prune.add_argument(
+        "--keep",
+        action="append",
+        default=[],
+        metavar="MODEL[@COMMIT][=WHO]",
+        help="a model in use, and who uses it; without a commit, all its commits; repeatable",
+    )
+    prune.add_argument(
+        "--keep-kernels", action="append", default=[], metavar="NAME", help="folder of kernels in use; repeatable"
+    )
+    prune.add_argument("--adapters", action="store_true", help="also delete LoRA adapters; without it, all stay")
+    prune.add_argument(
+        "--keep-adapter",
+        action="append",
+        default=[],
+        metavar="SOURCE[=WHO]",
+        help="an adapter in use, without `hf://`, and who uses it; repeatable",
+    )
+    prune.add_argument("--dry-run", action="store_true", help="delete nothing, and print the same")
+    prune.add_argument("--to", type=Path, metavar="FILE", help="also write the sum to this file, as JSON")
+    prune.set_defaults(run="job.prune:run")

@@ -1,0 +1,62 @@
+"""The options of the commands that print objects for installers and users: `infd crd`, `policy` and `key`."""
+
+import argparse
+
+from inference_operator.cli.options import SYSTEM_NAMESPACE
+
+
+def add_crd(command: argparse.ArgumentParser) -> None:
+    """Add the description of `infd crd`."""
+    command.description = "Print the CustomResourceDefinition, as YAML."
+    command.add_argument(
+        "--json-schema", action="store_true", help="print the JSON Schema of a resource instead, for editors"
+    )
+    command.set_defaults(run="manifests.crd:run")
+
+
+NAME = "inference-operator"
+"""The release that the documentation installs."""
+
+
+def add_policy(command: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd policy`."""
+    command.description = (
+        "Print the ValidatingAdmissionPolicies for people who write InferenceDeployments, those for the operator's own"
+        " ServiceAccount, or that of the setting `policy`, with their bindings, as YAML."
+    )
+    which = command.add_mutually_exclusive_group()
+    which.add_argument("--operator", action="store_true", help="print those for the operator's own ServiceAccount")
+    which.add_argument(
+        "--owner",
+        action="store_true",
+        help="print that of the setting `policy`, whose parameters the chart writes into the ConfigMap NAME-policy",
+    )
+    own = command.add_argument_group("with --operator or --owner")
+    own.add_argument(
+        "--namespace", "-n", default=SYSTEM_NAMESPACE, help=f"namespace of the operator (default: {SYSTEM_NAMESPACE})"
+    )
+    own.add_argument("--name", default=NAME, help=f"name of the operator's Lease (default: {NAME})")
+    own.add_argument("--account", default="", help="name of the operator's ServiceAccount (default: that of the Lease)")
+    own.add_argument(
+        "--pod-account",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a ServiceAccount that the operator's settings name for pods; may be repeated",
+    )
+    command.set_defaults(run="manifests.policy:run")
+
+
+def add_key(key: argparse.ArgumentParser) -> None:
+    """Add the description and the commands of `infd key`."""
+    key.description = "Make API keys for `router.keys`."
+    made = key.add_subparsers(required=True, metavar="COMMAND").add_parser(
+        "create",
+        help="make a new API key",
+        description="Make a new API key. Standard output gets the line for the Secret, or with --secret the whole"
+        " Secret as YAML; the key itself is printed to standard error, once.",
+    )
+    made.add_argument("user", metavar="USER", help="name of the user, for logs and metrics")
+    made.add_argument("--secret", metavar="NAME", help="print a Secret with this name instead of the line alone")
+    made.add_argument("--namespace", "-n", metavar="NAME", help="namespace of the Secret")
+    made.set_defaults(run="manifests.key:run")

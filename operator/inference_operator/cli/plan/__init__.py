@@ -1,0 +1,48 @@
+"""The options of `infd plan`."""
+
+import argparse
+
+from inference_operator.cli.options import add_cluster, add_output, add_source
+from inference_operator.cli.parser import examples
+
+
+def add_arguments(plan: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd plan`."""
+    plan.description = (
+        "Size new resources as the operator does: for the GPUs of --gpu, or for the nodes of the cluster"
+        " of the current kubeconfig. With --diff, show what the operator would write in the cluster after an apply of"
+        " the files: which objects change, which engines and routers restart and how, GPUs, time, and what becomes of"
+        " requests. Nothing is written. It needs the rights to get and patch InferenceDeployments, and to list their"
+        " children and pods. Without those to read nodes and the operator's Deployment, it says what it assumes."
+    )
+    plan.epilog = examples("infd plan -f qwen.yaml --gpu L4:4", "infd plan -f qwen.yaml --diff")
+    add_source(plan)
+    where = plan.add_mutually_exclusive_group()
+    where.add_argument("--cluster", action="store_true", help="use the nodes of the cluster of the kubeconfig")
+    where.add_argument("--diff", action="store_true", help="show what would change in the cluster of the kubeconfig")
+    plan.add_argument(
+        "-n",
+        "--namespace",
+        dest="in_namespace",
+        metavar="NAME",
+        help="with --diff: namespace of resources whose file names none; default: that of the context",
+    )
+    add_cluster(plan)
+    add_output(plan)
+    plan.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="show the source of the model, the runner-up, and the memory of one GPU",
+    )
+    plan.set_defaults(run="plan.command:run")
+
+
+def add_render(render: argparse.ArgumentParser) -> None:
+    """Add the description and the arguments of `infd render`."""
+    render.description = (
+        "Print the objects that the operator would create, as YAML, for the GPUs of --gpu. Rejected"
+        " resources are reported on standard error; the others are still printed."
+    )
+    add_source(render)
+    render.set_defaults(run="plan.render:run")
