@@ -22,7 +22,7 @@ from e2e.said import Say
 from e2e.served import Served
 from e2e.under_load import LoadedChange, UnderLoad
 from e2e.waiting import eventually
-from inference_operator.cli.renewal import ROUTERS
+from inference_operator.cli.edit.edits import ROUTERS
 
 NAME = "rolled"
 REQUESTS = 2000

@@ -1,7 +1,6 @@
 """`infd bench`: rising load on a real service, when it stops, what it asks, and its screen at two widths."""
 
 import argparse
-import asyncio
 import json
 import os
 import signal
@@ -17,7 +16,7 @@ from syrupy.assertion import SnapshotAssertion
 from inference_operator.cli.answer_stream import AnswerTimes
 from inference_operator.cli.bench_levels import BenchReport, LatencyGoal, LevelResult, level_result
 from inference_operator.cli.bench_screen import plot, row, titles, verdict
-from inference_operator.cli.connection import in_cluster
+from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import Manifest
@@ -145,7 +144,7 @@ def test_the_client_has_a_connection_for_every_request_at_once() -> None:
         return found
 
     options = argparse.Namespace(kubeconfig=None, context=None)
-    assert asyncio.run(in_cluster(limit, options)) == 0  # aiohttp: no limit
+    assert ClusterCommand(options).run(limit) == 0  # aiohttp: no limit
 
 
 @pytest.mark.parametrize(("answer", "status"), [(None, 130), ("n\r", 1), ("\x04", 1)], ids=["Ctrl-C", "no", "Ctrl-D"])

@@ -7,8 +7,8 @@ from typing import TypeAlias
 import pytest
 import yaml
 
+from inference_operator.cli.edit.edits import ENGINES, ROUTERS, Progress
 from inference_operator.cli.managed_fields import applied_edit, manager
-from inference_operator.cli.renewal import ENGINES, ROUTERS, Progress
 from inference_operator.manifest import Manifest
 from tests.cli.conftest import Infd
 from tests.status.situations import RAW
@@ -235,8 +235,8 @@ def test_engines_are_renewed_one_resource_after_the_other_until_one_fails(
         name = edits[-1][0]
         put(server, stored(name=name, others=after[name].pop(0)))
 
-    monkeypatch.setattr("inference_operator.cli.edit.renew.edited", edited)
-    monkeypatch.setattr("inference_operator.cli.edit.renew.asyncio.sleep", pause)
+    monkeypatch.setattr("inference_operator.cli.edit.command.edited", edited)
+    monkeypatch.setattr("inference_operator.cli.cluster_command.asyncio.sleep", pause)
     put(server, *(stored(name=name, others=OUTDATED) for name in "abc"))
     status, output, complaints = infd("renew", "--engines", "--all")
     assert (status, edits) == (1, [("a", "infd-renew-engines"), ("b", "infd-renew-engines")])
@@ -254,7 +254,7 @@ def test_a_rollout_that_goes_on_is_followed_before_anything_is_edited(
     async def pause(_: float) -> None:
         put(server, stored())
 
-    monkeypatch.setattr("inference_operator.cli.edit.renew.asyncio.sleep", pause)
+    monkeypatch.setattr("inference_operator.cli.cluster_command.asyncio.sleep", pause)
     put(server, stored("RollingOut"))
     status, output, _ = infd("renew", "--routers", "qwen")
     assert (status, output.splitlines()) == (

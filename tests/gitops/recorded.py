@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from inference_operator.api.spec import Spec
-from inference_operator.cli.renewal import ENGINES, ROUTERS
+from inference_operator.cli.edit.edits import ENGINES, ROUTERS
 from inference_operator.manifest import API_VERSION, GROUP, KIND, Manifest
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.write_results import WriteResult

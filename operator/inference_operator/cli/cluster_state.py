@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import AsyncIterator
 
-from inference_operator.cli.connection import in_cluster, operators
+from inference_operator.cli.cluster_command import ClusterCommand, operators
 from inference_operator.cli.operator_settings import LiveState
 from inference_operator.cli.parser import UsageError
 from inference_operator.controller.cluster import ForbiddenError
@@ -18,7 +18,7 @@ from inference_operator.views.node import node_view
 from inference_operator.views.workload import WORKLOAD_KINDS, newest_first
 
 
-async def cluster_of_kubeconfig(options: argparse.Namespace) -> LiveState:
+def cluster_of_kubeconfig(options: argparse.Namespace) -> LiveState:
     """The cluster that the options choose.
 
     The right to list nodes is sufficient: without that to list ConfigMaps, the hub is asked, and without that to list
@@ -40,7 +40,8 @@ async def cluster_of_kubeconfig(options: argparse.Namespace) -> LiveState:
         return LiveState(gpus, stored, plans, await operators(cluster) or ())
 
     try:
-        return await in_cluster(read, options, cure="Check that `kubectl get nodes` works with the same kubeconfig.")
+        cure = "Check that `kubectl get nodes` works with the same kubeconfig."
+        return ClusterCommand(options, cure=cure).run(read)
     except UsageError as error:
         raise UsageError(f"--cluster: {error}") from error
 

@@ -41,7 +41,7 @@ def _run(options: argparse.Namespace, engines: object) -> int:
 
     try:
         if "kubeconfig" in options and "namespace" in options and options.namespace is None:
-            options.namespace = named("connection:namespace_of_context")(options)
+            options.namespace = named("cluster_command:namespace_of_context")(options)
         return run_chosen(options, engines or ENGINES)
     except ValidationError as error:
         raise UsageError("\n".join(setting_errors(error))) from error

@@ -1,7 +1,6 @@
 """`infd plan --diff`: what the operator would write in the cluster after an apply of files, and what follows."""
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -14,13 +13,12 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
 from inference_operator.cli.changed_fields import changed_fields
-from inference_operator.cli.connection import found_settings, in_cluster
+from inference_operator.cli.cluster_command import ClusterCommand, found_settings, namespace_of_context
 from inference_operator.cli.consequences import Consequences, consequences
 from inference_operator.cli.files import documents
 from inference_operator.cli.live_inputs import live_inputs, predicted
 from inference_operator.cli.offline import metadata
 from inference_operator.cli.operator_settings import FoundSettings
-from inference_operator.cli.options import DEFAULT_NAMESPACE
 from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import EXIT_REFUSED, UsageError, harmless
 from inference_operator.cli.prediction import PredictedWrite, Prediction
@@ -28,7 +26,7 @@ from inference_operator.cli.status_screen import show
 from inference_operator.cli.stored_edit import stored_edit
 from inference_operator.controller.cluster import ForbiddenError, RejectedError
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.kube.client import Api, context_namespace
+from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
 from inference_operator.pipeline.inputs import Inputs
@@ -91,21 +89,17 @@ class Difference:
 def run_diff(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Show the difference of every resource of the files; returns 1 if one of them is refused."""
     found = documents(options.filename)
-    namespace = options.in_namespace or _context_namespace(options)
+    namespace = options.in_namespace or namespace_of_context(options)
 
     async def work(api: Api, cluster: KubeCluster) -> list[Difference]:
         return [await difference(api, cluster, _with_namespace(one, namespace), engines) for one in found]
 
-    differences = asyncio.run(in_cluster(work, options, cure=CURE))
+    differences = ClusterCommand(options, cure=CURE).run(work)
     if options.output == "table":
         _show(differences)
     else:
         print(dumped([one.document() for one in differences], options.output))
     return EXIT_REFUSED if any(one.refusal for one in differences) else 0
-
-
-def _context_namespace(options: argparse.Namespace) -> str:
-    return context_namespace(options.kubeconfig, options.context) or DEFAULT_NAMESPACE
 
 
 def _with_namespace(document: Manifest, namespace: str) -> Manifest:

@@ -1,7 +1,6 @@
 """`infd bench`: loads one service step by step until its latency objective is broken."""
 
 import argparse
-import asyncio
 import json
 import shutil
 import sys
@@ -13,9 +12,8 @@ from inference_operator.cli.bench_levels import BenchReport, at_once, goal_of
 from inference_operator.cli.bench_load import BenchLoad
 from inference_operator.cli.bench_screen import plot, row, titles, verdict
 from inference_operator.cli.chat.command import cannot_answer
-from inference_operator.cli.connection import read_resource
-from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, RefusedError, UsageError
-from inference_operator.cli.question import is_agreed
+from inference_operator.cli.cluster_command import ClusterCommand, is_agreed
+from inference_operator.cli.parser import EXIT_REFUSED, RefusedError, UsageError
 from inference_operator.cli.service_client import ServiceClient, refusal_words, served_model
 from inference_operator.cli.service_key import service_key
 from inference_operator.engines.registry import EngineRegistry
@@ -37,10 +35,7 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
             raise RefusedError("Nothing was sent.")
         return await _measure(api, cluster, found, options)
 
-    try:
-        return asyncio.run(read_resource(options, options.name, work))
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+    return ClusterCommand(options).run_for(options.name, work)
 
 
 def _nobody_serves(found: Resource) -> str:

@@ -1,11 +1,10 @@
 """`infd cache`: lists the models on claims, downloads one before any resource exists, and deletes the unused ones."""
 
 import argparse
-import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Literal, TypeVar
+from typing import Literal
 
 from inference_operator.api.effective_spec import effective_spec
 from inference_operator.api.engine import EngineSpec
@@ -14,10 +13,10 @@ from inference_operator.api.resource import resource
 from inference_operator.cli.cache.cluster import Ended, delete, follow, last_step, listed, observed, start, workloads
 from inference_operator.cli.cache.contents import OnClaim, models_on_claims
 from inference_operator.cli.cache.jobs import claim_node, on_node, prefetch_job, prefetch_record, prune_job
-from inference_operator.cli.connection import in_cluster
+from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.offline import UNKNOWN_UID
 from inference_operator.cli.output import dumped, table
-from inference_operator.cli.parser import EXIT_INTERRUPTED, RefusedError, UsageError
+from inference_operator.cli.parser import RefusedError, UsageError
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.jobs.download import DownloadInputs
 from inference_operator.jobs.download_result import Downloaded, parsed_download
@@ -35,6 +34,8 @@ from inference_operator.settings import Settings
 from inference_operator.units import GIB
 from inference_operator.views.raw import mapping
 
+INTERRUPTED = "Interrupted. The Job goes on; the same command follows it again."
+
 
 def list_models(options: argparse.Namespace, _: EngineRegistry) -> int:
     """Print the models on claims."""
@@ -48,7 +49,7 @@ def list_models(options: argparse.Namespace, _: EngineRegistry) -> int:
         }
         return models_on_claims(found.resources, found.records, found.jobs, steps)
 
-    models = asyncio.run(in_cluster(work, options))
+    models = ClusterCommand(options).run(work)
     if options.output != "table":
         print(dumped([{"models": [one.document for one in models]}], options.output))
     elif not models:
@@ -96,7 +97,7 @@ def prefetch(options: argparse.Namespace, engines: EngineRegistry) -> int:
             await delete(cluster, ref)
         return ref, ended, result
 
-    ref, ended, result = _run_job(options, work)
+    ref, ended, result = ClusterCommand(options, interrupted=INTERRUPTED).run(work)
     if ended.succeeded and isinstance(result, Downloaded):
         print(f"{options.source} is complete on the claim {options.claim}: {_gib(result.size_bytes)}, {result.commit}.")
         return 0
@@ -164,7 +165,7 @@ def prune(options: argparse.Namespace, engines: EngineRegistry) -> int:
             await delete(cluster, ref)
         return ref, ended, report
 
-    ref, ended, report = _run_job(options, work)
+    ref, ended, report = ClusterCommand(options, interrupted=INTERRUPTED).run(work)
     if report is None:
         raise RefusedError(f"Job {ref.name} failed: {ended.message or 'it ended without a result.'}")
     _print_report(report, options.output)
@@ -191,18 +192,6 @@ def _print_report(report: PruneReport, output: Literal["table", "json", "yaml"])
         print("The log of the Job's pod cannot be read, or nothing is on the claim.")
     verb = "Would free" if report.dry_run else "Freed"
     print(f"{verb} {_gib(report.freed_bytes)}.")
-
-
-_Result = TypeVar("_Result")
-
-
-def _run_job(options: argparse.Namespace, work: Callable[[Api, KubeCluster], Awaitable[_Result]]) -> _Result:
-    """The result of a Job; an interrupt ends the command and not the Job."""
-    try:
-        return asyncio.run(in_cluster(work, options))
-    except KeyboardInterrupt:
-        print("Interrupted. The Job goes on; the same command follows it again.", file=sys.stderr)
-        sys.exit(EXIT_INTERRUPTED)
 
 
 def _to_stderr(line: str) -> None:

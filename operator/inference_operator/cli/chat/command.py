@@ -1,16 +1,15 @@
 """`infd chat`: talks with the model of a resource, through the API server and a router."""
 
 import argparse
-import asyncio
 import sys
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.chat_session import ChatSession, ChatWaits, talk
-from inference_operator.cli.connection import read_resource
+from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.conversation import Conversation, Sampling
-from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError, harmless
+from inference_operator.cli.parser import EXIT_REFUSED, UsageError, harmless
 from inference_operator.cli.service_client import ServiceClient, served_model
 from inference_operator.cli.service_key import service_key
 from inference_operator.engines.registry import EngineRegistry
@@ -29,10 +28,7 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
     async def work(api: Api, cluster: KubeCluster, live: Manifest) -> int:
         return await _talk(api, cluster, resource(live), options, question)
 
-    try:
-        return asyncio.run(read_resource(options, options.name, work))
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+    return ClusterCommand(options).run_for(options.name, work)
 
 
 def _piped() -> str:

@@ -1,7 +1,6 @@
 """The command `infd doctor`, its options, and its two forms of output."""
 
 import argparse
-import asyncio
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,12 +11,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from inference_operator.cli.connection import in_cluster
+from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.doctor.facts import ClusterFacts, Finding, Health
 from inference_operator.cli.doctor.findings import findings
 from inference_operator.cli.doctor.probe import probe_pod, probed
 from inference_operator.cli.doctor.reading import ClusterReader
-from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError, harmless
+from inference_operator.cli.parser import EXIT_REFUSED, UsageError, harmless
 from inference_operator.cli.status_screen import BAD, DIM, GOOD, show
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
@@ -41,12 +40,8 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
         print("A pod asks from inside the cluster. It is deleted at the end.", file=sys.stderr)
         return replace(facts, probe=await probed(api, cluster, probe_pod(facts, options.hub), options.timeout))
 
-    try:
-        facts = asyncio.run(
-            in_cluster(read, options, cure="Check that `kubectl version` works with the same kubeconfig.")
-        )
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+    cure = "Check that `kubectl version` works with the same kubeconfig."
+    facts = ClusterCommand(options, cure=cure).run(read)
     found = list(findings(facts, engines))
     is_bad = any(one.health is Health.BAD for one in found)
     if options.output == "json":

@@ -25,7 +25,7 @@ def add_pause(pause: argparse.ArgumentParser) -> None:
     )
     pause.epilog = examples("infd pause qwen", "infd pause qwen -n chat")
     add_waiting(pause)
-    pause.set_defaults(run="edit.pause:set_paused", paused=True)
+    pause.set_defaults(run="edit.command:pause")
 
 
 def add_waiting(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +44,7 @@ def add_resume(resume: argparse.ArgumentParser) -> None:
     )
     resume.epilog = examples("infd plan -f qwen.yaml --diff  # shows what waits", "infd resume qwen")
     add_waiting(resume)
-    resume.set_defaults(run="edit.pause:set_paused", paused=False)
+    resume.set_defaults(run="edit.command:resume")
 
 
 def add_restart(restart: argparse.ArgumentParser) -> None:
@@ -63,7 +63,7 @@ def add_restart(restart: argparse.ArgumentParser) -> None:
     add_connection(restart)
     restart.add_argument("--no-wait", action="store_true", help="do not wait until all are new")
     add_timeout(restart, LIMIT_SECONDS["engines"], "give up when nothing changes for this time")
-    restart.set_defaults(run="edit.restart:run")
+    restart.set_defaults(run="edit.command:restart")
 
 
 def add_renew(renew: argparse.ArgumentParser) -> None:
@@ -89,4 +89,4 @@ def add_renew(renew: argparse.ArgumentParser) -> None:
     limits = " and ".join(f"{seconds} for {name}" for name, seconds in LIMIT_SECONDS.items())
     words = f"give up when nothing changes for this time; default {limits}"
     renew.add_argument("--timeout", type=int, metavar="SECONDS", help=words)
-    renew.set_defaults(run="edit.renew:run")
+    renew.set_defaults(run="edit.command:renew")

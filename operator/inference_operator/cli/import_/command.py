@@ -1,13 +1,12 @@
 """The command `infd import`, which prints InferenceDeployments and says what it could not take over."""
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
-from inference_operator.cli.connection import in_cluster
+from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.files import read_objects
 from inference_operator.cli.import_.deployments import from_deployment
 from inference_operator.cli.import_.kserve import API_VERSIONS as KSERVE_VERSIONS
@@ -45,7 +44,7 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
     """Print the manifests; returns 1 if one could not be made."""
     if bool(options.object) == bool(options.filename):
         raise UsageError("Write either KIND/NAME or -f FILE.")
-    found = read_objects(options.filename) if options.filename else [asyncio.run(_of_cluster(options))]
+    found = read_objects(options.filename) if options.filename else [_of_cluster(options)]
     made, status = [], 0
     for one in found:
         label = f"{harmless(str(one.get('kind') or '?'))} {harmless(str(mapping(one, 'metadata').get('name') or '?'))}"
@@ -92,7 +91,7 @@ def _is_refused(made: Manifest) -> bool:
     return isinstance(refusal, Refusal)
 
 
-async def _of_cluster(options: argparse.Namespace) -> Manifest:
+def _of_cluster(options: argparse.Namespace) -> Manifest:
     """The object that the command line names."""
     word, _, name = options.object.lower().partition("/")
     kinds = next((kinds for key, kinds in KINDS.items() if word in {key, f"{key}s"}), None)
@@ -105,7 +104,7 @@ async def _of_cluster(options: argparse.Namespace) -> Manifest:
                 return found
         return None
 
-    found = await in_cluster(read, options, cure="Check that kubectl gets it with the same kubeconfig.")
+    found = ClusterCommand(options, cure="Check that kubectl gets it with the same kubeconfig.").run(read)
     if found is None:
         raise UsageError(f"There is no {word} `{name}` in the namespace `{options.namespace}`.")
     return found

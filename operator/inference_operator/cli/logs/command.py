@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inference_operator.api.resource import resource
-from inference_operator.cli.connection import read_resource
+from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.live_resource import engine_of
 from inference_operator.cli.log_lines import Folding, LogLine, log_lines, merged, tail
-from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED
+from inference_operator.cli.parser import EXIT_REFUSED
 from inference_operator.controller.cluster import NotFoundError, RejectedError
 from inference_operator.diagnosis.engine_end import known_end, unknown_end
 from inference_operator.engines.base import Engine
@@ -75,10 +75,7 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     async def read(api: Api, cluster: KubeCluster, live: Manifest) -> int:
         return await _Reader(api, cluster, options, engine_of(resource(live), engines)).run()
 
-    try:
-        return asyncio.run(read_resource(options, options.name, read))
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+    return ClusterCommand(options).run_for(options.name, read)
 
 
 @dataclass(slots=True)

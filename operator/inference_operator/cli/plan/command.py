@@ -1,7 +1,6 @@
 """`infd plan`: the sizes that the operator would choose for engines, and the memory of one GPU."""
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -106,7 +105,7 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     if options.cluster:
         from inference_operator.cli.cluster_state import cluster_of_kubeconfig  # noqa: PLC0415 - only with a cluster
 
-        cluster = asyncio.run(cluster_of_kubeconfig(options))
+        cluster = cluster_of_kubeconfig(options)
     model = model_of(options.model)
     plannings = [
         _planning(

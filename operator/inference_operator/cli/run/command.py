@@ -1,7 +1,6 @@
 """`infd run`: creates the smallest InferenceDeployment for a model, and follows it until it serves."""
 
 import argparse
-import asyncio
 import shlex
 import sys
 import time
@@ -9,10 +8,10 @@ import time
 from inference_operator.api.explanations import ENGINE_ERRORS, EXPLANATIONS
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import Resource, resource
-from inference_operator.cli.connection import in_cluster
+from inference_operator.cli.cluster_command import ClusterCommand, Step, wait_until
 from inference_operator.cli.managed_fields import FIELD_MANAGER
 from inference_operator.cli.output import dumped
-from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
+from inference_operator.cli.parser import RefusedError, UsageError, harmless
 from inference_operator.cli.run_manifest import RunChoices, smallest_manifest
 from inference_operator.controller.cluster import ClusterError, ConflictError, NotFoundError, RejectedError
 from inference_operator.diagnosis.pod_diagnosis import LOG_IS_READ
@@ -24,7 +23,6 @@ from inference_operator.objects.names import ENGINE, ROUTER, selector_text
 from inference_operator.views.pod import PodView, pod_view
 from inference_operator.views.raw import mapping
 
-POLL_SECONDS = 1.0
 UNSEEN_SECONDS = 30
 """After this time without a status, the command says that the operator may not run."""
 MOST_ENDS = 2
@@ -72,12 +70,8 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
         print(f"{ref.namespace}/{ref.name}: created.", flush=True)
         return 0 if options.no_wait else await _follow(cluster, ref, options.timeout)
 
-    try:
-        return asyncio.run(in_cluster(work, options))
-    except KeyboardInterrupt:
-        where = f"--namespace {ref.namespace} {ref.name}"
-        print(f"Interrupted. It goes on starting: kubectl get infd {where} --watch", file=sys.stderr)
-        return EXIT_INTERRUPTED
+    watch = f"kubectl get infd --namespace {ref.namespace} {ref.name} --watch"
+    return ClusterCommand(options, interrupted=f"Interrupted. It goes on starting: {watch}").run(work)
 
 
 async def _create(api: Api, ref: Ref, manifest: Manifest) -> None:
@@ -98,29 +92,29 @@ async def _create(api: Api, ref: Ref, manifest: Manifest) -> None:
 
 async def _follow(cluster: KubeCluster, ref: Ref, timeout_seconds: int) -> int:
     """Print each new message of the status until the resource serves (0), or cannot (1)."""
-    begin, said = time.monotonic(), ""
-    while True:
-        live = await cluster.get(ref)
-        if live is None:
-            print(f"{ref.namespace}/{ref.name} was deleted.", file=sys.stderr)
-            return EXIT_REFUSED
+    begin = time.monotonic()
+
+    async def progress(live: Manifest) -> Step:
         found, waited = resource(live), time.monotonic() - begin
         message = _progress(found, waited)
-        if message != said:
-            print(f"{ref.namespace}/{ref.name}: {message}", flush=True)
-            said = message
         if _is(found, ConditionType.READY):
-            print(_next_commands(ref, str(mapping(live, "status").get("url") or "")))
-            return 0
+            return Step(message, is_last=True)
         if reason := await _repeated_end(cluster, ref, found):
             log = f"`infd logs --namespace {ref.namespace} --previous {ref.name}` prints the log, the cause first."
-            print(f"{_ENDS_AGAIN} {EXPLANATIONS[reason].cure} {log} {_stays(ref)}", file=sys.stderr)
-            return EXIT_REFUSED
-        if _is(found, ConditionType.STALLED) or waited > timeout_seconds:
-            why = "It waits for you" if _is(found, ConditionType.STALLED) else f"Not Ready after {timeout_seconds} s"
-            print(f"{why}. {_stays(ref)}", file=sys.stderr)
-            return EXIT_REFUSED
-        await asyncio.sleep(POLL_SECONDS)
+            return Step(message, vain=f"{_ENDS_AGAIN} {EXPLANATIONS[reason].cure} {log} {_stays(ref)}")
+        if _is(found, ConditionType.STALLED):
+            return Step(message, vain=f"It waits for you. {_stays(ref)}")
+        late = f"Not Ready after {timeout_seconds} s. {_stays(ref)}" if waited > timeout_seconds else ""
+        return Step(message, vain=late)
+
+    try:
+        deleted = RefusedError(f"{ref.namespace}/{ref.name} was deleted.")
+        live = await wait_until(cluster, ref, progress, deleted=deleted)
+    except RefusedError as error:  # as text also with --output, which is that of --dry-run
+        print(harmless(str(error)), file=sys.stderr)
+        return error.status
+    print(_next_commands(ref, str(mapping(live, "status").get("url") or "")))
+    return 0
 
 
 _ENDS_AGAIN = f"It has ended {MOST_ENDS} times, and waiting does not help."

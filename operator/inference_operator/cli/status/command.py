@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from rich.live import Live
 
 from inference_operator.api.resource import resource
-from inference_operator.cli.connection import read_resource
+from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.live_resource import LiveResource, engine_of, live_resource
-from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError
+from inference_operator.cli.parser import EXIT_REFUSED, UsageError
 from inference_operator.cli.status_report import StatusReport, status_report
 from inference_operator.cli.status_screen import console, screen, show
 from inference_operator.engines.registry import EngineRegistry
@@ -29,19 +29,16 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Show the resource; returns 1 if it is not ready."""
     if options.watch and (options.output == "json" or not sys.stdout.isatty()):
         raise UsageError("--watch needs a terminal, and no --output=json.")
-    try:
-        return asyncio.run(_watched(options, engines) if options.watch else _shown(options, engines))
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+    return _watched(options, engines) if options.watch else _shown(options, engines)
 
 
-async def _shown(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def _shown(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Print it once."""
 
     async def read(api: Api, cluster: KubeCluster, live: Manifest) -> StatusReport:
         return await anext(_reports(api, cluster, live, engines))
 
-    report = await read_resource(options, options.name, read)
+    report = ClusterCommand(options).run_for(options.name, read)
     if options.output == "json":
         print(json.dumps(asdict(report), indent=2))
     else:
@@ -49,7 +46,7 @@ async def _shown(options: argparse.Namespace, engines: EngineRegistry) -> int:
     return 0 if report.ready else EXIT_REFUSED
 
 
-async def _watched(options: argparse.Namespace, engines: EngineRegistry) -> int:
+def _watched(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Show it until it is deleted."""
 
     async def read(api: Api, cluster: KubeCluster, live: Manifest) -> int:
@@ -59,7 +56,7 @@ async def _watched(options: argparse.Namespace, engines: EngineRegistry) -> int:
         print(f"{options.namespace}/{options.name} was deleted.", file=sys.stderr)
         return EXIT_REFUSED
 
-    return await read_resource(options, options.name, read)
+    return ClusterCommand(options).run_for(options.name, read)
 
 
 async def _reports(

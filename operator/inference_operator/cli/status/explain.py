@@ -1,7 +1,6 @@
 """`infd explain`: what a resource waits for, and why its engines are slow, from a cluster."""
 
 import argparse
-import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +8,7 @@ from inference_operator.api.conditions import Condition
 from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.reasons import Reason
 from inference_operator.api.resource import Resource, resource
-from inference_operator.cli.connection import read_resource
+from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.explain_autoscaling import scaling_explanation
 from inference_operator.cli.live_resource import LiveResource, engine_of, live_resource
 from inference_operator.cli.parser import UsageError
@@ -50,10 +49,10 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Print the explanation of one resource."""
     match options.name:
         case [name]:
-            observed = asyncio.run(_observed(options, name, engines))
+            observed = _observed(options, name, engines)
             lines = explanation(observed, engine_of(observed.found, engines))
         case ["autoscaling", name]:
-            lines = scaling_explanation(asyncio.run(_live(options, name, engines)))
+            lines = scaling_explanation(_live(options, name, engines))
         case _:
             raise UsageError(
                 "Give one name, or `autoscaling` and one name, for example `infd explain autoscaling qwen`."
@@ -111,7 +110,7 @@ def _is_wrong(condition: Condition) -> bool:
     return condition.status == "Unknown" or condition.status != _EXPECTED.get(condition.type, condition.status)
 
 
-async def _observed(options: argparse.Namespace, name: str, engines: EngineRegistry) -> Observed:
+def _observed(options: argparse.Namespace, name: str, engines: EngineRegistry) -> Observed:
     """The resource and the metrics of its ready engines, which the API server fetches from their pods."""
 
     async def read(api: Api, cluster: KubeCluster, live: Manifest) -> Observed:
@@ -121,16 +120,16 @@ async def _observed(options: argparse.Namespace, name: str, engines: EngineRegis
         engine = engine_of(found, engines)
         return Observed(found, [await _metrics(api, options.namespace, pod, engine) for pod in _leaders(pods)])
 
-    return await read_resource(options, name, read)
+    return ClusterCommand(options).run_for(name, read)
 
 
-async def _live(options: argparse.Namespace, name: str, engines: EngineRegistry) -> LiveResource:
+def _live(options: argparse.Namespace, name: str, engines: EngineRegistry) -> LiveResource:
     """The resource, what its routers and engines count, and its Events."""
 
     async def read(api: Api, cluster: KubeCluster, live: Manifest) -> LiveResource:
         return await live_resource(api, cluster, live, engine_of(resource(live), engines))
 
-    return await read_resource(options, name, read)
+    return ClusterCommand(options).run_for(name, read)
 
 
 def _leaders(pods: Sequence[Manifest]) -> Sequence[PodView]:

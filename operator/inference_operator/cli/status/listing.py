@@ -1,7 +1,6 @@
 """`infd list`: the resources of a namespace or of the cluster, and what is wrong with them."""
 
 import argparse
-import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,7 +8,7 @@ from datetime import UTC, datetime
 
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import resource
-from inference_operator.cli.connection import in_cluster
+from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.live_resource import LiveResource
 from inference_operator.cli.output import table
 from inference_operator.cli.status_report import StatusReport, status_report, words_of
@@ -27,7 +26,7 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
     async def read(_: Api, cluster: KubeCluster) -> list[Manifest]:
         return [one async for one in cluster.each(INFERENCE_DEPLOYMENT, namespace=namespace)]
 
-    found, at = asyncio.run(in_cluster(read, options)), datetime.now(UTC)
+    found, at = ClusterCommand(options).run(read), datetime.now(UTC)
     reports = sorted((_report(one, at) for one in found), key=lambda one: (one.namespace, one.name))
     if options.output == "json":
         print(json.dumps([_fields(one) for one in reports], indent=2))

@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from inference_operator.api.resource import resource
-from inference_operator.cli.connection import in_cluster, read_resource
+from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.live_resource import LiveResource, engine_of, live_resource
-from inference_operator.cli.parser import EXIT_INTERRUPTED, UsageError, harmless
+from inference_operator.cli.parser import UsageError, harmless
 from inference_operator.cli.status_screen import DIM, console, show
 from inference_operator.cli.top_rows import TopRow, lines, notes, top_row
 from inference_operator.engines.registry import EngineRegistry
@@ -36,20 +36,15 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
         raise UsageError("Give a name, or --all-namespaces.")
     if options.watch and (options.output == "json" or not sys.stdout.isatty()):
         raise UsageError("--watch needs a terminal, and no --output=json.")
-    try:
-        return asyncio.run(_shown(options, engines))
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
 
-
-async def _shown(options: argparse.Namespace, engines: EngineRegistry) -> int:
     async def every(api: Api, cluster: KubeCluster) -> int:
         return await _show(_rows(api, cluster, options, engines), options)
 
     async def one(api: Api, cluster: KubeCluster, _: Manifest) -> int:
         return await every(api, cluster)
 
-    return await (read_resource(options, options.name, one) if options.name else in_cluster(every, options))
+    command = ClusterCommand(options)
+    return command.run_for(options.name, one) if options.name else command.run(every)
 
 
 async def _show(found: AsyncIterator[Sequence[TopRow]], options: argparse.Namespace) -> int:

@@ -8,16 +8,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from inference_operator.cli.connection import in_cluster
+from inference_operator.cli.cluster_command import ClusterCommand, is_agreed, live_of
 from inference_operator.cli.output import table
-from inference_operator.cli.parser import EXIT_INTERRUPTED, RefusedError, UsageError
-from inference_operator.cli.question import is_agreed
+from inference_operator.cli.parser import RefusedError, UsageError
 from inference_operator.cli.support_bundle.archive import BundleFile, packed, write
 from inference_operator.cli.support_bundle.contents import BundleReader
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, Ref
 
 SUFFIX = ".tar.gz"
 
@@ -29,22 +27,18 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
         raise UsageError("Without a terminal, add --yes to write, or --dry-run to see the list.")
 
     async def read(api: Api, cluster: KubeCluster) -> Sequence[BundleFile]:
-        ref = Ref(INFERENCE_DEPLOYMENT, options.namespace, options.name)
-        if options.name and await cluster.get(ref) is None:
-            raise UsageError(f"There is no InferenceDeployment `{ref.name}` in the namespace `{ref.namespace}`.")
+        if options.name:
+            await live_of(cluster, options.namespace, options.name)
         return await BundleReader(api, cluster, options.namespace, options.name, engines).members()
 
-    try:
-        members = asyncio.run(in_cluster(read, options))
-        stem = f"infd-support-{options.namespace}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-        path = options.file or Path(f"{stem}{SUFFIX}")
-        _print_list(members, options.output)
-        if options.dry_run:
-            return 0
-        if not options.yes and not asyncio.run(is_agreed(f"Write {path}?")):
-            raise RefusedError("Nothing was written.")
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+    members = ClusterCommand(options).run(read)
+    stem = f"infd-support-{options.namespace}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    path = options.file or Path(f"{stem}{SUFFIX}")
+    _print_list(members, options.output)
+    if options.dry_run:
+        return 0
+    if not options.yes and not asyncio.run(is_agreed(f"Write {path}?")):
+        raise RefusedError("Nothing was written.")
     write(path, packed(members, stem))
     print(f"{path}: {len(members)} files. Look through it before you send it.", file=sys.stderr)
     return 0

@@ -1,0 +1,190 @@
+"""A command in a cluster: its connection, its wait, and its question; the errors that end it are in `cli.parser`."""
+
+import argparse
+import asyncio
+import logging
+import math
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from inference_operator.cli.operator_settings import INSTEAD, SELECTOR, FoundSettings, settings_of
+from inference_operator.cli.options import DEFAULT_NAMESPACE, SYSTEM_NAMESPACE
+from inference_operator.cli.parser import RefusedError, UsageError, harmless
+from inference_operator.controller.cluster import ClusterError, ForbiddenError
+from inference_operator.kube.client import Api, connect, context_namespace
+from inference_operator.kube.cluster import KubeCluster
+from inference_operator.manifest import DEPLOYMENT, INFERENCE_DEPLOYMENT, Manifest, Ref
+from inference_operator.settings import Settings
+
+_Result = TypeVar("_Result")
+POLL_SECONDS = 1.0
+"""Between two looks at what a command waits for."""
+CURE = "Check that `kubectl get infd` works with the same kubeconfig."
+
+
+def namespace_of_context(options: argparse.Namespace) -> str:
+    """The namespace of a command that was given none: that of the context."""
+    _silence_client()
+    return context_namespace(options.kubeconfig, options.context) or DEFAULT_NAMESPACE
+
+
+def _silence_client() -> None:
+    """Keep the client's own warnings from the terminal: the errors of commands say the same for users."""
+    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)
+
+
+class ClusterCommand:
+    """A command in the cluster that its options choose.
+
+    Args:
+        options: of the command.
+        cure: the end of the message where the API server cannot be asked, or refuses.
+        interrupted: what Ctrl-C prints.
+    """
+
+    def __init__(self, options: argparse.Namespace, *, cure: str = CURE, interrupted: str = "") -> None:
+        self._options, self._cure, self.interrupted = options, cure, interrupted
+
+    def run(self, work: Callable[[Api, KubeCluster], Awaitable[_Result]]) -> _Result:
+        """The result of `work` in the cluster; raises `UsageError` where the API server does not do its part."""
+        try:
+            return asyncio.run(self._connected(work))
+        except KeyboardInterrupt:
+            if self.interrupted:
+                print(self.interrupted, file=sys.stderr)
+            raise
+
+    def run_for(self, name: str, work: Callable[[Api, KubeCluster, Manifest], Awaitable[_Result]]) -> _Result:
+        """The result of `work` about a live resource of the namespace; raises `UsageError` if there is none."""
+
+        async def found(api: Api, cluster: KubeCluster) -> _Result:
+            return await work(api, cluster, await live_of(cluster, self._options.namespace, name))
+
+        return self.run(found)
+
+    async def _connected(self, work: Callable[[Api, KubeCluster], Awaitable[_Result]]) -> _Result:
+        _silence_client()
+        try:
+            client = await connect(self._options.kubeconfig, self._options.context, max_connections=0)
+            try:
+                api = Api(client)
+                return await work(api, KubeCluster(api))
+            finally:
+                await client.close()  # type: ignore[no-untyped-call]
+        except ClusterError as error:
+            raise UsageError(f"{error.cause}. {self._cure}") from error
+
+
+async def live_of(cluster: KubeCluster, namespace: str, name: str) -> Manifest:
+    """The live resource; raises `UsageError` if there is none."""
+    live = await cluster.get(Ref(INFERENCE_DEPLOYMENT, namespace, name))
+    if live is None:
+        raise UsageError(f"There is no InferenceDeployment `{name}` in the namespace `{namespace}`.")
+    return live
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How far a resource has come with what a command waits for."""
+
+    message: str = ""
+    """What goes on; printed when it changes."""
+    is_last: bool = False
+    """Whether the wait is over."""
+    vain: str = ""
+    """Why waiting does not help; empty if it may."""
+    quiet_seconds: float = 0.0
+    """How long the wait must last before the message is printed."""
+    details: str = ""
+    """What the error of the time limit adds."""
+
+
+async def wait_until(
+    cluster: KubeCluster,
+    ref: Ref,
+    progress: Callable[[Manifest], Awaitable[Step]],
+    *,
+    limit_seconds: float = math.inf,
+    deleted: UsageError,
+) -> Manifest:
+    """The resource after the last step; each new message on the way is printed.
+
+    Args:
+        cluster: the cluster.
+        ref: the resource.
+        progress: the step at which a live resource is.
+        limit_seconds: how long nothing may change.
+        deleted: raised if the resource is gone.
+
+    Raises:
+        RefusedError: waiting is vain, or nothing has changed for too long.
+    """
+    said = ""
+    begin = since = time.monotonic()
+    while (live := await cluster.get(ref)) is not None:
+        step, now = await progress(live), time.monotonic()
+        if step.message not in ("", said) and now - begin >= step.quiet_seconds:
+            print(harmless(f"{ref.namespace}/{ref.name}: {step.message}"), flush=True)
+            said, since = step.message, now
+        elif now - since > limit_seconds and not (step.is_last or step.vain):
+            raise RefusedError(f"nothing has changed for {limit_seconds} s. {step.details}".rstrip())
+        if step.vain:
+            raise RefusedError(step.vain)
+        if step.is_last:
+            return live
+        await asyncio.sleep(POLL_SECONDS)
+    raise deleted
+
+
+async def found_settings(cluster: KubeCluster, namespace: str) -> FoundSettings:
+    """The settings of the operator that serves a namespace. Variables of the command's own environment replace them."""
+    found = await operators(cluster)
+    if found is None:
+        right = f"get the Deployment `inference-operator` in `{SYSTEM_NAMESPACE}`"
+        return FoundSettings(
+            Settings(), (f"You have no right to {right}, which has the operator's settings. {INSTEAD}",)
+        )
+    return settings_of(found, namespace)
+
+
+async def operators(cluster: KubeCluster) -> Sequence[Manifest] | None:
+    """The Deployments of all operators, or of the one in its usual place; None without the right to read it."""
+    try:
+        return [one async for one in cluster.each(DEPLOYMENT, labels=SELECTOR)]
+    except ForbiddenError:
+        try:
+            own = await cluster.get(Ref(DEPLOYMENT, SYSTEM_NAMESPACE, "inference-operator"))
+        except ForbiddenError:
+            return None
+        return [own] if own else []
+
+
+YES = frozenset({"y", "yes"})
+
+
+async def is_agreed(question: str) -> bool:
+    """Whether the person at the terminal answers a question with yes; the end of the input is no.
+
+    The event loop waits for the line. A reading of Python's own misses a Ctrl-C that comes just before it blocks.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C.
+    """
+    loop = asyncio.get_running_loop()
+    typed = asyncio.Event()
+    waiting = asyncio.ensure_future(typed.wait())
+    loop.add_signal_handler(signal.SIGINT, waiting.cancel)
+    loop.add_reader(sys.stdin, typed.set)
+    try:
+        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+        await waiting
+    except asyncio.CancelledError as error:
+        raise KeyboardInterrupt from error
+    finally:
+        loop.remove_reader(sys.stdin)
+        loop.remove_signal_handler(signal.SIGINT)
+    return sys.stdin.readline().strip().lower() in YES

@@ -1,0 +1,138 @@
+"""`infd pause`, `resume`, `restart` and `renew`: edits of resources, one after the other, each with its wait."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inference_operator.cli.cluster_command import ClusterCommand, Step, live_of, wait_until
+from inference_operator.cli.edit.edits import PARTS, PAUSE, RENEW, RESTART, RESUME, Edit, Steps, is_paused
+from inference_operator.cli.managed_fields import applied_edit
+from inference_operator.cli.parser import RefusedError, harmless
+from inference_operator.controller.cluster import ConflictError, ForbiddenError, RejectedError
+from inference_operator.engines.registry import EngineRegistry
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
+
+
+class NotEditedError(RefusedError):
+    """A resource is left as it is. That says nothing about others."""
+
+
+def pause(options: argparse.Namespace, _: EngineRegistry) -> int:
+    """Pause one resource; returns 1 if that is refused, or the operator does not see it."""
+    return _run(options, [PAUSE])
+
+
+def resume(options: argparse.Namespace, _: EngineRegistry) -> int:
+    """Resume one resource; returns 1 if that is refused, or the operator does not see it."""
+    return _run(options, [RESUME])
+
+
+def restart(options: argparse.Namespace, _: EngineRegistry) -> int:
+    """Restart one resource; returns 1 if that is refused, or does not end."""
+    return _run(options, [RESTART["routers" if options.routers else "engines"]])
+
+
+def renew(options: argparse.Namespace, _: EngineRegistry) -> int:
+    """Renew the chosen resources; returns 1 if one is not renewed."""
+    return _run(options, [edit for name, edit in RENEW.items() if options.part in (None, name)])
+
+
+def _run(options: argparse.Namespace, edits: Sequence[Edit]) -> int:
+    unsure = f"Interrupted. Perhaps nothing has changed: `infd status {options.name}` shows it."
+    command = ClusterCommand(options, interrupted=edits[0].interrupted or unsure)
+
+    async def work(api: Api, cluster: KubeCluster) -> int:
+        tasks = [(ref, edit) for ref in await _chosen(cluster, options) for edit in edits]
+        return await _Editor(command, options, api, cluster).make(tasks)
+
+    return command.run(work)
+
+
+async def _chosen(cluster: KubeCluster, options: argparse.Namespace) -> Sequence[Ref]:
+    """The resources, those of which a chosen part is vulnerable first."""
+    if options.name:
+        await live_of(cluster, options.namespace, options.name)
+        return [Ref(INFERENCE_DEPLOYMENT, options.namespace, options.name)]
+    namespace = None if options.all_namespaces else options.namespace
+    found = [live async for live in cluster.each(INFERENCE_DEPLOYMENT, namespace=namespace)]
+    if not found:
+        print(f"There is no InferenceDeployment in {f'the namespace `{namespace}`' if namespace else 'any namespace'}.")
+
+    def order(live: Manifest) -> tuple[bool, str, str]:
+        vulnerable = any(part.is_vulnerable(live) for part in PARTS if options.part in (None, part.name))
+        return not vulnerable, live["metadata"]["namespace"], live["metadata"]["name"]
+
+    return [Ref.of(live) for live in sorted(found, key=order)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Editor:
+    command: ClusterCommand
+    options: argparse.Namespace
+    api: Api
+    cluster: KubeCluster
+
+    async def make(self, tasks: Sequence[tuple[Ref, Edit]]) -> int:
+        """Make one edit after the other. After a rollout that failed none is begun: it could fail likewise."""
+        status, said = 0, ""
+        for number, (ref, edit) in enumerate(tasks):
+            try:
+                await self._make(ref, edit)
+            except RefusedError as error:
+                status, told = error.status, f"{_shown(ref)}: {error}"
+                if told != said:  # a resource that is paused or gone is so for both parts
+                    print(harmless(told), file=sys.stderr)
+                said = told
+                if not isinstance(error, NotEditedError):
+                    if left := ", ".join(f"{edit.what} of {_shown(ref)}" for ref, edit in tasks[number + 1 :]):
+                        print(f"Not renewed either: {left}.", file=sys.stderr)
+                    break
+        return status
+
+    async def _make(self, ref: Ref, edit: Edit) -> None:
+        live = await self._awaited(ref, edit, edit.first)
+        if why := edit.needless(live):
+            print(f"{_shown(ref)}: {why}")
+            return
+        if why := edit.forbids(live):
+            raise NotEditedError(why)
+        made = await edited(self.api, applied_edit(live, edit.spec(live)), edit.field_manager)
+        if edit.forced and is_paused(made):
+            await edited(self.api, applied_edit(made, edit.forced), edit.field_manager)
+        if not edit.interrupted:
+            self.command.interrupted = "Interrupted. The edit is made."
+        if edit.begun:
+            print(f"{_shown(ref)}: {edit.begun}", flush=True)
+        if "no_wait" in self.options and self.options.no_wait:
+            return
+        await self._awaited(ref, edit, edit.steps)
+        print(f"{_shown(ref)}: {edit.done}")
+
+    async def _awaited(self, ref: Ref, edit: Edit, steps: Steps) -> Manifest:
+        step = steps()
+
+        async def progress(live: Manifest) -> Step:
+            return step(live)
+
+        limit = edit.limit_seconds if self.options.timeout is None else self.options.timeout
+        deleted = NotEditedError("it was deleted.")
+        return await wait_until(self.cluster, ref, progress, limit_seconds=limit, deleted=deleted)
+
+
+async def edited(api: Api, body: Manifest, field_manager: str) -> Manifest:
+    """The resource after a server-side apply; raises `RefusedError` if it is refused."""
+    ref, query = Ref.of(body), {"fieldManager": field_manager, "force": "true"}
+    try:
+        return await api.request("PATCH", ref.path, ref.kind, query=query, body=body)
+    except ForbiddenError as error:
+        right = "The command needs the right to patch InferenceDeployments"
+        raise RefusedError(f"you may not edit it. {right}: {error.cause}") from error
+    except (ConflictError, RejectedError) as error:
+        raise RefusedError(f"the API server refuses the edit: {error.cause}") from error
+
+
+def _shown(ref: Ref) -> str:
+    return f"{ref.namespace}/{ref.name}"

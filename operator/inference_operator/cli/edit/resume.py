@@ -1,1 +1,0 @@
-"""`infd resume`: lets the operator change a paused resource again."""
