@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from bench.figures import Figure, exactly, parser_of, shown
 from generators.model_table import KINDS, PER_NODE, models
 from inference_operator.api.engine_profile import EngineProfile
-from inference_operator.cli.gpus import named_gpus
+from inference_operator.cli.arguments import named_gpus
 from inference_operator.engines.registry import ENGINES
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.budget import EngineOnGpus

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from inference_operator.api.engine_profile import EngineProfile
-from inference_operator.cli.gpus import named_gpus
+from inference_operator.cli.arguments import named_gpus
 from inference_operator.engines.registry import ENGINES
 from inference_operator.models.catalogue import entry, names
 from inference_operator.models.config import NotUnderstood

@@ -12,7 +12,7 @@ from inference_operator.admission.operator_policy import (
     OperatorAccount,
     operator_policies,
 )
-from inference_operator.cli.yaml_documents import dump
+from inference_operator.cli.output import dump
 from inference_operator.controller.cluster import FIELD_MANAGER
 from inference_operator.manifest import GROUP, Manifest
 from tests.testing.schemas import validate

@@ -9,7 +9,7 @@ from inference_operator.admission.references import name_fields
 from inference_operator.admission.rights import AMOUNTS, CONSENTS, NEEDS_PODS, NEEDS_RESOURCES
 from inference_operator.admission.writer_policy import writer_policies
 from inference_operator.api.crd import crd
-from inference_operator.cli.yaml_documents import dump
+from inference_operator.cli.output import dump
 from inference_operator.engines.registry import ENGINES
 from inference_operator.manifest import Manifest
 from tests.testing.schemas import validate

@@ -6,7 +6,7 @@ from typing import Any
 
 from inference_operator.api.crd import crd
 from inference_operator.api.spec import MAX_NAME_LENGTH
-from inference_operator.cli.yaml_documents import schema_text
+from inference_operator.cli.output import schema_text
 from tests.testing.for_each import for_each
 from tests.testing.schemas import validate
 

@@ -12,10 +12,9 @@ from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
 from inference_operator.api.resource import resource
-from inference_operator.cli.live_inputs import live_inputs, predicted
 from inference_operator.cli.operator_settings import FoundSettings
-from inference_operator.cli.prediction import Prediction
-from inference_operator.cli.stored_edit import stored_edit
+from inference_operator.cli.plan.cluster import stored_edit
+from inference_operator.cli.plan.prediction import Prediction, live_inputs, predicted
 from inference_operator.controller.cluster import ClusterError
 from inference_operator.controller.drift import first_drift
 from inference_operator.engines.registry import ENGINES

@@ -13,9 +13,9 @@ import pytest
 from aiohttp import web
 from syrupy.assertion import SnapshotAssertion
 
-from inference_operator.cli.answer_stream import AnswerTimes
-from inference_operator.cli.bench_levels import BenchReport, LatencyGoal, LevelResult, level_result
-from inference_operator.cli.bench_screen import plot, row, titles, verdict
+from inference_operator.cli.bench.command import plot, row, titles, verdict
+from inference_operator.cli.bench.levels import BenchReport, LatencyGoal, LevelResult, level_result
+from inference_operator.cli.chat.answers import AnswerTimes
 from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster

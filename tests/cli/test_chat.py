@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from inference_operator.cli.chat_session import ChatWaits
+from inference_operator.cli.chat.command import ChatWaits
 from inference_operator.manifest import SECRET, Manifest, Ref
 from inference_operator.objects.names import ENGINE, ROUTER
 from tests.cli.conftest import Infd

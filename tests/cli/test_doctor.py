@@ -19,7 +19,7 @@ from inference_operator import __version__
 from inference_operator.admission.rights import Right
 from inference_operator.api.crd import crd
 from inference_operator.cli.doctor import probe_program
-from inference_operator.cli.doctor.command import screen
+from inference_operator.cli.doctor.command import findings, screen
 from inference_operator.cli.doctor.facts import (
     API_SERVICE,
     COREFILE,
@@ -28,6 +28,9 @@ from inference_operator.cli.doctor.facts import (
     LEASE,
     MUTATING_WEBHOOKS,
     NAMESPACE,
+    OPERATOR_RIGHTS,
+    OWN_RIGHTS,
+    RESOURCE,
     RUNTIME_CLASS,
     STORAGE_CLASS,
     VALIDATING_WEBHOOKS,
@@ -38,9 +41,7 @@ from inference_operator.cli.doctor.facts import (
     Trial,
     Unseen,
 )
-from inference_operator.cli.doctor.findings import findings
 from inference_operator.cli.doctor.probe import probe_pod, probed, result_of
-from inference_operator.cli.doctor.rights import OPERATOR_RIGHTS, OWN_RIGHTS, RESOURCE
 from inference_operator.controller.cluster import ClusterError
 from inference_operator.engines.registry import ENGINES
 from inference_operator.manifest import (

@@ -1,8 +1,8 @@
 """What `infd explain autoscaling` prints of a resource."""
 
 from inference_operator.api.resource import resource
-from inference_operator.cli.explain_autoscaling import scaling_explanation
 from inference_operator.cli.live_resource import LiveEvent, LiveResource
+from inference_operator.cli.status.explain import scaling_explanation
 from inference_operator.manifest import Manifest
 from tests.testing.builders import inference_deployment
 

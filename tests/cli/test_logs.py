@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from inference_operator.api.reasons import ConditionType
-from inference_operator.cli.log_lines import Folding, log_lines, merged
-from inference_operator.cli.logs.command import Container, containers
+from inference_operator.cli.logs.command import Container, Folding, containers, log_lines, merged
 from inference_operator.manifest import POD, Manifest, Ref
 from inference_operator.views.lookups import LogText
 from tests.cli.conftest import Infd

@@ -10,11 +10,11 @@ from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from inference_operator import __version__
-from inference_operator.cli.consequences import Consequences, RoleConsequence
 from inference_operator.cli.managed_fields import applier, owners
 from inference_operator.cli.operator_settings import settings_of
-from inference_operator.cli.plan_diff import Difference, ObjectChange, screen
-from inference_operator.cli.stored_edit import LAST_APPLIED, last_applied, merge_patch
+from inference_operator.cli.plan.cluster import LAST_APPLIED, last_applied, merge_patch
+from inference_operator.cli.plan.consequences import Consequences, RoleConsequence
+from inference_operator.cli.plan.diff import Difference, ObjectChange, screen
 from inference_operator.manifest import Manifest
 from tests.cli.conftest import Infd
 from tests.testing.golden import GoldenFile

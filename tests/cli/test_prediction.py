@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from inference_operator.api.resource import resource
-from inference_operator.cli.consequences import HELD, NO_LOSS, UNANSWERED, RoleConsequence, consequences
-from inference_operator.cli.prediction import Prediction, prediction
+from inference_operator.cli.plan.consequences import HELD, NO_LOSS, UNANSWERED, RoleConsequence, consequences
+from inference_operator.cli.plan.prediction import Prediction, prediction
 from inference_operator.controller.drift import first_drift
 from inference_operator.kube.lookup_poller import look_up
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, POD, Manifest, Ref

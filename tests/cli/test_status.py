@@ -11,9 +11,9 @@ from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.api.resource import resource
 from inference_operator.cli.live_resource import LiveEvent, LiveResource
-from inference_operator.cli.status import listing as list_command
-from inference_operator.cli.status_report import StatusReport, Traffic, status_report
-from inference_operator.cli.status_screen import screen
+from inference_operator.cli.status import command as list_command
+from inference_operator.cli.status.report import StatusReport, Traffic, status_report
+from inference_operator.cli.status.screen import screen
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ENGINE, ROUTER
 from inference_operator.views.pod import GROUP_LABEL, POD_INDEX_LABEL, pod_view

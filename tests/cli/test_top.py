@@ -16,8 +16,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.cli.live_resource import LiveResource
 from inference_operator.cli.parser import UsageError
-from inference_operator.cli.status.top import BETWEEN_SECONDS, _rows, top_table
-from inference_operator.cli.top_rows import TopRow, top_row
+from inference_operator.cli.status.top import BETWEEN_SECONDS, TopRow, _rows, top_row, top_table
 from inference_operator.engines.registry import ENGINES
 from inference_operator.engines.telemetry import EngineLoad
 from inference_operator.manifest import Ref

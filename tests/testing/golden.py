@@ -9,7 +9,7 @@ from pathlib import Path
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from inference_operator.cli.yaml_documents import dump
+from inference_operator.cli.output import dump
 from inference_operator.manifest import Manifest
 
 TEXTS = Path(__file__).parents[1] / "golden_texts"

@@ -134,12 +134,7 @@ def run_chosen(options: argparse.Namespace, engines: object) -> int:
 
 
 def run_command(run: Callable[[], int], words: Sequence[str]) -> NoReturn:
-    """Run a command and exit with the status that it returns, or with that of its error.
-
-    Args:
-        run: parses the command line, and does what it says.
-        words: the command line without the program's name.
-    """
+    """Run a command and exit with the status that it returns, or with that of its error."""
     try:
         sys.exit(run())
     except UsageError as error:

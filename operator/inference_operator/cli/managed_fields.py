@@ -90,12 +90,7 @@ def git_owner(live: Manifest, path: Sequence[str]) -> str:
 
 
 def applied_edit(live: Manifest, spec: Mapping[str, object]) -> Manifest:
-    """The object for a server-side apply of some fields; with the uid, so that it creates nothing.
-
-    Args:
-        live: the resource.
-        spec: the fields.
-    """
+    """The object for a server-side apply of some fields; with the uid, so that it creates nothing."""
     metadata = live["metadata"]
     return {
         "apiVersion": INFERENCE_DEPLOYMENT.api_version,

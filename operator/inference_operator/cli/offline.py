@@ -9,8 +9,8 @@ from pathlib import Path
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import Resource, resource
-from inference_operator.cli.api_server_rules import stored, with_quoted_numbers
-from inference_operator.cli.hub_model import model_of_spec
+from inference_operator.cli.arguments import model_of_spec
+from inference_operator.cli.files import stored, with_quoted_numbers
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import EngineRegistry

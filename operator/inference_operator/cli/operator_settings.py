@@ -33,12 +33,7 @@ class FoundSettings:
 
 
 def settings_of(deployments: Sequence[Manifest], namespace: str) -> FoundSettings:
-    """The settings of the one among several operators that serves a namespace.
-
-    Args:
-        deployments: those of all operators.
-        namespace: of the resource.
-    """
+    """The settings of the one among several operators that serves a namespace."""
     if found := operator_of(deployments, namespace):
         return _settings(found)
     return FoundSettings(Settings(), (f"No Deployment of an operator for this namespace was found. {INSTEAD}",))
@@ -50,10 +45,6 @@ def operator_of(deployments: Sequence[Manifest], namespace: str) -> Manifest | N
     Whoever may create Deployments can give one the operator's label. So one in the operator's own namespace comes
     first.
 
-    Args:
-        deployments: those of all operators.
-        namespace: of the resource.
-
     Examples:
         >>> own, other = ({"metadata": {"namespace": one}} for one in (SYSTEM_NAMESPACE, "a"))
         >>> operator_of([other, own], "a") is own
@@ -63,12 +54,7 @@ def operator_of(deployments: Sequence[Manifest], namespace: str) -> Manifest | N
 
 
 def operators_of(deployments: Sequence[Manifest], namespace: str) -> Sequence[Manifest]:
-    """The operators that serve a namespace: there should be one.
-
-    Args:
-        deployments: those of all operators.
-        namespace: of the resources.
-    """
+    """The operators that serve a namespace: there should be one."""
     served = ((one, _settings(one).settings.namespaces) for one in deployments)
     return [one for one, namespaces in served if not namespaces or namespace in namespaces]
 

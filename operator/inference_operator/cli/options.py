@@ -28,13 +28,7 @@ def add_connection(parser: argparse.ArgumentParser, *, all_namespaces: str = "")
 
 
 def add_timeout(parser: argparse.ArgumentParser, seconds: int, meaning: str) -> None:
-    """Add the option for how long a command waits.
-
-    Args:
-        parser: of the command.
-        seconds: the default.
-        meaning: of the limit, for the help.
-    """
+    """Add the option for how long a command waits."""
     words = f"{meaning}; default {seconds}"
     parser.add_argument("--timeout", type=int, default=seconds, metavar="SECONDS", help=words)
 

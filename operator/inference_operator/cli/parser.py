@@ -183,10 +183,6 @@ def _meant(names: Iterable[str], end: str = ".") -> str:
 def told(error: UsageError, words: Sequence[str]) -> str:
     """The text of an error: one object, which is JSON and YAML, if the command line asks for a form for programs.
 
-    Args:
-        error: the end of a command.
-        words: the command line without the program's name.
-
     Examples:
         >>> told(UsageError("There is no such file."), ["plan", "-f", "x.yaml"])
         'There is no such file.'

@@ -4,18 +4,18 @@ import argparse
 import json
 import shutil
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
+from plotille import Figure
+
 from inference_operator.api.resource import Resource, resource
-from inference_operator.cli.answer_stream import AnswerBrokenError, AnswerRefusedError
-from inference_operator.cli.bench_levels import BenchReport, at_once, goal_of
-from inference_operator.cli.bench_load import BenchLoad
-from inference_operator.cli.bench_screen import plot, row, titles, verdict
+from inference_operator.cli.bench.levels import BenchLoad, BenchReport, LevelResult, at_once, goal_of
+from inference_operator.cli.chat.answers import AnswerBrokenError, AnswerRefusedError
+from inference_operator.cli.chat.client import ServiceClient, refusal_words, served_model, service_key
 from inference_operator.cli.chat.command import cannot_answer
 from inference_operator.cli.cluster_command import ClusterCommand, is_agreed
 from inference_operator.cli.parser import EXIT_REFUSED, RefusedError, UsageError
-from inference_operator.cli.service_client import ServiceClient, refusal_words, served_model
-from inference_operator.cli.service_key import service_key
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
@@ -102,3 +102,92 @@ def _print(report: BenchReport, *, as_json: bool) -> None:
     print()
     for line in verdict(report):
         print(line)
+
+
+NOTHING = "-"
+COLUMNS = ("AT ONCE", "REQ/S", "TOKENS/S", "TTFT P50", "TTFT P95", "ITL P50", "ITL P95", "FAILED")
+WIDTHS = tuple(max(9, len(title) + 1) for title in COLUMNS)
+PLOT_ROWS = 12
+AXIS_COLUMNS = 21
+"""Of a plot: the labels of its vertical axis, and a margin."""
+FEW_LEVELS = 2
+"""With fewer there is no line to plot."""
+
+
+def titles() -> str:
+    """The titles of the columns."""
+    return _line(COLUMNS)
+
+
+def row(level: LevelResult) -> str:
+    """The line of a level.
+
+    Examples:
+        >>> row(LevelResult(4, 20.0, 9, 0, 0.45, 60.0, 0.2, 2.5, 0.01, 0.03, 0.012))
+        '       4     0.45       60    0.20s    2.50s     10ms     30ms        0'
+    """
+    return _line(
+        (
+            f"{level.concurrency:,}",
+            f"{level.requests_per_second:,.2f}",
+            f"{level.tokens_per_second:,.0f}",
+            _seconds(level.ttft_p50_seconds),
+            _seconds(level.ttft_p95_seconds),
+            _milliseconds(level.itl_p50_seconds),
+            _milliseconds(level.itl_p95_seconds),
+            f"{level.failed:,}",
+        )
+    )
+
+
+def verdict(report: BenchReport) -> Iterator[str]:
+    """What the levels mean."""
+    goal, best = report.objective, report.best
+    wanted = f"TTFT {goal.ttft:g} s for 95 of 100 requests, {1000 * goal.tpot:g} ms per output token"
+    if best is None:
+        yield f"{report.name} does not keep its objective ({wanted}): {report.stopped}."
+        return
+    yield (
+        f"{report.name} keeps its objective ({wanted}) with {at_once(best.concurrency)}:"
+        f" {best.requests_per_second:,.2f} requests/s, {best.tokens_per_second:,.0f} tokens/s."
+    )
+    yield f"Stopped: {report.stopped}."
+
+
+def plot(report: BenchReport, columns: int) -> str:
+    """TTFT over the number of requests at once, with the objective; empty with one level."""
+    shown = [
+        (level.concurrency, level.ttft_p95_seconds) for level in report.levels if level.ttft_p95_seconds is not None
+    ]
+    if len(shown) < FEW_LEVELS:
+        return ""
+    figure = Figure()
+    figure.width, figure.height = max(20, columns - AXIS_COLUMNS), PLOT_ROWS
+    figure.x_label, figure.y_label, figure.with_colors = "", "", False
+    most = shown[-1][0]
+    figure.set_x_limits(min_=0, max_=most)
+    figure.set_y_limits(min_=0, max_=1.1 * max(report.objective.ttft, *(seconds for _, seconds in shown)))
+    figure.register_label_formatter(float, _label)
+    figure.register_label_formatter(int, _label)
+    figure.plot([at for at, _ in shown], [seconds for _, seconds in shown])
+    figure.plot([0, most], [report.objective.ttft] * 2)
+    drawn: str = figure.show()
+    lines = [line.replace("()", "").rstrip() for line in drawn.splitlines()]  # the labels of the axes
+    title = f"TTFT P95 in seconds over requests at once, and the objective of {report.objective.ttft:g} s:"
+    return "\n".join((title, *lines))
+
+
+def _label(value: float, chars: int, delta: float, left: bool = False) -> str:  # noqa: ARG001, FBT001, FBT002 - the library's
+    return f"{value:.3g}".ljust(chars) if left else f"{value:.3g}".rjust(chars)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "".join(cell.rjust(width) for cell, width in zip(cells, WIDTHS, strict=True))[1:]
+
+
+def _seconds(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:,.2f}s"
+
+
+def _milliseconds(value: float | None) -> str:
+    return NOTHING if value is None else f"{1000 * value:,.0f}ms"

@@ -10,9 +10,22 @@ from inference_operator.api.effective_spec import effective_spec
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
-from inference_operator.cli.cache.cluster import Ended, delete, follow, last_step, listed, observed, start, workloads
 from inference_operator.cli.cache.contents import OnClaim, models_on_claims
-from inference_operator.cli.cache.jobs import claim_node, on_node, prefetch_job, prefetch_record, prune_job
+from inference_operator.cli.cache.jobs import (
+    Ended,
+    claim_node,
+    delete,
+    follow,
+    last_step,
+    listed,
+    observed,
+    on_node,
+    prefetch_job,
+    prefetch_record,
+    prune_job,
+    start,
+    workloads,
+)
 from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.offline import UNKNOWN_UID
 from inference_operator.cli.output import dumped, table

@@ -50,14 +50,7 @@ def models_on_claims(
     jobs: Sequence[Manifest],
     steps: Mapping[tuple[str, str], str],
 ) -> list[OnClaim]:
-    """The models on the claims of some namespaces, sorted.
-
-    Args:
-        resources: the InferenceDeployments.
-        records: ConfigMaps of finished downloads.
-        jobs: Jobs of downloads.
-        steps: the last line of progress of Jobs, by namespace and name.
-    """
+    """The models on the claims of some namespaces, sorted."""
     complete = [one for record in records if (one := _complete(record))]
     loading = [one for job in jobs if (one := _loading(job, steps)) and not _is_known(complete, one)]
     known = {(one.namespace, one.claim, one.model) for one in (*complete, *loading)}

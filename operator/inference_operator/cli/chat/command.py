@@ -1,21 +1,34 @@
-"""`infd chat`: talks with the model of a resource, through the API server and a router."""
+"""`infd chat`: talks with the model of a resource, out of reach at times: it waits for engines and connects again."""
 
 import argparse
+import asyncio
+import signal
 import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+from prompt_toolkit import PromptSession
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import Resource, resource
-from inference_operator.cli.chat_session import ChatSession, ChatWaits, talk
+from inference_operator.cli.chat.answers import (
+    AnswerBrokenError,
+    AnswerDelta,
+    AnswerRefusedError,
+    AnswerTimes,
+    Conversation,
+    Sampling,
+)
+from inference_operator.cli.chat.client import ServiceClient, refusal_words, served_model, service_key
 from inference_operator.cli.cluster_command import ClusterCommand
-from inference_operator.cli.conversation import Conversation, Sampling
-from inference_operator.cli.parser import EXIT_REFUSED, UsageError, harmless
-from inference_operator.cli.service_client import ServiceClient, served_model
-from inference_operator.cli.service_key import service_key
+from inference_operator.cli.parser import EXIT_INTERRUPTED, EXIT_REFUSED, UsageError, harmless
+from inference_operator.controller.cluster import ClusterError
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.manifest import Manifest
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
 
 
 def run(options: argparse.Namespace, _: EngineRegistry) -> int:
@@ -67,3 +80,197 @@ def cannot_answer(found: Resource) -> str:
     if found.spec.autoscaling is None and found.spec.replicas == 0:
         return f"{name} has `replicas: 0`, so no engine will start. Start one: kubectl scale infd {name} --replicas=1"
     return ""
+
+
+MAX_CONNECTIONS = 5
+"""Attempts to connect for one question before its first token."""
+DIM, PLAIN = "\x1b[2m", "\x1b[0m"
+
+
+@dataclass(frozen=True, slots=True)
+class ChatWaits:
+    """Seconds that a conversation waits."""
+
+    first_look: float = 1.0
+    """For a token, until it looks at the status."""
+    look: float = 2.0
+    """Between two looks at the status while no token has come."""
+    retry: float = 5.0
+    """Before the next attempt, where the service names no time."""
+    connect: float = 1.0
+    """Before it connects again."""
+
+
+class ChatSession:
+    """Questions of a terminal or a pipe, and the answers of a service."""
+
+    def __init__(
+        self,
+        client: ServiceClient,
+        cluster: KubeCluster,
+        found: Resource,
+        conversation: Conversation,
+        timeout_seconds: float,
+        *,
+        waits: ChatWaits,
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._found = found
+        self._conversation = conversation
+        self._timeout = timeout_seconds
+        self._seconds = waits
+        self._answer = ""
+        self._thinks = False
+        self._had_engine = False
+        """Whether an engine was ready when the question was last refused."""
+
+    async def ask(self, question: str) -> int:
+        """Print the answer; returns the exit status."""
+        end, connections = time.monotonic() + self._timeout, 0
+        self._answer, self._had_engine = "", False
+        while True:
+            connections += 1
+            try:
+                times = await self._answered(question)
+            except AnswerRefusedError as error:
+                if error.lacks_template and self._conversation.has_template:
+                    self._conversation.has_template = False
+                    _say("The model has no chat template, so it continues the text instead of answering.")
+                    continue
+                if await self._waits(error, end):
+                    connections = 0
+                    continue
+                self._newline()
+                _say(refusal_words(error, self._found, self._conversation.model))
+                return EXIT_REFUSED
+            except AnswerBrokenError as error:
+                if self._answer or connections >= MAX_CONNECTIONS:
+                    self._newline()
+                    _say(self._broken(error))
+                    return EXIT_REFUSED
+                await asyncio.sleep(self._seconds.connect)
+                continue
+            self._newline()
+            _say(times.words)
+            self._conversation.turns.append((question, self._answer))
+            return 0
+
+    def stopped(self, question: str) -> None:
+        """Keep a question whose answer was stopped, as far as it came."""
+        self._newline()
+        _say("Stopped.")
+        if self._answer:
+            self._conversation.turns.append((question, self._answer))
+
+    def _broken(self, error: AnswerBrokenError) -> str:
+        if self._answer:
+            return "The connection broke before the answer ended. Ask again to go on."
+        name = self._found.key.name
+        return f"No answer: the connection to {name} breaks ({error.cause}). `infd status {name}` shows its routers."
+
+    async def _answered(self, question: str) -> AnswerTimes:
+        """Print the answer as it comes."""
+        path, body = self._conversation.request(question)
+        times = AnswerTimes(time.monotonic())
+        news = asyncio.ensure_future(self._tell_news())
+        try:
+            async for delta in self._client.stream(path, body):
+                times.add(delta, time.monotonic())
+                if times.pieces:
+                    news.cancel()
+                self._print(delta)
+        finally:
+            news.cancel()
+            await asyncio.gather(news, return_exceptions=True)
+        return times
+
+    def _print(self, delta: AnswerDelta) -> None:
+        """Print a piece. What a model thinks is no answer: it goes to a terminal only, in another colour."""
+        coloured = sys.stdout.isatty()
+        if delta.reasoning and coloured:
+            print(f"{DIM}{harmless(delta.reasoning)}{PLAIN}", end="", flush=True)
+            self._thinks = True
+        if delta.text:
+            print("\n\n" * self._thinks + harmless(delta.text), end="", flush=True)
+            self._thinks = False
+        self._answer += delta.text
+
+    def _newline(self) -> None:
+        if self._answer or self._thinks:
+            print(flush=True)
+        self._thinks = False
+
+    async def _waits(self, error: AnswerRefusedError, end: float) -> bool:
+        """Whether to ask again, after a while: the router held the question for an engine as long as it may."""
+        left = end - time.monotonic()
+        if self._answer or error.retry_after is None or error.status < 500 or left <= 0:  # noqa: PLR2004 - HTTP
+            return False
+        has_engine = await self._ready_engines() > 0
+        if has_engine and self._had_engine:  # with one refusal, it may have become ready after it
+            return False
+        self._had_engine = has_engine
+        await asyncio.sleep(min(error.retry_after or self._seconds.retry, left))
+        return True
+
+    async def _ready_engines(self) -> int:
+        found = await self._look()
+        return found.status.ready_replicas if found else 0
+
+    async def _tell_news(self) -> None:
+        """Tell, while no token has come, that an engine starts, and each new message of the status."""
+        said = ""
+        while True:
+            await asyncio.sleep(self._seconds.look if said else self._seconds.first_look)
+            found = await self._look()
+            if found is None or found.status.ready_replicas:
+                continue
+            if not said:
+                _say(f"No engine of {found.key.name} is ready. The question waits for one; Ctrl-C gives up.")
+            if said != (said := found.status.message or "-"):
+                _say(said)
+
+    async def _look(self) -> Resource | None:
+        ref = Ref(INFERENCE_DEPLOYMENT, self._found.key.namespace, self._found.key.name)
+        with suppress(ClusterError):
+            live = await self._cluster.get(ref)
+            return resource(live) if live else None
+        return None
+
+
+async def talk(session: ChatSession) -> int:
+    """Answer questions of a terminal until Ctrl-D; returns the exit status."""
+    lines: PromptSession[str] = PromptSession()
+    _say("Ctrl-C stops an answer, Ctrl-D ends.")
+    while True:
+        try:
+            question = (await lines.prompt_async("> ")).strip()
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return 0
+        if question:
+            await _ask_until_stopped(session, question)
+
+
+async def _ask_until_stopped(session: ChatSession, question: str) -> int:
+    """Ask; Ctrl-C stops the answer only."""
+    asked = asyncio.ensure_future(session.ask(question))
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, asked.cancel)
+    try:
+        return await asked
+    except asyncio.CancelledError:
+        session.stopped(question)
+        return EXIT_INTERRUPTED
+    except UsageError as error:
+        _say(str(error))
+        return EXIT_REFUSED
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+def _say(text: str) -> None:
+    """Print what is no part of an answer."""
+    text = harmless(text)
+    print(f"{DIM}{text}{PLAIN}" if sys.stderr.isatty() else text, file=sys.stderr, flush=True)

@@ -12,12 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from inference_operator.cli.cluster_command import ClusterCommand
+from inference_operator.cli.doctor import facts as rights
+from inference_operator.cli.doctor import installation, nodes, platform
+from inference_operator.cli.doctor import installation as releases
+from inference_operator.cli.doctor import nodes as pods
 from inference_operator.cli.doctor.facts import ClusterFacts, Finding, Health
-from inference_operator.cli.doctor.findings import findings
 from inference_operator.cli.doctor.probe import probe_pod, probed
 from inference_operator.cli.doctor.reading import ClusterReader
 from inference_operator.cli.parser import EXIT_REFUSED, UsageError, harmless
-from inference_operator.cli.status_screen import BAD, DIM, GOOD, show
+from inference_operator.cli.status.screen import BAD, DIM, GOOD, show
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
@@ -79,3 +82,26 @@ def _summary(found: Sequence[Finding]) -> Text:
         return Text(f"{wrong} wrong, {count[Health.UNKNOWN]} could not be seen.", style=BAD)
     unknown = f" {count[Health.UNKNOWN]} could not be seen." if count[Health.UNKNOWN] else ""
     return Text(f"Nothing is wrong.{unknown}", style=GOOD)
+
+
+def findings(facts: ClusterFacts, engines: EngineRegistry) -> Iterator[Finding]:
+    """The findings about a cluster."""
+    yield from installation.kubernetes(facts)
+    yield from installation.definition(facts)
+    yield from installation.operator(facts)
+    yield from releases.overlap(facts)
+    yield from rights.own_rights(facts)
+    yield from rights.operator_rights(facts)
+    yield from nodes.gpus(facts)
+    yield from nodes.driver(facts, engines)
+    yield from nodes.runtime_class(facts)
+    yield from platform.pod_security(facts)
+    yield from platform.admission(facts)
+    yield from pods.probe(facts)
+    yield from pods.images(facts)
+    yield from pods.hub(facts)
+    yield from platform.dns(facts)
+    yield from platform.network_policies(facts)
+    yield from platform.storage(facts)
+    yield from platform.metrics(facts)
+    yield from installation.leftovers(facts)

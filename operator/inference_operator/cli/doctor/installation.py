@@ -19,8 +19,8 @@ from inference_operator.cli.doctor.facts import (
     place_of,
     unseen,
 )
-from inference_operator.cli.operator_settings import VERSION_LABEL
-from inference_operator.manifest import DEPLOYMENT, GROUP, PLURAL, VERSION, Manifest
+from inference_operator.cli.operator_settings import VERSION_LABEL, operators_of
+from inference_operator.manifest import DEPLOYMENT, GROUP, INFERENCE_DEPLOYMENT, PLURAL, VERSION, Manifest
 from inference_operator.objects.names import MANAGER
 from inference_operator.views.raw import mapping, objects
 
@@ -165,3 +165,27 @@ def _fields(schema: Manifest, path: str) -> Iterator[str]:
             yield from _fields(part, f"{path}{name}.")
     if items := mapping(schema, "items"):
         yield from _fields(items, f"{path}[].")
+
+
+SPLIT = "Set `scope.namespaces` so that no namespace is in two releases, or uninstall one of them."
+
+
+def overlap(facts: ClusterFacts) -> Iterator[Finding]:
+    """The finding that more than one operator serves the namespace, with those that its resources name.
+
+    A tenant can give a Deployment the operator's label, so it is a note, and the status of resources says who acts.
+
+    Examples:
+        >>> list(overlap(ClusterFacts("default")))
+        []
+    """
+    serving = operators_of(facts.seen(DEPLOYMENT), facts.namespace)
+    if len(serving) < 2:  # noqa: PLR2004 - one is as it should be
+        return
+    resources = facts.seen(INFERENCE_DEPLOYMENT)
+    named = {str(mapping(mapping(one, "status"), "operator").get("account") or "") for one in resources}
+    acts = ", ".join(sorted(named - {""}))
+    who = f" The status of its InferenceDeployments names {acts}." if acts else ""
+    places = " and ".join(sorted(map(place_of, serving)))
+    message = f"{places} serve the namespace `{facts.namespace}`. The one with the older Lease acts.{who}"
+    yield Finding("Releases", Health.NOTE, message, SPLIT)

@@ -8,7 +8,7 @@ import time
 from importlib.resources import files
 
 from inference_operator.cli.doctor.facts import ClusterFacts, ProbeResult
-from inference_operator.cli.doctor.pods import PULL_ERRORS
+from inference_operator.cli.doctor.nodes import PULL_ERRORS
 from inference_operator.cli.operator_settings import is_at_home
 from inference_operator.cli.parser import harmless
 from inference_operator.controller.cluster import ClusterError, ConflictError, NotFoundError
@@ -35,10 +35,6 @@ def probe_pod(facts: ClusterFacts, hub: str) -> Manifest:
     """The pod: restricted, with the operator's image, and ended by Kubernetes if `infd` cannot delete it.
 
     Its image is a setting only of an operator in its own namespace: tenants could name any image in another.
-
-    Args:
-        facts: of the cluster, for the operator's settings.
-        hub: URL that it asks.
     """
     defaults = Settings.model_fields
     named = facts.settings.get(f"{PREFIX}OPERATOR_IMAGE") if facts.operator and is_at_home(facts.operator) else ""

@@ -15,6 +15,8 @@ from inference_operator.cli.doctor.facts import (
     LEASE,
     MUTATING_WEBHOOKS,
     NAMESPACE,
+    OPERATOR_RIGHTS,
+    OWN_RIGHTS,
     RUNTIME_CLASS,
     STORAGE_CLASS,
     VALIDATING_WEBHOOKS,
@@ -23,7 +25,6 @@ from inference_operator.cli.doctor.facts import (
     Trial,
     Unseen,
 )
-from inference_operator.cli.doctor.rights import OPERATOR_RIGHTS, OWN_RIGHTS
 from inference_operator.cli.operator_settings import SELECTOR, operator_of
 from inference_operator.cli.options import SYSTEM_NAMESPACE
 from inference_operator.cli.parser import harmless
@@ -67,13 +68,7 @@ _REVIEW = Kind("authorization.k8s.io/v1", "SelfSubjectAccessReview")
 
 
 class ClusterReader:
-    """Reads facts.
-
-    Args:
-        api: the API server.
-        cluster: the same, for lists.
-        namespace: the namespace that is looked at.
-    """
+    """Reads facts."""
 
     def __init__(self, api: Api, cluster: KubeCluster, namespace: str) -> None:
         self._api = api
@@ -82,11 +77,7 @@ class ClusterReader:
         self._limit = asyncio.Semaphore(AT_ONCE)
 
     async def facts(self, trial_pod: Callable[[ClusterFacts], Manifest]) -> ClusterFacts:
-        """All facts but those of a pod in the cluster.
-
-        Args:
-            trial_pod: makes a pod that the API server checks, and does not create.
-        """
+        """All facts but those of a pod in the cluster."""
         version = await self._api.request("GET", "/version", NODE)
         groups = await self._api.request("GET", "/apis", NODE)
         lists: dict[Kind, Listed] = dict(

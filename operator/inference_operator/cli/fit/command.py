@@ -1,35 +1,46 @@
 """`infd fit`: whether a model fits on GPUs, with which parallel sizes, and the memory of one GPU; needs no cluster."""
 
 import argparse
+import json
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from pydantic import ValidationError
 
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.engine_profile import EngineProfile
-from inference_operator.cli.fit_answer import Answer, answer_of_infeasible, answer_of_plan, answer_of_shape, report
-from inference_operator.cli.fit_model import asked_model
-from inference_operator.cli.fit_rate import Asked, asked_rate, prices
-from inference_operator.cli.fit_rate import documents as rate_documents
-from inference_operator.cli.fit_rate import report as rate_report
-from inference_operator.cli.gpus import named_gpus
+from inference_operator.cli.arguments import hub_model, named_gpus
+from inference_operator.cli.fit.answer import Answer, answer_of_infeasible, answer_of_plan, answer_of_shape, report
+from inference_operator.cli.fit.rate import Asked, asked_rate, prices
+from inference_operator.cli.fit.rate import documents as rate_documents
+from inference_operator.cli.fit.rate import report as rate_report
 from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.hardware.offers import GpuOffer
-from inference_operator.models.facts import Kernel, Quantization
-from inference_operator.models.model import ELEMENT_BYTES
+from inference_operator.jobs.inspection_result import parsed_result
+from inference_operator.jobs.result import Failure
+from inference_operator.models.catalogue import entry, similar_model
+from inference_operator.models.checkpoint import Weights
+from inference_operator.models.config import NotUnderstood
+from inference_operator.models.entry import Entry
+from inference_operator.models.facts import Kernel, ModelFacts, Quantization
+from inference_operator.models.model import ELEMENT_BYTES, model_facts
 from inference_operator.models.quantization import named_quantization
+from inference_operator.models.side_files import NO_SIDE_FILES, SideFiles
+from inference_operator.models.source import HubModel
 from inference_operator.planning.gpu_offers import LINKED_PER_NODE
-from inference_operator.planning.known_model import with_draft
+from inference_operator.planning.known_model import known_model, with_draft
 from inference_operator.settings import Settings
 from inference_operator.sizing.choice import choose, options_for
 from inference_operator.sizing.fitting import CONTEXT_STEP, OnGpus, aimed_context
 from inference_operator.sizing.fleet import fleet_plan
 from inference_operator.sizing.gpu_plan import Infeasible
 from inference_operator.sizing.shape import KV_BYTES, Shape, SizingInputs
+from inference_operator.units import GIB
 
 USABLE_FRACTION = 0.98
 """CUDA reports this fraction of a nominal size, which is a whole number of GiB (RTX 4090: 23.5 of 24)."""
@@ -164,3 +175,76 @@ def _exact_offer(options: argparse.Namespace) -> GpuOffer:
     low, high = NVLINK_40GB
     linked = memory >= NVLINK_FROM_GIB or low <= memory <= high
     return replace(named_gpus(USUAL_KINDS[0]), kind="GPU", memory_gib=memory, linked=linked)
+
+
+MAX_CONFIG_BYTES = 4 * 2**20
+"""Maximum size of a `config.json`; none on the hub comes near."""
+
+
+def asked_model(options: argparse.Namespace) -> ModelFacts:
+    """The facts of the model; raises `UsageError` if there are none."""
+    if bool(options.config) is bool(options.model):
+        raise UsageError("Give either the name of a model on the hub or --config FILE.")
+    size = None if options.weights_gib is None else Weights(round(options.weights_gib * GIB), "--weights-gib")
+    if options.config:
+        document, weights, side = _of_file(options.config)
+        weights = size or weights
+    else:
+        known = _named(options.model.removeprefix("hf://"))
+        document, weights, side = known.config, size or known.weights, known.side
+        if size is None and not options.quantization and not known.commit and (why := _not_sized(known.name)):
+            raise UsageError(f"{why} Or give --weights-gib.")
+    if weights and options.quantization:
+        weights = replace(weights, exact=False)  # of weights in the stated form, not in the config's
+    facts = model_facts(document, weights, side)
+    if isinstance(facts, NotUnderstood):
+        raise UsageError(facts.message)
+    return facts
+
+
+def _not_sized(name: str) -> str:
+    """Why the operator does not size this model from the catalogue; empty if it does."""
+    known = known_model(HubModel(name))
+    return known.facts.message if known and isinstance(known.facts, NotUnderstood) else ""
+
+
+def _named(name: str) -> Entry:
+    """A model by its name: its files on the hub, else its entry in the catalogue. Says which one on stderr."""
+    found, known = hub_model(f"hf://{name}", None, Settings()), entry(name)
+    if isinstance(found, Entry):
+        return found
+    if isinstance(found, Failure) and not found.was_unanswered:
+        raise UsageError(found.message)
+    if known is None:
+        near = similar_model(name)
+        suggestion = f" Did you mean `{near}`?" if near else ""
+        why = f" {found.message}" if found else ""
+        cure = "Give --config FILE; `infd inspect -o json` writes such a file."
+        raise UsageError(f"{name}: is not in the catalogue.{suggestion} {cure}{why}")
+    if found:
+        print(f"{found.message} The facts are those of the catalogue ({known.source}).", file=sys.stderr)
+    return known
+
+
+def _of_file(path: str) -> tuple[object, Weights | None, SideFiles]:
+    """A `config.json`, or the output of `infd inspect -o json`, which has the checkpoint size too."""
+    document = _document(path)
+    result = parsed_result(json.dumps(document))
+    if isinstance(result, Failure):
+        raise UsageError(result.message)
+    return (result.config, result.weights, result.side) if result else (document, None, NO_SIDE_FILES)
+
+
+def _document(path: str) -> object:
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MAX_CONFIG_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}.") from error
+    if len(content) > MAX_CONFIG_BYTES:
+        raise UsageError(f"{path}: is larger than {MAX_CONFIG_BYTES // 2**20} MiB, so it is not a config.json.")
+    try:
+        document: object = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: is not valid JSON.") from error
+    return document

@@ -8,14 +8,14 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
 from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.files import read_objects
-from inference_operator.cli.import_.deployments import from_deployment
+from inference_operator.cli.import_.containers import is_vllm, put_model, take_container, take_pod
 from inference_operator.cli.import_.kserve import API_VERSIONS as KSERVE_VERSIONS
 from inference_operator.cli.import_.kserve import KIND as KSERVE_KIND
 from inference_operator.cli.import_.kserve import from_llm_inference_service
 from inference_operator.cli.import_.kubeai import API_VERSION as KUBEAI_VERSION
 from inference_operator.cli.import_.kubeai import KIND as KUBEAI_KIND
 from inference_operator.cli.import_.kubeai import from_model
-from inference_operator.cli.import_.origin import Draft, ForeignObject
+from inference_operator.cli.import_.origin import OPERATOR_SETS, Draft, ForeignObject
 from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import EXIT_REFUSED, UsageError, harmless
 from inference_operator.engines.registry import EngineRegistry
@@ -24,6 +24,35 @@ from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import DEPLOYMENT, Kind, Manifest, Ref
 from inference_operator.models.source import model_source
 from inference_operator.views.raw import mapping
+
+POD = ("spec", "template", "spec")
+
+
+def from_deployment(origin: ForeignObject) -> Draft:
+    """The draft of a Deployment.
+
+    Raises:
+        UsageError: no container runs vLLM.
+    """
+    draft = Draft()
+    containers = origin.look(list, *POD, "containers") or []
+    index = next((at for at, one in enumerate(containers) if isinstance(one, dict) and is_vllm(one)), None)
+    if index is None:
+        raise UsageError("no container of it runs vLLM.")
+    draft.put("engine.kind", "VLLM")
+    draft.put("replicas", origin.take(int, "spec", "replicas"))
+    found = take_container(origin, draft, (*POD, "containers", index), POD)
+    take_pod(origin, draft, POD)
+    if found is not None:
+        put_model(draft, found.model, "spec.template.spec.containers")
+    for part in ("selector", "strategy", "revisionHistoryLimit", "progressDeadlineSeconds", "minReadySeconds"):
+        origin.leave(OPERATOR_SETS, "spec", part)
+    for at in range(len(containers)):
+        if at != index:
+            origin.leave("write it into `spec.podTemplate.sidecars` by hand.", *POD, "containers", at)
+    origin.leave("write them into `spec.podTemplate` by hand, if something needs them.", "spec", "template", "metadata")
+    return draft
+
 
 Reader = Callable[[ForeignObject], Draft]
 READERS: Mapping[tuple[str, str], Reader] = {

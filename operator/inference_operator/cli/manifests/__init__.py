@@ -11,7 +11,7 @@ def add_crd(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--json-schema", action="store_true", help="print the JSON Schema of a resource instead, for editors"
     )
-    command.set_defaults(run="manifests.crd:run")
+    command.set_defaults(run="manifests.command:print_crd")
 
 
 NAME = "inference-operator"
@@ -44,7 +44,7 @@ def add_policy(command: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a ServiceAccount that the operator's settings name for pods; may be repeated",
     )
-    command.set_defaults(run="manifests.policy:run")
+    command.set_defaults(run="manifests.command:print_policies")
 
 
 def add_key(key: argparse.ArgumentParser) -> None:
@@ -59,4 +59,4 @@ def add_key(key: argparse.ArgumentParser) -> None:
     made.add_argument("user", metavar="USER", help="name of the user, for logs and metrics")
     made.add_argument("--secret", metavar="NAME", help="print a Secret with this name instead of the line alone")
     made.add_argument("--namespace", "-n", metavar="NAME", help="namespace of the Secret")
-    made.set_defaults(run="manifests.key:run")
+    made.set_defaults(run="manifests.command:create_key")

@@ -45,4 +45,4 @@ def add_render(render: argparse.ArgumentParser) -> None:
         " resources are reported on standard error; the others are still printed."
     )
     add_source(render)
-    render.set_defaults(run="plan.render:run")
+    render.set_defaults(run="plan.command:render")

@@ -1,4 +1,4 @@
-"""`infd plan`: the sizes that the operator would choose for engines, and the memory of one GPU."""
+"""`infd plan`: the sizes that the operator would choose for engines; `infd render`: the objects it would create."""
 
 import argparse
 import sys
@@ -11,13 +11,12 @@ from inference_operator.admission.rights import Requirement, required_rights
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.status import json_name
-from inference_operator.cli.api_server_rules import stored
-from inference_operator.cli.files import documents
-from inference_operator.cli.gpus import settings_with
+from inference_operator.cli.arguments import settings_with
+from inference_operator.cli.files import documents, stored
 from inference_operator.cli.offline import model_of, name_of, offline_inputs, why_nothing
 from inference_operator.cli.operator_settings import LiveState
-from inference_operator.cli.output import dumped, table
-from inference_operator.cli.parser import UsageError
+from inference_operator.cli.output import dump, dumped, table
+from inference_operator.cli.parser import EXIT_REFUSED, UsageError
 from inference_operator.engines.options import OptionClasses
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import Manifest
@@ -95,7 +94,7 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     if options.in_namespace and not options.diff:
         raise UsageError("--namespace: only with --diff.")
     if options.diff:
-        from inference_operator.cli.plan_diff import run_diff  # noqa: PLC0415 - only with a cluster
+        from inference_operator.cli.plan.diff import run_diff  # noqa: PLC0415 - only with a cluster
 
         if options.gpu or options.model:
             raise UsageError("--diff takes GPUs and models from the cluster: leave out --gpu and --model.")
@@ -103,7 +102,7 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     settings = settings_with(options.gpu)
     cluster = LiveState()
     if options.cluster:
-        from inference_operator.cli.cluster_state import cluster_of_kubeconfig  # noqa: PLC0415 - only with a cluster
+        from inference_operator.cli.plan.cluster import cluster_of_kubeconfig  # noqa: PLC0415 - only with a cluster
 
         cluster = cluster_of_kubeconfig(options)
     model = model_of(options.model)
@@ -269,3 +268,16 @@ def _memory(name: str, plan: Plan) -> Iterator[str]:
     for term, gib in terms.items():
         yield f"  {term:<12} {gib:>9.2f} GiB   {gpu.origins.get(term, '')}".rstrip()
     yield f"  KV cache per token: {gpu.kv_token_bytes:,} bytes; beyond one sequence: {gpu.headroom_gib:.2f} GiB"
+
+
+def render(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    """Print the objects of every resource of the files; returns 1 if one of them is rejected."""
+    settings, model, status = settings_with(options.gpu), model_of(options.model), 0
+    for document in documents(options.filename):
+        result = outcome(offline_inputs(document, settings, engines, model=model))
+        if why := why_nothing(result):
+            print(f"{name_of(document)}: {why}", file=sys.stderr)
+            status = EXIT_REFUSED
+        else:
+            print(dump(list(result.desired.values())), end="")
+    return status

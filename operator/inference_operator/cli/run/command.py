@@ -1,24 +1,26 @@
 """`infd run`: creates the smallest InferenceDeployment for a model, and follows it until it serves."""
 
 import argparse
+import re
 import shlex
 import sys
 import time
 
 from inference_operator.api.explanations import ENGINE_ERRORS, EXPLANATIONS
 from inference_operator.api.reasons import ConditionType, Reason
+from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.cluster_command import ClusterCommand, Step, wait_until
 from inference_operator.cli.managed_fields import FIELD_MANAGER
 from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import RefusedError, UsageError, harmless
-from inference_operator.cli.run_manifest import RunChoices, smallest_manifest
 from inference_operator.controller.cluster import ClusterError, ConflictError, NotFoundError, RejectedError
 from inference_operator.diagnosis.pod_diagnosis import LOG_IS_READ
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import NO_OBJECTS_VERSION, KubeCluster
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, POD, Manifest, Ref
+from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, POD, Manifest, Ref
+from inference_operator.models.source import model_source
 from inference_operator.objects.names import ENGINE, ROUTER, selector_text
 from inference_operator.views.pod import PodView, pod_view
 from inference_operator.views.raw import mapping
@@ -47,19 +49,7 @@ next time."""
 
 def run(options: argparse.Namespace, _: EngineRegistry) -> int:
     """Create the resource and wait; returns 1 if it will not serve."""
-    gpus = tuple(kind.strip() for kind in options.gpu.split(",") if kind.strip())
-    choices = RunChoices(
-        options.name,
-        options.source,
-        options.namespace,
-        gpus,
-        options.cpu,
-        options.replicas,
-        options.autoscale,
-        options.token_secret,
-        options.engine,
-    )
-    manifest = smallest_manifest(choices)
+    manifest = smallest_manifest(options)
     if options.dry_run:
         print(dumped([manifest], options.output))
         return 0
@@ -181,3 +171,57 @@ def _next_commands(ref: Ref, url: str) -> str:
         f"  kubectl port-forward --namespace {ref.namespace} service/{ref.name} 8080:80 &\n"
         f"  curl localhost:8080/v1/completions --json {request}"
     )
+
+
+_RANGE = re.compile(r"(\d{1,4})\.\.(\d{1,4})")
+_SCHEME = "://"
+
+
+def smallest_manifest(options: argparse.Namespace) -> Manifest:
+    """The manifest that `kubectl apply` and GitOps take too, without any default.
+
+    Raises:
+        UsageError: a choice is invalid, with the field and the cure.
+
+    Examples:
+        >>> from inference_operator.cli.commands import parser
+        >>> def spec(*words):
+        ...     return smallest_manifest(parser(["run"]).parse_args(["run", "--namespace=a", "qwen", *words]))["spec"]
+        >>> spec("Qwen/Qwen3-8B")
+        {'model': {'source': 'hf://Qwen/Qwen3-8B'}}
+        >>> spec("org/neo", "--engine=Transformers")["engine"]
+        {'kind': 'Transformers'}
+        >>> found = spec("pvc://models", "--gpu=L4", "--autoscale=0..4")
+        >>> found["hardware"], found["autoscaling"]
+        ({'gpu': {'products': ['L4']}}, {'minReplicas': 0, 'maxReplicas': 4})
+    """
+    gpus = [kind.strip() for kind in options.gpu.split(",") if kind.strip()]
+    source = options.source if _SCHEME in options.source else f"hf://{options.source}"
+    token = {"tokenSecretRef": {"name": options.token_secret}} if options.token_secret else {}
+    spec: Manifest = {"model": {"source": source, **token}}
+    if options.cpu:
+        spec["hardware"] = {"device": "CPU"}
+    elif gpus:
+        spec["hardware"] = {"gpu": {"products": gpus}}
+    if options.engine:
+        spec["engine"] = {"kind": options.engine}
+    if options.autoscale:
+        spec["autoscaling"] = _scaling(options.autoscale)
+    elif options.replicas is not None:
+        spec["replicas"] = options.replicas
+    metadata = {"name": options.name, "namespace": options.namespace}
+    made = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
+    for checked in (
+        resource({**made, "metadata": {**metadata, "uid": "", "generation": 1}}).spec,
+        model_source(source),
+    ):
+        if isinstance(checked, Refusal):
+            raise UsageError(checked.message)
+    return made
+
+
+def _scaling(text: str) -> Manifest:
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        raise UsageError("--autoscale: write the least and the most engines as MIN..MAX, for example `0..4`.")
+    return {"minReplicas": int(found[1]), "maxReplicas": int(found[2])}

@@ -29,7 +29,7 @@ def add_list(listed: argparse.ArgumentParser) -> None:
     )
     add_connection(listed, all_namespaces="those of all namespaces")
     listed.add_argument("-o", "--output", choices=["table", "json"], default="table", help="default table")
-    listed.set_defaults(run="status.listing:run")
+    listed.set_defaults(run="status.command:list_resources")
 
 
 def add_explain(explain: argparse.ArgumentParser) -> None:

@@ -1,16 +1,21 @@
 """`infd explain`: what a resource waits for, and why its engines are slow, from a cluster."""
 
 import argparse
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from inference_operator.api.conditions import Condition
 from inference_operator.api.explanations import EXPLANATIONS
-from inference_operator.api.reasons import Reason
+from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import Resource, resource
+from inference_operator.api.router import RouterStrategy
+from inference_operator.api.spec import Spec
+from inference_operator.api.status import AutoscalingStatus
+from inference_operator.autoscaling.decision import ScalingSample
+from inference_operator.autoscaling.demand import Totals, scaling_sample
 from inference_operator.cli.cluster_command import ClusterCommand
-from inference_operator.cli.explain_autoscaling import scaling_explanation
-from inference_operator.cli.live_resource import LiveResource, engine_of, live_resource
+from inference_operator.cli.live_resource import LiveEvent, LiveResource, engine_of, live_resource
 from inference_operator.cli.parser import UsageError
 from inference_operator.controller.cluster import ClusterError
 from inference_operator.diagnosis.slowness import slow_causes
@@ -19,10 +24,12 @@ from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import POD, Manifest, Ref
-from inference_operator.objects.names import ENGINE, selector_text
+from inference_operator.objects.names import ENGINE, ROUTER, selector_text
+from inference_operator.status.events import SCALED_DOWN, SCALED_UP
 from inference_operator.status.network import slow_network
 from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodView, pod_view
+from inference_operator.views.samples import RouterSample, Samples, combined_samples
 
 PORT_NAME = "http"
 """Name of the port of the engine's API."""
@@ -147,3 +154,70 @@ async def _metrics(api: Api, namespace: str, pod: PodView, engine: Engine) -> En
         return EngineMetrics(pod.name, await api.text(path, POD, query={}))
     except ClusterError as error:
         return EngineMetrics(pod.name, problem=error.cause)
+
+
+MOST_DECISIONS = 20
+"""Decisions that are printed; Kubernetes keeps Events for an hour by default (kube-apiserver, `--event-ttl`)."""
+
+_NOTE = re.compile(r"From ([0-9]+) to ([0-9]+) engines: (.*)", re.DOTALL)
+
+
+def scaling_explanation(observed: LiveResource) -> Iterator[str]:
+    """The lines of the explanation."""
+    found, spec = observed.found, observed.found.spec
+    if not isinstance(spec, Spec) or spec.autoscaling is None:
+        yield f"{found.key.name} has no `spec.autoscaling`: it runs as many engines as `spec.replicas` says."
+        return
+    limits, recorded = spec.autoscaling, found.status.autoscaling
+    yield f"Limits: {limits.min_replicas} to {limits.max_replicas} engines; backend {limits.backend}."
+    if recorded is None:
+        yield "No number of engines has been decided yet."
+    else:
+        yield f"Wanted: {recorded.desired_replicas}, since {recorded.last_scale_time}: {recorded.reason}."
+        yield from _target(recorded)
+        if recorded.start_seconds is not None:
+            yield f"A start takes {recorded.start_seconds} s, from the new pod to its readiness."
+    condition = found.status.condition(ConditionType.SCALING_ACTIVE)
+    if condition is not None and (condition.status != "True" or limits.schedule):
+        yield f"ScalingActive: {condition.reason}. {condition.message}"
+    bypasses_routers = spec.router.strategy is RouterStrategy.EXTERNAL
+    samples, views = observed.samples, engines_of(observed.of(ENGINE))
+    sample, _ = scaling_sample(views, observed.of(ROUTER), samples, Totals(), at=0.0, bypasses_routers=bypasses_routers)
+    yield from _now(sample, observed.samples)
+    yield from _decisions(observed.events)
+
+
+def _target(recorded: AutoscalingStatus) -> Iterator[str]:
+    """The requests that one engine should have, and what decides that."""
+    if recorded.target_concurrency is not None:
+        factor, bound = recorded.target_factor, f"bound by {recorded.target_bound}"
+        why = bound if factor is None else f"{bound}; corrected by measured latencies, times {factor:g}"
+        yield f"Target: {recorded.target_concurrency} requests for each engine ({why})."
+    if load := recorded.load:
+        cached = f", of which the prefix cache has {load.cached:.0%}," if load.cached else ""
+        yield f"Requests: {load.prompt_tokens:,} prompt tokens{cached} and {load.answer_tokens:,} answer tokens (mean)."
+
+
+def _now(sample: ScalingSample, samples: Samples) -> Iterator[str]:
+    """The requests as the metrics show them now."""
+    routers: RouterSample = combined_samples(samples.routers.values())
+    waiting = sum(one.sample.waiting for one in samples.engines.values())
+    yield (
+        f"Now: {sample.outstanding:.0f} requests. {sample.running:.0f} run and {waiting} wait in {sample.ready} ready"
+        f" engines; {routers.queued} are queued and {routers.held} held in routers. {sample.starting} engines start."
+    )
+    if sample.missing:
+        yield f"The metrics of {', '.join(sample.missing)} cannot be read from here."
+
+
+def _decisions(events: Sequence[LiveEvent]) -> Iterator[str]:
+    """The last decisions, each with a bar as long as the number of engines."""
+    scaled = (event for event in events if event.reason in (SCALED_UP, SCALED_DOWN))
+    noted = [(event.at, found) for event in scaled if (found := _NOTE.match(event.note))]
+    if not noted:
+        yield "No Event tells of a change of the number of engines."
+        return
+    yield "Changes:"
+    for at, found in noted[-MOST_DECISIONS:]:
+        before, after, reason = found.groups()
+        yield f"  {at}  {before:>3} -> {after:<3} {'#' * min(int(after), 40):<8} {reason}"

@@ -4,8 +4,8 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import asdict
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from rich.console import Group, RenderableType
@@ -17,12 +17,113 @@ from inference_operator.api.resource import resource
 from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.live_resource import LiveResource, engine_of, live_resource
 from inference_operator.cli.parser import UsageError, harmless
-from inference_operator.cli.status_screen import DIM, console, show
-from inference_operator.cli.top_rows import TopRow, lines, notes, top_row
+from inference_operator.cli.status.report import Traffic, status_report
+from inference_operator.cli.status.screen import DIM, console, show
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
+
+NOTHING = "-"
+MOST_NAMES = 3
+"""Names that a note has."""
+COLUMNS = ("NAME", "READY", "REQ/S", "RUN", "WAIT", "TTFT50", "TTFT95", "TOK/S", "KV")
+
+
+@dataclass(frozen=True, slots=True)
+class TopRow:
+    """The numbers of one resource; None where nobody tells."""
+
+    namespace: str
+    name: str
+    engines_ready: str
+    requests_per_second: float | None
+    running: int | None
+    queued: int | None
+    """Requests that wait: in routers, for an engine to start, and in the queues of engines."""
+    ttft_p50_seconds: float | None
+    ttft_p95_seconds: float | None
+    tokens_per_second: float | None
+    kv_cache_usage: float | None
+    """Used part of the KV cache of the fullest engine, from 0 to 1."""
+    no_traffic: str = ""
+    """Why no router tells of its traffic; empty if one does."""
+
+    @property
+    def cells(self) -> Sequence[str]:
+        """The cells of the table."""
+        return (
+            self.name,
+            self.engines_ready or NOTHING,
+            _number(self.requests_per_second, "{:,.1f}"),
+            _number(self.running, "{:,}"),
+            _number(self.queued, "{:,}"),
+            _number(self.ttft_p50_seconds, "{:g}s"),
+            _number(self.ttft_p95_seconds, "{:g}s"),
+            _number(self.tokens_per_second, "{:,.0f}"),
+            _number(self.kv_cache_usage, "{:.0%}"),
+        )
+
+
+def top_row(now: LiveResource, before: LiveResource, *, elapsed: float, at: datetime) -> TopRow:
+    """The numbers of a resource."""
+    report = status_report(now, at=at, before=before, elapsed=elapsed)
+    traffic, loads = report.traffic, now.loads.values()
+    return TopRow(
+        namespace=report.namespace,
+        name=report.name,
+        engines_ready=report.engines_ready,
+        requests_per_second=traffic.per_second if traffic else None,
+        running=_running(traffic, now),
+        queued=_queued(traffic, now),
+        ttft_p50_seconds=traffic.first_byte_half if traffic else None,
+        ttft_p95_seconds=traffic.first_byte_most if traffic else None,
+        tokens_per_second=_tokens_per_second(now, before, elapsed),
+        kv_cache_usage=max((load.cache_usage for load in loads), default=None),
+        no_traffic=report.no_traffic,
+    )
+
+
+def _running(traffic: Traffic | None, now: LiveResource) -> int | None:
+    """Requests at engines that are not in their queues: by the engines; else by the routers, which see no queue."""
+    engines = [one.sample.running for one in now.samples.engines.values()]
+    return sum(engines) if engines else traffic.running if traffic else None
+
+
+def _queued(traffic: Traffic | None, now: LiveResource) -> int | None:
+    engines = [one.sample.waiting for one in now.samples.engines.values()]
+    routers = [traffic.queued, traffic.held] if traffic else []
+    return sum((*engines, *routers)) if engines or routers else None
+
+
+def _tokens_per_second(now: LiveResource, before: LiveResource, elapsed: float) -> float | None:
+    """Tokens of all engines that were there at both readings."""
+    both = [(load.generated, before.loads[uid].generated) for uid, load in now.loads.items() if uid in before.loads]
+    grown = [new - old for new, old in both if new is not None and old is not None]
+    return sum(max(0, one) for one in grown) / elapsed if grown and elapsed > 0 else None
+
+
+def _number(value: float | None, form: str) -> str:
+    return NOTHING if value is None else form.format(value)
+
+
+def lines(rows: Sequence[TopRow], *, with_namespace: bool) -> Iterator[Sequence[str]]:
+    """The cells of the table, with its titles."""
+    yield ("NAMESPACE", *COLUMNS) if with_namespace else COLUMNS
+    for row in sorted(rows, key=lambda one: (one.namespace, one.name)):
+        yield (row.namespace, *row.cells) if with_namespace else row.cells
+
+
+def notes(rows: Sequence[TopRow]) -> Iterator[str]:
+    """Why numbers are missing, each cause once."""
+    names: dict[str, list[str]] = {}
+    for row in sorted(rows, key=lambda one: (one.namespace, one.name)):
+        names.setdefault(row.no_traffic, []).append(row.name)
+    for cause, silent in names.items():
+        more = f" and {len(silent) - MOST_NAMES} more" if len(silent) > MOST_NAMES else ""
+        if cause:
+            yield f"{', '.join(silent[:MOST_NAMES])}{more}: {cause}."
+
 
 BETWEEN_SECONDS = 2.0
 """Between two readings, as in `infd status`."""

@@ -1,4 +1,4 @@
-"""The command `infd support-bundle`, which lists what it will write before it writes."""
+"""The command `infd support-bundle`, which lists what it will write before it writes one archive."""
 
 import argparse
 import asyncio
@@ -11,8 +11,7 @@ from pathlib import Path
 from inference_operator.cli.cluster_command import ClusterCommand, is_agreed, live_of
 from inference_operator.cli.output import table
 from inference_operator.cli.parser import RefusedError, UsageError
-from inference_operator.cli.support_bundle.archive import BundleFile, packed, write
-from inference_operator.cli.support_bundle.contents import BundleReader
+from inference_operator.cli.support_bundle.contents import BundleFile, BundleReader, packed, write
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster

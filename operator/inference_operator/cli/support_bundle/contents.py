@@ -1,17 +1,21 @@
 """The members of a support bundle, read from a cluster. Secrets are never asked for."""
 
+import io
 import json
+import os
+import tarfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import yaml
 
 from inference_operator import __version__
+from inference_operator.cli.doctor.command import findings
 from inference_operator.cli.doctor.facts import ClusterFacts, Unseen, labels_of, name_of
-from inference_operator.cli.doctor.findings import findings
 from inference_operator.cli.doctor.probe import probe_pod
 from inference_operator.cli.doctor.reading import CLUSTER_KINDS, LABELLED_KINDS, ClusterReader
-from inference_operator.cli.support_bundle.archive import BundleFile
+from inference_operator.cli.parser import UsageError
 from inference_operator.cli.support_bundle.hiding import shown_object, shown_text
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, NotFoundError
 from inference_operator.engines.registry import EngineRegistry
@@ -23,6 +27,55 @@ from inference_operator.objects.names import COMPONENT_LABEL, NAME_LABEL, PROGRA
 from inference_operator.views.raw import mapping, objects
 from inference_operator.views.untrusted_text import log_tail
 
+READABLE_BY_OWNER = 0o600
+"""Mode of the file: logs may have prompts in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class BundleFile:
+    """One file of the archive."""
+
+    path: str
+    text: str
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return len(self.text.encode(errors="replace"))
+
+
+def packed(members: Sequence[BundleFile], folder: str) -> bytes:
+    """A gzipped tar file with the members below a folder."""
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w:gz") as archive:
+        for member in members:
+            content = member.text.encode(errors="replace")
+            head = tarfile.TarInfo(f"{folder}/{member.path}")
+            head.size, head.mode = len(content), READABLE_BY_OWNER
+            archive.addfile(head, io.BytesIO(content))
+    return written.getvalue()
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a new file that only its owner may read.
+
+    Raises:
+        UsageError: it exists, or cannot be written.
+    """
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, READABLE_BY_OWNER)
+    except FileExistsError as error:
+        raise UsageError(f"{path}: exists already. Choose another name with --file.") from error
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}.") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise UsageError(f"{path}: {error.strerror}.") from error
+
+
 LOG_LINES = 500
 """Last lines of each container."""
 LOG_BYTES = 1_000_000
@@ -32,15 +85,7 @@ NODE_PARTS = ("allocatable", "capacity", "conditions", "nodeInfo")
 
 
 class BundleReader:
-    """Reads the members.
-
-    Args:
-        api: the API server.
-        cluster: the same, for lists.
-        namespace: the namespace of the resources.
-        name: of one resource; empty for all.
-        engines: the engines, for the findings of `infd doctor`.
-    """
+    """Reads the members."""
 
     def __init__(self, api: Api, cluster: KubeCluster, namespace: str, name: str, engines: EngineRegistry) -> None:
         self._api = api

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import RolloutStrategy
 from inference_operator.autoscaling.inputs import start_seconds
-from inference_operator.cli.prediction import Prediction
+from inference_operator.cli.plan.prediction import Prediction
 from inference_operator.manifest import DEPLOYMENT, Ref
 from inference_operator.objects.names import router_name
 from inference_operator.pipeline.inputs import Inputs
@@ -128,12 +128,7 @@ class Consequences:
 
 
 def consequences(before: Inputs, predicted: Prediction) -> Consequences:
-    """The consequences of a prediction.
-
-    Args:
-        before: the observations now.
-        predicted: the prediction from them.
-    """
+    """The consequences of a prediction."""
     decided = predicted.outcome
     if not isinstance(decided, Planned):
         return Consequences()

@@ -1,20 +1,43 @@
-"""`infd key create`: a new API key for a user of the routers, and the Secret that lets it in.
-
-The command talks to no cluster, so it needs no rights: its output is what `kubectl apply` gets, or a line for whatever
-manages the Secret. Only the hash is in the Secret, so the key is shown once.
-"""
+"""`infd crd`, `infd policy` and `infd key create`: objects for installers, and Secrets with keys of users."""
 
 import argparse
 import hashlib
+import json
 import re
 import secrets
 import sys
 
 import yaml
 
+from inference_operator.admission.operator_policy import OperatorAccount, operator_policies
+from inference_operator.admission.owner_policy import PolicyScope, owner_policy
+from inference_operator.admission.writer_policy import writer_policies
+from inference_operator.api.crd import crd
+from inference_operator.api.editor_schema import editor_schema
 from inference_operator.api.router_keys import KEYS_FILE
+from inference_operator.cli.output import dump, schema_text
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.registry import EngineRegistry
+
+
+def print_crd(options: argparse.Namespace, _engines: EngineRegistry) -> int:
+    """Print the CustomResourceDefinition or the JSON Schema."""
+    print(json.dumps(editor_schema(), indent=1) + "\n" if options.json_schema else schema_text(crd()), end="")
+    return 0
+
+
+def print_policies(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    """Print the policies."""
+    if options.owner:
+        found = owner_policy(PolicyScope(options.namespace, options.name))
+    elif options.operator:
+        operator = OperatorAccount(options.namespace, options.name, options.account, tuple(options.pod_account))
+        found = operator_policies(operator)
+    else:
+        found = writer_policies(engines.option_classes)
+    print(dump(found), end="")
+    return 0
+
 
 PREFIX = "sk-"
 """The start of keys of the OpenAI API, by which secret scanners find leaked ones."""
@@ -25,7 +48,7 @@ KEY_BYTES = 32
 _USER = re.compile("[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 
 
-def run(options: argparse.Namespace, _engines: EngineRegistry) -> int:
+def create_key(options: argparse.Namespace, _engines: EngineRegistry) -> int:
     """Print the line of a new key, or its Secret; the key itself goes to standard error."""
     if not _USER.fullmatch(options.user):
         raise UsageError(

@@ -1,13 +1,17 @@
 """The levels of load of `infd bench`: how many requests at once, and what each level measured. Pure."""
 
-from collections.abc import Iterator, Sequence
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from math import ceil
 
 from inference_operator.api.autoscaling import ObjectiveSpec
 from inference_operator.api.resource import Resource
 from inference_operator.api.spec import Spec
-from inference_operator.cli.answer_stream import AnswerTimes
+from inference_operator.cli.chat.answers import COMPLETIONS_PATH, AnswerBrokenError, AnswerRefusedError, AnswerTimes
+from inference_operator.cli.chat.client import ServiceClient
 
 TYPICAL, MOST = 0.5, 0.95
 """The median, and the percentile of `autoscaling.objective.ttft`."""
@@ -128,13 +132,6 @@ def level_result(
 
     What arrived within it counts, also of answers that were cut at its end. A request without a token counts with its
     time until then, if that is longer than any time to a first token: it would have been longer still.
-
-    Args:
-        concurrency: requests at once.
-        answers: those that ended, and those that were cut.
-        failures: why requests got no answer.
-        begin: when the level began.
-        seconds: its length.
     """
     end = begin + seconds
     ended = [one for one in answers if one.ended and one.pieces and one.pieces[-1] <= end]
@@ -184,3 +181,79 @@ def prompt(number: int, tokens: int) -> str:
         '12 otter river stone'
     """
     return " ".join((str(number), *(_WORDS[place % len(_WORDS)] for place in range(tokens - 1))))
+
+
+WARM_UP_SECONDS = 120.0
+"""For the first request, which may compile kernels."""
+
+
+class BenchLoad:
+    """Loads a service."""
+
+    def __init__(
+        self, client: ServiceClient, model: str, *, prompt_tokens: int, max_tokens: int, seconds: float
+    ) -> None:
+        self._client = client
+        self._model = model
+        self._prompt_tokens = prompt_tokens
+        self._max_tokens = max_tokens
+        self._seconds = seconds
+        self._numbers = count(time.time_ns() // 1000)
+
+    async def warm_up(self) -> None:
+        """One request that is not measured; raises the same as `ServiceClient.stream`."""
+        async with asyncio.timeout(WARM_UP_SECONDS):
+            await self._answer(AnswerTimes(time.monotonic()))
+
+    async def levels(self, goal: LatencyGoal, most: int) -> AsyncIterator[LevelResult]:
+        """The results of rising levels, until one breaks the objective."""
+        for concurrency in concurrencies(most):
+            result = await self._level(concurrency)
+            yield result
+            if result.broken(goal):
+                return
+
+    async def _level(self, concurrency: int) -> LevelResult:
+        """Keep this number of requests at the service, and cut those that run when the time is over."""
+        answers: list[AnswerTimes] = []
+        failures: list[str] = []
+        begin = time.monotonic()
+
+        async def one_after_the_other() -> None:
+            while True:
+                times = AnswerTimes(time.monotonic())
+                answers.append(times)
+                try:
+                    await self._answer(times)
+                except AnswerRefusedError as error:
+                    failures.append(str(error))
+                    return  # more of them would only do harm
+                except AnswerBrokenError as error:
+                    failures.append(f"no answer: {error.cause}")
+                    return
+
+        workers = [asyncio.ensure_future(one_after_the_other()) for _ in range(concurrency)]
+        try:
+            done, _ = await asyncio.wait(workers, timeout=self._seconds, return_when=asyncio.FIRST_EXCEPTION)
+            for worker in done:
+                worker.result()
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+        seconds = min(self._seconds, time.monotonic() - begin)
+        return level_result(concurrency, answers, failures=failures, begin=begin, seconds=seconds)
+
+    async def _answer(self, times: AnswerTimes) -> None:
+        body = {
+            "model": self._model,
+            "prompt": prompt(next(self._numbers), self._prompt_tokens),
+            "max_tokens": self._max_tokens,
+            "temperature": 1.0,
+            "ignore_eos": True,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        async for delta in self._client.stream(COMPLETIONS_PATH, body):
+            times.add(delta, time.monotonic())
+        times.ended = True

@@ -12,25 +12,26 @@ from rich.text import Text
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
-from inference_operator.cli.changed_fields import changed_fields
 from inference_operator.cli.cluster_command import ClusterCommand, found_settings, namespace_of_context
-from inference_operator.cli.consequences import Consequences, consequences
 from inference_operator.cli.files import documents
-from inference_operator.cli.live_inputs import live_inputs, predicted
 from inference_operator.cli.offline import metadata
 from inference_operator.cli.operator_settings import FoundSettings
 from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import EXIT_REFUSED, UsageError, harmless
-from inference_operator.cli.prediction import PredictedWrite, Prediction
-from inference_operator.cli.status_screen import show
-from inference_operator.cli.stored_edit import stored_edit
+from inference_operator.cli.plan.cluster import stored_edit
+from inference_operator.cli.plan.consequences import Consequences, consequences
+from inference_operator.cli.plan.prediction import PredictedWrite, Prediction, live_inputs, predicted
+from inference_operator.cli.status.screen import show
 from inference_operator.controller.cluster import ForbiddenError, RejectedError
+from inference_operator.controller.drift import first_drift
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
+from inference_operator.objects.child import DESIRED_HASH_ANNOTATION
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import NeedsInspection, Refused
+from inference_operator.views.raw import mapping
 
 CREATE, CHANGE, DELETE = "create", "change", "delete"
 MARKS = {CREATE: ("+", "green"), CHANGE: ("~", "yellow"), DELETE: ("-", "red")}
@@ -117,15 +118,7 @@ async def difference(
     *,
     operator: FoundSettings | None = None,
 ) -> Difference:
-    """The predicted change of one resource.
-
-    Args:
-        api: the API server.
-        cluster: the same, for objects.
-        document: the resource of a file, with its namespace.
-        engines: the engines.
-        operator: the operator's settings; None: as its Deployment has them.
-    """
+    """The predicted change of one resource."""
     namespace, name = document["metadata"]["namespace"], document["metadata"]["name"]
     live = await cluster.get(Ref(INFERENCE_DEPLOYMENT, namespace, name))
     try:
@@ -205,3 +198,32 @@ def _lines(shown: Difference) -> Iterator[RenderableType]:
     paused = (PAUSED,) if shown.is_paused and shown.changes else ()
     yield from (Text(harmless(one)) for one in (*paused, *shown.consequences.sentences(), *waits))
     yield from (Text(harmless(f"Assumed: {one}"), style="dim") for one in shown.notes)
+
+
+_DEEPER = (".metadata", ".spec", ".spec.template", ".spec.template.metadata", ".spec.template.spec")
+"""Fields of which each part is compared by itself. Of any other field, the first difference is named."""
+_OWN = "inference-operator.dev/"
+"""Annotations with this prefix record decisions: they repeat what the specification says."""
+
+
+def changed_fields(live: Manifest, desired: Manifest) -> list[str]:
+    """The paths of fields that change. Records of the operator are named only if nothing else changes.
+
+    Examples:
+        >>> live = {"metadata": {"annotations": {"a": "1"}}, "spec": {"replicas": 1, "paused": True}}
+        >>> changed_fields(live, {"metadata": {"annotations": {"a": "2"}}, "spec": {"replicas": 3, "paused": True}})
+        ['.metadata.annotations.a', '.spec.replicas']
+    """
+    found = list(_changed(live, desired, ""))
+    telling = [path for path in found if f".annotations.{_OWN}" not in path]
+    records = [path for path in found if path not in telling and DESIRED_HASH_ANNOTATION not in path]
+    return telling or records or ["fields that are no longer wanted"]
+
+
+def _changed(live: Manifest, desired: Manifest, path: str) -> Iterator[str]:
+    for name, value in desired.items():
+        here = f"{path}.{name}"
+        if isinstance(value, dict) and (here in _DEEPER or here.endswith((".annotations", ".labels"))):
+            yield from _changed(mapping(live, name), value, here)
+        elif drift := first_drift({name: live[name]} if name in live else {}, {name: value}):
+            yield f"{path}{drift}"

@@ -1,4 +1,9 @@
-"""The operator's observations of one resource, read with the rights of a user."""
+"""The objects that the operator will write for a resource, by its own decisions: `infd plan --diff`.
+
+The operator decides again after its own writes. So do these rounds, on objects as the writes leave them, until nothing
+is left to write. Pods and Jobs stand still meanwhile: what follows only once a pod is ready, or a Job has ended, is not
+predicted.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,8 +12,8 @@ from datetime import datetime
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.cli.operator_settings import FoundSettings
 from inference_operator.cli.parser import UsageError
-from inference_operator.cli.prediction import Prediction, prediction
 from inference_operator.controller.cache import Cache
+from inference_operator.controller.changes import Apply, Change, Delete, changes
 from inference_operator.controller.cluster import ForbiddenError, NotFoundError
 from inference_operator.controller.lister import watched_kinds
 from inference_operator.engines.registry import EngineRegistry
@@ -16,9 +21,11 @@ from inference_operator.fleet.brake import Fleet
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.lookup_poller import look_up
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, NODE, OPTIONAL_KINDS, Key, Kind, Manifest
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, NODE, OPTIONAL_KINDS, Key, Kind, Manifest, Ref
 from inference_operator.objects.names import NAME_LABEL
+from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import Outcome
 from inference_operator.views.lookups import (
     ClaimLookup,
     ConfigMapLookup,
@@ -28,6 +35,74 @@ from inference_operator.views.lookups import (
     LookupResult,
     Unavailable,
 )
+
+MOST_ROUNDS = 5
+"""A resource that has not settled after so many rounds waits for pods or Jobs."""
+_OF_THE_SERVER = ("uid", "resourceVersion", "generation", "creationTimestamp", "ownerReferences")
+_NEW_UID = "00000000-0000-0000-0000-000000000000"
+"""Placeholder for the uid that the API server gives to a new object."""
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedWrite:
+    """What becomes of one object."""
+
+    ref: Ref
+    live: Manifest | None
+    """None: it is created."""
+    desired: Manifest | None
+    """What is applied last; None: it is deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the operator decides and writes until it waits for something."""
+
+    outcome: Outcome
+    """The last decision."""
+    inputs: Inputs
+    """The observations after the writes."""
+    writes: tuple[PredictedWrite, ...]
+    """In the order of the first write of each object."""
+    lookups: tuple[Lookup, ...]
+    """The lookups without a result that some decision needs."""
+
+
+def prediction(inputs: Inputs) -> Prediction:
+    """The writes that follow from what is observed. Deletions of pods, and labels of pods, are not among them."""
+    first, written, unread = inputs.children, dict[Ref, Manifest | None](), dict[Lookup, None]()
+    decided = outcome(inputs)
+    for _ in range(MOST_ROUNDS):
+        unread.update(dict.fromkeys(look for look in decided.lookups if look not in inputs.lookups))
+        due = changes(inputs.children, decided.desired, (), inputs.resource.owner)
+        if not due:
+            break
+        written.update({change.ref: change.manifest if isinstance(change, Apply) else None for change in due})
+        inputs = replace(inputs, children=_after(inputs.children, due))
+        decided = outcome(inputs)
+    writes = (PredictedWrite(ref, first.get(ref), desired) for ref, desired in written.items())
+    kept = tuple(one for one in writes if one.live is not None or one.desired is not None)
+    return Prediction(decided, inputs, kept, tuple(unread))
+
+
+def _after(children: Mapping[Ref, Manifest], due: list[Change]) -> Mapping[Ref, Manifest]:
+    """The children after the writes of a round."""
+    result = dict(children)
+    for change in due:
+        if isinstance(change, Apply):
+            result[change.ref] = _applied(children.get(change.ref), change)
+        elif isinstance(change, Delete):
+            result.pop(change.ref, None)
+    return result
+
+
+def _applied(live: Manifest | None, change: Apply) -> Manifest:
+    """An object after an apply: what was desired of it, and what the API server and controllers have added."""
+    added = live or {"metadata": {"uid": _NEW_UID, "ownerReferences": [change.owner.reference]}}
+    given = {name: added["metadata"][name] for name in _OF_THE_SERVER if name in added["metadata"]}
+    status = {"status": added["status"]} if "status" in added else {}
+    return {**change.manifest, **status, "metadata": {**change.manifest["metadata"], **given}}
+
 
 MOST_LOOKUPS = 4
 """Decisions in a row that need further lookups: one kind of lookup rarely leads to another."""
@@ -63,14 +138,6 @@ async def live_inputs(
     now: datetime,
 ) -> LiveInputs:
     """The observations about a resource.
-
-    Args:
-        api: the API server.
-        cluster: the same, for objects.
-        live: the resource; it need not exist yet.
-        operator: the operator's settings.
-        engines: the engines.
-        now: the time.
 
     Raises:
         UsageError: the user may not read the children.

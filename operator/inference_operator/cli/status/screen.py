@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from inference_operator.cli.status_report import PodLine, StatusReport, Traffic, event_age, words_of
+from inference_operator.cli.status.report import PodLine, StatusReport, Traffic, event_age, words_of
 
 UNBOUND_COLUMNS = 1000
 """Width of lines that no terminal shows: programs read them, so nothing is wrapped."""
