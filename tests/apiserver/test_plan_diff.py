@@ -159,7 +159,7 @@ def test_an_edit_of_a_service_that_runs_is_told_with_its_consequences(qwen: Work
     figures = ("engines_before", "engines_after", "gpus_before", "gpus_after", "gpus_most", "restarts", "strategy")
     assert [engines[name] for name in figures] == [1, 2, 1, 2, 3, 1, "Surge"]
     assert engines["requests"] == "NoLoss"
-    assert "1 engine restarts, one at a time (Surge): a node has free GPUs for one more engine." in said
+    assert "1 engine restarts, one at a time (Surge): a node has free GPUs for one more." in said
     assert ".spec.template.spec.containers[engine].args" in said
     assert "Routers stay." in said
 
@@ -175,7 +175,7 @@ def test_a_replacement_of_the_only_engine_tells_what_becomes_of_requests(qwen: W
     (engines,) = found["engines"]
     assert (engines["strategy"], engines["gpus_most"]) == ("Replace", 1)
     assert engines["requests"] in ("Held", "MayBeRefused")
-    assert "(Replace): `spec.rollout.strategy` says so. No engine answers in between" in said
+    assert "(Replace): as `spec.rollout.strategy` says. No engine answers in between" in said
 
 
 def test_a_refused_edit_and_a_new_resource_are_told(workspace: Workspace, tmp_path: Path) -> None:

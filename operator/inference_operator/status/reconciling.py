@@ -13,7 +13,7 @@ from inference_operator.status.ready import cause, missing_node, ready
 from inference_operator.status.shared_rules import paused, waiting
 from inference_operator.status.stalled import stalled
 from inference_operator.status.write_results import Failed, Waiting
-from inference_operator.workload.rollout import Rollout, RolloutReason
+from inference_operator.workload.rollout import WHY, Rollout, RolloutReason
 
 UNDECIDED_ROLLOUT = "Engines will be replaced once free GPUs are known."
 """Message while a rollout waits for the lookup that decides its strategy."""
@@ -178,29 +178,6 @@ _STRATEGIES: Mapping[RolloutStrategy, str] = {
     RolloutStrategy.REPLACE: "Each old engine ends before a new one starts",
 }
 
-_REASONS: Mapping[RolloutReason, str] = {
-    RolloutReason.NOTHING_RUNS: "because no engine ran before",
-    RolloutReason.ASKED: "as `spec.rollout.strategy` says",
-    RolloutReason.FREE_SLOT: "because a node has free GPUs for one more",
-    RolloutReason.NO_FREE_SLOT: "because no node has free GPUs for one more",
-    RolloutReason.UNKNOWN: (
-        "because free GPUs are unknown; if the new engine finds none for 30 s (`surgeWaitSeconds` where nodes can be"
-        " added and no other engine is ready), old engines end first"
-    ),
-    RolloutReason.NO_GPUS: (
-        "because it needs no GPU; if no node has room for it within 30 s (`surgeWaitSeconds` where nodes can be added"
-        " and no other engine is ready), old engines end first"
-    ),
-    RolloutReason.NO_USE: "because ending an old engine would not free the GPUs that a new one needs",
-    RolloutReason.UNSCHEDULABLE: "because no node had room for the new engine for 30 s",
-    RolloutReason.NODE_MAY_COME: (
-        "because no GPUs are free, a node may be added, and no other engine is ready; if no node comes within the"
-        " operator's setting `surgeWaitSeconds`, the old engine ends first"
-    ),
-    RolloutReason.NO_NODE_CAME: "because no node for the new engine came within `surgeWaitSeconds`",
-    RolloutReason.ONE_NODE: "because only pods on one node can mount the claim, and the new engine is on another",
-}
-
 
 def _strategy(rollout: Rollout) -> str:
-    return f"{_STRATEGIES[rollout.strategy]}, {_REASONS[rollout.why]}."
+    return f"{_STRATEGIES[rollout.strategy]}, {WHY[rollout.why]}."

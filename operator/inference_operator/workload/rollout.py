@@ -64,6 +64,30 @@ class RolloutReason(StrEnum):
     """The surge pod is on another node than the engine whose volume it needs."""
 
 
+WHY: Mapping[RolloutReason, str] = {
+    RolloutReason.NOTHING_RUNS: "because no engine ran before",
+    RolloutReason.ASKED: "as `spec.rollout.strategy` says",
+    RolloutReason.FREE_SLOT: "because a node has free GPUs for one more",
+    RolloutReason.NO_FREE_SLOT: "because no node has free GPUs for one more",
+    RolloutReason.UNKNOWN: (
+        "because free GPUs are unknown; if the new engine finds none for 30 s (`surgeWaitSeconds` where nodes can be"
+        " added and no other engine is ready), old engines end first"
+    ),
+    RolloutReason.NO_GPUS: (
+        "because it needs no GPU; if no node has room for it within 30 s (`surgeWaitSeconds` where nodes can be added"
+        " and no other engine is ready), old engines end first"
+    ),
+    RolloutReason.NO_USE: "because ending an old engine would not free the GPUs that a new one needs",
+    RolloutReason.UNSCHEDULABLE: "because no node had room for the new engine for 30 s",
+    RolloutReason.NODE_MAY_COME: (
+        "because no GPUs are free, a node may be added, and no other engine is ready; if no node comes within the"
+        " operator's setting `surgeWaitSeconds`, the old engine ends first"
+    ),
+    RolloutReason.NO_NODE_CAME: "because no node for the new engine came within `surgeWaitSeconds`",
+    RolloutReason.ONE_NODE: "because only pods on one node can mount the claim, and the new engine is on another",
+}
+"""The end of a sentence about a strategy, in the status and in `infd plan --diff`."""
+
 _MAY_SWITCH = frozenset(
     {
         RolloutReason.NOTHING_RUNS,

@@ -1,6 +1,6 @@
 """The consequences of predicted writes for engines, routers, GPUs and requests, as figures and sentences."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from inference_operator.api.router import RouterStrategy
@@ -16,25 +16,11 @@ from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.router.pinned_router import live_cold_start_seconds
 from inference_operator.views.engine import engines_of
 from inference_operator.views.workload import role_view, workload_view
-from inference_operator.workload.rollout import RolloutReason
+from inference_operator.workload.rollout import WHY
 
 NO_LOSS, HELD, UNANSWERED = "NoLoss", "Held", "MayBeRefused"
 """What becomes of requests during the change: all are answered as usual; they wait at the routers; or some may be
 answered 503, or reach nothing."""
-
-_WHY: Mapping[RolloutReason, str] = {
-    RolloutReason.NOTHING_RUNS: "no engine of an earlier template runs",
-    RolloutReason.ASKED: "`spec.rollout.strategy` says so",
-    RolloutReason.FREE_SLOT: "a node has free GPUs for one more engine",
-    RolloutReason.NO_FREE_SLOT: "no node has free GPUs for one more engine",
-    RolloutReason.UNKNOWN: "free GPUs are not known; if a new engine cannot be scheduled for 30 s, old ones end first",
-    RolloutReason.NO_GPUS: "engines need no GPU; if no node has room for a new one for 30 s, old ones end first",
-    RolloutReason.NO_USE: "ending an engine would not make place for a new one; the rollout waits for GPUs",
-    RolloutReason.UNSCHEDULABLE: "a new engine found no place",
-    RolloutReason.NODE_MAY_COME: "no node has free GPUs, and one may be added; the only engine serves until then",
-    RolloutReason.NO_NODE_CAME: "no node was added in time",
-    RolloutReason.ONE_NODE: "only pods on one node can mount its volumes",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +150,7 @@ def _of_role(before: Inputs, role: Role, held: int) -> RoleConsequence:
         gpus_most=max(gpus_before, gpus_after) + per_engine * surges,
         restarts=old if rollout else 0,
         strategy=str(rollout.strategy) if rollout else "",
-        why=_WHY[rollout.why] if rollout else "",
+        why=WHY[rollout.why].removeprefix("because ") if rollout else "",
         start_seconds=start,
         requests=_fate(ready, start, holds, surges=surges) if rollout else NO_LOSS,
         held_seconds=holds,
