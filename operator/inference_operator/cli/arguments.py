@@ -34,7 +34,6 @@ def named_gpus(text: str) -> GpuOffer:
 
 
 def settings_with(gpus: Sequence[str]) -> Settings:
-    """The operator's settings, with these GPUs declared as `gpuOffers`."""
     for text in gpus:
         named_gpus(text)
     return Settings(gpu_offers=tuple(_declared(text) for text in gpus)) if gpus else Settings()
@@ -48,14 +47,7 @@ def _declared(text: str) -> str:
 def hub_model(
     source_text: str, revision: str | None, settings: Settings, *, allow_pickle: bool = False
 ) -> InspectionResult | None:
-    """The model as the hub has it; None if it is no model of a hub, or if the settings prefer the catalogue.
-
-    Args:
-        source_text: value of `spec.model.source`.
-        revision: branch, tag or commit; None is the default branch.
-        settings: the operator's settings.
-        allow_pickle: whether the weights may be pickle files.
-    """
+    """The model as the hub has it; None if it is no model of a hub, or if the settings prefer the catalogue."""
     source = model_source(source_text)
     if not isinstance(source, HubModel):
         return None

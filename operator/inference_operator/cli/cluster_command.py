@@ -113,15 +113,8 @@ async def wait_until(
 ) -> Manifest:
     """The resource after the last step; each new message on the way is printed.
 
-    Args:
-        cluster: the cluster.
-        ref: the resource.
-        progress: the step at which a live resource is.
-        limit_seconds: how long nothing may change.
-        deleted: raised if the resource is gone.
-
     Raises:
-        RefusedError: waiting is vain, or nothing has changed for too long.
+        RefusedError: waiting is vain, or nothing has changed for this long.
     """
     said = ""
     begin = since = time.monotonic()

@@ -102,14 +102,7 @@ def parser(
     description: str = "Plan models without a cluster, and run, list and explain them in one.",
     apart: Collection[str] = APART,
 ) -> argparse.ArgumentParser:
-    """The parser of some commands, with the options of those that are among the words.
-
-    Args:
-        words: the command line.
-        commands: their names.
-        description: of the program.
-        apart: names of the commands for pods and installers.
-    """
+    """The parser of some commands, with the options of those that are among the words."""
     result = CommandParser(
         prog="infd", usage="infd [-h] [--version] COMMAND ...", description=description, epilog=STATUSES
     )

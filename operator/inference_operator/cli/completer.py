@@ -119,12 +119,7 @@ def _completer(dest: str, command: str) -> Callable[..., object] | None:
 
 
 def _asked(arguments: list[str], *, within: bool = True) -> Completer:
-    """A completer whose words kubectl prints.
-
-    Args:
-        arguments: of kubectl.
-        within: whether the namespace of the command line counts.
-    """
+    """A completer whose words kubectl prints."""
 
     def words(prefix: str, *, parsed_args: argparse.Namespace, **_: object) -> Collection[str]:
         names = ("context", "kubeconfig", *(("namespace",) if within else ()))
@@ -154,6 +149,5 @@ def _environment() -> dict[str, str]:
 
 
 def print_script(options: argparse.Namespace, _: object) -> int:
-    """Print the script."""
     print(shellcode(["infd"], shell=options.shell), end="")
     return 0

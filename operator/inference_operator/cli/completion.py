@@ -8,7 +8,6 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def add_arguments(completion: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd completion`."""
     completion.description = (
         "Print the script by which a shell completes commands, options, and names of resources, namespaces and"
         " contexts, which kubectl looks up. The first two examples are lines of ~/.bashrc and ~/.zshrc. `kubectl infd`"

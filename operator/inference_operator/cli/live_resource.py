@@ -60,7 +60,6 @@ class LiveResource:
     """Whether the right to read metrics of pods is missing."""
 
     def of(self, component: str) -> list[PodView]:
-        """The pods of a component."""
         return [pod for pod in self.pods if pod.component == component]
 
 

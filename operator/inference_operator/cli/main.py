@@ -33,7 +33,6 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _run(options: argparse.Namespace, engines: object) -> int:
-    """Run the chosen command; returns the exit status."""
     from pydantic import ValidationError  # noqa: PLC0415 - imported by all commands, and not for `--help`
 
     from inference_operator.engines.registry import ENGINES  # noqa: PLC0415 - as above

@@ -1,4 +1,4 @@
-"""The settings of the operator that serves a namespace, as its Deployment has them."""
+"""The settings of the operator that serves a namespace, as its Deployment has them, and what else plans depend on."""
 
 import os
 from collections.abc import Mapping, Sequence

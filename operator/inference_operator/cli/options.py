@@ -8,7 +8,6 @@ DEFAULT_NAMESPACE = "default"
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose the cluster, as kubectl has them."""
     parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig; default: the current one")
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="kubeconfig; default: as kubectl finds it")
 
@@ -28,7 +27,6 @@ def add_connection(parser: argparse.ArgumentParser, *, all_namespaces: str = "")
 
 
 def add_timeout(parser: argparse.ArgumentParser, seconds: int, meaning: str) -> None:
-    """Add the option for how long a command waits."""
     words = f"{meaning}; default {seconds}"
     parser.add_argument("--timeout", type=int, default=seconds, metavar="SECONDS", help=words)
 
@@ -37,12 +35,10 @@ FORMATS = ("table", "json", "yaml")
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """Add the option `--output`."""
     parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="output format; default table")
 
 
 def add_gpus(parser: argparse.ArgumentParser) -> None:
-    """Add the option `--gpu`."""
     parser.add_argument(
         "--gpu",
         action="append",
@@ -53,7 +49,6 @@ def add_gpus(parser: argparse.ArgumentParser) -> None:
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
-    """Add the options for resources, GPUs and models."""
     parser.add_argument(
         "-f",
         "--filename",
@@ -71,7 +66,6 @@ VARIABLE = "INFD_API_KEY"
 
 
 def add_key(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the API key."""
     parser.add_argument(
         "--key-from",
         metavar="SECRET[/ENTRY]",

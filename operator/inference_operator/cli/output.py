@@ -80,7 +80,6 @@ class _SchemaDumper(_Dumper):
 
 
 def dump(manifests: Sequence[Manifest]) -> str:
-    """Objects as YAML documents."""
     return "".join(f"---\n{yaml.dump(m, Dumper=_Dumper, sort_keys=False, width=110)}" for m in manifests)
 
 

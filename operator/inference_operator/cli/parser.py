@@ -90,7 +90,6 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **{"formatter_class": HelpFormatter, **kwargs})  # type: ignore[arg-type] # passed on
 
     def error(self, message: str) -> NoReturn:
-        """Raise UsageError."""
         raise UsageError(f"{self.prog}: {message}\nSee `{self.prog} --help`.")
 
     def parse_known_args(  # type: ignore[override] # one form of those that argparse declares

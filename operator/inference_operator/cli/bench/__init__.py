@@ -9,15 +9,9 @@ MAX_CONCURRENCY, MOST_CONCURRENCY = 64, 512
 """Default and limit of --max-concurrency: each request is a connection through the API server."""
 LEVEL_SECONDS = 20
 PROMPT_TOKENS, ANSWER_TOKENS = 256, 128
-EXAMPLES = examples(
-    "infd bench qwen",
-    "infd bench qwen --yes --max-concurrency 16 --seconds 30 -o json",
-    "infd bench qwen --prompt-tokens 2000 --max-tokens 50 --key-from my-key/key",
-)
 
 
 def add_arguments(bench: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd bench`."""
     bench.description = (
         "Load one InferenceDeployment that serves, with 1, 2, 4 and more requests at once, and measure the time to the"
         " first token (TTFT), the time between pieces of answers (ITL) and the throughput, until"
@@ -26,7 +20,11 @@ def add_arguments(bench: argparse.ArgumentParser) -> None:
         " server, as with `infd chat`, and need the same rights; times include that way. Exit status 1: the"
         " first level already breaks the objective, or the service refuses."
     )
-    bench.epilog = EXAMPLES
+    bench.epilog = examples(
+        "infd bench qwen",
+        "infd bench qwen --yes --max-concurrency 16 --seconds 30 -o json",
+        "infd bench qwen --prompt-tokens 2000 --max-tokens 50 --key-from my-key/key",
+    )
     bench.add_argument("name", help="name of the InferenceDeployment")
     add_connection(bench)
     bench.add_argument("-y", "--yes", action="store_true", help="load the service without asking")
@@ -53,8 +51,6 @@ def add_arguments(bench: argparse.ArgumentParser) -> None:
 
 
 def _number(least: int, most: int) -> "type[int]":
-    """A parser of numbers within limits, for argparse."""
-
     def parsed(text: str) -> int:
         if not text.isascii() or not text.isdigit() or not least <= int(text[:9]) <= most:
             raise argparse.ArgumentTypeError(f"must be a number from {least} to {most:,}")

@@ -115,7 +115,6 @@ FEW_LEVELS = 2
 
 
 def titles() -> str:
-    """The titles of the columns."""
     return _line(COLUMNS)
 
 
@@ -141,7 +140,6 @@ def row(level: LevelResult) -> str:
 
 
 def verdict(report: BenchReport) -> Iterator[str]:
-    """What the levels mean."""
     goal, best = report.objective, report.best
     wanted = f"TTFT {goal.ttft:g} s for 95 of 100 requests, {1000 * goal.tpot:g} ms per output token"
     if best is None:

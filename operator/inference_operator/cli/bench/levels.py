@@ -1,4 +1,4 @@
-"""The levels of load of `infd bench`: how many requests at once, and what each level measured. Pure."""
+"""The levels of load of `infd bench`: how many requests at once, the requests, and what each level measured."""
 
 import asyncio
 import time
@@ -95,7 +95,6 @@ class BenchReport:
 
 
 def goal_of(found: Resource) -> LatencyGoal:
-    """The objective of a resource, or the default one."""
     scaling = found.spec.autoscaling if isinstance(found.spec, Spec) else None
     wanted = scaling.objective if scaling else ObjectiveSpec()
     return LatencyGoal(wanted.ttft.total_seconds(), wanted.tpot.total_seconds())

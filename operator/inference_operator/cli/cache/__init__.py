@@ -1,4 +1,4 @@
-"""`infd cache`: the models on the claims of a cluster."""
+"""The options of `infd cache list`, `prefetch` and `prune`."""
 
 import argparse
 from argparse import _SubParsersAction
@@ -9,7 +9,6 @@ __all__ = ["add_arguments"]
 
 
 def add_arguments(cache: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd cache`."""
     cache.description = "List, fill and prune the claims of `spec.cache` in the cluster of the current kubeconfig."
     made = cache.add_subparsers(required=True, metavar="COMMAND")
     _add_list(made)

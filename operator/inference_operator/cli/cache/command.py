@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Literal
 
 from inference_operator.api.effective_spec import effective_spec
@@ -51,7 +52,6 @@ INTERRUPTED = "Interrupted. The Job goes on; the same command follows it again."
 
 
 def list_models(options: argparse.Namespace, _: EngineRegistry) -> int:
-    """Print the models on claims."""
     namespace = None if options.all_namespaces else options.namespace
 
     async def work(api: Api, cluster: KubeCluster) -> list[OnClaim]:
@@ -171,7 +171,7 @@ def prune(options: argparse.Namespace, engines: EngineRegistry) -> int:
         dry_run = options.dry_run
         job = prune_job(options.claim, options.namespace, uses, access, settings, dry_run=dry_run, node=node)
         ref = await start(cluster, job, _to_stderr)
-        ended = await follow(api, cluster, ref, _say_nothing)
+        ended = await follow(api, cluster, ref, lambda _: None)
         report = (parsed_report(ended.log) or parsed_report(ended.message)) if ended.succeeded else None
         if report is not None:
             await _forget(cluster, options.claim, found.records, report)
@@ -207,13 +207,8 @@ def _print_report(report: PruneReport, output: Literal["table", "json", "yaml"])
     print(f"{verb} {_gib(report.freed_bytes)}.")
 
 
+_say = partial(print, flush=True)
+
+
 def _to_stderr(line: str) -> None:
     print(line, file=sys.stderr)
-
-
-def _say_nothing(_: str) -> None:
-    pass
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)

@@ -40,7 +40,6 @@ class OnClaim:
 
     @property
     def document(self) -> Manifest:
-        """For programs."""
         return asdict(self) | {"used_by": list(self.used_by)}
 
 
@@ -50,7 +49,6 @@ def models_on_claims(
     jobs: Sequence[Manifest],
     steps: Mapping[tuple[str, str], str],
 ) -> list[OnClaim]:
-    """The models on the claims of some namespaces, sorted."""
     complete = [one for record in records if (one := _complete(record))]
     loading = [one for job in jobs if (one := _loading(job, steps)) and not _is_known(complete, one)]
     known = {(one.namespace, one.claim, one.model) for one in (*complete, *loading)}
@@ -108,7 +106,6 @@ def _missing(resource: Manifest) -> tuple[str, str, str, str] | None:
 
 
 def _users(one: OnClaim, resources: Sequence[Manifest], records: Sequence[Manifest]) -> tuple[str, ...]:
-    """Names of the resources that use a model."""
     here = [found for found in resources if found["metadata"]["namespace"] == one.namespace]
     own = [found for found in records if found["metadata"]["namespace"] == one.namespace]
     uses = claim_uses(one.claim, here, (), own).models

@@ -57,17 +57,7 @@ def prefetch_record(inputs: DownloadInputs, result: Downloaded) -> Manifest:
 def prune_job(
     claim: str, namespace: str, uses: Uses, access: HubAccess, settings: Settings, *, dry_run: bool, node: str
 ) -> Manifest:
-    """The Job that deletes the models and compiled kernels that are not in use.
-
-    Args:
-        claim: name of the claim.
-        namespace: its namespace.
-        uses: what is in use.
-        access: the engines' user, whose files these are.
-        settings: the operator's settings.
-        dry_run: whether to delete nothing.
-        node: the node of the claim, if pods of one node only can mount it; empty for any.
-    """
+    """The Job that deletes the models and compiled kernels that are not in use."""
     last = ["--dry-run"] if dry_run else []
     arguments = [f"--cache={ROOT}", *keep_arguments(uses), *last, f"--to={TERMINATION_MESSAGE}"]
     process = process_fields(command=[COMMAND, PRUNE], args=arguments)
@@ -164,7 +154,6 @@ async def observed(cluster: KubeCluster, namespace: str | None) -> ClaimObjects:
 
 
 async def workloads(cluster: KubeCluster, namespace: str) -> list[Manifest]:
-    """Everything in a namespace that may mount a claim."""
     return [one for kind in (DEPLOYMENT, STATEFUL_SET, JOB, POD) for one in await listed(cluster, kind, namespace)]
 
 
@@ -233,7 +222,6 @@ def _end(job: Manifest) -> str:
 
 
 async def _pod(cluster: KubeCluster, job: Manifest) -> Manifest | None:
-    """The newest pod of a Job."""
     meta = job["metadata"]
     pods = await listed(cluster, POD, meta["namespace"], f"{JOB_NAME_LABEL}={meta['name']}")
     return max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)

@@ -7,15 +7,9 @@ from inference_operator.cli.parser import examples
 
 WAIT_SECONDS = 3600
 """Default of --timeout: an engine that starts from zero may download its model first."""
-EXAMPLES = examples(
-    'infd chat qwen "Why is the sky blue?"',
-    'git diff | infd chat qwen --system "Review this change."',
-    "infd chat qwen --key-from my-key/key --model my-adapter",
-)
 
 
 def add_arguments(chat: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd chat`."""
     chat.description = (
         "Ask the model of an InferenceDeployment, and print its answer as it comes. Without PROMPT, the question is"
         " standard input; on a terminal, questions follow one another until Ctrl-D, and Ctrl-C stops an answer. The"
@@ -23,7 +17,11 @@ def add_arguments(chat: argparse.ArgumentParser) -> None:
         " the resource, to list pods, and to get and create `pods/portforward`. At zero engines it waits for the one"
         " that the question starts. Exit status 1: the service refuses or breaks off the answer."
     )
-    chat.epilog = EXAMPLES
+    chat.epilog = examples(
+        'infd chat qwen "Why is the sky blue?"',
+        'git diff | infd chat qwen --system "Review this change."',
+        "infd chat qwen --key-from my-key/key --model my-adapter",
+    )
     chat.add_argument("name", help="name of the InferenceDeployment")
     chat.add_argument("prompt", nargs="?", metavar="PROMPT", help="the question; default: standard input")
     add_connection(chat)

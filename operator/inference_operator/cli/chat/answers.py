@@ -1,4 +1,4 @@
-"""The streams of answers in the OpenAI API: their events, their times, and what a refusal means. Pure."""
+"""A conversation in the OpenAI API: its requests, the events and times of answers, and what a refusal means. Pure."""
 
 import json
 from collections.abc import Sequence
@@ -101,7 +101,6 @@ class AnswerRefusedError(Exception):
 
     @property
     def lacks_template(self) -> bool:
-        """Whether the model has no chat template."""
         return any(words in self.message.lower() for words in _NO_TEMPLATE)
 
 
@@ -126,7 +125,6 @@ class AnswerTimes:
     """Whether the answer is complete."""
 
     def add(self, delta: AnswerDelta, at: float) -> None:
-        """Record an event."""
         if delta.text or delta.reasoning:
             self.pieces.append(at)
         if delta.tokens is not None:
@@ -139,12 +137,10 @@ class AnswerTimes:
 
     @property
     def ttft(self) -> float | None:
-        """Seconds to the first token."""
         return self.pieces[0] - self.begin if self.pieces else None
 
     @property
     def gaps(self) -> Sequence[float]:
-        """Seconds between two pieces."""
         return [after - before for before, after in pairwise(self.pieces)]
 
     @property

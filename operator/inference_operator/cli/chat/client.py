@@ -123,7 +123,6 @@ class ServiceClient:
             raise self._broken() from error
 
     def _broken(self) -> Exception:
-        """The exception for a connection that ended."""
         name, namespace = self._found.key.name, self._found.key.namespace
         match self._forward.problem:
             case ForbiddenError():
@@ -164,7 +163,6 @@ async def _refusal(response: ClientResponse) -> AnswerRefusedError:
 
 
 def refusal_words(error: AnswerRefusedError, found: Resource, model: str) -> str:
-    """A refusal in words, with what helps."""
     name, said = found.key.name, f" It says: {error.message}" if error.message else ""
     match error.status:
         case HTTPStatus.OK:
@@ -186,7 +184,6 @@ def refusal_words(error: AnswerRefusedError, found: Resource, model: str) -> str
 
 
 def served_model(found: Resource) -> str:
-    """The name of the model in requests."""
     served = found.spec.model.served_name if isinstance(found.spec, Spec) else None
     return served or found.key.name
 

@@ -32,7 +32,6 @@ from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
 
 
 def run(options: argparse.Namespace, _: EngineRegistry) -> int:
-    """Answer one question, or one after the other."""
     is_dialogue = options.prompt is None and sys.stdin.isatty()
     question = "" if is_dialogue else (_piped() if options.prompt is None else options.prompt).strip()
     if not question and not is_dialogue:
@@ -45,7 +44,6 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
 
 
 def _piped() -> str:
-    """The text of standard input."""
     try:
         text = sys.stdin.read()
         text.encode()  # the locale C decodes every byte
@@ -126,7 +124,6 @@ class ChatSession:
         """Whether an engine was ready when the question was last refused."""
 
     async def ask(self, question: str) -> int:
-        """Print the answer; returns the exit status."""
         end, connections = time.monotonic() + self._timeout, 0
         self._answer, self._had_engine = "", False
         while True:
@@ -170,7 +167,6 @@ class ChatSession:
         return f"No answer: the connection to {name} breaks ({error.cause}). `infd status {name}` shows its routers."
 
     async def _answered(self, question: str) -> AnswerTimes:
-        """Print the answer as it comes."""
         path, body = self._conversation.request(question)
         times = AnswerTimes(time.monotonic())
         news = asyncio.ensure_future(self._tell_news())
@@ -271,6 +267,5 @@ async def _ask_until_stopped(session: ChatSession, question: str) -> int:
 
 
 def _say(text: str) -> None:
-    """Print what is no part of an answer."""
     text = harmless(text)
     print(f"{DIM}{text}{PLAIN}" if sys.stderr.isatty() else text, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""`infd doctor`: what of a cluster is as the operator needs it, what is not, and what helps."""
+"""The options of `infd doctor`: what of a cluster is as the operator needs it, what is not, and what helps."""
 
 import argparse
 
@@ -14,7 +14,6 @@ HUB = "https://huggingface.co"
 
 
 def add_arguments(doctor: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd doctor`."""
     doctor.description = (
         "Check whether a cluster and a namespace are as the operator needs them: a list with what is right, what is"
         " not, and what helps. It only reads, and sends one pod that the API server checks and does not create. What"

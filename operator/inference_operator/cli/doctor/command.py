@@ -1,4 +1,4 @@
-"""The command `infd doctor`, its options, and its two forms of output."""
+"""`infd doctor`: the checks in their order, and the two forms of output."""
 
 import argparse
 import json
@@ -12,11 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from inference_operator.cli.cluster_command import ClusterCommand
-from inference_operator.cli.doctor import facts as rights
 from inference_operator.cli.doctor import installation, nodes, platform
-from inference_operator.cli.doctor import installation as releases
-from inference_operator.cli.doctor import nodes as pods
-from inference_operator.cli.doctor.facts import ClusterFacts, Finding, Health
+from inference_operator.cli.doctor.facts import ClusterFacts, Finding, Health, operator_rights, own_rights
 from inference_operator.cli.doctor.probe import probe_pod, probed
 from inference_operator.cli.doctor.reading import ClusterReader
 from inference_operator.cli.parser import EXIT_REFUSED, UsageError, harmless
@@ -85,21 +82,20 @@ def _summary(found: Sequence[Finding]) -> Text:
 
 
 def findings(facts: ClusterFacts, engines: EngineRegistry) -> Iterator[Finding]:
-    """The findings about a cluster."""
     yield from installation.kubernetes(facts)
     yield from installation.definition(facts)
     yield from installation.operator(facts)
-    yield from releases.overlap(facts)
-    yield from rights.own_rights(facts)
-    yield from rights.operator_rights(facts)
+    yield from installation.overlap(facts)
+    yield from own_rights(facts)
+    yield from operator_rights(facts)
     yield from nodes.gpus(facts)
     yield from nodes.driver(facts, engines)
     yield from nodes.runtime_class(facts)
     yield from platform.pod_security(facts)
     yield from platform.admission(facts)
-    yield from pods.probe(facts)
-    yield from pods.images(facts)
-    yield from pods.hub(facts)
+    yield from nodes.probe(facts)
+    yield from nodes.images(facts)
+    yield from nodes.hub(facts)
     yield from platform.dns(facts)
     yield from platform.network_policies(facts)
     yield from platform.storage(facts)

@@ -1,4 +1,4 @@
-"""Facts about a cluster from which `infd doctor` draws its findings, and the findings."""
+"""Facts about a cluster from which `infd doctor` draws its findings, the findings, and those about rights."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -112,7 +112,6 @@ class ClusterFacts:
     """None: no pod was started."""
 
     def of(self, kind: Kind) -> Listed:
-        """The objects of a kind."""
         return self.lists.get(kind, UNREAD)
 
     def seen(self, kind: Kind) -> Sequence[Manifest]:
@@ -134,22 +133,18 @@ class ClusterFacts:
 
     @property
     def pods(self) -> Sequence[Manifest]:
-        """The operator's pods in the namespace."""
         return self.seen(POD)
 
 
 def name_of(manifest: Manifest) -> str:
-    """The name of an object."""
     return str(mapping(manifest, "metadata").get("name") or "")
 
 
 def place_of(manifest: Manifest) -> str:
-    """Namespace and name of an object, as `namespace/name`."""
     return f"{mapping(manifest, 'metadata').get('namespace') or ''}/{name_of(manifest)}"
 
 
 def labels_of(manifest: Manifest) -> Manifest:
-    """The labels of an object."""
     return mapping(mapping(manifest, "metadata"), "labels")
 
 
@@ -204,7 +199,6 @@ MOST_RIGHTS = 4
 
 
 def own_rights(facts: ClusterFacts) -> Iterator[Finding]:
-    """The finding about the rights of who runs the command."""
     missing: dict[Right, list[str]] = defaultdict(list)
     for command, needed in OWN_RIGHTS.items():
         for right in needed:
@@ -221,7 +215,6 @@ def own_rights(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def operator_rights(facts: ClusterFacts) -> Iterator[Finding]:
-    """The finding about the rights of the operator's ServiceAccount."""
     found = facts.operator_rights
     if isinstance(found, Unseen):
         yield Finding("Its rights", Health.UNKNOWN, f"The rights of the operator were not seen: {found.right}.")

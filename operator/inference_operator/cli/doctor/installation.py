@@ -81,7 +81,6 @@ def definition(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def operator(facts: ClusterFacts) -> Iterator[Finding]:
-    """The findings about the operator's Deployment and its Lease."""
     found = facts.of(DEPLOYMENT)
     live = facts.operator
     if live is None:
@@ -158,7 +157,6 @@ def _schema(definition: Manifest) -> Manifest:
 
 
 def _fields(schema: Manifest, path: str) -> Iterator[str]:
-    """The paths of all fields of a schema."""
     for name, part in mapping(schema, "properties").items():
         if isinstance(part, dict):
             yield f"{path}{name}"

@@ -1,4 +1,4 @@
-"""Findings about nodes: the device plugin, labels of GPUs, drivers, and the runtime class."""
+"""Findings about nodes and pods: the device plugin, labels of GPUs, drivers, runtime classes, images, and the hub."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -53,12 +53,7 @@ def gpus(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _no_gpus(facts: ClusterFacts, *, is_named: bool) -> Finding:
-    """The finding about a cluster without GPUs, which is bad only where somebody wants some.
-
-    Args:
-        facts: of the cluster.
-        is_named: whether a finding already names nodes that should have GPUs.
-    """
+    """The finding about a cluster without GPUs, which is bad only where somebody wants some."""
     if facts.settings.get(f"{PREFIX}GPU_OFFERS"):
         text = "No node offers GPUs now; `settings.gpuOffers` declares those of nodes to come."
         return Finding("GPUs", Health.NOTE, text)
@@ -78,7 +73,6 @@ def _device(live: Manifest) -> object:
 
 
 def driver(facts: ClusterFacts, engines: EngineRegistry) -> Iterator[Finding]:
-    """The findings about drivers of nodes against the engine's image."""
     nodes = [node for one in facts.seen(NODE) if _allocatable(node := node_view(one))]
     if not nodes:
         return
@@ -100,7 +94,6 @@ def driver(facts: ClusterFacts, engines: EngineRegistry) -> Iterator[Finding]:
 
 
 def runtime_class(facts: ClusterFacts) -> Iterator[Finding]:
-    """The findings about runtime classes that pods name."""
     found = facts.of(RUNTIME_CLASS)
     yield from unseen("Runtime class", found)
     if isinstance(found, Unseen):
@@ -160,7 +153,6 @@ PROBE = "Pod in the cluster"
 
 
 def images(facts: ClusterFacts) -> Iterator[Finding]:
-    """The findings about images that pods of the namespace cannot pull."""
     yield from unseen("Image pull", facts.of(POD))
     failed = {
         str(state.get("image") or "?"): (name_of(pod), one_line(waiting.get("message")))
@@ -197,7 +189,6 @@ def hub(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def probe(facts: ClusterFacts) -> Iterator[Finding]:
-    """The findings of the pod that asked from inside."""
     found = facts.probe
     if found is None:
         return

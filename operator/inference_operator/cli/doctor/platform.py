@@ -55,7 +55,6 @@ PROMETHEUS, METRICS, EXTERNAL = "monitoring.coreos.com", "metrics.k8s.io", "exte
 
 
 def storage(facts: ClusterFacts) -> Iterator[Finding]:
-    """The finding about the default StorageClass."""
     found = facts.of(STORAGE_CLASS)
     yield from unseen("Storage", found)
     if isinstance(found, Unseen):
@@ -177,7 +176,6 @@ def _holds(expression: Manifest, labels: Manifest) -> bool:
 
 
 def network_policies(facts: ClusterFacts) -> Iterator[Finding]:
-    """The finding about the network that would enforce NetworkPolicies."""
     enabled, needed = facts.settings.get(f"{PREFIX}NETWORK_POLICIES") == "true", _who_needs_policies(facts)
     found = facts.of(DAEMON_SET)
     names = {name_of(one) for one in facts.seen(DAEMON_SET)}

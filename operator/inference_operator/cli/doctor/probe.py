@@ -94,7 +94,6 @@ async def _deleted(cluster: KubeCluster, ref: Ref, uid: str) -> None:
 
 
 async def _ended(cluster: KubeCluster, ref: Ref, timeout_seconds: int) -> ProbeResult:
-    """Its result, as soon as it has one or cannot have one."""
     deadline = time.monotonic() + timeout_seconds
     while True:
         found = await cluster.get(ref)

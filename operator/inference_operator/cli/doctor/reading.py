@@ -200,7 +200,6 @@ class ClusterReader:
         return dict(zip(OPERATOR_RIGHTS, answers, strict=True))
 
     async def _missing_services(self, lists: Mapping[Kind, Listed]) -> frozenset[str]:
-        """The Services of webhooks that do not exist."""
         places = {
             (str(service["namespace"]), str(service["name"]))
             for kind in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)

@@ -16,7 +16,6 @@ TIMEOUT_SECONDS = 60
 
 
 def add_pause(pause: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd pause`."""
     pause.description = (
         "Stop the operator from creating, changing, repairing, scaling and deleting anything of an InferenceDeployment,"
         " and wait until it has seen that. Engines and routers go on serving, and the status stays up to date. The"
@@ -29,14 +28,12 @@ def add_pause(pause: argparse.ArgumentParser) -> None:
 
 
 def add_waiting(parser: argparse.ArgumentParser) -> None:
-    """Add the name, the options for the cluster, and that for the wait."""
     parser.add_argument("name", help="name of the InferenceDeployment")
     add_connection(parser)
     add_timeout(parser, TIMEOUT_SECONDS, "give up when nothing changes for this time")
 
 
 def add_resume(resume: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd resume`."""
     resume.description = (
         "Let the operator change a paused InferenceDeployment again. Edits that have waited are applied. The command"
         " removes `spec.paused`, or sets it to false where somebody else has set it; where Git sets that field, it"
@@ -48,7 +45,6 @@ def add_resume(resume: argparse.ArgumentParser) -> None:
 
 
 def add_restart(restart: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd restart`."""
     restart.description = (
         "Replace the engines of an InferenceDeployment one by one, as an edit of its specification does: the strategy"
         " is that of `spec.rollout`, and new ones have the image of this release. With --routers, replace its"
@@ -67,7 +63,6 @@ def add_restart(restart: argparse.ArgumentParser) -> None:
 
 
 def add_renew(renew: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd renew`."""
     renew.description = (
         "Replace routers and engines that keep something of an earlier release, one resource after the other, and wait"
         " until all are ready: routers with an earlier pod template or configuration, engines with an earlier pod"

@@ -21,26 +21,23 @@ class NotEditedError(RefusedError):
 
 
 def pause(options: argparse.Namespace, _: EngineRegistry) -> int:
-    """Pause one resource; returns 1 if that is refused, or the operator does not see it."""
     return _run(options, [PAUSE])
 
 
 def resume(options: argparse.Namespace, _: EngineRegistry) -> int:
-    """Resume one resource; returns 1 if that is refused, or the operator does not see it."""
     return _run(options, [RESUME])
 
 
 def restart(options: argparse.Namespace, _: EngineRegistry) -> int:
-    """Restart one resource; returns 1 if that is refused, or does not end."""
     return _run(options, [RESTART["routers" if options.routers else "engines"]])
 
 
 def renew(options: argparse.Namespace, _: EngineRegistry) -> int:
-    """Renew the chosen resources; returns 1 if one is not renewed."""
     return _run(options, [edit for name, edit in RENEW.items() if options.part in (None, name)])
 
 
 def _run(options: argparse.Namespace, edits: Sequence[Edit]) -> int:
+    """Edit the chosen resources; returns 1 if one is not edited, or the operator does not do what it should."""
     unsure = f"Interrupted. Perhaps nothing has changed: `infd status {options.name}` shows it."
     command = ClusterCommand(options, interrupted=edits[0].interrupted or unsure)
 

@@ -146,12 +146,10 @@ class RenewedPart:
 
     @property
     def path(self) -> Sequence[str]:
-        """The field with the annotations of their pods."""
         return "spec", *self.section, "podTemplate", "annotations"
 
     @property
     def field_manager(self) -> str:
-        """The owner of the edit."""
         return f"{FIELD_MANAGER}-renew-{self.name}"
 
     def edit(self, live: Manifest) -> Manifest:
@@ -171,12 +169,10 @@ class RenewedPart:
         return (self is ENGINES and _progress_of_all(live)) or _BY_REASON.get(own.reason, Progress.UNAVAILABLE)
 
     def is_vulnerable(self, live: Manifest) -> bool:
-        """Whether a renewal closes known attacks or vulnerabilities."""
         own = _current(live, self.condition)
         return own is not None and own.reason in {Reason.ROUTER_VULNERABLE, Reason.ENGINES_VULNERABLE}
 
     def message(self, live: Manifest) -> str:
-        """What the status says about them."""
         own, work = _current(live, self.condition), _current(live, ConditionType.RECONCILING)
         if own is None:
             return "The operator has not seen the last edit yet. If this lasts, does it run?"

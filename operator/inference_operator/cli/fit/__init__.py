@@ -11,7 +11,6 @@ from inference_operator.cli.options import FORMATS, add_gpus
 
 
 def add_arguments(fit: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd fit`."""
     fit.description = (
         "Without --gpu-memory-gib: find the sizes that serve best on each kind of GPU; with --rate: engines, GPUs and "
         "cost for a rate of requests. With --gpu-memory-gib: check whether the engine would start with exactly the "
@@ -64,7 +63,6 @@ def _flag(field: str) -> str:
 
 
 def _arguments(text: str) -> list[str]:
-    """The arguments of a text, split as a shell does."""
     try:
         return shlex.split(text)
     except ValueError as error:
@@ -111,7 +109,6 @@ SECONDS = {"s": 1, "min": 60, "h": 3600}
 
 
 def add_rate(fit: argparse.ArgumentParser) -> None:
-    """Add the options of a rate."""
     rate = fit.add_argument_group("for a rate of requests")
     rate.add_argument("--rate", type=_rate, help="requests to carry: 20/s, 600/min; prints engines, GPUs and cost")
     rate.add_argument("--prompt", type=_tokens, help="mean tokens of a prompt")

@@ -109,7 +109,6 @@ def answer_of_shape(facts: ModelFacts, kind: str, engine: EngineOnGpus, requeste
 
 
 def answer_of_plan(plan: GpuPlan) -> Answer:
-    """The answer for a plan."""
     group = f"{plan.shape.parallel.words} on {plan.offer.kind}"
     reason = f"Fits with {group} and a context of {plan.budget.context:,}."
     if plan.context_reduced:

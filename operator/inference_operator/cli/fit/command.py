@@ -68,7 +68,6 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
 
 def _for_rate(options: argparse.Namespace, asked: Asked, engine: Engine) -> int:
-    """Print the engines that carry a rate."""
     facts, on_gpus = asked_model(options), _on_gpus(options, engine)
     shape = _shape(options, engine)
     longer = asked.longest > aimed_context(facts, SizingInputs(shape=shape))
@@ -92,7 +91,6 @@ def _for_rate(options: argparse.Namespace, asked: Asked, engine: Engine) -> int:
 
 
 def _offers(options: argparse.Namespace) -> Iterator[GpuOffer]:
-    """The GPUs to try, with their prices."""
     by_kind = {named_gpus(name).kind: price for name, price in prices(options.price).items()}
     for text in options.gpu or [f"{kind}:{LINKED_PER_NODE}" for kind in USUAL_KINDS]:
         offer = named_gpus(text)
@@ -113,7 +111,6 @@ def _answers(options: argparse.Namespace, engine: Engine) -> Iterator[Answer]:
 
 
 def _requested(options: argparse.Namespace, shape: Shape) -> SizingInputs:
-    """The parallel sizes that the options request."""
     return SizingInputs(options.tensor, options.pipeline, options.nodes, options.data, shape=shape)
 
 
@@ -182,7 +179,6 @@ MAX_CONFIG_BYTES = 4 * 2**20
 
 
 def asked_model(options: argparse.Namespace) -> ModelFacts:
-    """The facts of the model; raises `UsageError` if there are none."""
     if bool(options.config) is bool(options.model):
         raise UsageError("Give either the name of a model on the hub or --config FILE.")
     size = None if options.weights_gib is None else Weights(round(options.weights_gib * GIB), "--weights-gib")

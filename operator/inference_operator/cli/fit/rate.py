@@ -33,7 +33,6 @@ class Asked:
 
     @property
     def longest(self) -> int:
-        """Tokens of a request of mean length."""
         return round(self.load.prompt + self.load.answer)
 
 
@@ -63,7 +62,6 @@ def prices(texts: Sequence[str]) -> dict[str, float]:
 
 
 def documents(plans: Sequence[FleetPlan], asked: Asked) -> list[Manifest]:
-    """The plans as objects, the cheapest first."""
     return [_document(plan, asked) for plan in by_cost(plans)]
 
 

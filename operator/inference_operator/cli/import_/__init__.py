@@ -1,4 +1,4 @@
-"""`infd import`: InferenceDeployments from resources of other projects."""
+"""The options of `infd import`, which makes InferenceDeployments from resources of other projects."""
 
 import argparse
 
@@ -9,7 +9,6 @@ __all__ = ["add_arguments"]
 
 
 def add_arguments(imported: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd import`."""
     imported.description = (
         "Print an InferenceDeployment for a Model of KubeAI, a Deployment that runs `vllm serve`, or an"
         " LLMInferenceService of KServe, from a file or from the cluster. Standard error says, field by field, what"

@@ -9,13 +9,15 @@ from inference_operator.api.resource import resource
 from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.files import read_objects
 from inference_operator.cli.import_.containers import is_vllm, put_model, take_container, take_pod
-from inference_operator.cli.import_.kserve import API_VERSIONS as KSERVE_VERSIONS
-from inference_operator.cli.import_.kserve import KIND as KSERVE_KIND
-from inference_operator.cli.import_.kserve import from_llm_inference_service
-from inference_operator.cli.import_.kubeai import API_VERSION as KUBEAI_VERSION
-from inference_operator.cli.import_.kubeai import KIND as KUBEAI_KIND
-from inference_operator.cli.import_.kubeai import from_model
 from inference_operator.cli.import_.origin import OPERATOR_SETS, Draft, ForeignObject
+from inference_operator.cli.import_.readers import (
+    KSERVE_KIND,
+    KSERVE_VERSIONS,
+    KUBEAI_KIND,
+    KUBEAI_VERSION,
+    from_llm_inference_service,
+    from_model,
+)
 from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import EXIT_REFUSED, UsageError, harmless
 from inference_operator.engines.registry import EngineRegistry
@@ -121,7 +123,6 @@ def _is_refused(made: Manifest) -> bool:
 
 
 def _of_cluster(options: argparse.Namespace) -> Manifest:
-    """The object that the command line names."""
     word, _, name = options.object.lower().partition("/")
     kinds = next((kinds for key, kinds in KINDS.items() if word in {key, f"{key}s"}), None)
     if not kinds or not name:

@@ -124,7 +124,6 @@ def put_arguments(draft: Draft, words: Sequence[str]) -> ImportedArguments:
 
 
 def take_pod(origin: ForeignObject, draft: Draft, pod: Path) -> None:
-    """Take over scheduling and accounts of a pod."""
     for part in SCHEDULING:
         kind: type[object] = str if part.endswith("Name") else object
         draft.put(f"scheduling.{part}", origin.take(kind, *pod, part))

@@ -130,7 +130,6 @@ class Draft:
         parent[last] = value
 
     def manifest(self, name: str, namespace: str) -> Manifest:
-        """The InferenceDeployment."""
         metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
         ordered = {key: self.spec[key] for key in ("model", "engine") if key in self.spec}
         return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": {**ordered, **self.spec}}

@@ -11,7 +11,6 @@ MAX_SECONDS = 3600
 
 
 def add_inspect(inspect: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd inspect`."""
     inspect.description = (
         "Read config.json, the weight index and the file sizes of a hub repository, bucket or directory. "
         "HF_ENDPOINT, HF_TOKEN, HF_HOME and HF_HUB_OFFLINE work as in engines."
@@ -41,7 +40,6 @@ def _seconds(text: str) -> int:
 
 
 def add_download(download: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd download`."""
     download.description = (
         "Download a hub repository, or a folder of a bucket, to a folder with the layout of `spec.cache`."
         " It continues what an earlier command left, checks sizes and hashes, and marks the model as complete last."
@@ -63,7 +61,6 @@ def add_download(download: argparse.ArgumentParser) -> None:
 
 
 def add_prune(prune: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd prune`."""
     prune.description = (
         "Delete models and compiled kernels in a folder with the layout of `spec.cache`, except those that"
         " --keep and --keep-kernels name, and those that a Job used less than 10 minutes ago. It holds the locks of"

@@ -55,7 +55,6 @@ def run(options: argparse.Namespace, _: object) -> int:
 
 
 def _inspection(options: argparse.Namespace) -> Callable[[], InspectionResult]:
-    """What inspects the source, with its imports done."""
     pickle = options.allow_pickle
     if "://" not in options.source:
         return lambda: _of_folder(options.source, allow_pickle=pickle)

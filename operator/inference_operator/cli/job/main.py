@@ -13,7 +13,6 @@ DESCRIPTION = "Run what Jobs of inference-operator run."
 
 
 def main() -> None:
-    """Run one of the commands and exit."""
     words = sys.argv[1:]
     run_command(lambda: _run(words), words)
 

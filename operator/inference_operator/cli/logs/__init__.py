@@ -9,7 +9,6 @@ TAIL = 200
 
 
 def add_arguments(logs: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd logs`."""
     logs.description = (
         "Print the logs of the engines of an InferenceDeployment, or of its routers, merged by time. If an engine has"
         " ended with an error, the cause comes first. Requests of probes and scrapers, progress bars and repeats"

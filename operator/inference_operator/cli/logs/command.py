@@ -230,7 +230,6 @@ class _Reader:
         return list(containers([pod async for pod in pods]))
 
     async def _lines(self, found: Sequence[Container]) -> list[LogLine]:
-        """The lines since the last reading."""
         new: list[LogLine] = []
         for one in found:
             last = self.seen.get(one.source, "")
@@ -244,7 +243,6 @@ class _Reader:
         return new
 
     def _tail(self, lines: Sequence[LogLine]) -> Sequence[LogLine]:
-        """The lines that --tail asks for."""
         count = self.options.tail
         return lines if count < 0 else tail(lines, count, verbose=self.options.verbose)
 

@@ -6,7 +6,6 @@ from inference_operator.cli.options import SYSTEM_NAMESPACE
 
 
 def add_crd(command: argparse.ArgumentParser) -> None:
-    """Add the description of `infd crd`."""
     command.description = "Print the CustomResourceDefinition, as YAML."
     command.add_argument(
         "--json-schema", action="store_true", help="print the JSON Schema of a resource instead, for editors"
@@ -19,7 +18,6 @@ NAME = "inference-operator"
 
 
 def add_policy(command: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd policy`."""
     command.description = (
         "Print the ValidatingAdmissionPolicies for people who write InferenceDeployments, those for the operator's own"
         " ServiceAccount, or that of the setting `policy`, with their bindings, as YAML."
@@ -48,7 +46,6 @@ def add_policy(command: argparse.ArgumentParser) -> None:
 
 
 def add_key(key: argparse.ArgumentParser) -> None:
-    """Add the description and the commands of `infd key`."""
     key.description = "Make API keys for `router.keys`."
     made = key.add_subparsers(required=True, metavar="COMMAND").add_parser(
         "create",

@@ -21,13 +21,11 @@ from inference_operator.engines.registry import EngineRegistry
 
 
 def print_crd(options: argparse.Namespace, _engines: EngineRegistry) -> int:
-    """Print the CustomResourceDefinition or the JSON Schema."""
     print(json.dumps(editor_schema(), indent=1) + "\n" if options.json_schema else schema_text(crd()), end="")
     return 0
 
 
 def print_policies(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    """Print the policies."""
     if options.owner:
         found = owner_policy(PolicyScope(options.namespace, options.name))
     elif options.operator:
@@ -49,7 +47,7 @@ _USER = re.compile("[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 
 
 def create_key(options: argparse.Namespace, _engines: EngineRegistry) -> int:
-    """Print the line of a new key, or its Secret; the key itself goes to standard error."""
+    """Print the line of a new key, or its Secret. Only the hash is in them, so the key itself is printed, once."""
     if not _USER.fullmatch(options.user):
         raise UsageError(
             f"`{options.user}` cannot be a user: use 1 to 63 letters, digits, `.`, `_`, `@` or `-`, and begin with a"

@@ -1,4 +1,4 @@
-"""The options of `infd plan`."""
+"""The options of `infd plan` and `infd render`."""
 
 import argparse
 
@@ -7,7 +7,6 @@ from inference_operator.cli.parser import examples
 
 
 def add_arguments(plan: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd plan`."""
     plan.description = (
         "Size new resources as the operator does: for the GPUs of --gpu, or for the nodes of the cluster"
         " of the current kubeconfig. With --diff, show what the operator would write in the cluster after an apply of"
@@ -39,7 +38,6 @@ def add_arguments(plan: argparse.ArgumentParser) -> None:
 
 
 def add_render(render: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd render`."""
     render.description = (
         "Print the objects that the operator would create, as YAML, for the GPUs of --gpu. Rejected"
         " resources are reported on standard error; the others are still printed."

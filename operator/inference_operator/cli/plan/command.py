@@ -57,7 +57,6 @@ class Planning:
     """A notice that users with keys share a cache of prefixes; empty if they do not."""
 
     def document(self) -> Manifest:
-        """The result as an object, with the whole plan."""
         shown = to_jsonable_python(_shown(flat_fields(self.plan))) if self.plan else None
         namespace, _, name = self.name.rpartition("/")
         called = {"namespace": namespace, "name": name} if namespace else {"name": name}

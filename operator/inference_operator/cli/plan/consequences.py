@@ -103,7 +103,6 @@ class Consequences:
     """What engines wait for first, in sentences; empty if they wait for nothing."""
 
     def sentences(self) -> Iterator[str]:
-        """All consequences in sentences."""
         for role in self.roles:
             prefix = f"Role {role.name}: " if len(self.roles) > 1 else ""
             yield from (f"{prefix}{one}" for one in role.sentences())
@@ -114,7 +113,6 @@ class Consequences:
 
 
 def consequences(before: Inputs, predicted: Prediction) -> Consequences:
-    """The consequences of a prediction."""
     decided = predicted.outcome
     if not isinstance(decided, Planned):
         return Consequences()

@@ -71,7 +71,6 @@ class Difference:
     """What is assumed, in sentences."""
 
     def document(self) -> Manifest:
-        """The difference as an object."""
         roles = [{**asdict(one), "seconds": one.seconds} for one in self.consequences.roles]
         return {
             "namespace": self.namespace,
@@ -118,7 +117,6 @@ async def difference(
     *,
     operator: FoundSettings | None = None,
 ) -> Difference:
-    """The predicted change of one resource."""
     namespace, name = document["metadata"]["namespace"], document["metadata"]["name"]
     live = await cluster.get(Ref(INFERENCE_DEPLOYMENT, namespace, name))
     try:

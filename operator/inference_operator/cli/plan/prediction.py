@@ -189,7 +189,6 @@ async def predicted(cluster: KubeCluster, inputs: Inputs) -> tuple[Prediction, S
 
 
 def _assumed(results: Mapping[Lookup, LookupResult]) -> Iterator[str]:
-    """A sentence for each lookup without a result."""
     for look, result in results.items():
         if isinstance(result, Unavailable) and type(look) in _OF_LOOKUPS:
             yield _OF_LOOKUPS[type(look)]

@@ -10,7 +10,6 @@ TIMEOUT_SECONDS = 3600
 
 
 def add_arguments(run: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd run`."""
     run.description = (
         "Create an InferenceDeployment with nothing but what is named here, show its progress until it serves, and"
         " print how to ask it. If it ends again and again for a cause that stays, print the cause and what helps, and"

@@ -7,7 +7,6 @@ from inference_operator.cli.parser import examples
 
 
 def add_status(status: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd status`."""
     status.description = (
         "Show one InferenceDeployment on one screen: what is wrong and what helps, its plan, its requests and times to"
         " the first byte as its routers count them since they started, engines, routers, adapters and Events. With"
@@ -22,7 +21,6 @@ def add_status(status: argparse.ArgumentParser) -> None:
 
 
 def add_list(listed: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd list`."""
     listed.description = (
         "List InferenceDeployments: whether each is ready, its engines, the GPUs of one engine, and below the list what"
         " is wrong and what helps."
@@ -33,7 +31,6 @@ def add_list(listed: argparse.ArgumentParser) -> None:
 
 
 def add_explain(explain: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd explain`."""
     explain.description = (
         "Explain an InferenceDeployment in the cluster of the current kubeconfig: what it waits for, with"
         " what to do; and for each ready engine, from its metrics, why requests wait. Reading metrics needs the right"
@@ -45,11 +42,7 @@ def add_explain(explain: argparse.ArgumentParser) -> None:
     explain.set_defaults(run="status.explain:run")
 
 
-EXAMPLES = examples("infd top", "infd top qwen --watch", "infd top -A -o json")
-
-
 def add_top(top: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd top`."""
     top.description = (
         "Show the traffic of InferenceDeployments in numbers: requests per second, and p50 and p95 of the time to the"
         " first byte of streams (TTFT50, TTFT95), as the routers measure them; requests that run and that wait; tokens"
@@ -57,7 +50,7 @@ def add_top(top: argparse.ArgumentParser) -> None:
         " times to the first byte are bounds of a histogram. `-`: not reported; a line below the table says why. It"
         " needs the rights to get and list resources, to list pods and Events, and to get `pods/proxy`."
     )
-    top.epilog = EXAMPLES
+    top.epilog = examples("infd top", "infd top qwen --watch", "infd top -A -o json")
     top.add_argument("name", nargs="?", help="name of the InferenceDeployment; default: all of the namespace")
     add_connection(top, all_namespaces="those of all namespaces")
     top.add_argument("-w", "--watch", action="store_true", help="show them live until Ctrl-C")

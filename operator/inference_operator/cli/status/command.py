@@ -30,15 +30,12 @@ BETWEEN_SECONDS = 2.0
 
 
 def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    """Show the resource; returns 1 if it is not ready."""
     if options.watch and (options.output == "json" or not sys.stdout.isatty()):
         raise UsageError("--watch needs a terminal, and no --output=json.")
     return _watched(options, engines) if options.watch else _shown(options, engines)
 
 
 def _shown(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    """Print it once."""
-
     async def read(api: Api, cluster: KubeCluster, live: Manifest) -> StatusReport:
         return await anext(_reports(api, cluster, live, engines))
 
@@ -51,8 +48,6 @@ def _shown(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
 
 def _watched(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    """Show it until it is deleted."""
-
     async def read(api: Api, cluster: KubeCluster, live: Manifest) -> int:
         with Live(console=console(), auto_refresh=False, screen=True) as shown:
             async for report in _reports(api, cluster, live, engines):
@@ -82,7 +77,6 @@ async def _reports(
 
 
 def list_resources(options: argparse.Namespace, _: EngineRegistry) -> int:
-    """Print the list."""
     namespace = None if options.all_namespaces else options.namespace
 
     async def read(_: Api, cluster: KubeCluster) -> list[Manifest]:

@@ -1,4 +1,4 @@
-"""`infd explain`: what a resource waits for, and why its engines are slow, from a cluster."""
+"""`infd explain`: what a resource waits for, why its engines are slow, and why there are as many as there are."""
 
 import argparse
 import re
@@ -53,13 +53,15 @@ class Observed:
 
 
 def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    """Print the explanation of one resource."""
+    async def read_live(api: Api, cluster: KubeCluster, live: Manifest) -> LiveResource:
+        return await live_resource(api, cluster, live, engine_of(resource(live), engines))
+
     match options.name:
         case [name]:
             observed = _observed(options, name, engines)
             lines = explanation(observed, engine_of(observed.found, engines))
         case ["autoscaling", name]:
-            lines = scaling_explanation(_live(options, name, engines))
+            lines = scaling_explanation(ClusterCommand(options).run_for(name, read_live))
         case _:
             raise UsageError(
                 "Give one name, or `autoscaling` and one name, for example `infd explain autoscaling qwen`."
@@ -130,17 +132,7 @@ def _observed(options: argparse.Namespace, name: str, engines: EngineRegistry) -
     return ClusterCommand(options).run_for(name, read)
 
 
-def _live(options: argparse.Namespace, name: str, engines: EngineRegistry) -> LiveResource:
-    """The resource, what its routers and engines count, and its Events."""
-
-    async def read(api: Api, cluster: KubeCluster, live: Manifest) -> LiveResource:
-        return await live_resource(api, cluster, live, engine_of(resource(live), engines))
-
-    return ClusterCommand(options).run_for(name, read)
-
-
 def _leaders(pods: Sequence[Manifest]) -> Sequence[PodView]:
-    """The pods that show the metrics of the ready engines."""
     engines = engines_of(pod_view(pod, component=ENGINE) for pod in pods)
     return sorted((engine.leader for engine in engines if engine.is_serving), key=lambda pod: pod.name)
 
@@ -163,7 +155,6 @@ _NOTE = re.compile(r"From ([0-9]+) to ([0-9]+) engines: (.*)", re.DOTALL)
 
 
 def scaling_explanation(observed: LiveResource) -> Iterator[str]:
-    """The lines of the explanation."""
     found, spec = observed.found, observed.found.spec
     if not isinstance(spec, Spec) or spec.autoscaling is None:
         yield f"{found.key.name} has no `spec.autoscaling`: it runs as many engines as `spec.replicas` says."

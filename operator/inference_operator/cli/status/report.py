@@ -95,14 +95,7 @@ class StatusReport:
 def status_report(
     now: LiveResource, *, at: datetime, before: LiveResource | None = None, elapsed: float = 0.0
 ) -> StatusReport:
-    """The facts of a reading.
-
-    Args:
-        now: the reading.
-        at: its time.
-        before: an earlier reading, for rates.
-        elapsed: seconds between the two.
-    """
+    """The facts of a reading."""
     found, status = now.found, now.found.status
     ready = status.condition(ConditionType.READY)
     is_ready = bool(ready and ready.status == "True")

@@ -17,7 +17,6 @@ GOOD, BAD, DIM, BOLD = "green", "red", "dim", "bold"
 
 
 def console() -> Console:
-    """The console of standard output."""
     return Console(highlight=False, width=None if sys.stdout.isatty() else UNBOUND_COLUMNS)
 
 

@@ -51,7 +51,6 @@ class TopRow:
 
     @property
     def cells(self) -> Sequence[str]:
-        """The cells of the table."""
         return (
             self.name,
             self.engines_ready or NOTHING,
@@ -66,7 +65,6 @@ class TopRow:
 
 
 def top_row(now: LiveResource, before: LiveResource, *, elapsed: float, at: datetime) -> TopRow:
-    """The numbers of a resource."""
     report = status_report(now, at=at, before=before, elapsed=elapsed)
     traffic, loads = report.traffic, now.loads.values()
     return TopRow(
@@ -132,7 +130,6 @@ AT_ONCE = 4
 
 
 def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    """Print the numbers."""
     if options.name and options.all_namespaces:
         raise UsageError("Give a name, or --all-namespaces.")
     if options.watch and (options.output == "json" or not sys.stdout.isatty()):
@@ -164,7 +161,6 @@ async def _show(found: AsyncIterator[Sequence[TopRow]], options: argparse.Namesp
 
 
 def top_table(rows: Sequence[TopRow], *, with_namespace: bool) -> RenderableType:
-    """The table, names left and numbers right."""
     titles, *cells = lines(rows, with_namespace=with_namespace)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style=DIM, pad_edge=False)
     for number, title in enumerate(titles):
@@ -193,7 +189,6 @@ async def _rows(
 async def _readings(
     api: Api, cluster: KubeCluster, options: argparse.Namespace, engines: EngineRegistry
 ) -> dict[str, LiveResource]:
-    """A reading of each resource, by its uid."""
     if options.name:
         live = await cluster.get(Ref(INFERENCE_DEPLOYMENT, options.namespace, options.name))
         if live is None:

@@ -1,4 +1,4 @@
-"""`infd support-bundle`: what others need to help, without secrets, in one archive."""
+"""The options of `infd support-bundle`."""
 
 import argparse
 from pathlib import Path
@@ -10,7 +10,6 @@ __all__ = ["add_arguments"]
 
 
 def add_arguments(bundle: argparse.ArgumentParser) -> None:
-    """Add the description and the arguments of `infd support-bundle`."""
     bundle.description = (
         "Collect what others need to help you in one archive: resources with their statuses, child objects, Events, the"
         " last lines of logs, the operator's configuration, and the findings of `infd doctor`. Secrets are never read."

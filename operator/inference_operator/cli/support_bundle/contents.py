@@ -40,12 +40,10 @@ class BundleFile:
 
     @property
     def size(self) -> int:
-        """Its bytes."""
         return len(self.text.encode(errors="replace"))
 
 
 def packed(members: Sequence[BundleFile], folder: str) -> bytes:
-    """A gzipped tar file with the members below a folder."""
     written = io.BytesIO()
     with tarfile.open(fileobj=written, mode="w:gz") as archive:
         for member in members:
@@ -97,7 +95,6 @@ class BundleReader:
         self._unseen: list[str] = []
 
     async def members(self) -> Sequence[BundleFile]:
-        """All members, sorted by their path."""
         facts = await ClusterReader(self._api, self._cluster, self._namespace).facts(
             lambda seen: probe_pod(seen, "https://huggingface.co")
         )
