@@ -30,6 +30,9 @@ WITHOUT_CONTROLLERS = ("endpoints-controller", "endpointslice-mirroring-controll
 """Controllers that do not run. Nothing reads Endpoints, which mirror EndpointSlices: they were a tenth of all writes in
 the tests. The check of types of admission policies took a minute of CPU for each installation."""
 
+AUTOSCALER_SECONDS = 2
+"""Between two looks of the HorizontalPodAutoscaler controller; tests wait for it. Its default is 15."""
+
 ADMINISTRATOR = Identity("admin", "cluster-admin", "system:masters")
 CONTROLLER_MANAGER = Identity("controller-manager", "system:kube-controller-manager")
 SCHEDULER = Identity("scheduler", "system:kube-scheduler")
@@ -207,6 +210,7 @@ def controller_manager(plane: ControlPlane) -> Component:
         "--controllers=" + ",".join(("*", *(f"-{name}" for name in WITHOUT_CONTROLLERS))),
         f"--kube-api-qps={REQUESTS_PER_SECOND}",
         f"--kube-api-burst={BURST}",
+        f"--horizontal-pod-autoscaler-sync-period={AUTOSCALER_SECONDS}s",
     )
     return _local("kube-controller-manager", command, plane, plane.ports.controller_manager)
 

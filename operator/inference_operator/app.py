@@ -23,7 +23,7 @@ from inference_operator.controller.cluster import ClusterError, NotLeaderError
 from inference_operator.controller.lister import Lister
 from inference_operator.controller.other_operators import OtherOperators
 from inference_operator.controller.reconciler import Reconciler
-from inference_operator.controller.relist_loop import RelistLoop
+from inference_operator.controller.relist_loop import UNREADABLE_SECONDS, RelistLoop
 from inference_operator.controller.workqueue import Priority, WorkQueue
 from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.hardware.offers import prices
@@ -95,14 +95,15 @@ class Operator:
         now: Callable[[], datetime],
         engines: EngineRegistry,
         roles: RolePolicy,
+        *,
+        search_seconds: float = UNREADABLE_SECONDS,
     ) -> None:
         self._cluster = cluster
         self._now = now
         self._cache = Cache(settings, engines, roles)
         self._queue = WorkQueue(on_started=_count_started)
         self._events = Events(cluster, _instance(), now)
-        account = f"system:serviceaccount:{settings.lease_namespace}:{settings.service_account or settings.lease_name}"
-        self._others = OtherOperators(account, cluster.may_write_status, self._events.record)
+        self._others = OtherOperators(_account(settings), cluster.may_write_status, self._events.record)
         self._reconciler = Reconciler(
             cluster, self._cache, now, self._events.record, self._queue.add, others=self._others
         )
@@ -124,7 +125,7 @@ class Operator:
             scaling=self._cache.scaling,
         )
         self._lister = Lister(cluster, self._cache, settings, self._queue.add)
-        self._relist_loop = RelistLoop(self._lister, settings)
+        self._relist_loop = RelistLoop(self._lister, settings, search_seconds)
         self._watches = _watches(self._lister, self._relist_loop)
         self._stalls = StallWatch()
         self._measure(settings)
@@ -225,6 +226,10 @@ def stop_after(ended: asyncio.Task[Any], stop: asyncio.Event) -> None:
         stop.set()
 
 
+def _account(settings: Settings) -> str:
+    return f"system:serviceaccount:{settings.lease_namespace}:{settings.service_account or settings.lease_name}"
+
+
 def _watches(lister: Lister, relist_loop: RelistLoop) -> Watches:
     return Watches(
         lister.on_event,
@@ -271,7 +276,7 @@ def _on_failed(key: Key, error: Exception) -> None:
     log.error("Cannot reconcile %s, will try again: %s", key, error, exc_info=None if expected else error)
 
 
-async def run(settings: Settings, engines: EngineRegistry = ENGINES, roles: RolePolicy = requested_roles) -> None:
+async def run(settings: Settings, engines: EngineRegistry, roles: RolePolicy, search_seconds: float) -> None:
     """Run the operator until SIGTERM or SIGINT."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -283,7 +288,7 @@ async def run(settings: Settings, engines: EngineRegistry = ENGINES, roles: Role
         api = Api(client, write_timeout=settings.write_timeout_seconds, on_request=_count_request)
         lease = Lease(api, settings, f"{socket.gethostname()}_{uuid4()}")
         cluster = KubeCluster(api, may_act=lease.valid, on_applied=_count_apply)
-        operator = Operator(settings, cluster, api.clock.now, engines, roles)
+        operator = Operator(settings, cluster, api.clock.now, engines, roles, search_seconds=search_seconds)
         async with serve_health(settings.http_port, alive=operator.alive, ready=lease.reachable):
             scope = ", ".join(settings.namespaces) or "the whole cluster"
             log.info("Inference operator %s serves %s", __version__, scope)
@@ -327,10 +332,22 @@ def configure_logs(log_format: Literal["json", "text"]) -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
 
 
-def main(engines: EngineRegistry = ENGINES, roles: RolePolicy = requested_roles) -> None:
-    """Entry point of the container."""
+def main(
+    engines: EngineRegistry = ENGINES,
+    roles: RolePolicy = requested_roles,
+    read_settings: Callable[[], Settings] = Settings,
+    search_seconds: float = UNREADABLE_SECONDS,
+) -> None:
+    """Entry point of the container.
+
+    Args:
+        engines: that resources may ask for.
+        roles: that the engine pods of a resource have.
+        read_settings: from the environment.
+        search_seconds: between two attempts to list kinds that the cluster does not have.
+    """
     try:
-        settings = Settings()
+        settings = read_settings()
         errors = [*unknown_kinds(settings), *default_errors(settings, engines)]
     except ValidationError as error:
         errors = setting_errors(error)
@@ -342,7 +359,7 @@ def main(engines: EngineRegistry = ENGINES, roles: RolePolicy = requested_roles)
     gc.freeze()
     try:
         with suppress(KeyboardInterrupt):
-            asyncio.run(run(settings, engines, roles))
+            asyncio.run(run(settings, engines, roles, search_seconds))
     except (ClusterError, LeaseLostError, PortError) as error:
         log.error("%s", error)  # noqa: TRY400 - it says all there is to say
         sys.exit(1)

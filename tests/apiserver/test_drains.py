@@ -17,7 +17,7 @@ POOL, SECOND = "drained", "drained-second"
 TAINT = {"key": POOL, "value": "test", "effect": "NoSchedule"}
 MOVE_SECONDS = 60
 GIVE_UP_SECONDS = 90
-"""A successor waits for a node for 30 s here."""
+"""A successor waits for a node for `SURGE_WAIT_SECONDS` (tests/testing/impatient_operator.py)."""
 KARPENTER, SPOT = "karpenter.sh/disrupted", "aws-node-termination-handler/spot-itn"
 AUTOSCALER = "ToBeDeletedByClusterAutoscaler"
 """Its value is the time in seconds (kubernetes/autoscaler, cluster-autoscaler/utils/taints/taints.go)."""
@@ -196,7 +196,7 @@ def stuck(alone: Workspace) -> Iterator[Workspace]:
 def test_the_drain_goes_on_after_the_wait_although_a_successor_that_is_stuck_is_never_given_up(
     stuck: Workspace, kubernetes: LocalCluster
 ) -> None:
-    stuck.patch("qwen", {"scheduling": {"evictionWait": "20s"}})
+    stuck.patch("qwen", {"scheduling": {"evictionWait": "10s"}})
     (first,) = engines(stuck)
     kubernetes.kubectl("cordon", POOL)
     stuck.settled("qwen", "Reconciling", "True", "NodeLeaving")

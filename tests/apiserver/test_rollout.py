@@ -13,6 +13,7 @@ import pytest
 from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
+from tests.testing.impatient_operator import SURGE_WAIT_SECONDS
 from tests.testing.operated_cluster import SETTINGS
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QWEN, Workspace
@@ -21,9 +22,9 @@ NAMES = ("one", "two")
 POOL = "rollout"
 TAINT = {"key": POOL, "value": "test", "effect": "NoSchedule"}
 ROLL_SECONDS = 90
-"""A switch comes after 30 s; the rest is pods that come and go without running."""
-SWITCH_SECONDS = 28
-"""Of the limit of 30; pods name the second in which they were made."""
+"""A switch comes after `SURGE_WAIT_SECONDS`; the rest is pods that come and go without running."""
+SWITCH_SECONDS = SURGE_WAIT_SECONDS - 2
+"""Pods name the second in which they were made."""
 HOUR_SECONDS = 3600
 EDIT = {"engine": {"args": ["--seed=8"]}}
 

@@ -9,14 +9,14 @@ import time
 
 import time_machine
 
-from inference_operator.app import main
+from tests.testing.impatient_operator import run as run_operator
 
 
 def run(ahead: float) -> None:
     """Run it, with a clock that is ahead by so many seconds."""
     with time_machine.travel(time.time() + ahead) as clock:
         signal.signal(signal.SIGUSR1, lambda *_: clock.shift(-2 * ahead))
-        main()
+        run_operator()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from inference_operator.pipeline.outcomes import Outcome
 from inference_operator.settings import Settings
 from tests.controller.fleet_world import FleetWorld, names
 from tests.controller.virtual_time import run
+from tests.testing.memory_cluster import Backup
 
 NAMES = ("a", "b", "c", "d", "e")
 OF_TEAMS = ("team-1/a", "team-1/b", "team-2/c", "team-2/d", "team-3/e")
@@ -40,12 +41,21 @@ async def changed(world: FleetWorld, value: str = CHANGED, *, at_a_time: int = 2
 
 
 async def served(*, at_a_time: int = 2, canary: str = "", keys: Sequence[str] = NAMES) -> FleetWorld:
-    """A world that serves under the settings before the change."""
+    """A world that serves under the settings before the change. Worlds with the same keys are served once."""
     world = FleetWorld(keys, settings(at_a_time=at_a_time, canary=canary))
-    await world.serve()
+    backup = _SERVED.get(tuple(keys))
+    if backup is None:
+        await world.serve()
+        _SERVED[tuple(keys)] = world.cluster.backup()
+    else:
+        world.cluster.restore(backup)
+        await world.restart()
     assert not world.in_turn()
     assert not world.unfinished()
     return world
+
+
+_SERVED: dict[tuple[str, ...], Backup] = {}
 
 
 async def finish(world: FleetWorld) -> None:

@@ -1,7 +1,7 @@
 """Attacks of people who may write InferenceDeployments and nothing else, on a real API server."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ import pytest
 from e2e.cluster.errors import ClusterError
 from e2e.waiting import eventually
 from tests.testing.operated_cluster import new_workspace
-from tests.testing.workspace import QWEN, Workspace, manifest
+from tests.testing.workspace import QWEN, Workspace
 
 PLAIN, POD_MAKER, READER, PUBLISHER = "plain", "pod-maker", "reader", "publisher"
 """May write InferenceDeployments, and: nothing else; create pods; get the Secret and the ConfigMap `known` and every
@@ -36,21 +36,23 @@ class User:
     workspace: Workspace
 
     def refusal(self, name: str, asked: dict[str, Any]) -> str:
-        """What the API server answers to an apply; empty if it accepts it."""
-        return self._try("apply", "--filename=-", input=manifest(name, {**QWEN, **asked}))
+        """What the API server answers to an apply; empty if it accepts it. The operator makes no children."""
+        return _refusal(lambda: self.workspace.create(name, {**QWEN, "paused": True, **asked}, user=self.name))
 
     def scale(self, name: str, replicas: int) -> str:
-        return self._try("scale", f"infd/{name}", f"--replicas={replicas}")
+        scale = (f"--as={self.name}", "scale", f"infd/{name}", f"--replicas={replicas}")
+        return _refusal(lambda: self.workspace.kubectl(*scale))
 
     def patch(self, name: str, asked: dict[str, Any]) -> str:
-        return self._try("patch", "infd", name, "--type=merge", f"--patch={json.dumps({'spec': asked})}")
+        return _refusal(lambda: self.workspace.patch(name, asked, user=self.name))
 
-    def _try(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - subprocess's own name
-        try:
-            self.workspace.kubectl(f"--as={self.name}", *arguments, input=input)
-        except ClusterError as error:
-            return str(error)
-        return ""
+
+def _refusal(write: Callable[[], object]) -> str:
+    try:
+        write()
+    except ClusterError as error:
+        return str(error)
+    return ""
 
 
 def lend(user: User, plural: str, name: str) -> None:
@@ -549,5 +551,5 @@ def test_the_admission_policy_checks_only_fields_that_an_update_changes(users: d
 
 def test_the_admission_policy_does_not_apply_to_status_writes_of_the_operator(users: dict[str, User]) -> None:
     """It may not create pods either, and tells the status of what others asked for."""
-    assert users[POD_MAKER].refusal("told", IMAGE) == ""
+    assert users[POD_MAKER].refusal("told", {**IMAGE, "paused": False}) == ""
     users[POD_MAKER].workspace.settled("told", "Stalled", "False")

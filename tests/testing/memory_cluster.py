@@ -10,7 +10,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
+
+import orjson
 
 from inference_operator.controller.cluster import (
     FIELD_MANAGER,
@@ -54,6 +56,12 @@ class _Stored:
     owners: dict[str, set[Path]] = field(default_factory=dict)
     generation: int = 1
     deleting: bool = False
+    body: bytes = b""
+    """The object of these fields as JSON: whoever reads it gets a copy of its own."""
+
+
+Backup: TypeAlias = tuple[dict[Ref, _Stored], int]
+"""All objects, and the version."""
 
 
 class MemoryCluster:
@@ -89,14 +97,9 @@ class MemoryCluster:
         self, kind: Kind, *, namespace: str | None = None, labels: str | None = None, fields: str | None = None
     ) -> AsyncIterator[Manifest]:
         self.reads.append(Request("list", Ref(kind, namespace or "", fields or "")))
-        for ref in sorted(self._objects):
+        for ref in sorted(ref for ref in self._objects if ref.kind == kind and namespace in (None, ref.namespace)):
             found = self._manifest(ref)
-            if (
-                ref.kind == kind
-                and namespace in (None, ref.namespace)
-                and is_labelled(found, labels)
-                and has_fields(found, fields)
-            ):
+            if is_labelled(found, labels) and has_fields(found, fields):
                 yield found
 
     async def get(self, ref: Ref) -> Manifest | None:
@@ -165,7 +168,7 @@ class MemoryCluster:
         stored = self._stored(ref)
         edited = self._manifest(ref)
         change(edited)
-        wanted = fields_of(deepcopy(_without(edited, SYSTEM_METADATA)))
+        wanted = fields_of(_copied(_without(edited, SYSTEM_METADATA)))
         touched = {p for p in wanted if stored.fields.get(p, _ABSENT) != wanted[p]}
         gone = {p for p in stored.fields if p not in wanted}
         for owned in stored.owners.values():
@@ -203,11 +206,11 @@ class MemoryCluster:
         """Let the request of that number fail, counted from 1; it may take effect nevertheless."""
         self._faults.at(number, Fault(error, took_effect))
 
-    def backup(self) -> tuple[dict[Ref, _Stored], int]:
+    def backup(self) -> Backup:
         """All objects and the version, as a snapshot of etcd has them."""
         return deepcopy(self._objects), self._version
 
-    def restore(self, backup: tuple[dict[Ref, _Stored], int], *, bump: int = 0) -> None:
+    def restore(self, backup: Backup, *, bump: int = 0) -> None:
         """Go back to a snapshot without any event, as `etcdutl snapshot restore` does.
 
         Args:
@@ -235,7 +238,7 @@ class MemoryCluster:
         uid = manifest["metadata"].get("uid")
         if uid is not None and (stored is None or stored.uid != uid):
             raise ConflictError(f"{ref}: uid mismatch: {uid}")
-        kept = deepcopy(_without(manifest, SYSTEM_METADATA))
+        kept = _copied(_without(manifest, SYSTEM_METADATA))
         body = {name: value for name, value in kept.items() if name != "status"}
         new = stored is None
         if stored is None:
@@ -292,7 +295,7 @@ class MemoryCluster:
             return self._manifest(ref)
         if not new and any(path[0] not in ("metadata", "status") for path in changed):
             stored.generation += 1
-        stored.fields = fields
+        stored.fields, stored.body = fields, orjson.dumps(manifest_of(fields))
         stored.version = self._next_version()
         self._objects[ref] = stored
         result = self._manifest(ref)
@@ -335,7 +338,7 @@ class MemoryCluster:
 
     def _manifest(self, ref: Ref) -> Manifest:
         stored = self._objects[ref]
-        result = deepcopy(manifest_of(stored.fields))
+        result: Manifest = orjson.loads(stored.body)
         system: Manifest = {
             "uid": stored.uid,
             "resourceVersion": str(stored.version),
@@ -361,6 +364,11 @@ class MemoryCluster:
 
 
 _ABSENT = object()
+
+
+def _copied(manifest: Manifest) -> Manifest:
+    result: Manifest = orjson.loads(orjson.dumps(manifest))
+    return result
 
 
 def _without(manifest: Manifest, names: Collection[str]) -> Manifest:

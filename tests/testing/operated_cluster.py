@@ -37,10 +37,10 @@ PATIENT_LEASE = {
 """Longer than an API server on a busy machine stands still: nothing restarts a process that has lost its Lease. Tests
 that kill a process delete its Lease."""
 QUICK_LEASE = {
-    "LEASE_DURATION_SECONDS": "15",
-    "LEASE_RENEW_DEADLINE_SECONDS": "11",
+    "LEASE_DURATION_SECONDS": "10",
+    "LEASE_RENEW_DEADLINE_SECONDS": "7",
     "LEASE_RENEW_SECONDS": "1",
-    "WRITE_TIMEOUT_SECONDS": "3",
+    "WRITE_TIMEOUT_SECONDS": "2",
 }
 """Shorter than shipped, for tests that wait for a takeover."""
 SCRAPE_SECONDS, NO_PROGRESS_SECONDS, STALL_SECONDS = 1, 4, 10
@@ -55,6 +55,7 @@ SETTINGS = {
     "PROMETHEUS_URL": "http://prometheus.example:9090",
     **PATIENT_LEASE,
 }
+IMPATIENT_OPERATOR = "tests.testing.impatient_operator"
 KINDS_SECONDS = 90
 """Limit of the time until the operator knows that a kind has come or gone."""
 DELETION_SECONDS = 120
@@ -100,9 +101,9 @@ def token_kubeconfig(cluster: LocalCluster, namespace: str, account: str, path: 
 
 @pytest.fixture(scope="session")
 def operator(account: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    """The running operator."""
+    """The running operator, with the waits of tests."""
     log = tmp_path_factory.mktemp("operator") / "log"
-    process = OperatorProcess(account, log, SETTINGS)
+    process = OperatorProcess(account, log, SETTINGS, (sys.executable, "-m", IMPATIENT_OPERATOR))
     process.start()
     yield process
     process.kill()

@@ -30,6 +30,8 @@ KINDS = {
     for name in (kind.name.lower(), kind.plural, f"{kind.plural}.{kind.api_version.partition('/')[0]}")
 } | {"infd": INFERENCE_DEPLOYMENT, "pdb": next(kind for kind in CHILD_KINDS if kind.name == "PodDisruptionBudget")}
 """What kubectl calls the kinds that tests wait for."""
+APPLIER = "kubectl-client-side-apply"
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 NAMESPACES = "/api/v1/namespaces"
 
 
@@ -39,7 +41,7 @@ def kind_named(what: str) -> Kind | None:
 
 
 class Reader:
-    """Reads objects, and makes namespaces, as whom a kubeconfig names.
+    """Reads objects, makes namespaces, and writes as kubectl does, as whom a kubeconfig names.
 
     Args:
         kubeconfig: with a client certificate in it.
@@ -74,6 +76,33 @@ class Reader:
         """Begin to delete a namespace with all that is in it, if it is there."""
         self._request("DELETE", f"{NAMESPACES}/{name}", HTTPStatus.OK)
 
+    def apply(self, kind: Kind, namespace: str, manifest: Manifest, *, user: str = "") -> None:
+        """Do what `kubectl apply` does with a custom resource: create it, or send what differs from the last apply.
+
+        Args:
+            kind: of the object.
+            namespace: of the object.
+            manifest: the object.
+            user: whom to impersonate.
+        """
+        meta = {"annotations": {}, **manifest["metadata"], "namespace": namespace}
+        applied = {**manifest, "metadata": meta}
+        noted = {**meta["annotations"], LAST_APPLIED: json.dumps(applied, separators=(",", ":")) + "\n"}
+        body = {**applied, "metadata": {**meta, "annotations": noted}}
+        path, query = kind.path(namespace), "?" + urlencode({"fieldManager": APPLIER, "fieldValidation": "Strict"})
+        live = self._request("GET", f"{path}/{meta['name']}", HTTPStatus.OK, user=user)
+        if live is None:
+            self._request("POST", path + query, HTTPStatus.CREATED, body, user=user)
+            return
+        last = json.loads(live["metadata"].get("annotations", {}).get(LAST_APPLIED, "{}"))
+        if changes := _three_way(last, body, live):
+            self._request("PATCH", f"{path}/{meta['name']}{query}", HTTPStatus.OK, changes, user=user)
+
+    def patch(self, kind: Kind, namespace: str, name: str, patch: Manifest, *, user: str = "") -> None:
+        """Do what `kubectl patch --type=merge` does."""
+        path = f"{kind.path(namespace)}/{name}?{urlencode({'fieldManager': 'kubectl-patch'})}"
+        self._request("PATCH", path, HTTPStatus.OK, patch, user=user)
+
     def terminating_namespaces(self) -> list[Manifest]:
         """Those that are being deleted."""
         query = urlencode({"fieldSelector": "status.phase=Terminating"})
@@ -82,12 +111,17 @@ class Reader:
     def _read(self, path: str) -> Any:  # noqa: ANN401 - any JSON
         return self._request("GET", path, HTTPStatus.OK)
 
-    def _request(self, method: str, path: str, status: HTTPStatus, body: Manifest | None = None) -> Any:  # noqa: ANN401 - any JSON
-        answer = self._pool.request(method, self._server + path, json=body)
-        if answer.status == HTTPStatus.NOT_FOUND:
+    def _request(
+        self, method: str, path: str, status: HTTPStatus, body: Manifest | None = None, *, user: str = ""
+    ) -> Any:  # noqa: ANN401 - any JSON
+        content = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {"Content-Type": content, **({"Impersonate-User": user} if user else {})}
+        answer = self._pool.request(method, self._server + path, json=body, headers=headers)
+        if answer.status == HTTPStatus.NOT_FOUND and body is None:
             return None
         if answer.status != status:
-            raise ClusterError(f"{method} {path}: {answer.status} {answer.data.decode()}")
+            # The API server's words, without the JSON around them.
+            raise ClusterError(json.loads(answer.data)["message"])
         return json.loads(answer.data)
 
 
@@ -95,6 +129,20 @@ class Reader:
 def reader(kubeconfig: Path) -> Reader:
     """The only reader of a kubeconfig in this process."""
     return Reader(kubeconfig)
+
+
+def _three_way(last: Manifest, wanted: Manifest, live: Manifest) -> Manifest:
+    """The merge patch that removes what only the last apply had, and sets what is not as wanted."""
+    patch: Manifest = {name: None for name in last if name not in wanted and name in live}
+    for name, value in wanted.items():
+        there = live.get(name)
+        if isinstance(value, dict) and isinstance(there, dict):
+            before = last.get(name)
+            if inner := _three_way(before if isinstance(before, dict) else {}, value, there):
+                patch[name] = inner
+        elif value != there:
+            patch[name] = value
+    return patch
 
 
 def _decoded(text: str) -> str:

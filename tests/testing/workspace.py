@@ -10,7 +10,7 @@ import yaml
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
-from inference_operator.manifest import CHILD_KINDS, Kind
+from inference_operator.manifest import CHILD_KINDS, INFERENCE_DEPLOYMENT, Kind, Manifest
 from tests.testing.reads import KINDS, kind_named, reader
 
 SETTLE_SECONDS = 30
@@ -50,9 +50,10 @@ class Workspace:
         assert kind is not None, what
         return reader(self.cluster.kubeconfig).one(kind, self.namespace, name) is not None
 
-    def create(self, name: str, spec: dict[str, Any]) -> None:
-        """Apply an InferenceDeployment."""
-        self.kubectl("apply", "--filename=-", input=manifest(name, spec))
+    def create(self, name: str, spec: dict[str, Any], *, user: str = "") -> None:
+        """Apply an InferenceDeployment, as an administrator or as a user."""
+        read = reader(self.cluster.kubeconfig)
+        read.apply(INFERENCE_DEPLOYMENT, self.namespace, resource(name, spec), user=user)
 
     def refusal(self, name: str, spec: dict[str, Any]) -> str:
         """Why the API server refuses an InferenceDeployment."""
@@ -62,9 +63,10 @@ class Workspace:
             return str(error)
         raise AssertionError(f"{name} with {spec} was accepted")
 
-    def patch(self, name: str, spec: dict[str, Any]) -> None:
-        """Change the spec of an InferenceDeployment."""
-        self.kubectl("patch", "infd", name, "--type=merge", f"--patch={json.dumps({'spec': spec})}")
+    def patch(self, name: str, spec: dict[str, Any], *, user: str = "") -> None:
+        """Change the spec of an InferenceDeployment, as an administrator or as a user."""
+        read = reader(self.cluster.kubeconfig)
+        read.patch(INFERENCE_DEPLOYMENT, self.namespace, name, {"spec": spec}, user=user)
 
     def children(self, name: str) -> set[str]:
         """The children of an InferenceDeployment, as `kind/name`."""
@@ -129,14 +131,17 @@ def _printed(kind: Kind, name: str) -> str:
 
 def manifest(name: str, spec: dict[str, Any]) -> str:
     """An InferenceDeployment as a user writes it."""
-    return yaml.safe_dump(
-        {
-            "apiVersion": "inference-operator.dev/v1alpha1",
-            "kind": "InferenceDeployment",
-            "metadata": {"name": name},
-            "spec": spec,
-        }
-    )
+    return yaml.safe_dump(resource(name, spec))
+
+
+def resource(name: str, spec: dict[str, Any]) -> Manifest:
+    """The same as an object."""
+    return {
+        "apiVersion": INFERENCE_DEPLOYMENT.api_version,
+        "kind": INFERENCE_DEPLOYMENT.name,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
 
 
 def served(workspace: Workspace) -> Workspace:

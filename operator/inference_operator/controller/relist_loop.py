@@ -41,10 +41,12 @@ class RelistLoop:
     Args:
         lister: carries out each listing.
         settings: the interval.
+        search_seconds: between two attempts at what cannot be listed.
     """
 
-    def __init__(self, lister: Lister, settings: Settings) -> None:
+    def __init__(self, lister: Lister, settings: Settings, search_seconds: float = UNREADABLE_SECONDS) -> None:
         self._lister = lister
+        self._search_seconds = search_seconds
         self._interval = settings.resync_seconds
         self._events_lost = asyncio.Event()
         self._pause = 0.0
@@ -90,8 +92,8 @@ class RelistLoop:
         now = asyncio.get_running_loop().time()
         last = now if self._tried_at is None else self._tried_at
         unreadable = bool(self._lister.unreadable)
-        due = last + (min(self._interval, UNREADABLE_SECONDS) if unreadable else self._interval)
-        search = now + UNREADABLE_SECONDS if self._lister.missing_kinds and not unreadable else inf
+        due = last + (min(self._interval, self._search_seconds) if unreadable else self._interval)
+        search = now + self._search_seconds if self._lister.missing_kinds and not unreadable else inf
         try:
             async with asyncio.timeout_at(min(due, search)):  # `wait_for` of Python 3.11 can lose a cancellation
                 await self._events_lost.wait()
