@@ -7,7 +7,7 @@ from pydantic import Field, StringConstraints
 
 from inference_operator.api.container import ResourcesSpec
 from inference_operator.api.pod_template import PodTemplateSpec
-from inference_operator.api.router_exposure import HttpRouteSpec, IngressSpec, ServiceSpec, TlsSpec
+from inference_operator.api.router_exposure import CorsSpec, HttpRouteSpec, IngressSpec, ServiceSpec, TlsSpec
 from inference_operator.api.router_keys import RouterKeysSpec
 from inference_operator.api.router_queue import ColdStartSpec, QueueSpec
 from inference_operator.api.scheduling import PodScheduling
@@ -100,6 +100,11 @@ class RouterSpec(SpecModel):
         description="Whether routers read the tokens of answers that tell their usage, for the access log and the"
         " metrics of each user. It costs CPU for each chunk of such streams. Default: `Disabled`. Change: rolling"
         " restart of the routers.",
+    )
+    cors: CorsSpec | None = Field(
+        None,
+        description="Web pages of other sites whose scripts may call the service. Routers answer browsers then, in"
+        " place of the engines. Default: the engines answer, and refuse. Change: rolling restart of the routers.",
     )
     service: ServiceSpec = Field(default_factory=ServiceSpec, description="Service that clients call.")
     ingress: IngressSpec | None = Field(

@@ -1,4 +1,4 @@
-"""`spec.router.service`, `.ingress`, `.httpRoute` and `.tls`: how clients outside the cluster reach the router."""
+"""`spec.router.service`, `.ingress`, `.httpRoute`, `.tls` and `.cors`: how clients outside the cluster reach the router."""
 
 from enum import StrEnum
 from typing import Annotated, ClassVar
@@ -15,10 +15,12 @@ from inference_operator.api.validation import (
     ObjectName,
     Rule,
     SpecModel,
+    matches,
 )
 
 MAX_PARENTS = 8
 MAX_HOSTNAMES = 8
+MAX_ORIGINS = 16
 
 Annotations = Annotated[
     dict[str, Annotated[str, StringConstraints(max_length=MAX_ANNOTATION_LENGTH)]],
@@ -37,6 +39,13 @@ class ServiceType(StrEnum):
     CLUSTER_IP = "ClusterIP"
     NODE_PORT = "NodePort"
     LOAD_BALANCER = "LoadBalancer"
+
+
+_ORIGIN = matches(
+    r"https?://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(:[0-9]{1,5})?",
+    "must be an origin as browsers send it: scheme, host in lower case and port, without a path,"
+    " for example `https://app.example.com`",
+)
 
 
 class ServiceSpec(SpecModel):
@@ -116,4 +125,15 @@ class TlsSpec(SpecModel):
     secret_ref: SecretRef = Field(
         description="Secret of type `kubernetes.io/tls` in the same namespace. The routers take up a renewed"
         " certificate without a restart. Required. Change: rolling restart of the routers."
+    )
+
+
+class CorsSpec(SpecModel):
+    """Web pages whose scripts may call the service from a browser."""
+
+    allowed_origins: list[Annotated[str, StringConstraints(max_length=253), CelRules(_ORIGIN)]] = Field(
+        min_length=1,
+        max_length=MAX_ORIGINS,
+        description="Origins of these pages, for example `https://app.example.com`. Scripts of others read no answer."
+        " Change: rolling restart of the routers.",
     )
