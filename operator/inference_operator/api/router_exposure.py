@@ -1,4 +1,4 @@
-"""`spec.router.service`, `.ingress`, `.httpRoute`, `.tls` and `.cors`: how clients outside the cluster reach the router."""
+"""`spec.router.service`, `.ingress`, `.httpRoute`, `.tls` and `.cors`: how clients reach the routers."""
 
 from enum import StrEnum
 from typing import Annotated, ClassVar
