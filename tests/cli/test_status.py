@@ -11,7 +11,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.api.resource import resource
 from inference_operator.cli.live_resource import LiveEvent, LiveResource
-from inference_operator.cli.status import command as list_command
+from inference_operator.cli.status import listing as list_command
 from inference_operator.cli.status.report import StatusReport, Traffic, status_report
 from inference_operator.cli.status.screen import screen
 from inference_operator.manifest import Manifest

@@ -1,12 +1,11 @@
 """Entry point of `infd`, the command line that plans without a cluster, and shows and changes what runs in one."""
 
 import argparse
-import gc
 import os
 import sys
 from collections.abc import Sequence
 
-from inference_operator.cli.commands import named, parser, run_chosen, run_command
+from inference_operator.cli.commands import named, parser, run_command
 from inference_operator.cli.parser import UsageError
 
 
@@ -21,18 +20,13 @@ def main(arguments: Sequence[str] | None = None, engines: object = None, **optio
     if "_ARGCOMPLETE" in os.environ:
         named("completer:complete")()
     words = sys.argv[1:] if arguments is None else arguments
-    run_command(lambda: _run(argparse.Namespace(**{**vars(_parsed(words)), **options}), engines), words)
-
-
-def _parsed(words: Sequence[str]) -> argparse.Namespace:
-    gc.disable()  # imports make many objects and no garbage: looking for it would take a seventh of their time
-    try:
-        return parser(words).parse_args(words)
-    finally:
-        gc.enable()
+    run_command(
+        lambda: _run(argparse.Namespace(**{**vars(parser(words).parse_args(words)), **options}), engines), words
+    )
 
 
 def _run(options: argparse.Namespace, engines: object) -> int:
+    work = named(options.run)
     from pydantic import ValidationError  # noqa: PLC0415 - imported by all commands, and not for `--help`
 
     from inference_operator.engines.registry import ENGINES  # noqa: PLC0415 - as above
@@ -41,6 +35,6 @@ def _run(options: argparse.Namespace, engines: object) -> int:
     try:
         if "kubeconfig" in options and "namespace" in options and options.namespace is None:
             options.namespace = named("cluster_command:namespace_of_context")(options)
-        return run_chosen(options, engines or ENGINES)
+        return int(work(options, engines or ENGINES))
     except ValidationError as error:
         raise UsageError("\n".join(setting_errors(error))) from error

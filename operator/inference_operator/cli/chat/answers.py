@@ -85,13 +85,7 @@ def error_message(body: str) -> str:
 
 
 class AnswerRefusedError(Exception):
-    """The service refuses a request.
-
-    Args:
-        status: of HTTP.
-        message: of the router or the engine.
-        retry_after: seconds after which it may be sent again; None if the service does not tell.
-    """
+    """The service refuses a request, which may be sent again after some seconds if it says so."""
 
     def __init__(self, status: int, message: str, retry_after: float | None = None) -> None:
         super().__init__(f"HTTP {status}: {message}")

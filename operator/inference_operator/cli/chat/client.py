@@ -49,12 +49,7 @@ OPTIONAL = ("stream_options", "ignore_eos")
 class ServiceClient:
     """A client of one service.
 
-    Args:
-        api: the API server.
-        cluster: the same.
-        found: the resource.
-        key: API key; empty: none.
-        keeps_connections: whether requests share connections. One that is idle for long may be dead.
+    Requests may share connections: one that is idle for long may be dead.
     """
 
     def __init__(

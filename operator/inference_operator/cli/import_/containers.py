@@ -140,13 +140,7 @@ def take_pod(origin: ForeignObject, draft: Draft, pod: Path) -> None:
 
 
 def put_model(draft: Draft, model: str, where: str) -> None:
-    """Write the source of a model that vLLM got as a repository or a path.
-
-    Args:
-        draft: the draft; mounts of claims in it say where a path is.
-        model: repository or path.
-        where: the field it comes from, for the note.
-    """
+    """Write the source of a model that vLLM got as a repository or, on a claim that the draft mounts, as a path."""
     if not model:
         draft.notes.append((where, "it names no model: set `spec.model.source`."))
     elif model.startswith("/"):

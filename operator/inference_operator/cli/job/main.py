@@ -6,7 +6,7 @@ Jobs run it where the operator's image is the official one of Python (jobs/progr
 import sys
 from collections.abc import Sequence
 
-from inference_operator.cli.commands import parser, run_chosen, run_command
+from inference_operator.cli.commands import named, parser, run_command
 
 COMMANDS = ("inspect", "download", "prune")
 DESCRIPTION = "Run what Jobs of inference-operator run."
@@ -18,4 +18,5 @@ def main() -> None:
 
 
 def _run(words: Sequence[str]) -> int:
-    return run_chosen(parser(words, COMMANDS, DESCRIPTION, apart=()).parse_args(words), None)
+    options = parser(words, COMMANDS, DESCRIPTION, apart=()).parse_args(words)
+    return int(named(options.run)(options, None))

@@ -27,7 +27,7 @@ def add_list(listed: argparse.ArgumentParser) -> None:
     )
     add_connection(listed, all_namespaces="those of all namespaces")
     listed.add_argument("-o", "--output", choices=["table", "json"], default="table", help="default table")
-    listed.set_defaults(run="status.command:list_resources")
+    listed.set_defaults(run="status.listing:list_resources")
 
 
 def add_explain(explain: argparse.ArgumentParser) -> None:

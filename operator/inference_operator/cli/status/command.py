@@ -1,29 +1,25 @@
-"""`infd status`: one screen about a resource, once or live; `infd list`: resources, and what is wrong with them."""
+"""`infd status`: one screen about a resource, once or live."""
 
 import argparse
 import asyncio
 import json
 import sys
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 
 from rich.live import Live
 
-from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import resource
 from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.live_resource import LiveResource, engine_of, live_resource
-from inference_operator.cli.output import table
 from inference_operator.cli.parser import EXIT_REFUSED, UsageError
-from inference_operator.cli.status.report import StatusReport, status_report, words_of
+from inference_operator.cli.status.report import StatusReport, status_report
 from inference_operator.cli.status.screen import console, screen, show
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
-from inference_operator.views.raw import mapping, objects, timestamp
 
 BETWEEN_SECONDS = 2.0
 """Between two readings: a shorter time has few requests."""
@@ -74,79 +70,3 @@ async def _reports(
         before = now
         await asyncio.sleep(BETWEEN_SECONDS)
         found = await cluster.get(ref)
-
-
-def list_resources(options: argparse.Namespace, _: EngineRegistry) -> int:
-    namespace = None if options.all_namespaces else options.namespace
-
-    async def read(_: Api, cluster: KubeCluster) -> list[Manifest]:
-        return [one async for one in cluster.each(INFERENCE_DEPLOYMENT, namespace=namespace)]
-
-    found, at = ClusterCommand(options).run(read), datetime.now(UTC)
-    reports = sorted((_report(one, at) for one in found), key=lambda one: (one.namespace, one.name))
-    if options.output == "json":
-        print(json.dumps([_fields(one) for one in reports], indent=2))
-    elif reports:
-        print("\n".join(lines(reports, with_namespace=options.all_namespaces)))
-        if line := progress_line(found):
-            print(f"\n{line}")
-    else:
-        where = f"the namespace `{namespace}`" if namespace else "any namespace"
-        print(f"There is no InferenceDeployment in {where}. Create one: infd list_resources NAME MODEL")
-    return 0
-
-
-_PROGRESS = {
-    Reason.WAITING_FOR_TURN: "wait for their turn",
-    Reason.ROLLING_OUT: "replace pods",
-    Reason.ROLLOUT_STOPPED: "are not healthy with new pods, so all others wait",
-}
-
-
-def progress_line(found: Sequence[Manifest]) -> str:
-    """How far changes of the operator's settings are, in a sentence; empty if they have reached all.
-
-    Examples:
-        >>> progress_line([{"status": {"conditions": [{"type": "Renewed", "reason": "WaitingForTurn"}]}}])
-        "Changes of the operator's settings: of 1, 1 wait for their turn."
-        >>> progress_line([{}])
-        ''
-    """
-    conditions = [one for live in found for one in objects(mapping(live, "status"), "conditions")]
-    counts = Counter(one.get("reason") for one in conditions if one.get("type") == ConditionType.RENEWED)
-    told = [f"{counts[reason]} {words}" for reason, words in _PROGRESS.items() if counts[reason]]
-    return f"Changes of the operator's settings: of {len(found)}, {', '.join(told)}." if told else ""
-
-
-def _report(live: Manifest, at: datetime) -> StatusReport:
-    created = timestamp(mapping(live, "metadata").get("creationTimestamp"))
-    return status_report(LiveResource(resource(live), created=created), at=at)
-
-
-def _fields(one: StatusReport) -> Manifest:
-    names = ("namespace", "name", "source", "ready", "reason", "message", "engines_ready", "gpus", "url", "seconds")
-    return {name: getattr(one, name) for name in names}
-
-
-def lines(reports: Sequence[StatusReport], *, with_namespace: bool) -> Iterator[str]:
-    """The table, and below it the message of each resource with something to say."""
-    rows = [("NAME", "READY", "ENGINES", "GPUS", "AGE", "MODEL")]
-    rows += [
-        (
-            _name(one, with_namespace=with_namespace),
-            "yes" if one.ready and not one.message else f"yes, {one.reason}" if one.ready else f"no, {one.reason}",
-            one.engines_ready,
-            one.gpus,
-            words_of(one.seconds),
-            one.source,
-        )
-        for one in reports
-    ]
-    yield from table(rows)
-    said = [one for one in reports if one.message]
-    yield from ("",) if said else ()
-    yield from (f"{_name(one, with_namespace=with_namespace)}: {one.message}" for one in said)
-
-
-def _name(one: StatusReport, *, with_namespace: bool) -> str:
-    return f"{one.namespace}/{one.name}" if with_namespace else one.name
