@@ -132,7 +132,12 @@ def reader(kubeconfig: Path) -> Reader:
 
 
 def _three_way(last: Manifest, wanted: Manifest, live: Manifest) -> Manifest:
-    """The merge patch that removes what only the last apply had, and sets what is not as wanted."""
+    """The merge patch that removes what only the last apply had, and sets what is not as wanted.
+
+    Examples:
+        >>> _three_way({"a": 1, "b": 2}, {"a": 1, "c": {"d": 4}}, {"a": 5, "b": 2, "c": {"d": 3, "e": 6}})
+        {'b': None, 'a': 1, 'c': {'d': 4}}
+    """
     patch: Manifest = {name: None for name in last if name not in wanted and name in live}
     for name, value in wanted.items():
         there = live.get(name)
