@@ -80,7 +80,7 @@ def turn_state(turn: Turn, workload: WorkloadView, inputs: TurnInputs) -> FleetS
     if not workload.rolling and workload.ready >= workload.desired and (inputs.is_ready or not turn.healthy):
         return FleetState.DONE
     # The deadline is that of one pod. A workload that measures none itself, or is edited by hand, ends its turn too.
-    is_late = inputs.now >= turn.since + workload.deadline * (workload.desired + 1)
+    is_late = (inputs.now - turn.since) / (workload.desired + 1) >= workload.deadline
     if workload.failed or is_late:
         return FleetState.FAILED if turn.healthy else FleetState.DONE
     is_worse = turn.healthy and (inputs.is_stalled or not (inputs.is_ready or inputs.has_gap))

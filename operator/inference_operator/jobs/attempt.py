@@ -1,5 +1,6 @@
 """One attempt of a task, as its Job and the Job's pods show it."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,8 +17,8 @@ JOB_HASH_ANNOTATION = "inference-operator.dev/asked"
 ATTEMPT_ANNOTATION = "inference-operator.dev/attempt"
 """Annotation with the number of the attempt, counted from 1."""
 
-MOST_DIGITS = 4
-"""Digits of an attempt's number. A longer number is invalid."""
+_NUMBER = re.compile("[0-9]{1,4}")
+"""An attempt's number. A longer number is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def job_attempt(job: Manifest, pods: Iterable[PodView]) -> Attempt:
     return Attempt(
         job=meta["name"],
         job_hash=str(notes.get(JOB_HASH_ANNOTATION, "")),
-        number=int(number) if number.isdigit() and len(number) <= MOST_DIGITS else 1,
+        number=int(number) if _NUMBER.fullmatch(number) else 1,
         message=next((pod.termination_message for pod in own if pod.termination_message), ""),
         problem=next((pod.problem for pod in own if pod.problem and not _has_ended(pod, pod.problem)), None),
         finished=timestamp(end.get("lastTransitionTime")) if end else None,

@@ -154,7 +154,7 @@ def _deployment(deployment: Manifest) -> WorkloadView:
     pod_spec = mapping(template, "spec")
     deadline, pods = spec.get("progressDeadlineSeconds"), spec.get("replicas", 1)
     temporary, of = map(_number, (annotations(deployment).get(TEMPORARY_ANNOTATION) or "").partition("/")[::2])
-    if of != pods:  # somebody else has written the number: it has no temporary engines
+    if of != pods or (temporary or 0) > pods:  # somebody else has written a number: it has no temporary engines
         temporary = 0
     return WorkloadView(
         exists=True,
