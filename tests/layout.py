@@ -16,10 +16,6 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "operator" / "inference_operator"
 SOFT_LINES, SCRAP_LINES = 500, 40
 SMALL_ON_PURPOSE = {
-    "cli/changed_fields.py": "to be merged with the commands",
-    "cli/doctor/releases.py": "to be merged with the commands",
-    "cli/import_/deployments.py": "to be merged with the commands",
-    "cli/job.py": "to be merged with the commands",
     "engines/group/processes.py": "a file of the program in engines' pods, which a merge would restart",
     "pipeline/gang.py": "to be merged with the parts of a decision",
     "pipeline/groups.py": "to be merged with the parts of a decision",
