@@ -12,9 +12,9 @@ from pydantic import Field, StringConstraints, ValidationError, ValidationInfo, 
 from pydantic.functional_validators import BeforeValidator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from inference_operator.api.administrator_policy import AdministratorPolicy
 from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.hardware import Device
-from inference_operator.api.owner_policy import OwnerPolicy
 from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults
 from inference_operator.api.rollouts import RolloutSettings
 from inference_operator.api.validation import Labels
@@ -245,7 +245,7 @@ class Settings(BaseSettings):
     """Headers of requests that routers send to engines beside those that they know; a `*` at the end stands for any
     rest of the name."""
 
-    policy: Annotated[OwnerPolicy, NoDecode, BeforeValidator(_json)] = OwnerPolicy()
+    policy: Annotated[AdministratorPolicy, NoDecode, BeforeValidator(_json)] = AdministratorPolicy()
     """What InferenceDeployments may name, as JSON: sources of models, registries, hubs and S3 endpoints; and how many
     GPUs one may have. The chart writes the same values into the parameters of the admission policy."""
 

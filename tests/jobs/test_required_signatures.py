@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from inference_operator.api.owner_policy import OwnerPolicy
+from inference_operator.api.administrator_policy import AdministratorPolicy
 from inference_operator.api.reasons import Reason
 from inference_operator.fleet.brake import FleetState
 from inference_operator.manifest import JOB, Manifest, Ref
@@ -34,7 +34,7 @@ from tests.testing.verified import DIGEST, PUBLIC_KEY, REFERENCE, UNSIGNED, ende
 
 OWN = PUBLIC_KEY.replace("MFkw", "OWNS")
 SENTENCE = "Ask platform@example.com."
-SETTINGS = Settings(policy=OwnerPolicy.model_validate({"signatures": {"key": OWN, "message": SENTENCE}}))
+SETTINGS = Settings(policy=AdministratorPolicy.model_validate({"signatures": {"key": OWN, "message": SENTENCE}}))
 ENGINE_IMAGE = f"registry.example/vllm@{DIGEST.replace('0123', 'ffff')}"
 ADAPTER_IMAGE = f"registry.example/adapters/sql@{DIGEST.replace('0123', 'aaaa')}"
 
@@ -192,7 +192,7 @@ def serving(observed: Inputs) -> Inputs:
 
 def test_another_key_of_the_owner_is_verified_while_engines_serve() -> None:
     running = serving(asked())
-    rotated = OwnerPolicy.model_validate({"signatures": {"key": PUBLIC_KEY}})
+    rotated = AdministratorPolicy.model_validate({"signatures": {"key": PUBLIC_KEY}})
     found = outcome(replace(running, settings=Settings(policy=rotated)))
     assert isinstance(found, Planned)
     assert found.model_wait
@@ -299,5 +299,7 @@ def test_a_resource_that_waits_for_a_signature_holds_no_place_in_a_rollout_of_th
         router_defaults={"podTemplate": {"annotations": {"a": "b"}}},
         rollouts={"maxConcurrent": 1},
     )
-    rotated = owners.model_copy(update={"policy": OwnerPolicy.model_validate({"signatures": {"key": PUBLIC_KEY}})})
+    rotated = owners.model_copy(
+        update={"policy": AdministratorPolicy.model_validate({"signatures": {"key": PUBLIC_KEY}})}
+    )
     assert outcome(replace(running, settings=rotated)).fleet_state is FleetState.UNDECIDED

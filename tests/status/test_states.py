@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from inference_operator.api.owner_policy import OwnerPolicy
+from inference_operator.api.administrator_policy import AdministratorPolicy
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.router import security_revision
@@ -58,7 +58,7 @@ from tests.testing.builders import (
 from tests.testing.for_each import for_each
 
 OTHER_MODELS = Settings(
-    policy=OwnerPolicy.model_validate(
+    policy=AdministratorPolicy.model_validate(
         {"modelSources": {"allowed": ["hf://org/"], "message": "Ask platform@example.com for others."}}
     )
 )

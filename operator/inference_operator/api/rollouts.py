@@ -14,7 +14,7 @@ LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 
 
 class RolloutSettings(SpecModel):
-    """How a change of the owner's settings reaches all InferenceDeployments.
+    """How a change of the administrator's settings reaches all InferenceDeployments.
 
     Examples:
         >>> RolloutSettings.model_validate({"canary": "team-a/qwen"}).canary_key

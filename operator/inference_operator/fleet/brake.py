@@ -14,10 +14,10 @@ from inference_operator.manifest import Key
 
 
 class FleetState(StrEnum):
-    """How far the owner's changes are at one InferenceDeployment."""
+    """How far the administrator's changes are at one InferenceDeployment."""
 
     DONE = "done"
-    """Its pods are as its specification and the owner's settings say."""
+    """Its pods are as its specification and the administrator's settings say."""
     WAITING = "waiting"
     ROLLING = "rolling"
     FAILED = "failed"
@@ -31,12 +31,12 @@ class Fleet:
     """What is known about all other InferenceDeployments when one is decided."""
 
     rolling: int = 0
-    """Those that replace pods now for a change of the owner."""
+    """Those that replace pods now for a change of the administrator."""
     is_stopped: bool = False
     """Whether others that are worse than before stop the change, or one was not looked at since the operator has
     started."""
     canary_is_done: bool = True
-    """Whether the owner's canary has the change and is healthy."""
+    """Whether the administrator's canary has the change and is healthy."""
 
 
 NO_OTHERS = Fleet()
@@ -47,9 +47,9 @@ STOPPING = 2
 def stops(failed: AbstractSet[Key], own: Key | None, rollouts: RolloutSettings) -> bool:
     """Whether InferenceDeployments that are worse than before stop the change for another one.
 
-    The owner chose the canary, and two namespaces seldom have the same fault by chance. A single one is left behind:
-    its fault may be its own, and its user must not hold a change of the owner from all others. Several of one namespace
-    stop those of this namespace, so a cluster with one namespace has a brake too.
+    The administrator chose the canary, and two namespaces seldom have the same fault by chance. A single failure stops
+    nothing: its fault may be its own, and its user must not hold a change of the administrator from all others. Several
+    in one namespace stop those of this namespace, so a cluster with one namespace is protected too.
 
     Args:
         failed: those that were healthy before and are not now.
@@ -68,7 +68,7 @@ def stops(failed: AbstractSet[Key], own: Key | None, rollouts: RolloutSettings) 
 
 
 def may_begin(fleet: Fleet, own: Key, rollouts: RolloutSettings) -> bool:
-    """Whether an InferenceDeployment may begin to replace its pods for a change of the owner.
+    """Whether an InferenceDeployment may begin to replace its pods for a change of the administrator.
 
     Examples:
         >>> two_at_a_time, own = RolloutSettings(maxConcurrent=2), Key("team-a", "qwen")

@@ -59,11 +59,11 @@ class PublicKey:
     text: str | ConfigMapLookup
     """The key in PEM, or where it is read."""
     variable: str = "COSIGN_PUBLIC_KEY"
-    """The variable of the container that has the key. By it Jobs for a user's key and for the owner's differ."""
+    """The variable of the container that has the key. By it Jobs for the user's and the administrator's key differ."""
     demand: str = ""
     """Who requires the signature, if it is not the user: begins refusals."""
     message: str = ""
-    """Sentence of the cluster's owner, which ends refusals."""
+    """Sentence of the administrator, which ends refusals."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ The reconciler, `infd plan` and `infd render` all call `outcome`, and nothing el
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from inference_operator.admission.owner_refusals import refusal_of_gpus, refusal_of_policy
+from inference_operator.admission.administrator_refusals import refusal_of_gpus, refusal_of_policy
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec

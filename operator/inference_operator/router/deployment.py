@@ -71,7 +71,7 @@ def router_deployment(inputs: RouterInputs, router: PinnedRouter, turn: Turn | N
 
     Args:
         router: the pod template in use.
-        turn: its turn, if its pods are replaced for a change of the owner.
+        turn: its turn, if its pods are replaced for a change of the administrator.
     """
     content = {
         "spec": {

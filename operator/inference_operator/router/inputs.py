@@ -55,7 +55,7 @@ class RouterInputs:
     owner: Owner
     settings: Settings
     turn: TurnInputs
-    """Whether a change of the owner's settings may begin or has ended."""
+    """Whether a change of the administrator's settings may begin or has ended."""
     measured_start_seconds: float = 0.0
     """An engine's start as measured; 0 before."""
     live_cold_start_seconds: int = 0

@@ -88,7 +88,7 @@ def router_inputs(inputs: RouterInputs) -> Manifest:
 
 
 def own_inputs(inputs: RouterInputs) -> Manifest:
-    """The same without the owner's settings: without the defaults of routers and the DNS domain of the cluster."""
+    """The same without the administrator's settings: the defaults of routers and the DNS domain of the cluster."""
     return {**_own(inputs, {"host": ""}), "spec": _section(inputs.stated)}
 
 

@@ -101,7 +101,7 @@ class Observation:
     """The workloads of all roles."""
     routers: WorkloadView
     fleet_state: FleetState
-    """How far a change of the owner's settings is."""
+    """How far a change of the administrator's settings is."""
     engines_outdated: Reason | None
     """Why a renewal would change engines; None if they are as this release builds them, or if nothing is decided."""
     routers_outdated: bool

@@ -225,7 +225,7 @@ def _requeue(current: Observation, status: Status) -> Requeue:
 
 
 def _or_window(requeue: Requeue, inputs: Inputs) -> Requeue:
-    """When to reconcile again, if not before the owner's window opens or closes: all resources are due then."""
+    """When to reconcile again, if not before the administrator's window opens or closes: all resources are due then."""
     moment = renewal_due(inputs.settings, inputs.now)
     if moment is None or requeue.backoff:
         return requeue

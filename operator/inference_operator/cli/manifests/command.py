@@ -9,8 +9,8 @@ import sys
 
 import yaml
 
+from inference_operator.admission.administrator_policy import PolicyScope, administrator_policy
 from inference_operator.admission.operator_policy import OperatorAccount, operator_policies
-from inference_operator.admission.owner_policy import PolicyScope, owner_policy
 from inference_operator.admission.writer_policy import writer_policies
 from inference_operator.api.crd import crd
 from inference_operator.api.editor_schema import editor_schema
@@ -27,7 +27,7 @@ def print_crd(options: argparse.Namespace, _engines: EngineRegistry) -> int:
 
 def print_policies(options: argparse.Namespace, engines: EngineRegistry) -> int:
     if options.owner:
-        found = owner_policy(PolicyScope(options.namespace, options.name))
+        found = administrator_policy(PolicyScope(options.namespace, options.name))
     elif options.operator:
         operator = OperatorAccount(options.namespace, options.name, options.account, tuple(options.pod_account))
         found = operator_policies(operator)

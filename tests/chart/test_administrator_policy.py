@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from inference_operator.admission.owner_policy import PolicyScope, owner_policy
-from inference_operator.admission.owner_rules import parameters
-from inference_operator.api.owner_policy import OwnerPolicy
+from inference_operator.admission.administrator_policy import PolicyScope, administrator_policy
+from inference_operator.admission.administrator_rules import parameters
+from inference_operator.api.administrator_policy import AdministratorPolicy
 from inference_operator.manifest import Manifest
 from inference_operator.settings import PREFIX, Settings
 from tests.chart.helm import CHART, NAMESPACE, RELEASE, Helm
@@ -48,7 +48,7 @@ def test_the_operator_and_the_admission_policy_get_the_same_values(
     container = helm.one("Deployment", files=[file])["spec"]["template"]["spec"]["containers"][0]
     given = {one["name"]: one["value"] for one in container["env"]}
     settings = Settings(policy=given[f"{PREFIX}POLICY"], cluster_domain=given[f"{PREFIX}CLUSTER_DOMAIN"])
-    assert settings.policy == OwnerPolicy.model_validate(policy)
+    assert settings.policy == AdministratorPolicy.model_validate(policy)
     found = helm.one("ConfigMap", files=[file])
     assert found["metadata"]["name"] == f"{RELEASE}-policy"
     assert found["data"] == parameters(settings.policy, "example.com")
@@ -66,7 +66,7 @@ def test_the_policy_and_its_parameters_are_named_after_the_release(
 ) -> None:
     others = ("admissionPolicy.create=false", "operatorPolicy.create=false")
     rendered = helm.objects(*others, *sets)
-    expected = owner_policy(scope)
+    expected = administrator_policy(scope)
     assert [one for one in rendered if one["kind"] in {one["kind"] for one in expected}] == expected
     reference = expected[1]["spec"]["paramRef"]
     assert any(
@@ -78,12 +78,12 @@ def test_the_policy_and_its_parameters_are_named_after_the_release(
 
 def test_the_parameters_name_the_namespaces_of_the_operator(helm: Helm) -> None:
     found = helm.one("ConfigMap", "scope.namespaces={a,b}")
-    assert found["data"] == parameters(OwnerPolicy(), "cluster.local", ["a", "b"])
+    assert found["data"] == parameters(AdministratorPolicy(), "cluster.local", ["a", "b"])
 
 
 def test_the_chart_contains_the_generated_policy_and_can_leave_it_out(helm: Helm) -> None:
     generated = list(yaml.safe_load_all((CHART / "files" / "owner-policy.yaml").read_text()))
-    assert generated == owner_policy(PLACEHOLDERS), "stale: run `make crd`"
+    assert generated == administrator_policy(PLACEHOLDERS), "stale: run `make crd`"
     others = ("admissionPolicy.create=false", "operatorPolicy.create=false", "ownerPolicy.create=false")
     assert not {one["kind"] for one in generated} & {one["kind"] for one in helm.objects(*others)}
 

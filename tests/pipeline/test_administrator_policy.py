@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from inference_operator.api.owner_policy import OwnerPolicy
+from inference_operator.api.administrator_policy import AdministratorPolicy
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
@@ -18,7 +18,7 @@ SENTENCE = "Ask platform@example.com."
 
 
 def limited(**policy: Any) -> Settings:  # noqa: ANN401 - JSON
-    return Settings(policy=OwnerPolicy.model_validate(policy), model_inspection=ModelInspection.WHEN_UNKNOWN)
+    return Settings(policy=AdministratorPolicy.model_validate(policy), model_inspection=ModelInspection.WHEN_UNKNOWN)
 
 
 OTHERS = limited(modelSources={"allowed": ["hf://org/"], "message": SENTENCE})

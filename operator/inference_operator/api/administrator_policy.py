@@ -49,10 +49,10 @@ Endpoint = Annotated[str, _entry(f"{PUBLIC}|{URL_ENTRY}")]
 
 
 class OwnerRule(SpecModel):
-    """One rule of the owner."""
+    """One rule of the administrator."""
 
     message: Sentence = ""
-    """Sentence of the owner beside the refusal: why, and whom to ask."""
+    """Sentence of the administrator beside the refusal: why, and whom to ask."""
 
 
 class AllowedSources(OwnerRule):
@@ -111,11 +111,12 @@ class LeastVersion(OwnerRule):
     refused too."""
 
 
-class OwnerPolicy(SpecModel):
-    """All rules of the owner.
+class AdministratorPolicy(SpecModel):
+    """All rules of the administrator.
 
     Examples:
-        >>> OwnerPolicy.model_validate({"gpus": {"most": 8, "message": "Ask platform@example.com for more."}}).gpus.most
+        >>> gpus = {"most": 8, "message": "Ask platform@example.com for more."}
+        >>> AdministratorPolicy.model_validate({"gpus": gpus}).gpus.most
         8
     """
 

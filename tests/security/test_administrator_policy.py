@@ -13,10 +13,10 @@ from kubernetes.aio.client.api_client import ApiClient
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
-from inference_operator.admission.owner_policy import PolicyScope, owner_policy
-from inference_operator.admission.owner_refusals import refusal_of_policy
-from inference_operator.admission.owner_rules import parameters
-from inference_operator.api.owner_policy import OwnerPolicy
+from inference_operator.admission.administrator_policy import PolicyScope, administrator_policy
+from inference_operator.admission.administrator_refusals import refusal_of_policy
+from inference_operator.admission.administrator_rules import parameters
+from inference_operator.api.administrator_policy import AdministratorPolicy
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.kube.client import connect
@@ -124,7 +124,7 @@ def scope_of(number: int) -> PolicyScope:
 
 
 def config_map(scope: PolicyScope, policy: Manifest, *namespaces: str) -> Manifest:
-    reference, data = scope.parameters, parameters(OwnerPolicy.model_validate(policy), DOMAIN, namespaces)
+    reference, data = scope.parameters, parameters(AdministratorPolicy.model_validate(policy), DOMAIN, namespaces)
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -145,10 +145,10 @@ def owned(kubernetes: LocalCluster, account: object) -> Iterator[LocalCluster]:
     for number, policy in enumerate(POLICIES):
         kubernetes.kubectl("create", "namespace", namespace_of(number))
         parameter = config_map(scope_of(number), policy, namespace_of(number))
-        apply(kubernetes, parameter, *owner_policy(scope_of(number)))
+        apply(kubernetes, parameter, *administrator_policy(scope_of(number)))
     yield kubernetes
     for number in range(len(POLICIES)):
-        for one in owner_policy(scope_of(number)):
+        for one in administrator_policy(scope_of(number)):
             kubernetes.kubectl("delete", one["kind"], one["metadata"]["name"])
         kubernetes.kubectl("delete", "namespace", namespace_of(number), "--wait=false")
 
@@ -236,7 +236,7 @@ class Owned:
 
 
 def refusals(spec: Manifest, policy: Manifest) -> tuple[Refusal, ...]:
-    found = refusal_of_policy(Spec.model_validate(spec), OwnerPolicy.model_validate(policy), DOMAIN)
+    found = refusal_of_policy(Spec.model_validate(spec), AdministratorPolicy.model_validate(policy), DOMAIN)
     return found.mistakes if found else ()
 
 

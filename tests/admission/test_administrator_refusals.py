@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from inference_operator.admission.owner_refusals import refusal_of_gpus, refusal_of_policy
-from inference_operator.admission.owner_rules import is_outside, parameters, stated_gpus
-from inference_operator.api.owner_policy import OwnerPolicy
+from inference_operator.admission.administrator_refusals import refusal_of_gpus, refusal_of_policy
+from inference_operator.admission.administrator_rules import is_outside, parameters, stated_gpus
+from inference_operator.api.administrator_policy import AdministratorPolicy
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import Manifest
@@ -23,7 +23,7 @@ def spec(**fields: Any) -> Spec:  # noqa: ANN401 - JSON
 
 def fields(asked: Spec, **policy: Any) -> list[str]:  # noqa: ANN401 - JSON
     """The fields that a policy does not allow."""
-    found = refusal_of_policy(asked, OwnerPolicy.model_validate(policy), DOMAIN)
+    found = refusal_of_policy(asked, AdministratorPolicy.model_validate(policy), DOMAIN)
     return [one.field for one in found.mistakes] if found else []
 
 
@@ -232,7 +232,7 @@ def test_the_fewest_gpus_of_a_resource_follow_from_its_fields(asked: Manifest, g
 
 
 def test_a_refusal_of_gpus_has_the_sum_and_the_owners_sentence() -> None:
-    policy = OwnerPolicy.model_validate({"gpus": {"most": 4, "message": SENTENCE}})
+    policy = AdministratorPolicy.model_validate({"gpus": {"most": 4, "message": SENTENCE}})
     stated = refusal_of_policy(spec(replicas=8), policy, DOMAIN)
     sized = refusal_of_gpus(spec(replicas=2), policy, per_engine=4)
     assert stated is not None
@@ -249,7 +249,9 @@ def test_a_refusal_of_gpus_has_the_sum_and_the_owners_sentence() -> None:
 
 def test_a_list_that_is_too_long_for_a_message_is_left_out() -> None:
     allowed = [f"hf://organization-{number}/" for number in range(32)]
-    found = refusal_of_policy(spec(), OwnerPolicy.model_validate({"modelSources": {"allowed": allowed}}), DOMAIN)
+    found = refusal_of_policy(
+        spec(), AdministratorPolicy.model_validate({"modelSources": {"allowed": allowed}}), DOMAIN
+    )
     assert found is not None
     assert found.cure == "Use one that begins with those that the administrator lists."
 
@@ -266,7 +268,7 @@ def test_no_message_contains_a_value_of_the_resource() -> None:
         "images": {"allowed": ["docker.io/a/"], "digests": True},
         "hubs": {"allowed": ["https://hub.example"]},
     }
-    found = refusal_of_policy(asked, OwnerPolicy.model_validate(policy), DOMAIN)
+    found = refusal_of_policy(asked, AdministratorPolicy.model_validate(policy), DOMAIN)
     assert found is not None
     assert len(found.mistakes) == 6
     assert "secret-value" not in found.message
@@ -297,7 +299,7 @@ def test_no_message_contains_a_value_of_the_resource() -> None:
 )
 def test_a_wrong_policy_is_an_error_in_the_settings(wrong: Manifest) -> None:
     with pytest.raises(ValueError, match="validation error"):
-        OwnerPolicy.model_validate(wrong)
+        AdministratorPolicy.model_validate(wrong)
 
 
 def test_parameters_hold_every_rule_that_is_set() -> None:
@@ -308,7 +310,7 @@ def test_parameters_hold_every_rule_that_is_set() -> None:
         "vllmVersion": {"least": "0.31.0"},
         "signatures": {"key": KEY, "message": SENTENCE},
     }
-    assert parameters(OwnerPolicy.model_validate(policy), DOMAIN) == {
+    assert parameters(AdministratorPolicy.model_validate(policy), DOMAIN) == {
         "clusterDomain": DOMAIN,
         "modelSources": "hf://Qwen/,pvc://",
         "modelSources.message": SENTENCE,

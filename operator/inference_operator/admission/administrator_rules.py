@@ -1,7 +1,7 @@
 """The rules of the setting `policy` about what an InferenceDeployment names, in Python and in CEL.
 
 A rule says which texts are allowed of those that `named_parts` lists. The operator asks the rules in Python, and the
-API server asks the same in CEL (`owner_policy`). A test puts random resources to both.
+API server asks the same in CEL (`administrator_policy`). A test puts random resources to both.
 """
 
 import re
@@ -23,8 +23,8 @@ from inference_operator.admission.named_parts import (
     vllm_images_cel,
 )
 from inference_operator.admission.references import value_of
+from inference_operator.api.administrator_policy import PUBLIC, VERSION_ENTRY, AdministratorPolicy
 from inference_operator.api.hardware import Device
-from inference_operator.api.owner_policy import PUBLIC, VERSION_ENTRY, OwnerPolicy
 from inference_operator.api.spec import Spec
 
 DOMAIN_KEY = "clusterDomain"
@@ -59,7 +59,7 @@ _VERSIONED = f":v?({VERSION_ENTRY})([^0-9/@:][^/@:]*)?(@sha256:[0-9a-f]{{64}})?"
 
 
 @dataclass(frozen=True, slots=True)
-class OwnerCheck:
+class PolicyCheck:
     """One rule: what of a resource it judges, and how."""
 
     name: str
@@ -70,11 +70,11 @@ class OwnerCheck:
     """What a resource names."""
     named_cel: Callable[[str], str]
     """The CEL expression for the list of the same, of `object` or `oldObject`."""
-    active: Callable[[OwnerPolicy], bool]
-    """Whether the owner limits it."""
+    active: Callable[[AdministratorPolicy], bool]
+    """Whether the administrator limits it."""
     active_cel: str
     """The same in CEL."""
-    allows: Callable[[str, OwnerPolicy, str], bool]
+    allows: Callable[[str, AdministratorPolicy, str], bool]
     """Whether a text is allowed, by the policy and the cluster's domain."""
     allows_cel: str
     """The same of `one` in CEL."""
@@ -170,7 +170,7 @@ def _number_cel(version: str) -> str:
     return f"(int({parts}[0]) * {_PART} + int({parts}[1])) * {_PART} + int({parts}[2])"
 
 
-def _has_digest(text: str, _: OwnerPolicy, __: str) -> bool:
+def _has_digest(text: str, _: AdministratorPolicy, __: str) -> bool:
     return re.fullmatch(_DIGEST, text) is not None
 
 
@@ -192,8 +192,8 @@ def entries_cel(section: str) -> str:
 
 
 _ENDPOINTS = "s3Endpoints"
-CHECKS: tuple[OwnerCheck, ...] = (
-    OwnerCheck(
+CHECKS: tuple[PolicyCheck, ...] = (
+    PolicyCheck(
         "modelSources",
         "modelSources",
         sources,
@@ -205,7 +205,7 @@ CHECKS: tuple[OwnerCheck, ...] = (
         "does not allow this source.",
         "Use one that begins with",
     ),
-    OwnerCheck(
+    PolicyCheck(
         "images",
         "images",
         images,
@@ -217,7 +217,7 @@ CHECKS: tuple[OwnerCheck, ...] = (
         "does not allow this image.",
         "Use one that begins with",
     ),
-    OwnerCheck(
+    PolicyCheck(
         "digests",
         "images",
         images,
@@ -230,7 +230,7 @@ CHECKS: tuple[OwnerCheck, ...] = (
         "End the reference with `@sha256:` and the 64 digits of the image.",
         lists=False,
     ),
-    OwnerCheck(
+    PolicyCheck(
         "hubs",
         "hubs",
         hubs,
@@ -242,7 +242,7 @@ CHECKS: tuple[OwnerCheck, ...] = (
         "does not allow this hub, or cannot see which one it is.",
         "Remove it, or write as a value one of",
     ),
-    OwnerCheck(
+    PolicyCheck(
         "s3Endpoints",
         _ENDPOINTS,
         endpoints,
@@ -258,7 +258,7 @@ CHECKS: tuple[OwnerCheck, ...] = (
         "does not allow this endpoint.",
         f"Remove it, or use one of these, where `{PUBLIC}` is a DNS name of three labels or more outside the cluster:",
     ),
-    OwnerCheck(
+    PolicyCheck(
         "vllmVersion",
         "vllmVersion",
         vllm_images,
@@ -270,7 +270,7 @@ CHECKS: tuple[OwnerCheck, ...] = (
         "does not allow this version of vLLM, or cannot see which one it is.",
         "Remove it, or use an image whose tag is a version from this one on:",
     ),
-    OwnerCheck(
+    PolicyCheck(
         "signedModels",
         SIGNATURES_KEY,
         sources,
@@ -283,7 +283,7 @@ CHECKS: tuple[OwnerCheck, ...] = (
         f"Use `{OCI}registry/name@sha256:...`, signed with the key of the administrator.",
         lists=False,
     ),
-    OwnerCheck(
+    PolicyCheck(
         "signedImages",
         SIGNATURES_KEY,
         images,
@@ -300,14 +300,14 @@ CHECKS: tuple[OwnerCheck, ...] = (
 """The rules about what a resource names."""
 
 
-def parameters(policy: OwnerPolicy, cluster_domain: str, namespaces: Sequence[str] = ()) -> Mapping[str, str]:
+def parameters(policy: AdministratorPolicy, cluster_domain: str, namespaces: Sequence[str] = ()) -> Mapping[str, str]:
     """The parameters of the admission policy: what the chart writes into a ConfigMap.
 
     Args:
         namespaces: those of the operator; empty for all.
 
     Examples:
-        >>> parameters(OwnerPolicy.model_validate({"gpus": {"most": 8}}), "cluster.local")
+        >>> parameters(AdministratorPolicy.model_validate({"gpus": {"most": 8}}), "cluster.local")
         {'clusterDomain': 'cluster.local', 's3Endpoints': 'Public', 'gpus': '8'}
     """
     lists = {section: ",".join(allowed) for section, (allowed, _) in sections(policy).items()}
@@ -325,8 +325,8 @@ def parameters(policy: OwnerPolicy, cluster_domain: str, namespaces: Sequence[st
     return {key: value for key, value in data.items() if value}
 
 
-def sections(policy: OwnerPolicy) -> Mapping[str, tuple[Sequence[str], str]]:
-    """The list and the owner's sentence of each section."""
+def sections(policy: AdministratorPolicy) -> Mapping[str, tuple[Sequence[str], str]]:
+    """The list and the administrator's sentence of each section."""
     return {
         "modelSources": (policy.model_sources.allowed, policy.model_sources.message),
         "images": (policy.images.allowed, policy.images.message),

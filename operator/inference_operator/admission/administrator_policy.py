@@ -12,15 +12,15 @@ a resource all the same: it keeps what runs, and makes nothing new.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from inference_operator.admission.owner_refusals import BEGIN, GPUS_CURE, GPUS_FIELDS, MOST_SHOWN, UNSHOWN
-from inference_operator.admission.owner_rules import (
+from inference_operator.admission.administrator_refusals import BEGIN, GPUS_CURE, GPUS_FIELDS, MOST_SHOWN, UNSHOWN
+from inference_operator.admission.administrator_rules import (
     CHECKS,
     DOMAIN_KEY,
     GPUS_KEY,
     LISTED,
     MESSAGE_KEY,
     NAMESPACES_KEY,
-    OwnerCheck,
+    PolicyCheck,
     entries_cel,
     stated_gpus_cel,
 )
@@ -59,11 +59,11 @@ class PolicyScope:
         return Parameters(CONFIG_MAP, self.namespace, f"{self.release}-policy")
 
 
-def owner_policy(scope: PolicyScope) -> list[Manifest]:
+def administrator_policy(scope: PolicyScope) -> list[Manifest]:
     """The policy and its binding.
 
     Examples:
-        >>> [manifest["kind"] for manifest in owner_policy(PolicyScope("inference", "models"))]
+        >>> [manifest["kind"] for manifest in administrator_policy(PolicyScope("inference", "models"))]
         ['ValidatingAdmissionPolicy', 'ValidatingAdmissionPolicyBinding']
     """
     policy = Policy(
@@ -96,14 +96,14 @@ def _value(key: str) -> str:
     return f"variables.parameters[?'{key}'].orValue('')"
 
 
-def _refused(check: OwnerCheck) -> str:
+def _refused(check: PolicyCheck) -> str:
     """The new pairs of a resource that the rule does not allow."""
     new = f"!(text in variables.{check.listing}{_BEFORE})"
     refused = f"variables.{check.listing}.filter(text, {new} && ![{_TEXT}].all(one, {check.allows_cel}))"
     return f"{check.active_cel} ? {refused} : []"
 
 
-def _validation(check: OwnerCheck) -> Validation:
+def _validation(check: PolicyCheck) -> Validation:
     return Validation(
         f"{_ELSEWHERE} || variables.{check.name}.size() == 0",
         _message(
@@ -115,7 +115,7 @@ def _validation(check: OwnerCheck) -> Validation:
     )
 
 
-def _cure(check: OwnerCheck) -> Sequence[str]:
+def _cure(check: PolicyCheck) -> Sequence[str]:
     value = _value(check.section)
     shown = f"({value}.size() <= {MOST_SHOWN} ? {value}.replace(',', ', ') : '{UNSHOWN}')"
     return [_literal(f" {check.cure} "), shown, "'.'"] if check.lists else [_literal(f" {check.cure}")]
@@ -140,7 +140,7 @@ def _of_gpus() -> Validation:
 
 
 def _message(field: str, section: str, parts: Sequence[str]) -> str:
-    """The message of the operator's own refusal, with the owner's sentence, in CEL."""
+    """The message of the operator's own refusal, with the administrator's sentence, in CEL."""
     own = _value(MESSAGE_KEY.format(section))
     begin = _literal(f": {BEGIN.format(section, '')}")
     return " + ".join(["'spec.'", field, begin, *parts, f"({own} == '' ? '' : ' ' + {own})"])

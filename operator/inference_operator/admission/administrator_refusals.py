@@ -1,14 +1,14 @@
 """The refusals of the setting `policy`: which field the policy does not allow, by which rule, and what helps.
 
-The operator decides by them before it makes any object. They say the same words as the API server (`owner_policy`).
+The operator decides by them before it makes any object, in the words of the API server (`administrator_policy`).
 """
 
 from collections.abc import Iterator, Sequence
 
 from pydantic.alias_generators import to_camel
 
-from inference_operator.admission.owner_rules import CHECKS, GPUS_KEY, OwnerCheck, sections, stated_gpus
-from inference_operator.api.owner_policy import OwnerPolicy
+from inference_operator.admission.administrator_rules import CHECKS, GPUS_KEY, PolicyCheck, sections, stated_gpus
+from inference_operator.api.administrator_policy import AdministratorPolicy
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal, all_of
 from inference_operator.api.spec import Spec
@@ -25,16 +25,19 @@ GPUS_CURE = "Lower `spec.replicas`, `spec.autoscaling.maxReplicas` or `spec.para
 _SIZED_CURE = "Lower one of them: `spec.parallelism` and `spec.engine.profile: Smallest` give engines with fewer GPUs."
 
 
-def refusal_of_policy(spec: Spec, policy: OwnerPolicy, cluster_domain: str, *, is_new: bool = True) -> Refusal | None:
+def refusal_of_policy(
+    spec: Spec, policy: AdministratorPolicy, cluster_domain: str, *, is_new: bool = True
+) -> Refusal | None:
     """Why the policy does not allow a specification, with all fields that it does not allow; None if it allows it.
 
     Args:
         spec: what the user wrote, without the administrator's defaults.
-        is_new: whether it has no sizes yet. For the others only rules hold that the owner has set: a default of a new
-            release stops nothing that runs.
+        is_new: whether it has no sizes yet. For the others only rules hold that the administrator has set: a default of
+            a new release stops nothing that runs.
 
     Examples:
-        >>> policy = OwnerPolicy.model_validate({"modelSources": {"allowed": ["hf://Qwen/"], "message": "Ask Ada."}})
+        >>> sources = {"allowed": ["hf://Qwen/"], "message": "Ask Ada."}
+        >>> policy = AdministratorPolicy.model_validate({"modelSources": sources})
         >>> spec = Spec.model_validate({"model": {"source": "hf://org/name"}})
         >>> print(refusal_of_policy(spec, policy, "cluster.local").message)
         spec.model.source: The policy of this cluster (`modelSources`) does not allow this source. Use one that begins \
@@ -46,7 +49,7 @@ with hf://Qwen/. Ask Ada.
     return all_of(refusals) if refusals else None
 
 
-def refusal_of_gpus(spec: Spec, policy: OwnerPolicy, *, per_engine: int) -> Refusal | None:
+def refusal_of_gpus(spec: Spec, policy: AdministratorPolicy, *, per_engine: int) -> Refusal | None:
     """Why the policy does not allow the sizes that were computed for a specification; None if it allows them."""
     most, engines = policy.gpus.most, spec.most_replicas
     if most is None or per_engine * engines <= most:
@@ -56,14 +59,16 @@ def refusal_of_gpus(spec: Spec, policy: OwnerPolicy, *, per_engine: int) -> Refu
     return _of_gpus(spec, policy, problem, _SIZED_CURE)
 
 
-def _refusals(spec: Spec, policy: OwnerPolicy, cluster_domain: str, checks: Sequence[OwnerCheck]) -> Iterator[Refusal]:
+def _refusals(
+    spec: Spec, policy: AdministratorPolicy, cluster_domain: str, checks: Sequence[PolicyCheck]
+) -> Iterator[Refusal]:
     for check in checks:
         for field, text in dict.fromkeys(check.named(spec)):
             if not check.allows(text, policy, cluster_domain):
                 yield _refusal(check, field, policy)
 
 
-def _refusal(check: OwnerCheck, field: str, policy: OwnerPolicy) -> Refusal:
+def _refusal(check: PolicyCheck, field: str, policy: AdministratorPolicy) -> Refusal:
     allowed, message = sections(policy)[check.section]
     cure = f"{check.cure} {_shown(allowed)}." if check.lists else check.cure
     return Refusal(
@@ -78,14 +83,14 @@ def _shown(allowed: Sequence[str]) -> str:
     return ", ".join(allowed) if len(",".join(allowed)) <= MOST_SHOWN else UNSHOWN
 
 
-def _of_stated_gpus(spec: Spec, policy: OwnerPolicy) -> Iterator[Refusal]:
+def _of_stated_gpus(spec: Spec, policy: AdministratorPolicy) -> Iterator[Refusal]:
     most, stated = policy.gpus.most, stated_gpus(spec)
     if most is not None and stated > most:
         problem = f"allows {most} GPUs of one resource, and this asks for at least {stated}."
         yield _of_gpus(spec, policy, problem, GPUS_CURE)
 
 
-def _of_gpus(spec: Spec, policy: OwnerPolicy, problem: str, cure: str) -> Refusal:
+def _of_gpus(spec: Spec, policy: AdministratorPolicy, problem: str, cure: str) -> Refusal:
     scaled, fixed = GPUS_FIELDS
     return Refusal(
         Reason.REFUSED_BY_POLICY,
