@@ -11,7 +11,7 @@ import pytest
 from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
-from inference_operator.views.leaving_node import OUT_OF_SERVICE
+from inference_operator.views.draining_node import OUT_OF_SERVICE
 from inference_operator.views.pod import GROUP_LABEL
 from inference_operator.workload.half_placed import GIVEN_BACK_ANNOTATION
 from inference_operator.workload.lost_nodes import LOST_AFTER

@@ -15,7 +15,7 @@ import pytest
 from e2e.audit import AuditLog
 from e2e.cluster.handle import LocalCluster
 from e2e.waiting import eventually
-from inference_operator.views.leaving_node import OUT_OF_SERVICE
+from inference_operator.views.draining_node import OUT_OF_SERVICE
 from tests.apiserver.test_groups import groups, leaders, members
 from tests.apiserver.test_groups_half_placed import POOL, Pool, spec
 from tests.testing.workspace import QUIET_SECONDS, Workspace

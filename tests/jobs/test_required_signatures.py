@@ -15,7 +15,7 @@ from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome, Planned, Refused
 from inference_operator.settings import Settings
-from inference_operator.views.leaving_node import LeavingNode
+from inference_operator.views.draining_node import DrainingNode
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, pod_view
 from tests.testing.adapters import adapted, records
 from tests.testing.adapters import serving as serving_adapters
@@ -140,7 +140,7 @@ def test_while_signatures_are_verified_nothing_moves_and_the_status_says_what_a_
     view = pod_view(pod(name="r", component="router", status=ready_pod()), component="router")
     on_leaving = replace(view, node="gone", template=template)
     without_jobs = {ref: one for ref, one in children.items() if ref.kind != JOB}
-    leaving = {"gone": LeavingNode("gone", "which is cordoned")}
+    leaving = {"gone": DrainingNode("gone", "which is cordoned")}
     found = outcome(replace(begun, children=without_jobs, pods=[on_leaving], leaving=leaving))
     assert isinstance(found, Planned)
     assert found.is_frozen

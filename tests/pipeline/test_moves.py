@@ -13,12 +13,12 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome, Paused, Planned, Refused
 from inference_operator.settings import Settings
 from inference_operator.status.report import report
+from inference_operator.views.draining_node import DrainingNode
 from inference_operator.views.engine import engines_of
-from inference_operator.views.leaving_node import LeavingNode
 from inference_operator.views.node import node_view
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, PodView, pod_view
 from inference_operator.views.workload import TEMPORARY_ANNOTATION, role_view
-from inference_operator.workload.moving import LEAVING_COST, MOVE_ANNOTATION
+from inference_operator.workload.moving import DRAINING_COST, MOVE_ANNOTATION
 from tests.testing.builders import (
     BUDGET_OF_ENGINES,
     BUDGET_OF_ROUTERS,
@@ -34,7 +34,7 @@ from tests.testing.builders import (
 )
 from tests.testing.nodes import node
 
-LEAVING = {"gone": LeavingNode("gone", "which is cordoned")}
+LEAVING = {"gone": DrainingNode("gone", "which is cordoned")}
 OPEN, CLOSED = {"maxUnavailable": 1}, {"minAvailable": 1}
 GOES_ON = {"minAvailable": 0}
 """The only one may go, although Kubernetes expects its temporary successor to be healthy."""
@@ -112,12 +112,12 @@ def test_a_move_from_the_cordon_to_the_end_of_the_leaver(spec: Manifest) -> None
     first = outcome(observed(raw, children, engine(template, "a", "gone")))
     assert first.desired[ENGINES]["spec"]["replicas"] == 2
     assert first.desired[ENGINES]["metadata"]["annotations"][TEMPORARY_ANNOTATION] == "1/2"
-    assert [(one.uid, one.cost) for one in first.deletion_costs] == [("pod-a", LEAVING_COST)]
+    assert [(one.uid, one.cost) for one in first.deletion_costs] == [("pod-a", DRAINING_COST)]
     assert budget(first) == CLOSED, "Kubernetes allows the eviction once the successor is ready"
 
     children = after(first, children)
     assert role_view([one for one in children if Ref.of(one) == ENGINES]).desired == 1
-    old = engine(template, "a", "gone", cost=LEAVING_COST)
+    old = engine(template, "a", "gone", cost=DRAINING_COST)
     loads = outcome(observed(raw, children, old, engine(template, "b", "good", ready=False)))
     assert loads.desired[ENGINES] == first.desired[ENGINES]
     assert loads.deletion_costs == ()
@@ -169,11 +169,11 @@ def test_a_move_of_the_only_router_from_the_cordon_to_its_end() -> None:
     assert first.desired[ROUTERS]["spec"]["replicas"] == 2
     assert first.desired[ENGINES]["spec"]["replicas"] == 1
     marked = [(one.uid, one.cost, one.traffic) for one in first.deletion_costs]
-    assert marked == [("pod-a", LEAVING_COST, None)], "a router has no traffic label"
+    assert marked == [("pod-a", DRAINING_COST, None)], "a router has no traffic label"
     assert budget(first, BUDGET_OF_ROUTERS) == CLOSED
 
     children = after(first, children)
-    old = router(template, "a", "gone", cost=LEAVING_COST)
+    old = router(template, "a", "gone", cost=DRAINING_COST)
     starts = observed(ONE_ROUTER, children, here, old, router(template, "b", "good", ready=False))
     assert outcome(starts).desired[ROUTERS] == first.desired[ROUTERS]
     late = outcome(replace(starts, now=NOW + timedelta(hours=1)))
@@ -260,8 +260,8 @@ def test_a_router_that_stays_only_until_something_else_routes_holds_no_drain() -
 def test_the_mark_of_a_leaver_is_taken_back_where_its_node_stays() -> None:
     children = living(planned(ONE_ROUTER).desired)
     pods = [
-        engine(template_of(children), "a", "good", cost=LEAVING_COST),
-        router(template_of(children, "router"), "r", "good", cost=LEAVING_COST),
+        engine(template_of(children), "a", "good", cost=DRAINING_COST),
+        router(template_of(children, "router"), "r", "good", cost=DRAINING_COST),
     ]
     given = replace(observed(ONE_ROUTER, children, *pods), nodes=[node_view(node("good", gpus=1))])
     assert [(one.ref.name, one.cost) for one in outcome(given).deletion_costs] == [("a", 0), ("r", 0)]

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.write_results import WriteResult
-from inference_operator.views.leaving_node import LeavingNode
+from inference_operator.views.draining_node import DrainingNode
 from inference_operator.views.workload import workload_view
 from inference_operator.workload.moving import MOVE_ANNOTATION, MoveRecord
 from inference_operator.workload.rollout import RolloutReason
@@ -38,7 +38,7 @@ MOVING = replace(
     _SETTLED,
     children={**_SETTLED.children, ENGINES: {**_ENGINES, "metadata": {**_ENGINES["metadata"], "annotations": _NOTED}}},
     pods=[replace(view(ready_pod(), template=_TEMPLATE), node="gone")],
-    leaving={"gone": LeavingNode("gone", "which is cordoned")},
+    leaving={"gone": DrainingNode("gone", "which is cordoned")},
 )
 """The node of the only engine has been cordoned."""
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from inference_operator.manifest import Manifest
+from inference_operator.views.draining_node import OUT_OF_SERVICE
 from inference_operator.views.engine import EngineView, engines_of
-from inference_operator.views.leaving_node import OUT_OF_SERVICE
 from inference_operator.views.node import NodeView, Taint, node_view
 from inference_operator.views.pod import PodView, pod_view
 from inference_operator.workload.lost_nodes import ENDS_LATE, LOST_AFTER, lost_due, lost_pods

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from inference_operator.api.reasons import Reason
 from inference_operator.manifest import Manifest
+from inference_operator.views.draining_node import DrainingNode
 from inference_operator.views.engine import EngineView, engines_of
-from inference_operator.views.leaving_node import LeavingNode
 from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, LookupResults, NodeGpus, Unavailable
 from inference_operator.views.node import node_view
 from inference_operator.views.pod import PodProblem, PodView
 from inference_operator.views.pod_startup import StartupTimes
 from inference_operator.views.workload import TEMPORARY_ANNOTATION, role_view
 from inference_operator.workload.moving import (
-    LEAVING_COST,
+    DRAINING_COST,
     MOVE_ANNOTATION,
     Move,
     MoveInputs,
@@ -32,8 +32,8 @@ from tests.testing.nodes import GPU, node
 
 OLD, NEW = "old", "new"
 MINUTE = timedelta(minutes=1)
-CORDONED = {"gone": LeavingNode("gone", "which is cordoned")}
-SPOT = {"gone": LeavingNode("gone", "which has the taint `spot`", is_soon=True)}
+CORDONED = {"gone": DrainingNode("gone", "which is cordoned")}
+SPOT = {"gone": DrainingNode("gone", "which has the taint `spot`", is_soon=True)}
 POD: Manifest = {"containers": [{"resources": {"limits": {GPU: "1"}}}]}
 LOOKUP = FreeGpusLookup(GPU)
 
@@ -54,7 +54,7 @@ def pending(name: str, age: timedelta = timedelta(0)) -> EngineView:
 
 
 def marked(one: EngineView) -> EngineView:
-    return EngineView(replace(one.leader, deletion_cost=LEAVING_COST))
+    return EngineView(replace(one.leader, deletion_cost=DRAINING_COST))
 
 
 def workload(temporary: int = 0, record: MoveRecord | None = None, replicas: int = 1) -> Manifest:
@@ -305,7 +305,7 @@ def test_a_sign_that_keeps_no_pods_away_costs_one_successor_and_no_more() -> Non
     assert (found.temporary, found.moves, found.record) == (0, False, MoveRecord(NOW - MINUTE, gave_up=True))
     again = decided(both[0], workloads=[workload(0, found.record)])
     assert (again.temporary, again.refuses) == (0, False)
-    label_only = {"good": LeavingNode("good", "which is maintained")}
+    label_only = {"good": DrainingNode("good", "which is maintained")}
     assert decided(engine("a", "good"), leaving=label_only, results=free(1)).temporary == 0, "its free GPU is no place"
 
 
@@ -370,7 +370,7 @@ class Cluster:
         return found
 
     def operate(self) -> Move:
-        gone = {name: LeavingNode(name, "which is cordoned") for name in self.leaving}
+        gone = {name: DrainingNode(name, "which is cordoned") for name in self.leaving}
         taken = {one.leader.node for one in self.engines}
         gpus = [NodeGpus(node_view(node(n, gpus=1, cordoned=n in gone)), 1, int(n not in taken)) for n in self.nodes]
         waits = sum(not one.leader.node for one in self.engines)

@@ -22,7 +22,7 @@ class DeletionCost:
     ref: Ref
     uid: str
     cost: int
-    """The unfinished requests of an engine; less than 0 for an engine or router on a node that is leaving."""
+    """The unfinished requests of an engine; less than 0 for an engine or router on a draining node."""
     traffic: bool | None
     """Its traffic label; None for a router, which has none. Server-side apply removes fields that a later apply omits,
     so the label is sent with the annotation."""

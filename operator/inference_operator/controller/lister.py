@@ -22,7 +22,7 @@ from inference_operator.manifest import (
 )
 from inference_operator.objects.names import MANAGED_SELECTOR
 from inference_operator.settings import Settings
-from inference_operator.views.leaving_node import LeavingNode
+from inference_operator.views.draining_node import DrainingNode
 from inference_operator.views.raw import mapping
 
 DEAD_WATCH_LISTINGS = 2
@@ -267,7 +267,7 @@ class Lister:
         self._queue_nodes(changed, before)
         return (NODE,) if changed else ()
 
-    def _queue_nodes(self, changed: bool, before: Mapping[str, LeavingNode]) -> None:  # noqa: FBT001 - a method's result
+    def _queue_nodes(self, changed: bool, before: Mapping[str, DrainingNode]) -> None:  # noqa: FBT001 - a method's result
         """Queue the resources that a change of nodes could help, and those with pods on a node that leaves or stays."""
         for key in self._cache.unsettled() if changed else ():
             self._add(key, Priority.LOW)

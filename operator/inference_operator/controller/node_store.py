@@ -6,7 +6,7 @@ from inference_operator.controller.cached_object import version_of
 from inference_operator.controller.cluster import Listing
 from inference_operator.manifest import Manifest
 from inference_operator.planning.gpu_offers import has_gpus
-from inference_operator.views.leaving_node import LeavingNode, leaving_node
+from inference_operator.views.draining_node import DrainingNode, draining_node
 from inference_operator.views.node import NodeView, node_view
 
 
@@ -23,11 +23,11 @@ class NodeStore:
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, NodeView]] | None = None
         self._sorted: tuple[NodeView, ...] = ()
-        self._leaving: Mapping[str, LeavingNode] = {}
+        self._leaving: Mapping[str, DrainingNode] = {}
         self._sees = True
 
     @property
-    def leaving(self) -> Mapping[str, LeavingNode] | None:
+    def leaving(self) -> Mapping[str, DrainingNode] | None:
         """The nodes that are leaving, with GPUs or without, by name; None if nodes cannot be listed."""
         return None if self._known is None or not self._sees else self._leaving
 
@@ -61,7 +61,7 @@ class NodeStore:
         return self._store({view.name: (version, view) for version, view in listed})
 
     def _store(self, nodes: dict[str, tuple[int, NodeView]]) -> bool:
-        found = ((one, leaving_node(one)) for _, one in nodes.values())
+        found = ((one, draining_node(one)) for _, one in nodes.values())
         self._leaving = {one.name: leaving for one, leaving in found if leaving}
         self._known = {name: one for name, one in nodes.items() if has_gpus(one[1]) or name in self._leaving}
         views = tuple(view for name in sorted(self._known) if has_gpus(view := self._known[name][1]))

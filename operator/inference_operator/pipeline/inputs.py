@@ -21,7 +21,7 @@ from inference_operator.roles.spec import RolePolicy, requested_roles
 from inference_operator.router.exposure import selects_engines
 from inference_operator.router.pinned_router import live_slots
 from inference_operator.settings import Settings
-from inference_operator.views.leaving_node import LeavingNode
+from inference_operator.views.draining_node import DrainingNode
 from inference_operator.views.lookups import LookupResults
 from inference_operator.views.node import NodeView
 from inference_operator.views.pod import PodView
@@ -49,7 +49,7 @@ class Inputs:
     """Latest samples of the pods' metrics."""
     nodes: Sequence[NodeView] | None = None
     """Nodes with GPUs; None where the operator cannot see nodes."""
-    leaving: Mapping[str, LeavingNode] | None = field(default_factory=dict)
+    leaving: Mapping[str, DrainingNode] | None = field(default_factory=dict)
     """Nodes whose pods must go, by name, with GPUs or without; None where the operator cannot see nodes."""
     engines: EngineRegistry = ENGINES
     roles: RolePolicy = requested_roles

@@ -11,7 +11,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned, Refused
 from inference_operator.views.engine import engines_of
 from inference_operator.workload.deployment import PULL_SECONDS
-from inference_operator.workload.moving import LEAVING_COST, NO_MOVE, Move, MoveInputs, move
+from inference_operator.workload.moving import DRAINING_COST, NO_MOVE, Move, MoveInputs, move
 from inference_operator.workload.rollout import UNSCHEDULABLE_LIMIT
 
 
@@ -57,9 +57,9 @@ def with_marks(inputs: Inputs, decided: Planned | Refused) -> Planned | Refused:
     others = [cost for cost in decided.deletion_costs if cost.uid not in leavers]
     known = {*leavers, *(cost.uid for cost in others)}
     staying = {node.name for node in inputs.nodes or ()} - set(inputs.leaving or ())
-    marked = (pod for pod in inputs.pods if pod.deletion_cost == LEAVING_COST and not pod.terminating)
+    marked = (pod for pod in inputs.pods if pod.deletion_cost == DRAINING_COST and not pod.terminating)
     costs = [
-        *((pod, LEAVING_COST, "its node is leaving, so it goes first") for pod in leavers.values() if not pod.group),
+        *((pod, DRAINING_COST, "its node is leaving, so it goes first") for pod in leavers.values() if not pod.group),
         *((pod, 0, "its node stays") for pod in marked if pod.node in staying and pod.uid not in known),
     ]
     return replace(decided, deletion_costs=(*others, *new_costs(costs, inputs.resource.key.namespace)))

@@ -75,7 +75,7 @@ class RoleObservation:
     members: GroupMembers | None = None
     """The members of a group that is not ready: of the one whose problem or progress is reported."""
     moves: bool = False
-    """Whether successors start for engines on nodes that are leaving."""
+    """Whether successors start for engines on draining nodes."""
     disk_shortfall: str = ""
     """Sentence about the nodes, which lack the disk that an engine requests; empty if one has it."""
 

@@ -18,8 +18,8 @@ from datetime import datetime, timedelta
 
 from inference_operator.api.reasons import Reason
 from inference_operator.manifest import POD, Ref
+from inference_operator.views.draining_node import OUT_OF_SERVICE
 from inference_operator.views.engine import EngineView
-from inference_operator.views.leaving_node import OUT_OF_SERVICE
 from inference_operator.views.node import NodeView
 from inference_operator.views.pod import PodView
 from inference_operator.workload.stall import Removal

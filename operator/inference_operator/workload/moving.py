@@ -29,15 +29,15 @@ from inference_operator.api.duration import in_words
 from inference_operator.manifest import Manifest
 from inference_operator.objects.annotation import JsonAnnotation, UtcTime
 from inference_operator.sentences import sentences
+from inference_operator.views.draining_node import DrainingNode
 from inference_operator.views.engine import EngineView
-from inference_operator.views.leaving_node import LeavingNode
 from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, LookupResults
 from inference_operator.views.resource_requests import requested_amount
 from inference_operator.views.workload import TEMPORARY_ANNOTATION, role_view
 from inference_operator.workload.budget import Disruption
 from inference_operator.workload.rollout import UNSCHEDULABLE_LIMIT, engine_capacity
 
-LEAVING_COST = -1
+DRAINING_COST = -1
 """Deletion cost of a leaver. Every other engine has 0 or more."""
 
 START_MARGIN = 2
@@ -71,7 +71,7 @@ class MoveInputs:
     """Engines that are wanted."""
     workloads: Sequence[Manifest]
     """The live workload, the newest object first."""
-    leaving: Mapping[str, LeavingNode] | None
+    leaving: Mapping[str, DrainingNode] | None
     """Nodes that are leaving; None where the operator cannot see nodes."""
     gpu_resource: str
     pods_per_engine: int
@@ -105,7 +105,7 @@ class MoveInputs:
         """Whether engines of an earlier template are left, which the rollout replaces."""
         return any(one.template != self.template and not (one.terminating or one.failed) for one in self.engines)
 
-    def node_of(self, engine: EngineView) -> LeavingNode | None:
+    def node_of(self, engine: EngineView) -> DrainingNode | None:
         """The node of an engine that is leaving, one that ends soon first; None if all of its nodes stay."""
         found = [node for name in engine.nodes if (node := (self.leaving or {}).get(name))]
         return max(found, key=lambda node: node.is_soon, default=None)
@@ -268,7 +268,7 @@ def _temporary(inputs: MoveInputs, leavers: Sequence[EngineView], place: int | N
         return inputs.temporary
     unneeded = len(pods) - missing
     if missing <= 0 or (unneeded > 0 and not _starting(inputs)):
-        return 0 if all(pod.deletion_cost <= LEAVING_COST for pod in pods) else inputs.temporary
+        return 0 if all(pod.deletion_cost <= DRAINING_COST for pod in pods) else inputs.temporary
     return max(0, unneeded + min(place, missing))
 
 

@@ -1,4 +1,4 @@
-"""Nodes that are leaving: which of their fields say that their pods must go. One table, with the source of each sign.
+"""Draining nodes: which of their fields say that their pods must go. One table, with the source of each sign.
 
 A node may also be a candidate only, as with `DeletionCandidateOfClusterAutoscaler`: that taint is set and removed with
 the load, so it is no sign (kubernetes/autoscaler, cluster-autoscaler/FAQ.md, "soft tainting").
@@ -16,7 +16,7 @@ non-graceful node shutdown handling)."""
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """A taint that says that its node is leaving."""
+    """A taint of a draining node."""
 
     key: str
     value: str = ""
@@ -56,8 +56,8 @@ _LABELS: Mapping[str, str] = {"cloud.google.com/active-node-maintenance": "ONGOI
 
 
 @dataclass(frozen=True, slots=True)
-class LeavingNode:
-    """A node whose pods must go."""
+class DrainingNode:
+    """A node whose pods must go, also before anybody evicts them."""
 
     name: str
     why: str
@@ -66,21 +66,19 @@ class LeavingNode:
     """Whether the machine ends within minutes, whatever happens."""
 
 
-def leaving_node(node: NodeView) -> LeavingNode | None:
-    """What says that a node is leaving; None if it stays.
-
-    Of several signs, one of a machine that ends soon counts.
+def draining_node(node: NodeView) -> DrainingNode | None:
+    """Why a node counts as draining; None if it does not. Of several signs, one of a machine that ends soon counts.
 
     Examples:
         >>> cordoned = NodeView("gpu-1", {}, (), {}, ready=True, unschedulable=True)
-        >>> leaving_node(cordoned)
-        LeavingNode(name='gpu-1', why='which is cordoned', is_soon=False)
+        >>> draining_node(cordoned)
+        DrainingNode(name='gpu-1', why='which is cordoned', is_soon=False)
     """
     signs = [sign for sign in SIGNS if any(map(sign.matches, node.taints))]
     if signs:
         sign = max(signs, key=lambda sign: sign.is_soon)
-        return LeavingNode(node.name, f"which has the taint `{sign.key}`", sign.is_soon)
+        return DrainingNode(node.name, f"which has the taint `{sign.key}`", sign.is_soon)
     if node.unschedulable:
-        return LeavingNode(node.name, "which is cordoned")
+        return DrainingNode(node.name, "which is cordoned")
     labelled = (name for name, value in _LABELS.items() if node.labels.get(name) == value)
-    return next((LeavingNode(node.name, f"which has the label `{name}`") for name in labelled), None)
+    return next((DrainingNode(node.name, f"which has the label `{name}`") for name in labelled), None)

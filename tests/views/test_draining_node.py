@@ -3,7 +3,7 @@
 import pytest
 
 from inference_operator.manifest import Manifest
-from inference_operator.views.leaving_node import SIGNS, LeavingNode, leaving_node
+from inference_operator.views.draining_node import SIGNS, DrainingNode, draining_node
 from inference_operator.views.node import node_view
 from tests.testing.nodes import node
 
@@ -36,8 +36,8 @@ def test_every_sign_is_tested() -> None:
 
 @pytest.mark.parametrize(("key", "value", "is_soon"), TAINTS)
 def test_a_node_with_one_of_these_taints_is_leaving(key: str, value: str, *, is_soon: bool) -> None:
-    found = leaving_node(node_view(node("n", gpus=8, taints=[taint(key, value)])))
-    assert found == LeavingNode("n", f"which has the taint `{key}`", is_soon)
+    found = draining_node(node_view(node("n", gpus=8, taints=[taint(key, value)])))
+    assert found == DrainingNode("n", f"which has the taint `{key}`", is_soon)
 
 
 @pytest.mark.parametrize(
@@ -52,19 +52,19 @@ def test_a_node_with_one_of_these_taints_is_leaving(key: str, value: str, *, is_
     ],
 )
 def test_a_candidate_or_a_node_that_is_only_unready_or_dear_stays(taints: list[Manifest]) -> None:
-    assert leaving_node(node_view(node("n", gpus=8, taints=taints))) is None
+    assert draining_node(node_view(node("n", gpus=8, taints=taints))) is None
 
 
 def test_of_several_signs_the_end_that_comes_soon_counts() -> None:
     both = node("n", taints=[taint("karpenter.sh/disrupted"), taint(SPOT)], cordoned=True)
-    assert leaving_node(node_view(both)) == LeavingNode("n", f"which has the taint `{SPOT}`", is_soon=True)
+    assert draining_node(node_view(both)) == DrainingNode("n", f"which has the taint `{SPOT}`", is_soon=True)
 
 
 @pytest.mark.parametrize(("value", "leaves"), [("ONGOING", True), ("PENDING", False)])
 def test_a_label_says_that_maintenance_has_begun(value: str, *, leaves: bool) -> None:
     found = node("n", labels={"cloud.google.com/active-node-maintenance": value})
-    assert (leaving_node(node_view(found)) is not None) is leaves
+    assert (draining_node(node_view(found)) is not None) is leaves
 
 
 def test_a_cordoned_node_is_leaving() -> None:
-    assert leaving_node(node_view(node("n", cordoned=True))) == LeavingNode("n", "which is cordoned")
+    assert draining_node(node_view(node("n", cordoned=True))) == DrainingNode("n", "which is cordoned")
