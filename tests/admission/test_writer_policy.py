@@ -43,12 +43,12 @@ def test_the_policies_are_valid(manifest: Manifest) -> None:
 
 def test_each_field_whose_name_tells_of_a_secret_config_map_or_claim_is_marked_as_the_name_of_one() -> None:
     named = {leaf for leaf in leaves(SPEC) if re.search("secret|configmap|claim|pvc", leaf, re.IGNORECASE)}
-    marked = {field.path for field in name_fields() if not field.mark.scheme}
+    marked = {field.path for field in name_fields() if not field.name_of.scheme}
     assert marked == {leaf for leaf in named if not leaf.endswith((".key", ".path"))}
 
 
 def test_sources_of_models_and_adapters_are_marked_as_names_of_claims() -> None:
-    found = {field.path: field.mark.scheme for field in name_fields() if field.mark.scheme}
+    found = {field.path: field.name_of.scheme for field in name_fields() if field.name_of.scheme}
     assert found == {"model.source": "pvc://", "model.adapters[].source": "pvc://"}
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from e2e.waiting import eventually
+from inference_operator.engines.group.ends import FirstEnd, absent_members, first_end
 from inference_operator.engines.group.options import EXIT, LOST, SILENT
 from inference_operator.engines.group.peers import LINE_BYTES, MOST_VISITORS
-from inference_operator.engines.group.said import FirstEnd, absent_members, first_end
 from tests.engines.group_of_pods import GONE, SERVICE, WAIT_SECONDS, Group, Pod
 from tests.testing.hostile_readers import survives
 

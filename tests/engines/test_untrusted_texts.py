@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from inference_operator.diagnosis.scheduler_message import scheduler_sentence
+from inference_operator.engines.group.ends import absent_members, first_end
 from inference_operator.engines.group.network import network_in_use
-from inference_operator.engines.group.said import absent_members, first_end
 from inference_operator.engines.registry import ENGINES
 from inference_operator.jobs.adapter_result import parsed_adapter
 from inference_operator.jobs.cosign import parsed_failure

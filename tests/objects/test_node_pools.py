@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from inference_operator.hardware.kinds import GPU_KINDS, kind_of_product
-from inference_operator.hardware.node_labels import KIND_LABELS, PLATFORM_LABELS, alternatives, kind_told
+from inference_operator.hardware.node_labels import KIND_LABELS, PLATFORM_LABELS, alternatives, kind_of_labels
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.settings import Settings
@@ -132,10 +132,12 @@ def test_the_alternatives_of_a_kind_are_few_and_begin_with_the_label_of_existing
 def test_a_setting_names_a_kind_by_karpenters_label_of_the_gpu_without_its_memory() -> None:
     given = ["H100-NVL:karpenter.k8s.aws/instance-gpu-name=h100nvl"]
     memory = {"karpenter.k8s.aws/instance-gpu-memory": "95830"}
-    found = kind_told({"karpenter.k8s.aws/instance-gpu-name": "h100nvl", **memory}, given)
+    found = kind_of_labels({"karpenter.k8s.aws/instance-gpu-name": "h100nvl", **memory}, given)
     assert found is not None
     assert found.name == "H100-NVL"
-    known = kind_told({"karpenter.k8s.aws/instance-gpu-name": "a100", "karpenter.k8s.aws/instance-gpu-memory": "40960"})
+    known = kind_of_labels(
+        {"karpenter.k8s.aws/instance-gpu-name": "a100", "karpenter.k8s.aws/instance-gpu-memory": "40960"}
+    )
     assert known is not None
     assert known.name == "A100-40GB"
 

@@ -93,7 +93,7 @@ class PolicyCheck:
 # What is allowed
 
 
-def begins(text: str, entries: Sequence[str], marks: Sequence[str]) -> bool:
+def begins(text: str, entries: Sequence[str], separators: Sequence[str]) -> bool:
     """Whether a text is one of the entries, or goes on after one.
 
     Examples:
@@ -103,13 +103,14 @@ def begins(text: str, entries: Sequence[str], marks: Sequence[str]) -> bool:
         True
     """
     return any(
-        text == entry or text.startswith((entry,) if entry.endswith("/") else tuple(entry + mark for mark in marks))
+        text == entry
+        or text.startswith((entry,) if entry.endswith("/") else tuple(entry + separator for separator in separators))
         for entry in entries
     )
 
 
-def _begins_cel(text: str, entries: str, marks: Sequence[str]) -> str:
-    after = " || ".join(f"{text}.startsWith(entry + '{mark}')" for mark in marks)
+def _begins_cel(text: str, entries: str, separators: Sequence[str]) -> str:
+    after = " || ".join(f"{text}.startsWith(entry + '{separator}')" for separator in separators)
     return f"{entries}.exists(entry, {text} == entry || (entry.endsWith('/') ? {text}.startsWith(entry) : ({after})))"
 
 

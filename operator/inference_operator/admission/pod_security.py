@@ -34,7 +34,7 @@ VARIABLES = (
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HOOKS = ("lifecycle.?postStart", "lifecycle.?preStop")
-_HOST_FIELDS = tuple(f"{part}.?{way}.?host" for part in (*_PROBES, *_HOOKS) for way in ("httpGet", "tcpSocket"))
+_HOST_FIELDS = tuple(f"{part}.?{action}.?host" for part in (*_PROBES, *_HOOKS) for action in ("httpGet", "tcpSocket"))
 _OWN_CONFINEMENT = ("seLinuxOptions", "appArmorProfile", "windowsOptions")
 _SECCOMP = "['RuntimeDefault', 'Localhost']"
 _ADDED = ["NET_BIND_SERVICE", MEMORY_LOCK]

@@ -1,4 +1,4 @@
-"""Fields that name a Secret, a ConfigMap or a claim, found from the models of the spec by their mark `NameOf`.
+"""Fields that name a Secret, a ConfigMap or a claim, found from the models of the spec by the annotation `NameOf`.
 
 A reference is one such name in a resource. Its text in CEL and in Python is `NAME FIELD ITEM KEY`: the name of the
 object, the path of the field, the name of the list's item, and the key beside the name. ITEM and KEY are empty where
@@ -34,7 +34,7 @@ FILES = f"one.{_SOURCE} + '@' + (has(one.{_REVISION}) ? one.{_REVISION} : '')"
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One field on the way to a name."""
+    """One field on the path to a name."""
 
     field: str
     most: int = 0
@@ -49,11 +49,11 @@ class _Step:
 class NameField:
     """A field of the spec that holds the name of an object."""
 
-    mark: NameOf
+    name_of: NameOf
     outer: tuple[_Step, ...]
-    """The way from `spec` to the last list, or to the object that has the field."""
+    """The path from `spec` to the last list, or to the object that has the field."""
     inner: tuple[str, ...]
-    """The way from there, or from an item of the list, to the field."""
+    """The path from there, or from an item of the list, to the field."""
     keyed: bool
     """Whether the field `key` stands beside it."""
 
@@ -69,7 +69,7 @@ class NameField:
             for item in (value or ()) if self._is_list else (value,):
                 *parents, last = self.inner
                 parent = value_at(item or {}, parents)
-                name = _name((parent or {}).get(last), self.mark)
+                name = _name((parent or {}).get(last), self.name_of)
                 if name is not None:
                     own = _item_text(self.outer[-1], item)
                     yield f"{name} {self._field(place)} {own} {parent.get(_KEY, '') if self.keyed else ''}"
@@ -83,13 +83,13 @@ class NameField:
         return self.outer[-1].most > 0
 
     def _places(self) -> Iterator[tuple[str, ...]]:
-        """Every way to the last list. CEL before Kubernetes 1.32 cannot flatten lists, so other lists have an index."""
-        ways: list[tuple[str, ...]] = [()]
+        """Paths to the last list. CEL before Kubernetes 1.32 cannot flatten lists, so other lists have an index."""
+        paths: list[tuple[str, ...]] = [()]
         for step in self.outer[:-1]:
             names = [f"{step.field}[{n}]" for n in range(step.most)] if step.most else [step.field]
-            ways = [(*way, name) for way in ways for name in names]
-        for way in ways:
-            yield (*way, self.outer[-1].field)
+            paths = [(*path, name) for path in paths for name in names]
+        for path in paths:
+            yield (*path, self.outer[-1].field)
 
     def _field(self, place: Sequence[str]) -> str:
         return ".".join(place if self._is_list else (*place, *self.inner))
@@ -97,15 +97,15 @@ class NameField:
     def _cel(self, root: str, place: Sequence[str]) -> str:
         value = value_of(root, ".".join(place))
         items = f"{value}.orValue([])" if self._is_list else f"{value}.optMap(one, [one]).orValue([])"
-        ways = [".".join(("one", *self.inner[: number + 1])) for number in range(len(self.inner))]
-        parent, name = ".".join(("one", *self.inner[:-1])), ways[-1]
-        given = " && ".join(f"has({way})" for way in ways)
-        if scheme := self.mark.scheme:
-            given = f"{given} && {name}.startsWith('{scheme}')"
+        paths = [".".join(("one", *self.inner[: number + 1])) for number in range(len(self.inner))]
+        parent, name = ".".join(("one", *self.inner[:-1])), paths[-1]
+        present = " && ".join(f"has({path})" for path in paths)
+        if scheme := self.name_of.scheme:
+            present = f"{present} && {name}.startsWith('{scheme}')"
             name = f"{name}.substring({len(scheme)}).split('/')[0]"
         own = _item_cel(self.outer[-1])
         key = f"(has({parent}.{_KEY}) ? {parent}.{_KEY} : '')" if self.keyed else "''"
-        return f"{items}.filter(one, {given}).map(one, {name} + ' {self._field(place)} ' + {own}' ' + {key})"
+        return f"{items}.filter(one, {present}).map(one, {name} + ' {self._field(place)} ' + {own}' ' + {key})"
 
 
 def sources_cel(root: str) -> str:
@@ -144,7 +144,7 @@ def name_fields() -> Sequence[NameField]:
 
 def kinds() -> Sequence[Kind]:
     """The kinds of objects that the spec can name, each once."""
-    return tuple(dict.fromkeys(field.mark.kind for field in name_fields()))
+    return tuple(dict.fromkeys(field.name_of.kind for field in name_fields()))
 
 
 def references(spec: Manifest, kind: Kind) -> Sequence[str]:
@@ -157,11 +157,11 @@ def references(spec: Manifest, kind: Kind) -> Sequence[str]:
         >>> references({"model": {"source": "pvc://models/qwen"}}, CLAIM)
         ('models model.source  ',)
     """
-    return tuple(text for field in name_fields() if field.mark.kind == kind for text in field.texts(spec))
+    return tuple(text for field in name_fields() if field.name_of.kind == kind for text in field.texts(spec))
 
 
 def references_cel(root: str, kind: Kind) -> str:
-    return " + ".join(field.cel(root) for field in name_fields() if field.mark.kind == kind)
+    return " + ".join(field.cel(root) for field in name_fields() if field.name_of.kind == kind)
 
 
 def value_of(root: str, path: str) -> str:
@@ -191,7 +191,7 @@ def _of_type(
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield from _of_model(annotation, steps)
     elif annotation is str:
-        yield from (_name_field(mark, steps, keyed=keyed) for mark in metadata if isinstance(mark, NameOf))
+        yield from (_name_field(name_of, steps, keyed=keyed) for name_of in metadata if isinstance(name_of, NameOf))
     elif get_origin(annotation) is Annotated:
         yield from _of_type(parts[0], [*metadata, *parts[1:]], steps, keyed=keyed)
     elif get_origin(annotation) in (Union, types.UnionType):
@@ -204,17 +204,17 @@ def _of_type(
         yield from _of_model(parts[0], (*steps[:-1], items))
 
 
-def _name_field(mark: NameOf, steps: tuple[_Step, ...], *, keyed: bool) -> NameField:
+def _name_field(name_of: NameOf, steps: tuple[_Step, ...], *, keyed: bool) -> NameField:
     lists = [number for number, step in enumerate(steps) if step.most]
     end = lists[-1] + 1 if lists else len(steps) - 1
-    return NameField(mark, steps[:end], tuple(step.field for step in steps[end:]), keyed)
+    return NameField(name_of, steps[:end], tuple(step.field for step in steps[end:]), keyed)
 
 
-def _name(value: object, mark: NameOf) -> str | None:
+def _name(value: object, name_of: NameOf) -> str | None:
     """The name in a string; None if it holds none."""
-    if not isinstance(value, str) or not value.startswith(mark.scheme):
+    if not isinstance(value, str) or not value.startswith(name_of.scheme):
         return None
-    return value.removeprefix(mark.scheme).split("/")[0] if mark.scheme else value
+    return value.removeprefix(name_of.scheme).split("/")[0] if name_of.scheme else value
 
 
 def value_at(value: Any, place: Sequence[str]) -> Any:  # noqa: ANN401 - JSON

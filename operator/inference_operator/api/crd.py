@@ -66,12 +66,12 @@ def _structural(node: Any, definitions: dict[str, JsonSchemaValue]) -> Any:  # n
         return node
     if reference := node.get("$ref"):
         target = definitions[reference.rsplit("/", 1)[-1]]
-        beside = {k: v for k, v in node.items() if k != "$ref"}
-        return _structural({**target, **beside}, definitions)
+        siblings = {k: v for k, v in node.items() if k != "$ref"}
+        return _structural({**target, **siblings}, definitions)
     options = [o for o in node.get("anyOf", ()) if o != {"type": "null"}]
     if len(options) == 1 and "x-kubernetes-int-or-string" not in node:
-        beside = {k: v for k, v in node.items() if k != "anyOf"}
-        return _structural({**options[0], **beside}, definitions)
+        siblings = {k: v for k, v in node.items() if k != "anyOf"}
+        return _structural({**options[0], **siblings}, definitions)
     return _node(node, definitions)
 
 
@@ -142,8 +142,8 @@ def crd() -> Manifest:
             },
         },
         "additionalPrinterColumns": [
-            {"name": name, "type": kind, "jsonPath": path, "description": text, **beside}
-            for columns, beside in ((_COLUMNS, {}), (_WIDE_COLUMNS, {"priority": _WIDE}))
+            {"name": name, "type": kind, "jsonPath": path, "description": text, **priority}
+            for columns, priority in ((_COLUMNS, {}), (_WIDE_COLUMNS, {"priority": _WIDE}))
             for name, kind, path, text in columns
         ],
         "schema": {"openAPIV3Schema": _schema()},

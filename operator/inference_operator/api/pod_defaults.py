@@ -44,8 +44,8 @@ class PodDefaults(SpecModel):
     @property
     def template(self) -> PodTemplateSpec:
         """The default of `podTemplate`, with the account and the pull Secrets."""
-        beside = {"service_account_name": self.service_account_name, "image_pull_secrets": self.image_pull_secrets}
-        return self.pod_template.model_copy(update={name: value for name, value in beside.items() if value})
+        fields = {"service_account_name": self.service_account_name, "image_pull_secrets": self.image_pull_secrets}
+        return self.pod_template.model_copy(update={name: value for name, value in fields.items() if value})
 
 
 class EngineDefaults(PodDefaults):

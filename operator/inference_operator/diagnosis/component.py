@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from inference_operator.engines.base import Engine
-from inference_operator.engines.group.said import first_end
+from inference_operator.engines.group.ends import first_end
 from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import PodView
 from inference_operator.views.workload import WorkloadView

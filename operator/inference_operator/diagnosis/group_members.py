@@ -11,12 +11,12 @@ from itertools import groupby
 from inference_operator.api.reasons import Reason
 from inference_operator.diagnosis.component import ended_first
 from inference_operator.diagnosis.startup_progress import PHRASES
-from inference_operator.engines.group.said import absent_members
+from inference_operator.engines.group.ends import absent_members
 from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import PodView
 from inference_operator.views.pod_startup import StartupStage
 
-NO_POD, LEAVES = "has no pod yet", "is being deleted"
+NO_POD, TERMINATING = "has no pod yet", "is being deleted"
 AGAIN = "waits until it is started again"
 TO_LEADER = "waits for the leader"
 UNREACHED = "runs and does not reach the leader"
@@ -98,7 +98,7 @@ def _waits(pod: PodView | None, joined: bool, missing: int, *, leads: bool) -> s
     if pod is None:
         return NO_POD
     if pod.terminating:
-        return LEAVES
+        return TERMINATING
     if joined:
         return f"waits for {missing} member{'s' if missing > 1 else ''} to join" if missing else ""
     if pod.running:

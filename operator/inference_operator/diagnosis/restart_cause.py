@@ -2,8 +2,8 @@
 
 from enum import StrEnum
 
+from inference_operator.engines.group.ends import FirstEnd, first_end
 from inference_operator.engines.group.options import EXIT, LOST, SILENT, SLOW, STOPPED
-from inference_operator.engines.group.said import FirstEnd, first_end
 from inference_operator.views.container_restart import ContainerRestart
 from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import PodView
@@ -48,18 +48,18 @@ def restart_cause(engine: EngineView) -> RestartCause:
     The leader of a group tells its workers who was first. Its own pod may be new; then the workers name the former one.
     """
     leader = engine.leader
-    said = [told for pod in engine.workers if (told := _told(pod))]
+    ends = [end for pod in engine.workers if (end := _reported_end(pod))]
     if leader.restart is None:
-        return _HOW[said[0].how] if said else RestartCause.UNKNOWN
-    if told := _told(leader):
-        named = next((pod.restart for pod in engine.workers if pod.name == told.pod), None)
-        return RestartCause.OUT_OF_MEMORY if named and named.out_of_memory else _HOW[told.how]
-    if any((end.pod, end.how) == (leader.name, SLOW) for end in said):
+        return _HOW[ends[0].how] if ends else RestartCause.UNKNOWN
+    if end := _reported_end(leader):
+        named = next((pod.restart for pod in engine.workers if pod.name == end.pod), None)
+        return RestartCause.OUT_OF_MEMORY if named and named.out_of_memory else _HOW[end.how]
+    if any((end.pod, end.how) == (leader.name, SLOW) for end in ends):
         return RestartCause.SLOW_START
     return _own(leader.restart)
 
 
-def _told(pod: PodView) -> FirstEnd | None:
+def _reported_end(pod: PodView) -> FirstEnd | None:
     return first_end(pod.restart.message) if pod.restart else None
 
 

@@ -222,15 +222,15 @@ def alternatives(kind: str, observed: Mapping[str, str], added: Sequence[str] = 
     return [alternative for alternative in choices if alternative and all(alternative.values())]
 
 
-def kind_told(labels: Mapping[str, str], added: Sequence[str] = ()) -> GpuKind | None:
+def kind_of_labels(labels: Mapping[str, str], added: Sequence[str] = ()) -> GpuKind | None:
     """The kind that the labels of a node's platform, or labels of the settings, name; None if none does.
 
     Examples:
-        >>> kind_told({"node.kubernetes.io/instance-type": "Standard_ND96isr_H100_v5"}).name
+        >>> kind_of_labels({"node.kubernetes.io/instance-type": "Standard_ND96isr_H100_v5"}).name
         'H100-80GB'
-        >>> kind_told({"karpenter.k8s.aws/instance-gpu-name": "l4", "karpenter.k8s.aws/instance-gpu-memory": "2861"})
+        >>> kind_of_labels({"karpenter.k8s.aws/instance-gpu-name": "l4", "karpenter.k8s.aws/instance-gpu-memory": "1"})
     """
-    told = _kinds_by_label(tuple(added))
+    kinds = _kinds_by_label(tuple(added))
     own = (label for given in _added(added).values() for label, _ in given)
     keys = (
         (label, labels.get(label, ""), memory)
@@ -238,7 +238,7 @@ def kind_told(labels: Mapping[str, str], added: Sequence[str] = ()) -> GpuKind |
         # A label of the settings counts without the memory, after what the table says with it.
         for memory in ((labels.get(AWS_MEMORY, ""), "") if label == AWS_NAME else ("",))
     )
-    return next((told[key] for key in keys if key in told), None)
+    return next((kinds[key] for key in keys if key in kinds), None)
 
 
 def unknown_kind(added: str) -> bool:

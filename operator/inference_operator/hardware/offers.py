@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from inference_operator.hardware.kinds import GIB_OF_MIB, LOST_TO_CUDA, GpuKind, kind_named, kind_of_product
-from inference_operator.hardware.node_labels import GKE, KIND_LABELS, PRODUCT, kind_told
+from inference_operator.hardware.node_labels import GKE, KIND_LABELS, PRODUCT, kind_of_labels
 from inference_operator.manifest import GPU_RESOURCE
 
 VENDOR = "nvidia.com/"
@@ -152,7 +152,7 @@ def offers_of_node(
         [('H100-80GB', '')]
     """
     product = labels.get(PRODUCT, "") or _GKE_PRODUCTS.get(labels.get(GKE, ""), "")
-    kind = kind_of_product(product) if product else kind_told(labels, added)
+    kind = kind_of_product(product) if product else kind_of_labels(labels, added)
     offers = []
     for resource, amount in sorted(allocatable.items()):
         count = int(_number(amount))

@@ -55,7 +55,7 @@ def job_attempt(job: Manifest, pods: Iterable[PodView]) -> Attempt:
     own = [pod for pod in pods if pod.name.startswith(f"{meta['name']}-")]
     end = next((c for c in (job.get("status") or {}).get("conditions") or () if _is_end(c)), None)
     failed = end is not None and end.get("type") == "Failed"
-    told = one_line(end.get("message")) or one_line(end.get("reason")) if end else ""
+    condition_text = one_line(end.get("message")) or one_line(end.get("reason")) if end else ""
     ended = next((pod.problem for pod in own if pod.problem and _has_ended(pod, pod.problem)), None)
     return Attempt(
         job=meta["name"],
@@ -64,7 +64,7 @@ def job_attempt(job: Manifest, pods: Iterable[PodView]) -> Attempt:
         message=next((pod.termination_message for pod in own if pod.termination_message), ""),
         problem=next((pod.problem for pod in own if pod.problem and not _has_ended(pod, pod.problem)), None),
         finished=timestamp(end.get("lastTransitionTime")) if end else None,
-        failure=((ended.cause if ended else told) or "it has failed") if failed else "",
+        failure=((ended.cause if ended else condition_text) or "it has failed") if failed else "",
         has_output=ended is not None and ended.terminated is not None,
         created=timestamp(meta.get("creationTimestamp")),
         namespace=str(meta.get("namespace", "")),

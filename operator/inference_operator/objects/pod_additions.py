@@ -148,8 +148,8 @@ def init_containers(added: PodTemplateSpec, *, pull_policy: str) -> Manifest:
     both, as in any container: who adds them may create pods.
     """
     first = [_container(container, pull_policy) for container in added.init_containers]
-    beside = [{**_container(sidecar, pull_policy), "restartPolicy": "Always"} for sidecar in added.sidecars]
-    return {"initContainers": [*first, *beside]} if first or beside else {}
+    sidecars = [{**_container(sidecar, pull_policy), "restartPolicy": "Always"} for sidecar in added.sidecars]
+    return {"initContainers": [*first, *sidecars]} if first or sidecars else {}
 
 
 def env_from(requested: Sequence[EnvironmentFrom]) -> Manifest:

@@ -64,7 +64,7 @@ class Role:
     """A notice for users about the decision; may be empty."""
     outdated: Reason | None = None
     """Why a renewal would change engines; None if they are as this release builds them."""
-    gave_way: str = ""
+    gang_backoff: str = ""
     """Which groups gave their nodes back for others, in sentences; empty if none did."""
     missing_gpu_kind: str = ""
     """The kind of GPU that the plan needs and no node has; empty if a node has it."""
@@ -135,7 +135,7 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         objects=workload_children(workload_inputs, workload.objects, open_to_all=open_to_all),
         notice=_notice(inputs, used, made),
         outdated=used.outdated,
-        gave_way=made.yielded.notice,
+        gang_backoff=made.yielded.notice,
         missing_gpu_kind=plan.missing_gpu_kind,
         disk_shortfall=disk_shortfall(context.nodes, pod_spec, pinned.plan.resource),
         network_refusal=refusal_of_network(network),

@@ -139,9 +139,9 @@ class Serving:
         step = part * mixed + (1 - part) * plain
         own = max(1.0, load.new_prompt / chunk) * mixed
         ttft = math.inf if part >= 1.0 else step / 2 + LATE * own / (1 - part)
-        beside = (step - self.costs.seconds(1, context=context)) / max(concurrency, 1.0)
+        slowdown = (step - self.costs.seconds(1, context=context)) / max(concurrency, 1.0)
         deviation = math.sqrt(
-            concurrency * beside**2 + 2 * sequences / load.answer * (own - plain) ** 2 / (SHORT * load.answer)
+            concurrency * slowdown**2 + 2 * sequences / load.answer * (own - plain) ** 2 / (SHORT * load.answer)
         )
         stretched = concurrency / sequences
         return Served(

@@ -89,7 +89,7 @@ def _stage(facts: ModelFacts, shape: Shape, part: float, ends: tuple[Part, ...])
     stored = _stored(facts, shape)
     tower = stored.tower / (1 if facts.tower_whole or shape.whole_encoder else shape.parallel.tensor)
     total = tower if Part.EMBEDDING in ends else 0.0
-    total += _beside_mla(facts, stored, shape.parallel.tensor) * part
+    total += _extra_of_mla(facts, stored, shape.parallel.tensor) * part
     total += _rotary_bytes(facts, stored.element)
     tied = not any(matrix.part is Part.HEAD for matrix in facts.matrices)
     experts = always_read = 0.0
@@ -217,7 +217,7 @@ def _rotary_bytes(facts: ModelFacts, element: int) -> int:
     return facts.context * facts.rotary_dimension * (FLOAT32_BYTES if facts.uses_mla else element)
 
 
-def _beside_mla(facts: ModelFacts, stored: _Stored, tensor: int) -> float:
+def _extra_of_mla(facts: ModelFacts, stored: _Stored, tensor: int) -> float:
     """Bytes that MLA keeps beside its matrices.
 
     Decoding uses the up-projection of a rank's heads in 16 bits. Of an unquantized one it is a view, of a quantized one

@@ -55,7 +55,7 @@ def _serving(observation: Observation) -> ConditionVerdict | None:
 def _pod_refused(observation: Observation) -> ConditionVerdict | None:
     if not observation.engines.rejection:
         return None
-    message = "" if _is_told(observation) else observation.rejection
+    message = "" if _is_explained(observation) else observation.rejection
     reason = rejection_reason(observation.engines.rejection)
     return ConditionVerdict("False", reason, sentences(_counted(observation), message))
 
@@ -64,7 +64,7 @@ def _pod_problem(observation: Observation) -> ConditionVerdict | None:
     problem = observation.problem
     if problem is None or problem.pod.component == ROUTER:
         return None
-    message = "" if _is_told(observation) else sentences(problem.message, observation.members)
+    message = "" if _is_explained(observation) else sentences(problem.message, observation.members)
     return ConditionVerdict("False", problem.reason, sentences(_counted(observation), message))
 
 
@@ -86,8 +86,8 @@ engines_available: Chain[Observation, ConditionVerdict] = Chain(
 """Whether enough engines are ready, and why not."""
 
 
-def _is_told(observation: Observation) -> bool:
-    """Whether another condition tells the cause: it stands once."""
+def _is_explained(observation: Observation) -> bool:
+    """Whether another condition has the cause, which is not repeated."""
     return "True" in (reconciling(observation).status, stalled(observation).status)
 
 
@@ -125,7 +125,7 @@ def _network(observation: Observation) -> str:
 
 def _members(observation: Observation) -> str:
     """Sentences about a group that is not ready while others serve; empty if another condition tells them."""
-    return "" if _is_told(observation) else observation.members
+    return "" if _is_explained(observation) else observation.members
 
 
 def _stall_before(observation: Observation) -> str:

@@ -42,10 +42,10 @@ def members_due(engines: Sequence[EngineView], now: datetime) -> Sequence[dateti
 
 
 def _is_reported(engine: EngineView, now: datetime) -> bool:
-    """Whether some of its pods stay, and one leaves, has a problem, or is old enough for a report of its start."""
-    leaving = [pod.terminating for pod in engine.pods]
-    if any(leaving):
-        return not all(leaving)
+    """Whether some of its pods stay, and one is deleted, has a problem, or is old enough for a report of its start."""
+    terminating = [pod.terminating for pod in engine.pods]
+    if any(terminating):
+        return not all(terminating)
     return any(pod.problem or (pod.created and pod.created + REPORT_AFTER <= now) for pod in engine.pods)
 
 

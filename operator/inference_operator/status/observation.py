@@ -68,7 +68,7 @@ class RoleObservation:
     """The kind of GPU that its plan needs and no node has; empty if a node has it."""
     capacity: str = ""
     """Sentence about the requests that one engine carries; empty if the speed of its GPUs is unknown."""
-    gave_way: str = ""
+    gang_backoff: str = ""
     """Sentences about its groups that gave their nodes back for others; empty if none did."""
     lost: str = ""
     """Sentences about its pods on nodes that do not answer; empty if there are none."""
@@ -224,13 +224,13 @@ class Observation:
     def unschedulable(self) -> bool:
         """Whether the pod whose problem matters most waits for a node. It may do so for any time."""
         if self.problem is None:
-            return bool(self.gave_way)
+            return bool(self.gang_backoff)
         return self.problem.reason is Reason.UNSCHEDULABLE
 
     @property
-    def gave_way(self) -> str:
+    def gang_backoff(self) -> str:
         """Sentences about groups that gave their nodes back for others; empty if none did."""
-        return sentences(*(role.gave_way for role in self.roles))
+        return sentences(*(role.gang_backoff for role in self.roles))
 
     @property
     def members(self) -> str:

@@ -154,7 +154,7 @@ def _role(inputs: Inputs, live: _Live, diagnosed: Diagnoses, load: Load) -> Role
         rollout_undecided=decided is not None and decided.rollout is None,
         missing_gpu_kind=decided.missing_gpu_kind if decided else "",
         capacity=sentences(*capacity(plan, _objective(inputs), load)) if plan else "",
-        gave_way=decided.gave_way if decided else "",
+        gang_backoff=decided.gang_backoff if decided else "",
         lost=_lost(inputs, live.role),
         members=reported_members(
             live.latest,

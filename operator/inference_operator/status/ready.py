@@ -39,14 +39,14 @@ def _cause_reason(observation: Observation) -> Reason:
         return Reason.NODE_LOST
     if missing_node(observation):
         return Reason.WAITING_FOR_NODE
-    if observation.gave_way and not observation.problem:
+    if observation.gang_backoff and not observation.problem:
         return Reason.WAITING_FOR_OLDER_GROUP
     return observation.problem.reason if observation.problem else Reason.STARTING
 
 
 def cause(observation: Observation) -> str:
     """Why a pod does not run, and what its group waits for; else the progress of a start; empty if neither is known."""
-    problem = sentences(observation.problem.message if observation.problem else "", observation.gave_way)
+    problem = sentences(observation.problem.message if observation.problem else "", observation.gang_backoff)
     obstacle = observation.rejection or observation.lost or missing_node(observation) or problem
     return sentences(obstacle, observation.members) if obstacle else observation.progress
 

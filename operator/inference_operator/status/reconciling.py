@@ -101,15 +101,15 @@ _WITHOUT_GPU: Mapping[RolloutReason, Reason] = {
 
 def _missing_node(observation: Observation) -> ConditionVerdict | None:
     message = missing_node(observation)
-    told = sentences(message, observation.members)
-    return ConditionVerdict("True", Reason.WAITING_FOR_NODE, told) if message else None
+    text = sentences(message, observation.members)
+    return ConditionVerdict("True", Reason.WAITING_FOR_NODE, text) if message else None
 
 
 def _pod_problem(observation: Observation) -> ConditionVerdict | None:
     problem = observation.problem
     if problem is None:
         return None
-    message = sentences(problem.message, observation.gave_way, observation.members)
+    message = sentences(problem.message, observation.gang_backoff, observation.members)
     return ConditionVerdict("True", problem.reason, message)
 
 
@@ -119,9 +119,9 @@ def _lost_node(observation: Observation) -> ConditionVerdict | None:
     return ConditionVerdict("True", Reason.NODE_LOST, message) if observation.lost else None
 
 
-def _gave_way(observation: Observation) -> ConditionVerdict | None:
+def _backed_off(observation: Observation) -> ConditionVerdict | None:
     """A group gave its nodes back for an older one."""
-    message = observation.gave_way
+    message = observation.gang_backoff
     return ConditionVerdict("True", Reason.WAITING_FOR_OLDER_GROUP, message) if message else None
 
 
@@ -158,7 +158,7 @@ reconciling: Chain[Observation, ConditionVerdict] = Chain(
         _lost_node,
         _missing_node,
         _pod_problem,
-        _gave_way,
+        _backed_off,
         _not_ready,
     ),
     otherwise=_rolling_out,

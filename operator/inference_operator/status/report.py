@@ -118,11 +118,11 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
     verdicts = {kind: verdict for kind, rule in RULES.items() if (verdict := rule(current))}
     conditions = tuple(_condition(kind, verdict, inputs) for kind, verdict in verdicts.items())
     decided = current.roles[0].pinned
-    told, spec = summary(verdicts), inputs.resource.spec
+    overall, spec = summary(verdicts), inputs.resource.spec
     status = Status(
         observed_generation=inputs.resource.generation,
-        reason=told.reason,
-        message=told.message[:MAX_MESSAGE_LENGTH],
+        reason=overall.reason,
+        message=overall.message[:MAX_MESSAGE_LENGTH],
         model=model_name(spec.model.source) if isinstance(spec, Spec) else "",
         gpus=gpus(decided.plan) if decided else "",
         conditions=conditions,

@@ -72,8 +72,10 @@ def _pod_problem(observation: Observation) -> ConditionVerdict | None:
     problem = observation.router_problem
     if problem is None:
         return None
-    told = problem is observation.problem  # by Reconciling or Stalled, since no router is ready
-    return ConditionVerdict("False", problem.reason, sentences("No router is ready.", "" if told else problem.message))
+    is_explained = problem is observation.problem  # by Reconciling or Stalled, since no router is ready
+    return ConditionVerdict(
+        "False", problem.reason, sentences("No router is ready.", "" if is_explained else problem.message)
+    )
 
 
 def _not_ready(_: Observation) -> ConditionVerdict:

@@ -10,7 +10,7 @@ from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.cli.doctor.facts import RUNTIME_CLASS, ClusterFacts, Finding, Health, Unseen, name_of, unseen
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.hardware.needs import DRIVER_MAJOR
-from inference_operator.hardware.node_labels import AWS_NAME, COREWEAVE, GKE, PRODUCT, kind_told
+from inference_operator.hardware.node_labels import AWS_NAME, COREWEAVE, GKE, PRODUCT, kind_of_labels
 from inference_operator.hardware.offers import offers_of_node
 from inference_operator.manifest import GPU_RESOURCE, INFERENCE_DEPLOYMENT, NODE, POD, Manifest
 from inference_operator.settings import PREFIX, Settings
@@ -129,7 +129,7 @@ def _is_told(node: NodeView) -> bool:
     return bool(
         node.labels.get(PRESENT) == "true"
         or any(label in node.labels for label in (PRODUCT, AWS_NAME, GKE, COREWEAVE))
-        or kind_told(node.labels)
+        or kind_of_labels(node.labels)
     )
 
 
