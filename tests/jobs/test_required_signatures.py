@@ -6,7 +6,7 @@ import pytest
 
 from inference_operator.api.administrator_policy import AdministratorPolicy
 from inference_operator.api.reasons import Reason
-from inference_operator.fleet.brake import FleetState
+from inference_operator.fleet.rollout_slots import FleetState
 from inference_operator.manifest import JOB, Manifest, Ref
 from inference_operator.objects.adapter_list import adapter_list_ref
 from inference_operator.objects.child import content_hash

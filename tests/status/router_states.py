@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from inference_operator.api.pod_defaults import RouterDefaults
-from inference_operator.fleet.brake import Fleet
+from inference_operator.fleet.rollout_slots import Fleet
 from inference_operator.fleet.turn import TURN_ANNOTATION, Turn
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ROUTER

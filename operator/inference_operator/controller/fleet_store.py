@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from inference_operator.api.rollouts import RolloutSettings
-from inference_operator.fleet.brake import Fleet, FleetState, may_begin, stops
+from inference_operator.fleet.rollout_slots import Fleet, FleetState, may_begin, stops
 from inference_operator.manifest import Key, Ref
 
 _IN_TURN = frozenset({FleetState.ROLLING, FleetState.FAILED})

@@ -1,1 +1,1 @@
-"""The brake over the fleet: how many InferenceDeployments the owner's own changes replace pods of at a time."""
+"""Rollout slots of the fleet: at how many InferenceDeployments changes of the administrator replace pods at a time."""

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from pydantic import TypeAdapter
 
-from inference_operator.fleet.brake import FleetState
+from inference_operator.fleet.rollout_slots import FleetState
 from inference_operator.manifest import Manifest
 from inference_operator.objects.annotation import JsonAnnotation, UtcSecond
 from inference_operator.objects.pinned import PinUse

@@ -4,7 +4,7 @@ Another release, or other settings, may build another pod template from the same
 with a hash of its inputs. It stays in use while the inputs are the same and a pod made from it serves.
 
 Where some of the settings are inputs too, a second hash is of the inputs without them. It tells a change of the owner,
-which the brake over the fleet may hold (`fleet/brake.py`), from one of the resource.
+which the brake over the fleet may hold (`fleet/rollout_slots.py`), from one of the resource.
 """
 
 from collections.abc import Collection

@@ -8,7 +8,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.resource import Resource
 from inference_operator.autoscaling.inputs import ScalingResult
 from inference_operator.engines.registry import ENGINES, EngineRegistry
-from inference_operator.fleet.brake import NO_OTHERS, Fleet
+from inference_operator.fleet.rollout_slots import NO_OTHERS, Fleet
 from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, SERVICE, Kind, Manifest, Owner, Ref
 from inference_operator.objects.names import (
     ENGINE,

@@ -9,7 +9,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.autoscaling.inputs import ScalingInputs
 from inference_operator.autoscaling.removal_order import DeletionCost
 from inference_operator.autoscaling.target import Target
-from inference_operator.fleet.brake import FleetState
+from inference_operator.fleet.rollout_slots import FleetState
 from inference_operator.jobs.result import Failure
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.objects.pinned import PinUse

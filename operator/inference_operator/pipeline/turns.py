@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from inference_operator.api.reasons import ConditionType, Reason
-from inference_operator.fleet.brake import FleetState
+from inference_operator.fleet.rollout_slots import FleetState
 from inference_operator.fleet.turn import state_of_turns
 from inference_operator.objects.pinned import PinUse
 from inference_operator.pipeline.inputs import Inputs

@@ -14,7 +14,7 @@ from inference_operator.diagnosis.group_members import GroupMembers
 from inference_operator.diagnosis.pending_causes import rejection_cure
 from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis
 from inference_operator.diagnosis.startup_progress import sentence
-from inference_operator.fleet.brake import FleetState
+from inference_operator.fleet.rollout_slots import FleetState
 from inference_operator.jobs.attempts import PodWait
 from inference_operator.jobs.result import Failure
 from inference_operator.manifest import Key

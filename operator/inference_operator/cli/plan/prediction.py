@@ -17,7 +17,7 @@ from inference_operator.controller.changes import Apply, Change, Delete, changes
 from inference_operator.controller.cluster import ForbiddenError, NotFoundError
 from inference_operator.controller.lister import watched_kinds
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.fleet.brake import Fleet
+from inference_operator.fleet.rollout_slots import Fleet
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.lookup_poller import look_up

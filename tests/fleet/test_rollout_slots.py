@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from inference_operator.api.rollouts import RolloutSettings
-from inference_operator.fleet.brake import NO_OTHERS, Fleet, FleetState, may_begin
+from inference_operator.fleet.rollout_slots import NO_OTHERS, Fleet, FleetState, may_begin
 from inference_operator.fleet.turn import (
     TURN_ANNOTATION,
     Turn,

@@ -1,6 +1,6 @@
-"""The brake: whether an InferenceDeployment may begin with a change that its user has not made.
+"""Rollout slots: whether an InferenceDeployment may begin with a change that its user has not made.
 
-Changes of the owner's settings concern all of them. Without a brake, one bad value would replace the pods of all
+Changes of the administrator's settings concern all of them. Without slots, one bad value would replace the pods of all
 services at once.
 """
 
