@@ -32,7 +32,7 @@ _BEFORE = "Before"
 _ELSEWHERE = "!variables.served"
 """Whether the namespace is not one of this operator."""
 _TEXT = "text.substring(text.indexOf(' ') + 1)"
-"""What a pair `FIELD TEXT` names."""
+"""The text of a pair `FIELD TEXT`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ GPUS_KEY = "gpus"
 """Keys of the parameters, beside those with the lists of rules, which have the names of the sections."""
 
 _PATH, _REFERENCE = ("/",), ("/", ":", "@")
-"""What may follow an entry: of a URL a path, since `:` and `@` begin another host, and of a reference a tag or digest
+"""Separators after an entry: of a URL a path, since `:` and `@` begin another host, and of a reference a tag or digest
 too."""
 
 PUBLIC_NAME = (
@@ -67,7 +67,7 @@ class PolicyCheck:
     section: str
     """Key of the section in the setting, and of its list among the parameters."""
     named: Callable[[Spec], Iterator[Named]]
-    """What a resource names."""
+    """The names in a resource that the rule judges."""
     named_cel: Callable[[str], str]
     """The CEL expression for the list of the same, of `object` or `oldObject`."""
     active: Callable[[AdministratorPolicy], bool]

@@ -1,4 +1,4 @@
-"""What an InferenceDeployment names that the setting `policy` judges: sources, images, S3 endpoints and hubs.
+"""Names in an InferenceDeployment that the setting `policy` judges: sources, images, S3 endpoints and hubs.
 
 Each is a pair of a field and a text. In CEL a pair is one string, `FIELD TEXT`; no field contains a space. Each list is
 written once in Python, for the operator, and once in CEL, for the API server. A test puts random resources to both.

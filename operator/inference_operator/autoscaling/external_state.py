@@ -26,7 +26,7 @@ class ExternalState:
     replicas: int | None = None
     """Replicas that it has written to `/scale`; None if that is unknown. Until then the number does not fall."""
     due: datetime | None = None
-    """When to look again, since no event announces the change."""
+    """Time of the next check: no event announces the change."""
 
 
 @dataclass(frozen=True, slots=True)

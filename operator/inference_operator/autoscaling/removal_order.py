@@ -27,7 +27,7 @@ class DeletionCost:
     """Its traffic label; None for a router, which has none. Server-side apply removes fields that a later apply omits,
     so the label is sent with the annotation."""
     why: str
-    """Why it has it, for the log."""
+    """The reason for the log."""
 
 
 def deletion_costs(

@@ -14,9 +14,9 @@ class Floor:
     entry: int | None = None
     """Index of the entry of the schedule that asks for them; None for `minReplicas`."""
     until: datetime | None = None
-    """When that entry ends."""
+    """End of that entry."""
     due: datetime | None = None
-    """When an entry begins or ends next; None without a schedule."""
+    """The next begin or end of an entry; None without a schedule."""
 
     @property
     def field(self) -> str:

@@ -1,1 +1,1 @@
-"""Why a pod or a Job does not run, and how far the start of an engine is. Pure."""
+"""Causes of pods and Jobs that do not run, and the progress of an engine's start. Pure."""

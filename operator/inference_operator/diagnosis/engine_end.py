@@ -1,4 +1,4 @@
-"""Why a container ended, from its output: status, Events and `infd logs` have the same words.
+"""The cause of a container's end, from its output: status, Events and `infd logs` have the same words.
 
 Rules, the first that applies:
 
@@ -23,7 +23,7 @@ def known_end(engine: Engine, message: str, log: str) -> Diagnosis | None:
 
 
 def unknown_end(engine: Engine | None, output: str, *, has_served: bool) -> Diagnosis | None:
-    """Why a container ended, by rules 2 and 3 at the top of this module; None without any output.
+    """The cause of a container's end, by rules 2 and 3 at the top of this module; None without any output.
 
     Args:
         engine: the engine that the container ran; None for other containers.

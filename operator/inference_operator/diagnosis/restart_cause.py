@@ -13,7 +13,7 @@ _STOPPED_BY_KUBELET = (0, 137, 143)
 
 
 class RestartCause(StrEnum):
-    """Why the containers of an engine were started again."""
+    """Causes of restarts of an engine's containers."""
 
     ENDED = "ended"
     """The engine ended by itself."""

@@ -1,4 +1,4 @@
-"""Why an engine that serves answers slowly: the limits that requests wait for, from its metrics.
+"""Causes of slow answers of an engine: the limits that requests wait for, from its metrics.
 
 All rules that apply, the most expensive cause first:
 

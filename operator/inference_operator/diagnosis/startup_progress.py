@@ -43,14 +43,14 @@ REPORT_AFTER = timedelta(seconds=10)
 
 @dataclass(frozen=True, slots=True)
 class StartupProgress:
-    """How far the furthest starting engine is."""
+    """The progress of the furthest starting engine."""
 
     status: StartupStatus | None = None
     """Pod and step; None while there is nothing to report."""
     lookup: LogLookup | None = None
     """The log that tells more; None where it cannot be read."""
     due: datetime | None = None
-    """When there will be something to report, if no event comes before."""
+    """Time of the next report, if no event comes before."""
 
 
 def sentence(startup: StartupStatus) -> str:

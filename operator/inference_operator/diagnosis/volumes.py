@@ -21,7 +21,7 @@ class VolumeDiagnosis:
     lookup: EventsLookup | None = None
     """The Events that tell more."""
     due: datetime | None = None
-    """When that lookup becomes necessary."""
+    """Time from which that lookup is necessary."""
 
 
 def volume_diagnosis(pods: Iterable[PodView], inputs: DiagnosisInputs) -> VolumeDiagnosis:

@@ -1,4 +1,4 @@
-"""How an engine reaches its model: the environment variables of the hub's client, of buckets and of HTTP clients."""
+"""Access of an engine to its model: the environment variables of the hub's client, of buckets and of HTTP clients."""
 
 import re
 from collections.abc import Mapping, Sequence

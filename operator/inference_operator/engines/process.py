@@ -133,7 +133,7 @@ class EngineProcess:
     adapter_loader: AdapterLoader | None = None
     """Loads LoRA adapters; None for engines without slots for them."""
     member: GroupMember | None = None
-    """How each pod takes part in an engine over several nodes; None for an engine in one pod."""
+    """The part of each pod in an engine over several nodes; None for an engine in one pod."""
     prefix_cure: str = ""
     """How to keep users of one engine from sharing its cache of prefixes, in a sentence; empty if they share none."""
     pre_stop_seconds: int = 0

@@ -43,7 +43,7 @@ def latest_phase(log: str, messages: Mapping[Phase, re.Pattern[str]]) -> Phase |
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """How much of the weights an engine has loaded."""
+    """The loaded part of the weights."""
 
     percent: int
     """In whole tens below 100."""

@@ -37,7 +37,7 @@ class EngineSeries:
 
 @dataclass(frozen=True, slots=True)
 class EngineLoad:
-    """How busy one engine is, from its metrics."""
+    """Load of one engine, from its metrics."""
 
     running: int
     """Requests that it computes."""

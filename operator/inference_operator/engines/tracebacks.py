@@ -77,7 +77,7 @@ class LoggedError:
 
 @dataclass(slots=True)
 class _Process:
-    """How far the log of one process was read."""
+    """The state of reading one process's log."""
 
     key: str
     name: str
@@ -86,7 +86,7 @@ class _Process:
     statement: str = ""
     thrown: str = ""
     record: str = ""
-    """What the logger wrote before the line of the open error."""
+    """The prefix of the logger before the line of the open error."""
     open: LoggedError | None = None
     """The error whose message may go on."""
 

@@ -14,7 +14,7 @@ from inference_operator.manifest import Key
 
 
 class FleetState(StrEnum):
-    """How far the administrator's changes are at one InferenceDeployment."""
+    """State of the administrator's changes at one InferenceDeployment."""
 
     DONE = "done"
     """Its pods are as its specification and the administrator's settings say."""
@@ -31,7 +31,7 @@ class Fleet:
     """What is known about all other InferenceDeployments when one is decided."""
 
     rolling: int = 0
-    """Those that replace pods now for a change of the administrator."""
+    """InferenceDeployments that replace pods now for a change of the administrator."""
     is_stopped: bool = False
     """Whether others that are worse than before stop the change, or one was not looked at since the operator has
     started."""

@@ -41,7 +41,7 @@ class Attempt:
     has_output: bool = False
     """Whether its container has ended, so that there is a log."""
     created: datetime | None = None
-    """When the Job was created; None if that is unknown."""
+    """Creation time of the Job; None if unknown."""
     namespace: str = ""
     """Namespace of the Job."""
     wait: PendingWait | None = None

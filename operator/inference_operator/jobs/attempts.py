@@ -20,29 +20,29 @@ FIRST_WAIT, LONGEST_WAIT = timedelta(seconds=30), timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class PodWait:
-    """Why the pod of an attempt does not run."""
+    """The wait of an attempt whose pod does not run."""
 
     reason: Reason
     message: str
     """Cause and cure."""
     since: datetime | None
-    """When the attempt began."""
+    """Begin of the attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptsProgress(Generic[Result]):
-    """How far the attempts of a task are, and when that changes next without an event."""
+    """Progress of the attempts of a task, with the time of its next change without an event."""
 
     jobs: tuple[int, ...] = ()
     """Numbers of the attempts whose Jobs must exist."""
     result: Result | None = None
     """The result of an attempt; None until one has a result."""
     failure: Failure | None = None
-    """Why the last finished attempt failed."""
+    """Failure of the last finished attempt."""
     waiting: PodWait | None = None
     """Why the current attempt's pod does not run; None if it runs."""
     again: datetime | None = None
-    """When the next attempt is due."""
+    """Time of the next attempt."""
 
 
 def attempts_progress(
@@ -53,7 +53,7 @@ def attempts_progress(
     subject: str,
     parse: Callable[[str], Result | Failure | None],
 ) -> AttemptsProgress[Result]:
-    """How far the attempts are.
+    """Progress of the attempts.
 
     A failed attempt's Job is kept until the next attempt finishes, so that its message stays readable; for ever, if no
     further attempt is needed.

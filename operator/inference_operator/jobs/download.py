@@ -55,7 +55,7 @@ class DownloadInputs:
 
 
 def download_state(inputs: DownloadInputs, observed: ObservedJobs) -> JobState[Downloaded]:
-    """How far the download is, with the progress that the log of its pod shows."""
+    """State of the download, with the progress that the log of its pod shows."""
     record = _record(inputs)
     stored = record.stored(observed.live)
     if stored and not inputs.empties_kernels:

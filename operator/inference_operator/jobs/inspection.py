@@ -38,7 +38,7 @@ disk once."""
 def inspection_state(
     inputs: JobInputs, source: ModelSource, observed: ObservedJobs, *, wanted: bool
 ) -> JobState[Entry]:
-    """How far the inspection is.
+    """State of the inspection.
 
     Args:
         inputs: what all Jobs have in common.

@@ -1,4 +1,4 @@
-"""How a Job's pod reports its end: one line of JSON that fits into a container's termination message."""
+"""The report of a Job's end: one line of JSON that fits into a container's termination message."""
 
 import json
 import re
@@ -29,7 +29,7 @@ _CLIPS = (600, 100)
 
 
 class Cause(StrEnum):
-    """Why a Job failed."""
+    """Causes of a failed Job."""
 
     GATED = "Gated"
     NOT_FOUND = "NotFound"

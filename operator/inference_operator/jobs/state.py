@@ -1,4 +1,4 @@
-"""How far a task is: its attempts, its record, and the objects that it needs.
+"""State of a task: its attempts, its record, and the objects that it needs.
 
 1. A recorded result counts, and the task needs no Job. A verification has no record but its Job.
 2. Otherwise each attempt is a Job, and attempts belong together by the hash of the Job's content.
@@ -42,7 +42,7 @@ class ObservedJobs:
 
 @dataclass(frozen=True, slots=True)
 class JobState(Generic[Result]):
-    """How far a task is, and the objects that it needs."""
+    """State of a task, with the objects that it needs."""
 
     progress: AttemptsProgress[Result] = field(default_factory=AttemptsProgress)
     desired: Mapping[Ref, Manifest] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class JobState(Generic[Result]):
     lookups: tuple[Lookup, ...] = ()
     """Lookups that tell more about it, such as Events that show why a Job makes no progress."""
     due: tuple[datetime, ...] = ()
-    """When more lookups become necessary."""
+    """Times from which more lookups are necessary."""
     refusal: Refusal | None = None
     """Why it cannot be done, or why the last attempt failed; None if it did not."""
     message: str = ""
@@ -76,7 +76,7 @@ class JobState(Generic[Result]):
         return replace(self, desired=desired)
 
     def recheck_at(self, now: datetime) -> datetime | None:
-        """When it changes without an event: the next attempt, a lookup, or a Job that is no longer needed."""
+        """Time of the next change without an event: the next attempt, a lookup, or a Job that is no longer needed."""
         if self.complete and self.progress.jobs:
             return now + JOB_CLEANUP_DELAY
         again = (self.progress.again,) if self.progress.again else ()
@@ -86,7 +86,7 @@ class JobState(Generic[Result]):
 def job_state(
     task: JobTask[Result], observed: ObservedJobs, *, wanted: bool = True, repeated: bool = False
 ) -> JobState[Result]:
-    """How far the task is.
+    """State of the task.
 
     Args:
         wanted: whether the result is needed. If not, no further attempt starts.

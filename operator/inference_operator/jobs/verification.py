@@ -91,7 +91,7 @@ def succeeded_jobs(live: Mapping[Ref, Manifest], owner: Owner) -> Succeeded:
 
 
 def all_verified(states: Sequence[JobState[Ref]], succeeded: Succeeded, now: datetime) -> JobState[Ref]:
-    """How far several verifications are: the first that is refused leads, else the first that is not complete."""
+    """State of several verifications: the first that is refused leads, else the first that is not complete."""
     leading = min(states, key=lambda state: (not state.refusal, state.complete))
     former = {} if leading.complete else succeeded
     return replace(

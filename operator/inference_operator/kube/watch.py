@@ -85,7 +85,7 @@ class Watches:
         self._stop_seconds = stop_seconds
         self._resume = ResumeWatch(versions, on_events_lost)
         self._insights = Insights()
-        """What kopf watches. It begins and ends its watches when this changes."""
+        """The resources that kopf watches. It begins and ends its watches when this changes."""
         self._registry = kopf.OperatorRegistry()
         self._settings = _kopf_settings(inactivity_seconds)
         self._handled: set[Kind] = set()

@@ -19,7 +19,7 @@ class _Folder:
     path: Path
     size_bytes: int
     used: float
-    """When a Job last prepared it, in seconds since the epoch."""
+    """Time of its last preparation by a Job, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)

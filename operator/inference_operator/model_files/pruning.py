@@ -34,7 +34,7 @@ class Deletion:
     commits: frozenset[str] = frozenset()
     """Commits to delete."""
     why: str = UNUSED
-    """Why the rest stays."""
+    """The reason to keep the rest."""
 
 
 @dataclass(frozen=True, slots=True)

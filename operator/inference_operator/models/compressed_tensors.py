@@ -33,7 +33,7 @@ _FORMATS = {
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """How one group stores weights."""
+    """The storage of one group's weights."""
 
     kernel: Kernel
     bits: int | None

@@ -54,7 +54,7 @@ class LayerGroup:
 
 
 class Split(StrEnum):
-    """How tensor parallelism divides a matrix."""
+    """Division of a matrix by tensor parallelism."""
 
     ROWS = "rows"
     """By outputs."""

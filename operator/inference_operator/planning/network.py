@@ -22,7 +22,7 @@ _OF_DEFAULTS = "It comes from the operator's setting `engineDefaults`."
 
 @dataclass(frozen=True, slots=True)
 class NetworkInputs:
-    """What the members of a group ask for, and the nodes."""
+    """Requests of a group's members, and the nodes."""
 
     spec: EffectiveSpec
     plan: Plan

@@ -1,4 +1,4 @@
-"""What clients may hold of a router, connections and requests without their body: the values of clients.cfg.j2."""
+"""Limits of clients, of connections and of requests without their body: the values of clients.cfg.j2."""
 
 from collections.abc import Mapping
 

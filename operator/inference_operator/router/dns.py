@@ -1,4 +1,4 @@
-"""How a router finds its engines by DNS: the values of dns.cfg.j2."""
+"""Discovery of engines by DNS: the values of dns.cfg.j2."""
 
 from collections.abc import Mapping
 

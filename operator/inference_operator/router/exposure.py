@@ -22,7 +22,7 @@ A controller may add its own ones, whose False can mean anything."""
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """How one object exposes the router."""
+    """The exposure of the router by one object."""
 
     ref: Ref
     urls: Sequence[str]
@@ -36,7 +36,7 @@ class Exposure:
 def exposures(
     spec: RouterSpec, service: Ref, children: Mapping[Ref, Manifest], unavailable: Mapping[Kind, str]
 ) -> Sequence[Exposure]:
-    """How each requested object exposes the router; none if only clients inside the cluster are to reach it.
+    """The exposure by each requested object; none if only clients inside the cluster are to reach it.
 
     Args:
         service: the main Service; its Ingress and HTTPRoute have the same namespace and name.

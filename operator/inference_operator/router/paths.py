@@ -7,14 +7,14 @@ from inference_operator.router.error_response import INVALID, SHOWN, ErrorRespon
 from inference_operator.router.inputs import RouterInputs
 
 BASE = "/v1"
-"""What the base URL of a client of the OpenAI API ends in."""
+"""The end of the base URL of an OpenAI client."""
 
 CHAT, EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
 
 
 @dataclass(frozen=True, slots=True)
 class Ability:
-    """What a model must be able to do for some paths."""
+    """An ability of a model that some paths need."""
 
     lacks: str
     """What is said of a model that cannot."""

@@ -93,7 +93,7 @@ def own_inputs(inputs: RouterInputs) -> Manifest:
 
 
 def _own(inputs: RouterInputs, replaced: Manifest) -> Manifest:
-    """What the engines are and how long requests wait; with some facts of the upstreams replaced."""
+    """Facts about engines and the time that requests wait; some facts of the upstreams are replaced."""
     first = inputs.upstreams[0]
     facts: Manifest = {
         "engine_port": first.port,

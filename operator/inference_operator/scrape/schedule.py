@@ -24,7 +24,7 @@ cost has a bound (`bench/scrape.py`)."""
 
 
 class Pace(Enum):
-    """How often to scrape an InferenceDeployment, by the result of its last scrape."""
+    """Scrape interval of an InferenceDeployment, by the result of its last scrape."""
 
     URGENT = "an engine seems to stall, or is out of traffic"
     BUSY = "engines have requests, and another engine could take them over"

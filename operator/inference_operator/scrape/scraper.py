@@ -100,7 +100,7 @@ class Callbacks:
     on_readable: Callable[[Key], None]
     """Whether the metrics of an engine can be read has changed."""
     on_adapters: Callable[[Key], None]
-    """What an engine tells of its adapters has changed."""
+    """An engine's report about its adapters has changed."""
     on_scaling: Callable[[Key], None]
     """Another number of engines is wanted, or whether metrics for it are missing has changed."""
 

@@ -1,4 +1,4 @@
-"""How an engine is divided over nodes: the divisions that sizing tries, the preferred first.
+"""Division of an engine over nodes: the divisions that sizing tries, the preferred first.
 
 - The fewest nodes come first. A node is left only if no GPUs of one node hold the model, not even with a shorter
   context.

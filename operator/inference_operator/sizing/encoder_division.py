@@ -14,7 +14,7 @@ from inference_operator.sizing.shape import Shape
 
 @dataclass(frozen=True, slots=True)
 class EncoderDivision:
-    """What the engine does with the encoders of its architectures."""
+    """The engine's rules for the encoders of its architectures."""
 
     whole: Collection[str] = ()
     """Architectures whose encoder each rank can have as a whole."""

@@ -22,7 +22,7 @@ class GraphMemory:
 
 @dataclass(frozen=True, slots=True)
 class EngineMemory:
-    """How an engine uses the memory of one device."""
+    """Memory of an engine on one device."""
 
     origin: str
     """The engine's version and the source of the constants, as users read it."""

@@ -28,7 +28,7 @@ class FleetPlan:
     capacity: Served
     """One engine at the most that keeps the objective."""
     limit: Limit
-    """What binds there."""
+    """The resource that limits throughput."""
     served: Served
     """One engine at its part of the rate."""
 

@@ -53,7 +53,7 @@ class GpuPlan:
 
 
 class InfeasibleReason(StrEnum):
-    """Why no plan exists; each value is also a reason of status."""
+    """Reasons for no plan; each value is also a reason of status."""
 
     INSUFFICIENT_GPU_MEMORY = "InsufficientGpuMemory"
     INVALID_PARALLEL_SIZE = "InvalidParallelSize"
@@ -64,7 +64,7 @@ class InfeasibleReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Infeasible:
-    """Why no plan exists, as a message for users."""
+    """The message for users where no plan exists."""
 
     reason: InfeasibleReason
     field: str

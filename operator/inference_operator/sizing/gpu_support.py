@@ -1,4 +1,4 @@
-"""What an engine can compute on a GPU of some compute capability: quantization, attention, and data types."""
+"""Support of an engine by compute capability of the GPU: quantization, attention, and data types."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Why the requested division of an engine over nodes is impossible, independent of memory."""
+"""Refusals of a requested division of an engine over nodes, independent of memory."""
 
 from collections.abc import Iterator, Sequence
 

@@ -240,7 +240,7 @@ def _larger_group(pool: Pool, shape: Shape, inputs: SizingInputs) -> ParallelSiz
 
 
 def _group_cure(group: ParallelSizes, pool: Pool, inputs: SizingInputs) -> str:
-    """What a user does for a larger group, in sentences."""
+    """Remedy: how to allow more GPUs for one engine."""
     words = replace(group, nodes=1).words
     cure = f"A group of {group.nodes} nodes would hold it ({words})."
     if not pool.offer.can_span(group.nodes):

@@ -33,7 +33,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class CacheLayout:
-    """How the KV cache of one GPU is divided into blocks and groups."""
+    """Blocks and groups of the KV cache on one GPU."""
 
     unit_bytes: float
     """Bytes of one block of one group."""

@@ -41,9 +41,9 @@ class PagedEngine:
     overhead: Overhead
     """The engine's own time in each step."""
     support: GpuSupport = NO_TABLES
-    """What the engine can compute on which GPUs."""
+    """Support of the engine by GPU."""
     encoders: EncoderDivision = NO_ENCODERS
-    """How the engine divides encoders of images."""
+    """Division of image encoders."""
 
     def unable(self, facts: ModelFacts, shape: Shape) -> str | None:
         return self.support.unable(facts, shape, self.gpu.capability)

@@ -113,7 +113,7 @@ class Plan:
     unaccounted: tuple[str, ...] = ()
     """Parts that need an unknown amount of memory; each as a phrase."""
     unchecked_reason: str = ""
-    """Why the memory was not computed; empty if it was."""
+    """The reason for no memory computation; empty if there was one."""
     per_gpu: PerGpu | None = None
     revision: int = 0
     """How often sizing was repeated, because no node could run the engines or an engine reported too little memory; the

@@ -207,7 +207,7 @@ class SizingInputs:
     resource: str = GPU_RESOURCE
     """The extended resource that GPUs are requested by, if sizing knows no GPU."""
     profile: EngineProfile = EngineProfile.BALANCED
-    """What sizing prefers among the sizes that fit."""
+    """Preference among the sizes that fit."""
     objective: Objective = Objective()
     """The latencies that requests shall have."""
     shape: Shape = field(default_factory=Shape)

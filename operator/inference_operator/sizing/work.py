@@ -93,7 +93,7 @@ def _attended_elements(facts: ModelFacts) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """What a rank exchanges over one kind of link."""
+    """Exchanges of a rank over one kind of link."""
 
     sent: float = 0.0
     """Bytes for one token."""
@@ -105,7 +105,7 @@ class _Exchange:
 
 
 def _exchange(facts: ModelFacts, shape: Shape, part: float) -> tuple[_Exchange, _Exchange]:
-    """What a rank exchanges in each step: inside its node, and with other nodes.
+    """Exchanges of a rank in each step: inside its node, and with other nodes.
 
     A ring all-reduce sends every element nearly twice; between nodes, the adapters of all GPUs of a node share that.
     Experts of data parallel ranks get each token once, and send its result back; each node gets as many. Between

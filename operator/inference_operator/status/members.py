@@ -31,7 +31,7 @@ def reported_members(
 
 
 def members_due(engines: Sequence[EngineView], now: datetime) -> Sequence[datetime]:
-    """When there will be members to report, if no event comes before.
+    """Time of the next report about members, if no event comes before.
 
     Args:
         engines: the engines of a role, of the latest template.

@@ -61,7 +61,7 @@ class RoleObservation:
     has_only_groups: bool = False
     """Whether each of its workloads is a StatefulSet, the pods of one engine."""
     rollout: Rollout | None = None
-    """How its engines are replaced."""
+    """The rollout of its engines."""
     rollout_undecided: bool = False
     """Whether its engines wait to be replaced until a lookup shows which GPUs are free."""
     missing_gpu_kind: str = ""
@@ -101,15 +101,15 @@ class Observation:
     """The workloads of all roles."""
     routers: WorkloadView
     fleet_state: FleetState
-    """How far a change of the administrator's settings is."""
+    """State of a change of the administrator's settings."""
     engines_outdated: Reason | None
     """Why a renewal would change engines; None if they are as this release builds them, or if nothing is decided."""
     routers_outdated: bool
     """Whether this release builds another pod template or configuration than the routers keep."""
     open_attacks: Sequence[str]
-    """What this release protects from, and the routers do not."""
+    """Attacks that this release closes and the routers do not."""
     path: RequestPath
-    """How requests reach the engines."""
+    """The path of requests to the engines."""
     refusal: Refusal | None
     source: ModelSource | None
     """The source of the model; None if the specification or the source is invalid."""
@@ -147,7 +147,7 @@ class Observation:
     lookups: tuple[Lookup, ...]
     """Lookups that tell more."""
     due: tuple[datetime, ...]
-    """When some of this changes without an event."""
+    """Times at which some of this changes without an event."""
     previous: Status
     now: datetime
 
@@ -159,7 +159,7 @@ class Observation:
 
     @property
     def rollout(self) -> Rollout | None:
-        """How engines are replaced: in the first role that replaces some."""
+        """The rollout of the first role that replaces engines."""
         rolling = (role.rollout for role in self.roles if role.component.workload.rolling)
         return next(rolling, self.roles[0].rollout)
 

@@ -88,7 +88,7 @@ RECHECK = timedelta(seconds=15)
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """When a key should be reconciled again."""
+    """The time of the next reconcile."""
 
     seconds: float | None = None
     """After this time; None: only after an event."""
@@ -225,7 +225,7 @@ def _requeue(current: Observation, status: Status) -> Requeue:
 
 
 def _or_window(requeue: Requeue, inputs: Inputs) -> Requeue:
-    """When to reconcile again, if not before the administrator's window opens or closes: all resources are due then."""
+    """The next reconcile, at the latest when the administrator's window opens or closes: all resources are due then."""
     moment = renewal_due(inputs.settings, inputs.now)
     if moment is None or requeue.backoff:
         return requeue

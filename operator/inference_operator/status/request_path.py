@@ -1,4 +1,4 @@
-"""How requests reach the engines, as the live objects show it."""
+"""The path of requests to the engines, by the live objects."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from inference_operator.views.raw import mapping, objects
 
 @dataclass(frozen=True, slots=True)
 class RequestPath:
-    """How requests reach the engines."""
+    """The path of requests to the engines."""
 
     connected: bool
     """Whether the Services and the router's configuration exist, which requests need."""
@@ -24,7 +24,7 @@ class RequestPath:
     bypasses_routers: bool
     """Whether the Service selects the engines themselves, so that requests need no router."""
     exposures: Sequence[Exposure]
-    """How each object exposes the router outside the cluster."""
+    """Exposures of the router outside the cluster."""
     engines_selector: str
     """Labels of the engines that take requests, as text."""
     engine_port: int

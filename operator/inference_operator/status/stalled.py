@@ -95,7 +95,7 @@ def _lasting_problem(observation: Observation) -> str:
 
 
 def progress_deadline(observation: Observation) -> datetime | None:
-    """When the current problem has lasted too long; None if there is none, or the Deployment measures it itself."""
+    """The deadline of the current problem; None without one, or where the Deployment measures it itself."""
     if observation.paused:
         return None
     if since := _job_problem(observation):

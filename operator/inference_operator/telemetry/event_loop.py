@@ -1,4 +1,4 @@
-"""How long the event loop stands still. All reconciles, probes and the renewal of the Lease share it."""
+"""Stalls of the event loop. All reconciles, probes and the renewal of the Lease share it."""
 
 import asyncio
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 TICK_SECONDS = 0.05
 """Interval of the ticks. A tick comes late by the time for which the loop stood still, less at most one interval."""
 WINDOW_SECONDS = 60.0
-"""How long a window is. The longest stall of the last window counts too, so every scrape within a window sees it."""
+"""Length of a window. The longest stall of the last window counts too, so every scrape within a window sees it."""
 
 
 @dataclass(slots=True)

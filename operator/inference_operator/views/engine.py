@@ -86,7 +86,7 @@ class EngineView:
 
     @property
     def problem(self) -> PodProblem | None:
-        """Why it does not run: the problem of its worst pod."""
+        """The problem of its worst pod."""
         return self.worst_pod.problem
 
     @property
@@ -122,7 +122,7 @@ class EngineView:
 
     @property
     def startup_times(self) -> StartupTimes | None:
-        """When the last of its pods reached each step of the start; None while one has not, or where it is unknown."""
+        """Times of the steps of its start, of the last pod each; None while one is missing, or where it is unknown."""
         times = [pod.startup_times for pod in self.pods if pod.startup_times]
         if not self.ready or len(times) < len(self.pods):
             return None

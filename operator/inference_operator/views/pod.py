@@ -53,12 +53,12 @@ class Terminated:
     log: LogLookup
     """Lookup of its log."""
     ran: timedelta | None = None
-    """How long it ran; None if that is unknown."""
+    """Run time; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodProblem:
-    """Why a pod does not run."""
+    """The problem of a pod that does not run."""
 
     reason: Reason
     cause: str
@@ -97,7 +97,7 @@ class PodView:
     ports: Mapping[str, int] = field(default_factory=dict)
     """Container ports by name; of two with the same name the first."""
     startup_times: StartupTimes | None = None
-    """When it reached the steps of its start; None until it is ready."""
+    """Times of the steps of its start; None until it is ready."""
     traffic: bool = True
     """Whether its traffic label is `true`, so that an engine gets new requests."""
     ready_since: datetime | None = None
@@ -113,7 +113,7 @@ class PodView:
     index: int = 0
     """Its ordinal within the group. The pod with 0 is the leader, which serves requests."""
     ends_by: datetime | None = None
-    """When its grace period ends; None while it is not being deleted."""
+    """End of its grace period; None while it is not being deleted."""
     running: bool = False
     """Whether its main container runs now."""
     restart: ContainerRestart | None = None

@@ -31,7 +31,7 @@ class PodStartup:
 
     stage: StartupStage
     placed: datetime | None
-    """When it was scheduled; None before that."""
+    """Time of its scheduling; None before that."""
     log: LogLookup | None
     """Log of its container; None if the container does not run or has passed its startup probe."""
     answered: bool = False
@@ -76,7 +76,7 @@ def _log(meta: Manifest, container: Manifest) -> LogLookup:
 
 @dataclass(frozen=True, slots=True)
 class StartupTimes:
-    """When a ready pod reached the steps of its start."""
+    """Times of the steps of a ready pod's start."""
 
     created: datetime
     placed: datetime

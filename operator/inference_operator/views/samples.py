@@ -141,12 +141,12 @@ class EngineActivity:
 
     @property
     def seconds_without_progress(self) -> float:
-        """How long the engine has had requests and made no progress."""
+        """Time with requests and without progress."""
         return 0.0 if self.no_progress_since is None else self.at - self.no_progress_since
 
     @property
     def unanswered_seconds(self) -> float:
-        """How long the probe request has had no response."""
+        """Time of the probe request without a response."""
         return self.at - self.probe_sent_at if self.probe is ProbeState.NO_RESPONSE else 0.0
 
     def with_probe_sent(self) -> "EngineActivity":
@@ -210,7 +210,7 @@ class AdapterFailure:
 
 @dataclass(frozen=True, slots=True)
 class AdapterReport:
-    """What an engine's pod tells of its adapters."""
+    """An engine pod's report about its adapters."""
 
     list_hash: str
     """Hash of the list that it has carried out; empty while it is at work."""

@@ -1,4 +1,4 @@
-"""What helps a container that the kubelet cannot start, where its message alone decides that."""
+"""Cures of a container that the kubelet cannot start, where its message alone decides them."""
 
 import re
 

@@ -206,7 +206,7 @@ _READERS: Mapping[str, Callable[[Manifest], WorkloadView]] = {
     DEPLOYMENT.name: _deployment,
     STATEFUL_SET.name: _group,
 }
-"""How each kind of workload is read."""
+"""The reader of each kind of workload."""
 
 WORKLOAD_KINDS: Sequence[Kind] = (DEPLOYMENT, STATEFUL_SET)
 """The kinds of workload that roles can have."""

@@ -1,4 +1,4 @@
-"""How the member of a group is run: program, command, hook before its stop, ports and variables of its container."""
+"""The process of a group member: program, command, hook before its stop, ports and variables of its container."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -70,7 +70,7 @@ GROUP_PROGRAMS = {
 
 @dataclass(frozen=True, slots=True)
 class GroupedEngine:
-    """What a member has to know of its engine."""
+    """Facts about the engine that its members need."""
 
     port: int
     """TCP port of the leader's API."""

@@ -77,7 +77,7 @@ class LlamaCpp(Engine):
     """
 
     unsupported_fields = UNSUPPORTED
-    """What the server has no option for, or a GGUF file decides itself."""
+    """Fields that the server has no option for, or that a GGUF file decides itself."""
     divides_models = True
     """By layers."""
     option_classes = CLASSES

@@ -1,4 +1,4 @@
-"""How llama.cpp uses memory: weights as they are in the file, a KV cache for all slots, and one buffer for a batch.
+"""Memory of llama.cpp: weights as they are in the file, a KV cache for all slots, and one buffer for a batch.
 
 1. The KV cache is allocated at the start, for each slot the whole context, in 16 bits (llama.cpp 0.7.0,
    `src/llama-kv-cache.cpp`). A context is padded to 256 tokens.

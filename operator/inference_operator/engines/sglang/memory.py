@@ -1,4 +1,4 @@
-"""How SGLang uses the memory of GPUs (0.5.23).
+"""Memory of SGLang on GPUs (0.5.23).
 
 1. The KV cache gets a fraction f of what was free before the weights were loaded, without the weights:
    KV = f * free before - weights (`srt/mem_cache/kv_cache_configurator.py`, `_profile_available_bytes`).

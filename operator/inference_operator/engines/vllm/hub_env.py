@@ -1,4 +1,4 @@
-"""What leads vLLM to its model: the revision in its arguments, and what a claim without a hub forbids."""
+"""Arguments that point vLLM at its model: the revision, and what a claim without a hub forbids."""
 
 from collections.abc import Iterator, Sequence
 

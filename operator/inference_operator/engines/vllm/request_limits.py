@@ -1,4 +1,4 @@
-"""What a request may ask vLLM for: samples and tokens, and media of other hosts, which it names by URL."""
+"""Limits of a request to vLLM: samples and tokens, and media of other hosts, which it names by URL."""
 
 import json
 from collections.abc import Iterator, Sequence
