@@ -187,7 +187,7 @@ class Operator:
     async def _handle(self, key: Key) -> Requeue | None:
         with RECONCILE_SECONDS.time():
             after = await self._reconciler.handle(key)
-        self._looks.want(key, after.lookups if after else ())
+        self._looks.set_lookups(key, after.lookups if after else ())
         requeue = after is not None and after.backoff
         QUEUE_RETRIES.inc(requeue)
         RECONCILES.labels("requeue" if requeue else "success").inc()

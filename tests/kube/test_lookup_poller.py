@@ -92,7 +92,7 @@ class Stage:
 def priorities_of(*keys: Key) -> set[Priority]:
     async def script(looks: LookupPoller) -> None:
         for key in keys:
-            looks.want(key, [ENDED])
+            looks.set_lookups(key, [ENDED])
         await asyncio.sleep(1)
 
     return play(script).priorities
@@ -119,10 +119,10 @@ def play(script: Callable[[LookupPoller], Awaitable[None]], answers: Iterable[st
 
 def test_the_log_of_an_ended_container_is_read_once_for_all_resources() -> None:
     async def script(looks: LookupPoller) -> None:
-        looks.want(A, [ENDED])
-        looks.want(B, [ENDED, OTHER])
+        looks.set_lookups(A, [ENDED])
+        looks.set_lookups(B, [ENDED, OTHER])
         await asyncio.sleep(1)
-        looks.want(A, [ENDED])
+        looks.set_lookups(A, [ENDED])
         await asyncio.sleep(10_000)
 
     stage = play(script)
@@ -133,9 +133,9 @@ def test_the_log_of_an_ended_container_is_read_once_for_all_resources() -> None:
 
 def test_a_second_resource_with_the_same_lookup_causes_no_second_request() -> None:
     async def script(looks: LookupPoller) -> None:
-        looks.want(A, [ENDED])
+        looks.set_lookups(A, [ENDED])
         await asyncio.sleep(1)
-        looks.want(B, [ENDED])
+        looks.set_lookups(B, [ENDED])
         await asyncio.sleep(1)
 
     stage = play(script)
@@ -146,11 +146,11 @@ def test_the_log_of_the_previous_run_stays_known_until_the_next_run_is_read() ->
     known: list[LookupResult] = []
 
     async def script(looks: LookupPoller) -> None:
-        looks.want(A, [ENDED])
+        looks.set_lookups(A, [ENDED])
         await asyncio.sleep(1)
-        looks.want(A, [replace(ENDED, previous=True)])
+        looks.set_lookups(A, [replace(ENDED, previous=True)])
         await asyncio.sleep(1)
-        looks.want(A, [replace(ENDED, run=1)])
+        looks.set_lookups(A, [replace(ENDED, run=1)])
         known.append(stage.seen[ENDED])
         await asyncio.sleep(1)
         known.append(stage.seen[ENDED])
@@ -170,7 +170,7 @@ def test_the_log_of_the_previous_run_stays_known_until_the_next_run_is_read() ->
 
 def test_the_log_of_a_running_container_is_read_again_and_reported_only_when_it_changed() -> None:
     async def script(looks: LookupPoller) -> None:
-        looks.want(A, [RUNNING])
+        looks.set_lookups(A, [RUNNING])
         await asyncio.sleep(3.5 * LOG_HOLDS_SECONDS)
 
     stage = play(script, ["loading", "loading", "compiling", "compiling"])
@@ -180,12 +180,12 @@ def test_the_log_of_a_running_container_is_read_again_and_reported_only_when_it_
 
 def test_a_lookup_that_no_resource_needs_is_removed() -> None:
     async def script(looks: LookupPoller) -> None:
-        looks.want(A, [RUNNING])
-        looks.want(B, [RUNNING])
+        looks.set_lookups(A, [RUNNING])
+        looks.set_lookups(B, [RUNNING])
         await asyncio.sleep(1)
-        looks.want(A, [])
+        looks.set_lookups(A, [])
         await asyncio.sleep(LOG_HOLDS_SECONDS)
-        looks.want(B, [])
+        looks.set_lookups(B, [])
         await asyncio.sleep(10_000)
 
     stage = play(script)
@@ -195,7 +195,7 @@ def test_a_lookup_that_no_resource_needs_is_removed() -> None:
 
 def test_a_failing_lookup_is_reported_once_and_retried_with_growing_waits() -> None:
     async def script(looks: LookupPoller) -> None:
-        looks.want(A, [ENDED])
+        looks.set_lookups(A, [ENDED])
         await asyncio.sleep(3600)
 
     stage = play(script, [ClusterError("no route")] * 1000)
@@ -210,7 +210,7 @@ def test_a_failing_lookup_is_reported_once_and_retried_with_growing_waits() -> N
 
 def test_a_forbidden_lookup_succeeds_after_the_right_is_granted() -> None:
     async def script(looks: LookupPoller) -> None:
-        looks.want(A, [ENDED])
+        looks.set_lookups(A, [ENDED])
         await asyncio.sleep(60)
 
     stage = play(script, [ForbiddenError("no"), ForbiddenError("no"), "at last"])
@@ -230,9 +230,9 @@ def test_an_unexpected_exception_in_one_lookup_does_not_stop_the_others() -> Non
     async def everything() -> None:
         looks = LookupPoller(stage, stage.tell, stage.add)
         worker = asyncio.create_task(looks.work())
-        looks.want(A, [OTHER])
+        looks.set_lookups(A, [OTHER])
         await asyncio.sleep(1)
-        looks.want(B, [ENDED])
+        looks.set_lookups(B, [ENDED])
         await asyncio.sleep(1)
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
@@ -265,9 +265,9 @@ async def test_the_end_of_a_log_is_kept_without_secrets() -> None:
 
 def test_free_gpus_are_counted_once_for_all_resources_and_again_after_the_interval() -> None:
     async def script(looks: LookupPoller) -> None:
-        looks.want(A, [FreeGpusLookup("nvidia.com/gpu")])
+        looks.set_lookups(A, [FreeGpusLookup("nvidia.com/gpu")])
         await asyncio.sleep(1)
-        looks.want(B, [FreeGpusLookup("nvidia.com/gpu")])
+        looks.set_lookups(B, [FreeGpusLookup("nvidia.com/gpu")])
         await asyncio.sleep(1.5 * GPUS_HOLD_SECONDS)
 
     stage = play(script)

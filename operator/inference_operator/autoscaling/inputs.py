@@ -118,7 +118,7 @@ def measured_load(recorded: AutoscalingStatus | None, result: ScalingResult | No
     return Load(float(prompt), float(answer), min(max(recorded.load.cached, 0.0), 1.0))
 
 
-def wanted_replicas(
+def autoscaled_replicas(
     spec: Spec,
     recorded: AutoscalingStatus | None,
     *,

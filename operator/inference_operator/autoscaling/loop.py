@@ -3,7 +3,7 @@
 1. The pipeline makes `ScalingInputs` from the specification and the pinned plan.
 2. Each round of scrapes becomes a sample (`demand.py`), a decision (`decision.py`) and a factor of the target
    concurrency (`latency.py`, `target_correction.py`).
-3. The pipeline reads the result (`inputs.wanted_replicas`), and the workload gets its replicas. The next
+3. The pipeline reads the result (`inputs.autoscaled_replicas`), and the workload gets its replicas. The next
    `ScalingInputs` have them, and the next samples come from their engines.
 
 With the backends `HPA` and `KEDA` none of this runs: there `query.py` is the law.

@@ -152,7 +152,7 @@ class Engine(ABC):
     def image(self, device: Device, settings: Settings) -> str:
         """The image of this operator's settings for engines on the device."""
 
-    def wanted_image(self, spec: Spec, settings: Settings) -> str:
+    def desired_image(self, spec: Spec, settings: Settings) -> str:
         """The image that the spec sets, or the operator's default for the engine on the device."""
         return spec.engine.image or self.image(spec.hardware.device, settings)
 

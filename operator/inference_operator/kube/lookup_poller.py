@@ -106,15 +106,15 @@ class LookupPoller:
         self._by_key: dict[Key, frozenset[Lookup]] = {}
         self._entries: dict[Lookup, _Entry] = {}
 
-    def want(self, key: Key, looks: Iterable[Lookup]) -> None:
+    def set_lookups(self, key: Key, looks: Iterable[Lookup]) -> None:
         """Set the lookups that a key needs. Its other lookups end."""
-        wanted = {look: look for look in looks}
-        for look in self._by_key.get(key, frozenset()) - wanted.keys():
+        desired = {look: look for look in looks}
+        for look in self._by_key.get(key, frozenset()) - desired.keys():
             self._remove(key, look)
-        for look in wanted:
+        for look in desired:
             self._put(key, look)
-        if wanted:
-            self._by_key[key] = frozenset(wanted)
+        if desired:
+            self._by_key[key] = frozenset(desired)
         else:
             self._by_key.pop(key, None)
 

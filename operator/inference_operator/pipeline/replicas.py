@@ -9,7 +9,7 @@ from inference_operator.api.status import AutoscalingStatus
 from inference_operator.autoscaling.conflict import ConflictInputs, ScalingConflict, scale_writers, scaling_conflict
 from inference_operator.autoscaling.external import external_ref
 from inference_operator.autoscaling.external_state import ExternalState, ExternalStateInputs, external_state
-from inference_operator.autoscaling.inputs import ScalingResult, wanted_replicas
+from inference_operator.autoscaling.inputs import ScalingResult, autoscaled_replicas
 from inference_operator.autoscaling.schedule import Floor, floor_at
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import workload_name
@@ -87,7 +87,7 @@ def desired_replicas(
     if scaling.is_frozen and current is not None:
         return current, current
     capped = context.settings.capacity is Capacity.FIXED
-    wanted = wanted_replicas(
+    wanted = autoscaled_replicas(
         context.spec.stated,
         scaling.recorded,
         live=current,

@@ -105,7 +105,7 @@ def _renewed(inputs: Inputs, used: RoleTemplates, *, open_to_all: bool) -> RoleT
     is_idle_group = used.inputs.plan.plan.parallel.nodes > 1 and not live.engines
     if is_idle_group or not (begins or recorded_turn(live.workload)):
         return used
-    image = context.engine.wanted_image(stated, settings)
+    image = context.engine.desired_image(stated, settings)
     if context.engine.check(stated.engine, image=image, settings=settings):
         return used
     latest = _templates(inputs, context, replace(used.inputs.plan, image=image), open_to_all=open_to_all)

@@ -344,7 +344,7 @@ def _no_offer(offers: GpuOffers, asked: GpuSpec) -> Refusal:
 
 def older_image(pinned: str, spec: Spec, engine: Engine, settings: Settings) -> str:
     """A sentence that says that the pinned image is not the default any more; empty if it is."""
-    default = engine.wanted_image(spec, settings)
+    default = engine.desired_image(spec, settings)
     if pinned == default:
         return ""
     return f"The engine stays on `{pinned}`; this operator's default is `{default}`."

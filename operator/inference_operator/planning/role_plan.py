@@ -78,9 +78,9 @@ def plan_state(context: RoleContext) -> PlanState:
     is_present = recorded is not None and (recorded.spec_hash, recorded.engine) == (current, context.spec.engine)
     latest = recorded if is_present and _keeps_stages(spec, recorded) else None
     if latest and _is_renewed(context):
-        latest = replace(latest, image=context.engine.wanted_image(spec, settings))
+        latest = replace(latest, image=context.engine.desired_image(spec, settings))
     kept = None if _all_unschedulable(context.live.engines) else latest
-    image = kept.image if kept else context.engine.wanted_image(spec, settings)
+    image = kept.image if kept else context.engine.desired_image(spec, settings)
     return PlanState(context, current, latest, kept, image)
 
 

@@ -62,7 +62,7 @@ class ChoiceInputs:
         weights = self._weights
         if weights is not None and weights not in engine.formats:
             return Support(f"{name} does not read weights that are {weights.value}.")
-        return engine.support(self.architecture, image=engine.wanted_image(stated, self.settings))
+        return engine.support(self.architecture, image=engine.desired_image(stated, self.settings))
 
     @property
     def _weights(self) -> WeightFormat | None:
