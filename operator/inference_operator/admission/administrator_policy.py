@@ -55,7 +55,6 @@ class PolicyScope:
 
     @property
     def parameters(self) -> Parameters:
-        """The ConfigMap with what is allowed."""
         return Parameters(CONFIG_MAP, self.namespace, f"{self.release}-policy")
 
 

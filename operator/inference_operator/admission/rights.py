@@ -92,10 +92,6 @@ class Check:
 def required_rights(spec: Manifest, options: Mapping[str, OptionClasses]) -> tuple[Requirement, ...]:
     """The rights that the writer of a new resource needs beside those on InferenceDeployments.
 
-    Args:
-        spec: `spec` of a valid resource.
-        options: the classes of engines' options, by `spec.engine.kind`.
-
     Examples:
         >>> options = {"Auto": OptionClasses(frozenset({"--seed"}), frozenset(), frozenset(), frozenset())}
         >>> asked = {"model": {"source": "pvc://models/qwen"}, "engine": {"args": ["--seed=8", "--middleware", "a.b"]}}

@@ -53,9 +53,6 @@ _OF_ANY_MODEL = ("model.source", "cache.claimName")
 def writer_policies(options: Mapping[str, OptionClasses]) -> list[Manifest]:
     """The policies and their bindings, for the whole cluster.
 
-    Args:
-        options: the classes of engines' options, by `spec.engine.kind`.
-
     Examples:
         >>> nothing = OptionClasses(frozenset(), frozenset(), frozenset(), frozenset())
         >>> policies = writer_policies({"Auto": nothing, "VLLM": nothing})

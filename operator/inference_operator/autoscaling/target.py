@@ -93,7 +93,6 @@ def target_concurrency(
     """The target concurrency of one engine.
 
     Args:
-        plan: the pinned plan of the engine.
         max_num_seqs: sequences that the engine computes at once, also where the plan leaves that to the engine.
         requested: `spec.autoscaling.targetConcurrency`, which replaces the computed value.
         factor: the correction of the computed value by measured latencies.

@@ -34,7 +34,6 @@ class Diagnoses:
 
     @property
     def router_problem(self) -> PodDiagnosis | None:
-        """The problem of the routers that matters most."""
         return self.problems.get(self.router) or self.router_volumes.diagnosis
 
     @property
@@ -59,12 +58,7 @@ class Diagnoses:
 
 
 def diagnoses(routers: Component, reported: StartupStatus | None, inputs: DiagnosisInputs) -> Diagnoses:
-    """Diagnose the pods of all components.
-
-    Args:
-        reported: the progress of a start that status reports now.
-        inputs: the roles in their order, lookups, settings and time.
-    """
+    """Diagnose the pods of all components."""
     roles = tuple(inputs.roles.values())
     problems = ((role.name, pod_diagnosis(role.worst_pod, inputs)) for role in (*roles, routers))
     return Diagnoses(

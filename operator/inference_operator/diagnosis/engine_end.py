@@ -28,7 +28,6 @@ def unknown_end(engine: Engine | None, output: str, *, has_served: bool) -> Diag
     Args:
         engine: the engine that the container ran; None for other containers.
         output: the log, or the termination message where there is no log.
-        has_served: whether the engine has served in this pod.
     """
     error = root_error(output)
     if error is None:

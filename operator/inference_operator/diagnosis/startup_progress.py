@@ -73,9 +73,6 @@ def startup_progress(
     - The step that status reported is a lower bound for its pod, since a long log no longer shows its first lines.
     - Another pod in the same step changes nothing.
     - An engine of several pods is as far as the pod that holds it back.
-
-    Args:
-        reported: the progress that status reports now.
     """
     starting = [(pod, pod.created + REPORT_AFTER) for pod in pods if pod.start and pod.created]
     steps = {pod.name: _step(pod, reported, inputs) for pod, report_at in starting if report_at <= inputs.now}

@@ -43,7 +43,6 @@ class ClosedOptions:
         Args:
             others: what to write instead of other options.
             cures: what stands for managed options that have a field or another way, by name.
-            flags: names of the options without a value.
         """
         options = (
             replace(option, reason=(cures or {}).get(option.name) or option.reason or NO_FIELD)

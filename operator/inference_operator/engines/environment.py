@@ -52,7 +52,6 @@ def refusal_of_variables(
     """The refusal of the first variable that users may not set, or None.
 
     Args:
-        managed: the engine's managed variables, with the cure.
         dangerous: the engine's dangerous variables, with what each one does.
         allowed: names of dangerous ones that the administrator has permitted.
 

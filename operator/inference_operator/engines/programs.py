@@ -24,7 +24,6 @@ def program_command(name: str, *, has_packages: bool = False, starts_another: bo
 
     Args:
         name: its name in the annotation.
-        has_packages: whether it imports packages of the image.
         starts_another: whether it becomes another such program, which needs the variable.
 
     Examples:

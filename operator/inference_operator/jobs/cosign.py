@@ -61,7 +61,6 @@ def cosign_process(
     Args:
         reference: the image, with its digest. It stands after `--`: a user chooses it, and cosign takes options, such
             as another key, from anywhere before.
-        variable: name of the variable that has the key.
         public_key: the key, in PEM.
         env: variables of engines; those for proxies and certificates are taken.
         with_credentials: whether the container has `credential_mounts`.
@@ -94,7 +93,6 @@ def verifies(job: Manifest, reference: str, variable: str, public_key: str | Non
     Its end counts only then. A registry in its image's name and more variables may come from admission webhooks.
 
     Args:
-        variable: name of the variable that has the key.
         public_key: the key, in PEM; None for any key.
     """
     pod = mapping(mapping(mapping(job, "spec"), "template"), "spec")

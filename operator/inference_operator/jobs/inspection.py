@@ -41,8 +41,6 @@ def inspection_state(
     """State of the inspection.
 
     Args:
-        inputs: what all Jobs have in common.
-        observed: what is known of the Jobs now.
         wanted: whether the result is needed. If not, no further attempt is made.
     """
     record = model_record(inputs.spec.model, inputs.access.revision, owner=inputs.owner)
@@ -85,7 +83,6 @@ def model_record(model: ModelSpec, revision: str | None, *, owner: Owner) -> Rec
     """The ConfigMap for the result.
 
     Args:
-        model: `spec.model`.
         revision: branch, tag or commit; None is the default branch.
     """
     pickle = ["pickle"] if model.allow_pickle else []

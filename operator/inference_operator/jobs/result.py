@@ -58,7 +58,6 @@ class Failure:
 
     @property
     def message(self) -> str:
-        """Field, problem and cure in one line."""
         return self.why.message
 
     @property

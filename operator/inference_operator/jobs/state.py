@@ -90,7 +90,6 @@ def job_state(
 
     Args:
         wanted: whether the result is needed. If not, no further attempt starts.
-        repeated: whether a recorded result is not sufficient.
     """
     stored = task.record.stored(observed.live) if task.record else None
     if task.record and stored is not None and not repeated:

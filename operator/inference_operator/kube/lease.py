@@ -50,8 +50,6 @@ class Lease:
 
     Args:
         api: the API server; these requests do not need the Lease.
-        settings: name, namespace and times of the Lease.
-        identity: the holder's identity; different for every process.
         clock: a monotonic clock, in seconds.
     """
 
@@ -70,7 +68,6 @@ class Lease:
         """The last observed version of the Lease (empty if it was deleted), and when it was observed first."""
 
     def valid(self) -> bool:
-        """Whether this process may act now."""
         return self._held is not None and self._clock() < self._renewed + self._settings.lease_renew_deadline_seconds
 
     def reachable(self) -> bool:

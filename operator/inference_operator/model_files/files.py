@@ -269,6 +269,5 @@ def _too_large(name: str) -> InspectionError:
 
 
 def unreadable(what: str) -> Failure:
-    """The failure for a file or directory without read permission."""
     cure = "Make the model's files readable for all users."
     return Failure(Cause.NOT_FOUND, NotUnderstood(what, "cannot be read.", cure))

@@ -18,7 +18,6 @@ class FolderOrigin:
     """A folder of a mounted volume.
 
     Args:
-        folder: its path in the container.
         names: the files that may be copied. No others are read.
     """
 

@@ -36,7 +36,6 @@ def prune(root: Path, uses: Uses, *, now: float, dry_run: bool) -> PruneReport:
 
     Args:
         root: mount path of the claim.
-        uses: what is in use.
         now: seconds since the epoch.
         dry_run: whether to delete nothing and report the same.
     """

@@ -24,9 +24,6 @@ POOLING = ".Pooling"
 def side_files(names: Collection[str], parsed: Callable[[str], object]) -> SideFiles:
     """The facts in a model's small files.
 
-    Args:
-        parsed: returns the JSON of a file.
-
     Examples:
         >>> documents = {"tokenizer_config.json": {"model_max_length": 512}, "modules.json": [{"type": "a.Pooling"}]}
         >>> side_files(documents, documents.get)

@@ -94,7 +94,6 @@ def claim_uses(
     """The models and kernels in use on a claim. An unclear commit means every commit of the repository.
 
     Args:
-        claim: name of the claim.
         workloads: Deployments, StatefulSets, Jobs and pods of its namespace.
         records: the operator's ConfigMaps of finished downloads.
     """

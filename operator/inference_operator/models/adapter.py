@@ -66,7 +66,6 @@ def adapter_facts(config: object, shapes: Shapes) -> AdapterFacts | NotUnderstoo
     """The facts of an adapter, or why engines cannot serve it.
 
     Args:
-        config: the parsed `adapter_config.json`.
         shapes: the shapes of its tensors; empty for pickle files, which are not read.
 
     Examples:

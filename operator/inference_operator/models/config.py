@@ -38,7 +38,6 @@ class NotUnderstood:
 
     @property
     def message(self) -> str:
-        """Field, problem and cure in one line."""
         return f"{self.field}: {self.problem} {self.cure}"
 
 

@@ -94,9 +94,6 @@ class GgufHeader:
 def gguf_header(content: bytes) -> GgufHeader:
     """The header of a GGUF file.
 
-    Args:
-        content: the first bytes of the file.
-
     Raises:
         ShortHeaderError: the header is longer.
         UnreadableError: it is no header.

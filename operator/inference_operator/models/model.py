@@ -62,9 +62,7 @@ def model_facts(
     """The facts of a model, or the field that is missing or wrong.
 
     Args:
-        document: the parsed `config.json`; any JSON is accepted.
         weights: size of the checkpoint; None: the matrices of the config are counted.
-        side: what the model's small files say.
 
     Examples:
         >>> facts = model_facts({"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,

@@ -119,9 +119,6 @@ def stored_name(source: ModelSource) -> str:
 def model_source(text: str, field: str = "spec.model.source") -> ModelSource | Refusal:
     """The parsed source, or the refusal of an invalid one.
 
-    Args:
-        field: the field that has it, for the refusal.
-
     Examples:
         >>> model_source("hf://Qwen/Qwen3-8B")
         HubModel(repository='Qwen/Qwen3-8B', file='')

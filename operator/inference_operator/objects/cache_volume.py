@@ -122,5 +122,4 @@ def adapter_mounts(cache: CacheVolume | None) -> list[Manifest]:
 
 
 def whole_mount() -> Manifest:
-    """The mount of the whole claim, for the Job that fills it."""
     return {"name": _VOLUME, "mountPath": ROOT}

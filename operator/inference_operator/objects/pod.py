@@ -52,7 +52,6 @@ def restricted_pod(users: PodUsers, *, user: int, group: int) -> Manifest:
 
 
 def with_memory_lock(container: Manifest) -> Manifest:
-    """The security context of a container, with the capability to lock memory."""
     return {**container, "capabilities": {**container["capabilities"], "add": [MEMORY_LOCK]}}
 
 

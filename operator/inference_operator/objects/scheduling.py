@@ -45,7 +45,6 @@ def near_members(fields: Manifest, topology_key: str | None, *, selector: Mappin
 
     Args:
         topology_key: the node label; None for no affinity.
-        selector: the labels that select the pods of the role.
     """
     if topology_key is None:
         return fields

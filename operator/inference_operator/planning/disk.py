@@ -21,8 +21,6 @@ def disk_shortfall(nodes: Sequence[NodeView] | None, pod: Manifest, resource: st
 
     Args:
         nodes: nodes with GPUs; None if the operator cannot list nodes.
-        pod: the pod specification of the engine.
-        resource: the resource name of its GPUs.
 
     Examples:
         >>> small = NodeView("a", {}, (), {"nvidia.com/gpu": "1", "ephemeral-storage": "93Gi"}, True, False)

@@ -62,7 +62,6 @@ def gpu_offers(
 
     Args:
         nodes: nodes with GPUs; None if the operator cannot list nodes.
-        settings: declared GPUs, and whether the capacity is fixed.
         at_least: GPUs of a node that the spec asks for, so that nodes are taken to have them.
     """
     hinted = _hinted(requested, at_least)
@@ -93,8 +92,6 @@ def usable_offers(
 
     Args:
         nodes: nodes with GPUs; None if the operator cannot list nodes.
-        spec: the specification, with the GPUs that it names.
-        settings: declared GPUs, and whether the capacity is fixed.
     """
     suiting = _suiting(nodes, pod)
     old = {node.name: driver for node in suiting if (driver := needs.too_old(node.labels))}

@@ -24,7 +24,6 @@ def placeable(offers: GpuOffers, results: LookupResults, pod: Manifest) -> GpuOf
     """The offers with as many GPUs in a node as are free on one; all of them while that is not known, or if none is.
 
     Args:
-        offers: what nodes have or may have.
         pod: the scheduling fields of the engine's pod; nodes that it may not use have nothing for it.
     """
     known = {look.resource: results.get(look) for look in free_gpus_lookups(offers)}

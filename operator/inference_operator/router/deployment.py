@@ -70,7 +70,6 @@ def router_deployment(inputs: RouterInputs, router: PinnedRouter, turn: Turn | N
     """The Deployment of the routers.
 
     Args:
-        router: the pod template in use.
         turn: its turn, if its pods are replaced for a change of the administrator.
     """
     content = {
@@ -94,11 +93,7 @@ def router_deployment(inputs: RouterInputs, router: PinnedRouter, turn: Turn | N
 
 
 def router_template(inputs: RouterInputs, config: Mapping[str, str]) -> Manifest:
-    """The template of the router pods.
-
-    Args:
-        config: the files of the configuration folder.
-    """
+    """The template of the router pods."""
     return pod_template(
         _pod(inputs),
         labels=labels(inputs.name, ROUTER),

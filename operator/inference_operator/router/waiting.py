@@ -156,10 +156,6 @@ def models(names: Sequence[str]) -> str:
 
 
 def model(name: str) -> str:
-    """One model in the form of the OpenAI API, as a HAProxy log-format string.
-
-    Args:
-        name: its name in the API.
-    """
+    """One model in the form of the OpenAI API, as a HAProxy log-format string."""
     quoted = json.dumps(name).replace("'", "\\u0027").replace("%", "%%")
     return f'{{"id": {quoted}, "object": "model", "created": %[date], "owned_by": "inference-operator"}}'

@@ -50,7 +50,6 @@ class HeldWatch:
         self._requests: dict[tuple[Key, Address], HeldRequest] = {}
 
     def follow(self, keys: Iterable[Key]) -> None:
-        """Watch the routers of exactly these keys."""
         desired = {(key, address) for key in keys for address in self._addresses(key)}
         for place in self._requests.keys() - desired:
             self._requests.pop(place).close()

@@ -59,7 +59,6 @@ def activation_gib(facts: ModelFacts, engine: EngineMemory, shape: Shape, contex
     """Peak memory of activations on one GPU, in GiB.
 
     Args:
-        context: the longest sequence in tokens.
         ends: whether this GPU has the last pipeline stage, which runs the sampler.
     """
     element = shape.element_bytes or facts.element_bytes

@@ -75,5 +75,4 @@ class Infeasible:
 
     @property
     def message(self) -> str:
-        """Field, problem and cure in one line."""
         return f"{self.field}: {self.problem} {self.cure}"

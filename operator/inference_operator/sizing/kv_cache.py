@@ -226,7 +226,6 @@ class CacheReads:
 
 
 def cache_reads(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> CacheReads:
-    """The bytes that a step reads for one sequence."""
     element, tensor = kv_element_bytes(facts, engine, shape), shape.parallel.tensor
     token, state = 0.0, 0.0
     windows: dict[int, float] = {}

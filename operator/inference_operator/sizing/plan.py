@@ -185,7 +185,6 @@ def checked_plan(chosen: GpuPlan, facts: ModelFacts, *, downloads: bool, avoided
 
     Args:
         downloads: whether the engine downloads the checkpoint to its node's disk; otherwise it is mounted.
-        avoided: products of GPUs that the engine must not use.
     """
     offer, shape, host = chosen.offer, chosen.shape, chosen.host
     if not downloads:

@@ -32,7 +32,6 @@ def step_costs(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, overhead: Over
     """The costs of a step; None if the GPU's speed is unknown, or if weights in host memory pass a bus in each step.
 
     Args:
-        gpu: one of the GPUs, with its speed.
         engine: the engine's memory, which decides how the KV cache is kept.
     """
     if not (gpu.bandwidth_gb_per_s and gpu.tflops) or shape.cpu_offload_gib:

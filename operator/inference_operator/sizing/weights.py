@@ -189,7 +189,6 @@ def _columns(matrix: Matrix, tensor: int) -> float:
 
 
 def _padding(matrix: Matrix, facts: ModelFacts, kernel: Kernel, tensor: int) -> float:
-    """The factor by which a kernel's padding makes experts larger."""
     if kernel is not Kernel.MXFP4 or matrix.part is not Part.EXPERTS or facts.experts is None:
         return 1.0
     width = facts.experts.intermediate_size / tensor

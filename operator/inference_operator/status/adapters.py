@@ -25,13 +25,7 @@ _REASONS = {
 
 
 def adapters_of(inputs: Inputs, planned: Planned | None, engines: Sequence[EngineView]) -> tuple[AdapterStatus, ...]:
-    """The status of each adapter; as before while nothing is decided.
-
-    Args:
-        inputs: what was observed after the writes of the round.
-        planned: the outcome, if the specification can be served.
-        engines: the engines that stay.
-    """
+    """The status of each adapter; as before while nothing is decided."""
     before = {adapter.name: adapter for adapter in inputs.resource.status.adapters}
     if planned is None:
         return tuple(before.values())

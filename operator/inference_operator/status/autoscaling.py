@@ -42,12 +42,7 @@ class ScalingObservation:
 def scaling_observation(
     inputs: Inputs, outcome: Outcome, first: LiveRole, engines: Sequence[EngineView]
 ) -> ScalingObservation:
-    """The state of autoscaling.
-
-    Args:
-        first: the first role.
-        engines: the engines of all roles that stay.
-    """
+    """The state of autoscaling."""
     spec = inputs.resource.spec
     observed = observed_scaling(inputs, spec, first) if isinstance(spec, Spec) else ObservedScaling()
     status = _status(inputs, outcome, observed)
@@ -99,7 +94,6 @@ def _by_others(scaling: ObservedScaling) -> str:
 
 
 def _target(target: Target | None) -> dict[str, object]:
-    """The fields about the target concurrency."""
     if target is None:
         return {}
     factor = round(target.factor, FACTOR_DIGITS)

@@ -175,13 +175,11 @@ def _network_resource(decided: Role | None) -> str | None:
 
 
 def _lost(inputs: Inputs, role: LiveRole) -> str:
-    """Sentences about the role's pods on nodes that do not answer."""
     lost = lost_pods(role.engines, inputs.nodes, inputs.now)
     return sentences(*(pod.sentence(inputs.resource.key.namespace) for pod in lost))
 
 
 def _objective(inputs: Inputs) -> Objective:
-    """The latencies that requests shall have."""
     spec = inputs.resource.spec
     return Objective.requested(spec.autoscaling) if isinstance(spec, Spec) else Objective()
 

@@ -86,8 +86,6 @@ class _Metrics:
 
 
 class _Server(web.Server):
-    """Bounds the connections of each source, and their time."""
-
     def __init__(self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> None:
         super().__init__(handler, access_log=None, keepalive_timeout=0)
         self._sources: Counter[str] = Counter()

@@ -26,7 +26,6 @@ class EngineView:
 
     @property
     def pods(self) -> tuple[PodView, ...]:
-        """All of its pods, the leader first."""
         return (self.leader, *self.workers)
 
     @property
@@ -39,7 +38,6 @@ class EngineView:
 
     @property
     def component(self) -> str:
-        """The role that it belongs to."""
         return self.leader.component
 
     @property
@@ -103,7 +101,6 @@ class EngineView:
 
     @property
     def scheduled_part(self) -> float:
-        """The part of its pods that have a node: 0 to 1."""
         return sum(bool(pod.node) for pod in self.pods) / len(self.pods)
 
     @property

@@ -37,9 +37,6 @@ def schedulable_now(node: NodeView, pod: Manifest) -> bool:
 def engines_in(places: Iterable[int], members: int) -> int:
     """How many engines have a place for each of their pods; the pods of one engine are on different nodes.
 
-    Args:
-        places: pods that each node has room for.
-
     Examples:
         >>> engines_in([4, 1], 1), engines_in([4, 1], 2), engines_in([4], 2)
         (5, 1, 0)

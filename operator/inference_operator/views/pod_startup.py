@@ -39,11 +39,7 @@ class PodStartup:
 
 
 def pod_startup(pod: Manifest, *, container: str) -> PodStartup | None:
-    """The progress of a pod's start; None for a pod that terminates.
-
-    Args:
-        pod: a pod that is not ready.
-    """
+    """The progress of a pod's start; None for a pod that terminates."""
     meta, status = mapping(pod, "metadata"), mapping(pod, "status")
     if "deletionTimestamp" in meta or status.get("phase") in ("Succeeded", "Failed"):
         return None

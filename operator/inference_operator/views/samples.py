@@ -175,7 +175,6 @@ def next_activity(
         sessions: unfinished requests that routers have sent to it.
         at: when the sample was taken, in seconds.
         longest_gap: with more seconds than this between two samples, the time without progress restarts.
-        in_traffic: whether it gets new requests.
 
     Examples:
         >>> busy = EngineSample("m", running=1, waiting=0, progress=(7,))

@@ -21,11 +21,7 @@ _SOURCES = {
 
 
 def missing_object_cure(pod: Manifest, container: str, message: str) -> str:
-    """The command that makes the Secret or ConfigMap, or the key, that a container's variables lack; empty for others.
-
-    Args:
-        message: why the kubelet does not start it.
-    """
+    """The command that makes the Secret, ConfigMap or key that a container's variables lack; empty for others."""
     if absent := _NO_KEY.match(message):
         kind, name, key = absent["kind"], absent["name"], absent["key"]
         field = "stringData" if kind == "Secret" else "data"

@@ -75,7 +75,6 @@ class WorkloadView:
 
 
 def workload_view(manifest: Manifest | None) -> WorkloadView:
-    """The view of one workload of any kind, or of its absence."""
     if manifest is None:
         return WorkloadView()
     return _READERS[manifest.get("kind", DEPLOYMENT.name)](manifest)

@@ -70,11 +70,7 @@ _CUDA = "nvidia.com/"
 
 @dataclass(frozen=True, slots=True)
 class LlamaCpp(Engine):
-    """llama.cpp as an engine.
-
-    Args:
-        port: TCP port of its API and of its metrics.
-    """
+    """llama.cpp as an engine."""
 
     unsupported_fields = UNSUPPORTED
     """Fields that the server has no option for, or that a GGUF file decides itself."""

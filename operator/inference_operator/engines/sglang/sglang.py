@@ -100,11 +100,7 @@ FRACTION_DIGITS = 1000
 
 @dataclass(frozen=True, slots=True)
 class SGLang(Engine):
-    """SGLang as an engine.
-
-    Args:
-        port: TCP port of its API and of its metrics.
-    """
+    """SGLang as an engine."""
 
     devices = frozenset({Device.GPU})
     """Its project publishes no image for CPUs."""
@@ -208,7 +204,6 @@ class SGLang(Engine):
         return refusal_of_model(facts)
 
     def support(self, architecture: str, *, image: str) -> Support:  # noqa: ARG002 - protocol
-        """The text models that this version implements."""
         return support(architecture)
 
     def check_model(self, spec: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:

@@ -82,11 +82,7 @@ UNSUPPORTED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Transformers(Engine):
-    """Transformers as an engine.
-
-    Args:
-        port: TCP port of its API and of its metrics.
-    """
+    """Transformers as an engine."""
 
     unsupported_fields = UNSUPPORTED
     option_classes = CLASSES

@@ -58,7 +58,6 @@ def refusal_of_args(args: Sequence[str], *, image: str, allowed: Collection[str]
     """The refusal of the first argument that users may not set, or None.
 
     Args:
-        args: `spec.engine.args`.
         image: the engine's image. Unknown options are refused only if its version is that of the tables.
         allowed: dangerous long options that the operator's settings allow.
 
