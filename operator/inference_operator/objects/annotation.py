@@ -52,14 +52,9 @@ class Annotation(ABC, Generic[T]):
     """An annotation that holds a value."""
 
     def __init__(self, key: str, max_bytes: int = MAX_BYTES) -> None:
-        """Name an annotation.
-
-        Args:
-            key: the annotation's key.
-            max_bytes: the length of the longest text that is written and read.
-        """
         self.key = key
         self._max_bytes = max_bytes
+        """Length of the longest text that is written and read."""
 
     @abstractmethod
     def write(self, value: T) -> str:
@@ -104,14 +99,11 @@ class JsonAnnotation(Annotation[T]):
     """
 
     def __init__(self, key: str, form: TypeAdapter[T]) -> None:
-        """Name an annotation; `form` makes its value from JSON, and JSON from its value."""
         super().__init__(key)
         self._form = form
 
     def write(self, value: T) -> str:
-        """The text of a value."""
         return compact_json(self._form.dump_python(value, mode="json"))
 
     def parsed(self, text: str) -> T:
-        """The value of a text."""
         return self._form.validate_json(text)

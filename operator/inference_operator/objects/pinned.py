@@ -86,7 +86,6 @@ class PinAnnotation(Annotation[Pinned[T]]):
     """An annotation in which the pinned content of a workload is stored, with a hash of it."""
 
     def __init__(self, key: str, content: TypeAdapter[T], max_bytes: int = MAX_BYTES) -> None:
-        """Name an annotation of a content."""
         super().__init__(key, max_bytes)
         self._content = content
 

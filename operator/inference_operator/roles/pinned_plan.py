@@ -6,9 +6,8 @@ has a hash of itself, and one that somebody edited is not read.
 """
 
 from dataclasses import dataclass
-from typing import Annotated
 
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from inference_operator.manifest import Manifest
@@ -22,8 +21,7 @@ from inference_operator.sizing.stored_plan import StoredPlan, to_json
 class PinnedPlan:
     """A plan, the engine and image that it is for, and the hash of the specification that it was made from."""
 
-    spec_hash: Annotated[str, Field(validation_alias="asked")]
-    """In the annotation it has the key `asked`."""
+    spec_hash: str
     image: str
     plan: StoredPlan
     engine: str
@@ -35,17 +33,16 @@ class PinnedPlan:
 
 
 _FORM: TypeAdapter[PinnedPlan] = TypeAdapter(PinnedPlan)
-_HASH = "hash"
-"""Key of the hash of all other fields of the annotation."""
+_SPEC_HASH, _HASH = "asked", "hash"
+"""Keys of the annotation: of the specification's hash, and of the hash of all other keys."""
 
 
 class PlanAnnotation(Annotation[PinnedPlan]):
     """The annotation of a plan, with a hash of all of it."""
 
     def write(self, value: PinnedPlan) -> str:
-        """The text of a plan."""
         fields = {
-            "asked": value.spec_hash,
+            _SPEC_HASH: value.spec_hash,
             "image": value.image,
             "plan": to_json(value.plan),
             "rules": value.rules,
@@ -63,7 +60,7 @@ class PlanAnnotation(Annotation[PinnedPlan]):
         document = _document(text)
         if document.pop(_HASH, None) != content_hash(document):
             raise ValueError(EDITED)
-        return _FORM.validate_python(document)
+        return _FORM.validate_python({**document, "spec_hash": document.get(_SPEC_HASH)})
 
     def engine(self, live: Manifest) -> str:
         """Name of a workload's engine, also if somebody edited the plan; empty if the object has no plan.
