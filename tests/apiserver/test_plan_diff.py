@@ -213,7 +213,7 @@ def test_a_plain_user_is_told_which_rights_are_missing_and_what_is_assumed(
     qwen.kubectl(*rights)
     qwen.kubectl(*bind, "--role=plain-patch", "plain-patch")
     said = eventually(lambda: _when_allowed(kubernetes, command), seconds=SEEN_SECONDS, what="the right is known")
-    assert "(Surge): free GPUs are not known" in str(said)
+    assert "(Surge): free GPUs are unknown" in str(said)
     for assumed in ("the operator's settings. The defaults", "no right to list nodes"):
         assert f"{assumed}" in str(said), said
 
