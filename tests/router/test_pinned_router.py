@@ -270,3 +270,11 @@ def test_a_change_of_the_owner_is_held_until_its_turn_and_an_edit_never(settings
     assert of_owner(settings) == (FleetState.WAITING, False)
     assert of_owner(settings, fleet=NO_OTHERS) == (FleetState.ROLLING, True)
     assert of_owner(settings, edited) == (FleetState.DONE, True)
+
+
+def test_of_several_upstreams_only_unusual_facts_are_pinned_so_that_those_of_earlier_releases_still_match() -> None:
+    usual = REQUEST.upstreams[0]
+    odd = replace(usual, name="other", has_adapters=True, lists_models=False)
+    first, second = router_inputs(replace(REQUEST, upstreams=(usual, odd)))["upstreams"]
+    assert not {"has_adapters", "lists_models"} & first.keys()
+    assert (second["has_adapters"], second["lists_models"]) == (True, False)
