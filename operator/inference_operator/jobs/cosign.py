@@ -112,13 +112,13 @@ def parsed_failure(text: str, reference: str) -> Failure | None:
         >>> parsed_failure("Killed", "registry/a@sha256:0") is None
         True
     """
-    said = _ERROR.search(text)
-    return _failure(reference, said["text"]) if said else None
+    match = _ERROR.search(text)
+    return _failure(reference, match["text"]) if match else None
 
 
-def _failure(reference: str, said: str) -> Failure:
-    case = next((case for case in _CASES if case.words.search(said)), None)
+def _failure(reference: str, error: str) -> Failure:
+    case = next((case for case in _CASES if case.words.search(error)), None)
     if case:
         return Failure(Cause.UNVERIFIED, NotUnderstood(reference, case.problem, case.cure))
-    problem = f"cannot be verified: {one_line(said).rstrip('.')}."
+    problem = f"cannot be verified: {one_line(error).rstrip('.')}."
     return Failure(Cause.UNVERIFIED, NotUnderstood(reference, problem, "Check that pods reach its registry."))

@@ -154,12 +154,12 @@ def _progress(stored: Callable[[], int], total: int, say: Say) -> Iterator[None]
     over = threading.Event()
 
     def watch() -> None:
-        started, first, said = time.monotonic(), stored(), -1
+        started, first, reported = time.monotonic(), stored(), -1
         while not over.wait(LOOK_SECONDS):
             now = min(stored(), total)
             step = 100 * now // total // STEP_PERCENT * STEP_PERCENT
-            if step > said:
-                said = step
+            if step > reported:
+                reported = step
                 say(progress_line(step, now, total, now - first, time.monotonic() - started))
 
     thread = threading.Thread(target=watch, daemon=True)

@@ -136,9 +136,9 @@ def adopted_version(live: Manifest, desired: Manifest) -> str | None:
         (None, '7')
     """
     meta = live["metadata"]
-    said = (meta.get("annotations") or {}).get(ADOPT_ANNOTATION)
+    adoption = (meta.get("annotations") or {}).get(ADOPT_ANNOTATION)
     if meta.get("ownerReferences"):
-        adopts = said == BEGUN
+        adopts = adoption == BEGUN
     else:
-        adopts = said in (ALLOWED, BEGUN) and bool(desired["metadata"].get("ownerReferences"))
+        adopts = adoption in (ALLOWED, BEGUN) and bool(desired["metadata"].get("ownerReferences"))
     return str(meta["resourceVersion"]) if adopts else None

@@ -85,8 +85,8 @@ def adapters_available(observation: Observation) -> ConditionVerdict | None:
     for phase, reason in _REASONS.items():
         if first := next((adapter for adapter in adapters if adapter.phase is phase), None):
             is_awaited = observation.wait is not None and observation.wait.message == first.message
-            said = "the first engine waits for it." if is_awaited else first.message or "engines load it."
-            message = sentences(count, f"`{first.name}`: {said}")
+            reason_text = "the first engine waits for it." if is_awaited else first.message or "engines load it."
+            message = sentences(count, f"`{first.name}`: {reason_text}")
             wait = observation.adapter_wait if phase is AdapterPhase.COPYING else None
             return ConditionVerdict("False", wait.reason if wait else reason, message)
     return ConditionVerdict("True", Reason.ADAPTERS_READY, count)

@@ -182,8 +182,8 @@ def undecided(inputs: Inputs) -> Status:
     own = {ConditionType.RECONCILING: settled, ConditionType.STALLED: verdict}
     others = tuple(condition for condition in former.conditions if condition.type not in own)
     conditions = (*others, *(_condition(kind, state, inputs) for kind, state in own.items()))
-    said = {"reason": verdict.reason, "message": verdict.message, "conditions": conditions}
-    return former.model_copy(update={"observed_generation": inputs.resource.generation, **said})
+    fields = {"reason": verdict.reason, "message": verdict.message, "conditions": conditions}
+    return former.model_copy(update={"observed_generation": inputs.resource.generation, **fields})
 
 
 def _selector(current: Observation) -> str:

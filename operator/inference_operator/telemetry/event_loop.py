@@ -27,14 +27,14 @@ class LongestStall:
 
     def add(self, seconds: float, now: float) -> None:
         """Store by how much a tick was late."""
-        self._turn(now)
+        self._rotate(now)
         self._current = max(self._current, seconds)
 
     def seconds(self, now: float) -> float:
-        self._turn(now)
+        self._rotate(now)
         return max(self._current, self._former)
 
-    def _turn(self, now: float) -> None:
+    def _rotate(self, now: float) -> None:
         """Begin the window in which this time is."""
         windows = int((now - self._begin) // WINDOW_SECONDS)
         if windows > 0:

@@ -55,8 +55,8 @@ def _without(text: str) -> str:
     lines: list[str] = text.splitlines()
     for node in ast.walk(ast.parse(text)):
         own = isinstance(node, ast.ImportFrom) and (node.module or "").startswith(__package__)
-        said = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if isinstance(node, ast.stmt) and (own or said):
+        is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if isinstance(node, ast.stmt) and (own or is_docstring):
             first, last = node.lineno - 1, node.end_lineno or node.lineno
             lines[first:last] = [""] * (last - first)
     return "\n".join(line for line in lines if line.strip())
