@@ -40,7 +40,7 @@ _ROLLING = "Pods are being replaced, because the operator's settings have change
 
 
 def renewed(observation: Observation) -> ConditionVerdict | None:
-    """Condition Renewed: why pods are not as the owner's settings say; None if they are, or if nothing is decided.
+    """Condition Renewed: why pods differ from the administrator's settings; None if they do not or nothing is decided.
 
     The message tells nothing of other InferenceDeployments, which may be of other users.
     """
