@@ -287,7 +287,7 @@ def test_adapters_stay_while_only_the_users_own_key_is_verified_anew() -> None:
     rotated = outcome(with_key(done, PUBLIC_KEY.replace("MFkw", "AAAA")))
     assert isinstance(rotated, Planned)
     assert rotated.model_wait
-    assert not rotated.model_wait.freezes
+    assert not rotated.is_frozen
     assert adapter_list_ref(running.owner) in rotated.desired
     assert {Ref.of(one) for one in copies} <= set(rotated.desired)
 

@@ -1,31 +1,33 @@
-"""The adapters of a specification: the Jobs that copy them, whether they fit, and the list for engines and routers."""
+"""The part of the adapters: the Jobs that copy them, whether they fit, and the list for engines and routers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from inference_operator.api.adapters import AdapterSpec
+from inference_operator.api.cache import CacheSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import AdapterPhase
 from inference_operator.jobs.adapter import AdapterInputs, access_of, adapter_state, field_of
 from inference_operator.jobs.adapter_result import StoredAdapter
-from inference_operator.jobs.state import JobState, without_jobs
+from inference_operator.jobs.state import JobState
 from inference_operator.jobs.task import JobInputs
-from inference_operator.manifest import Manifest, Ref
+from inference_operator.manifest import Ref
 from inference_operator.models.adapter import base_problem
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import ModelSource, file_of, model_source, repository_of, stored_name
 from inference_operator.objects.adapter_list import adapter_list, adapter_list_ref, listed_adapters
 from inference_operator.objects.cache_volume import ADAPTER_CACHE, snapshot_path
-from inference_operator.objects.names import ADAPTER, ROUTER
+from inference_operator.objects.names import ROUTER
 from inference_operator.pipeline.adapter_lists import Adapter, decided_list, is_awaited, list_updates
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_claim import cache_volume
-from inference_operator.pipeline.model_download import claim_lookups, job_placement, own_claim
-from inference_operator.pipeline.model_wait import job_inputs, job_wait, observed_jobs, without_new_engines
-from inference_operator.pipeline.outcomes import Planned, Refused
+from inference_operator.pipeline.model_download import claim_lookups, job_placement
+from inference_operator.pipeline.model_wait import ModelStep, job_inputs, job_wait, observed_jobs
+from inference_operator.pipeline.outcomes import Planned
+from inference_operator.pipeline.part import Feature, Hold, ModelWait, Part
 
 _TELL_AFTER = timedelta(milliseconds=300)
 """From the write of a list until pods are told: the kubelet's watch of the list has it by then."""
@@ -41,50 +43,34 @@ class _Copy:
     state: JobState[StoredAdapter] | None = None
 
 
-def with_adapters(inputs: Inputs, outcome: Planned | Refused) -> Planned | Refused:
-    """The outcome with the objects of the adapters. A first engine waits until the slots for them are known."""
-    if isinstance(outcome, Refused):
-        return outcome
-    first = outcome.roles[0]
-    spec = first.context.spec.stated
-    if spec.cache is None or not spec.engine.adapter_slots:
-        return outcome
-    if outcome.is_frozen:
-        return replace(outcome, adapters=_without_files(outcome))  # none is copied or loaded before it is verified
-    claim = own_claim(inputs, spec.cache, outcome)
-    if isinstance(claim, Refusal):
-        return Refused(desired=inputs.children, refusal=claim, model=outcome.model)
-    copies = [_copy(inputs, outcome, spec, one) for one in spec.model.adapters] if inputs.jobs else []
+def adapters(inputs: Inputs, planned: Planned, cache: CacheSpec) -> ModelStep:
+    """The objects of the adapters. A first engine waits until the slots for them are known."""
+    spec = planned.roles[0].context.spec.stated
+    if planned.hold.holds_others:  # none is copied or loaded before it is verified
+        return ModelStep(Part(feature=Feature.ADAPTERS, adapters=_without_files(spec)))
+    copies = [_copy(inputs, planned, spec, one) for one in spec.model.adapters] if inputs.jobs else []
     states = [copy.state for copy in copies if copy.state]
-    adapters = tuple(copy.adapter for copy in copies) or _without_files(outcome)
-    found = replace(
-        outcome,
-        desired={**claim, **_objects(states), **without_jobs(outcome.desired, ADAPTER)},
-        lookups=(
-            *outcome.lookups,
-            *(look for state in states for look in state.lookups),
-            *claim_lookups(inputs, spec.cache),
-        ),
-        recheck_at=_earliest(outcome.recheck_at, *(state.recheck_at(inputs.now) for state in states)),
-        adapters=adapters,
+    part = Part(
+        feature=Feature.ADAPTERS,
+        desired={ref: manifest for state in states for ref, manifest in state.desired.items()},
+        lookups=(*(look for state in states for look in state.lookups), *claim_lookups(inputs, cache)),
+        due=_earliest(*(state.recheck_at(inputs.now) for state in states)),
+        adapters=tuple(copy.adapter for copy in copies) or _without_files(spec),
     )
     if _decides_slots(inputs, copies):
-        waits = (
-            replace(job_wait(copy.state, Reason.DOWNLOADING_MODEL), message=copy.adapter.progress)
-            for copy in copies
-            if copy.state and copy.adapter.progress
-        )
-        wait = next(waits)
-        return replace(found, desired=without_new_engines(inputs, found), model_wait=found.model_wait or wait)
-    return _with_list(inputs, found)
+        return ModelStep(replace(part, wait=_wait(copies)), hold=Hold.NEW_ENGINES)
+    return ModelStep(_with_list(inputs, planned, part))
 
 
-def _without_files(outcome: Planned) -> tuple[Adapter, ...]:
-    return tuple(Adapter(one.name) for one in outcome.roles[0].context.spec.stated.model.adapters)
+def _without_files(spec: Spec) -> tuple[Adapter, ...]:
+    return tuple(Adapter(one.name) for one in spec.model.adapters)
 
 
-def _objects(states: Sequence[JobState[StoredAdapter]]) -> Mapping[Ref, Manifest]:
-    return {ref: manifest for state in states for ref, manifest in state.desired.items()}
+def _wait(copies: Sequence[_Copy]) -> ModelWait:
+    """The wait for the first adapter that is being copied."""
+    copying = ((copy.adapter, copy.state) for copy in copies if copy.state and copy.adapter.progress)
+    adapter, state = next(copying)
+    return replace(job_wait(state, Reason.DOWNLOADING_MODEL), message=adapter.progress)
 
 
 def _copy(inputs: Inputs, planned: Planned, spec: Spec, adapter: AdapterSpec) -> _Copy:
@@ -160,25 +146,25 @@ def _decides_slots(inputs: Inputs, copies: Sequence[_Copy]) -> bool:
     return not fixed and not inputs.workloads() and any(one.adapter.progress for one in copies)
 
 
-def _with_list(inputs: Inputs, planned: Planned) -> Planned:
-    """The outcome with the list, and with the pods to tell once it is written."""
+def _with_list(inputs: Inputs, planned: Planned, part: Part) -> Part:
+    """The part with the list, and with the pods to tell once it is written."""
     owner = inputs.owner
     live = inputs.child(adapter_list_ref(owner))
     engines = [engine for role in planned.roles for engine in role.context.live.engines]
     reports = inputs.samples.adapters
-    found = decided_list(planned.adapters, listed_adapters(live), engines, reports, _failed(inputs))
-    desired = adapter_list(found, owner)
-    planned = replace(
-        planned,
-        desired={Ref.of(desired): desired, **planned.desired},
-        awaits_adapters=is_awaited(found, engines, reports),
+    content = decided_list(part.adapters, listed_adapters(live), engines, reports, _failed(inputs))
+    desired = adapter_list(content, owner)
+    part = replace(
+        part,
+        desired={Ref.of(desired): desired, **part.desired},
+        awaits_adapters=is_awaited(content, engines, reports),
     )
     if live is None or live.get("data") != desired["data"]:
-        return replace(planned, recheck_at=_earliest(planned.recheck_at, inputs.now + _TELL_AFTER))
+        return replace(part, due=_earliest(part.due, inputs.now + _TELL_AFTER))
     routers = inputs.pods_of(ROUTER)
-    updates = list_updates(found, engines, routers, reports, namespace=owner.key.namespace)
+    updates = list_updates(content, engines, routers, reports, namespace=owner.key.namespace)
     again = inputs.now + _TELL_AGAIN_AFTER if updates else None
-    return replace(planned, list_updates=updates, recheck_at=_earliest(planned.recheck_at, again))
+    return replace(part, list_updates=updates, due=_earliest(part.due, again))
 
 
 def _failed(inputs: Inputs) -> frozenset[str]:

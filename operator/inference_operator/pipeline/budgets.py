@@ -1,4 +1,4 @@
-"""The disruption budgets of all roles and of the routers, whether or not something is decided about them."""
+"""The part of disruption budgets, of all roles and of the routers, whether or not something is decided about them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -10,36 +10,45 @@ from inference_operator.objects.child import child
 from inference_operator.objects.names import ROUTER, router_name, selector_labels, workload_name
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome, Planned
-from inference_operator.pipeline.role import Role
+from inference_operator.pipeline.part import Feature, Part
+from inference_operator.pipeline.routers import kept_routers
 from inference_operator.roles.context import LiveRole
 from inference_operator.views.engine import EngineView, engines_of
 from inference_operator.views.raw import mapping
 from inference_operator.workload.budget import Disruption
-from inference_operator.workload.moving import Move
 
 _FEWEST_REPLICAS = 2
 """With one replica a budget could only hold a drain for ever, unless the operator may open it."""
 
 
-def decided_budgets(inputs: Inputs, spec: Spec, roles: Sequence[Role], router_move: Move) -> Mapping[Ref, Manifest]:
-    """The budgets that go with a decision."""
+def budgets(inputs: Inputs, verdict: Outcome, roles: Sequence[LiveRole]) -> Part:
+    """The budgets that go with a decision, and those that open for a drain where nothing is decided."""
+    decided: Mapping[Ref, Manifest] = {}
+    if isinstance(verdict, Planned) and not verdict.hold.holds_others:
+        decided = _decided(inputs, verdict)
+    return Part(feature=Feature.BUDGETS, desired={**decided, **_opened(inputs, verdict, roles, decided)})
+
+
+def _decided(inputs: Inputs, planned: Planned) -> Mapping[Ref, Manifest]:
     budgets: dict[Ref, Manifest] = {}
-    for role in roles:
+    for role in planned.roles:
         most = role.context.spec.stated.most_replicas
         has_groups = any(manifest["kind"] == STATEFUL_SET.name for manifest in role.workload.objects)
         if most >= _FEWEST_REPLICAS or has_groups or (most and role.move.may_refuse):
             serving = _serving(role.context.live.engines)
             disruption = role.move.disruption(serving, planned_pods=role.plan.plan.parallel.nodes)
             budgets.update(_budget(inputs, role.name, disruption))
-    routes = spec.router.strategy is not RouterStrategy.EXTERNAL
-    if routes and (spec.router.replicas >= _FEWEST_REPLICAS or router_move.may_refuse):
-        disruption = router_move.disruption(_serving(_routers(inputs)))
-        budgets.update(_budget(inputs, ROUTER, disruption))
+    router, move = planned.roles[0].context.spec.stated.router, planned.router_move
+    routes = router.strategy is not RouterStrategy.EXTERNAL
+    if routes and (router.replicas >= _FEWEST_REPLICAS or move.may_refuse):
+        budgets.update(_budget(inputs, ROUTER, move.disruption(_serving(_routers(inputs)))))
     return budgets
 
 
-def with_open_budgets(inputs: Inputs, decided: Outcome, roles: Sequence[LiveRole]) -> Mapping[Ref, Manifest]:
-    """The desired objects, with budgets that let pods go where no successor can start.
+def _opened(
+    inputs: Inputs, verdict: Outcome, roles: Sequence[LiveRole], decided: Mapping[Ref, Manifest]
+) -> Mapping[Ref, Manifest]:
+    """Budgets that let pods go where no successor can start.
 
     That is so where nothing new is decided: the resource is paused or refused, or waits for its model, or its routers
     stay only until something else routes. A drain would wait for ever. The same holds where the operator cannot see
@@ -49,9 +58,9 @@ def with_open_budgets(inputs: Inputs, decided: Outcome, roles: Sequence[LiveRole
     asked = spec.scheduling.eviction_wait if isinstance(spec, Spec) else None
     guards = inputs.settings.single_engine_budgets and asked != timedelta(0)
     opened: dict[Ref, Manifest] = {}
-    for component, engines, wanted in _undecided(inputs, decided, roles):
+    for component, engines, wanted in _undecided(inputs, verdict, roles):
         ref = _ref(inputs, component)
-        live, desired = inputs.child(ref), decided.desired.get(ref)
+        live, desired = inputs.child(ref), decided.get(ref) or _kept(inputs, verdict, ref)
         leaves = inputs.leaving is None or any(node in inputs.leaving for engine in engines for node in engine.nodes)
         if not (desired and engines and (live or leaves)):
             continue
@@ -65,16 +74,23 @@ def with_open_budgets(inputs: Inputs, decided: Outcome, roles: Sequence[LiveRole
         )
         if disruption.keeps != _kept_now(desired):
             opened.update(_budget(inputs, component, disruption))
-    return {**decided.desired, **opened}
+    return opened
+
+
+def _kept(inputs: Inputs, verdict: Outcome, ref: Ref) -> Manifest | None:
+    """The live budget, if it stays: of routers while requests go through them, and of all where nothing changes."""
+    if not isinstance(verdict, Planned) or verdict.hold.holds_others:
+        return inputs.child(ref)
+    return kept_routers(inputs, verdict).get(ref)
 
 
 def _undecided(
-    inputs: Inputs, decided: Outcome, roles: Sequence[LiveRole]
+    inputs: Inputs, verdict: Outcome, roles: Sequence[LiveRole]
 ) -> Iterator[tuple[str, Sequence[EngineView], int]]:
     """The components whose moves are not carried out, with their engines and how many are wanted."""
     spec = inputs.resource.spec
-    planned = decided if isinstance(decided, Planned) else None
-    for role in roles if planned is None or planned.model_wait else ():
+    planned = verdict if isinstance(verdict, Planned) else None
+    for role in roles if planned is None or planned.hold.holds_engines else ():
         yield role.name, role.engines, role.view.desired
     is_external = isinstance(spec, Spec) and spec.router.strategy is RouterStrategy.EXTERNAL
     if planned is None or planned.is_frozen or is_external:

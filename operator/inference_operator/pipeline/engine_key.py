@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.engines.base import Engine
-from inference_operator.manifest import Manifest
 from inference_operator.objects.engine_key import asked_key, key_secret, key_secret_name
 from inference_operator.objects.names import ROUTER, is_role
 from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.part import Feature, Part
 from inference_operator.roles.context import RoleContext
 from inference_operator.sentences import sentences
 from inference_operator.settings import Settings
@@ -80,7 +80,7 @@ def key_to_send(inputs: Inputs, spec: Spec, templates: Sequence[PinnedTemplate],
     return key_secret_name(inputs.owner) if any(is_wanted(spec, one, inputs.settings) for one in engines) else ""
 
 
-def secret_to_create(inputs: Inputs, templates: Sequence[PinnedTemplate], sent: str) -> Manifest | None:
+def created_key(inputs: Inputs, templates: Sequence[PinnedTemplate], sent: str, *, is_held: bool) -> Part:
     """The Secret, if pods of these templates or routers name it; one of another name is not the operator's to create.
 
     With `settings.engineKeys: false` the operator has no right to create it.
@@ -89,10 +89,11 @@ def secret_to_create(inputs: Inputs, templates: Sequence[PinnedTemplate], sent: 
         inputs: everything that was observed.
         templates: the pod templates of engines in use.
         sent: the name that routers have.
+        is_held: whether nothing is made meanwhile.
     """
     named = {sent, *(asked_key(one.content.template) for one in templates)}
     is_due = inputs.settings.engine_keys and key_secret_name(inputs.owner) in named
-    return key_secret(inputs.owner) if is_due else None
+    return Part(feature=Feature.ENGINE_KEY, engine_key=key_secret(inputs.owner) if is_due and not is_held else None)
 
 
 def unguarded(inputs: Inputs, context: RoleContext, template: PinnedTemplate, *, has_policy: bool) -> str:

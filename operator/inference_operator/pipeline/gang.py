@@ -1,24 +1,35 @@
-"""The outcome with the objects of gang schedulers: one for each group."""
+"""The part of the objects of gang schedulers: one for each group."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable
 
 from inference_operator.manifest import STATEFUL_SET, Manifest, Ref
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.pipeline.outcomes import Outcome, Planned
+from inference_operator.pipeline.outcomes import Planned
+from inference_operator.pipeline.part import Feature, Part
 from inference_operator.workload.gang import pod_group
 
 
-def with_pod_groups(inputs: Inputs, found: Outcome) -> Outcome:
-    """The outcome with a PodGroup for each StatefulSet that has one, before it: its pods are pending without it."""
-    if not isinstance(found, Planned):
-        return found
-    return replace(found, desired={**_pod_groups(inputs, found.desired), **found.desired})
+def pod_groups(inputs: Inputs, planned: Planned, engines: Part) -> Part:
+    """A PodGroup for each StatefulSet that has one, before it: its pods are pending without it.
+
+    A live one stays while its kind cannot be listed.
+
+    Args:
+        inputs: everything that was observed.
+        planned: what is decided.
+        engines: the part of the engines.
+    """
+    is_held = planned.hold.holds_others
+    built = _built(inputs, inputs.children.values() if is_held else engines.desired.values())
+    written = {
+        ref: group
+        for ref, group in built.items()
+        if ref.kind not in inputs.unavailable_kinds and not (is_held and inputs.child(ref))
+    }
+    kept = {ref: live for ref in built if ref.kind in inputs.unavailable_kinds and (live := inputs.child(ref))}
+    return Part(feature=Feature.POD_GROUPS, desired=written, kept=kept)
 
 
-def _pod_groups(inputs: Inputs, desired: Mapping[Ref, Manifest]) -> Mapping[Ref, Manifest]:
-    """The PodGroups; a live one stays while its kind cannot be listed."""
-    groups = (pod_group(one, inputs.owner) for ref, one in desired.items() if ref.kind == STATEFUL_SET)
-    built = {Ref.of(group): group for group in groups if group is not None}
-    found = {ref: inputs.child(ref) if ref.kind in inputs.unavailable_kinds else group for ref, group in built.items()}
-    return {ref: group for ref, group in found.items() if group is not None}
+def _built(inputs: Inputs, objects: Iterable[Manifest]) -> dict[Ref, Manifest]:
+    sets = (one for one in objects if one["kind"] == STATEFUL_SET.name)
+    return {Ref.of(group): group for one in sets if (group := pod_group(one, inputs.owner)) is not None}

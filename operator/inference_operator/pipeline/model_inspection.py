@@ -1,19 +1,17 @@
 """The model of a resource, as far as it is known: from its inspection, or from the catalogue."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import dataclass
 
 from inference_operator.api.hardware import Device
 from inference_operator.jobs.inspection import inspection_state
-from inference_operator.jobs.state import JobState, without_jobs
+from inference_operator.jobs.state import JobState
 from inference_operator.models.entry import Entry
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import DOWNLOADED, HubModel, ModelSource, file_of
-from inference_operator.objects.names import INSPECTION
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_wait import job_inputs, observed_jobs
-from inference_operator.pipeline.outcomes import NeedsInspection, Planned, Refused
+from inference_operator.pipeline.part import Feature, Part
 from inference_operator.planning.engine_plan import ModelFindings
 from inference_operator.planning.known_model import KnownModel, fallback_model, inspected_model, known_model
 from inference_operator.planning.role_plan import PlanState
@@ -81,16 +79,12 @@ def _needs_facts(state: PlanState) -> bool:
     )
 
 
-_Decided = TypeVar("_Decided", bound=Planned | Refused | NeedsInspection)
-
-
-def with_inspection(inputs: Inputs, model: InspectedModel, decided: _Decided) -> _Decided:
-    """The outcome with the objects and lookups of the inspection; Jobs that it no longer needs are not desired."""
-    inspection = model.inspection
-    times = [moment for moment in (decided.recheck_at, inspection.recheck_at(inputs.now)) if moment]
-    return replace(
-        decided,
-        desired={**without_jobs(decided.desired, INSPECTION), **inspection.desired},
-        lookups=(*decided.lookups, *inspection.lookups),
-        recheck_at=min(times, default=None),
+def inspection(inputs: Inputs, model: InspectedModel) -> Part:
+    """The objects, the lookups and the due time of the inspection."""
+    state = model.inspection
+    return Part(
+        feature=Feature.INSPECTION,
+        desired=state.desired,
+        lookups=state.lookups,
+        due=state.recheck_at(inputs.now),
     )

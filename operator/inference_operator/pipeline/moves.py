@@ -1,18 +1,20 @@
-"""The move of engines and of the only router away from nodes that are leaving: what it reads and changes."""
+"""The move of engines and of the only router away from nodes that are leaving: what it reads, and its part."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
-from inference_operator.autoscaling.removal_order import new_costs
 from inference_operator.objects.names import ROUTER
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.pipeline.outcomes import Planned, Refused
+from inference_operator.pipeline.outcomes import Planned
+from inference_operator.pipeline.part import Feature, Part
+from inference_operator.sentences import sentences
 from inference_operator.views.engine import engines_of
 from inference_operator.workload.deployment import PULL_SECONDS
-from inference_operator.workload.moving import DRAINING_COST, NO_MOVE, Move, MoveInputs, move
+from inference_operator.workload.moving import NO_MOVE, Move, MoveInputs, move
 from inference_operator.workload.rollout import UNSCHEDULABLE_LIMIT
+
+_STAYS = "{} on a node that is leaving do not move meanwhile: a drain ends them before their successors start."
 
 
 def router_move(inputs: Inputs, spec: Spec) -> Move:
@@ -45,21 +47,15 @@ def router_move(inputs: Inputs, spec: Spec) -> Move:
     return move(given, {}, inputs.now)
 
 
-def with_marks(inputs: Inputs, decided: Planned | Refused) -> Planned | Refused:
-    """The outcome in which pods on nodes that are leaving go before all others, whenever there are too many.
+def moves(planned: Planned) -> Part:
+    """When to look at the router's move again, and the notices about all moves."""
+    return Part(feature=Feature.MOVES, due=planned.router_move.due, notice=_notice(planned))
 
-    The mark of a pod whose node stays after all is taken back, if that is one with GPUs: other nodes that stay cannot
-    be told from those that are gone, whose pods keep it.
-    """
-    if not isinstance(decided, Planned) or decided.is_frozen:
-        return decided
-    leavers = {one.uid: one.leader for found in decided.all_moves for one in found.leavers if found.moves}
-    others = [cost for cost in decided.deletion_costs if cost.uid not in leavers]
-    known = {*leavers, *(cost.uid for cost in others)}
-    staying = {node.name for node in inputs.nodes or ()} - set(inputs.leaving or ())
-    marked = (pod for pod in inputs.pods if pod.deletion_cost == DRAINING_COST and not pod.terminating)
-    costs = [
-        *((pod, DRAINING_COST, "its node is leaving, so it goes first") for pod in leavers.values() if not pod.group),
-        *((pod, 0, "its node stays") for pod in marked if pod.node in staying and pod.uid not in known),
-    ]
-    return replace(decided, deletion_costs=(*others, *new_costs(costs, inputs.resource.key.namespace)))
+
+def _notice(planned: Planned) -> str:
+    """The notices of moves that are carried out, and that pods stay whose moves are not."""
+    by_hold = ((planned.hold.holds_others, [planned.router_move]), (planned.hold.holds_engines, planned.engine_moves))
+    carried_out = [one for held, some in by_hold if not held for one in some]
+    stays = any(one.leavers for held, some in by_hold if held for one in some)
+    kept = _STAYS.format("Pods" if planned.hold.holds_others else "Engines") if stays else ""
+    return sentences(*(one.notice for one in carried_out), kept)

@@ -1,7 +1,7 @@
 """The four possible outcomes of a decision."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from inference_operator.api.reasons import Reason
@@ -12,12 +12,13 @@ from inference_operator.autoscaling.target import Target
 from inference_operator.fleet.rollout_slots import FleetState
 from inference_operator.jobs.result import Failure
 from inference_operator.manifest import Manifest, Ref
-from inference_operator.objects.pinned import PinUse
 from inference_operator.pipeline.adapter_lists import Adapter, ListUpdate
+from inference_operator.pipeline.part import Hold, ModelWait
 from inference_operator.pipeline.role import Role
+from inference_operator.pipeline.routing import Routing
 from inference_operator.planning.known_model import KnownModel
 from inference_operator.roles.pinned_plan import PinnedPlan
-from inference_operator.sentences import sentences
+from inference_operator.router.children import RouterObjects
 from inference_operator.views.lookups import Lookup
 from inference_operator.workload.moving import NO_MOVE, Move
 from inference_operator.workload.stall import Removal
@@ -26,12 +27,14 @@ from inference_operator.workload.traffic import TrafficChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The fields of every outcome."""
+    """The fields of every outcome. All but those of the model are the sum of its parts."""
 
-    desired: Mapping[Ref, Manifest]
-    """The objects that the resource should have. Where nothing new is decided, the live ones."""
     model: KnownModel | None = None
     """The model, as far as it is known."""
+    model_failure: Failure | None = None
+    """Why the model's files could not be read; None if they were, or need not be."""
+    desired: Mapping[Ref, Manifest] = field(default_factory=dict)
+    """The objects that the resource should have. Where nothing new is decided, the live ones."""
     lookups: tuple[Lookup, ...] = ()
     """Lookups that the next decision needs."""
     fleet_state: FleetState = FleetState.UNDECIDED
@@ -41,10 +44,12 @@ class Outcome:
     removals: tuple[Removal, ...] = ()
     """Pods to delete: stalled ones, and those on nodes with hardware errors or that do not answer. Their workload
     creates new ones."""
+    notice: str = ""
+    """The notices for users about the decisions."""
+    model_wait: ModelWait | None = None
+    """Why engines wait for their model; None if they do not."""
     scaling: ScalingInputs | None = None
     """The inputs of autoscaling; None where the operator does not decide about the number of engines."""
-    model_failure: Failure | None = None
-    """Why the model's files could not be read; None if they were, or need not be."""
     target: Target | None = None
     """How many requests one engine should have, and what decides that; None without autoscaling."""
     deletion_costs: tuple[DeletionCost, ...] = ()
@@ -55,24 +60,12 @@ class Outcome:
     """Pods that have an earlier list of adapters."""
     engine_key: Manifest | None = None
     """The Secret with the key that engines ask for, without the key; None if no engine asks for it."""
+    adapters: tuple[Adapter, ...] = ()
+    """The adapters of the specification, where one is planned."""
     awaits_adapters: bool = False
     """Whether an engine has yet to tell that it has carried out its list of adapters."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelWait:
-    """Why engines wait for their model, or for what is known about it."""
-
-    reason: Reason
-    message: str
-    """Progress in one or two sentences."""
-    since: datetime | None = None
-    """Since when the pod of its Job does not run; None if it runs."""
-    freezes: bool = False
-    """Whether nothing at all changes meanwhile: the owner's policy requires signatures that are not verified yet."""
-
-
-_STAYS = "{} on a node that is leaving do not move meanwhile: a drain ends them before their successors start."
+    one_node_claim: str = ""
+    """Name of the engines' claim, if pods on one node only can mount it; empty if not, and without a claim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,36 +74,28 @@ class Planned(Outcome):
 
     roles: tuple[Role, ...]
     """The roles; the router sends requests to the first one."""
-    model_wait: ModelWait | None = None
-    """Why engines of this plan wait for their model; None if they do not."""
-    one_node_claim: str = ""
-    """Name of the engines' claim, if pods on one node only can mount it; empty if not, and without a claim."""
-    adapters: tuple[Adapter, ...] = ()
-    """The adapters of the specification."""
-    latest_router_template: str = ""
-    """Hash of the routers' pod template as this release builds it; empty without routers."""
-    router_use: PinUse = PinUse.KEPT
-    """Why routers get the template that they have."""
+    routing: Routing
+    """How requests reach the engines."""
+    router: RouterObjects
     router_move: Move = NO_MOVE
     """How the only router moves away from a node that is leaving."""
+    hold: Hold = Hold.NOTHING
+    """What stays as it is until the model is there."""
 
     @property
     def is_frozen(self) -> bool:
         """Whether nothing at all is changed, since signatures that the owner requires are not verified yet."""
-        return self.model_wait is not None and self.model_wait.freezes
+        return self.hold is Hold.ALL
+
+    @property
+    def latest_router_template(self) -> str:
+        """Hash of the routers' pod template as this release builds it; empty without routers."""
+        return self.router.latest_template
 
     @property
     def plan(self) -> PinnedPlan:
         """The plan of the first role, which status shows."""
         return self.roles[0].plan
-
-    @property
-    def notice(self) -> str:
-        """The notices for users about the decisions; may be empty."""
-        told = [*([] if self.is_frozen else [self.router_move]), *([] if self.model_wait else self.engine_moves)]
-        left = [*([self.router_move] if self.is_frozen else []), *(self.engine_moves if self.model_wait else [])]
-        stays = _STAYS.format("Pods" if self.is_frozen else "Engines") if any(one.leavers for one in left) else ""
-        return sentences(*(role.notice for role in self.roles), *(one.notice for one in told), stays)
 
     @property
     def engine_moves(self) -> Sequence[Move]:

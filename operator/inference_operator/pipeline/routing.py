@@ -1,13 +1,12 @@
 """The way of requests: through the routers, or from another load balancer straight to the engines."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
-from inference_operator.manifest import HTTP_ROUTE, Manifest, Ref
-from inference_operator.objects.names import ROUTER, headless_service_name, router_name, service_host
+from inference_operator.manifest import HTTP_ROUTE
+from inference_operator.objects.names import ROUTER, headless_service_name, service_host
 from inference_operator.pipeline.engine_key import engines_ask, is_wanted, key_to_send
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.role import Role
@@ -19,9 +18,6 @@ from inference_operator.router.pinned_router import live_cold_start_seconds
 from inference_operator.workload.children import engines_selector
 from inference_operator.workload.deployment import progress_deadline_seconds
 from inference_operator.workload.moving import Move
-
-_SWITCH_RECHECK = timedelta(seconds=1)
-"""Time after the main Service was switched until the live one is looked at again. kube-proxy needs about as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +42,7 @@ def routing(inputs: Inputs, spec: Spec) -> Routing:
     return Routing(live=live, desired=is_external or (live and not inputs.routers.ready))
 
 
-def switch_recheck(inputs: Inputs, way: Routing) -> datetime | None:
-    """When to decide again after the main Service is switched between routers and engines; None if it is not.
-
-    Only then are the old path's objects deleted. The watch event of the operator's own write triggers no reconcile.
-    """
-    is_switched = inputs.main_service in inputs.children and way.desired is not way.live
-    return inputs.now + _SWITCH_RECHECK if is_switched else None
-
-
-def routers(inputs: Inputs, way: Routing, roles: Sequence[Role], move: Move) -> RouterObjects:
+def router_objects(inputs: Inputs, way: Routing, roles: Sequence[Role], move: Move) -> RouterObjects:
     """The routers, which send requests to the roles.
 
     Args:
@@ -89,8 +76,7 @@ def routers(inputs: Inputs, way: Routing, roles: Sequence[Role], move: Move) -> 
         temporary=move.temporary,
         move_annotations=move.annotations(spec.router.replicas + move.temporary),
     )
-    router = router_children(router_inputs, inputs.router_deployment, inputs.pods_of(ROUTER))
-    return replace(router, objects={**_kept(inputs, spec.stated, way), **router.objects})
+    return router_children(router_inputs, inputs.router_deployment, inputs.pods_of(ROUTER))
 
 
 def _upstream(inputs: Inputs, role: Role) -> Upstream:
@@ -108,17 +94,3 @@ def _upstream(inputs: Inputs, role: Role) -> Upstream:
         lists_models=role.process.lists_models,
         weight=role.context.spec.weight,
     )
-
-
-def _kept(inputs: Inputs, spec: Spec, way: Routing) -> Mapping[Ref, Manifest]:
-    """The live objects that stay, so that traffic goes on.
-
-    - All of the router until the live Service selects the engines: that write may fail.
-    - The HTTPRoute while its kind cannot be listed: one refused listing must not end the traffic.
-    """
-    if spec.router.strategy is RouterStrategy.EXTERNAL and not way.live:
-        names = (router_name(inputs.resource.key.name), inputs.main_service.name)
-        return {ref: live for ref, live in inputs.children.items() if ref.name in names}
-    if not spec.router.http_route or HTTP_ROUTE not in inputs.unavailable_kinds:
-        return {}
-    return {ref: live for ref, live in inputs.children.items() if ref.kind == HTTP_ROUTE}

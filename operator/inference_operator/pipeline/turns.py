@@ -1,6 +1,5 @@
 """How far an InferenceDeployment is in a change of the owner."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 from inference_operator.api.reasons import ConditionType, Reason
@@ -9,6 +8,7 @@ from inference_operator.fleet.turn import state_of_turns
 from inference_operator.objects.pinned import PinUse
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome, Planned
+from inference_operator.pipeline.part import Feature, Part
 from inference_operator.pipeline.turn_inputs import turn_inputs, workloads_by_role
 
 TURN_RECHECK = timedelta(seconds=15)
@@ -16,21 +16,19 @@ TURN_RECHECK = timedelta(seconds=15)
 writes cause no event."""
 
 
-def with_fleet_state(inputs: Inputs, outcome: Outcome) -> Outcome:
-    """The outcome with how far a change of the owner's settings is, and when to look at that again."""
-    state = _state(inputs, outcome)
-    if state not in {FleetState.ROLLING, FleetState.FAILED}:
-        return replace(outcome, fleet_state=state)
-    due = filter(None, (outcome.recheck_at, inputs.now + TURN_RECHECK))
-    return replace(outcome, fleet_state=state, recheck_at=min(due))
+def fleet_turn(inputs: Inputs, verdict: Outcome) -> Part:
+    """How far a change of the owner's settings is, and when to look at that again."""
+    state = _state(inputs, verdict)
+    is_turn = state in {FleetState.ROLLING, FleetState.FAILED}
+    return Part(feature=Feature.FLEET, fleet_state=state, due=inputs.now + TURN_RECHECK if is_turn else None)
 
 
-def _state(inputs: Inputs, outcome: Outcome) -> FleetState:
+def _state(inputs: Inputs, verdict: Outcome) -> FleetState:
     observed = state_of_turns(workloads_by_role(inputs), turn_inputs(inputs))
-    if not isinstance(outcome, Planned) or outcome.is_frozen:
+    if not isinstance(verdict, Planned) or verdict.is_frozen:
         # nothing is changed: only pods that are being replaced count
         return observed if observed is FleetState.ROLLING else FleetState.UNDECIDED
-    uses = {outcome.router_use, *(role.template_use for role in outcome.roles)}
+    uses = {verdict.router.use, *(role.template_use for role in verdict.roles)}
     if PinUse.SETTINGS in uses:
         return FleetState.FAILED if _is_rejected(inputs) else FleetState.ROLLING
     return FleetState.WAITING if PinUse.HELD in uses else observed

@@ -19,7 +19,7 @@ from inference_operator.jobs.attempts import PodWait
 from inference_operator.jobs.result import Failure
 from inference_operator.manifest import Key
 from inference_operator.models.source import ModelSource
-from inference_operator.pipeline.outcomes import ModelWait
+from inference_operator.pipeline.part import ModelWait
 from inference_operator.planning.known_model import KnownModel
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sentences import sentences

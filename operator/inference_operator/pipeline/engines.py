@@ -1,0 +1,58 @@
+"""The part of the engines of all roles: their objects, and the live workloads while new engines wait for the model."""
+
+from collections.abc import Mapping, Sequence
+
+from inference_operator.manifest import NETWORK_POLICY, SERVICE, Manifest, Owner, Ref
+from inference_operator.objects.names import COMPONENT_LABEL
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import Planned
+from inference_operator.pipeline.part import Feature, Part
+from inference_operator.pipeline.role import Role
+from inference_operator.sentences import sentences
+from inference_operator.views.raw import mapping
+from inference_operator.workload.workload import scaled_workload
+
+
+def engines(inputs: Inputs, planned: Planned) -> Part:
+    """The engines: the objects, lookups, due times and notices of each role."""
+    roles = planned.roles
+    return Part(
+        feature=Feature.ENGINES,
+        desired=_objects(inputs, planned),
+        lookups=tuple(lookup for role in roles for lookup in role.lookups),
+        due=min((role.recheck_at for role in roles if role.recheck_at), default=None),
+        notice=sentences(*(role.notice for role in roles)),
+    )
+
+
+def _objects(inputs: Inputs, planned: Planned) -> Mapping[Ref, Manifest]:
+    hold, roles = planned.hold, planned.roles
+    objects = {ref: one for role in roles for ref, one in role.objects.items()}
+    if not hold.holds_engines:
+        return objects
+    serving = _serving(roles, inputs.owner, scales=hold.scales)
+    if hold.holds_others:
+        return serving if hold.scales else {}
+    workloads = {ref for role in roles for ref in role.workload.refs}
+    others = {ref: one for ref, one in objects.items() if ref not in workloads}
+    return {**others, **_paths(inputs, roles), **serving}
+
+
+def _paths(inputs: Inputs, roles: Sequence[Role]) -> Mapping[Ref, Manifest]:
+    """The live Services and NetworkPolicies of live workloads: those of groups would select no pod of a Deployment."""
+    serving = {role.context.live.name for role in roles if role.context.live.workloads}
+    return {
+        ref: one
+        for ref, one in inputs.children.items()
+        if ref.kind in (SERVICE, NETWORK_POLICY) and mapping(one["metadata"], "labels").get(COMPONENT_LABEL) in serving
+    }
+
+
+def _serving(roles: Sequence[Role], owner: Owner, *, scales: bool) -> Mapping[Ref, Manifest]:
+    """The live workloads: the former model serves until the switch. It may scale, to as many engines as are wanted."""
+    return {Ref.of(one): one for role in roles for one in _workloads(role, owner, scales=scales)}
+
+
+def _workloads(role: Role, owner: Owner, *, scales: bool) -> Sequence[Manifest]:
+    live = role.context.live.workloads
+    return scaled_workload(live, role.workload.replicas, owner) if scales else live

@@ -1,0 +1,117 @@
+"""What one feature contributes to an outcome. An outcome is the sum of its parts (`pipeline/summed.py`)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum, IntEnum, auto
+
+from inference_operator.api.reasons import Reason
+from inference_operator.autoscaling.inputs import ScalingInputs
+from inference_operator.autoscaling.removal_order import DeletionCost
+from inference_operator.autoscaling.target import Target
+from inference_operator.fleet.brake import FleetState
+from inference_operator.manifest import Manifest, Ref
+from inference_operator.pipeline.adapter_lists import Adapter, ListUpdate
+from inference_operator.views.lookups import Lookup
+from inference_operator.workload.stall import Removal
+from inference_operator.workload.traffic import TrafficChange
+
+
+class Feature(Enum):
+    """The features, each of which makes at most one part of an outcome.
+
+    Objects of one place in the apply order are applied in this order. Notices and lookups are joined in it, and of two
+    waits the first one is shown. Nothing else depends on it.
+    """
+
+    LIVE = auto()
+    """The live objects that stay, where little or nothing is decided."""
+    POD_GROUPS = auto()
+    CLAIM = auto()
+    DOWNLOAD = auto()
+    VERIFICATION = auto()
+    ADAPTERS = auto()
+    ENGINES = auto()
+    ROUTERS = auto()
+    ENGINE_KEY = auto()
+    BUDGETS = auto()
+    SCALING = auto()
+    MOVES = auto()
+    REMOVAL_ORDER = auto()
+    REMOVALS = auto()
+    TRAFFIC = auto()
+    FLEET = auto()
+    INSPECTION = auto()
+
+
+class Hold(IntEnum):
+    """What stays as it is until a Job of the model has ended. Of several the largest counts."""
+
+    NOTHING = 0
+    NEW_ENGINES = 1
+    """Live engines serve, and scale; new ones are not made."""
+    ENGINES = 2
+    """Neither do live engines scale."""
+    OTHERS = 3
+    """Nothing but the number of live engines changes."""
+    ALL = 4
+    """Nothing changes: a Job has failed, or the owner's policy requires signatures that are not verified yet."""
+
+    @property
+    def holds_engines(self) -> bool:
+        """Whether no new engine is made."""
+        return self is not Hold.NOTHING
+
+    @property
+    def scales(self) -> bool:
+        """Whether the number of engines changes."""
+        return self not in {Hold.ENGINES, Hold.ALL}
+
+    @property
+    def holds_others(self) -> bool:
+        """Whether routers and all other objects stay too."""
+        return self >= Hold.OTHERS
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWait:
+    """Why engines wait for their model, or for what is known about it."""
+
+    reason: Reason
+    message: str
+    """Progress in one or two sentences."""
+    since: datetime | None = None
+    """Since when the pod of its Job does not run; None if it runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one feature contributes to an outcome.
+
+    What has one author, such as the inputs of autoscaling, is None or empty in all parts but that of its feature.
+    """
+
+    feature: Feature
+    desired: Mapping[Ref, Manifest] = field(default_factory=dict)
+    """The objects that it writes. No other part writes them."""
+    kept: Mapping[Ref, Manifest] = field(default_factory=dict)
+    """Live objects that stay as they are, unless a part writes them."""
+    lookups: tuple[Lookup, ...] = ()
+    """Lookups that the next decision needs."""
+    due: datetime | None = None
+    """When to decide again if no event comes before."""
+    notice: str = ""
+    """A notice for users, in sentences."""
+    wait: ModelWait | None = None
+    """What engines wait for."""
+    removals: tuple[Removal, ...] = ()
+    deletion_costs: tuple[DeletionCost, ...] = ()
+    traffic: tuple[TrafficChange, ...] = ()
+    list_updates: tuple[ListUpdate, ...] = ()
+    fleet_state: FleetState | None = None
+    scaling: ScalingInputs | None = None
+    target: Target | None = None
+    engine_key: Manifest | None = None
+    adapters: tuple[Adapter, ...] = ()
+    awaits_adapters: bool = False
+    one_node_claim: str = ""

@@ -1,0 +1,57 @@
+"""What is decided about the roles and the routers of a valid specification, or why it cannot be served."""
+
+from collections.abc import Sequence
+
+from inference_operator.admission.administrator_refusals import refusal_of_gpus
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.spec import Spec
+from inference_operator.pipeline.groups import refusal_of_groups
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.model_inspection import InspectedModel
+from inference_operator.pipeline.moves import router_move
+from inference_operator.pipeline.outcomes import Planned
+from inference_operator.pipeline.role import Role, role
+from inference_operator.pipeline.routing import Routing, router_objects, routing
+from inference_operator.planning.disk import DISK_CURE
+from inference_operator.planning.engine_plan import ModelFindings
+from inference_operator.planning.role_plan import PlanState, role_plan
+from inference_operator.settings import Capacity
+
+
+def planned(inputs: Inputs, spec: Spec, states: Sequence[PlanState], model: InspectedModel) -> Planned | Refusal:
+    """The roles and the routers, as if nothing had to be done with the model's files before."""
+    path = routing(inputs, spec)
+    roles: list[Role] = []
+    for state in states:
+        decided = _role(inputs, state, model.findings, path)
+        if isinstance(decided, Refusal):
+            return decided
+        roles.append(decided)
+    move = router_move(inputs, spec)
+    return Planned(
+        roles=tuple(roles),
+        routing=path,
+        router=router_objects(inputs, path, roles, move),
+        router_move=move,
+        model=model.known,
+        model_failure=model.inspection.progress.failure,
+    )
+
+
+def _role(inputs: Inputs, state: PlanState, model: ModelFindings, path: Routing) -> Role | Refusal:
+    """One role with its plan; refused if it has none, or if the policy, an engine or the nodes do not allow it."""
+    plan = role_plan(state, model)
+    if isinstance(plan, Refusal):
+        return plan
+    stated, sizes = state.context.spec.stated, plan.pinned.plan
+    if refusal := refusal_of_gpus(stated, inputs.settings.policy, per_engine=sizes.gpus_per_replica):
+        return refusal
+    if refusal := refusal_of_groups(inputs, state.context.engine, stated, sizes):
+        return refusal
+    decided = role(inputs, state.context, plan, open_to_all=path.open_to_all)
+    if not plan.is_kept and decided.network_refusal:
+        return decided.network_refusal
+    if not plan.is_kept and decided.disk_shortfall and inputs.settings.capacity is Capacity.FIXED:
+        return Refusal(Reason.INSUFFICIENT_DISK, "spec.model.source", decided.disk_shortfall, DISK_CURE)
+    return decided

@@ -1,0 +1,110 @@
+"""The sum of all parts of an outcome: the only place that adds them.
+
+The order of the parts changes nothing. Two parts that write one thing are a mistake of this program, and raise: the
+status says that the operator has failed, nothing is changed, and the reconcile is tried again.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from inference_operator.fleet.brake import FleetState
+from inference_operator.manifest import (
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    HORIZONTAL_POD_AUTOSCALER,
+    HTTP_ROUTE,
+    INGRESS,
+    NETWORK_POLICY,
+    SCALED_OBJECT,
+    SERVICE,
+    STATEFUL_SET,
+    Kind,
+    Manifest,
+    Ref,
+)
+from inference_operator.objects.names import COMPONENT_LABEL, PROGRAM
+from inference_operator.pipeline.outcomes import Outcome
+from inference_operator.pipeline.part import Feature, Part
+from inference_operator.sentences import sentences
+from inference_operator.views.raw import mapping
+
+_APPLY_ORDER: Mapping[Kind, int] = {
+    SERVICE: 1,
+    DEPLOYMENT: 2,
+    STATEFUL_SET: 2,
+    NETWORK_POLICY: 3,
+    DISRUPTION_BUDGET: 4,
+    INGRESS: 5,
+    HTTP_ROUTE: 6,
+    HORIZONTAL_POD_AUTOSCALER: 7,
+    SCALED_OBJECT: 8,
+}
+"""Kinds in the order in which they are applied: ConfigMaps first, since Deployments mount them."""
+
+_FEATURE_ORDER = {feature: number for number, feature in enumerate(Feature)}
+
+_Verdict = TypeVar("_Verdict", bound=Outcome)
+_Value = TypeVar("_Value")
+
+
+class DoubledWriteError(Exception):
+    """Two parts of an outcome write the same thing."""
+
+
+def summed(verdict: _Verdict, parts: Iterable[Part]) -> _Verdict:
+    """The outcome: the verdict with the sum of the parts."""
+    ordered = sorted(parts, key=lambda part: _FEATURE_ORDER[part.feature])
+    features = [part.feature for part in ordered]
+    if doubled := {feature.name for feature in features if features.count(feature) > 1}:
+        raise DoubledWriteError(f"several parts of {', '.join(sorted(doubled))}")
+    return replace(
+        verdict,
+        desired=_desired(ordered),
+        lookups=tuple(dict.fromkeys(lookup for part in ordered for lookup in part.lookups)),
+        recheck_at=min((part.due for part in ordered if part.due), default=None),
+        notice=sentences(*(part.notice for part in ordered)),
+        model_wait=next((part.wait for part in ordered if part.wait), None),
+        removals=tuple(removal for part in ordered for removal in part.removals),
+        deletion_costs=tuple(cost for part in ordered for cost in part.deletion_costs),
+        traffic=tuple(change for part in ordered for change in part.traffic),
+        list_updates=tuple(update for part in ordered for update in part.list_updates),
+        fleet_state=_only(ordered, lambda part: part.fleet_state) or FleetState.UNDECIDED,
+        scaling=_only(ordered, lambda part: part.scaling),
+        target=_only(ordered, lambda part: part.target),
+        engine_key=_only(ordered, lambda part: part.engine_key),
+        adapters=_only(ordered, lambda part: part.adapters) or (),
+        awaits_adapters=any(part.awaits_adapters for part in ordered),
+        one_node_claim=_only(ordered, lambda part: part.one_node_claim) or "",
+    )
+
+
+def _desired(parts: Sequence[Part]) -> Mapping[Ref, Manifest]:
+    """The live objects that stay, and then those that parts write, in the order in which they are applied."""
+    authors: dict[Ref, Feature] = {}
+    written: dict[Ref, Manifest] = {}
+    for part in parts:
+        for ref, manifest in part.desired.items():
+            if ref in written and not (_is_program(manifest) and manifest == written[ref]):
+                raise DoubledWriteError(f"{ref} by {authors[ref].name} and {part.feature.name}")
+            authors[ref], written[ref] = part.feature, manifest
+    kept = {ref: one for part in parts for ref, one in part.kept.items() if ref not in written}
+    return {**kept, **{ref: written[ref] for ref in sorted(written, key=lambda ref: _place(ref.kind, authors[ref]))}}
+
+
+def _place(kind: Kind, author: Feature) -> tuple[bool, int]:
+    """The place of an object in the apply order. The inspection comes last: nothing that is decided waits for it."""
+    return author is Feature.INSPECTION, _APPLY_ORDER.get(kind, 0)
+
+
+def _is_program(manifest: Manifest) -> bool:
+    """Whether it is a program that Jobs install: all Jobs share it, and its name has the hash of its content."""
+    return mapping(mapping(manifest, "metadata"), "labels").get(COMPONENT_LABEL) == PROGRAM
+
+
+def _only(parts: Sequence[Part], value: Callable[[Part], _Value | None]) -> _Value | None:
+    """What one part says; None if no part does."""
+    found = [(part.feature, said) for part in parts if (said := value(part))]
+    if len(found) > 1:
+        raise DoubledWriteError(f"one value by {' and '.join(feature.name for feature, _ in found)}")
+    return found[0][1] if found else None
