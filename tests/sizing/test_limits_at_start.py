@@ -14,7 +14,7 @@ from inference_operator.engines.vllm.memory import vllm_memory
 from inference_operator.hardware.kinds import GPU_KINDS
 from inference_operator.models.catalogue import entry, names
 from inference_operator.models.entry import entry_facts
-from inference_operator.models.facts import Kernel, ModelFacts, Part
+from inference_operator.models.facts import Kernel, MatrixPart, ModelFacts
 from inference_operator.models.model import model_facts
 from inference_operator.models.slim import slim
 from inference_operator.sizing.choice import choose
@@ -344,7 +344,7 @@ def broken(facts: ModelFacts, plan: GpuPlan) -> Iterator[str]:
     if facts.tower and facts.tower.heads % tensor and not shape.whole_encoder:
         yield f"{facts.tower.heads} heads of the encoder over {tensor}"
     if facts.quantization.kernel is Kernel.FP8_BLOCK:
-        for matrix in (one for one in facts.matrices if one.part is Part.EXPERTS):
+        for matrix in (one for one in facts.matrices if one.part is MatrixPart.EXPERTS):
             if facts.experts and facts.experts.intermediate_size % (tensor * facts.quantization.group):
                 yield f"{matrix.part} in blocks over {tensor}"
 

@@ -66,7 +66,7 @@ class Split(StrEnum):
     """Not divided: every rank has the whole matrix."""
 
 
-class Part(StrEnum):
+class MatrixPart(StrEnum):
     """The part of a model that a matrix belongs to."""
 
     ATTENTION = "attention"
@@ -81,7 +81,7 @@ class Part(StrEnum):
 class Matrix:
     """A weight matrix, as the engine allocates it: outputs by inputs, `stacked` of them in one tensor."""
 
-    part: Part
+    part: MatrixPart
     rows: int
     columns: int
     layers: int
@@ -119,7 +119,7 @@ class Quantization:
     """Bits of a quantized element, including its part of the scales."""
     group: int = 0
     """Inputs (and, for blocks, outputs) that share a scale; a rank's share must be a multiple. 0: no such rule."""
-    parts: tuple[Part, ...] = (Part.ATTENTION, Part.MLP, Part.EXPERTS)
+    parts: tuple[MatrixPart, ...] = (MatrixPart.ATTENTION, MatrixPart.MLP, MatrixPart.EXPERTS)
     """The parts that are quantized; others have the model's data type."""
     kv_cache_fp8: bool = False
     """Whether the checkpoint requests a KV cache in 8 bits."""
@@ -128,9 +128,9 @@ class Quantization:
     expert_bits: float = 0.0
     """Bits of an element of the experts, if they are stored in another way than the rest; 0: as `bits`."""
 
-    def bits_of(self, part: Part) -> float:
+    def bits_of(self, part: MatrixPart) -> float:
         """Bits of an element of a quantized part."""
-        return self.expert_bits if part is Part.EXPERTS and self.expert_bits else self.bits
+        return self.expert_bits if part is MatrixPart.EXPERTS and self.expert_bits else self.bits
 
 
 @dataclass(frozen=True, slots=True)

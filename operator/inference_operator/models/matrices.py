@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from inference_operator.models.config import Config
-from inference_operator.models.facts import Attention, Experts, LayerGroup, Matrix, Part, Split
+from inference_operator.models.facts import Attention, Experts, LayerGroup, Matrix, MatrixPart, Split
 from inference_operator.models.layers import block_pattern
 
 UNGATED = ("phi", "starcoder2", "gpt_neox", "gpt2", "opt", "bloom", "falcon", "mpt", "nemotron", "nemotron_h", "gptj")
@@ -27,13 +27,13 @@ def matrices(
     tied: bool,
 ) -> tuple[Matrix, ...]:
     """All matrices of the language model, without a vision tower."""
-    matrices = [Matrix(Part.EMBEDDING, vocabulary, hidden, 1, Split.ROWS)]
+    matrices = [Matrix(MatrixPart.EMBEDDING, vocabulary, hidden, 1, Split.ROWS)]
     if not tied:
-        matrices.append(Matrix(Part.HEAD, vocabulary, hidden, 1, Split.ROWS))
+        matrices.append(Matrix(MatrixPart.HEAD, vocabulary, hidden, 1, Split.ROWS))
     for group in groups:
         matrices.extend(_attention(config, group, hidden, heads, head_size))
     matrices.extend(_feed_forward(config, hidden, intermediate, _feed_forward_layers(config, layers), experts))
-    matrices.append(Matrix(Part.SMALL, NORMS, hidden, layers, Split.WHOLE))
+    matrices.append(Matrix(MatrixPart.SMALL, NORMS, hidden, layers, Split.WHOLE))
     return tuple(matrix for matrix in matrices if matrix.elements)
 
 
@@ -58,10 +58,10 @@ def _attention(config: Config, group: LayerGroup, hidden: int, heads: int, size:
             yield from _state(group, hidden)
         case _:
             wide = group.elements // 2 if group.elements != 2 * size else size
-            yield Matrix(Part.ATTENTION, heads * wide, hidden, group.layers, Split.ROWS)
+            yield Matrix(MatrixPart.ATTENTION, heads * wide, hidden, group.layers, Split.ROWS)
             kv_rows = group.kv_heads * group.elements
-            yield Matrix(Part.ATTENTION, kv_rows, hidden, group.layers, Split.KV_ROWS, joined=2)
-            yield Matrix(Part.ATTENTION, hidden, heads * wide, group.layers, Split.COLUMNS)
+            yield Matrix(MatrixPart.ATTENTION, kv_rows, hidden, group.layers, Split.KV_ROWS, joined=2)
+            yield Matrix(MatrixPart.ATTENTION, hidden, heads * wide, group.layers, Split.COLUMNS)
 
 
 def _latent(config: Config, layers: int, hidden: int, heads: int) -> Iterator[Matrix]:
@@ -69,11 +69,11 @@ def _latent(config: Config, layers: int, hidden: int, heads: int) -> Iterator[Ma
     nope, value = config.count("qk_nope_head_dim") or 128, config.positive("v_head_dim") or 128
     query_rank = config.count("q_lora_rank") or 0
     if query_rank:
-        yield Matrix(Part.ATTENTION, query_rank, hidden, layers, Split.WHOLE)
-    yield Matrix(Part.ATTENTION, heads * (nope + rope), query_rank or hidden, layers, Split.ROWS)
-    yield Matrix(Part.ATTENTION, rank + rope, hidden, layers, Split.WHOLE)
-    yield Matrix(Part.ATTENTION, heads * (nope + value), rank, layers, Split.ROWS)
-    yield Matrix(Part.ATTENTION, hidden, heads * value, layers, Split.COLUMNS)
+        yield Matrix(MatrixPart.ATTENTION, query_rank, hidden, layers, Split.WHOLE)
+    yield Matrix(MatrixPart.ATTENTION, heads * (nope + rope), query_rank or hidden, layers, Split.ROWS)
+    yield Matrix(MatrixPart.ATTENTION, rank + rope, hidden, layers, Split.WHOLE)
+    yield Matrix(MatrixPart.ATTENTION, heads * (nope + value), rank, layers, Split.ROWS)
+    yield Matrix(MatrixPart.ATTENTION, hidden, heads * value, layers, Split.COLUMNS)
 
 
 def _state(group: LayerGroup, hidden: int) -> Iterator[Matrix]:
@@ -82,8 +82,8 @@ def _state(group: LayerGroup, hidden: int) -> Iterator[Matrix]:
         return
     wide = group.state.convolution_width
     inner = wide // 2
-    yield Matrix(Part.ATTENTION, wide + inner, hidden, group.layers, Split.ROWS, joined=4)  # with the gate's rows
-    yield Matrix(Part.ATTENTION, hidden, inner, group.layers, Split.COLUMNS)
+    yield Matrix(MatrixPart.ATTENTION, wide + inner, hidden, group.layers, Split.ROWS, joined=4)  # with the gate's rows
+    yield Matrix(MatrixPart.ATTENTION, hidden, inner, group.layers, Split.COLUMNS)
 
 
 def _feed_forward(config: Config, hidden: int, dense: int, layers: int, experts: Experts | None) -> Iterator[Matrix]:
@@ -96,12 +96,14 @@ def _feed_forward(config: Config, hidden: int, dense: int, layers: int, experts:
     expert_layers = (layers - first) // step
     width, latent = experts.intermediate_size, config.positive("moe_latent_size")
     inner = latent or hidden
-    yield Matrix(Part.EXPERTS, gated * width, inner, expert_layers, Split.ROWS, stacked=experts.count, joined=gated)
-    yield Matrix(Part.EXPERTS, inner, width, expert_layers, Split.COLUMNS, stacked=experts.count)
+    yield Matrix(
+        MatrixPart.EXPERTS, gated * width, inner, expert_layers, Split.ROWS, stacked=experts.count, joined=gated
+    )
+    yield Matrix(MatrixPart.EXPERTS, inner, width, expert_layers, Split.COLUMNS, stacked=experts.count)
     if latent:  # projections to the experts' width and back, unquantised (vLLM 0.32.0, `models/nemotron_h.py`)
-        yield Matrix(Part.SMALL, latent, hidden, expert_layers, Split.WHOLE)
-        yield Matrix(Part.SMALL, hidden, latent, expert_layers, Split.WHOLE)
-    yield Matrix(Part.SMALL, experts.count, hidden, expert_layers, Split.WHOLE)
+        yield Matrix(MatrixPart.SMALL, latent, hidden, expert_layers, Split.WHOLE)
+        yield Matrix(MatrixPart.SMALL, hidden, latent, expert_layers, Split.WHOLE)
+    yield Matrix(MatrixPart.SMALL, experts.count, hidden, expert_layers, Split.WHOLE)
     yield from _mlp(hidden, _shared(config, width), expert_layers, gated)
     yield from _mlp(hidden, config.count("intermediate_size_mlp") or dense, layers - expert_layers, gated)
 
@@ -115,5 +117,5 @@ def _shared(config: Config, width: int) -> int:
 
 
 def _mlp(hidden: int, width: int, layers: int, gated: int) -> Iterator[Matrix]:
-    yield Matrix(Part.MLP, gated * width, hidden, layers, Split.ROWS, joined=gated)
-    yield Matrix(Part.MLP, hidden, width, layers, Split.COLUMNS)
+    yield Matrix(MatrixPart.MLP, gated * width, hidden, layers, Split.ROWS, joined=gated)
+    yield Matrix(MatrixPart.MLP, hidden, width, layers, Split.COLUMNS)

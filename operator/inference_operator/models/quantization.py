@@ -14,7 +14,7 @@ from inference_operator.models.compressed_tensors import (
     schemes,
 )
 from inference_operator.models.config import Config
-from inference_operator.models.facts import Kernel, Part, Quantization
+from inference_operator.models.facts import Kernel, MatrixPart, Quantization
 
 UNQUANTISED = Quantization(Kernel.NONE, 16)
 
@@ -51,10 +51,10 @@ _METHODS: dict[str, Kernel] = {
     "nvfp4-pack-quantized": Kernel.NVFP4,
     "bitsandbytes": Kernel.BITSANDBYTES,
 }
-EVERY_PART = (Part.ATTENTION, Part.MLP, Part.EXPERTS)
-_PARTS: dict[Kernel, tuple[Part, ...]] = {
-    Kernel.MXFP4: (Part.EXPERTS,),
-    Kernel.NVFP4: (Part.MLP, Part.EXPERTS),
+EVERY_PART = (MatrixPart.ATTENTION, MatrixPart.MLP, MatrixPart.EXPERTS)
+_PARTS: dict[Kernel, tuple[MatrixPart, ...]] = {
+    Kernel.MXFP4: (MatrixPart.EXPERTS,),
+    Kernel.NVFP4: (MatrixPart.MLP, MatrixPart.EXPERTS),
 }
 """Kernels with which only some parts are quantised: gpt-oss: the experts; NVFP4: usually not attention."""
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from inference_operator.models.facts import Attention, LayerGroup, Matrix, ModelFacts, Part, Split
+from inference_operator.models.facts import Attention, LayerGroup, Matrix, MatrixPart, ModelFacts, Split
 from inference_operator.models.matrices import NORMS
 from inference_operator.sizing.shape import ParallelSizes, Shape
 from inference_operator.sizing.weights import layer_bytes, rank_weights
@@ -115,7 +115,7 @@ def _draft_shape(shape: Shape) -> Shape:
 
 _MODEL = re.compile(r"[\w./-]{1,200}", re.ASCII)
 """A draft model's name that a message repeats: a repository or a path. Names on the hub have at most 96 letters."""
-ENDS = (Part.EMBEDDING, Part.HEAD)
+ENDS = (MatrixPart.EMBEDDING, MatrixPart.HEAD)
 
 
 def _adapter_unit(facts: ModelFacts, shape: Shape) -> float:
@@ -128,7 +128,7 @@ def _adapter_unit(facts: ModelFacts, shape: Shape) -> float:
 
 def _per_rank(matrix: Matrix, facts: ModelFacts, shape: Shape) -> float:
     """Inputs of A and outputs of B for a matrix on one rank, in elements for each unit of the adapter's rank."""
-    if matrix.part is Part.SMALL and matrix.rows == NORMS:
+    if matrix.part is MatrixPart.SMALL and matrix.rows == NORMS:
         return 0.0
     tensor, divisor = shape.parallel.tensor, shape.parallel.tensor if shape.adapters and shape.adapters.divided else 1
     inputs, outputs = matrix.joined * matrix.columns / divisor, float(matrix.rows)

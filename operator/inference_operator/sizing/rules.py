@@ -7,7 +7,7 @@ Sources: vLLM 0.32.0, `config/model.py` (heads), `layers/linear.py` (heads of ke
 import math
 from collections.abc import Iterator
 
-from inference_operator.models.facts import Kernel, ModelFacts, Part, Split
+from inference_operator.models.facts import Kernel, MatrixPart, ModelFacts, Split
 from inference_operator.sizing.shape import ParallelSizes, Shape
 from inference_operator.sizing.weights import expert_ranks
 
@@ -61,14 +61,14 @@ def _groups(facts: ModelFacts, shape: Shape) -> Iterator[str]:
     if stored is None or stored.kernel not in GROUPED or not stored.group:
         return
     for matrix in facts.matrices:
-        if matrix.part not in (Part.MLP, Part.EXPERTS):
+        if matrix.part not in (MatrixPart.MLP, MatrixPart.EXPERTS):
             continue
         ranks, _ = expert_ranks(matrix, shape)
         wide = matrix.columns if matrix.split is Split.COLUMNS else matrix.rows // 2
         if matrix.split is not Split.COLUMNS and stored.kernel is not Kernel.FP8_BLOCK:
             continue
         if wide % (ranks * stored.group):
-            part = "Experts" if matrix.part is Part.EXPERTS else "MLPs"
+            part = "Experts" if matrix.part is MatrixPart.EXPERTS else "MLPs"
             yield (
                 f"{part} {wide} wide make {wide / ranks:g} for each of {ranks},"
                 f" no multiple of the {stored.group} that share a scale ({stored.kernel.value})."

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from inference_operator.models.facts import Attention, Kernel, Matrix, ModelFacts, Part, Quantization, Split
+from inference_operator.models.facts import Attention, Kernel, Matrix, MatrixPart, ModelFacts, Quantization, Split
 from inference_operator.models.model import element_size
 from inference_operator.sizing.shape import Shape
 from inference_operator.units import GIB, MIB
@@ -72,11 +72,11 @@ def rank_weights(facts: ModelFacts, shape: Shape) -> tuple[RankWeights, ...]:
 def _rank_weights(facts: ModelFacts, shape: Shape) -> tuple[RankWeights, ...]:
     """The same of a shape that has nothing else: no context and no batch, among which sizing searches, changes it."""
     if shape.parallel.pipeline == 1:
-        return (_stage(facts, shape, 1.0, (Part.EMBEDDING, Part.HEAD)),)
+        return (_stage(facts, shape, 1.0, (MatrixPart.EMBEDDING, MatrixPart.HEAD)),)
     part = math.ceil(facts.layers / shape.parallel.pipeline) / facts.layers
-    tied = not any(matrix.part is Part.HEAD for matrix in facts.matrices)
-    last = Part.EMBEDDING if tied else Part.HEAD
-    return tuple(_stage(facts, shape, part, (end,)) for end in (Part.EMBEDDING, last))
+    tied = not any(matrix.part is MatrixPart.HEAD for matrix in facts.matrices)
+    last = MatrixPart.EMBEDDING if tied else MatrixPart.HEAD
+    return tuple(_stage(facts, shape, part, (end,)) for end in (MatrixPart.EMBEDDING, last))
 
 
 def layer_bytes(facts: ModelFacts, shape: Shape) -> float:
@@ -85,13 +85,13 @@ def layer_bytes(facts: ModelFacts, shape: Shape) -> float:
     return _stage(facts, shape, 1 / facts.layers, ()).bytes - _rotary_bytes(facts, element)
 
 
-def _stage(facts: ModelFacts, shape: Shape, part: float, ends: tuple[Part, ...]) -> RankWeights:
+def _stage(facts: ModelFacts, shape: Shape, part: float, ends: tuple[MatrixPart, ...]) -> RankWeights:
     stored = _stored(facts, shape)
     tower = stored.tower / (1 if facts.tower_whole or shape.whole_encoder else shape.parallel.tensor)
-    total = tower if Part.EMBEDDING in ends else 0.0
+    total = tower if MatrixPart.EMBEDDING in ends else 0.0
     total += _extra_of_mla(facts, stored, shape.parallel.tensor) * part
     total += _rotary_bytes(facts, stored.element)
-    tied = not any(matrix.part is Part.HEAD for matrix in facts.matrices)
+    tied = not any(matrix.part is MatrixPart.HEAD for matrix in facts.matrices)
     experts = always_read = 0.0
     for matrix in facts.matrices:
         share = float(matrix.part in ends) if matrix.part in ENDS else part
@@ -100,8 +100,10 @@ def _stage(facts: ModelFacts, shape: Shape, part: float, ends: tuple[Part, ...])
         padded = elements * _padding(matrix, facts, stored.kernel, tensor)
         size = _allocated(padded * stored.size(matrix)) * matrix.layers * share
         total += size
-        experts += size if matrix.part is Part.EXPERTS else 0.0
-        always_read += size if matrix.part is not Part.EXPERTS and (matrix.part is not Part.EMBEDDING or tied) else 0.0
+        experts += size if matrix.part is MatrixPart.EXPERTS else 0.0
+        always_read += (
+            size if matrix.part is not MatrixPart.EXPERTS and (matrix.part is not MatrixPart.EMBEDDING or tied) else 0.0
+        )
     return RankWeights(total, facts.weights_from, experts, always_read)
 
 
@@ -112,7 +114,7 @@ def expert_ranks(matrix: Matrix, shape: Shape) -> tuple[int, int]:
     `layers/fused_moe/layer.py`, `determine_expert_map`).
 
     Examples:
-        >>> experts = Matrix(Part.EXPERTS, 3072, 4096, 94, Split.ROWS, stacked=128)
+        >>> experts = Matrix(MatrixPart.EXPERTS, 3072, 4096, 94, Split.ROWS, stacked=128)
         >>> from inference_operator.sizing.shape import ParallelSizes
         >>> expert_ranks(experts, Shape(ParallelSizes(8))), expert_ranks(
         ...     experts, Shape(ParallelSizes(8), expert_parallel=True)
@@ -122,12 +124,12 @@ def expert_ranks(matrix: Matrix, shape: Shape) -> tuple[int, int]:
         (1, 8)
     """
     parallel = shape.parallel
-    if matrix.part is not Part.EXPERTS or not shape.has_whole_experts:
+    if matrix.part is not MatrixPart.EXPERTS or not shape.has_whole_experts:
         return parallel.tensor, matrix.stacked
     return 1, math.ceil(matrix.stacked / parallel.group)
 
 
-ENDS = (Part.EMBEDDING, Part.HEAD)
+ENDS = (MatrixPart.EMBEDDING, MatrixPart.HEAD)
 ALREADY_STORED = 0.75
 """A checkpoint smaller than this fraction of its matrices is quantized, even if its config does not state it."""
 
@@ -189,7 +191,7 @@ def _columns(matrix: Matrix, tensor: int) -> float:
 
 
 def _padding(matrix: Matrix, facts: ModelFacts, kernel: Kernel, tensor: int) -> float:
-    if kernel is not Kernel.MXFP4 or matrix.part is not Part.EXPERTS or facts.experts is None:
+    if kernel is not Kernel.MXFP4 or matrix.part is not MatrixPart.EXPERTS or facts.experts is None:
         return 1.0
     width = facts.experts.intermediate_size / tensor
     return math.ceil(width / MXFP4_PADDING) * MXFP4_PADDING / width if width else 1.0
@@ -224,8 +226,8 @@ def _extra_of_mla(facts: ModelFacts, stored: _Stored, tensor: int) -> float:
     """
     if not facts.uses_mla:
         return 0.0
-    if stored.kernel is Kernel.NONE or Part.ATTENTION not in stored.quantization.parts:
+    if stored.kernel is Kernel.NONE or MatrixPart.ATTENTION not in stored.quantization.parts:
         return MLA_BYTES
     rank = max((group.elements for group in facts.groups if group.attention is Attention.LATENT), default=0)
-    up = [m for m in facts.matrices if m.part is Part.ATTENTION and m.split is Split.ROWS and m.columns < rank]
+    up = [m for m in facts.matrices if m.part is MatrixPart.ATTENTION and m.split is Split.ROWS and m.columns < rank]
     return MLA_BYTES + sum(m.elements for m in up) * stored.element / tensor

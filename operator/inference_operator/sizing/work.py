@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from inference_operator.models.facts import Attention, ModelFacts, Part, Split
+from inference_operator.models.facts import Attention, MatrixPart, ModelFacts, Split
 from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.kv_cache import cache_reads
 from inference_operator.sizing.shape import Shape
@@ -75,8 +75,8 @@ def step_work(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> StepWork
 
 def _used_elements(facts: ModelFacts, share: float) -> float:
     """Elements of the layers' matrices that one token is multiplied with."""
-    layers = (matrix for matrix in facts.matrices if matrix.part not in (Part.EMBEDDING, Part.HEAD))
-    return sum(layer.elements * (share if layer.part is Part.EXPERTS else 1.0) for layer in layers)
+    layers = (matrix for matrix in facts.matrices if matrix.part not in (MatrixPart.EMBEDDING, MatrixPart.HEAD))
+    return sum(layer.elements * (share if layer.part is MatrixPart.EXPERTS else 1.0) for layer in layers)
 
 
 def _attended_elements(facts: ModelFacts) -> float:
@@ -86,7 +86,7 @@ def _attended_elements(facts: ModelFacts) -> float:
     """
     full = (Attention.FULL, Attention.LATENT)
     layers = sum(group.layers for group in facts.groups if group.attention in full)
-    projections = [m for m in facts.matrices if m.part is Part.ATTENTION and m.split is Split.COLUMNS]
+    projections = [m for m in facts.matrices if m.part is MatrixPart.ATTENTION and m.split is Split.COLUMNS]
     wide = max((projection.columns for projection in projections), default=facts.hidden_size)
     return 2.0 * layers * wide
 

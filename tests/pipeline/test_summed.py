@@ -1,0 +1,111 @@
+"""The sum of the parts of an outcome: in any order the same, and an error where two parts write one thing."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from random import Random
+
+import pytest
+
+from inference_operator.api.reasons import Reason
+from inference_operator.manifest import CONFIG_MAP, Manifest, Ref
+from inference_operator.objects.child import child
+from inference_operator.objects.names import PROGRAM, ROUTER
+from inference_operator.pipeline.adapter_lists import Adapter
+from inference_operator.pipeline.decide import decided_parts, outcome
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import Paused
+from inference_operator.pipeline.part import Feature, ModelWait, Part
+from inference_operator.pipeline.summed import DoubledWriteError, summed
+from tests.pipeline.test_decide import GOLDEN
+from tests.status.test_states import STATES
+from tests.testing.builders import NOW, inference_deployment, inputs, model_known
+from tests.testing.for_each import for_each
+
+EVERYTHING = inference_deployment(
+    model={"source": "hf://Qwen/Qwen3-8B", "adapters": [{"name": "a", "source": "hf://org/a"}]},
+    parallelism={"tensor": 1, "nodes": 2},
+    scheduling={"schedulerName": "gang"},
+    cache={"size": "100Gi", "accessMode": "ReadWriteMany"},
+    router={"keys": {"secretRef": {"name": "users"}}},
+    autoscaling={"minReplicas": 1, "maxReplicas": 3},
+    engine={"adapterSlots": 1, "maxAdapterRank": 16},
+)
+
+SITUATIONS: dict[str, Callable[[], Inputs]] = {
+    **{name: lambda state=state: state[0] for name, state in STATES.items()},  # type: ignore[misc]
+    "all features": lambda: inputs(EVERYTHING, children=[model_known(EVERYTHING)]),
+    "all features, without Jobs": lambda: replace(inputs(EVERYTHING, children=[model_known(EVERYTHING)]), jobs=False),
+    **{f"golden {name}": lambda raw=raw: inputs(raw) for name, raw in GOLDEN.items()},  # type: ignore[misc]
+}
+SHUFFLES = 3
+OWNER = inputs(inference_deployment()).owner
+
+
+def config_map(name: str = "a", component: str = ROUTER, **data: str) -> dict[Ref, Manifest]:
+    made = child(CONFIG_MAP, name, owner=OWNER, component=component, content={"data": data})
+    return {Ref.of(made): made}
+
+
+@for_each(SITUATIONS)
+def test_the_order_of_the_parts_changes_no_outcome(name: str) -> None:
+    given = SITUATIONS[name]()
+    expected, decided = outcome(given), decided_parts(given)
+    for seed in range(SHUFFLES):
+        shuffled = Random(seed).sample(decided.parts, len(decided.parts))  # noqa: S311 - a test
+        found = summed(decided.verdict, shuffled)
+        assert found == expected
+        assert list(found.desired) == list(expected.desired), "nor the order of writes"
+
+
+def test_the_states_have_a_part_of_every_feature_that_says_something() -> None:
+    parts = [part for situation in SITUATIONS.values() for part in decided_parts(situation()).parts]
+    said = {part.feature for part in parts if part != Part(feature=part.feature)}
+    assert set(Feature) - said == set()
+
+
+def test_what_two_parts_contribute_is_joined() -> None:
+    first, second = config_map("b", x="1"), config_map("a", x="2")
+    late, early = NOW + timedelta(minutes=2), NOW + timedelta(minutes=1)
+    waits = (ModelWait(Reason.DOWNLOADING_MODEL, "first"), ModelWait(Reason.VERIFYING_MODEL, "second"))
+    download = Part(feature=Feature.DOWNLOAD, desired=first, due=late, notice="One.", wait=waits[0])
+    adapters = Part(feature=Feature.ADAPTERS, desired=second, due=early, notice="Two.", wait=waits[1])
+    found = summed(Paused(), [adapters, download])
+    assert (found.recheck_at, found.notice, found.model_wait) == (early, "One. Two.", waits[0])
+    assert list(found.desired.items()) == [*first.items(), *second.items()]
+
+
+def test_a_live_object_stays_unless_a_part_writes_it() -> None:
+    live, written, other = config_map(x="live"), config_map(x="new"), config_map("other")
+    found = summed(Paused(), [Part(feature=Feature.LIVE, kept={**live, **other}), part(Feature.ROUTERS, written)])
+    assert found.desired == {**other, **written}
+
+
+def part(feature: Feature, desired: dict[Ref, Manifest]) -> Part:
+    return Part(feature=feature, desired=desired)
+
+
+@pytest.mark.parametrize("content", ["1", "2"])
+def test_two_parts_that_write_one_object_are_an_error_though_they_write_the_same(content: str) -> None:
+    with pytest.raises(DoubledWriteError, match="ENGINES and ROUTERS"):
+        summed(Paused(), [part(Feature.ROUTERS, config_map(x="1")), part(Feature.ENGINES, config_map(x=content))])
+
+
+def test_jobs_share_their_program_whose_name_has_its_hash() -> None:
+    program = config_map("p", PROGRAM, x="1")
+    both = [part(Feature.DOWNLOAD, program), part(Feature.INSPECTION, program)]
+    assert summed(Paused(), both).desired == program
+    with pytest.raises(DoubledWriteError):
+        summed(Paused(), [*both, part(Feature.ADAPTERS, config_map("p", PROGRAM, x="2"))])
+
+
+def test_two_parts_of_one_feature_are_an_error() -> None:
+    with pytest.raises(DoubledWriteError, match="ROUTERS"):
+        summed(Paused(), [Part(feature=Feature.ROUTERS), Part(feature=Feature.ROUTERS)])
+
+
+def test_two_authors_of_one_value_are_an_error() -> None:
+    adapters = (Adapter("a"),)
+    both = [Part(feature=Feature.ADAPTERS, adapters=adapters), Part(feature=Feature.ENGINES, adapters=adapters)]
+    with pytest.raises(DoubledWriteError, match="ADAPTERS and ENGINES"):
+        summed(Paused(), both)
