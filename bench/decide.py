@@ -111,7 +111,7 @@ def measured(name: str, world: World, rounds: int) -> list[Figure]:
         "inputs from the cache": read,
         "decision (outcome)": lambda: outcome(inputs),
         "comparison with live objects (changes)": lambda: changes(
-            inputs.children, decided.desired, decided.removals, inputs.resource.owner
+            inputs.children, decided.desired, decided.pods, inputs.resource.owner
         ),
         "status (report)": lambda: report(inputs, decided, []),
     }

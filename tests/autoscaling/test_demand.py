@@ -59,9 +59,9 @@ def test_the_leader_of_each_engine_gets_its_requests_as_the_cost_of_its_deletion
     pods = [*grouped(A, 2), *grouped(B, 2)]
     idle = replace(BUSY, sample=replace(BUSY.sample, running=0, waiting=0), sessions=0)
     samples = Samples({A.uid: BUSY, B.uid: idle})
-    costs = deletion_costs(engines_of(pods), samples, live=2, desired=1, namespace="default")
-    assert [(cost.uid, cost.cost) for cost in costs] == [("uid-a", 5)]
-    assert deletion_costs(engines_of(pods), samples, live=2, desired=2, namespace="default") == ()
+    costs = deletion_costs(engines_of(pods), samples, live=2, desired=1)
+    assert [(cost.pod.uid, cost.deletion_cost) for cost in costs] == [("uid-a", 5)]
+    assert deletion_costs(engines_of(pods), samples, live=2, desired=2) == ()
 
 
 def test_a_start_ends_when_the_last_pod_of_the_engine_is_ready() -> None:

@@ -1,14 +1,21 @@
 """Execution of changes: which objects may be written, and the result of each kind of change."""
 
+from dataclasses import replace
+
 import pytest
 
-from inference_operator.controller.changes import Apply, Change, Delete, changes
+from inference_operator.api.reasons import Reason
+from inference_operator.controller.changes import Apply, Change, Delete, Label, changes
 from inference_operator.controller.cluster import ClusterError, RejectedError
 from inference_operator.controller.execute import execute
 from inference_operator.manifest import Manifest, Owner, Ref
 from inference_operator.objects.child import ADOPT_ANNOTATION
+from inference_operator.objects.names import ENGINE, ROUTER
+from inference_operator.objects.pod_patch import PodDeletion, PodPatch
 from inference_operator.status.write_results import Applied, Conflict, Deleted, Failed, Rejected, Waiting, WriteResult
-from tests.testing.builders import CONFIG, KEY, UID, inference_deployment, planned
+from inference_operator.views.pod import ADAPTERS_ANNOTATION, DELETION_COST_ANNOTATION, TRAFFIC_LABEL, pod_view
+from tests.testing.builders import CONFIG, KEY, UID, inference_deployment, planned, pod, ready_pod
+from tests.testing.for_each import for_each
 from tests.testing.memory_cluster import MemoryCluster
 
 OURS = Owner(KEY, UID)
@@ -154,6 +161,41 @@ def test_changes_follow_the_order_of_the_desired_objects_and_deletions_come_last
     extra = Ref(CONFIG.kind, "default", "extra")
     live = {extra: {**WANTED, "metadata": {**WANTED["metadata"], "uid": "u"}}}
     assert changes(live, desired, (), OURS)[-1] == Delete(extra, "u")
+
+
+ENGINE_POD = replace(
+    pod_view(pod(name="a", status=ready_pod()), component=ENGINE), adapters="1", deletion_cost=7, traffic=True
+)
+
+
+@for_each(
+    [
+        PodPatch(pod=ENGINE_POD, deletion_cost=0),
+        PodPatch(pod=ENGINE_POD, labels={TRAFFIC_LABEL: "false"}),
+        PodPatch(pod=ENGINE_POD, annotations={ADAPTERS_ANNOTATION: "2"}),
+    ]
+)
+def test_a_label_of_a_pod_has_all_that_is_ours_since_server_side_apply_removes_the_rest(patch: PodPatch) -> None:
+    (label,) = changes({}, {}, [patch], OURS)
+    assert isinstance(label, Label)
+    assert label.labels == {TRAFFIC_LABEL: "true", **patch.labels}
+    cost = "7" if patch.deletion_cost is None else str(patch.deletion_cost)
+    assert label.annotations == {ADAPTERS_ANNOTATION: "1", DELETION_COST_ANNOTATION: cost, **patch.annotations}
+
+
+def test_deletion_costs_come_before_all_objects_and_deletions_of_pods_after_them() -> None:
+    gone = PodDeletion("it has stalled", Reason.ENGINE_STALLED, grace_seconds=1)
+    router = replace(ENGINE_POD, name="b", component=ROUTER, adapters="", deletion_cost=0)
+    patches = [
+        PodPatch(pod=ENGINE_POD, deletion_cost=3, why="it has 3 requests", delete=gone),
+        PodPatch(pod=router, annotations={ADAPTERS_ANNOTATION: "2"}),
+    ]
+    first, applied, deleted, label = changes({}, {CONFIG: WANTED}, patches, OURS)
+    assert isinstance(first, Label)
+    assert isinstance(applied, Apply)
+    assert deleted == Delete(first.ref, ENGINE_POD.uid, grace_seconds=1, why="it has stalled")
+    assert isinstance(label, Label)
+    assert (label.labels, label.annotations) == ({}, {ADAPTERS_ANNOTATION: "2"})
 
 
 def test_an_apply_names_the_path_of_the_drift() -> None:

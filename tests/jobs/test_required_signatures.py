@@ -146,7 +146,7 @@ def test_while_signatures_are_verified_nothing_moves_and_the_status_says_what_a_
     assert found.is_frozen
     assert found.desired[ROUTERS]["spec"]["replicas"] == 1
     assert found.desired[BUDGET_OF_ROUTERS]["spec"]["minAvailable"] == 0
-    assert found.deletion_costs == ()
+    assert found.pods == ()
     assert "Pods on a node that is leaving do not move meanwhile: a drain ends them" in found.notice
     assert "starts before it ends" not in found.notice
 

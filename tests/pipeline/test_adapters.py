@@ -12,6 +12,7 @@ from inference_operator.objects.adapter_list import AdapterList, adapter_list_re
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned, Refused
+from inference_operator.views.pod import ADAPTERS_ANNOTATION
 from tests.testing.adapters import CLAIM, adapted, content_of, engine_pod, listed, records, report_of, serving
 from tests.testing.builders import ENGINES, inference_deployment, inputs, model_known
 
@@ -185,16 +186,16 @@ def test_at_zero_routers_advertise_what_engines_would_load_but_nothing_that_fail
 def test_pods_are_told_of_a_list_once_it_is_written_and_once_more_if_they_did_not_get_it() -> None:
     raw = adapted("one")
     before = serving(raw, [*records(raw), listed(raw, {})])
-    assert decided(before).list_updates == ()
+    assert decided(before).pods == ()
     assert decided(before).recheck_at is not None
     reports = {"qwen-engine-a": report_of({}, ())}
     written = serving(raw, [*records(raw), listed(raw, ONE)], reports=reports)
-    (update,) = decided(written).list_updates
-    told = replace(written, pods=(engine_pod(told=update.list_hash),))
-    (again,) = decided(told).list_updates
-    assert again.list_hash == f"{update.list_hash}-2"
-    has = replace(told, pods=(engine_pod(told=again.list_hash),))
-    assert decided(has).list_updates == ()
+    (update,) = decided(written).pods
+    told = replace(written, pods=(engine_pod(told=update.annotations[ADAPTERS_ANNOTATION]),))
+    (again,) = decided(told).pods
+    assert again.annotations == {ADAPTERS_ANNOTATION: f"{update.annotations[ADAPTERS_ANNOTATION]}-2"}
+    has = replace(told, pods=(engine_pod(told=again.annotations[ADAPTERS_ANNOTATION]),))
+    assert decided(has).pods == ()
 
 
 def test_without_adapters_nothing_of_them_exists() -> None:

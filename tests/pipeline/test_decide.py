@@ -244,7 +244,7 @@ def test_a_paused_resource_keeps_its_children_as_they_are(edit: Manifest) -> Non
     for children in (MADE, damaged, {}):
         result = outcome(inputs(raw, children=children.values(), settings=LATER))
         assert isinstance(result, Paused)
-        assert (result.desired, result.lookups, result.removals) == (children, (), ())
+        assert (result.desired, result.lookups, result.pods) == (children, (), ())
 
 
 def test_the_plan_annotation_is_plain_json() -> None:

@@ -1,6 +1,6 @@
 """The sum of the parts of an outcome: in any order the same, and an error where two parts write one thing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
@@ -10,16 +10,18 @@ import pytest
 from inference_operator.api.reasons import Reason
 from inference_operator.manifest import CONFIG_MAP, Manifest, Ref
 from inference_operator.objects.child import child
-from inference_operator.objects.names import PROGRAM, ROUTER
+from inference_operator.objects.names import ENGINE, PROGRAM, ROUTER
+from inference_operator.objects.pod_patch import PodDeletion, PodPatch
 from inference_operator.pipeline.adapter_lists import Adapter
 from inference_operator.pipeline.decide import decided_parts, outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Paused
 from inference_operator.pipeline.part import Feature, ModelWait, Part
 from inference_operator.pipeline.summed import DoubledWriteError, summed
+from inference_operator.views.pod import pod_view
 from tests.pipeline.test_decide import GOLDEN
 from tests.status.test_states import STATES
-from tests.testing.builders import NOW, inference_deployment, inputs, model_known
+from tests.testing.builders import NOW, inference_deployment, inputs, model_known, pod, ready_pod
 from tests.testing.for_each import for_each
 
 EVERYTHING = inference_deployment(
@@ -109,3 +111,43 @@ def test_two_authors_of_one_value_are_an_error() -> None:
     both = [Part(feature=Feature.ADAPTERS, adapters=adapters), Part(feature=Feature.ENGINES, adapters=adapters)]
     with pytest.raises(DoubledWriteError, match="ADAPTERS and ENGINES"):
         summed(Paused(), both)
+
+
+A = pod_view(pod(name="a", status=ready_pod()), component=ENGINE)
+B = pod_view(pod(name="b", status=ready_pod()), component=ENGINE)
+OUT = PodPatch(pod=A, labels={"traffic": "false"}, why="it made no progress")
+LIST = PodPatch(pod=A, annotations={"list": "1"}, why="the list has changed")
+FIRST = PodPatch(pod=A, deletion_cost=-1, why="its node is leaving")
+GONE = PodPatch(pod=A, delete=PodDeletion("it has stalled", Reason.ENGINE_STALLED, grace_seconds=1))
+
+
+def with_patches(*patches: PodPatch) -> Sequence[PodPatch]:
+    """The patches of an outcome of which each of these has a part of its own."""
+    features = (Feature.REMOVALS, Feature.TRAFFIC, Feature.ADAPTERS, Feature.REMOVAL_ORDER)
+    parts = [Part(feature=feature, pods=(patch,)) for feature, patch in zip(features, patches, strict=False)]
+    return summed(Paused(), parts).pods
+
+
+def test_a_pod_has_one_patch_of_all_parts_that_change_it() -> None:
+    other = replace(OUT, pod=B)
+    assert with_patches(OUT, LIST, FIRST, other) == (
+        PodPatch(
+            pod=A,
+            labels=OUT.labels,
+            annotations=LIST.annotations,
+            deletion_cost=-1,
+            why="it made no progress; the list has changed; its node is leaving",
+        ),
+        other,
+    )
+
+
+def test_a_pod_that_is_deleted_gets_no_label_and_no_annotation_but_its_place_in_the_order() -> None:
+    (patch,) = with_patches(GONE, OUT, LIST, FIRST)
+    assert (patch.delete, patch.labels, patch.annotations, patch.deletion_cost) == (GONE.delete, {}, {}, -1)
+
+
+@for_each([OUT, LIST, FIRST, GONE])
+def test_two_parts_that_change_one_field_of_a_pod_are_an_error(patch: PodPatch) -> None:
+    with pytest.raises(DoubledWriteError, match="of pod a"):
+        with_patches(patch, patch)

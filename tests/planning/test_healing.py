@@ -115,7 +115,7 @@ def test_an_engine_that_refuses_its_configuration_is_neither_corrected_nor_repla
     after = one_l4.decide(pod, lookups={FREE_GPUS: Unavailable(""), pod.problem.terminated.log: log})
     assert after.plan.plan == before.plan.plan
     assert after.desired == before.desired
-    assert after.removals == ()
+    assert after.pods == ()
 
 
 TOO_FEW_STATES = (

@@ -50,7 +50,7 @@ def recorded(uids: Mapping[str, str]) -> Manifest:
 )
 def test_a_pod_is_recorded_after_three_hardware_errors(found: PodView, uids: Mapping[str, str]) -> None:
     assert moved_pods(None, engines_of([found]), {}, Vllm(), [BAD]).uids == uids
-    assert pods_to_move(None, engines_of([found]), namespace="default") == ()
+    assert pods_to_move(None, engines_of([found])) == ()
 
 
 def test_a_hardware_error_in_the_log_counts_too() -> None:
@@ -62,9 +62,10 @@ def test_a_hardware_error_in_the_log_counts_too() -> None:
 
 
 def test_only_the_recorded_pod_is_deleted() -> None:
-    (removal,) = pods_to_move(recorded({"bad": "pod-a"}), engines_of([engine(), engine(name="b")]), namespace="default")
-    assert (removal.ref.name, removal.uid) == ("a", "pod-a")
-    assert removal.why == "Pod `a` ended 3 times on node `bad`, at last with a hardware error of a GPU"
+    (removal,) = pods_to_move(recorded({"bad": "pod-a"}), engines_of([engine(), engine(name="b")]))
+    assert (removal.pod.name, removal.pod.uid) == ("a", "pod-a")
+    assert removal.delete
+    assert removal.delete.why == "Pod `a` ended 3 times on node `bad`, at last with a hardware error of a GPU"
 
 
 def test_an_engine_with_two_pods_moves_as_a_whole() -> None:
@@ -72,27 +73,27 @@ def test_an_engine_with_two_pods_moves_as_a_whole() -> None:
     broken = replace(engine(name="b"), group=leader.group, index=1)
     engines = engines_of([leader, broken])
     assert moved_pods(None, engines, {}, Vllm(), None).uids == {"bad": "pod-b"}
-    removals = pods_to_move(recorded({"bad": "pod-b"}), engines, namespace="default")
-    assert [removal.uid for removal in removals] == ["pod-b", "pod-a"]
-    assert {removal.why for removal in removals} == {
+    removals = pods_to_move(recorded({"bad": "pod-b"}), engines)
+    assert [removal.pod.uid for removal in removals] == ["pod-b", "pod-a"]
+    assert {removal.delete.why for removal in removals if removal.delete} == {
         "Pod `b` ended 3 times on node `bad`, at last with a hardware error of a GPU"
     }
-    assert pods_to_move(recorded({"bad": "pod-x"}), engines_of([leader, worker]), namespace="default") == ()
+    assert pods_to_move(recorded({"bad": "pod-x"}), engines_of([leader, worker])) == ()
 
 
 def test_a_pod_is_deleted_once_if_two_pods_of_its_engine_are_recorded() -> None:
     leader = replace(engine(), group="g")
     worker = replace(engine(name="b", node="worse"), group="g", index=1)
     live = recorded({"bad": "pod-a", "worse": "pod-b"})
-    removals = pods_to_move(live, engines_of([leader, worker]), namespace="default")
-    assert sorted(removal.uid for removal in removals) == ["pod-a", "pod-b"]
+    removals = pods_to_move(live, engines_of([leader, worker]))
+    assert sorted(removal.pod.uid for removal in removals) == ["pod-a", "pod-b"]
 
 
 def test_of_a_recorded_node_no_further_pod_is_recorded() -> None:
     assert moved_pods(recorded({"bad": "pod-a"}), engines_of([engine(name="b")]), {}, Vllm(), [BAD]).uids == {
         "bad": "pod-a"
     }
-    assert pods_to_move(recorded({"bad": "pod-a"}), engines_of([engine(name="b")]), namespace="default") == ()
+    assert pods_to_move(recorded({"bad": "pod-a"}), engines_of([engine(name="b")])) == ()
 
 
 @pytest.mark.parametrize(

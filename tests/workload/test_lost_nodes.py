@@ -71,8 +71,10 @@ ENDING, UNREADY = member(1, "gone", terminating=True), member(1, "gone")
 def test_a_pod_is_deleted_without_grace_if_its_node_is_gone(
     lost: PodView, nodes: Sequence[NodeView] | None, *, deleted: bool
 ) -> None:
-    found = removals_of(group(lost, ready=lost.ready), nodes, LATE, namespace="default")
-    assert [(one.uid, one.grace_seconds) for one in found] == ([("pod-g-1", 0)] if deleted else [])
+    found = removals_of(group(lost, ready=lost.ready), nodes, LATE)
+    assert [(one.pod.uid, one.delete and one.delete.grace_seconds) for one in found] == (
+        [("pod-g-1", 0)] if deleted else []
+    )
 
 
 def test_the_reason_and_the_time_are_told() -> None:

@@ -4,12 +4,12 @@ from dataclasses import replace
 import pytest
 
 from inference_operator.api.reasons import Reason
-from inference_operator.manifest import POD, Ref
 from inference_operator.objects.names import ENGINE
+from inference_operator.objects.pod_patch import PodDeletion, PodPatch
 from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodProblem, PodView
 from inference_operator.views.samples import EngineActivity, EngineSample, ProbeState, Samples
-from inference_operator.workload.stall import Removal, has_stalled, needs_probe, stalled_engines
+from inference_operator.workload.stall import STALLED_GRACE_SECONDS, has_stalled, needs_probe, stalled_engines
 from tests.testing.engine_groups import grouped
 
 STALL = 300.0
@@ -32,16 +32,21 @@ UNSCHEDULABLE = engine("c", ready=False, problem=PodProblem(Reason.UNSCHEDULABLE
 
 def deleted_uids(pods: Sequence[PodView], activities: dict[str, EngineActivity], *, wanted: int = 2) -> list[str]:
     samples = Samples({f"uid-{name}": activity for name, activity in activities.items()})
-    removals = stalled_engines(engines_of(pods), samples, desired=wanted, namespace="default", stall_seconds=STALL)
-    return [removal.uid for removal in removals]
+    removals = stalled_engines(engines_of(pods), samples, desired=wanted, stall_seconds=STALL)
+    return [removal.pod.uid for removal in removals]
 
 
 def test_a_stalled_engine_is_deleted_with_the_reason() -> None:
-    removals = stalled_engines(
-        engines_of([A]), Samples({A.uid: STALLED}), desired=1, namespace="default", stall_seconds=STALL
-    )
+    removals = stalled_engines(engines_of([A]), Samples({A.uid: STALLED}), desired=1, stall_seconds=STALL)
     assert removals == (
-        Removal(Ref(POD, "default", "a"), "uid-a", "Pod `a` had 3 requests and made no progress for 300 s"),
+        PodPatch(
+            pod=A,
+            delete=PodDeletion(
+                "Pod `a` had 3 requests and made no progress for 300 s",
+                Reason.ENGINE_STALLED,
+                STALLED_GRACE_SECONDS,
+            ),
+        ),
     )
 
 
@@ -53,8 +58,10 @@ def test_of_a_stalled_engine_with_two_pods_both_are_deleted_for_the_same_reason(
     pods = [*grouped(A, 2), *grouped(B, 2)]
     assert deleted_uids(pods, {"a": STALLED, "b": HEALTHY}) == ["uid-a", "uid-a-1"]
     samples = Samples({A.uid: STALLED})
-    removals = stalled_engines(engines_of(pods), samples, desired=2, namespace="default", stall_seconds=STALL)
-    assert {one.why for one in removals} == {"Pod `a` had 3 requests and made no progress for 300 s"}
+    removals = stalled_engines(engines_of(pods), samples, desired=2, stall_seconds=STALL)
+    assert {one.delete.why for one in removals if one.delete} == {
+        "Pod `a` had 3 requests and made no progress for 300 s"
+    }
 
 
 def test_a_stalled_engine_is_kept_while_a_worker_of_another_one_starts() -> None:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference_operator.manifest import POD, Ref
 from inference_operator.objects.names import ENGINE
+from inference_operator.objects.pod_patch import PodPatch
 from inference_operator.views.engine import engines_of
-from inference_operator.views.pod import PodView
+from inference_operator.views.pod import TRAFFIC_LABEL, PodView
 from inference_operator.views.samples import EngineActivity, EngineSample, ProbeState, Samples, next_activity
 from inference_operator.workload.stall import has_stalled, is_suspect, needs_probe
-from inference_operator.workload.traffic import TrafficChange, traffic_changes
+from inference_operator.workload.traffic import traffic_changes
 from tests.testing.engine_groups import grouped
 
 SECONDS, SCRAPE = 30.0, 15.0
@@ -42,14 +42,14 @@ OUT = engine("a", traffic=False)
 def decided(pods: Sequence[PodView], activities: dict[str, EngineActivity]) -> dict[str, bool]:
     """Whether each engine whose label changes gets new requests afterwards."""
     samples = Samples({f"uid-{name}": activity for name, activity in activities.items()})
-    changes = traffic_changes(engines_of(pods), samples, namespace="default", seconds=SECONDS)
-    return {change.ref.name: change.in_traffic for change in changes}
+    changes = traffic_changes(engines_of(pods), samples, seconds=SECONDS)
+    return {change.pod.name: change.labels[TRAFFIC_LABEL] == "true" for change in changes}
 
 
 def test_a_stalled_engine_is_taken_out_with_the_reason() -> None:
     samples = Samples({A.uid: STALLED, B.uid: BUSY})
-    assert traffic_changes(engines_of([A, B]), samples, namespace="default", seconds=SECONDS) == (
-        TrafficChange(Ref(POD, "default", "a"), "uid-a", in_traffic=False, why="it made no progress for 30 s"),
+    assert traffic_changes(engines_of([A, B]), samples, seconds=SECONDS) == (
+        PodPatch(pod=A, labels={TRAFFIC_LABEL: "false"}, why="it made no progress for 30 s"),
     )
 
 

@@ -1,21 +1,18 @@
 """Computes the changes that bring the live objects to the desired state."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from inference_operator.autoscaling.removal_order import DeletionCost
 from inference_operator.controller.drift import first_drift
 from inference_operator.jobs.placement import mounted_claims
-from inference_operator.manifest import CLAIM, CONFIG_MAP, SECRET, Manifest, Owner, Ref
+from inference_operator.manifest import CLAIM, CONFIG_MAP, POD, SECRET, Manifest, Owner, Ref
 from inference_operator.objects.child import RETAIN_ANNOTATION, adopted_version
 from inference_operator.objects.names import is_role
-from inference_operator.pipeline.adapter_lists import ListUpdate
+from inference_operator.objects.pod_patch import PodDeletion, PodPatch, traffic_label
 from inference_operator.status.write_results import Applied, Present, WriteResult
-from inference_operator.views.pod import ADAPTERS_ANNOTATION, DELETION_COST_ANNOTATION, TRAFFIC_LABEL
+from inference_operator.views.pod import ADAPTERS_ANNOTATION, DELETION_COST_ANNOTATION, PodView
 from inference_operator.views.raw import mapping, objects
-from inference_operator.workload.stall import Removal
-from inference_operator.workload.traffic import TrafficChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +68,9 @@ Change: TypeAlias = Apply | CreateKey | Delete | Label
 def changes(
     live: Mapping[Ref, Manifest],
     desired: Mapping[Ref, Manifest],
-    removals: Sequence[Removal],
+    pods: Sequence[PodPatch],
     owner: Owner,
     *,
-    deletion_costs: Iterable[DeletionCost] = (),
-    traffic: Iterable[TrafficChange] = (),
-    list_updates: Iterable[ListUpdate] = (),
     engine_key: Manifest | None = None,
 ) -> list[Change]:
     """The changes from the live to the desired state, in order; empty if there is no drift.
@@ -89,14 +83,12 @@ def changes(
     Args:
         live: the children that exist.
         desired: the children that should exist.
-        removals: pods to replace; their Deployment creates new ones.
+        pods: what changes of pods that exist, at most one patch of each.
         owner: the owner of all of them.
-        deletion_costs: pods that should go later or earlier than others when there are fewer.
-        traffic: engines to take out of traffic, or back in; not those that are replaced.
-        list_updates: pods that have an earlier list of adapters; not those that are replaced.
         engine_key: the Secret to create if it does not exist, without its key.
     """
-    result: list[Change] = [_deletion_cost(cost) for cost in deletion_costs]
+    namespace = owner.key.namespace
+    result: list[Change] = [_label(patch, namespace) for patch in pods if patch.deletion_cost is not None]
     if engine_key:
         result.append(CreateKey(Ref.of(engine_key), engine_key))
     for ref, manifest in desired.items():
@@ -110,10 +102,8 @@ def changes(
     for ref, child in live.items():
         if ref not in desired and not _is_deleting(child) and not _is_retained(child):
             result.append(Delete(ref, child["metadata"]["uid"], child["metadata"].get("resourceVersion")))
-    result.extend(Delete(pod.ref, pod.uid, grace_seconds=pod.grace_seconds, why=pod.why) for pod in removals)
-    removed = {pod.uid for pod in removals}
-    result.extend(_label(change) for change in traffic if change.uid not in removed)
-    result.extend(_told(update) for update in list_updates if update.pod.uid not in removed)
+    result.extend(_deletion(patch.pod, patch.delete, namespace) for patch in pods if patch.delete)
+    result.extend(_label(patch, namespace) for patch in pods if patch.deletion_cost is None and not patch.delete)
     return result
 
 
@@ -136,27 +126,23 @@ def _mounted(change: Apply) -> Iterator[Ref]:
         yield from (Ref(kind, change.ref.namespace, name) for name in names if name)
 
 
-def _deletion_cost(cost: DeletionCost) -> Label:
-    labels = _traffic_label(in_traffic=cost.traffic)
-    return Label(cost.ref, cost.uid, labels, cost.why, {DELETION_COST_ANNOTATION: str(cost.cost)})
+def _deletion(pod: PodView, deletion: PodDeletion, namespace: str) -> Delete:
+    ref = Ref(POD, namespace, pod.name)
+    return Delete(ref, pod.uid, grace_seconds=deletion.grace_seconds, why=deletion.why)
 
 
-def _label(change: TrafficChange) -> Label:
-    return Label(change.ref, change.uid, _traffic_label(in_traffic=change.in_traffic), change.why)
+def _label(patch: PodPatch, namespace: str) -> Label:
+    """The labels and annotations of a patch, and what else of the pod is ours.
 
-
-def _traffic_label(*, in_traffic: bool | None) -> Mapping[str, str]:
-    """The traffic label of an engine; None for a router, which has none."""
-    return {} if in_traffic is None else {TRAFFIC_LABEL: "true" if in_traffic else "false"}
-
-
-def _told(update: ListUpdate) -> Label:
-    """The annotation with which the kubelet brings the list. What else of the pod is ours is sent again with it."""
-    pod, annotations = update.pod, {ADAPTERS_ANNOTATION: update.list_hash}
-    labels = _traffic_label(in_traffic=pod.traffic if is_role(pod.component) else None)
-    if pod.deletion_cost:
-        annotations[DELETION_COST_ANNOTATION] = str(pod.deletion_cost)
-    return Label(update.ref, pod.uid, labels, "the list of adapters has changed", annotations)
+    Server-side apply removes fields that a later apply omits.
+    """
+    pod, cost = patch.pod, patch.deletion_cost
+    labels = traffic_label(in_traffic=pod.traffic) if is_role(pod.component) else {}
+    annotations = {ADAPTERS_ANNOTATION: pod.adapters} if pod.adapters else {}
+    if cost is not None or pod.deletion_cost:
+        annotations[DELETION_COST_ANNOTATION] = str(pod.deletion_cost if cost is None else cost)
+    ref = Ref(POD, namespace, pod.name)
+    return Label(ref, pod.uid, {**labels, **patch.labels}, patch.why, {**annotations, **patch.annotations})
 
 
 def _is_deleting(manifest: Manifest) -> bool:

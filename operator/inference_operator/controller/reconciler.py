@@ -109,11 +109,8 @@ class Reconciler:
         for change in changes(
             inputs.children,
             decided.desired,
-            decided.removals,
+            decided.pods,
             inputs.resource.owner,
-            deletion_costs=decided.deletion_costs,
-            traffic=decided.traffic,
-            list_updates=decided.list_updates,
             engine_key=self._keys.due(decided.engine_key, inputs.now),
         ):
             if not is_held(change, results):

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from inference_operator.api.refusal import Refusal
 from inference_operator.jobs.attempts import PodWait
-from inference_operator.manifest import POD, Ref
 from inference_operator.objects.adapter_list import AdapterList, text_hash
+from inference_operator.objects.pod_patch import PodPatch
 from inference_operator.views.engine import EngineView
-from inference_operator.views.pod import ADAPTERS_PORT, PodView
+from inference_operator.views.pod import ADAPTERS_ANNOTATION, ADAPTERS_PORT, PodView
 from inference_operator.views.samples import AdapterReport
 
 
@@ -38,15 +38,6 @@ class Adapter:
     """Why the pod of its Job does not run; None if it runs."""
     keeps_former: bool = True
     """Whether former files of the same name stay meanwhile; not those of another model, or of a name that is taken."""
-
-
-@dataclass(frozen=True, slots=True)
-class ListUpdate:
-    """A pod that has to read the list of adapters again."""
-
-    ref: Ref
-    pod: PodView
-    list_hash: str
 
 
 def decided_list(
@@ -92,9 +83,7 @@ def list_updates(
     engines: Sequence[EngineView],
     routers: Sequence[PodView],
     reports: Mapping[str, AdapterReport],
-    *,
-    namespace: str,
-) -> tuple[ListUpdate, ...]:
+) -> tuple[PodPatch, ...]:
     """The pods to tell, by rule 4. An engine that was told, and still reports another list, is told once more."""
     loaded, advertised = text_hash(found.loaded_text), text_hash(found.advertised_text)
     told = [
@@ -104,7 +93,12 @@ def list_updates(
         if ADAPTERS_PORT in pod.ports and not pod.terminating
     ]
     told += [(pod, advertised) for pod in routers if not pod.terminating]
-    return tuple(ListUpdate(Ref(POD, namespace, pod.name), pod, text) for pod, text in told if pod.adapters != text)
+    why = "the list of adapters has changed"
+    return tuple(
+        PodPatch(pod=pod, annotations={ADAPTERS_ANNOTATION: text}, why=why)
+        for pod, text in told
+        if pod.adapters != text
+    )
 
 
 def _again(pod: PodView, loaded: str, report: AdapterReport | None) -> str:

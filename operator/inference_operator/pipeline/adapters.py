@@ -162,9 +162,9 @@ def _with_list(inputs: Inputs, planned: Planned, part: Part) -> Part:
     if live is None or live.get("data") != desired["data"]:
         return replace(part, due=_earliest(part.due, inputs.now + _TELL_AFTER))
     routers = inputs.pods_of(ROUTER)
-    updates = list_updates(content, engines, routers, reports, namespace=owner.key.namespace)
+    updates = list_updates(content, engines, routers, reports)
     again = inputs.now + _TELL_AGAIN_AFTER if updates else None
-    return replace(part, list_updates=updates, due=_earliest(part.due, again))
+    return replace(part, pods=updates, due=_earliest(part.due, again))
 
 
 def _failed(inputs: Inputs) -> frozenset[str]:

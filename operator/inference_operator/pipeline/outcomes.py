@@ -7,12 +7,12 @@ from datetime import datetime
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.autoscaling.inputs import ScalingInputs
-from inference_operator.autoscaling.removal_order import DeletionCost
 from inference_operator.autoscaling.target import Target
 from inference_operator.fleet.rollout_slots import FleetState
 from inference_operator.jobs.result import Failure
 from inference_operator.manifest import Manifest, Ref
-from inference_operator.pipeline.adapter_lists import Adapter, ListUpdate
+from inference_operator.objects.pod_patch import PodPatch
+from inference_operator.pipeline.adapter_lists import Adapter
 from inference_operator.pipeline.part import Hold, ModelWait
 from inference_operator.pipeline.role import Role
 from inference_operator.pipeline.routing import Routing
@@ -21,8 +21,6 @@ from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.router.children import RouterObjects
 from inference_operator.views.lookups import Lookup
 from inference_operator.workload.moving import NO_MOVE, Move
-from inference_operator.workload.stall import Removal
-from inference_operator.workload.traffic import TrafficChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +39,8 @@ class Outcome:
     """How far a change of the owner's settings is here."""
     recheck_at: datetime | None = None
     """When to decide again if no event comes before."""
-    removals: tuple[Removal, ...] = ()
-    """Pods to delete: stalled ones, and those on nodes with hardware errors or that do not answer. Their workload
-    creates new ones."""
+    pods: tuple[PodPatch, ...] = ()
+    """What changes of pods that exist: which ones are deleted, go first, get requests, or read their adapters again."""
     notice: str = ""
     """The notices for users about the decisions."""
     model_wait: ModelWait | None = None
@@ -52,12 +49,6 @@ class Outcome:
     """The inputs of autoscaling; None where the operator does not decide about the number of engines."""
     target: Target | None = None
     """How many requests one engine should have, and what decides that; None without autoscaling."""
-    deletion_costs: tuple[DeletionCost, ...] = ()
-    """Engines and routers that should go later or earlier than others when there are fewer."""
-    traffic: tuple[TrafficChange, ...] = ()
-    """Engines to take out of traffic, or back in."""
-    list_updates: tuple[ListUpdate, ...] = ()
-    """Pods that have an earlier list of adapters."""
     engine_key: Manifest | None = None
     """The Secret with the key that engines ask for, without the key; None if no engine asks for it."""
     adapters: tuple[Adapter, ...] = ()

@@ -7,25 +7,25 @@ from enum import Enum, IntEnum, auto
 
 from inference_operator.api.reasons import Reason
 from inference_operator.autoscaling.inputs import ScalingInputs
-from inference_operator.autoscaling.removal_order import DeletionCost
 from inference_operator.autoscaling.target import Target
 from inference_operator.fleet.brake import FleetState
 from inference_operator.manifest import Manifest, Ref
-from inference_operator.pipeline.adapter_lists import Adapter, ListUpdate
+from inference_operator.objects.pod_patch import PodPatch
+from inference_operator.pipeline.adapter_lists import Adapter
 from inference_operator.views.lookups import Lookup
-from inference_operator.workload.stall import Removal
-from inference_operator.workload.traffic import TrafficChange
 
 
 class Feature(Enum):
     """The features, each of which makes at most one part of an outcome.
 
-    Objects of one place in the apply order are applied in this order. Notices and lookups are joined in it, and of two
-    waits the first one is shown. Nothing else depends on it.
+    Objects of one place in the apply order are applied in this order, and pods are changed in it. Notices and lookups
+    are joined in it, and of two waits the first one is shown. Nothing else depends on it.
     """
 
     LIVE = auto()
     """The live objects that stay, where little or nothing is decided."""
+    REMOVALS = auto()
+    TRAFFIC = auto()
     POD_GROUPS = auto()
     CLAIM = auto()
     DOWNLOAD = auto()
@@ -38,8 +38,6 @@ class Feature(Enum):
     SCALING = auto()
     MOVES = auto()
     REMOVAL_ORDER = auto()
-    REMOVALS = auto()
-    TRAFFIC = auto()
     FLEET = auto()
     INSPECTION = auto()
 
@@ -104,10 +102,8 @@ class Part:
     """A notice for users, in sentences."""
     wait: ModelWait | None = None
     """What engines wait for."""
-    removals: tuple[Removal, ...] = ()
-    deletion_costs: tuple[DeletionCost, ...] = ()
-    traffic: tuple[TrafficChange, ...] = ()
-    list_updates: tuple[ListUpdate, ...] = ()
+    pods: tuple[PodPatch, ...] = ()
+    """What it changes of pods. No other part changes the same field of the same pod."""
     fleet_state: FleetState | None = None
     scaling: ScalingInputs | None = None
     target: Target | None = None

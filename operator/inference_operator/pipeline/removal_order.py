@@ -2,7 +2,8 @@
 
 from collections.abc import Collection
 
-from inference_operator.autoscaling.removal_order import DeletionCost, deletion_costs, new_costs
+from inference_operator.autoscaling.removal_order import deletion_costs, new_costs
+from inference_operator.objects.pod_patch import PodPatch
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.pipeline.part import Feature, Part
@@ -16,21 +17,21 @@ def removal_order(inputs: Inputs, planned: Planned) -> Part:
     be told from those that are gone, whose pods keep it.
     """
     if planned.hold.holds_others:
-        return Part(feature=Feature.REMOVAL_ORDER, deletion_costs=_of_scaling(inputs, planned))
+        return Part(feature=Feature.REMOVAL_ORDER, pods=_of_scaling(inputs, planned))
     leavers = {one.uid: one.leader for move in planned.all_moves for one in move.leavers if move.moves}
     others = _of_scaling(inputs, planned, besides=leavers)
-    known = {*leavers, *(cost.uid for cost in others)}
+    known = {*leavers, *(cost.pod.uid for cost in others)}
     staying = {node.name for node in inputs.nodes or ()} - set(inputs.leaving or ())
     marked = (pod for pod in inputs.pods if pod.deletion_cost == DRAINING_COST and not pod.terminating)
     costs = [
         *((pod, DRAINING_COST, "its node is leaving, so it goes first") for pod in leavers.values() if not pod.group),
         *((pod, 0, "its node stays") for pod in marked if pod.node in staying and pod.uid not in known),
     ]
-    marks = new_costs(costs, inputs.resource.key.namespace)
-    return Part(feature=Feature.REMOVAL_ORDER, deletion_costs=(*others, *marks))
+    marks = new_costs(costs)
+    return Part(feature=Feature.REMOVAL_ORDER, pods=(*others, *marks))
 
 
-def _of_scaling(inputs: Inputs, planned: Planned, besides: Collection[str] = ()) -> tuple[DeletionCost, ...]:
+def _of_scaling(inputs: Inputs, planned: Planned, besides: Collection[str] = ()) -> tuple[PodPatch, ...]:
     """Which engines should go later than others, where autoscaling takes some away; not the pods of these uids."""
     if planned.roles[0].context.spec.stated.autoscaling is None:
         return ()
@@ -42,7 +43,6 @@ def _of_scaling(inputs: Inputs, planned: Planned, besides: Collection[str] = ())
             inputs.samples,
             live=role.context.live.view.desired,
             desired=role.workload.replicas,
-            namespace=inputs.resource.key.namespace,
         )
-        if cost.uid not in besides
+        if cost.pod.uid not in besides
     )

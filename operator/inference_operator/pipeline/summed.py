@@ -24,6 +24,7 @@ from inference_operator.manifest import (
     Ref,
 )
 from inference_operator.objects.names import COMPONENT_LABEL, PROGRAM
+from inference_operator.objects.pod_patch import PodPatch
 from inference_operator.pipeline.outcomes import Outcome
 from inference_operator.pipeline.part import Feature, Part
 from inference_operator.sentences import sentences
@@ -65,10 +66,7 @@ def summed(verdict: _Verdict, parts: Iterable[Part]) -> _Verdict:
         recheck_at=min((part.due for part in ordered if part.due), default=None),
         notice=sentences(*(part.notice for part in ordered)),
         model_wait=next((part.wait for part in ordered if part.wait), None),
-        removals=tuple(removal for part in ordered for removal in part.removals),
-        deletion_costs=tuple(cost for part in ordered for cost in part.deletion_costs),
-        traffic=tuple(change for part in ordered for change in part.traffic),
-        list_updates=tuple(update for part in ordered for update in part.list_updates),
+        pods=_pods(ordered),
         fleet_state=_only(ordered, lambda part: part.fleet_state) or FleetState.UNDECIDED,
         scaling=_only(ordered, lambda part: part.scaling),
         target=_only(ordered, lambda part: part.target),
@@ -100,6 +98,33 @@ def _place(kind: Kind, author: Feature) -> tuple[bool, int]:
 def _is_program(manifest: Manifest) -> bool:
     """Whether it is a program that Jobs install: all Jobs share it, and its name has the hash of its content."""
     return mapping(mapping(manifest, "metadata"), "labels").get(COMPONENT_LABEL) == PROGRAM
+
+
+def _pods(parts: Sequence[Part]) -> tuple[PodPatch, ...]:
+    """The patches, those of one pod joined. A pod that is deleted gets no new labels or annotations."""
+    joined: dict[tuple[str, str], PodPatch] = {}
+    for part in parts:
+        for patch in part.pods:
+            pod = (patch.pod.name, patch.pod.uid)
+            joined[pod] = _joined(joined[pod], patch) if pod in joined else patch
+    return tuple(replace(one, labels={}, annotations={}) if one.delete else one for one in joined.values())
+
+
+def _joined(first: PodPatch, second: PodPatch) -> PodPatch:
+    doubled = {*first.labels} & {*second.labels} | {*first.annotations} & {*second.annotations}
+    costs = [one.deletion_cost for one in (first, second) if one.deletion_cost is not None]
+    deletions = [one.delete for one in (first, second) if one.delete]
+    if doubled or len(costs) > 1 or len(deletions) > 1:
+        what = sorted(doubled) or ("its deletion cost" if len(costs) > 1 else "its deletion")
+        raise DoubledWriteError(f"{what} of pod {first.pod.name}")
+    return PodPatch(
+        pod=first.pod,
+        labels={**first.labels, **second.labels},
+        annotations={**first.annotations, **second.annotations},
+        deletion_cost=next(iter(costs), None),
+        why="; ".join(filter(None, (first.why, second.why))),
+        delete=next(iter(deletions), None),
+    )
 
 
 def _only(parts: Sequence[Part], value: Callable[[Part], _Value | None]) -> _Value | None:

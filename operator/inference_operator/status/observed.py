@@ -81,8 +81,8 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
 
 def _stalls(outcome: Outcome) -> str:
     """Why stalled engines are deleted; one sentence for all pods of an engine."""
-    whys = (removal.why for removal in outcome.removals if removal.reason is Reason.ENGINE_STALLED)
-    return "; ".join(dict.fromkeys(whys))
+    deletions = (patch.delete for patch in outcome.pods if patch.delete)
+    return "; ".join(dict.fromkeys(one.why for one in deletions if one.reason is Reason.ENGINE_STALLED))
 
 
 @dataclass(frozen=True, slots=True)

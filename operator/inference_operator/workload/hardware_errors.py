@@ -17,13 +17,14 @@ from pydantic import TypeAdapter
 
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.base import Engine
-from inference_operator.manifest import POD, Manifest, Ref
+from inference_operator.manifest import Manifest
 from inference_operator.objects.annotation import JsonAnnotation
+from inference_operator.objects.pod_patch import PodDeletion, PodPatch
 from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import LogText, LookupResults
 from inference_operator.views.node import NodeView
 from inference_operator.views.pod import PodView
-from inference_operator.workload.stall import Removal
+from inference_operator.workload.stall import STALLED_GRACE_SECONDS
 
 MOVED_ANNOTATION: JsonAnnotation[Mapping[str, str]] = JsonAnnotation(
     "inference-operator.dev/moved-pods", TypeAdapter(dict[str, str])
@@ -91,12 +92,12 @@ def move_due(live: Manifest | None, moved: MovedPods, now: datetime) -> datetime
     return None if moved == recorded_moves(live) else now + RECORD_TIME
 
 
-def pods_to_move(live: Manifest | None, engines: Sequence[EngineView], *, namespace: str) -> tuple[Removal, ...]:
+def pods_to_move(live: Manifest | None, engines: Sequence[EngineView]) -> tuple[PodPatch, ...]:
     """The pods to delete: those of engines with a pod that the live workload records and that still exists."""
     recorded = recorded_moves(live).uids
     moved = [(engine, pod) for engine in engines for pod in engine.pods if _is_moved(pod, recorded)]
-    removals = (removal for engine, broken in moved for removal in _removals(engine, broken, namespace))
-    return tuple({removal.uid: removal for removal in removals}.values())
+    removals = (removal for engine, broken in moved for removal in _removals(engine, broken))
+    return tuple({removal.pod.uid: removal for removal in removals}.values())
 
 
 def _is_moved(pod: PodView, recorded: Mapping[str, str]) -> bool:
@@ -104,12 +105,12 @@ def _is_moved(pod: PodView, recorded: Mapping[str, str]) -> bool:
     return bool(pod.node) and recorded.get(pod.node) == pod.uid and not (pod.terminating or pod.ready)
 
 
-def _removals(engine: EngineView, broken: PodView, namespace: str) -> Iterator[Removal]:
+def _removals(engine: EngineView, broken: PodView) -> Iterator[PodPatch]:
     """The removal of the broken pod and of the other pods of its engine."""
     ended = f"ended {MOST_ENDS} times on node `{broken.node}`, at last with a hardware error of a GPU"
     why = f"Pod `{broken.name}` {ended}"
     for pod in (broken, *(one for one in engine.pods if one is not broken and not one.terminating)):
-        yield Removal(Ref(POD, namespace, pod.name), pod.uid, why, reason=Reason.GPU_HARDWARE_ERROR)
+        yield PodPatch(pod=pod, delete=PodDeletion(why, Reason.GPU_HARDWARE_ERROR, STALLED_GRACE_SECONDS))
 
 
 def _is_handled(node: str, nodes: Sequence[NodeView] | None) -> bool:

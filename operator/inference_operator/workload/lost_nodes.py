@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from inference_operator.api.reasons import Reason
-from inference_operator.manifest import POD, Ref
+from inference_operator.objects.pod_patch import PodDeletion, PodPatch
 from inference_operator.views.draining_node import OUT_OF_SERVICE
 from inference_operator.views.engine import EngineView
 from inference_operator.views.node import NodeView
 from inference_operator.views.pod import PodView
-from inference_operator.workload.stall import Removal
 
 LOST_AFTER = timedelta(seconds=330)
 """How long a node may not be ready. Kubernetes deletes its pods after 300 s (`DefaultTolerationSeconds`, Kubernetes
@@ -69,17 +68,16 @@ def lost_pods(engines: Sequence[EngineView], nodes: Sequence[NodeView] | None, n
 
 
 def pods_of_lost_nodes(
-    engines: Sequence[EngineView], nodes: Sequence[NodeView] | None, now: datetime, *, namespace: str
-) -> tuple[Removal, ...]:
+    engines: Sequence[EngineView], nodes: Sequence[NodeView] | None, now: datetime
+) -> tuple[PodPatch, ...]:
     """The pods to delete at once: nobody can end them otherwise."""
     due = (one for one in lost_pods(engines, nodes, now) if one.due and one.due <= now)
     return tuple(
-        Removal(
-            Ref(POD, namespace, one.pod.name),
-            one.pod.uid,
-            f"Pod `{one.pod.name}` is on node `{one.pod.node}`, {one.why}",
-            grace_seconds=0,
-            reason=Reason.NODE_LOST,
+        PodPatch(
+            pod=one.pod,
+            delete=PodDeletion(
+                f"Pod `{one.pod.name}` is on node `{one.pod.node}`, {one.why}", Reason.NODE_LOST, grace_seconds=0
+            ),
         )
         for one in due
     )

@@ -5,10 +5,9 @@ vllm/v1/engine/async_llm.py, check_health), and so answers 200 while the engine 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from inference_operator.api.reasons import Reason
-from inference_operator.manifest import POD, Ref
+from inference_operator.objects.pod_patch import PodDeletion, PodPatch
 from inference_operator.views.engine import EngineView
 from inference_operator.views.samples import EngineActivity, ProbeState, Samples
 
@@ -18,17 +17,6 @@ PROBE_SHARE = 0.5
 STALLED_GRACE_SECONDS = 1
 """Grace period of a stalled pod. It finishes no request, and clients can retry sooner. One second is the least with
 which the kubelet still reports when the processes, and so their use of the GPUs, have ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """A pod to delete, and why."""
-
-    ref: Ref
-    uid: str
-    why: str
-    grace_seconds: int = STALLED_GRACE_SECONDS
-    reason: Reason = Reason.ENGINE_STALLED
 
 
 def is_suspect(engine: EngineActivity, *, seconds: float) -> bool:
@@ -58,8 +46,8 @@ def has_stalled(engine: EngineActivity, *, seconds: float) -> bool:
 
 
 def stalled_engines(
-    engines: Sequence[EngineView], samples: Samples, *, desired: int, namespace: str, stall_seconds: float
-) -> tuple[Removal, ...]:
+    engines: Sequence[EngineView], samples: Samples, *, desired: int, stall_seconds: float
+) -> tuple[PodPatch, ...]:
     """The pods of the stalled engine to delete, at most one engine at a time.
 
     None is deleted while a replacement is missing or loading. An engine that cannot start for another reason, such as
@@ -69,7 +57,6 @@ def stalled_engines(
         engines: those of one role.
         samples: their latest samples.
         desired: how many engines the workload should have.
-        namespace: namespace of the pods.
         stall_seconds: how long an engine may have requests and make no progress.
     """
     staying = [engine for engine in engines if not (engine.terminating or engine.failed)]
@@ -82,4 +69,5 @@ def stalled_engines(
     engine, worst = max(stalled, key=lambda pair: (pair[1].seconds_without_progress, pair[0].name))
     what = f"had {worst.outstanding} requests and made no progress" if worst.outstanding else "answered no request"
     why = f"Pod `{engine.name}` {what} for {stall_seconds:.0f} s"
-    return tuple(Removal(Ref(POD, namespace, pod.name), pod.uid, why) for pod in engine.pods)
+    deletion = PodDeletion(why, Reason.ENGINE_STALLED, STALLED_GRACE_SECONDS)
+    return tuple(PodPatch(pod=pod, delete=deletion) for pod in engine.pods)

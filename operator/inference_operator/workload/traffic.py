@@ -18,33 +18,19 @@ time.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from inference_operator.manifest import POD, Ref
+from inference_operator.objects.pod_patch import PodPatch, traffic_label
 from inference_operator.views.engine import EngineView
 from inference_operator.views.samples import EngineActivity, ProbeState, Samples
 from inference_operator.workload.stall import has_stalled, is_suspect
 
 
-@dataclass(frozen=True, slots=True)
-class TrafficChange:
-    """A new value of the traffic label of an engine's leader, which serves its requests, and why."""
-
-    ref: Ref
-    uid: str
-    in_traffic: bool
-    why: str
-
-
-def traffic_changes(
-    engines: Sequence[EngineView], samples: Samples, *, namespace: str, seconds: float
-) -> tuple[TrafficChange, ...]:
+def traffic_changes(engines: Sequence[EngineView], samples: Samples, *, seconds: float) -> tuple[PodPatch, ...]:
     """The engines to take out of traffic, and those to take back in.
 
     Args:
         engines: those of one role.
         samples: their latest samples.
-        namespace: namespace of the pods.
         seconds: how long an engine may make no progress.
     """
     ready = [engine for engine in engines if engine.is_serving]
@@ -60,9 +46,14 @@ def traffic_changes(
             stalled = [engine for engine, activity in sampled if has_stalled(activity, seconds=seconds)]
     out = f"it made no progress for {seconds:.0f} s"
     return (
-        *(TrafficChange(Ref(POD, namespace, one.name), one.uid, in_traffic=False, why=out) for one in stalled),
-        *(TrafficChange(Ref(POD, namespace, one.name), one.uid, in_traffic=True, why=why) for one in returning),
+        *(_change(one, in_traffic=False, why=out) for one in stalled),
+        *(_change(one, in_traffic=True, why=why) for one in returning),
     )
+
+
+def _change(engine: EngineView, *, in_traffic: bool, why: str) -> PodPatch:
+    """A new value of the traffic label of an engine's leader, which serves its requests."""
+    return PodPatch(pod=engine.leader, labels=traffic_label(in_traffic=in_traffic), why=why)
 
 
 def _serves_again(samples: Samples, engine: EngineView, seconds: float) -> bool:
