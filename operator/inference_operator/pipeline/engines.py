@@ -27,14 +27,14 @@ def engines(inputs: Inputs, planned: Planned) -> Part:
 
 def _objects(inputs: Inputs, planned: Planned) -> Mapping[Ref, Manifest]:
     hold, roles = planned.hold, planned.roles
-    objects = {ref: one for role in roles for ref, one in role.objects.items()}
+    objects = {ref: manifest for role in roles for ref, manifest in role.objects.items()}
     if not hold.holds_engines:
         return objects
     serving = _serving(roles, inputs.owner, scales=hold.scales)
     if hold.holds_others:
         return serving if hold.scales else {}
     workloads = {ref for role in roles for ref in role.workload.refs}
-    others = {ref: one for ref, one in objects.items() if ref not in workloads}
+    others = {ref: manifest for ref, manifest in objects.items() if ref not in workloads}
     return {**others, **_paths(inputs, roles), **serving}
 
 
@@ -42,15 +42,15 @@ def _paths(inputs: Inputs, roles: Sequence[Role]) -> Mapping[Ref, Manifest]:
     """The live Services and NetworkPolicies of live workloads: those of groups would select no pod of a Deployment."""
     serving = {role.context.live.name for role in roles if role.context.live.workloads}
     return {
-        ref: one
-        for ref, one in inputs.children.items()
-        if ref.kind in (SERVICE, NETWORK_POLICY) and mapping(one["metadata"], "labels").get(COMPONENT_LABEL) in serving
+        ref: live
+        for ref, live in inputs.children.items()
+        if ref.kind in (SERVICE, NETWORK_POLICY) and mapping(live["metadata"], "labels").get(COMPONENT_LABEL) in serving
     }
 
 
 def _serving(roles: Sequence[Role], owner: Owner, *, scales: bool) -> Mapping[Ref, Manifest]:
     """The live workloads: the former model serves until the switch. It may scale, to as many engines as are wanted."""
-    return {Ref.of(one): one for role in roles for one in _workloads(role, owner, scales=scales)}
+    return {Ref.of(live): live for role in roles for live in _workloads(role, owner, scales=scales)}
 
 
 def _workloads(role: Role, owner: Owner, *, scales: bool) -> Sequence[Manifest]:

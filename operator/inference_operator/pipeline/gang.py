@@ -31,5 +31,5 @@ def pod_groups(inputs: Inputs, planned: Planned, engines: Part) -> Part:
 
 
 def _built(inputs: Inputs, objects: Iterable[Manifest]) -> dict[Ref, Manifest]:
-    sets = (one for one in objects if one["kind"] == STATEFUL_SET.name)
-    return {Ref.of(group): group for one in sets if (group := pod_group(one, inputs.owner)) is not None}
+    sets = (manifest for manifest in objects if manifest["kind"] == STATEFUL_SET.name)
+    return {Ref.of(group): group for manifest in sets if (group := pod_group(manifest, inputs.owner)) is not None}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum, IntEnum, auto
+from enum import Enum, IntEnum
 
 from inference_operator.api.reasons import Reason
 from inference_operator.autoscaling.inputs import ScalingInputs
@@ -16,30 +16,29 @@ from inference_operator.views.lookups import Lookup
 
 
 class Feature(Enum):
-    """The features, each of which makes at most one part of an outcome.
+    """The features, each of which makes at most one part of an outcome, by their names in the architecture's page.
 
     Objects of one place in the apply order are applied in this order, and pods are changed in it. Notices and lookups
     are joined in it, and of two waits the first one is shown. Nothing else depends on it.
     """
 
-    LIVE = auto()
-    """The live objects that stay, where little or nothing is decided."""
-    REMOVALS = auto()
-    TRAFFIC = auto()
-    POD_GROUPS = auto()
-    CLAIM = auto()
-    DOWNLOAD = auto()
-    VERIFICATION = auto()
-    ADAPTERS = auto()
-    ENGINES = auto()
-    ROUTERS = auto()
-    ENGINE_KEY = auto()
-    BUDGETS = auto()
-    SCALING = auto()
-    MOVES = auto()
-    REMOVAL_ORDER = auto()
-    FLEET = auto()
-    INSPECTION = auto()
+    LIVE = "live objects"
+    REMOVALS = "removals"
+    TRAFFIC = "traffic"
+    POD_GROUPS = "pod groups"
+    CLAIM = "claim"
+    DOWNLOAD = "download"
+    VERIFICATION = "verification"
+    ADAPTERS = "adapters"
+    ENGINES = "engines"
+    ROUTERS = "routers"
+    ENGINE_KEY = "engine key"
+    BUDGETS = "budgets"
+    SCALING = "autoscaling"
+    MOVES = "moves"
+    REMOVAL_ORDER = "removal order"
+    FLEET = "fleet turn"
+    INSPECTION = "inspection"
 
 
 class Hold(IntEnum):

@@ -18,13 +18,13 @@ def removal_order(inputs: Inputs, planned: Planned) -> Part:
     """
     if planned.hold.holds_others:
         return Part(feature=Feature.REMOVAL_ORDER, pods=_of_scaling(inputs, planned))
-    leavers = {one.uid: one.leader for move in planned.all_moves for one in move.leavers if move.moves}
-    others = _of_scaling(inputs, planned, besides=leavers)
-    known = {*leavers, *(cost.pod.uid for cost in others)}
+    leaving = {engine.uid: engine.leader for move in planned.all_moves for engine in move.leavers if move.moves}
+    others = _of_scaling(inputs, planned, besides=leaving)
+    known = {*leaving, *(cost.pod.uid for cost in others)}
     staying = {node.name for node in inputs.nodes or ()} - set(inputs.leaving or ())
     marked = (pod for pod in inputs.pods if pod.deletion_cost == DRAINING_COST and not pod.terminating)
     costs = [
-        *((pod, DRAINING_COST, "its node is leaving, so it goes first") for pod in leavers.values() if not pod.group),
+        *((pod, DRAINING_COST, "its node is leaving, so it goes first") for pod in leaving.values() if not pod.group),
         *((pod, 0, "its node stays") for pod in marked if pod.node in staying and pod.uid not in known),
     ]
     marks = new_costs(costs)

@@ -57,7 +57,7 @@ def summed(verdict: _Verdict, parts: Iterable[Part]) -> _Verdict:
     """The outcome: the verdict with the sum of the parts."""
     ordered = sorted(parts, key=lambda part: _FEATURE_ORDER[part.feature])
     features = [part.feature for part in ordered]
-    if doubled := {feature.name for feature in features if features.count(feature) > 1}:
+    if doubled := {feature.value for feature in features if features.count(feature) > 1}:
         raise DoubledWriteError(f"several parts of {', '.join(sorted(doubled))}")
     return replace(
         verdict,
@@ -84,9 +84,9 @@ def _desired(parts: Sequence[Part]) -> Mapping[Ref, Manifest]:
     for part in parts:
         for ref, manifest in part.desired.items():
             if ref in written and not (_is_program(manifest) and manifest == written[ref]):
-                raise DoubledWriteError(f"{ref} by {authors[ref].name} and {part.feature.name}")
+                raise DoubledWriteError(f"{ref} by {authors[ref].value} and {part.feature.value}")
             authors[ref], written[ref] = part.feature, manifest
-    kept = {ref: one for part in parts for ref, one in part.kept.items() if ref not in written}
+    kept = {ref: live for part in parts for ref, live in part.kept.items() if ref not in written}
     return {**kept, **{ref: written[ref] for ref in sorted(written, key=lambda ref: _place(ref.kind, authors[ref]))}}
 
 
@@ -107,13 +107,14 @@ def _pods(parts: Sequence[Part]) -> tuple[PodPatch, ...]:
         for patch in part.pods:
             pod = (patch.pod.name, patch.pod.uid)
             joined[pod] = _joined(joined[pod], patch) if pod in joined else patch
-    return tuple(replace(one, labels={}, annotations={}) if one.delete else one for one in joined.values())
+    patches = joined.values()
+    return tuple(replace(patch, labels={}, annotations={}) if patch.delete else patch for patch in patches)
 
 
 def _joined(first: PodPatch, second: PodPatch) -> PodPatch:
     doubled = {*first.labels} & {*second.labels} | {*first.annotations} & {*second.annotations}
-    costs = [one.deletion_cost for one in (first, second) if one.deletion_cost is not None]
-    deletions = [one.delete for one in (first, second) if one.delete]
+    costs = [patch.deletion_cost for patch in (first, second) if patch.deletion_cost is not None]
+    deletions = [patch.delete for patch in (first, second) if patch.delete]
     if doubled or len(costs) > 1 or len(deletions) > 1:
         what = sorted(doubled) or ("its deletion cost" if len(costs) > 1 else "its deletion")
         raise DoubledWriteError(f"{what} of pod {first.pod.name}")
@@ -129,7 +130,7 @@ def _joined(first: PodPatch, second: PodPatch) -> PodPatch:
 
 def _only(parts: Sequence[Part], value: Callable[[Part], _Value | None]) -> _Value | None:
     """What one part says; None if no part does."""
-    found = [(part.feature, said) for part in parts if (said := value(part))]
-    if len(found) > 1:
-        raise DoubledWriteError(f"one value by {' and '.join(feature.name for feature, _ in found)}")
-    return found[0][1] if found else None
+    said = [(part.feature, text) for part in parts if (text := value(part))]
+    if len(said) > 1:
+        raise DoubledWriteError(f"one value by {' and '.join(feature.value for feature, _ in said)}")
+    return said[0][1] if said else None

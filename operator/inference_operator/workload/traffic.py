@@ -46,8 +46,8 @@ def traffic_changes(engines: Sequence[EngineView], samples: Samples, *, seconds:
             stalled = [engine for engine, activity in sampled if has_stalled(activity, seconds=seconds)]
     out = f"it made no progress for {seconds:.0f} s"
     return (
-        *(_change(one, in_traffic=False, why=out) for one in stalled),
-        *(_change(one, in_traffic=True, why=why) for one in returning),
+        *(_change(engine, in_traffic=False, why=out) for engine in stalled),
+        *(_change(engine, in_traffic=True, why=why) for engine in returning),
     )
 
 
