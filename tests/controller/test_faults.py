@@ -7,9 +7,17 @@ from typing import Any
 import pytest
 
 from inference_operator.api.reasons import ConditionType
+from inference_operator.api.spec import Spec
 from inference_operator.api.status import NEVER_OBSERVED
 from inference_operator.controller import reconciler
+from inference_operator.controller.cache import Cache
 from inference_operator.controller.cluster import ClusterError, ConflictError, RejectedError
+from inference_operator.controller.reconciler import Reconciler
+from inference_operator.engines.registry import EngineRegistry
+from inference_operator.objects.names import ROUTER
+from inference_operator.pipeline.summed import DoubledWriteError
+from inference_operator.roles.spec import RoleSpec, requested_roles, role_spec
+from inference_operator.settings import Settings
 from inference_operator.status.report import Requeue
 from tests.controller.conftest import Reference
 from tests.controller.test_writes import CHILDREN, STATUS, not_written
@@ -267,3 +275,23 @@ async def test_a_bug_of_the_operator_is_in_the_status_without_the_exceptions_tex
     assert len(statuses) == 2, "a repeated failure writes nothing"
     await world.settle()
     assert world.conditions()[ConditionType.STALLED] == ("False", "NotStalled")
+
+
+async def test_two_features_that_write_one_object_fail_in_the_status_and_change_nothing(world: World) -> None:
+    """A role whose workload has the name of the routers' Deployment stands for such a mistake."""
+
+    def doubled(spec: Spec, settings: Settings, engines: EngineRegistry) -> tuple[RoleSpec, ...]:
+        (engine,) = requested_roles(spec, settings, engines)
+        return engine, role_spec(ROUTER, engine.engine, spec, settings)
+
+    world.ask()
+    await world.settle()
+    before, nodes = world.children(), world.cache.nodes
+    world.cache = Cache(world.settings, roles=doubled)
+    world.cache.nodes = nodes
+    world.reconciler = Reconciler(world.cluster, world.cache, lambda: world.now)
+    await world.list_all()
+    with pytest.raises(DoubledWriteError, match="qwen-router by engines and routers"):
+        await world.reconcile()
+    assert world.conditions()[ConditionType.STALLED] == ("True", "OperatorError")
+    assert world.children() == before

@@ -9,18 +9,13 @@ from inference_operator.jobs.download import DownloadInputs, download_state
 from inference_operator.jobs.placement import placement
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.pipeline.model_claim import cache_volume, keeps_model, one_node_claim
+from inference_operator.pipeline.model_claim import cache_volume, one_node_claim
 from inference_operator.pipeline.model_wait import ModelStep, job_inputs, observed_jobs, task_part
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.pipeline.part import Feature, Hold, Part
 from inference_operator.pipeline.role import Role
 from inference_operator.planning.healing import ended_output
 from inference_operator.views.lookups import ClaimLookup, Lookup
-
-
-def keeps_model_on_claim(spec: Spec) -> bool:
-    """Whether the model is downloaded to a claim."""
-    return spec.cache is not None and keeps_model(spec)
 
 
 def download(inputs: Inputs, planned: Planned, cache: CacheSpec) -> ModelStep:
