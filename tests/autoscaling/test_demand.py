@@ -6,8 +6,8 @@ from datetime import timedelta
 from inference_operator.autoscaling.decision import ScalingSample
 from inference_operator.autoscaling.demand import NO_ROUTER, Totals, scaling_sample
 from inference_operator.autoscaling.inputs import start_seconds
-from inference_operator.autoscaling.removal_order import deletion_costs
 from inference_operator.objects.names import ENGINE, ROUTER
+from inference_operator.pipeline.removal_order import deletion_costs
 from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodView
 from inference_operator.views.samples import EngineActivity, EngineSample, RouterSample, Samples

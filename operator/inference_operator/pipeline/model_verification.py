@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from inference_operator.admission.named_parts import images
 from inference_operator.admission.administrator_refusals import BEGIN
 from inference_operator.admission.administrator_rules import SIGNATURES_KEY
+from inference_operator.admission.named_parts import images
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Spec
 from inference_operator.jobs.verification import (

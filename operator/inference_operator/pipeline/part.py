@@ -8,7 +8,7 @@ from enum import Enum, IntEnum
 from inference_operator.api.reasons import Reason
 from inference_operator.autoscaling.inputs import ScalingInputs
 from inference_operator.autoscaling.target import Target
-from inference_operator.fleet.brake import FleetState
+from inference_operator.fleet.rollout_slots import FleetState
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.objects.pod_patch import PodPatch
 from inference_operator.pipeline.adapter_lists import Adapter

@@ -1,12 +1,19 @@
-"""The part of deletion costs: which engines and routers go first whenever there are too many."""
+"""The part of deletion costs: which engines and routers go first whenever there are too many.
 
-from collections.abc import Collection
+A ReplicaSet deletes pods without a node first, then those that are not ready, then by the annotation
+`controller.kubernetes.io/pod-deletion-cost`, the lowest first (Kubernetes 1.36, pkg/controller/controller_utils.go,
+`ActivePodsWithRanks`). A pod without the annotation counts as 0.
+"""
 
-from inference_operator.autoscaling.removal_order import deletion_costs, new_costs
+from collections.abc import Collection, Iterable, Sequence
+
 from inference_operator.objects.pod_patch import PodPatch
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.pipeline.part import Feature, Part
+from inference_operator.views.engine import EngineView
+from inference_operator.views.pod import PodView
+from inference_operator.views.samples import Samples
 from inference_operator.workload.moving import DRAINING_COST
 
 
@@ -27,7 +34,7 @@ def removal_order(inputs: Inputs, planned: Planned) -> Part:
         *((pod, DRAINING_COST, "its node is leaving, so it goes first") for pod in leaving.values() if not pod.group),
         *((pod, 0, "its node stays") for pod in marked if pod.node in staying and pod.uid not in known),
     ]
-    marks = new_costs(costs)
+    marks = _new_costs(costs)
     return Part(feature=Feature.REMOVAL_ORDER, pods=(*others, *marks))
 
 
@@ -45,4 +52,29 @@ def _of_scaling(inputs: Inputs, planned: Planned, besides: Collection[str] = ())
             desired=role.workload.replicas,
         )
         if cost.pod.uid not in besides
+    )
+
+
+def deletion_costs(engines: Sequence[EngineView], samples: Samples, *, live: int, desired: int) -> tuple[PodPatch, ...]:
+    """The annotations to write before there are fewer replicas; none otherwise, so that they cost few requests.
+
+    Args:
+        samples: their latest samples; an engine without one keeps its annotation.
+    """
+    if desired >= live or desired == 0:
+        return ()
+    ready = [engine for engine in engines if engine.is_serving and engine.uid in samples.engines]
+    outstanding = ((engine.leader, samples.engines[engine.uid].outstanding) for engine in ready)
+    costs = ((pod, cost, f"it has {cost} requests, and some engine will be deleted") for pod, cost in outstanding)
+    return _new_costs(costs)
+
+
+def _new_costs(costs: Iterable[tuple[PodView, int, str]]) -> tuple[PodPatch, ...]:
+    """The annotations of pods that have another cost.
+
+    Args:
+        costs: pods, with the cost that each should have, and why.
+    """
+    return tuple(
+        PodPatch(pod=pod, deletion_cost=cost, why=why) for pod, cost, why in costs if cost != pod.deletion_cost
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from inference_operator.fleet.brake import FleetState
+from inference_operator.fleet.rollout_slots import FleetState
 from inference_operator.manifest import (
     DEPLOYMENT,
     DISRUPTION_BUDGET,
