@@ -28,8 +28,8 @@ from tests.testing.stored_answers import listing, stored_answers
 
 ROUNDS = 7
 AIMS: Mapping[str, Aim] = {
-    "--help": at_most(0.3),
-    "--version": at_most(0.3),
+    "--help": at_most(0.1),
+    "--version": at_most(0.1),
     "plan": at_most(0.6),
     "list": at_most(1),
     "status": at_most(1),

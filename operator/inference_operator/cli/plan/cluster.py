@@ -40,8 +40,8 @@ def cluster_of_kubeconfig(options: argparse.Namespace) -> LiveState:
         oldest_first = reversed(newest_first(engines))
         plans = {_owner(one): plan for one in oldest_first if (plan := PLAN_ANNOTATION.read(one))}
         gpus = [view for view in views if has_gpus(view)]
-        stored = {Ref.of(result): result for result in results}
-        return LiveState(gpus, stored, plans, await operators(cluster) or ())
+        models = {Ref.of(result): result for result in results}
+        return LiveState(gpus, models, plans, await operators(cluster) or ())
 
     try:
         cure = "Check that `kubectl get nodes` works with the same kubeconfig."
