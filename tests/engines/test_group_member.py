@@ -13,7 +13,7 @@ import pytest
 from e2e.waiting import eventually
 from inference_operator.engines.group.ends import FirstEnd, absent_members, first_end
 from inference_operator.engines.group.options import EXIT, LOST, SILENT
-from inference_operator.engines.group.peers import LINE_BYTES, MOST_VISITORS
+from inference_operator.engines.group.peers import LINE_BYTES, MOST_OF_SOURCE, MOST_VISITORS
 from tests.engines.group_of_pods import GONE, SERVICE, WAIT_SECONDS, Group, Pod
 from tests.testing.hostile_readers import survives
 
@@ -255,7 +255,7 @@ def test_readers_that_leave_or_stay_keep_no_probe_out_and_leave_nothing_behind(g
     pid = group.leader.running.pid
     log = group.leader.log()
     for port, requests in ((group.leader.health, pages), (group.control, [hello])):
-        survives(pid, port, requests, lambda: group.leader.status("/ready") == 200, share=MOST_VISITORS, spare=2)
+        survives(pid, port, requests, lambda: group.leader.status("/ready") == 200, share=MOST_OF_SOURCE, spare=2)
     assert (group.leader.log(), group.pods[1].status("/ready")) == (log, 200)
 
 

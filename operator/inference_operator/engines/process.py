@@ -85,6 +85,7 @@ class GroupMember:
     ready_path: str
     """Path that answers 200 while the whole engine serves. An adapter loader repeats it, with its own state."""
     ready_period: int
+    ready_failures: int
     """Seconds between two readiness probes. One failure makes a pod unready: the answer is known at once, and a drain
     takes the leader out of rotation by it."""
     live_path: str

@@ -196,7 +196,7 @@ def _readiness(process: EngineProcess) -> Manifest:
         port=port,
         period=member.ready_period if member else READY_PERIOD_SECONDS,
         timeout=ANSWER_TIMEOUT_SECONDS,
-        failures=1 if member else READY_FAILURES,
+        failures=member.ready_failures if member else READY_FAILURES,
     )
 
 

@@ -27,8 +27,10 @@ READY_PATH, LIVE_PATH, STATE_PATH = "/ready", "/live", "/state"
 SILENCE_SECONDS = 10
 """Without a heartbeat a member counts as gone. A busy node delays one by a second or two."""
 READY_PERIOD_SECONDS = 1
-"""The shortest period of a probe. Until one has failed, routers send requests to a leader whose group is over."""
-UNREADY_SECONDS = READY_PERIOD_SECONDS + 1
+"""The shortest period of a probe. Until some have failed, routers send requests to a leader whose group is over."""
+READY_FAILURES = 2
+"""One lost probe takes no group out of the Service."""
+UNREADY_SECONDS = READY_FAILURES * READY_PERIOD_SECONDS + 1
 """From the begin of a drain until its leader is no endpoint any more. In an engine of one pod, the deletion that begins
 the drain does that too."""
 HOOK_MARGIN_SECONDS = 2
@@ -97,6 +99,7 @@ def group_member(nodes: int) -> GroupMember | None:
         HEALTH_PORT,
         ready_path=READY_PATH,
         ready_period=READY_PERIOD_SECONDS,
+        ready_failures=READY_FAILURES,
         live_path=LIVE_PATH,
         state_path=STATE_PATH,
     )

@@ -79,11 +79,12 @@ class Member(GroupState):
         loop.add_signal_handler(signal.SIGCHLD, self.reap)
         LOG.info("Rank %d of %d waits for %s", options.rank, options.size, ", ".join(self.missing()))
         checks = {"/ready": self.ready, "/live": self.alive, "/state": lambda: True}
-        page = HttpPage(self.visitors, self.state, checks, self.ask_drain)
+        page = HttpPage(Visitors(), self.state, checks, self.ask_drain)
         servers = [await asyncio.start_server(page.answer, sock=listener(options.health), limit=LINE_BYTES)]
         if leads:
             servers += [await asyncio.start_server(self.meet, sock=listener(options.control), limit=LINE_BYTES)]
-        self.tasks = [asyncio.ensure_future(one) for one in (self.beat(), self.watch() if leads else self.join())]
+        work = (self.beat(), self.watch(), self.learn()) if leads else (self.beat(), self.join())
+        self.tasks = [asyncio.ensure_future(task) for task in work]
         cause = await self.over
         self.tasks[0].cancel()
         for server in servers:
@@ -113,6 +114,13 @@ class Member(GroupState):
                 one.send({"go": self.options.address, "run": self.run})
             self.start(self.options.address)
         await self.follow(rank, peer)
+
+    async def learn(self) -> None:
+        """Ask for the addresses of members that have not joined, whose connections no stranger keeps out."""
+        while self.phase == WAITING:
+            found = [await addresses(self.options.host(rank)) for rank in range(1, self.options.size)]
+            self.visitors.members = {address for some in found for address in some}
+            await asyncio.sleep(self.options.waits.retry)
 
     async def known(self, rank: int, writer: asyncio.StreamWriter) -> bool:
         """Whether a connection comes from a member's own pod. The log says once that another one did not."""

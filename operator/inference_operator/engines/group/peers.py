@@ -4,7 +4,8 @@ import asyncio
 import json
 import socket
 import time
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -13,13 +14,16 @@ from inference_operator.engines.group.options import Words
 
 LINE_BYTES = 4096
 """Most bytes of a line, and of the head of an HTTP request."""
-MOST_VISITORS = 64
-"""Connections that have said nothing yet. One more closes the oldest, so that strangers keep no member out."""
+MOST_VISITORS, MOST_OF_SOURCE = 64, 4
+"""Connections that have said nothing yet: of all strangers, and of one address. The kubelet has two at a time."""
 FIRST_LINE_SECONDS = 5.0
+PATIENCE_SECONDS = 1.0
+"""How long a connection may say nothing where there are no more places. Who is honest speaks first."""
 PROBE_SECONDS, PROBES = 3, 3
 """TCP keepalive."""
 _DNS = ThreadPoolExecutor(2, "dns")
 """Threads of their own, so that no stranger keeps the program from looking at its engine."""
+Address = IPv4Address | IPv6Address | None
 TIMED_OUT = (TimeoutError, asyncio.TimeoutError)  # two classes in Python 3.10
 
 
@@ -75,7 +79,7 @@ async def addresses(host: str) -> Collection[IPv4Address | IPv6Address]:
     return ()
 
 
-def source(writer: asyncio.StreamWriter) -> IPv4Address | IPv6Address | None:
+def source(writer: asyncio.StreamWriter) -> Address:
     """The address from which a connection comes; None once it is gone."""
     with suppress(ValueError):
         return _plain((writer.get_extra_info("peername") or ("",))[0])
@@ -88,11 +92,37 @@ def _plain(address: str) -> IPv4Address | IPv6Address:
     return getattr(found, "ipv4_mapped", None) or found
 
 
+def surplus(silent: Sequence[tuple[Address, float]], members: Collection[Address]) -> int | None:
+    """Which of the connections that have said nothing is closed when the last of them has come; None for none.
+
+    1. Addresses of members have places of their own, of which one more than there are takes the oldest's.
+    2. Of an address with too many, the oldest goes if it has been silent for long, and else the new one.
+    3. Of all addresses together, the same, among those of the address with the most.
+
+    Args:
+        silent: the source of each, and for how many seconds it has been silent; the oldest first.
+    """
+    new, _ = silent[-1]
+    if new in members:
+        own = [index for index, (address, _) in enumerate(silent) if address in members]
+        return own[0] if len(own) > MOST_VISITORS else None
+    counts = Counter(address for address, _ in silent if address not in members)
+    if counts[new] > MOST_OF_SOURCE:
+        crowded = new
+    elif counts.total() > MOST_VISITORS:
+        crowded = max(counts, key=lambda address: counts[address])
+    else:
+        return None
+    oldest = next(index for index, (address, _) in enumerate(silent) if address == crowded)
+    return oldest if silent[oldest][1] > PATIENCE_SECONDS else len(silent) - 1
+
+
 class Visitors:
-    """The connections that have said nothing yet."""
+    """The connections to one port that have said nothing yet."""
 
     def __init__(self) -> None:
-        self.writers: dict[asyncio.StreamWriter, None] = {}
+        self.writers: dict[asyncio.StreamWriter, tuple[Address, float]] = {}
+        self.members: Collection[Address] = ()
 
     async def first_line(self, peer: Peer) -> Words:
         """The first line of a connection; empty if it is none of a member, or late."""
@@ -111,12 +141,14 @@ class Visitors:
         return "", ""
 
     def admit(self, writer: asyncio.StreamWriter) -> None:
-        """Remember a connection until `leave`, and close the oldest if there are too many."""
-        self.writers[writer] = None
-        if len(self.writers) > MOST_VISITORS:
-            oldest = next(iter(self.writers))
-            self.leave(oldest)
-            oldest.transport.abort()
+        """Remember a connection until `leave`, and close one if there are too many."""
+        now = time.monotonic()
+        self.writers[writer] = source(writer), now
+        silent = [(address, now - since) for address, since in self.writers.values()]
+        if (index := surplus(silent, self.members)) is not None:
+            closed = list(self.writers)[index]
+            self.leave(closed)
+            closed.transport.abort()
 
     def leave(self, writer: asyncio.StreamWriter) -> None:
         """Forget a connection: it is a member's, or done."""
