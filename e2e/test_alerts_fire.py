@@ -211,14 +211,14 @@ async def meanwhile(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 async def killed_again_and_again(
     cluster: LocalCluster, name: str, component: str = "engine", containers: Sequence[str] = ("",)
 ) -> AsyncIterator[None]:
-    """The containers of the only pod get SIGKILL whenever they run, as if they had too little memory."""
+    """The containers of all pods get SIGKILL whenever they run, as if they had too little memory."""
 
     async def kill() -> None:
         while True:
             for container in containers:
                 with contextlib.suppress(ClusterError, ProcessLookupError, LookupError):
-                    (pod,) = stack.pods(cluster, name, component)
-                    await asyncio.to_thread(kill_container, cluster, pod, container=container)
+                    for pod in stack.pods(cluster, name, component):
+                        await asyncio.to_thread(kill_container, cluster, pod, container=container)
             await asyncio.sleep(2)
 
     async with meanwhile(kill()):

@@ -52,6 +52,7 @@ def test_a_kept_run_is_read_again_and_the_last_five_stay(tmp_path: Path) -> None
         gzip.compress(b"\xff"),
         b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xff\xff",
     ],
+    ids=["nothing", "no gzip", "no JSON", "no tests", "wrong tests", "cut", "no UTF-8", "wrong gzip"],
 )
 def test_a_file_that_is_not_whole_is_left_out(tmp_path: Path, content: bytes) -> None:
     path = durations.keep(run_of(c=1.0), tmp_path)

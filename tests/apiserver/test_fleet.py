@@ -101,15 +101,17 @@ def test_a_bad_default_reaches_the_canary_alone_and_a_corrected_one_reaches_all_
     good = changed(account, tmp_path / "good", fleet, of_routers(setting))
     good.start()
     try:
-        most = 0
+        most, seen = 0, set[str]()
 
         def done() -> bool:
             nonlocal most
+            seen.update(in_turn(fleet))
             most = max(most, len(replacing(fleet)))
             return all(has(fleet, name, "example.com/setting") for name in NAMES) and not in_turn(fleet)
 
         eventually(done, seconds=WAIT_SECONDS, what=lambda: f"all are changed; in their turn: {in_turn(fleet)}")
-        assert most == 1
+        assert most <= 1, "pods of routers may all be new before anybody looks"
+        assert seen
         eventually(
             lambda: not any(fleet.condition(name, "Renewed") for name in NAMES),
             seconds=WAIT_SECONDS,

@@ -55,6 +55,7 @@ _BY_RULE: Mapping[str, tuple[object, ...]] = {
         ("a", "b"),
     ),
     "spec.router.service.loadBalancerClass": ("example.com/lb",),
+    "allowedOrigins[]": ("https://app.example.com", "http://localhost:3000"),
     "allowedDomains[]": ("images.example.com", "media"),
     "hostnames[]": ("llm.example.com", "*.example.com"),
     "host": ("llm.example.com",),

@@ -75,7 +75,7 @@ class FleetStore:
         """All InferenceDeployments but one, as its decision needs them.
 
         A canary counts as done if it was decided in the window that is open now: when one opens, all are due at once.
-        One that has failed is left behind: it takes no place of others.
+        One that has failed is left behind: it takes no place of others, and goes on beside them once it is healthy.
         """
         unseen = {one for one in self._turns.values() if one not in self._states and one in self._known} - {key}
         canary = self._rollouts.canary_key

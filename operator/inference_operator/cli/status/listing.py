@@ -35,7 +35,7 @@ def list_resources(options: argparse.Namespace, _: EngineRegistry) -> int:
             print(f"\n{line}")
     else:
         where = f"the namespace `{namespace}`" if namespace else "any namespace"
-        print(f"There is no InferenceDeployment in {where}. Create one: infd list_resources NAME MODEL")
+        print(f"There is no InferenceDeployment in {where}. Create one: infd run NAME MODEL")
     return 0
 
 
