@@ -61,10 +61,10 @@ unit: $(UV) ## Tests that need nothing but Python (aim on 2 cores: 150 s)
 quick: $(UV) ## Tests of what changed since the merge base with main (or BASE=...), in at most 45 s
 	@$(RUN) python -m tests.quick $(if $(BASE),--base=$(BASE)) $(BUILT:%=--built=tests/%)
 
-# Two of the first: each has a control plane of its own, and two cores have no time for more.
+# Three of the first: each has a control plane of its own, which its tests mostly wait for.
 .PHONY: test
 test: check ## Everything that needs no root: linters, pure tests, a real API server
-	@$(RUN) python -m e2e.side_by_side --record=built -m "not full" -n 2 --dist worksteal $(BUILT:%=tests/%) \
+	@$(RUN) python -m e2e.side_by_side --record=built -m "not full" -n 3 --dist worksteal $(BUILT:%=tests/%) \
 	  -- --record=pure -m "not full" -n 2 --dist worksteal $(BUILT:%=--ignore=tests/%)
 
 .PHONY: e2e
