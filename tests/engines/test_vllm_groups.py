@@ -69,7 +69,7 @@ def test_each_pod_starts_vllm_with_its_rank_and_the_address_of_the_leader(rank: 
     own = ["--nnodes=2", f"--node-rank={rank}", "--master-addr=10.0.0.5", "--master-port=29501", *headless]
     assert command[-len(own) :] == own
     assert (found.host(0), found.variable) == ("qwen-engine-3-0.qwen-engine.ml.svc", HOST_IP)
-    assert (found.start, found.staleness, found.drain) == (1800, 17, 300)
+    assert (found.start, found.staleness, found.drain) == (1800, 18, 300)
     assert (found.size, found.health, found.port, found.path) == (2, HEALTH_PORT, 8000, "/health")
 
 
@@ -136,7 +136,7 @@ def test_a_member_has_its_ports_its_programs_and_a_hook_that_drains_the_group() 
     ]
     assert len(set(ports)) == len(ports)
     assert f'["{DRAIN}"]' in process.pre_stop[-3]
-    assert process.pre_stop[-2:] == (str(HEALTH_PORT), "319")
+    assert process.pre_stop[-2:] == (str(HEALTH_PORT), "320")
     assert {MEMBER, DRAIN} <= set(process.programs)
     assert process.adapter_loader is not None
     assert process.adapter_loader.command[-1] == str(HEALTH_PORT)

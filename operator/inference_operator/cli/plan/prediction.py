@@ -22,6 +22,7 @@ from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.lookup_poller import look_up
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, NODE, OPTIONAL_KINDS, Key, Kind, Manifest, Ref
+from inference_operator.objects.engine_key import asked_key
 from inference_operator.objects.names import NAME_LABEL
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
@@ -35,6 +36,7 @@ from inference_operator.views.lookups import (
     LookupResult,
     Unavailable,
 )
+from inference_operator.views.raw import mapping
 
 MOST_ROUNDS = 5
 """A resource that has not settled after so many rounds waits for pods or Jobs."""
@@ -71,10 +73,13 @@ class Prediction:
 def prediction(inputs: Inputs) -> Prediction:
     """The writes that follow from what is observed. Deletions of pods, and labels of pods, are not among them."""
     first, written, unread = inputs.children, dict[Ref, Manifest | None](), dict[Lookup, None]()
+    has_key = any(asked_key(mapping(mapping(live, "spec"), "template")) for live in first.values())
     decided = outcome(inputs)
     for _ in range(MOST_ROUNDS):
         unread.update(dict.fromkeys(look for look in decided.lookups if look not in inputs.lookups))
         due = changes(inputs.children, decided.desired, (), inputs.resource.owner)
+        if decided.engine_key and not has_key:
+            written[Ref.of(decided.engine_key)] = decided.engine_key
         if not due:
             break
         written.update({change.ref: change.manifest if isinstance(change, Apply) else None for change in due})

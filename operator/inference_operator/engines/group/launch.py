@@ -124,7 +124,7 @@ def stop_limit(timeouts: Timeouts, stop_seconds: int, member: GroupMember | None
     Examples:
         >>> limits = Timeouts(startup=60, dns_staleness=15, drain=300)
         >>> stop_limit(limits, 10, None), stop_limit(limits, 10, group_member(2))
-        (325, 333)
+        (325, 334)
     """
     own = UNREADY_SECONDS + HOOK_MARGIN_SECONDS + ORDER_SECONDS if member else 0
     return timeouts.dns_staleness + timeouts.drain + stop_seconds + own
