@@ -151,12 +151,12 @@ class Cache:
         for ref, cached in self._objects.items():
             if cached.pod and cached.pod.group:
                 pods[ref.namespace].append(cached.pod)
-        found: list[HalfPlaced | None] = []
+        groups: list[HalfPlaced | None] = []
         for namespace, members in pods.items():
             for engine in filter(is_half_placed, engines_of(members)):
                 group = self._objects.get(Ref(STATEFUL_SET, namespace, engine.leader.group))
-                found.append(half_placed(engine, group.manifest) if group else None)
-        return [one for one in found if one is not None]
+                groups.append(half_placed(engine, group.manifest) if group else None)
+        return [group for group in groups if group is not None]
 
     def put_lookup(self, look: Lookup, result: LookupResult | None) -> None:
         """Store the result of a lookup; None removes it, when no resource needs it any more."""

@@ -103,7 +103,7 @@ class Codec:
         """
         meta = {name: value for name, value in manifest["metadata"].items() if name != "managedFields"}
         if scaled := [
-            one for one in objects(manifest["metadata"], "managedFields") if one.get("subresource") == "scale"
+            entry for entry in objects(manifest["metadata"], "managedFields") if entry.get("subresource") == "scale"
         ]:
             meta["managedFields"] = scaled
         text = orjson.dumps({**manifest, "metadata": meta})

@@ -77,7 +77,7 @@ class FleetStore:
         A canary counts as done if it was decided in the window that is open now: when one opens, all are due at once.
         One that has failed is left behind: it takes no place of others, and goes on beside them once it is healthy.
         """
-        unseen = {one for one in self._turns.values() if one not in self._states and one in self._known} - {key}
+        unseen = {turn for turn in self._turns.values() if turn not in self._states and turn in self._known} - {key}
         canary = self._rollouts.canary_key
         return Fleet(
             rolling=len(self._in_turn - self._failed - {key}) + len(unseen),

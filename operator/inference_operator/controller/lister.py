@@ -183,7 +183,7 @@ class Lister:
         listed later: a reconcile in between would plan engines anew that serve.
         """
         changed, listed = [], []
-        found = self._found[namespace]
+        existing = self._found[namespace]
         for kind in kinds:
             selector = None if kind == INFERENCE_DEPLOYMENT else MANAGED_SELECTOR
             concerned = set[Key]()
@@ -195,14 +195,14 @@ class Lister:
                     raise
                 concerned.update(self._miss(kind, namespace, _why_unavailable(kind, error)))
             finally:
-                found.update(concerned)
+                existing.update(concerned)
             if concerned:
                 changed.append(kind)
         for kind in listed:
             self._missing[namespace].pop(kind, None)
-        for key in found:
+        for key in existing:
             self._add(key, Priority.LOW)
-        found.clear()
+        existing.clear()
         return changed
 
     def _miss(self, kind: Kind, namespace: str | None, why: str) -> Iterable[Key]:

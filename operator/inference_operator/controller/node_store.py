@@ -61,9 +61,9 @@ class NodeStore:
         return self._store({view.name: (version, view) for version, view in listed})
 
     def _store(self, nodes: dict[str, tuple[int, NodeView]]) -> bool:
-        found = ((one, draining_node(one)) for _, one in nodes.values())
-        self._leaving = {one.name: leaving for one, leaving in found if leaving}
-        self._known = {name: one for name, one in nodes.items() if has_gpus(one[1]) or name in self._leaving}
+        found = ((view, draining_node(view)) for _, view in nodes.values())
+        self._leaving = {view.name: leaving for view, leaving in found if leaving}
+        self._known = {name: node for name, node in nodes.items() if has_gpus(node[1]) or name in self._leaving}
         views = tuple(view for name in sorted(self._known) if has_gpus(view := self._known[name][1]))
         changed = views != self._sorted
         self._sorted = views

@@ -35,8 +35,8 @@ class KeyStore:
 
     def due(self, secret: Manifest | None, now: datetime) -> Manifest | None:
         """The Secret, if it is time to try to create it."""
-        found = self._found.get(Ref.of(secret)) if secret else None
-        return None if found and now - found < SECRET_AGAIN else secret
+        tried_at = self._found.get(Ref.of(secret)) if secret else None
+        return None if tried_at and now - tried_at < SECRET_AGAIN else secret
 
     def record(self, answer: WriteResult, now: datetime) -> None:
         """Take note of a write; what is over long ago is forgotten."""

@@ -166,8 +166,12 @@ class WorkQueue:
         self._taken += 1
         self._permits -= 1
         waiting, free = self._waiting(), self._but_high_free()
-        may_take = [one for one, keys in zip(Priority, waiting, strict=True) if keys and (free or one is Priority.HIGH)]
-        due = (one for one, every in _TURNS if one in may_take and self._taken % every == 0)
+        may_take = [
+            priority
+            for priority, keys in zip(Priority, waiting, strict=True)
+            if keys and (free or priority is Priority.HIGH)
+        ]
+        due = (priority for priority, every in _TURNS if priority in may_take and self._taken % every == 0)
         priority = next(due, may_take[0])
         key = next(iter(self._lanes[priority]))
         del self._lanes[priority][key]
@@ -186,8 +190,8 @@ class WorkQueue:
 
     def _handled(self, highest: Priority) -> tuple[int, int]:
         """How many keys of this or a lower priority workers handle, and how many of them not yet for long."""
-        found = [key for key, (_, priority) in self._working.items() if priority >= highest]
-        return len(found), sum(key not in self._slow for key in found)
+        handled = [key for key, (_, priority) in self._working.items() if priority >= highest]
+        return len(handled), sum(key not in self._slow for key in handled)
 
     def _find_slow(self, key: Key) -> None:
         self._slow.add(key)
@@ -238,5 +242,5 @@ class WorkQueue:
             timer.cancel()
 
 
-def _higher(one: Priority, other: Priority | None) -> Priority:
-    return one if other is None else min(one, other)
+def _higher(priority: Priority, other: Priority | None) -> Priority:
+    return priority if other is None else min(priority, other)

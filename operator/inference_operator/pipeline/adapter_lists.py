@@ -56,8 +56,8 @@ def decided_list(
         reports: what each engine told of its adapters, by uid.
         failed: names that failed when engines last ran.
     """
-    former = {one.name: live.loaded.get(one.name, "") for one in adapters if one.keeps_former}
-    paths = {one.name: one.path or former.get(one.name, "") for one in adapters}
+    former = {adapter.name: live.loaded.get(adapter.name, "") for adapter in adapters if adapter.keeps_former}
+    paths = {adapter.name: adapter.path or former.get(adapter.name, "") for adapter in adapters}
     loaded = {name: path for name, path in paths.items() if path}
     serving = [engine for engine in engines if engine.is_serving]
     if not serving:
@@ -71,21 +71,21 @@ def decided_list(
     return AdapterList(loaded, tuple(sorted(advertised)))
 
 
-def is_awaited(found: AdapterList, engines: Sequence[EngineView], reports: Mapping[str, AdapterReport]) -> bool:
+def is_awaited(listed: AdapterList, engines: Sequence[EngineView], reports: Mapping[str, AdapterReport]) -> bool:
     """Whether an engine that serves has yet to tell that it has carried out this list."""
     serving = [engine.uid for engine in engines if engine.is_serving and ADAPTERS_PORT in engine.leader.ports]
-    carried_out = {uid for uid, one in reports.items() if one.list_hash == text_hash(found.loaded_text)}
+    carried_out = {uid for uid, report in reports.items() if report.list_hash == text_hash(listed.loaded_text)}
     return not carried_out.issuperset(serving)
 
 
 def list_updates(
-    found: AdapterList,
+    listed: AdapterList,
     engines: Sequence[EngineView],
     routers: Sequence[PodView],
     reports: Mapping[str, AdapterReport],
 ) -> tuple[PodPatch, ...]:
     """The pods to tell, by rule 4. An engine that was told, and still reports another list, is told once more."""
-    loaded, advertised = text_hash(found.loaded_text), text_hash(found.advertised_text)
+    loaded, advertised = text_hash(listed.loaded_text), text_hash(listed.advertised_text)
     told = [
         (pod, _again(pod, loaded, reports.get(pod.uid)))
         for engine in engines

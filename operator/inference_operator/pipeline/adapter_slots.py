@@ -41,7 +41,9 @@ def _slots(spec: Spec) -> int:
 
 def _rank(spec: Spec, owner: Owner, live: Mapping[Ref, Manifest]) -> int:
     """The largest known rank, as a rank of slots."""
-    records = (adapter_record(owner, one, claim_name(spec.cache, owner.key.name)) for one in spec.model.adapters)
+    records = (
+        adapter_record(owner, adapter, claim_name(spec.cache, owner.key.name)) for adapter in spec.model.adapters
+    )
     known = [stored.facts.rank for record in records if (stored := record.stored(live))]
     needed = max([DEFAULT_ADAPTER_RANK, *known])
     return next((rank for rank in ADAPTER_RANKS if rank >= needed), ADAPTER_RANKS[-1])

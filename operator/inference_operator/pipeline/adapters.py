@@ -48,7 +48,7 @@ def adapters(inputs: Inputs, planned: Planned, cache: CacheSpec) -> ModelStep:
     spec = planned.roles[0].context.spec.stated
     if planned.hold.holds_others:  # none is copied or loaded before it is verified
         return ModelStep(Part(feature=Feature.ADAPTERS, adapters=_without_files(spec)))
-    copies = [_copy(inputs, planned, spec, one) for one in spec.model.adapters] if inputs.jobs else []
+    copies = [_copy(inputs, planned, spec, adapter) for adapter in spec.model.adapters] if inputs.jobs else []
     states = [copy.state for copy in copies if copy.state]
     part = Part(
         feature=Feature.ADAPTERS,
@@ -63,7 +63,7 @@ def adapters(inputs: Inputs, planned: Planned, cache: CacheSpec) -> ModelStep:
 
 
 def _without_files(spec: Spec) -> tuple[Adapter, ...]:
-    return tuple(Adapter(one.name) for one in spec.model.adapters)
+    return tuple(Adapter(adapter.name) for adapter in spec.model.adapters)
 
 
 def _wait(copies: Sequence[_Copy]) -> ModelWait:
@@ -143,7 +143,7 @@ def _decides_slots(inputs: Inputs, copies: Sequence[_Copy]) -> bool:
     """Whether a first engine waits for adapters whose rank decides its slots. One that failed does not count."""
     stated = inputs.resource.spec
     fixed = isinstance(stated, Spec) and stated.engine.max_adapter_rank is not None
-    return not fixed and not inputs.workloads() and any(one.adapter.progress for one in copies)
+    return not fixed and not inputs.workloads() and any(copy.adapter.progress for copy in copies)
 
 
 def _with_list(inputs: Inputs, planned: Planned, part: Part) -> Part:
@@ -169,7 +169,9 @@ def _with_list(inputs: Inputs, planned: Planned, part: Part) -> Part:
 
 def _failed(inputs: Inputs) -> frozenset[str]:
     """The adapters that engines could not load when they last ran."""
-    return frozenset(one.name for one in inputs.resource.status.adapters if one.phase is AdapterPhase.FAILED)
+    return frozenset(
+        adapter.name for adapter in inputs.resource.status.adapters if adapter.phase is AdapterPhase.FAILED
+    )
 
 
 def _earliest(*moments: datetime | None) -> datetime | None:

@@ -79,7 +79,7 @@ def role_contexts(
             nodes=inputs.nodes,
             unavailable_kinds=inputs.unavailable_kinds.keys(),
         )
-        for spec in (_with_recorded_engine(inputs, one, live[one.name]) for one in specs)
+        for spec in (_with_recorded_engine(inputs, spec, live[spec.name]) for spec in specs)
     )
 
 
@@ -95,13 +95,13 @@ def with_chosen_engines(
     inputs: Inputs, states: Sequence[PlanState], model: ModelFindings
 ) -> Sequence[PlanState] | Refusal:
     """The states of the roles with the engines that are chosen for the model, or why one cannot run it."""
-    found: list[PlanState] = []
+    chosen: list[PlanState] = []
     for state in states:
         decided = _with_chosen_engine(inputs, state, model)
         if isinstance(decided, Refusal):
             return decided
-        found.append(decided)
-    return found
+        chosen.append(decided)
+    return chosen
 
 
 def _with_chosen_engine(inputs: Inputs, state: PlanState, model: ModelFindings) -> PlanState | Refusal:

@@ -73,11 +73,11 @@ def key_to_send(inputs: Inputs, spec: Spec, templates: Sequence[PinnedTemplate],
         templates: the pod templates in use of all roles.
         engines: their engines.
     """
-    asked = [name for one in templates if (name := asked_key(one.content.template))]
-    found = next(iter([*asked, engines_ask(inputs)]))
-    if found:
-        return found
-    return key_secret_name(inputs.owner) if any(is_wanted(spec, one, inputs.settings) for one in engines) else ""
+    asked = [name for template in templates if (name := asked_key(template.content.template))]
+    asks = next(iter([*asked, engines_ask(inputs)]))
+    if asks:
+        return asks
+    return key_secret_name(inputs.owner) if any(is_wanted(spec, engine, inputs.settings) for engine in engines) else ""
 
 
 def created_key(inputs: Inputs, templates: Sequence[PinnedTemplate], sent: str, *, is_held: bool) -> Part:
@@ -91,7 +91,7 @@ def created_key(inputs: Inputs, templates: Sequence[PinnedTemplate], sent: str, 
         sent: the name that routers have.
         is_held: whether nothing is made meanwhile.
     """
-    named = {sent, *(asked_key(one.content.template) for one in templates)}
+    named = {sent, *(asked_key(template.content.template) for template in templates)}
     is_due = inputs.settings.engine_keys and key_secret_name(inputs.owner) in named
     return Part(feature=Feature.ENGINE_KEY, engine_key=key_secret(inputs.owner) if is_due and not is_held else None)
 
@@ -107,7 +107,7 @@ def unguarded(inputs: Inputs, context: RoleContext, template: PinnedTemplate, *,
     """
     spec, engine = context.spec.stated, context.engine
     asks = asked_key(template.content.template) and all(
-        pod.engine_key for one in context.live.engines for pod in one.pods
+        pod.engine_key for engine in context.live.engines for pod in engine.pods
     )
     if spec.router.keys is None or asks:
         return ""

@@ -77,7 +77,7 @@ class Inputs:
     @property
     def can_write(self) -> bool:
         """Whether all objects of the resource were written at the last try."""
-        return not any(one.reason in _WRITE_FAILS for one in self.resource.status.conditions)
+        return not any(condition.reason in _WRITE_FAILS for condition in self.resource.status.conditions)
 
     @property
     def router_slots(self) -> int:

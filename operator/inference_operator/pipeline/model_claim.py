@@ -19,8 +19,8 @@ def one_node_claim(inputs: Inputs, spec: Spec) -> str:
     modes: tuple[str, ...] = ()
     if spec.cache and not spec.cache.claim_name:
         modes = (spec.cache.access_mode,)
-    elif isinstance(found := inputs.lookups.get(ClaimLookup(inputs.owner.key.namespace, name)), ClaimView):
-        modes = found.access_modes
+    elif isinstance(lookup := inputs.lookups.get(ClaimLookup(inputs.owner.key.namespace, name)), ClaimView):
+        modes = lookup.access_modes
     return name if modes and not _SHARED.intersection(modes) else ""
 
 

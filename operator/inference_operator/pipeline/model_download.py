@@ -66,5 +66,5 @@ def _broken_kernels(inputs: Inputs, role: Role) -> bool:
     if any(engine.has_answered for engine in own):
         return False
     pods = (pod for engine in own for pod in engine.pods)
-    found = (role.context.engine.diagnose(text) for pod in pods for text in ended_output(pod, inputs.lookups))
-    return any(one is not None and one.reason is Reason.KERNELS_BROKEN for one in found)
+    diagnoses = (role.context.engine.diagnose(text) for pod in pods for text in ended_output(pod, inputs.lookups))
+    return any(diagnosis is not None and diagnosis.reason is Reason.KERNELS_BROKEN for diagnosis in diagnoses)

@@ -36,13 +36,16 @@ def verification(inputs: Inputs, planned: Planned) -> ModelStep:
     if not inputs.jobs:
         return ModelStep(Part(feature=Feature.VERIFICATION))
     observed, succeeded = observed_jobs(inputs), succeeded_jobs(inputs.children, inputs.owner)
-    required = [verification_state(one, observed, succeeded) for one in _required_by_owner(planned)]
-    states = [*(verification_state(one, observed, succeeded) for one in _asked_by_user(planned)), *required]
+    required = [verification_state(verification, observed, succeeded) for verification in _required_by_owner(planned)]
+    states = [
+        *(verification_state(verification, observed, succeeded) for verification in _asked_by_user(planned)),
+        *required,
+    ]
     if not states:
         return ModelStep(Part(feature=Feature.VERIFICATION))
     state = all_verified(states, succeeded, inputs.now)
     part = task_part(inputs, planned, Feature.VERIFICATION, state, Reason.VERIFYING_MODEL)
-    if state.refusal or not all(one.complete for one in required):
+    if state.refusal or not all(verification.complete for verification in required):
         return ModelStep(part, state.refusal, Hold.ALL)
     return ModelStep(part, hold=Hold.NOTHING if state.complete else Hold.ENGINES)
 

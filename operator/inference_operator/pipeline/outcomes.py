@@ -101,8 +101,10 @@ class Planned(Outcome):
     @property
     def outdated_engines(self) -> Reason | None:
         """Why a renewal would change engines, the worst of all roles; None if they are as this release builds them."""
-        found = {role.outdated for role in self.roles}
-        return next((one for one in (Reason.ENGINES_VULNERABLE, Reason.ENGINES_OUTDATED) if one in found), None)
+        reasons = {role.outdated for role in self.roles}
+        return next(
+            (reason for reason in (Reason.ENGINES_VULNERABLE, Reason.ENGINES_OUTDATED) if reason in reasons), None
+        )
 
     @property
     def advisories(self) -> str:

@@ -71,7 +71,7 @@ def router_objects(inputs: Inputs, way: Routing, roles: Sequence[Role], move: Mo
         engines_selector=engines_selector(first.objects, owner, first.name),
         bypasses_routers=way.desired,
         engine_key=key,
-        keeps_engine_key=not any(is_wanted(spec.stated, one, settings) for one in engines),
+        keeps_engine_key=not any(is_wanted(spec.stated, engine, settings) for engine in engines),
         has_http_routes=HTTP_ROUTE not in inputs.unavailable_kinds,
         temporary=move.temporary,
         move_annotations=move.annotations(spec.router.replicas + move.temporary),

@@ -55,10 +55,10 @@ class RoleTemplates:
     @property
     def older(self) -> str:
         """Sentences about what is older in use than this release would make it; empty if nothing is."""
-        found = sentences(self._older_image, self._older_template)
+        older = sentences(self._older_image, self._older_template)
         context, key = self.inputs.context, self.inputs.context.owner.key
         cure = f"To renew engines one by one, run `infd renew --engines -n {key.namespace} {key.name}`."
-        return sentences(found, cure, renewal_notice(context.settings, context.now)) if found else ""
+        return sentences(older, cure, renewal_notice(context.settings, context.now)) if older else ""
 
     @property
     def outdated(self) -> Reason | None:
@@ -121,11 +121,11 @@ def _templates(inputs: Inputs, context: RoleContext, plan: PinnedPlan, *, open_t
     live, inputs_hash = context.live, template_inputs_hash(context.spec.stated, plan)
     key = key_to_ask_for(inputs, context, inputs_hash, open_to_all=open_to_all)
     process = _process(context, plan, asks_for_key=bool(key))
-    found = WorkloadInputs(context, plan, process, cache_volume(inputs, context.spec.stated, plan), key)
-    built = Pinned(inputs_hash, EngineContent(engine_template(found)))
-    serving = [] if must_stop_asking(context) else [one.template for one in live.engines if one.has_answered]
+    workload_inputs = WorkloadInputs(context, plan, process, cache_volume(inputs, context.spec.stated, plan), key)
+    built = Pinned(inputs_hash, EngineContent(engine_template(workload_inputs)))
+    serving = [] if must_stop_asking(context) else [engine.template for engine in live.engines if engine.has_answered]
     template, use = ENGINE_PIN.use(built, live.workload, serving)
-    return RoleTemplates(found, built, template, use)
+    return RoleTemplates(workload_inputs, built, template, use)
 
 
 def _process(context: RoleContext, plan: PinnedPlan, *, asks_for_key: bool) -> EngineProcess:
@@ -155,7 +155,7 @@ def _with_network(spec: EffectiveSpec, plan: Plan) -> Environment:
     if plan.parallel.nodes == 1:
         return spec.engine.env
     replaced = INTERFACE_VARIABLES if spec.stated.hardware.network.interface else ()
-    env = [one for one in spec.engine.env if one.name not in replaced]
+    env = [variable for variable in spec.engine.env if variable.name not in replaced]
     network, on_gpus = spec.network, plan.device is Device.GPU
     has_devices = network.resource is not None
     return with_defaults(env, network_variables(network.interface, on_gpus=on_gpus, has_devices=has_devices))

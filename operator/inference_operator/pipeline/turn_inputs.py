@@ -18,7 +18,7 @@ def turn_inputs(inputs: Inputs) -> TurnInputs:
     """What is known about the InferenceDeployment. One that has begun may go on."""
     resource = inputs.resource
     views = (role_view(inputs.workloads()), inputs.routers)
-    in_turn = [one for of_role in workloads_by_role(inputs) for one in of_role if recorded_turn(one)]
+    in_turn = [workload for of_role in workloads_by_role(inputs) for workload in of_role if recorded_turn(workload)]
     has_begun = bool(in_turn)
     return TurnInputs(
         now=inputs.now,
@@ -31,12 +31,12 @@ def turn_inputs(inputs: Inputs) -> TurnInputs:
 
 def workloads_by_role(inputs: Inputs) -> Sequence[Sequence[Manifest]]:
     """The live workloads of each role and of the routers."""
-    found: dict[str, list[Manifest]] = {}
+    by_role: dict[str, list[Manifest]] = {}
     for ref, live in inputs.children.items():
         if ref.kind in WORKLOAD_KINDS:
             component = mapping(live["metadata"], "labels").get(COMPONENT_LABEL, "")
-            found.setdefault(component, []).append(live)
-    return [newest_first(of_role) for of_role in found.values()]
+            by_role.setdefault(component, []).append(live)
+    return [newest_first(of_role) for of_role in by_role.values()]
 
 
 def _replaces_first(workload: Manifest) -> bool:

@@ -36,7 +36,7 @@ def refusal_of_role(state: PlanState) -> Refusal | None:
     of_adapters = ({ADAPTERS_PORT}, [list_mount()]) if has_slots else (set[str](), [])
     parts = [*mounts, *of_adapters[1], *([key_mount()] if engine.can_ask_for_key else [])]
     own = ReservedPodParts("spec.podTemplate", {context.spec.name, *of_adapters[0]}, parts)
-    found = (
+    refusal = (
         _of_adapters(engine, stated)
         or _of_device(engine, stated)
         or _of_parallelism(engine, stated)
@@ -54,7 +54,7 @@ def refusal_of_role(state: PlanState) -> Refusal | None:
         or refusal_of_additions(stated.pod_template, own)
         or refusal_of_additions(stated.router.pod_template, router_parts("spec.router.podTemplate"))
     )
-    return _with_choice(found, context.choice)
+    return _with_choice(refusal, context.choice)
 
 
 def _with_choice(refusal: Refusal | None, choice: EngineChoice) -> Refusal | None:
@@ -114,7 +114,7 @@ def _of_interface(stated: Spec) -> Refusal | None:
     """The interface and a variable that it sets, both stated."""
     if not stated.hardware.network.interface:
         return None
-    twice = next((one.name for one in stated.engine.env if one.name in INTERFACE_VARIABLES), "")
+    twice = next((variable.name for variable in stated.engine.env if variable.name in INTERFACE_VARIABLES), "")
     if not twice:
         return None
     problem = f"`{twice}` and `spec.hardware.network.interface` are both set."

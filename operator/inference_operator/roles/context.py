@@ -44,8 +44,8 @@ class LiveRole:
     @property
     def groups(self) -> Mapping[str, Manifest]:
         """The StatefulSets of its workload by name, the newest first: each is a group."""
-        sets = (one for one in self.workloads if one["kind"] == STATEFUL_SET.name)
-        return {one["metadata"]["name"]: one for one in sets}
+        sets = (workload for workload in self.workloads if workload["kind"] == STATEFUL_SET.name)
+        return {group["metadata"]["name"]: group for group in sets}
 
     @property
     def engines_of_groups(self) -> Mapping[str, EngineView]:

@@ -76,11 +76,11 @@ def engine_choice(inputs: ChoiceInputs) -> EngineChoice | Refusal:
 
 def _named(inputs: ChoiceInputs) -> EngineChoice | Refusal:
     name = inputs.role.engine
-    found = inputs.support(name)
-    if found.obstacle and name != inputs.engines.default:
+    support = inputs.support(name)
+    if support.obstacle and name != inputs.engines.default:
         cure = "Use another model, or `spec.engine.kind: Auto`."
-        return Refusal(Reason.UNSUPPORTED_ARCHITECTURE, "spec.engine.kind", found.obstacle, cure)
-    return EngineChoice(name, found.implementation, found.lost)
+        return Refusal(Reason.UNSUPPORTED_ARCHITECTURE, "spec.engine.kind", support.obstacle, cure)
+    return EngineChoice(name, support.implementation, support.lost)
 
 
 def _automatic(inputs: ChoiceInputs) -> EngineChoice:
@@ -88,14 +88,14 @@ def _automatic(inputs: ChoiceInputs) -> EngineChoice:
     if not inputs.architecture or (inputs.facts and inputs.facts.is_pooling):
         return EngineChoice(default)
     links = list(_links(inputs))
-    chosen = next(((name, found) for name, found in links if not found.obstacle), None)
+    chosen = next(((name, support) for name, support in links if not support.obstacle), None)
     if chosen is None:
         return EngineChoice(default)
-    name, found = chosen
+    name, support = chosen
     if name == default:
-        return EngineChoice(name, found.implementation, found.lost)
-    obstacles = (found.obstacle for _, found in links[: links.index(chosen)])
-    return EngineChoice(name, found.implementation, sentences(f"The engine is {name}.", *obstacles, found.lost))
+        return EngineChoice(name, support.implementation, support.lost)
+    obstacles = (support.obstacle for _, support in links[: links.index(chosen)])
+    return EngineChoice(name, support.implementation, sentences(f"The engine is {name}.", *obstacles, support.lost))
 
 
 def _links(inputs: ChoiceInputs) -> Iterator[tuple[str, Support]]:

@@ -24,7 +24,7 @@ def children(inputs: WorkloadInputs, workload: Sequence[Manifest], *, open_to_al
         workload: the Deployment or the StatefulSets of the role.
         open_to_all: whether a NetworkPolicy admits everybody, since something else than our routers sends requests.
     """
-    kinds = {one["kind"] for one in workload}
+    kinds = {manifest["kind"] for manifest in workload}
     has_groups = STATEFUL_SET.name in kinds
     built = [
         _service(inputs, leaders=kinds == {STATEFUL_SET.name}),

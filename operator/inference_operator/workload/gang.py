@@ -88,7 +88,7 @@ def gang_scheduler(requested: SchedulingSpec, unavailable: Collection[Kind]) -> 
 def gang_of(group: Manifest) -> GangScheduler | None:
     """The gang scheduler of an existing group, by the mark in its StatefulSet."""
     name, template = group["metadata"]["name"], mapping(mapping(group, "spec"), "template")
-    return next((one for one in GANG_SCHEDULERS if one.has_marked(template, name)), None)
+    return next((scheduler for scheduler in GANG_SCHEDULERS if scheduler.has_marked(template, name)), None)
 
 
 def pod_group(group: Manifest, owner: Owner) -> Manifest | None:

@@ -52,14 +52,14 @@ def wanted_groups(inputs: WorkloadInputs, change: WorkloadChange, samples: Sampl
     """
     live, template, moves = inputs.context.live, change.template.template_hash, change.move.groups
     engines = live.engines_of_groups
-    found = [
-        _live_group(inputs, one, "" if name in moves else template, engines, samples)
-        for name, one in live.groups.items()
+    live_groups = [
+        _live_group(inputs, group, "" if name in moves else template, engines, samples)
+        for name, group in live.groups.items()
     ]
     alone = (engine for engine in live.engines if not engine.leader.group and engine.template != template)
     return groups(
         GroupInputs(
-            live=[group for group in found if group is not None],
+            live=[group for group in live_groups if group is not None],
             taken=_taken(inputs, live.groups, live.pods),
             replicas=change.replicas,
             strategy=RolloutStrategy.SURGE if moves else change.rollout.strategy,
@@ -69,16 +69,16 @@ def wanted_groups(inputs: WorkloadInputs, change: WorkloadChange, samples: Sampl
 
 
 def _live_group(
-    inputs: WorkloadInputs, found: Manifest, template: str, engines: Mapping[str, EngineView], samples: Samples
+    inputs: WorkloadInputs, group: Manifest, template: str, engines: Mapping[str, EngineView], samples: Samples
 ) -> LiveGroup | None:
-    name = found["metadata"]["name"]
+    name = group["metadata"]["name"]
     slot, engine = slot_of(name, inputs.name, inputs.role), engines.get(name)
-    if slot is None or "deletionTimestamp" in found["metadata"]:
+    if slot is None or "deletionTimestamp" in group["metadata"]:
         return None
     activity = samples.engines.get(engine.uid) if engine else None
     return LiveGroup(
         slot,
-        is_current=workload_view(found).template == template,
+        is_current=workload_view(group).template == template,
         serves=engine is not None and engine.is_serving,
         is_placed=engine is not None and engine.is_scheduled,
         requests=activity.outstanding if activity else 0,

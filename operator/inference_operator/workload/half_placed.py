@@ -164,8 +164,8 @@ class Yielding:
             'Group `qwen-engine-1` had nodes for a part of its pods only and gave them back for the older group \
 `qwen-engine-0`; it tries again at 03:04:35 UTC.'
         """
-        found = ((name, self.records[name]) for name in sorted(self.off))
-        return sentences(*(_sentence(name, record) for name, record in found if record))
+        pairs = ((name, self.records[name]) for name in sorted(self.off))
+        return sentences(*(_sentence(name, record) for name, record in pairs if record))
 
     @property
     def texts(self) -> Mapping[str, str]:
@@ -189,12 +189,16 @@ def yielding(context: RoleContext, half: Sequence[HalfPlaced]) -> Yielding:
         half: the half-placed groups of all InferenceDeployments, those of the role included.
     """
     engines, live = context.live.engines_of_groups, context.live.groups
-    own = {one.name: one for one in half if one.namespace == context.owner.key.namespace and one.name in live}
-    found = {name: _record(context, group, engines.get(name), half) for name, group in live.items()}
-    records = {name: one for name, one in found.items() if one or GIVEN_BACK_ANNOTATION.key in annotations(live[name])}
-    off = {name: one.until for name, one in found.items() if one and one.is_off(context.now)}
+    own = {group.name: group for group in half if group.namespace == context.owner.key.namespace and group.name in live}
+    by_name = {name: _record(context, group, engines.get(name), half) for name, group in live.items()}
+    records = {
+        name: record
+        for name, record in by_name.items()
+        if record or GIVEN_BACK_ANNOTATION.key in annotations(live[name])
+    }
+    off = {name: record.until for name, record in by_name.items() if record and record.is_off(context.now)}
     times = [*off.values(), *([context.now + RECHECK] if own.keys() - off.keys() else [])]
-    looks = (_lookup(context, engines[name]) for name, one in own.items() if _older(one, half, context.nodes))
+    looks = (_lookup(context, engines[name]) for name, group in own.items() if _older(group, half, context.nodes))
     return Yielding(records, frozenset(off), min(times, default=None), tuple(look for look in looks if look))
 
 
@@ -223,8 +227,8 @@ def _is_whole(engine: EngineView, group: Manifest) -> bool:
 
 def _older(mine: HalfPlaced, half: Sequence[HalfPlaced], nodes: Sequence[NodeView] | None) -> HalfPlaced | None:
     """The oldest group that lacks what this one holds."""
-    older = [one for one in half if one.order < mine.order and _could_use(one, mine, nodes)]
-    return min(older, key=lambda one: one.order, default=None)
+    older = [group for group in half if group.order < mine.order and _could_use(group, mine, nodes)]
+    return min(older, key=lambda group: group.order, default=None)
 
 
 def _could_use(older: HalfPlaced, mine: HalfPlaced, nodes: Sequence[NodeView] | None) -> bool:
@@ -241,8 +245,10 @@ def _could_use(older: HalfPlaced, mine: HalfPlaced, nodes: Sequence[NodeView] | 
 
 def _requested(pod: Manifest) -> frozenset[str]:
     """The resources that a pod requests."""
-    stated = (mapping(one, "resources") for one in objects(pod, "containers"))
-    return frozenset(name for one in stated for part in ("limits", "requests") for name in mapping(one, part))
+    stated = (mapping(container, "resources") for container in objects(pod, "containers"))
+    return frozenset(
+        name for resources in stated for part in ("limits", "requests") for name in mapping(resources, part)
+    )
 
 
 def _has_waited(context: RoleContext, engine: EngineView, mine: HalfPlaced) -> bool:

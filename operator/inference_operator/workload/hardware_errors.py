@@ -82,7 +82,7 @@ def moved_pods(
 ) -> MovedPods:
     """The record that the workload should have, by the rules at the top of this module."""
     kept = {node: uid for node, uid in recorded_moves(live).uids.items() if not _is_handled(node, nodes)}
-    pods = (pod for one in engines for pod in one.pods)
+    pods = (pod for engine in engines for pod in engine.pods)
     broken = [pod for pod in pods if _has_broken_gpu(pod, lookups, engine) and not _is_handled(pod.node, nodes)]
     return MovedPods({**{pod.node: pod.uid for pod in sorted(broken, key=lambda pod: pod.name)}, **kept})
 
@@ -109,13 +109,13 @@ def _removals(engine: EngineView, broken: PodView) -> Iterator[PodPatch]:
     """The removal of the broken pod and of the other pods of its engine."""
     ended = f"ended {MOST_ENDS} times on node `{broken.node}`, at last with a hardware error of a GPU"
     why = f"Pod `{broken.name}` {ended}"
-    for pod in (broken, *(one for one in engine.pods if one is not broken and not one.terminating)):
+    for pod in (broken, *(pod for pod in engine.pods if pod is not broken and not pod.terminating)):
         yield PodPatch(pod=pod, delete=PodDeletion(why, Reason.GPU_HARDWARE_ERROR, STALLED_GRACE_SECONDS))
 
 
 def _is_handled(node: str, nodes: Sequence[NodeView] | None) -> bool:
     """Whether the node is cordoned or gone."""
-    return nodes is not None and not any(one.name == node and not one.unschedulable for one in nodes)
+    return nodes is not None and not any(view.name == node and not view.unschedulable for view in nodes)
 
 
 def _has_broken_gpu(pod: PodView, lookups: LookupResults, engine: Engine) -> bool:

@@ -71,21 +71,21 @@ def pods_of_lost_nodes(
     engines: Sequence[EngineView], nodes: Sequence[NodeView] | None, now: datetime
 ) -> tuple[PodPatch, ...]:
     """The pods to delete at once: nobody can end them otherwise."""
-    due = (one for one in lost_pods(engines, nodes, now) if one.due and one.due <= now)
+    due = (lost_pod for lost_pod in lost_pods(engines, nodes, now) if lost_pod.due and lost_pod.due <= now)
     return tuple(
         PodPatch(
-            pod=one.pod,
+            pod=pod.pod,
             delete=PodDeletion(
-                f"Pod `{one.pod.name}` is on node `{one.pod.node}`, {one.why}", Reason.NODE_LOST, grace_seconds=0
+                f"Pod `{pod.pod.name}` is on node `{pod.pod.node}`, {pod.why}", Reason.NODE_LOST, grace_seconds=0
             ),
         )
-        for one in due
+        for pod in due
     )
 
 
 def lost_due(engines: Sequence[EngineView], nodes: Sequence[NodeView] | None, now: datetime) -> datetime | None:
     """When to look again: a pod becomes due, or late; None if none does."""
-    times = [one.due for one in lost_pods(engines, nodes, now) if one.due]
+    times = [lost_pod.due for lost_pod in lost_pods(engines, nodes, now) if lost_pod.due]
     late = [pod.ends_by + ENDS_LATE for pod in _members(engines) if pod.ends_by]
     return min((moment for moment in (*times, *late) if moment > now), default=None)
 
@@ -98,7 +98,7 @@ def _members(engines: Sequence[EngineView]) -> Iterator[PodView]:
 
 def _lost(pod: PodView, nodes: Sequence[NodeView] | None, now: datetime) -> LostPod | None:
     """The pod, if its node does not answer."""
-    node = next((one for one in nodes or () if one.name == pod.node), None)
+    node = next((node for node in nodes or () if node.name == pod.node), None)
     if node is None:
         is_late = pod.ends_by is not None and now >= pod.ends_by + ENDS_LATE
         return LostPod(pod, f"and should have ended at {pod.ends_by:%H:%M:%S} UTC", by_hand=True) if is_late else None
@@ -108,6 +108,6 @@ def _lost(pod: PodView, nodes: Sequence[NodeView] | None, now: datetime) -> Lost
         return LostPod(pod, f"which has the taint `{OUT_OF_SERVICE}`", now)
     if node.unready_since is None:
         return None
-    may_end = pod.terminating and any(one.ready for one in nodes or ())
+    may_end = pod.terminating and any(node.ready for node in nodes or ())
     why = f"which has not been ready since {node.unready_since:%H:%M:%S} UTC"
     return LostPod(pod, why, node.unready_since + LOST_AFTER if may_end else None)

@@ -103,12 +103,14 @@ class MoveInputs:
     @property
     def is_rolling(self) -> bool:
         """Whether engines of an earlier template are left, which the rollout replaces."""
-        return any(one.template != self.template and not (one.terminating or one.failed) for one in self.engines)
+        return any(
+            engine.template != self.template and not (engine.terminating or engine.failed) for engine in self.engines
+        )
 
     def node_of(self, engine: EngineView) -> DrainingNode | None:
         """The node of an engine that is leaving, one that ends soon first; None if all of its nodes stay."""
-        found = [node for name in engine.nodes if (node := (self.leaving or {}).get(name))]
-        return max(found, key=lambda node: node.is_soon, default=None)
+        nodes = [node for name in engine.nodes if (node := (self.leaving or {}).get(name))]
+        return max(nodes, key=lambda node: node.is_soon, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,7 @@ class Move:
     @property
     def groups(self) -> frozenset[str]:
         """The groups that are replaced as if they were of an earlier template."""
-        return frozenset(one.leader.group for one in self.leavers if self.moves and one.leader.group)
+        return frozenset(leaver.leader.group for leaver in self.leavers if self.moves and leaver.leader.group)
 
 
 NO_MOVE = Move()
@@ -196,7 +198,7 @@ def move(inputs: MoveInputs, results: LookupResults, now: datetime) -> Move:
     has_place = place != 0 or inputs.temporary > 0 or _has_more(inputs)  # those have theirs
     moves = inputs.is_rolling or missing <= 0 or (has_place and not record.gave_up)
     late = record.since + _wait(inputs, leavers)
-    is_soon = any(node.is_soon for one in leavers if (node := inputs.node_of(one)))
+    is_soon = any(node.is_soon for leaver in leavers if (node := inputs.node_of(leaver)))
     is_kept = inputs.recorded is not None or inputs.can_record
     refuses = may_refuse and moves and not is_soon and now < late and is_kept
     due = (late if refuses else None, ends)
@@ -219,14 +221,16 @@ _UNSEEN = "The operator cannot see nodes, so a drain ends the only {} before ano
 
 def _begin(inputs: MoveInputs, now: datetime) -> datetime:
     """When the move begins: after the second in which the youngest engine of these nodes was created: no successor."""
-    there = (one for one in inputs.engines if inputs.node_of(one) and not one.terminating)
-    return max([now, *(one.created + timedelta(seconds=1) for one in there if one.created)])
+    there = (engine for engine in inputs.engines if inputs.node_of(engine) and not engine.terminating)
+    return max([now, *(engine.created + timedelta(seconds=1) for engine in there if engine.created)])
 
 
 def _leavers(inputs: MoveInputs) -> tuple[EngineView, ...]:
     """The engines that have to move: those that serve, and once a move has begun all that have not ended."""
-    found = (one for one in inputs.engines if not (one.terminating or one.failed) and inputs.node_of(one))
-    return tuple(one for one in found if one.is_serving or inputs.recorded)
+    concerned = (
+        engine for engine in inputs.engines if not (engine.terminating or engine.failed) and inputs.node_of(engine)
+    )
+    return tuple(engine for engine in concerned if engine.is_serving or inputs.recorded)
 
 
 def _lost_its_node(inputs: MoveInputs, missing: int, now: datetime) -> bool:
@@ -239,20 +243,25 @@ def _lost_its_node(inputs: MoveInputs, missing: int, now: datetime) -> bool:
 
 def _has_more(inputs: MoveInputs) -> bool:
     """Whether there are more engines than are wanted: a successor exists."""
-    return sum(not (one.terminating or one.failed) for one in inputs.engines) > inputs.wanted
+    return sum(not (engine.terminating or engine.failed) for engine in inputs.engines) > inputs.wanted
 
 
 def _came_to_a_leaving_node(inputs: MoveInputs, record: MoveRecord) -> bool:
     """Whether a node that is leaving got an engine after the move had begun. Pods have the second of their creation."""
     since = record.since.replace(microsecond=0)
     return inputs.recorded is not None and any(
-        one.created and one.created >= since for one in inputs.engines if inputs.node_of(one) and not one.terminating
+        engine.created and engine.created >= since
+        for engine in inputs.engines
+        if inputs.node_of(engine) and not engine.terminating
     )
 
 
 def _others(inputs: MoveInputs) -> int:
     """The engines that serve and stay."""
-    return sum(one.is_serving and not inputs.node_of(one) and one.template == inputs.template for one in inputs.engines)
+    return sum(
+        engine.is_serving and not inputs.node_of(engine) and engine.template == inputs.template
+        for engine in inputs.engines
+    )
 
 
 def _temporary(inputs: MoveInputs, leavers: Sequence[EngineView], place: int | None, missing: int) -> int:
@@ -261,7 +270,7 @@ def _temporary(inputs: MoveInputs, leavers: Sequence[EngineView], place: int | N
     A ReplicaSet that has too many pods ends those first that are not ready. So leavers that are not needed go before
     or after successors start, and not meanwhile.
     """
-    pods = [one.leader for one in leavers if not one.leader.group]
+    pods = [leaver.leader for leaver in leavers if not leaver.leader.group]
     if inputs.is_rolling or not pods:
         return 0
     if place is None:
@@ -290,20 +299,23 @@ def _place(
         return lookup, max(1, missing) if lookup in results else None
     if inputs.temporary:
         return lookup, max(0, inputs.temporary - len(leavers) + missing)
-    staying = replace(gpus, nodes=tuple(one for one in gpus.nodes if one.node.name not in (inputs.leaving or {})))
+    staying = replace(gpus, nodes=tuple(node for node in gpus.nodes if node.node.name not in (inputs.leaving or {})))
     free = engine_capacity(staying, inputs.pod, needed, pods=inputs.pods_per_engine).free
     return lookup, _starting(inputs) + free
 
 
 def _starting(inputs: MoveInputs) -> int:
     """The engines that start on nodes that stay, or wait for one."""
-    return sum(not (one.terminating or one.failed or one.is_serving or inputs.node_of(one)) for one in inputs.engines)
+    return sum(
+        not (engine.terminating or engine.failed or engine.is_serving or inputs.node_of(engine))
+        for engine in inputs.engines
+    )
 
 
 def _gives_up(inputs: MoveInputs, record: MoveRecord) -> datetime | None:
     """When a successor that waits for a node has waited too long; None if none waits."""
     limit, since = inputs.node_wait or UNSCHEDULABLE_LIMIT, record.since.replace(microsecond=0)
-    pending = (one.created for one in inputs.engines if one.is_unschedulable and not one.terminating)
+    pending = (engine.created for engine in inputs.engines if engine.is_unschedulable and not engine.terminating)
     waiting = [max(created, since) for created in pending if created]
     return min(waiting) + limit if waiting else None
 
@@ -319,12 +331,12 @@ def _wait(inputs: MoveInputs, leavers: Sequence[EngineView]) -> timedelta:
 
 def _measured_start(leavers: Sequence[EngineView]) -> timedelta | None:
     """The longest start that was measured of these engines; None if none was."""
-    return max((times.ready - times.created for one in leavers if (times := one.startup_times)), default=None)
+    return max((times.ready - times.created for leaver in leavers if (times := leaver.startup_times)), default=None)
 
 
 def _notice(inputs: MoveInputs, leavers: Sequence[EngineView], late: datetime | None, *, moves: bool) -> str:
     """What happens to the leavers, and until when a drain waits."""
-    places = {node.name: node.why for one in leavers if (node := inputs.node_of(one))}
+    places = {node.name: node.why for leaver in leavers if (node := inputs.node_of(leaver))}
     what = f"the only {inputs.noun}" if inputs.wanted == 1 else f"an {inputs.noun}"
     where = sentences(*(f"Node `{name}`, {why}, has {what} of this service." for name, why in places.items()))
     if not moves:

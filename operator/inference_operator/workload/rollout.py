@@ -215,7 +215,9 @@ def switch_due(inputs: RolloutInputs) -> datetime | None:
         return None
     if recorded.strategy is not RolloutStrategy.SURGE or recorded.why not in _MAY_SWITCH:
         return None
-    waiting = [one.created for one in inputs.engines if _lacks_resources(one, inputs.template) and one.created]
+    waiting = [
+        engine.created for engine in inputs.engines if _lacks_resources(engine, inputs.template) and engine.created
+    ]
     limit = inputs.node_wait if inputs.node_wait and inputs.waits_for_node else UNSCHEDULABLE_LIMIT
     return min(waiting) + limit if waiting else None
 
@@ -268,15 +270,15 @@ def _lacks_resources(engine: EngineView, template: str) -> bool:
 
 def _is_apart(inputs: RolloutInputs) -> bool:
     """Whether a new engine waits on another node than all engines of earlier templates."""
-    old = [one for one in inputs.engines if one.template != inputs.template and one.has_answered]
-    new = [one for one in inputs.engines if one.template == inputs.template and not one.terminating]
+    old = [engine for engine in inputs.engines if engine.template != inputs.template and engine.has_answered]
+    new = [engine for engine in inputs.engines if engine.template == inputs.template and not engine.terminating]
     there = {node for engine in old for node in engine.nodes}
-    return bool(there) and any(not (there.issuperset(one.nodes) or one.has_answered) for one in new)
+    return bool(there) and any(not (there.issuperset(other.nodes) or other.has_answered) for other in new)
 
 
 def _old_engines_run(inputs: RolloutInputs) -> bool:
-    old = (one for one in inputs.engines if one.template != inputs.template)
-    return any(not (one.terminating or one.failed) for one in old)
+    old = (engine for engine in inputs.engines if engine.template != inputs.template)
+    return any(not (engine.terminating or engine.failed) for engine in old)
 
 
 def _pod_spec(workload: Manifest) -> Manifest:

@@ -62,8 +62,10 @@ def stalled_engines(
     staying = [engine for engine in engines if not (engine.terminating or engine.failed)]
     if len(staying) < desired or any(not engine.ready and engine.problem is None for engine in staying):
         return ()
-    sampled = [(one, samples.engines[one.uid]) for one in staying if one.ready and one.uid in samples.engines]
-    stalled = [(one, activity) for one, activity in sampled if has_stalled(activity, seconds=stall_seconds)]
+    sampled = [
+        (engine, samples.engines[engine.uid]) for engine in staying if engine.ready and engine.uid in samples.engines
+    ]
+    stalled = [(engine, activity) for engine, activity in sampled if has_stalled(activity, seconds=stall_seconds)]
     if not stalled:
         return ()
     engine, worst = max(stalled, key=lambda pair: (pair[1].seconds_without_progress, pair[0].name))

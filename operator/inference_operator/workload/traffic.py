@@ -41,7 +41,7 @@ def traffic_changes(engines: Sequence[EngineView], samples: Samples, *, seconds:
     if not inside:
         returning, why = outside, "no other engine is ready"
     else:
-        returning, why = [one for one in outside if _serves_again(samples, one, seconds)], "it responds again"
+        returning, why = [engine for engine in outside if _serves_again(samples, engine, seconds)], "it responds again"
         if any(not is_suspect(activity, seconds=seconds) for _, activity in sampled):
             stalled = [engine for engine, activity in sampled if has_stalled(activity, seconds=seconds)]
     out = f"it made no progress for {seconds:.0f} s"

@@ -45,25 +45,27 @@ def _of_pods(inputs: WorkloadInputs, change: WorkloadChange, _: Samples) -> Sequ
     """The Deployment, and old groups that serve until its engines do."""
     template, rollout, replicas, live = change.template, change.rollout, change.replicas, inputs.context.live
     deployment = engine_deployment(inputs, change)
-    serving = sum(one.is_serving and one.template == template.template_hash for one in live.engines)
+    serving = sum(engine.is_serving and engine.template == template.template_hash for engine in live.engines)
     room = old_engines(rollout.strategy, replicas, serving=serving, current=min(replicas, serving + 1))
     of_groups = {name for name, engine in live.engines_of_groups.items() if engine.is_serving}
-    old = [one for name, one in live.groups.items() if name in of_groups][:room]
+    old = [group for name, group in live.groups.items() if name in of_groups][:room]
     return [deployment, *old]
 
 
 def _of_groups(inputs: WorkloadInputs, change: WorkloadChange, samples: Samples) -> Sequence[Manifest]:
     """The StatefulSets of the groups, and the old Deployment until they serve in its place."""
     owner = inputs.owner
-    found = wanted_groups(inputs, change, samples)
+    sets = wanted_groups(inputs, change, samples)
     live = inputs.context.live.groups
-    built = [group_set(inputs, slot, change) for slot in found.current]
-    old = [live[group_name(inputs.name, inputs.role, slot)] for slot in found.old]
-    off = [] if found.off is None else [live[group_name(inputs.name, inputs.role, found.off)]]
-    deployment = next((one for one in inputs.context.live.workloads if one["kind"] == DEPLOYMENT.name), None)
-    if deployment is not None and (found.old_engines or not built):
-        old.append(scaled_deployment(deployment, found.old_engines, owner))
-    return [*built, *old, *(scaled_group(one, owner, engines=0, is_off=True) for one in off)]
+    built = [group_set(inputs, slot, change) for slot in sets.current]
+    old = [live[group_name(inputs.name, inputs.role, slot)] for slot in sets.old]
+    off = [] if sets.off is None else [live[group_name(inputs.name, inputs.role, sets.off)]]
+    deployment = next(
+        (workload for workload in inputs.context.live.workloads if workload["kind"] == DEPLOYMENT.name), None
+    )
+    if deployment is not None and (sets.old_engines or not built):
+        old.append(scaled_deployment(deployment, sets.old_engines, owner))
+    return [*built, *old, *(scaled_group(group, owner, engines=0, is_off=True) for group in off)]
 
 
 def live_workload(live: LiveRole) -> Workload:
@@ -82,9 +84,9 @@ def scaled_workload(live: Sequence[Manifest], replicas: int, owner: Owner) -> Se
         owner: their InferenceDeployment.
     """
     scaled: list[Manifest] = []
-    for number, one in enumerate(live):
-        if one["kind"] == DEPLOYMENT.name:
-            scaled.append(scaled_deployment(one, replicas, owner))
+    for number, manifest in enumerate(live):
+        if manifest["kind"] == DEPLOYMENT.name:
+            scaled.append(scaled_deployment(manifest, replicas, owner))
         elif number < max(1, replicas):
-            scaled.append(scaled_group(one, owner, engines=replicas, is_off=replicas == 0))
+            scaled.append(scaled_group(manifest, owner, engines=replicas, is_off=replicas == 0))
     return scaled
