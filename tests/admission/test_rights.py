@@ -48,6 +48,16 @@ def test_a_plain_resource_requires_no_further_right() -> None:
             "spec.router.ingress",
             ["create ingresses.networking.k8s.io"],
         ),
+        (
+            {"autoscaling": {"maxReplicas": 2, "backend": "KEDA"}},
+            "spec.autoscaling.backend: KEDA",
+            ["create scaledobjects.keda.sh"],
+        ),
+        (
+            {"scheduling": {"evictionWait": "1h"}},
+            "spec.scheduling.evictionWait: more than 30m",
+            ["create poddisruptionbudgets.policy"],
+        ),
         ({"cache": {}}, "spec.cache", ["create persistentvolumeclaims"]),
         ({"cache": {"size": "1Gi"}}, "spec.cache", ["create persistentvolumeclaims"]),
         (

@@ -39,6 +39,9 @@ GRANTS: Mapping[str, tuple[Right, ...]] = {
         Right("create", "ingresses", "networking.k8s.io"),
         Right("create", "httproutes", "gateway.networking.k8s.io"),
         Right("create", "persistentvolumeclaims"),
+        Right("create", "horizontalpodautoscalers", "autoscaling"),
+        Right("create", "scaledobjects", "keda.sh"),
+        Right("create", "poddisruptionbudgets", "policy"),
     ),
     "borrower": tuple(
         Right("use", plural, name=name)

@@ -1,6 +1,7 @@
 """Attacks of people who may write InferenceDeployments and nothing else, on a real API server."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -74,7 +75,10 @@ def users(kubernetes: Any, operator: Any) -> Iterator[dict[str, User]]:  # noqa:
     rules = {
         PLAIN: (),
         POD_MAKER: (["--verb=create", "--resource=pods"],),
-        PUBLISHER: (["--verb=create", "--resource=services,ingresses.networking.k8s.io"],),
+        PUBLISHER: (
+            ["--verb=create", "--resource=services,ingresses.networking.k8s.io"],
+            ["--verb=create", "--resource=horizontalpodautoscalers.autoscaling,poddisruptionbudgets.policy"],
+        ),
         READER: (
             ["--verb=get", "--resource=secrets", "--resource-name=known"],
             ["--verb=get", "--resource=configmaps", "--resource-name=known"],
@@ -209,6 +213,8 @@ EXPOSED: dict[str, tuple[str, dict[str, Any]]] = {
     "router.service": ("services", {"router": {"service": {"type": "LoadBalancer"}}}),
     "router.ingress": ("ingresses", {"router": {"ingress": {"host": "llm.example.com"}}}),
     "router.httpRoute": ("httproutes", {"router": {"httpRoute": {"parentRefs": [{"name": "gw"}]}}}),
+    "autoscaling.backend": ("horizontalpodautoscalers", {"autoscaling": {"maxReplicas": 2, "backend": "HPA"}}),
+    "scheduling.evictionWait": ("poddisruptionbudgets", {"scheduling": {"evictionWait": "31m"}}),
 }
 
 
@@ -219,9 +225,13 @@ def test_a_field_that_becomes_an_object_needs_the_right_to_create_such_objects(
     plural, asked = EXPOSED[field]
     name = field.replace(".", "-").lower()
     said = users[PLAIN].refusal(name, asked)
-    assert f"spec.{field}: requires the right to create {plural}" in said
+    assert re.search(rf"spec\.{field}: (\S+ )*requires? the right to create {plural}", said), said
     assert users[PUBLISHER].refusal(name, asked) == ""
-    assert users[PLAIN].patch(name, {"replicas": 2}) == "", "not what is there"
+    assert users[PLAIN].patch(name, {"engine": {"args": ["--seed=8"]}}) == "", "not what is there"
+
+
+def test_a_drain_may_be_held_by_anybody_for_as_long_as_the_operator_does_by_itself(users: dict[str, User]) -> None:
+    assert users[PLAIN].refusal("half-an-hour", {"scheduling": {"evictionWait": "30m"}}) == ""
 
 
 def amounts(part: str, **named: str) -> dict[str, Any]:

@@ -4,7 +4,8 @@ The operator creates pods for everybody who may write InferenceDeployments. So w
 requires the right that would give the same without the operator:
 
 1. A field that decides what runs in a pod, which hosts it reaches, or on which reserved nodes: to create pods.
-2. A field that becomes a Service, Ingress, HTTPRoute or claim of its own: to create such objects.
+2. A field that becomes a Service, Ingress, HTTPRoute, autoscaler, long-lasting budget or claim of its own: to create
+   such objects.
 3. An argument or variable of the engine that is not known as harmless: to create pods. So does a variable from a
    Secret, unless it is made for a secret: the engine could show it.
 4. The name of a Secret, ConfigMap or claim: to create pods, or the verb `use` on the object. For a Secret or ConfigMap
@@ -20,6 +21,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from inference_operator.admission.references import kinds, references, value_at, value_of
+from inference_operator.api.autoscaling import AutoscalingBackend
+from inference_operator.api.duration import duration
 from inference_operator.api.engine_kind import EngineKind
 from inference_operator.engines.options import OptionClasses
 from inference_operator.engines.rights import unsafe_arguments, unsafe_variables
@@ -113,6 +116,8 @@ def checks(options: Mapping[str, OptionClasses]) -> Sequence[Check]:
         *map(_present, NEEDS_PODS),
         *map(_true, CONSENTS),
         *(_present(field, Right("create", plural, group)) for field, group, plural in NEEDS_RESOURCES),
+        *(_backend(backend, Right("create", plural, group)) for backend, group, plural in _BACKENDS),
+        _EVICTION_WAIT,
         *map(_amounts, AMOUNTS),
         _OWN_CLAIM,
         *(_other_namespaces(section, kind) for section in _AFFINITIES for kind in ("podAffinity", "podAntiAffinity")),
@@ -173,9 +178,19 @@ NEEDS_RESOURCES: tuple[tuple[str, str, str], ...] = (
 """Fields that become an object of a kind, with its API group and plural: their type and annotations decide what is
 published, and what controllers do."""
 
+_BACKENDS: tuple[tuple[AutoscalingBackend, str, str], ...] = (
+    (AutoscalingBackend.HPA, "autoscaling", "horizontalpodautoscalers"),
+    (AutoscalingBackend.KEDA, "keda.sh", "scaledobjects"),
+)
+FREE_EVICTION_WAIT = "30m"
+"""The longest time that anybody may hold a drain: twice a start of some minutes, and the default of
+`settings.surgeWaitSeconds`, as the operator waits by itself."""
+
 AMOUNTS: tuple[str, ...] = ("engine.resources.requests", "engine.resources.limits")
 """Maps of resource amounts. An extended resource in them is a device of the node; sizing computes the GPUs."""
 
+_WAIT_FIELD = "scheduling.evictionWait"
+_MORE = f"more than {FREE_EVICTION_WAIT}"
 KIND_FIELD = "engine.kind"
 _GPU_FIELD = "hardware.gpu.resourceName"
 _GPU_DOMAIN = GPU_RESOURCE.partition("/")[0] + "/"
@@ -197,6 +212,17 @@ def _present(field: str, right: Right = CREATE_PODS) -> Check:
         f"{value_of('object', field)}.hasValue()",
         lambda spec: [""] if part(spec, field) is not None else [],
         right,
+    )
+
+
+def _backend(backend: AutoscalingBackend, right: Right) -> Check:
+    field = "autoscaling.backend"
+    return Check(
+        field,
+        f"{value_of('object', field)}.orValue('') == '{backend}'",
+        lambda spec: [backend] if part(spec, field) == backend else [],
+        right,
+        subject=f"'{backend} '",
     )
 
 
@@ -227,6 +253,24 @@ _GPU_RESOURCE = Check(
     lambda spec: [] if (part(spec, _GPU_FIELD) or _GPU_DOMAIN).startswith(_GPU_DOMAIN) else [""],
     subject=f"'a resource outside {_GPU_DOMAIN} '",
 )
+
+
+def _holds_drains(spec: Manifest) -> list[str]:
+    try:
+        wait = duration(part(spec, _WAIT_FIELD) or "0s")
+    except (TypeError, ValueError):  # the schema refuses it
+        return []
+    return [_MORE] if wait > duration(FREE_EVICTION_WAIT) else []
+
+
+_EVICTION_WAIT = Check(
+    _WAIT_FIELD,
+    f"duration({value_of('object', _WAIT_FIELD)}.orValue('0s')) > duration('{FREE_EVICTION_WAIT}')",
+    _holds_drains,
+    Right("create", "poddisruptionbudgets", "policy"),
+    subject=f"'{_MORE} '",
+)
+"""A budget that refuses evictions for so long."""
 
 
 _AFFINITIES = ("scheduling.affinity", "router.scheduling.affinity")
