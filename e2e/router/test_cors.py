@@ -1,6 +1,7 @@
 """Browsers on other sites at a real HAProxy: preflights, and headers of every answer."""
 
 import pytest
+from multidict import CIMultiDict
 
 from e2e.router.loopback import Loopback
 from e2e.router.test_keys import ALICE, KEYS, bearer, line
@@ -29,8 +30,9 @@ async def router(loopback: Loopback) -> Loopback:
     return loopback
 
 
-async def test_a_preflight_is_answered_at_zero_without_a_key_and_is_no_demand(router: Loopback) -> None:
-    async with router.session.options(router.url + CHAT, headers={"Origin": PAGE, **PREFLIGHT}) as answer:
+@pytest.mark.parametrize("path", [CHAT, "/chat/completions"])
+async def test_a_preflight_is_answered_at_zero_without_a_key_and_is_no_demand(router: Loopback, path: str) -> None:
+    async with router.session.options(router.url + path, headers={"Origin": PAGE, **PREFLIGHT}) as answer:
         headers = answer.headers
     assert answer.status == 204
     assert headers["Access-Control-Allow-Origin"] == PAGE
@@ -71,6 +73,12 @@ async def test_a_page_reads_every_answer_of_the_router_and_of_an_engine(router: 
         async with router.session.post(router.url + CHAT, json=own, headers=headers) as answer:
             assert answer.headers.getall("Access-Control-Allow-Origin", []) == allowed
             assert sorted(answer.headers.getall("Vary")) == ["Accept", "Origin"]
+
+
+async def test_of_two_origins_none_gets_leave(router: Loopback) -> None:
+    headers = CIMultiDict([("Origin", PAGE), ("Origin", OTHER), *PREFLIGHT.items()])
+    async with router.session.options(router.url + CHAT, headers=headers) as answer:
+        assert (answer.status, answer.headers.getall("Access-Control-Allow-Origin", [])) == (403, [])
 
 
 async def test_a_request_with_options_that_is_no_preflight_needs_a_key(router: Loopback) -> None:

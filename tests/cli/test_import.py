@@ -128,7 +128,7 @@ def test_any_arguments_are_divided_without_an_exception_or_a_secret(words: list[
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", "contains no a KubeAI Model"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", "contains no KubeAI Model"),
         ("a: b: c\n", "is not valid YAML"),
         ("", "contains no"),
     ],

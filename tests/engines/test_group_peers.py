@@ -21,7 +21,7 @@ LONG, SHORT = 2.0, 0.1
         pytest.param([(A, SHORT)] * MOST_OF_SOURCE + [(A, 0)], MOST_OF_SOURCE, id="a flood closes itself"),
         pytest.param([(B, LONG)] + [(A, LONG)] * MOST_OF_SOURCE + [(A, 0)], 1, id="of its own address only"),
         pytest.param([(A, LONG)] * MOST_OF_SOURCE + [(B, 0)], None, id="another address has places of its own"),
-        pytest.param([(address, SHORT) for address in OTHERS] + [(A, 0)], MOST_VISITORS, id="all places are taken"),
+        pytest.param([(address, SHORT) for address in OTHERS] + [(A, 0)], 0, id="all places are taken by others"),
         pytest.param([(address, LONG) for address in OTHERS] + [(A, 0)], 0, id="of all, the oldest"),
         pytest.param(
             [(OTHERS[0], LONG), *[(A, LONG)] * 2, *((address, LONG) for address in OTHERS[1:-2]), (B, 0)],

@@ -3,14 +3,15 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from itertools import permutations
 from random import Random
 
 import pytest
 
 from inference_operator.api.reasons import Reason
-from inference_operator.manifest import CONFIG_MAP, Manifest, Ref
+from inference_operator.manifest import CONFIG_MAP, JOB, Manifest, Ref
 from inference_operator.objects.child import child
-from inference_operator.objects.names import ENGINE, PROGRAM, ROUTER
+from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, PROGRAM, ROUTER
 from inference_operator.objects.pod_patch import PodDeletion, PodPatch
 from inference_operator.pipeline.adapter_lists import Adapter
 from inference_operator.pipeline.decide import decided_parts, outcome
@@ -20,8 +21,9 @@ from inference_operator.pipeline.part import Feature, ModelWait, Part
 from inference_operator.pipeline.summed import DoubledWriteError, summed
 from inference_operator.views.pod import pod_view
 from tests.pipeline.test_decide import GOLDEN
+from tests.pipeline.test_moves import as_live
 from tests.status.test_states import STATES
-from tests.testing.builders import NOW, inference_deployment, inputs, model_known, pod, ready_pod
+from tests.testing.builders import NOW, inference_deployment, inputs, model_known, planned, pod, ready_pod
 from tests.testing.for_each import for_each
 
 EVERYTHING = inference_deployment(
@@ -99,6 +101,24 @@ def test_jobs_share_their_program_whose_name_has_its_hash() -> None:
     assert summed(Paused(), both).desired == program
     with pytest.raises(DoubledWriteError):
         summed(Paused(), [*both, part(Feature.ADAPTERS, config_map("p", PROGRAM, x="2"))])
+
+
+def test_a_program_is_written_before_each_job_that_installs_it() -> None:
+    program, jobs = (
+        config_map("p", PROGRAM, x="1"),
+        [child(JOB, name, owner=OWNER, component=PROGRAM, content={}) for name in "ab"],
+    )
+    first, second = ({**program, Ref.of(job): job} for job in jobs)
+    for both in permutations([part(Feature.DOWNLOAD, first), part(Feature.INSPECTION, second)]):
+        assert [ref.name for ref in summed(Paused(), both).desired] == ["p", "a", "b"]
+
+
+def test_an_edited_label_of_the_routers_service_stops_no_decision_while_engines_wait_for_their_model() -> None:
+    children = [as_live(one, number) for number, one in enumerate(planned(inference_deployment()).desired.values())]
+    (service,) = (one for one in children if (one["kind"], one["metadata"]["name"]) == ("Service", "qwen"))
+    service["metadata"]["labels"][COMPONENT_LABEL] = ENGINE
+    result = outcome(inputs(inference_deployment(cache={"size": "200Gi"}), children=children))
+    assert result.desired[Ref.of(service)]["metadata"]["labels"][COMPONENT_LABEL] == ROUTER
 
 
 def test_two_parts_of_one_feature_are_an_error() -> None:

@@ -1,5 +1,6 @@
 """`spec.router.service`, `.ingress`, `.httpRoute`, `.tls` and `.cors`: how clients reach the routers."""
 
+import re
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
@@ -42,10 +43,20 @@ class ServiceType(StrEnum):
 
 
 _ORIGIN = matches(
-    r"https?://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(:[0-9]{1,5})?",
+    r"https?://([a-z0-9_]([-a-z0-9_.]*[a-z0-9_])?|\[[0-9a-f:.]+\])(:[1-9][0-9]{0,4})?",
     "must be an origin as browsers send it: scheme, host in lower case and port, without a path,"
     " for example `https://app.example.com`",
 )
+
+
+_NO_DEFAULT_PORT = Rule(
+    "!self.matches('^(http://.*:80|https://.*:443)$')",
+    lambda origin: not re.fullmatch("http://.*:80|https://.*:443", origin),
+    "must not name the port that its scheme has by itself: browsers leave it out",
+)
+
+
+_Origin = Annotated[str, StringConstraints(max_length=253), CelRules(_ORIGIN, _NO_DEFAULT_PORT)]
 
 
 class ServiceSpec(SpecModel):
@@ -131,7 +142,7 @@ class TlsSpec(SpecModel):
 class CorsSpec(SpecModel):
     """Web pages whose scripts may call the service from a browser."""
 
-    allowed_origins: list[Annotated[str, StringConstraints(max_length=253), CelRules(_ORIGIN)]] = Field(
+    allowed_origins: list[_Origin] = Field(
         min_length=1,
         max_length=MAX_ORIGINS,
         description="Origins of these pages, for example `https://app.example.com`. Scripts of others read no answer."

@@ -81,6 +81,8 @@ class ClusterCommand:
 
 async def live_of(cluster: KubeCluster, namespace: str, name: str) -> Manifest:
     """The live resource; raises `UsageError` if there is none."""
+    if not name:
+        raise UsageError("The name of the InferenceDeployment is empty.")
     live = await cluster.get(Ref(INFERENCE_DEPLOYMENT, namespace, name))
     if live is None:
         raise UsageError(f"There is no InferenceDeployment `{name}` in the namespace `{namespace}`.")

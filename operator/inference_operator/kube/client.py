@@ -81,7 +81,7 @@ async def connect(
         try:
             await load_kube_config(config_file=path, context=context, client_configuration=configuration)
         except UNUSABLE as error:
-            if context is not None:
+            if context is not None or kubeconfig is not None:
                 raise ClusterError("The kubeconfig cannot be read, or has no such context") from error
             raise ClusterError(
                 "There is no cluster to work in: no ServiceAccount, and no kubeconfig with a current context."

@@ -35,7 +35,8 @@ def _objects(inputs: Inputs, planned: Planned) -> Mapping[Ref, Manifest]:
         return serving if hold.scales else {}
     workloads = {ref for role in roles for ref in role.workload.refs}
     others = {ref: manifest for ref, manifest in objects.items() if ref not in workloads}
-    return {**others, **_paths(inputs, roles), **serving}
+    paths = {ref: live for ref, live in _paths(inputs, roles).items() if ref not in planned.router.objects}
+    return {**others, **paths, **serving}
 
 
 def _paths(inputs: Inputs, roles: Sequence[Role]) -> Mapping[Ref, Manifest]:

@@ -85,7 +85,8 @@ def _desired(parts: Sequence[Part]) -> Mapping[Ref, Manifest]:
         for ref, manifest in part.desired.items():
             if ref in written and not (_is_program(manifest) and manifest == written[ref]):
                 raise DoubledWriteError(f"{ref} by {authors[ref].value} and {part.feature.value}")
-            authors[ref], written[ref] = part.feature, manifest
+            authors.setdefault(ref, part.feature)
+            written[ref] = manifest
     kept = {ref: live for part in parts for ref, live in part.kept.items() if ref not in written}
     return {**kept, **{ref: written[ref] for ref in sorted(written, key=lambda ref: _place(ref.kind, authors[ref]))}}
 

@@ -21,8 +21,8 @@ _TRACES = (
     *("b3", "x-b3-*", "uber-trace-id", "x-amzn-trace-id", "x-cloud-trace-context", "x-datadog-*"),
 )
 """W3C Trace Context and Baggage, and the propagators of OpenTelemetry (specification 1.49, "API propagators")."""
-_ROUTING = ("x-forwarded-host", "x-session-id")
-"""What the router sets for meshes, and the default of `router.sessionHeader`."""
+_ROUTING = ("x-forwarded-host", "x-forwarded-proto", "x-session-id")
+"""What the router sets for meshes and for URLs in answers, and the default of `router.sessionHeader`."""
 
 FORWARDED = (*_CONNECTION, *_CONTENT, *_BROWSERS, *_CREDENTIALS, *_TRACES, *_ROUTING)
 """Names in lower case; a `*` at the end stands for any rest."""

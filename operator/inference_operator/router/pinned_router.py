@@ -84,7 +84,8 @@ def router_inputs(inputs: RouterInputs) -> Manifest:
     """
     defaults = inputs.settings.router_defaults.model_dump(mode="json", exclude_defaults=True)
     host = {"engines_host": inputs.upstreams[0].host}
-    return {**host, **_own(inputs, {}), "spec": _section(inputs.spec), "defaults": defaults}
+    forwarded = {"forwarded_headers": headers} if (headers := [*inputs.settings.forwarded_headers]) else {}
+    return {**host, **forwarded, **_own(inputs, {}), "spec": _section(inputs.spec), "defaults": defaults}
 
 
 def own_inputs(inputs: RouterInputs) -> Manifest:

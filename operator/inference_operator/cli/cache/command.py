@@ -99,9 +99,12 @@ def prefetch(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Download a model with a Job; raises `RefusedError` if that fails."""
     inputs = _download(options, engines)
 
+    command = ClusterCommand(options)
+
     async def work(api: Api, cluster: KubeCluster) -> tuple[Ref, Ended, Downloaded | Failure | None]:
         node = await _claim_node(cluster, options.namespace, options.claim)
         ref = await start(cluster, on_node(prefetch_job(inputs), node), _say)
+        command.interrupted = INTERRUPTED
         ended = await follow(api, cluster, ref, _say)
         result = parsed_download(ended.message)
         if ended.succeeded and isinstance(result, Downloaded):
@@ -110,7 +113,7 @@ def prefetch(options: argparse.Namespace, engines: EngineRegistry) -> int:
             await delete(cluster, ref)
         return ref, ended, result
 
-    ref, ended, result = ClusterCommand(options, interrupted=INTERRUPTED).run(work)
+    ref, ended, result = command.run(work)
     if ended.succeeded and isinstance(result, Downloaded):
         print(f"{options.source} is complete on the claim {options.claim}: {_gib(result.size_bytes)}, {result.commit}.")
         return 0
@@ -164,6 +167,8 @@ def prune(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Delete what nothing uses with a Job, and print what was deleted; raises `RefusedError` if that fails."""
     settings, access = _settings(options), engines[engines.default].access(EngineSpec())
 
+    command = ClusterCommand(options)
+
     async def work(api: Api, cluster: KubeCluster) -> tuple[Ref, Ended, PruneReport | None]:
         node = await _claim_node(cluster, options.namespace, options.claim)
         found = await observed(cluster, options.namespace)
@@ -171,6 +176,7 @@ def prune(options: argparse.Namespace, engines: EngineRegistry) -> int:
         dry_run = options.dry_run
         job = prune_job(options.claim, options.namespace, uses, access, settings, dry_run=dry_run, node=node)
         ref = await start(cluster, job, _to_stderr)
+        command.interrupted = INTERRUPTED
         ended = await follow(api, cluster, ref, lambda _: None)
         report = (parsed_report(ended.log) or parsed_report(ended.message)) if ended.succeeded else None
         if report is not None:
@@ -178,7 +184,7 @@ def prune(options: argparse.Namespace, engines: EngineRegistry) -> int:
             await delete(cluster, ref)
         return ref, ended, report
 
-    ref, ended, report = ClusterCommand(options, interrupted=INTERRUPTED).run(work)
+    ref, ended, report = command.run(work)
     if report is None:
         raise RefusedError(f"Job {ref.name} failed: {ended.message or 'it ended without a result.'}")
     _print_report(report, options.output)

@@ -50,7 +50,7 @@ def _run(options: argparse.Namespace, edits: Sequence[Edit]) -> int:
 
 async def _chosen(cluster: KubeCluster, options: argparse.Namespace) -> Sequence[Ref]:
     """The resources, those of which a chosen part is vulnerable first."""
-    if options.name:
+    if options.name is not None:
         await live_of(cluster, options.namespace, options.name)
         return [Ref(INFERENCE_DEPLOYMENT, options.namespace, options.name)]
     namespace = None if options.all_namespaces else options.namespace

@@ -89,8 +89,8 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
             print(f"{label}: {harmless(str(error))}", file=sys.stderr)
             status = EXIT_REFUSED
     if not made and not status:
-        known = "a KubeAI Model, a Deployment, or a KServe LLMInferenceService"
-        raise UsageError(f"{options.filename}: contains no {known}.")
+        known = "no KubeAI Model, no Deployment and no KServe LLMInferenceService"
+        raise UsageError(f"{options.filename}: contains {known}.")
     if made:
         print(_printed(made, options.output))
     refused = [one for one in made if _is_refused(one)]

@@ -55,13 +55,16 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
         return 0
     ref = Ref(INFERENCE_DEPLOYMENT, options.namespace, options.name)
 
+    command = ClusterCommand(options)
+
     async def work(api: Api, cluster: KubeCluster) -> int:
         await _create(api, ref, manifest)
+        watch = f"kubectl get infd --namespace {ref.namespace} {ref.name} --watch"
+        command.interrupted = f"Interrupted. It goes on starting: {watch}"
         print(f"{ref.namespace}/{ref.name}: created.", flush=True)
         return 0 if options.no_wait else await _follow(cluster, ref, options.timeout)
 
-    watch = f"kubectl get infd --namespace {ref.namespace} {ref.name} --watch"
-    return ClusterCommand(options, interrupted=f"Interrupted. It goes on starting: {watch}").run(work)
+    return command.run(work)
 
 
 async def _create(api: Api, ref: Ref, manifest: Manifest) -> None:

@@ -31,6 +31,7 @@ _OWN_SETTINGS = frozenset(
         "CPU_ENGINE_IMAGE",
         "DNS_STALENESS_SECONDS",
         "ENGINE_KEYS",
+        "FORWARDED_HEADERS",
         "GPU_ENGINE_IMAGE",
         "GPU_NODE_LABELS",
         "GPU_OFFERS",

@@ -97,7 +97,7 @@ def surplus(silent: Sequence[tuple[Address, float]], members: Collection[Address
 
     1. Addresses of members have places of their own, of which one more than there are takes the oldest's.
     2. Of an address with too many, the oldest goes if it has been silent for long, and else the new one.
-    3. Of all addresses together, the same, among those of the address with the most.
+    3. Of all addresses together, the same for the address with the most; the new one stays if it has another address.
 
     Args:
         silent: the source of each, and for how many seconds it has been silent; the oldest first.
@@ -114,7 +114,7 @@ def surplus(silent: Sequence[tuple[Address, float]], members: Collection[Address
     else:
         return None
     oldest = next(index for index, (address, _) in enumerate(silent) if address == crowded)
-    return oldest if silent[oldest][1] > PATIENCE_SECONDS else len(silent) - 1
+    return len(silent) - 1 if crowded == new and silent[oldest][1] <= PATIENCE_SECONDS else oldest
 
 
 class Visitors:
