@@ -200,7 +200,7 @@ def _divide_an_engine_over_nodes(workspace: Workspace) -> None:
     _find_names_taken(workspace, "wide", spec, "statefulset")
     workspace.kubectl("delete", "statefulset", "wide-engine-0", "--ignore-not-found")
     workspace.create("wide", spec)
-    eventually(lambda: workspace.exists("statefulset", "wide-engine-0"), seconds=20, what="the group")
+    eventually(lambda: workspace.exists("statefulset", "wide-engine-0"), seconds=60, what="the group")
     workspace.patch("wide", {"parallelism": {"nodes": None}})
     eventually(partial(_is_gone, workspace, "statefulset", "wide-engine-0"), seconds=60, what="no group any more")
     workspace.kubectl("delete", "infd", "wide")

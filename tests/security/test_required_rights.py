@@ -131,18 +131,19 @@ def rights(kubernetes: LocalCluster, account: object) -> Iterator[LocalCluster]:
 async def client(rights: LocalCluster) -> AsyncIterator[ApiClient]:
     found = await connect(rights.kubeconfig)
     for name in GRANTS:
-        await _until_known(found, name)
+        await _until(found, name, CREATED, {})
+    await _until(found, "nobody", FORBIDDEN, {"engine": {"image": "example.com/engine:1"}})
     yield found
     await found.close()  # type: ignore[no-untyped-call]  # the client's own
 
 
-async def _until_known(client: ApiClient, account: str) -> None:
-    """Wait until the API server knows the role, which it reads a moment after it is written."""
+async def _until(client: ApiClient, account: str, status: int, spec: Manifest) -> None:
+    """Wait until the API server knows the role or the policies, which it reads a moment after they are written."""
     for _ in range(200):
-        if (await ask(client, account, {"model": {"source": "hf://Qwen/Qwen3-8B"}})).status == CREATED:
+        if (await ask(client, account, {"model": {"source": "hf://Qwen/Qwen3-8B"}, **spec})).status == status:
             return
         await asyncio.sleep(0.1)
-    raise AssertionError(f"{account} has no rights")
+    raise AssertionError(f"{account} gets no {status}")
 
 
 async def ask(client: ApiClient, account: str, spec: Manifest) -> Answer:
