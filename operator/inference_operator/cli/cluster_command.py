@@ -14,7 +14,7 @@ from typing import TypeVar
 from inference_operator.cli.operator_settings import INSTEAD, SELECTOR, FoundSettings, settings_of
 from inference_operator.cli.options import DEFAULT_NAMESPACE, SYSTEM_NAMESPACE
 from inference_operator.cli.parser import RefusedError, UsageError, harmless
-from inference_operator.controller.cluster import ClusterError, ForbiddenError
+from inference_operator.controller.cluster import Cluster, ClusterError, ForbiddenError, RejectedError
 from inference_operator.kube.client import Api, connect, context_namespace
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import DEPLOYMENT, INFERENCE_DEPLOYMENT, Manifest, Ref
@@ -106,7 +106,7 @@ class Step:
 
 
 async def wait_until(
-    cluster: KubeCluster,
+    cluster: Cluster,
     ref: Ref,
     progress: Callable[[Manifest], Awaitable[Step]],
     *,
@@ -115,12 +115,16 @@ async def wait_until(
 ) -> Manifest:
     """The resource after the last step; each new message on the way is printed.
 
+    An API server that does not answer for a while ends no wait, but the begin of one.
+
     Raises:
+        ClusterError: the first look failed, or the right to look was withdrawn.
         RefusedError: waiting is vain, or nothing has changed for this long.
     """
     said = ""
     begin = since = time.monotonic()
-    while (live := await cluster.get(ref)) is not None:
+    live = await cluster.get(ref)
+    while live is not None:
         step, now = await progress(live), time.monotonic()
         if step.message not in ("", said) and now - begin >= step.quiet_seconds:
             print(harmless(f"{ref.namespace}/{ref.name}: {step.message}"), flush=True)
@@ -132,7 +136,18 @@ async def wait_until(
         if step.is_last:
             return live
         await asyncio.sleep(POLL_SECONDS)
+        live = await _next_look(cluster, ref, live)
     raise deleted
+
+
+async def _next_look(cluster: Cluster, ref: Ref, live: Manifest) -> Manifest | None:
+    """The resource of now; as it was, where the API server does not answer."""
+    try:
+        return await cluster.get(ref)
+    except RejectedError:
+        raise
+    except ClusterError:
+        return live
 
 
 async def found_settings(cluster: KubeCluster, namespace: str) -> FoundSettings:
