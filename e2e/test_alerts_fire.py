@@ -61,6 +61,8 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 def faster(text: str) -> str:
     """Rules with shorter durations: those in brackets, of `offset`, and of `for`.
 
+    Windows of restarts stay: the kubelet's backoff between them is as long as ever.
+
     Examples:
         >>> faster("expr: rate(a[1h] offset 30m)\\nfor: 5m")
         'expr: rate(a[120s] offset 60s)\\nfor: 10s'
@@ -69,7 +71,7 @@ def faster(text: str) -> str:
     def shorter(found: re.Match[str]) -> str:
         return f"{found[1]}{int(found[2]) * UNITS[found[3]] // FASTER}s"
 
-    return re.sub(r"(\[|offset |for: )(\d+)([smhd])\b", shorter, text)
+    return re.sub(r"((?<!restarts_total)\[|offset |for: )(\d+)([smhd])\b", shorter, text)
 
 
 def sample(name: str, **spec: Any) -> Mapping[str, Any]:  # noqa: ANN401 - any JSON
