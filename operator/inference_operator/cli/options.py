@@ -38,6 +38,10 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="output format; default table")
 
 
+def add_table_or_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", choices=["table", "json"], default="table", help="default table")
+
+
 def add_gpus(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gpu",

@@ -2,7 +2,7 @@
 
 import argparse
 
-from inference_operator.cli.options import add_connection
+from inference_operator.cli.options import add_connection, add_table_or_json
 from inference_operator.cli.parser import examples
 
 
@@ -16,7 +16,7 @@ def add_status(status: argparse.ArgumentParser) -> None:
     status.add_argument("name", help="name of the InferenceDeployment")
     add_connection(status)
     status.add_argument("-w", "--watch", action="store_true", help="show it live until Ctrl-C")
-    status.add_argument("-o", "--output", choices=["table", "json"], default="table", help="default table")
+    add_table_or_json(status)
     status.set_defaults(run="status.command:run")
 
 
@@ -26,7 +26,7 @@ def add_list(listed: argparse.ArgumentParser) -> None:
         " is wrong and what helps."
     )
     add_connection(listed, all_namespaces="those of all namespaces")
-    listed.add_argument("-o", "--output", choices=["table", "json"], default="table", help="default table")
+    add_table_or_json(listed)
     listed.set_defaults(run="status.listing:list_resources")
 
 
@@ -54,5 +54,5 @@ def add_top(top: argparse.ArgumentParser) -> None:
     top.add_argument("name", nargs="?", help="name of the InferenceDeployment; default: all of the namespace")
     add_connection(top, all_namespaces="those of all namespaces")
     top.add_argument("-w", "--watch", action="store_true", help="show them live until Ctrl-C")
-    top.add_argument("-o", "--output", choices=["table", "json"], default="table", help="default table")
+    add_table_or_json(top)
     top.set_defaults(run="status.top:run")
