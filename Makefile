@@ -22,36 +22,36 @@ $(UV):
 
 .PHONY: demo
 demo: $(UV) ## A cluster, the operator, and a real vLLM that answers through its load balancer (root, or CLUSTER=kind)
-	@$(RUN) python -m e2e.demo up --cluster=$(or $(CLUSTER),local)
+	@$(RUN) python -m e2e.deploy.demo up --cluster=$(or $(CLUSTER),local)
 
 .PHONY: demo-env
 demo-env: $(UV) ## Print what a shell needs to look into the demo's cluster
-	@$(RUN) python -m e2e.cluster env --name demo
+	@$(RUN) python -m e2e.localkube env --name demo
 
 .PHONY: demo-down
 demo-down: $(UV) ## End the demo's cluster
-	@$(RUN) python -m e2e.demo down
+	@$(RUN) python -m e2e.deploy.demo down
 
 .PHONY: install
 install: $(UV) ## Install the operator on stock images, without a build: your kubeconfig, kubectl and helm (HELM_ARGS=...)
-	@UV=$(UV) PYTHONPATH=operator $(UV) run --no-project --python '>=3.11' python -m e2e.install \
+	@UV=$(UV) PYTHONPATH=operator $(UV) run --no-project --python '>=3.11' python -m e2e.deploy.install \
 	  $(if $(NAMESPACE),--namespace=$(NAMESPACE)) $(HELM_ARGS)
 
 .PHONY: push
 push: $(UV) ## Push the operator's and the router's image, for amd64 and arm64, and the charts to REGISTRY
-	@$(RUN) python -m e2e.push $(or $(REGISTRY),$(error name the registry: make push REGISTRY=registry.example)) \
+	@$(RUN) python -m e2e.deploy.push $(or $(REGISTRY),$(error name the registry: make push REGISTRY=registry.example)) \
 	  $(if $(BASES),--bases=$(BASES))
 
 .PHONY: release
 release: $(UV) ## Push to REGISTRY with bills of materials and signatures of KEY
-	@$(RUN) python -m e2e.release $(or $(REGISTRY),$(error name the registry: make release REGISTRY=registry.example KEY=cosign.key)) \
+	@$(RUN) python -m e2e.deploy.release $(or $(REGISTRY),$(error name the registry: make release REGISTRY=registry.example KEY=cosign.key)) \
 	  --key $(or $(KEY),$(error name the key: make release REGISTRY=registry.example KEY=cosign.key)) \
 	  $(if $(BASES),--bases=$(BASES)) $(if $(TAG),--tag=$(TAG)) $(if $(OUT),--out=$(OUT))
 
 # Tests of these folders need commands that are built or fetched: an API server, Helm, an environment for the wheel.
 BUILT := apiserver chart cluster security wheel
 # Every command reports the ten slowest tests. With --record=NAME it says what got slower since the runs in .reports/NAME.
-PYTEST := $(RUN) python -m pytest -q -p e2e.recorder --durations=10 --durations-min=0.5
+PYTEST := $(RUN) python -m pytest -q -p e2e.runs.durations_plugin --durations=10 --durations-min=0.5
 
 .PHONY: unit
 unit: $(UV) ## Tests that need nothing but Python (aim on 2 cores: 150 s)
@@ -64,16 +64,16 @@ quick: $(UV) ## Tests of what changed since the merge base with main (or BASE=..
 # Three of the first: each has a control plane of its own, which its tests mostly wait for.
 .PHONY: test
 test: check ## Everything that needs no root: linters, pure tests, a real API server
-	@$(RUN) python -m e2e.side_by_side --record=built -m "not full" -n 3 --dist worksteal $(BUILT:%=tests/%) \
+	@$(RUN) python -m e2e.runs.two_processes --record=built -m "not full" -n 3 --dist worksteal $(BUILT:%=tests/%) \
 	  -- --record=pure -m "not full" -n 2 --dist worksteal $(BUILT:%=--ignore=tests/%)
 
 .PHONY: e2e
 e2e: $(UV) ## Real pods, real HAProxy, real vLLM (root); with CLUSTER=kind those that need nothing of the node
-	@$(if $(filter kind,$(CLUSTER)),$(PYTEST) -m "not full" --cluster-provider=kind e2e,$(RUN) python -m e2e.run --record -m "not full")
+	@$(if $(filter kind,$(CLUSTER)),$(PYTEST) -m "not full" --cluster-provider=kind e2e,$(RUN) python -m e2e.runs.end_to_end --record -m "not full")
 
 .PHONY: e2e-full
 e2e-full: $(UV) ## The heavier suites too (root)
-	@$(RUN) python -m e2e.run
+	@$(RUN) python -m e2e.runs.end_to_end
 	@$(PYTEST) -m "not full" --ip-family=IPv6 e2e/test_answers.py e2e/test_watchdog.py
 	@$(PYTEST) -m "not full" --ip-family=DualStack e2e/test_answers.py e2e/test_watchdog.py e2e/test_dual_stack.py
 	@$(PYTEST) -m full -s tests
@@ -103,7 +103,7 @@ crd: $(UV) ## Generate the CRD, the admission policy, the reference pages and th
 	  > charts/inference-operator/files/owner-policy.yaml
 	@$(RUN) python -m generators.pages
 	@$(RUN) python -m tests.gitops.recorded
-	@$(RUN) python -m e2e.manifests
+	@$(RUN) python -m e2e.deploy.manifests
 
 # The libraries have native parts, so the file is for this platform and this minor version of Python alone.
 PEX_VERSION := 2.105.2

@@ -21,14 +21,14 @@ from typing import Any
 import yaml
 
 from bench.figures import Figure, at_most, parser_of, shown
-from e2e import stack
-from e2e.adapter_files import write_adapter
-from e2e.beside import measured as memory_beside
-from e2e.claim import claim_of
-from e2e.cluster.handle import LocalCluster
-from e2e.cluster.network import IpFamily
-from e2e.served import Served
-from e2e.waiting import eventually
+from e2e.deploy import stack
+from e2e.engines.adapter_memory import measured as memory_beside
+from e2e.helpers.adapter_files import write_adapter
+from e2e.helpers.served_deployment import Served
+from e2e.helpers.volume_claim import claim_of
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.network import IpFamily
+from e2e.localkube.waiting import eventually
 from inference_operator.router.process import PORT
 
 NAME, FILES, CACHE = "bench-adapters", "bench-adapter-files", "bench-adapter-cache"
@@ -38,7 +38,7 @@ SECONDS = 120.0
 CACHED_AIM = 5.0
 """An edit that a person waits for."""
 SLOT_AIM = 1.25
-"""Computed over allocated; `e2e/test_beside.py` says which model has fewer slots than are counted."""
+"""Computed over allocated; `e2e/test_adapter_memory.py` says which model has fewer slots than are counted."""
 
 
 class Bench:

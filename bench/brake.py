@@ -37,7 +37,7 @@ from bench.many_resources import (
     spec_of,
 )
 from bench.measured_operator import MeasuredOperator, running
-from e2e.cluster.handle import LocalCluster
+from e2e.localkube.handle import LocalCluster
 
 RESOURCES, AT_ONCE = 1000, 20
 PODS = 2

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 
 from bench.figures import Figure, at_most, exactly, json_of, parser_of
+from e2e.engines.cache_memory import Size, sizes
 from e2e.model.kinds import KINDS
-from e2e.sizes import Size, sizes
 from inference_operator.units import MIB
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from bench.figures import Figure, at_most, parser_of, shown
 from bench.fleet_simulation import EngineModel, Fleet, Workload, replay
 from bench.scaling_rules import static
-from e2e.engine_load import BATCHED_TOKENS, SEQUENCES, Timed, timed_requests
+from e2e.engines.load_times import BATCHED_TOKENS, SEQUENCES, Timed, timed_requests
 
 LOW, CHECKED, HIGH = 1, (2, 4, 8), 16
 EVERY = (LOW, *CHECKED, HIGH)

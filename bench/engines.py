@@ -14,15 +14,16 @@ import aiohttp
 import yaml
 
 from bench.figures import Figure, at_least, at_most, parser_of, shown
-from e2e import images, stack
-from e2e.claim import claim_of
-from e2e.cluster.handle import LocalCluster
-from e2e.cluster.network import IpFamily
+from e2e import images
+from e2e.deploy import stack
+from e2e.helpers.served_deployment import Served
+from e2e.helpers.volume_claim import claim_of
 from e2e.load.completion import Question, answer_text
 from e2e.load.load import PROMPTS
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.network import IpFamily
 from e2e.model.tiny_gguf import write_gguf
 from e2e.model.tiny_llama import model_folder
-from e2e.served import Served
 from e2e.test_llama_cpp import IMAGE
 
 KINDS = ("VLLM", "Transformers", "LlamaCpp")

@@ -16,14 +16,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.figures import Figure, at_most, parser_of, shown
-from e2e import images, kind_node
-from e2e.local_registry import local_registry
-from e2e.package_index import package_index
-from e2e.published import named_by_chart
-from e2e.stock_images import put_built_image, put_stock_images
+from e2e import images
+from e2e.deploy import kind_node_image
+from e2e.deploy.local_registry import local_registry
+from e2e.deploy.package_index import package_index
+from e2e.deploy.published_images import named_by_chart
+from e2e.deploy.stock_images import put_built_image, put_stock_images
 
 AIM_SECONDS = 300
-_DEMO = (sys.executable, "-m", "e2e.demo")
+_DEMO = (sys.executable, "-m", "e2e.deploy.demo")
 _MIRROR = """\
 [[registry]]
 location = "docker.io"
@@ -38,7 +39,7 @@ _BUILT = re.compile(r"^(\S+): building", re.MULTILINE)
 def main(arguments: Sequence[str]) -> int:
     """Print the figures; returns the exit status."""
     asked = parser_of("python -m bench.first_token", "How long the demo on kind takes.").parse_args(arguments)
-    kind_node.ensure()
+    kind_node_image.ensure()
     images.build(("engine-cpu", "tiny-llama"))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -26,18 +26,18 @@ from enum import StrEnum
 from math import isnan, nan
 
 from bench.figures import Aim, Figure, as_known, at_most, exactly, parser_of, shown, unmeasured
-from e2e import stack
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.handle import LocalCluster
-from e2e.cluster.network import IpFamily
-from e2e.cluster.state import read_record
-from e2e.containers import container_processes, kill_processes, started
-from e2e.faults import cut_off
-from e2e.group_forms import NAME, REPOSITORY, START_SECONDS, Form, as_list, forms
-from e2e.leader_worker_set import lws
+from e2e.deploy import stack
+from e2e.helpers.container_processes import container_processes, kill_processes, started
+from e2e.helpers.delayed_downloads import Sources
+from e2e.helpers.faults import cut_off
+from e2e.helpers.group_manifests import NAME, REPOSITORY, START_SECONDS, Form, as_list, forms
+from e2e.helpers.leader_worker_set import lws
 from e2e.load import GENTLE_PAUSE_SECONDS, Load, Result
+from e2e.localkube.errors import ClusterError
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.network import IpFamily
+from e2e.localkube.state import read_record
 from e2e.model.tiny_llama import model_folder
-from e2e.sources import Sources
 
 CLIENTS = 16
 BEFORE = 50

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.measured_operator import MeasuredOperator
-from e2e.cluster import local
-from e2e.cluster.binaries import Level
-from e2e.cluster.handle import LocalCluster
-from e2e.cluster.progress import step
+from e2e.localkube import local
+from e2e.localkube.binaries import Level
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.progress import step
 from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, Manifest, Ref

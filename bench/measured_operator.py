@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from bench.metrics import Metrics
-from e2e.cluster.handle import LocalCluster
+from e2e.localkube.handle import LocalCluster
 from inference_operator.settings import ModelInspection, Settings
 from tests.testing.operator_process import OperatorProcess
 

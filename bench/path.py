@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from statistics import median
 
 from bench.figures import Figure, at_most, exactly, parser_of, shown
-from e2e import stack
-from e2e.audit import TELLING, AuditLog
-from e2e.cluster.handle import LocalCluster
-from e2e.cluster.network import IpFamily
-from e2e.containers import container_processes, started
-from e2e.served import Served
+from e2e.deploy import stack
+from e2e.helpers.container_processes import container_processes, started
+from e2e.helpers.served_deployment import Served
+from e2e.localkube.audit_log import TELLING, AuditLog
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.network import IpFamily
 
 ACCOUNT = f"system:serviceaccount:{stack.SYSTEM}:{stack.RELEASE}"
 RUNS = 3

@@ -48,8 +48,8 @@ from bench.many_resources import (
     spec_of,
 )
 from bench.measured_operator import SETTINGS, MeasuredOperator, running
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from inference_operator.api.resource import resource
 from inference_operator.controller.cluster import NotFoundError
 from inference_operator.controller.lister import watched_kinds

@@ -24,16 +24,16 @@ from pathlib import Path
 import aiohttp
 
 from bench.figures import Figure, exactly, parser_of, shown
-from e2e import stack
-from e2e.cluster.network import IpFamily
-from e2e.faults import kill_container
+from e2e.deploy import stack
+from e2e.helpers.faults import kill_container
+from e2e.helpers.served_deployment import Served
 from e2e.load import Load, Loss, Result
+from e2e.localkube.network import IpFamily
 from e2e.router import engine_deaths
 from e2e.router.engine_deaths import HUNG_UP, EngineDeaths
 from e2e.router.loopback import NAME_SERVER, Loopback, unpacked
 from e2e.router.names import Names
 from e2e.router.simulated import MODEL, started
-from e2e.served import Served
 from inference_operator.api.router import RouterSpec
 from inference_operator.router.resources import buffered_body_bytes
 

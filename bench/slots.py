@@ -19,10 +19,10 @@ from statistics import median
 
 from bench.figures import Figure, at_most, parser_of, shown
 from bench.measured_operator import running
-from e2e.cluster import local
-from e2e.cluster.binaries import Level
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube import local
+from e2e.localkube.binaries import Level
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.free_gpus import free_gpus

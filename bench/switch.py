@@ -26,14 +26,15 @@ from typing import Any
 import yaml
 
 from bench.figures import Figure, at_most, exactly, parser_of, shown
-from e2e import images, stack
-from e2e.claim import claim_of_model
-from e2e.cluster.handle import LocalCluster
-from e2e.cluster.network import IpFamily
+from e2e import images
+from e2e.deploy import stack
+from e2e.helpers.node_status_gpus import offer_gpus
+from e2e.helpers.served_deployment import Served, metric
+from e2e.helpers.volume_claim import claim_of_model
 from e2e.load import GENTLE_PAUSE_SECONDS, Load, Result
-from e2e.offered_gpus import offer_gpus
-from e2e.served import Served, metric
-from e2e.waiting import eventually
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.network import IpFamily
+from e2e.localkube.waiting import eventually
 
 NAME, CLAIM, FIRST, SECOND = "switched-model", "two-models", "first", "second"
 REQUESTS, BEFORE, AFTER, MOST = 2000, 200, 300, 200_000

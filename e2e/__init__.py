@@ -1,1 +1,1 @@
-"""The local cluster, the images and the tests on real nodes; imports nothing of the operator."""
+"""The local Kubernetes, the images and the tests on real nodes."""

@@ -6,12 +6,12 @@ from typing import cast
 
 import pytest
 
-from e2e import stack
-from e2e.cluster import kind, local
-from e2e.cluster.handle import LocalCluster
-from e2e.cluster.network import IpFamily
-from e2e.said import pytest_runtest_logreport, say
-from e2e.served import Served, await_all_left
+from e2e.deploy import stack
+from e2e.helpers.served_deployment import Served, await_all_left
+from e2e.localkube import kind, local
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.network import IpFamily
+from e2e.runs.printed_figures import pytest_runtest_logreport, say
 
 __all__ = ["pytest_runtest_logreport", "say"]
 IP_FAMILY = "--ip-family"

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e import stack
-from e2e.adapter_files import write_adapter
-from e2e.claim import claim_of
-from e2e.cluster.handle import LocalCluster
-from e2e.faults import kill_container
+from e2e.deploy import stack
+from e2e.helpers.adapter_files import write_adapter
+from e2e.helpers.faults import kill_container
+from e2e.helpers.served_deployment import Served
+from e2e.helpers.volume_claim import claim_of
 from e2e.load import GENTLE_PAUSE_SECONDS, Load
 from e2e.load.load import PROMPT, Phase
-from e2e.said import Say
-from e2e.served import Served
-from e2e.waiting import eventually
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
+from e2e.runs.printed_figures import Say
 from inference_operator.models.adapter import WEIGHTS
 from inference_operator.objects.names import ENGINE
 

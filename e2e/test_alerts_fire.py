@@ -21,16 +21,17 @@ import aiohttp
 import pytest
 import yaml
 
-from e2e import images, stack
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.handle import LocalCluster
-from e2e.containers import container_processes
-from e2e.faults import kill_container, paused, stopped
-from e2e.offered_gpus import NODE, gpus_of_kind
+from e2e import images
+from e2e.deploy import stack
+from e2e.helpers.container_processes import container_processes
+from e2e.helpers.faults import kill_container, paused, stopped
+from e2e.helpers.node_status_gpus import NODE, gpus_of_kind
+from e2e.helpers.served_deployment import Served
+from e2e.localkube.errors import ClusterError
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from e2e.router.prometheus import Prometheus, documented_jobs
-from e2e.said import Say
-from e2e.served import Served
-from e2e.waiting import eventually
+from e2e.runs.printed_figures import Say
 from generators.engine_rules import RULES
 from generators.metrics_reference import rules
 

@@ -8,9 +8,9 @@ from itertools import pairwise
 import aiohttp
 import pytest
 
+from e2e.helpers.served_deployment import PROMPT, Served
 from e2e.load.completion import Question, chunk_times
-from e2e.served import PROMPT, Served
-from e2e.waiting import eventually
+from e2e.localkube.waiting import eventually
 
 STREAM_TOKENS = 200
 STREAMS = 5

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e import stack, vllm_options
+from e2e.deploy import stack
+from e2e.engines import vllm_options
 from inference_operator.cli.offline import offline_inputs
 from inference_operator.engines.registry import ENGINES
 from inference_operator.engines.vllm.arguments import managed_flag
@@ -100,13 +101,13 @@ def test_vllm_parses_engine_arguments_as_the_operator_means_them(parser_result: 
 
 def test_the_operators_table_of_options_is_that_of_vllm(parser_result: dict[str, Any]) -> None:
     assert vllm_options.TABLE.read_text().splitlines() == parser_result["options"], (
-        "stale: `python -m e2e.vllm_options`"
+        "stale: `python -m e2e.engines.vllm_options`"
     )
 
 
 def test_the_operators_list_of_variables_is_that_of_vllm(parser_result: dict[str, Any]) -> None:
     assert vllm_options.VARIABLES.read_text().splitlines() == parser_result["variables"], (
-        "stale: `python -m e2e.vllm_options`"
+        "stale: `python -m e2e.engines.vllm_options`"
     )
 
 

@@ -11,12 +11,12 @@ import aiohttp
 import pytest
 import yaml
 
-from e2e import stack
-from e2e.cluster.handle import LocalCluster
-from e2e.faults import kill_container, unreachable
-from e2e.said import Say
-from e2e.served import Served, metric
-from e2e.waiting import eventually
+from e2e.deploy import stack
+from e2e.helpers.faults import kill_container, unreachable
+from e2e.helpers.served_deployment import Served, metric
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
+from e2e.runs.printed_figures import Say
 
 NAME = "scaled"
 TARGET = 4

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.said import Say
-from e2e.served import Served
-from e2e.waiting import eventually
+from e2e.helpers.served_deployment import Served
+from e2e.localkube.waiting import eventually
+from e2e.runs.printed_figures import Say
 from inference_operator.manifest import Manifest
 
 pytestmark = pytest.mark.full

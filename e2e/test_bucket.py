@@ -13,9 +13,9 @@ import obstore
 import pytest
 
 from e2e import images
-from e2e.adapter_files import write_adapter
-from e2e.s3_server import PART_BYTES, S3Server, s3_server
-from e2e.waiting import eventually
+from e2e.helpers.adapter_files import write_adapter
+from e2e.helpers.s3_server import PART_BYTES, S3Server, s3_server
+from e2e.localkube.waiting import eventually
 from inference_operator.model_files.bucket import DIGEST_DIGITS
 from inference_operator.model_files.bucket_download import PART_BYTES as REQUEST_BYTES
 from inference_operator.model_files.bucket_download import BucketOrigin

@@ -14,8 +14,8 @@ from threading import Thread
 import obstore
 import pytest
 
-from e2e.s3_server import S3Server, s3_server
-from e2e.waiting import eventually
+from e2e.helpers.s3_server import S3Server, s3_server
+from e2e.localkube.waiting import eventually
 from inference_operator.cli.main import main
 from inference_operator.jobs.download_result import Downloaded
 from inference_operator.jobs.inspection_result import InspectionResult

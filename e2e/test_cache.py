@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e import stack
-from e2e.claim import claim_of, volume_for
-from e2e.cluster.handle import LocalCluster
-from e2e.cluster.network import Subnets
-from e2e.cluster.state import read_record
-from e2e.faults import egress_closed
+from e2e.deploy import stack
+from e2e.helpers.faults import egress_closed
+from e2e.helpers.served_deployment import Served
+from e2e.helpers.volume_claim import claim_of, volume_for
 from e2e.load import GENTLE_PAUSE_SECONDS, Load
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.network import Subnets
+from e2e.localkube.state import read_record
+from e2e.localkube.waiting import eventually
 from e2e.model.tiny_llama import model_folder
-from e2e.said import Say
-from e2e.served import Served
-from e2e.waiting import eventually
+from e2e.runs.printed_figures import Say
 from tests.testing.hub import COMMIT, REPOSITORY, Hub, serving
 
 CLAIM = "shared-models"

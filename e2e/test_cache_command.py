@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from e2e import images
-from e2e.claim import claim_of
-from e2e.cluster.handle import LocalCluster
-from e2e.infd_command import infd
+from e2e.helpers.infd_command import infd
+from e2e.helpers.volume_claim import claim_of
+from e2e.localkube.handle import LocalCluster
 from e2e.test_cache import WEIGHTS, hub_of, outside
 from tests.testing.hub import COMMIT, REPOSITORY, Hub, serving
 

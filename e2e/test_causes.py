@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e import images, stack
-from e2e.cluster.handle import LocalCluster
-from e2e.infd_command import infd
-from e2e.served import Served
-from e2e.waiting import eventually
+from e2e import images
+from e2e.deploy import stack
+from e2e.helpers.infd_command import infd
+from e2e.helpers.served_deployment import Served
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 
 REPORTED_SECONDS = 60
 ENDED_SECONDS = 300

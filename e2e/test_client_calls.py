@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from e2e import stack
 from e2e.clients.calls import CALLS, Call, Outcome
 from e2e.clients.packages import javascript_folder, with_javascript, with_python
-from e2e.served import Served
+from e2e.deploy import stack
+from e2e.helpers.served_deployment import Served
 
 PAGE = stack.ROOT / "docs" / "how-to" / "clients.md"
 COMMANDS = {"python": [sys.executable, "-"], "js": ["node", "--input-type=module", "-"], "sh": ["sh"]}

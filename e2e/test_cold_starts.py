@@ -6,11 +6,11 @@ from itertools import count
 
 import pytest
 
-from e2e import stack
-from e2e.cluster.handle import LocalCluster
-from e2e.cold_starts import ColdStarts, services_at_zero
-from e2e.faults import kill_container
-from e2e.said import Say
+from e2e.deploy import stack
+from e2e.helpers.cold_starts import ColdStarts, services_at_zero
+from e2e.helpers.faults import kill_container
+from e2e.localkube.handle import LocalCluster
+from e2e.runs.printed_figures import Say
 
 STARTS = 50
 SERVICES = {"alone-1": 1, "alone-2": 2, "alone-3": 1, "alone-4": 2, "alone-5": 2}

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from e2e import vllm_options
+from e2e.engines import vllm_options
 from inference_operator.cli.offline import offline_inputs
 from inference_operator.engines.registry import ENGINES
 from inference_operator.engines.vllm.architectures import SUPPORT

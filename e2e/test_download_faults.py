@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from e2e import stack
-from e2e.claim import claim_of
-from e2e.cluster.handle import LocalCluster
-from e2e.containers import node_process
-from e2e.faults import kill_container
-from e2e.said import Say
-from e2e.served import Served
+from e2e.deploy import stack
+from e2e.helpers.container_processes import node_process
+from e2e.helpers.faults import kill_container
+from e2e.helpers.served_deployment import Served
+from e2e.helpers.volume_claim import claim_of
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
+from e2e.runs.printed_figures import Say
 from e2e.test_cache import WEIGHTS, hub_of, outside, resource
-from e2e.waiting import eventually
 from inference_operator.objects.names import COMPONENT_LABEL, DOWNLOAD, NAME_LABEL
 from tests.testing.hub import COMMIT, REPOSITORY, Answer, Hub, serving
 

@@ -12,17 +12,18 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e import images, stack
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.handle import LocalCluster
-from e2e.cluster.second_node import NAME as SECOND_NODE
-from e2e.cluster.second_node import second_node
+from e2e import images
+from e2e.deploy import stack
+from e2e.helpers.node_status_gpus import NODE
+from e2e.helpers.openai_clients import openai_clients
+from e2e.helpers.served_deployment import Served
 from e2e.load import GENTLE_PAUSE_SECONDS, Load
-from e2e.offered_gpus import NODE
-from e2e.openai_clients import openai_clients
-from e2e.said import Say
-from e2e.served import Served
-from e2e.waiting import eventually
+from e2e.localkube.errors import ClusterError
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.second_node import NAME as SECOND_NODE
+from e2e.localkube.second_node import second_node
+from e2e.localkube.waiting import eventually
+from e2e.runs.printed_figures import Say
 
 pytestmark = pytest.mark.full  # six starts of vLLM
 

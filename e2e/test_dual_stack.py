@@ -6,9 +6,9 @@ from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
-from e2e import stack
-from e2e.served import Served
-from e2e.waiting import eventually
+from e2e.deploy import stack
+from e2e.helpers.served_deployment import Served
+from e2e.localkube.waiting import eventually
 
 ENGINE_PORT, STATISTICS_PORT = 8000, 9100
 BOTH = [4, 6]

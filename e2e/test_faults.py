@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from e2e import stack
-from e2e.faults import kill_container
+from e2e.deploy import stack
+from e2e.helpers.faults import kill_container
+from e2e.helpers.served_deployment import Served
 from e2e.load import GENTLE_PAUSE_SECONDS, Load, Loss, Result
-from e2e.said import Say
-from e2e.served import Served
+from e2e.runs.printed_figures import Say
 
 FAULTLESS_REQUESTS = 2000
 """All answers to a prompt must be equal; otherwise comparing their texts proves nothing."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from e2e import vllm_options
+from e2e.engines import vllm_options
 from e2e.test_derived_sizes import MODELS, entry_of
 from inference_operator.cli.offline import offline_inputs
 from inference_operator.engines.group.launch import MEMBER

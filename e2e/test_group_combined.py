@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e import stack
-from e2e.adapter_files import write_adapter
-from e2e.claim import claim_of
-from e2e.cluster.handle import LocalCluster
-from e2e.containers import engine_core
-from e2e.group_forms import NAME, START_SECONDS, pair
-from e2e.groups import LEADER, members, restarts, uids
-from e2e.infd_command import infd
-from e2e.said import Say
-from e2e.served import PROMPT, Served
-from e2e.waiting import eventually
+from e2e.deploy import stack
+from e2e.helpers.adapter_files import write_adapter
+from e2e.helpers.container_processes import engine_core
+from e2e.helpers.group_manifests import NAME, START_SECONDS, pair
+from e2e.helpers.group_members import LEADER, members, restarts, uids
+from e2e.helpers.infd_command import infd
+from e2e.helpers.served_deployment import PROMPT, Served
+from e2e.helpers.volume_claim import claim_of
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
+from e2e.runs.printed_figures import Say
 
 pytestmark = pytest.mark.full  # six starts of vLLM on two cores
 FILES, CACHE, ADAPTER, REFERENCE, SECRET = "pair-files", "pair-cache", "sea", "adapted-alone", "pair-keys"

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e import stack
-from e2e.cluster.handle import LocalCluster
-from e2e.faults import cut_off
-from e2e.group_forms import NAME, START_SECONDS
-from e2e.groups import (
+from e2e.deploy import stack
+from e2e.helpers.change_under_load import LoadedChange, UnderLoad
+from e2e.helpers.faults import cut_off
+from e2e.helpers.group_manifests import NAME, START_SECONDS
+from e2e.helpers.group_members import (
     LEADER,
     MOST_HUNG_SECONDS,
     OUT_SECONDS,
@@ -26,11 +26,11 @@ from e2e.groups import (
     served_pair,
     uids,
 )
+from e2e.helpers.served_deployment import PROMPT, Served
 from e2e.load import Load, Loss, Result
-from e2e.said import Say
-from e2e.served import PROMPT, Served
-from e2e.under_load import LoadedChange, UnderLoad
-from e2e.waiting import eventually
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
+from e2e.runs.printed_figures import Say
 
 pytestmark = pytest.mark.full  # each fault is a start of two pods on two cores
 SILENT_OUT_SECONDS = 40

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.cluster.handle import LocalCluster
-from e2e.group_forms import NAME, START_SECONDS
-from e2e.groups import MOST_HUNG_SECONDS, OUT_SECONDS, WORKER, kill_engine, ready, restarts, served_pair
+from e2e.helpers.group_manifests import NAME, START_SECONDS
+from e2e.helpers.group_members import MOST_HUNG_SECONDS, OUT_SECONDS, WORKER, kill_engine, ready, restarts, served_pair
+from e2e.helpers.served_deployment import PROMPT, Served
 from e2e.load import GENTLE_PAUSE_SECONDS, Load, Loss
-from e2e.said import Say
-from e2e.served import PROMPT, Served
-from e2e.waiting import eventually
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
+from e2e.runs.printed_figures import Say
 
 BEFORE, AFTER = 50, 50
 

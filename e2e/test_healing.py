@@ -5,9 +5,9 @@ import json
 import pytest
 import yaml
 
-from e2e import stack
-from e2e.cluster.handle import LocalCluster
-from e2e.served import Served
+from e2e.deploy import stack
+from e2e.helpers.served_deployment import Served
+from e2e.localkube.handle import LocalCluster
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 
 CACHE_BYTES = 2**20

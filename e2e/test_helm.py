@@ -1,7 +1,7 @@
 """`helm test` on a real node: its pod runs the operator's image with the rights of the operator."""
 
-from e2e import stack
-from e2e.cluster.handle import LocalCluster
+from e2e.deploy import stack
+from e2e.localkube.handle import LocalCluster
 
 NAME = "helm-test"
 

@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from e2e import stack
-from e2e.audit import AuditLog
-from e2e.served import Served
-from e2e.waiting import eventually
+from e2e.deploy import stack
+from e2e.helpers.served_deployment import Served
+from e2e.localkube.audit_log import AuditLog
+from e2e.localkube.waiting import eventually
 
 ACCOUNT = f"system:serviceaccount:{stack.SYSTEM}:{stack.RELEASE}"
 IDLE_SECONDS = 300

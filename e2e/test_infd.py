@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from e2e import images, stack
-from e2e.claim import claim_of
-from e2e.cluster.handle import LocalCluster
-from e2e.engine_contract import applied
-from e2e.infd_command import infd
+from e2e import images
+from e2e.deploy import stack
+from e2e.helpers.engine_contract import applied
+from e2e.helpers.infd_command import infd
+from e2e.helpers.served_deployment import Served
+from e2e.helpers.volume_claim import claim_of
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from e2e.model.tiny_gguf import write_gguf
 from e2e.model.tiny_llama import model_folder
-from e2e.served import Served
 from e2e.test_llama_cpp import IMAGE, SMALL, WHOLE
-from e2e.waiting import eventually
 
 SECONDS = 120
 REQUESTS = 5

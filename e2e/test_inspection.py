@@ -10,14 +10,15 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from e2e import images, stack
-from e2e.arbitrary_user import USER, identities, users_from_platform
-from e2e.claim import claim_of_model
-from e2e.cluster.handle import LocalCluster
+from e2e import images
+from e2e.deploy import stack
+from e2e.helpers.arbitrary_user import USER, identities, users_from_platform
+from e2e.helpers.node_status_gpus import gpus_of_kind
+from e2e.helpers.served_deployment import Served
+from e2e.helpers.volume_claim import claim_of_model
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from e2e.model.tiny_llama import model_folder
-from e2e.offered_gpus import gpus_of_kind
-from e2e.served import Served
-from e2e.waiting import eventually
 
 NAME, FOLDER = "arbitrary", "llamas/tiny"
 INSPECTED = "--selector=app.kubernetes.io/component=inspection"

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.infd_command import infd
-from e2e.served import Served
-from e2e.waiting import eventually
+from e2e.helpers.infd_command import infd
+from e2e.helpers.served_deployment import Served
+from e2e.localkube.waiting import eventually
 
 SECRET = "users"  # noqa: S105 - the name of a Secret
 SYNC_SECONDS = 180

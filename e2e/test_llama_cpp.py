@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from e2e import images, stack
-from e2e.claim import claim_of
-from e2e.cluster.handle import LocalCluster
-from e2e.engine_contract import EngineBehindRouter, applied, status_of
+from e2e import images
+from e2e.deploy import stack
+from e2e.helpers.engine_contract import EngineBehindRouter, applied, status_of
+from e2e.helpers.served_deployment import PROMPT, Served
+from e2e.helpers.volume_claim import claim_of
 from e2e.images.detect import found_builder
 from e2e.images.process import log_path
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from e2e.model.tiny_gguf import write_gguf
 from e2e.model.tiny_llama import model_folder
-from e2e.served import PROMPT, Served
 from e2e.test_cache import outside
 from e2e.test_keys import SECRET, created, status
-from e2e.waiting import eventually
 from inference_operator.engines.classified import Class
 from inference_operator.engines.llama_cpp.image import VERSION
 from inference_operator.engines.llama_cpp.llama_cpp import RUNNING

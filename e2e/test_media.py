@@ -8,11 +8,11 @@ from http import HTTPStatus
 import pytest
 import yaml
 
-from e2e import stack
-from e2e.cluster.handle import LocalCluster
-from e2e.media_server import IMAGE, REDIRECT, MediaServer, media_server, named, redirecting, tricks
+from e2e.deploy import stack
+from e2e.helpers.media_server import IMAGE, REDIRECT, MediaServer, media_server, named, redirecting, tricks
+from e2e.helpers.served_deployment import Served
+from e2e.localkube.handle import LocalCluster
 from e2e.model.tiny_models import tiny_models
-from e2e.served import Served
 from e2e.test_cache import outside
 from e2e.test_models import picture, repository
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION

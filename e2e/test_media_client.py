@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e import stack, vllm_options
-from e2e.media_server import IMAGE, REDIRECT, MediaServer, media_server, redirecting, tricks
+from e2e.deploy import stack
+from e2e.engines import vllm_options
+from e2e.helpers.media_server import IMAGE, REDIRECT, MediaServer, media_server, redirecting, tricks
 from e2e.test_models import picture
 from inference_operator.cli.offline import offline_inputs
 from inference_operator.engines.registry import ENGINES

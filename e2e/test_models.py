@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e import stack
-from e2e.cluster.handle import LocalCluster
-from e2e.cluster.state import read_record
+from e2e.deploy import stack
+from e2e.helpers.served_deployment import Served
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.state import read_record
+from e2e.localkube.waiting import eventually
 from e2e.model.tiny_models import expected, tiny_models
-from e2e.served import Served
-from e2e.waiting import eventually
 from inference_operator.engines.vllm.options import VERSION
 from inference_operator.engines.vllm.parsers import parsers_of
 from tests.testing.hub import COMMIT, Hub, serving

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from e2e import images, stack
-from e2e.cluster.handle import LocalCluster
-from e2e.served import Served
-from e2e.stand_in import resource_of_stand_ins
+from e2e import images
+from e2e.deploy import stack
+from e2e.helpers.fake_engines import resource_of_stand_ins
+from e2e.helpers.served_deployment import Served
+from e2e.localkube.handle import LocalCluster
 from inference_operator.admission.operator_policy import ACCOUNTS_ANNOTATION
 
 NAME = "added-to"

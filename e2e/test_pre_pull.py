@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from e2e import images, stack
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e import images
+from e2e.deploy import stack
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 
 DAEMON_SET = f"daemonset/{stack.RELEASE}-pre-pull"
 SECONDS = 120

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from e2e import push
-from e2e.cache import cache_root
-from e2e.cluster.binaries import ensure_command
+from e2e.deploy import push
+from e2e.deploy.local_registry import configuration, local_registry, manifest
+from e2e.deploy.stock_images import put_stock_images
 from e2e.images.assembly import ARCHITECTURES, crane, extracted
 from e2e.images.errors import ImageError
-from e2e.local_registry import configuration, local_registry, manifest
-from e2e.stock_images import put_stock_images
+from e2e.localkube.binaries import ensure_command
+from e2e.localkube.cache import cache_root
 
 
 def test_images_of_both_architectures_and_the_chart_are_pushed_under_the_names_of_the_chart(tmp_path: Path) -> None:

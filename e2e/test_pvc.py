@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e import stack
-from e2e.claim import claim_of, claim_of_model
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.handle import LocalCluster
-from e2e.faults import paused
-from e2e.served import Served
-from e2e.waiting import eventually
+from e2e.deploy import stack
+from e2e.helpers.faults import paused
+from e2e.helpers.served_deployment import Served
+from e2e.helpers.volume_claim import claim_of, claim_of_model
+from e2e.localkube.errors import ClusterError
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from inference_operator.diagnosis.startup_progress import PHRASES
 from inference_operator.engines.start_log import Phase
 from inference_operator.engines.vllm.phase import phase

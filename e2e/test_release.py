@@ -13,17 +13,18 @@ from typing import Any
 
 import pytest
 
-from e2e import images, push, stack
-from e2e.cluster.binaries import ensure_command
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.handle import LocalCluster
-from e2e.cluster.state import layout, read_record
-from e2e.local_registry import configuration, local_registry, manifest, put_manifest
-from e2e.release import Released, main, release
-from e2e.served import Served
-from e2e.signing import Signer, cosign, plain
-from e2e.stock_images import HAPROXY_VERSION, put_stock_images
-from e2e.waiting import eventually
+from e2e import images
+from e2e.deploy import push, stack
+from e2e.deploy.local_registry import configuration, local_registry, manifest, put_manifest
+from e2e.deploy.release import Released, main, release
+from e2e.deploy.signing import Signer, cosign, plain
+from e2e.deploy.stock_images import HAPROXY_VERSION, put_stock_images
+from e2e.helpers.served_deployment import Served
+from e2e.localkube.binaries import ensure_command
+from e2e.localkube.errors import ClusterError
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.state import layout, read_record
+from e2e.localkube.waiting import eventually
 
 pytestmark = pytest.mark.full
 PASSWORD = "COSIGN_PASSWORD"  # noqa: S105 - a name

@@ -14,14 +14,15 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e import images, stack
-from e2e.cluster.handle import LocalCluster
+from e2e import images
+from e2e.deploy import stack
+from e2e.helpers.change_under_load import LoadedChange, UnderLoad
+from e2e.helpers.node_status_gpus import offer_gpus
+from e2e.helpers.served_deployment import Served
 from e2e.load import Load, Result
-from e2e.offered_gpus import offer_gpus
-from e2e.said import Say
-from e2e.served import Served
-from e2e.under_load import LoadedChange, UnderLoad
-from e2e.waiting import eventually
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
+from e2e.runs.printed_figures import Say
 from inference_operator.cli.edit.edits import ROUTERS
 
 NAME = "rolled"

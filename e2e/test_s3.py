@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e import stack
-from e2e.claim import claim_of
-from e2e.cluster.handle import LocalCluster
-from e2e.faults import egress_closed, kill_container
+from e2e.deploy import stack
+from e2e.helpers.faults import egress_closed, kill_container
+from e2e.helpers.s3_server import BUCKET, KEY, REGION, SECRET, S3Server, s3_server
+from e2e.helpers.served_deployment import Served
+from e2e.helpers.volume_claim import claim_of
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from e2e.model.tiny_llama import model_folder
-from e2e.s3_server import BUCKET, KEY, REGION, SECRET, S3Server, s3_server
-from e2e.served import Served
 from e2e.test_cache import link, outside
-from e2e.waiting import eventually
 
 NAME, CLAIM, PATH = "from-bucket", "bucket-models", "org/tiny"
 FOLDER = "s3--models--org--tiny"

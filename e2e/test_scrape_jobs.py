@@ -10,11 +10,11 @@ from pathlib import Path
 
 import aiohttp
 
-from e2e import stack
-from e2e.cluster.handle import LocalCluster
+from e2e.deploy import stack
+from e2e.helpers.served_deployment import Served
+from e2e.localkube.handle import LocalCluster
 from e2e.router.pictures import Line, Source, Span
 from e2e.router.prometheus import Prometheus, documented_jobs
-from e2e.served import Served
 from generators.dashboards import FOLDER
 
 SCRAPE_SECONDS = 1.0

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e import stack
-from e2e.sglang_tables import answer_of, tables
+from e2e.deploy import stack
+from e2e.engines.sglang_tables import answer_of, tables
 from e2e.test_arguments import arguments_of
 from inference_operator.engines.sglang import options
 

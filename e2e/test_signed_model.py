@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e import stack
-from e2e.cluster.binaries import ensure_cosign
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.handle import LocalCluster
-from e2e.cluster.state import layout
-from e2e.local_registry import local_registry, put_image
+from e2e.deploy import stack
+from e2e.deploy.local_registry import local_registry, put_image
+from e2e.deploy.signing import Signer, cosign
+from e2e.go_modules import ensure_cosign
+from e2e.helpers.served_deployment import Served
+from e2e.localkube.errors import ClusterError
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.state import layout
+from e2e.localkube.waiting import eventually
 from e2e.model.tiny_llama import model_folder
-from e2e.served import Served
-from e2e.signing import Signer, cosign
 from e2e.test_cache import outside
-from e2e.waiting import eventually
 
 NAME, KEYS = "signed", "model-keys"
 VERIFY = {"configMapRef": {"name": KEYS}}

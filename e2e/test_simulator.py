@@ -3,8 +3,8 @@
 import asyncio
 import json
 
-from e2e import stack
-from e2e.served import Served
+from e2e.deploy import stack
+from e2e.helpers.served_deployment import Served
 from e2e.simulator.forms import RECORDED, forms
 
 TRIES = 10

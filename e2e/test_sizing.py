@@ -2,8 +2,8 @@
 
 import json
 
-from e2e.served import Served
-from e2e.waiting import eventually
+from e2e.helpers.served_deployment import Served
+from e2e.localkube.waiting import eventually
 
 REPORTED_SECONDS = 180
 """The operator reads all metrics every 120 s."""

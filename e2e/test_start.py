@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e import stack
-from e2e.cluster.handle import LocalCluster
-from e2e.cluster.state import layout, read_record
+from e2e.deploy import stack
+from e2e.helpers.delayed_downloads import Sources
+from e2e.helpers.served_deployment import Served
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.state import layout, read_record
+from e2e.localkube.waiting import eventually
 from e2e.model.tiny_llama import model_folder
-from e2e.served import Served
-from e2e.sources import Sources
-from e2e.waiting import eventually
 from inference_operator.diagnosis.startup_progress import PHRASES
 from inference_operator.engines.start_log import Phase
 from inference_operator.views.pod_startup import StartupStage

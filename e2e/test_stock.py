@@ -16,18 +16,19 @@ from typing import Any
 
 import pytest
 
-from e2e import images, install, stack
-from e2e.claim import claim_of
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.handle import LocalCluster
-from e2e.cluster.state import layout
+from e2e import images
+from e2e.deploy import install, stack
+from e2e.deploy.local_registry import local_registry
+from e2e.deploy.package_index import package_index
+from e2e.deploy.stock_images import put_stock_images
+from e2e.helpers.served_deployment import Served
+from e2e.helpers.volume_claim import claim_of
 from e2e.images.assembly import BASES, DOCKER_HUB
-from e2e.local_registry import local_registry
-from e2e.package_index import package_index
-from e2e.served import Served
-from e2e.stock_images import put_stock_images
+from e2e.localkube.errors import ClusterError
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.state import layout
+from e2e.localkube.waiting import eventually
 from e2e.test_cache import CLAIM, hub_of, outside, resource
-from e2e.waiting import eventually
 from inference_operator.jobs.program import PROGRAM_FILE
 from inference_operator.objects.names import INSPECTION, PROGRAM
 from tests.testing.hub import COMMIT, REPOSITORY, serving

@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 import aiohttp
 import pytest
 
-from e2e import stack
-from e2e.containers import container_processes
-from e2e.faults import stopped
+from e2e.deploy import stack
+from e2e.helpers.container_processes import container_processes
+from e2e.helpers.faults import stopped
+from e2e.helpers.served_deployment import Served
 from e2e.load.completion import Question, answer_text
 from e2e.load.load import PROMPTS
-from e2e.said import Say
-from e2e.served import Served
-from e2e.waiting import eventually
+from e2e.localkube.waiting import eventually
+from e2e.runs.printed_figures import Say
 
 TOKENS = 1500
 """Several seconds of work for an engine, and fewer than the model's context."""

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 import aiohttp
 import pytest
 
-from e2e import stack
-from e2e.cluster.handle import LocalCluster
-from e2e.faults import kill_container
-from e2e.said import Say
-from e2e.served import Served
-from e2e.stand_in import resource_of_stand_ins
+from e2e.deploy import stack
+from e2e.helpers.fake_engines import resource_of_stand_ins
+from e2e.helpers.faults import kill_container
+from e2e.helpers.served_deployment import Served
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
+from e2e.runs.printed_figures import Say
 from e2e.test_keys import SYNC_SECONDS, created
-from e2e.waiting import eventually
 
 NAME = "streamed"
 STREAMS = 500

@@ -11,20 +11,21 @@ from pathlib import Path
 import openai
 import pytest
 
-from e2e import images, stack
-from e2e.claim import claim_of
-from e2e.cluster.handle import LocalCluster
-from e2e.engine_contract import EngineBehindRouter, applied, status_of
+from e2e import images
+from e2e.deploy import stack
+from e2e.engines.vllm_options import answer_of
+from e2e.helpers.engine_contract import EngineBehindRouter, applied, status_of
+from e2e.helpers.served_deployment import PROMPT, Served
+from e2e.helpers.volume_claim import claim_of
 from e2e.images.detect import found_builder
 from e2e.images.errors import ImageError
 from e2e.load.load import PROMPTS
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from e2e.model.tiny_models import expected, tiny_models
-from e2e.served import PROMPT, Served
 from e2e.test_cache import outside
 from e2e.test_keys import SECRET, created, status
 from e2e.test_models import repository
-from e2e.vllm_options import answer_of
-from e2e.waiting import eventually
 from inference_operator.engines import transformers
 from inference_operator.engines.transformers.architectures import VERSION
 from inference_operator.engines.transformers.options import OPTIONS

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e import stack
-from e2e.cluster.handle import LocalCluster
-from e2e.served import Served
+from e2e.deploy import stack
+from e2e.helpers.served_deployment import Served
+from e2e.localkube.handle import LocalCluster
 
 pytestmark = pytest.mark.full  # two starts of vLLM, and each command is a process
 

@@ -1,10 +1,10 @@
 """Deleting a resource leaves no objects. `helm uninstall` keeps the CRD, and with it all resources of users."""
 
-from e2e import stack
-from e2e.cluster.handle import LocalCluster
-from e2e.served import Served, await_all_left
+from e2e.deploy import stack
+from e2e.helpers.served_deployment import Served, await_all_left
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from e2e.test_causes import apply
-from e2e.waiting import eventually
 
 CRD = "customresourcedefinition.apiextensions.k8s.io/inferencedeployments.inference-operator.dev"
 API = "apiservice.apiregistration.k8s.io/v1alpha1.inference-operator.dev"

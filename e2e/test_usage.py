@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from e2e.served import PROMPT, Served, metric
-from e2e.waiting import eventually
+from e2e.helpers.served_deployment import PROMPT, Served, metric
+from e2e.localkube.waiting import eventually
 from inference_operator.router.observe import METRIC_PREFIX, ROUTER_METRICS_PATH
 from inference_operator.router.process import METRICS_PORTS
 

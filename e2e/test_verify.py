@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster.binaries import ensure_cosign
-from e2e.local_registry import local_registry, put_image
-from e2e.signing import Signer, cosign
+from e2e.deploy.local_registry import local_registry, put_image
+from e2e.deploy.signing import Signer, cosign
+from e2e.go_modules import ensure_cosign
 from inference_operator.jobs.cosign import cosign_process, parsed_failure
 from inference_operator.jobs.result import Failure
 from inference_operator.manifest import Manifest

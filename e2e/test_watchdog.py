@@ -17,11 +17,11 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from e2e import stack
-from e2e.containers import container_processes, engine_core
+from e2e.deploy import stack
+from e2e.helpers.container_processes import container_processes, engine_core
+from e2e.helpers.served_deployment import Served
 from e2e.load import Load
-from e2e.served import Served
-from e2e.waiting import eventually
+from e2e.localkube.waiting import eventually
 
 NO_PROGRESS_SECONDS, STALL_SECONDS, SCRAPE_SECONDS = 6, 30, 2
 SHORT_STALL = {

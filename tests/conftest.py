@@ -2,7 +2,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-from e2e.said import pytest_runtest_logreport, say
+from e2e.runs.printed_figures import pytest_runtest_logreport, say
 from tests.testing.operated_cluster import account, audit, kubernetes, operator, qwen, workspace
 
 # Most tests are about a model whose facts are known: those of the catalogue, without an inspection and without a hub.

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e import durations
+from e2e.runs import durations
 from tests import layout
 
 ROOT = Path(__file__).parents[1]

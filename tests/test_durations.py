@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e import durations, recorder, side_by_side
-from e2e import run as e2e_run
-from e2e.durations import Duration, Run
+from e2e.runs import durations, durations_plugin, two_processes
+from e2e.runs import end_to_end as e2e_run
+from e2e.runs.durations import Duration, Run
 
 SECOND = "a/test_b.py::test_c"
 
@@ -215,15 +215,25 @@ def test_skipped():
 def pytest_of(folder: Path, *arguments: str, file: str = "test_file.py") -> subprocess.CompletedProcess[str]:
     (folder / file).write_text(TESTS)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "e2e.recorder", f"--rootdir={folder}", *arguments, file]
-    environment["PYTHONPATH"] = str(side_by_side.ROOT)
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "e2e.runs.durations_plugin",
+        f"--rootdir={folder}",
+        *arguments,
+        file,
+    ]
+    environment["PYTHONPATH"] = str(two_processes.ROOT)
     return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 def test_a_run_records_passed_tests_with_what_they_wait_and_compute(tmp_path: Path) -> None:
     done = pytest_of(tmp_path, "--record=unit", "-n2")
     assert done.returncode == 1
-    assert f"{recorder.TITLE} unit" in done.stdout
+    assert f"{durations_plugin.TITLE} unit" in done.stdout
     (run,) = durations.kept("unit", tmp_path / ".reports")
     assert set(run.tests) == {"test_file.py::test_waits", "test_file.py::test_computes"}
     waits, computes = run.tests["test_file.py::test_waits"], run.tests["test_file.py::test_computes"]
@@ -246,7 +256,7 @@ def test_a_folder_that_cannot_be_written_fails_no_run(tmp_path: Path) -> None:
 
 
 def test_of_tests_that_passed_beside_others_the_durations_are_shown() -> None:
-    output = f"....\nslowest\n=== {recorder.TITLE} pure ===\npure: 1 s\nNothing\n4 passed\n"
-    assert side_by_side.ending(output) == f"=== {recorder.TITLE} pure ===\npure: 1 s\nNothing\n4 passed"
-    assert side_by_side.ending("....\n4 passed\n") == "4 passed"
-    assert side_by_side.ending("") == ""
+    output = f"....\nslowest\n=== {durations_plugin.TITLE} pure ===\npure: 1 s\nNothing\n4 passed\n"
+    assert two_processes.ending(output) == f"=== {durations_plugin.TITLE} pure ===\npure: 1 s\nNothing\n4 passed"
+    assert two_processes.ending("....\n4 passed\n") == "4 passed"
+    assert two_processes.ending("") == ""

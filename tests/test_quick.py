@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e import durations
+from e2e.runs import durations
 from tests import quick
 
 FILES = {

@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from e2e import run, shared_modules
+from e2e.runs import end_to_end, shared_modules
 
-ROOT = Path(run.__file__).parents[1]
+ROOT = Path(end_to_end.__file__).parents[2]
 GROUPS = (("test_b.py", "test_c.py"), ("test_d.py",))
 TEST = "import pytest\n@pytest.mark.parametrize('n', [1, 2])\ndef test(n): print('ran', __name__, n)\n"
 
@@ -28,8 +28,8 @@ def test_a_process_runs_what_only_it_has_and_then_what_the_other_one_has_not_tak
 
 
 def test_the_shared_modules_of_the_suite_are_there_and_are_no_part_of_one_half() -> None:
-    shared = [module for group in run.SHARED for module in group]
+    shared = [module for group in end_to_end.SHARED for module in group]
     assert len(set(shared)) == len(shared)
     for module in shared:
         assert (ROOT / module).is_file()
-        assert not module.startswith(tuple(f"{path}/" for path in run.WITHOUT_STACK))
+        assert not module.startswith(tuple(f"{path}/" for path in end_to_end.WITHOUT_STACK))

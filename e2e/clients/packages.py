@@ -11,10 +11,10 @@ from typing import Any
 import openai
 from pydantic import BaseModel
 
-from e2e import packages
-from e2e.cache import cache_root
 from e2e.clients.calls import POST, Call, Outcome
-from e2e.cluster.state import exclusive
+from e2e.localkube import debian_packages
+from e2e.localkube.cache import cache_root
+from e2e.localkube.state import exclusive
 
 _HERE = Path(__file__).parent
 _INPUTS = ("package.json", "package-lock.json", "ask.mjs")
@@ -75,8 +75,8 @@ def _in_order(call: Call, model: str) -> list[Any]:
 
 def javascript_folder() -> Path:
     """The folder with the script and JavaScript's package, which npm installs in the cache folder."""
-    if shutil.which("npm") is None and packages.can_install():
-        packages.install(["nodejs", "npm"])
+    if shutil.which("npm") is None and debian_packages.can_install():
+        debian_packages.install(["nodejs", "npm"])
     folder = cache_root() / "openai-javascript"
     with exclusive("openai-javascript"):
         folder.mkdir(parents=True, exist_ok=True)

@@ -23,11 +23,11 @@ from typing import IO
 
 import yaml
 
-from e2e.cluster.binaries import ensure_crane
+from e2e.deploy.uv import uv
+from e2e.go_modules import ensure_crane
 from e2e.images.errors import ImageError
 from e2e.images.progress import timed
-from e2e.oci import DEFAULT_PATH, layer_of
-from e2e.uv import uv
+from e2e.localkube.oci import DEFAULT_PATH, layer_of
 
 ROOT = Path(__file__).parents[2]
 ARCHITECTURES = {"amd64": "x86_64-unknown-linux-gnu", "arm64": "aarch64-unknown-linux-gnu"}

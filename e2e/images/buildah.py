@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from e2e.cache import cache_root
 from e2e.images import debian, trust
 from e2e.images.builder import KEY_LABEL
 from e2e.images.errors import ImageError
 from e2e.images.process import log_path, output, run_logged, succeeds
 from e2e.images.progress import timed
+from e2e.localkube.cache import cache_root
 
 _CERTIFICATES = "/run/build-certificates.crt"
 """Mount point of the host's certificate authorities in a build; the image does not contain them."""

@@ -3,11 +3,11 @@
 import shutil
 import subprocess
 
-from e2e import packages
 from e2e.images.buildah import Buildah
 from e2e.images.builder import Builder
 from e2e.images.docker import Docker
 from e2e.images.errors import ImageError
+from e2e.localkube import debian_packages
 
 _DAEMON_ANSWER_SECONDS = 10
 """Timeout of `docker info`, which waits if the daemon does not run."""
@@ -20,7 +20,7 @@ def found_builder() -> Builder:
     """The builder to use on this machine."""
     if _docker_answers():
         return Docker()
-    if not shutil.which("buildah") and packages.can_install():
+    if not shutil.which("buildah") and debian_packages.can_install():
         _install()
     if shutil.which("buildah"):
         return Buildah()
@@ -32,8 +32,8 @@ def found_builder() -> Builder:
 
 def _install() -> None:
     try:
-        packages.install(_PACKAGES)
-    except packages.PackageError as error:
+        debian_packages.install(_PACKAGES)
+    except debian_packages.PackageError as error:
         raise ImageError(str(error)) from error
 
 

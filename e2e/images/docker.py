@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from e2e.cache import cache_root
 from e2e.images import debian, trust
 from e2e.images.builder import KEY_LABEL
 from e2e.images.errors import ImageError
 from e2e.images.process import log_path, output, run_logged, succeeds
 from e2e.images.progress import timed
+from e2e.localkube.cache import cache_root
 
 
 class Docker:

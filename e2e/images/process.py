@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from e2e.cache import cache_root
 from e2e.images.errors import ImageError
+from e2e.localkube.cache import cache_root
 
 SHOWN_LINES = 15
 """Lines of the log in an error message: the last output of the failed command."""

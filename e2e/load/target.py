@@ -2,8 +2,8 @@
 
 from ipaddress import ip_address, ip_network
 
-from e2e.cluster.network import NODE_SLOTS, IpFamily, Network, Subnets
 from e2e.load.errors import LoadError
+from e2e.localkube.network import NODE_SLOTS, IpFamily, Network, Subnets
 
 _LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1"))
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from e2e.cache import cache_root
 from e2e.images.builder import Builder
 from e2e.images.errors import ImageError
 from e2e.images.image import REPOSITORY, Image
 from e2e.images.process import log_path
 from e2e.images.progress import say, timed
-from e2e.oci import write_oci_archive
+from e2e.localkube.cache import cache_root
+from e2e.localkube.oci import write_oci_archive
 
 SCRIPT = Path(__file__).with_name("make_tiny_llama.py")
 KEY_DIGITS = 16

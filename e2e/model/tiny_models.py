@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from e2e import images
-from e2e.cache import cache_root
 from e2e.images.detect import found_builder
 from e2e.images.process import log_path
+from e2e.localkube.cache import cache_root
 from e2e.model.tiny_llama import KEY_DIGITS
 
 SCRIPT = Path(__file__).with_name("make_tiny_models.py")

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from e2e.cluster.binaries import ensure_collector
-from e2e.free_ports import free_port
+from e2e.go_modules import ensure_collector
+from e2e.helpers.free_ports import free_port
 
 WAIT_SECONDS = 60.0
 """Far longer than an engine keeps its spans: 5 s (OTEL_BSP_SCHEDULE_DELAY in the OpenTelemetry specification)."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from e2e import packages
+from e2e.localkube import debian_packages
 from e2e.router.loopback import NAME_SERVER, Loopback, unpacked
 from e2e.router.names import Names
 
@@ -17,8 +17,8 @@ Root = tuple[Path, list[str]]
 @pytest.fixture(scope="session")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Root:
     """The router's image as a directory, and the command of routers."""
-    if shutil.which("curl") is None and packages.can_install():
-        packages.install(["curl"])  # a client that no one here wrote
+    if shutil.which("curl") is None and debian_packages.can_install():
+        debian_packages.install(["curl"])  # a client that no one here wrote
     folder = tmp_path_factory.mktemp("router") / "root"
     return folder, unpacked(folder)
 

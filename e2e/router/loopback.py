@@ -19,8 +19,8 @@ from pathlib import Path
 import aiohttp
 
 from e2e import images
-from e2e.cluster.certificates import Authority, Identity
-from e2e.free_ports import free_ports
+from e2e.helpers.free_ports import free_ports
+from e2e.localkube.certificates import Authority, Identity
 from e2e.router.names import Names
 from inference_operator.api.router import RouterSpec
 from inference_operator.api.router_keys import KEYS_FILE

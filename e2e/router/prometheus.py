@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import yaml
 
-from e2e.cluster.binaries import PROMETHEUS, PROMTOOL, ensure_prometheus
+from e2e.go_modules import PROMETHEUS, PROMTOOL, ensure_prometheus
 from generators.engine_rules import RULES
 
 SCRAPE_SECONDS = 0.25
@@ -78,7 +78,7 @@ class Prometheus:
             f"--web.listen-address={address}",
         )
         with log.open("wb") as output:
-            process = await create_subprocess_exec(command / PROMETHEUS.name, *arguments, stdout=output, stderr=output)
+            process = await create_subprocess_exec(command / PROMETHEUS, *arguments, stdout=output, stderr=output)
         started = cls(f"http://{address}", process, session, log)
         await started.until_ready()
         return started
@@ -129,7 +129,7 @@ class Prometheus:
 
 def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run promtool; the caller judges its exit status."""
-    command = ensure_prometheus() / PROMTOOL.name
+    command = ensure_prometheus() / PROMTOOL
     return subprocess.run([command, *arguments], capture_output=True, text=True, check=False)
 
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from e2e.free_ports import free_ports
+from e2e.helpers.free_ports import free_ports
 from e2e.router.loopback import Loopback
 from e2e.router.readers import FIRST_BYTES, MOMENTS, Page, abort_many, abort_while_they_wait, pages
 from e2e.router.test_keys import ALICE, bearer, line

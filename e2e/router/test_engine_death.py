@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from e2e import packages
+from e2e.localkube import debian_packages
 from e2e.router.engine_deaths import CLIENTS, ENGINES, KEPT, WAYS, WITH_TLS, EngineDeaths, start
 from e2e.router.loopback import POLL_SECONDS, Loopback
-from e2e.said import Say
+from e2e.runs.printed_figures import Say
 from inference_operator.api.router import RouterSpec
 from inference_operator.router.observe import METRIC_PREFIX, ROUTER_METRICS_PATH
 from inference_operator.router.resources import buffered_body_bytes
@@ -107,8 +107,8 @@ async def test_requests_of_the_only_engine_wait_until_it_is_back(loopback: Loopb
 @contextmanager
 def _cut_off(address: str) -> Iterator[None]:
     """Drop every packet from and to an address, as where a node loses its network."""
-    if shutil.which("nft") is None and packages.can_install():
-        packages.install(["nftables"])
+    if shutil.which("nft") is None and debian_packages.can_install():
+        debian_packages.install(["nftables"])
     chain = f"type filter hook input priority 0; ip daddr {address} drop; ip saddr {address} drop;"
     subprocess.run(["nft", f"table inet engine_death {{ chain input {{ {chain} }}; }}"], check=True)
     try:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from bench.promql import Labels, Store, labels, parsed
-from e2e.cluster.binaries import PROMTOOL, ensure_prometheus
+from e2e.go_modules import PROMTOOL, ensure_prometheus
 from inference_operator.api.spec import MAX_NAME_LENGTH
 from inference_operator.autoscaling.query import QueryInputs, engines_query
 from inference_operator.engines.telemetry import EngineSeries
@@ -155,7 +155,7 @@ def test_prometheus_computes_the_engines_wanted(name: str, tmp_path: Path) -> No
     tests = tmp_path / "tests.yaml"
     content = {"rule_files": [str(rules)], "evaluation_interval": "1m", "fuzzy_compare": True, "tests": [test]}
     tests.write_text(yaml.safe_dump(content))
-    command = [str(ensure_prometheus() / PROMTOOL.name), "test", "rules", str(tests)]
+    command = [str(ensure_prometheus() / PROMTOOL), "test", "rules", str(tests)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
 

@@ -5,7 +5,7 @@ import re
 import time
 
 from e2e.router.loopback import Loopback
-from e2e.said import Say
+from e2e.runs.printed_figures import Say
 from inference_operator.autoscaling.decision import ScalingSettings
 from inference_operator.autoscaling.inputs import ScalingInputs
 from inference_operator.autoscaling.target import Target, TargetBound

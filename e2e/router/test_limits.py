@@ -9,7 +9,7 @@ from contextlib import suppress
 import aiohttp
 import pytest
 
-from e2e.free_ports import free_ports
+from e2e.helpers.free_ports import free_ports
 from e2e.router.fleet import Fleet
 from e2e.router.loopback import START_SECONDS, Loopback
 from e2e.router.test_keys import ALICE, BOB, bearer, line, status

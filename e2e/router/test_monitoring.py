@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 from cryptography import x509
 
-from e2e.free_ports import free_port
+from e2e.helpers.free_ports import free_port
 from e2e.router.loopback import Loopback
 from e2e.router.pictures import Source, Span, draw, with_gaps
 from e2e.router.prometheus import SCRAPE_SECONDS, Prometheus, Target, static_jobs

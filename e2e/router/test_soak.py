@@ -6,7 +6,7 @@ import pytest
 
 from e2e.router.loopback import Loopback
 from e2e.router.soak import CHURN_SECONDS, ENGINES, Report, Soak
-from e2e.said import Say
+from e2e.runs.printed_figures import Say
 
 SECONDS = 20 * 60
 CHANGES = 30

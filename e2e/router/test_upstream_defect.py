@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from e2e.free_ports import free_port
+from e2e.helpers.free_ports import free_port
+from e2e.localkube.waiting import eventually
 from e2e.router.conftest import Root
 from e2e.router.loopback import ROUTER_USER, START_SECONDS, cpu_seconds
-from e2e.waiting import eventually
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "router.md"
 ABORTED = -4

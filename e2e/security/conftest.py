@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from e2e import stack
-from e2e.cluster.handle import LocalCluster
-from e2e.served import Served
+from e2e.deploy import stack
+from e2e.helpers.served_deployment import Served
+from e2e.localkube.handle import LocalCluster
 from e2e.test_keys import created
 
 GUARDED, EXPANDS = "guarded", "expands"

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from e2e import stack, vllm_options
-from e2e.cluster.handle import LocalCluster
-from e2e.containers import engine_core
+from e2e.deploy import stack
+from e2e.engines import vllm_options
+from e2e.helpers.container_processes import engine_core
+from e2e.helpers.served_deployment import Served
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from e2e.security.conftest import GUARDED
-from e2e.served import Served
 from e2e.test_keys import status
 from e2e.test_watchdog import SHORT_STALL, stalled
-from e2e.waiting import eventually
 from inference_operator.engines.engine_key import KEY_FILE, KEY_PROGRAM, KEY_SOURCE, MIDDLEWARE, guard_of
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
 

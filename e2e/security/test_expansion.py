@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from e2e import stack
-from e2e.cluster.handle import LocalCluster
+from e2e.deploy import stack
+from e2e.helpers.served_deployment import Served
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from e2e.security.conftest import CANARY, EXPANDS, EXPANSION, apply_expanding
-from e2e.served import Served
-from e2e.waiting import eventually
 
 NAME = EXPANDS
 REPORTED_SECONDS = 240

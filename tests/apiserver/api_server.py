@@ -8,13 +8,13 @@ from typing import Self
 
 import yaml
 
-from e2e.cluster.control_plane import api_server
-from e2e.cluster.handle import LocalCluster
-from e2e.cluster.processes import last_lines, marked_environment
-from e2e.cluster.serve import plane
-from e2e.cluster.state import read_record
-from e2e.free_ports import free_port
-from e2e.waiting import eventually
+from e2e.helpers.free_ports import free_port
+from e2e.localkube.control_plane import api_server
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.processes import last_lines, marked_environment
+from e2e.localkube.serve import plane
+from e2e.localkube.state import read_record
+from e2e.localkube.waiting import eventually
 
 READY_SECONDS = 120
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from e2e.cluster.handle import LocalCluster
-from e2e.cluster.processes import processes
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.processes import processes
 
 
 @contextmanager

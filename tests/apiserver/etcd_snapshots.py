@@ -8,12 +8,12 @@ import urllib.request
 from http.client import HTTPResponse
 from pathlib import Path
 
-from e2e.cluster import local
-from e2e.cluster.binaries import ensure_etcdutl
-from e2e.cluster.control_plane import LOOPBACK
-from e2e.cluster.handle import LocalCluster
-from e2e.cluster.serve import plane
-from e2e.cluster.state import layout, read_record
+from e2e.go_modules import ensure_etcdutl
+from e2e.localkube import local
+from e2e.localkube.control_plane import LOOPBACK
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.serve import plane
+from e2e.localkube.state import layout, read_record
 
 BUMPED = ("--bump-revision=1000000000", "--mark-compacted")
 """Makes all versions larger than any that a client has seen, and tells clients that theirs are gone."""

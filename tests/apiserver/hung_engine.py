@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from e2e.waiting import eventually
+from e2e.localkube.waiting import eventually
 from inference_operator.engines.vllm.vllm import PORT
 from inference_operator.views.pod import TRAFFIC_LABEL
 from tests.testing.workspace import Workspace

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from e2e.waiting import eventually
+from e2e.localkube.waiting import eventually
 from tests.testing.inspected import QWEN3
 from tests.testing.workspace import Workspace
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.audit import AuditLog
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.audit_log import AuditLog
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from inference_operator.controller.cluster import FIELD_MANAGER
 from inference_operator.objects.child import ADOPT_ANNOTATION
 from tests.apiserver.components import component, paused

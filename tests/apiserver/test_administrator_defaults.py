@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.audit import AuditLog
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.audit_log import AuditLog
+from e2e.localkube.errors import ClusterError
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from inference_operator.admission.operator_policy import ACCOUNTS_ANNOTATION
 from tests.apiserver.inspection import MINE, MODEL, let_it_say
 from tests.testing.operated_cluster import SETTINGS, new_workspace

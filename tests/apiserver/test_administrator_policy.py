@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from tests.testing.operated_cluster import SETTINGS, temporary_workspace
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QWEN, Workspace

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from e2e.audit import AuditLog
-from e2e.cluster.binaries import ensure_previous_api_server
-from e2e.cluster.handle import Cluster
-from e2e.waiting import eventually
+from e2e.localkube.audit_log import AuditLog
+from e2e.localkube.binaries import ensure_previous_api_server
+from e2e.localkube.handle import Cluster
+from e2e.localkube.waiting import eventually
 from tests.apiserver.api_server import ApiServer
 from tests.testing.operated_cluster import SETTINGS
 from tests.testing.operator_process import OperatorProcess

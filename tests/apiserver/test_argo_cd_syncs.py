@@ -6,7 +6,7 @@ from datetime import datetime
 import pytest
 import yaml
 
-from e2e.waiting import eventually
+from e2e.localkube.waiting import eventually
 from inference_operator.manifest import Manifest
 from tests.apiserver.test_gitops import REFUSED, SAMPLES, samples
 from tests.testing.argo_cd import out_of_sync, sync, waved

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from tests.testing.keda import scaled_object_crd
 from tests.testing.operated_cluster import optional_kinds
 from tests.testing.operator_process import OperatorProcess

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from e2e.audit import AuditLog
-from e2e.waiting import eventually
+from e2e.localkube.audit_log import AuditLog
+from e2e.localkube.waiting import eventually
 from inference_operator.router.observe import HELD_PATH
 from inference_operator.router.process import METRICS_PORTS
 from tests.apiserver.hung_engine import idle_engine

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.waiting import eventually
+from e2e.localkube.waiting import eventually
 from inference_operator.jobs.download_result import Downloaded, downloaded_text
 from tests.apiserver.inspection import let_it_say
 from tests.apiserver.test_download import CACHED, CLAIM, DOWNLOAD, FULL

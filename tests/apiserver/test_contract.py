@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import yaml
 
-from e2e.cluster.handle import LocalCluster
+from e2e.localkube.handle import LocalCluster
 from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import Manifest

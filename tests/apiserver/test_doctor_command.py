@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from tests.testing.infd_command import infd
 from tests.testing.workspace import Workspace, served
 

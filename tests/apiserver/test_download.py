@@ -2,7 +2,7 @@
 
 import json
 
-from e2e.waiting import eventually
+from e2e.localkube.waiting import eventually
 from inference_operator.jobs.download_result import Downloaded, downloaded_text
 from tests.apiserver.inspection import let_it_say
 from tests.testing.workspace import QWEN, Workspace

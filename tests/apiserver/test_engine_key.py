@@ -1,6 +1,6 @@
 """The key of engines on a real API server: the operator creates its Secret with the rights of the chart."""
 
-from e2e.waiting import eventually
+from e2e.localkube.waiting import eventually
 from tests.testing.workspace import QWEN, Workspace
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from e2e.audit import AuditLog
-from e2e.cluster import local
-from e2e.cluster.binaries import Level, ensure_etcdutl
-from e2e.cluster.handle import LocalCluster
-from e2e.said import Say
-from e2e.waiting import eventually
+from e2e.go_modules import ensure_etcdutl
+from e2e.localkube import local
+from e2e.localkube.audit_log import AuditLog
+from e2e.localkube.binaries import Level
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
+from e2e.runs.printed_figures import Say
 from tests.apiserver.etcd_snapshots import BUMPED, grow_older, restore, save
 from tests.apiserver.kept_operator import kept
 from tests.testing.operated_cluster import (

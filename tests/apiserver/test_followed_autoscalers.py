@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster.handle import LocalCluster
-from e2e.free_ports import free_port
-from e2e.waiting import eventually
+from e2e.helpers.free_ports import free_port
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from inference_operator.autoscaling.external import METRIC, METRIC_LABEL, QUERY_ANNOTATION
 from tests.testing.demand import demand, prometheus, value
 from tests.testing.keda import keda

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.waiting import eventually
+from e2e.localkube.waiting import eventually
 from tests.testing.forks import READ_AT_IMPORT, ROOT, Fork
 
 SECONDS = 120

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from e2e.audit import AuditLog
-from e2e.cluster.binaries import coscheduling_definition, volcano_definition
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.go_modules import coscheduling_definition, volcano_definition
+from e2e.localkube.audit_log import AuditLog
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from tests.testing.operated_cluster import optional_kinds, temporary_workspace
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace

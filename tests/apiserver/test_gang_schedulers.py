@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster.binaries import coscheduling_definition
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.go_modules import coscheduling_definition
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from tests.testing.coscheduler import SCHEDULER, coscheduler
 from tests.testing.kueue import kueue, queue
 from tests.testing.operated_cluster import optional_kinds, temporary_workspace

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from e2e.cluster.binaries import ensure_helm_3
-from e2e.waiting import eventually
+from e2e.go_modules import ensure_helm_3
+from e2e.localkube.waiting import eventually
 from tests.testing.kubectl_diff import await_no_difference
 from tests.testing.workspace import SETTLE_SECONDS, Workspace, manifest
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from e2e.audit import AuditLog
-from e2e.waiting import eventually
+from e2e.localkube.audit_log import AuditLog
+from e2e.localkube.waiting import eventually
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace
 
 PAIR = {**QWEN, "parallelism": {"tensor": 1, "nodes": 2}}

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from e2e.audit import AuditLog
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.audit_log import AuditLog
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from inference_operator.views.draining_node import OUT_OF_SERVICE
 from tests.apiserver.test_groups import groups, leaders, members
 from tests.apiserver.test_groups_half_placed import POOL, Pool, spec

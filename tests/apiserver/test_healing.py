@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from e2e.waiting import eventually
+from e2e.localkube.waiting import eventually
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from tests.planning.test_healing import crashed, too_small
 from tests.testing.workspace import QWEN, Workspace

@@ -4,8 +4,8 @@ import json
 from collections import Counter
 from http import HTTPStatus
 
-from e2e.audit import AuditLog
-from e2e.waiting import eventually
+from e2e.localkube.audit_log import AuditLog
+from e2e.localkube.waiting import eventually
 from tests.apiserver.inspection import GATED, INSPECTION, MINE, MODEL, job_pods, let_it_say, without_nodes
 from tests.testing.workspace import QWEN, Workspace
 

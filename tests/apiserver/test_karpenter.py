@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from tests.testing.karpenter import karpenter, node_pool
 from tests.testing.node_pools import G6, GPU, P5, P5_SMALL
 from tests.testing.workspace import QWEN, Workspace

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from e2e.audit import AuditLog
-from e2e.cluster.handle import LocalCluster
-from e2e.said import Say
-from e2e.waiting import eventually
+from e2e.localkube.audit_log import AuditLog
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
+from e2e.runs.printed_figures import Say
 from tests.apiserver.proxy import Proxy
 from tests.testing.operated_cluster import QUICK_LEASE, RELEASE, SETTINGS, SYSTEM, temporary_workspace
 from tests.testing.operator_process import READY_SECONDS, OperatorProcess

@@ -6,10 +6,10 @@ from http import HTTPStatus
 
 import pytest
 
-from e2e.audit import TELLING, AuditLog
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.audit_log import TELLING, AuditLog
+from e2e.localkube.errors import ClusterError
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from tests.testing.operated_cluster import temporary_workspace
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace, served

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from e2e.audit import AuditLog
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.audit_log import AuditLog
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from tests.apiserver.components import component, paused
 from tests.apiserver.kept_operator import KeptOperator, kept
 from tests.testing.operated_cluster import QUICK_LEASE, SETTINGS

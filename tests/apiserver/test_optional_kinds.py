@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.audit import AuditLog, Request
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.audit_log import AuditLog, Request
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from tests.testing.definitions import await_established
 from tests.testing.keda import scaled_object_crd
 from tests.testing.operated_cluster import await_used, optional_kinds

@@ -2,8 +2,8 @@
 
 import time
 
-from e2e.audit import AuditLog
-from e2e.waiting import eventually
+from e2e.localkube.audit_log import AuditLog
+from e2e.localkube.waiting import eventually
 from tests.testing.infd_command import infd
 from tests.testing.operated_cluster import RESYNC_SECONDS
 from tests.testing.operator_process import OperatorProcess

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.audit import AuditLog
-from e2e.waiting import eventually
+from e2e.localkube.audit_log import AuditLog
+from e2e.localkube.waiting import eventually
 from tests.apiserver.later_release import ATTACK
 from tests.testing.infd_command import infd
 from tests.testing.operated_cluster import SETTINGS

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.audit import AuditLog
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.audit_log import AuditLog
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from inference_operator.api.resource import resource
 from inference_operator.cli.operator_settings import FoundSettings
 from inference_operator.cli.plan.cluster import stored_edit

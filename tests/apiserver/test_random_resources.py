@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 import pytest
 
-from e2e.cluster.handle import LocalCluster
+from e2e.localkube.handle import LocalCluster
 from inference_operator.controller.cluster import ClusterError, RejectedError
 from inference_operator.controller.drift import first_drift
 from inference_operator.kube.client import Api, connect

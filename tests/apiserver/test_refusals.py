@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster.errors import ClusterError
-from e2e.waiting import eventually
+from e2e.localkube.errors import ClusterError
+from e2e.localkube.waiting import eventually
 from tests.testing.invalid import INVALID
 from tests.testing.workspace import Workspace
 

@@ -2,7 +2,7 @@
 
 import json
 
-from e2e.waiting import eventually
+from e2e.localkube.waiting import eventually
 from inference_operator.manifest import Manifest
 from inference_operator.views.pod import DELETION_COST_ANNOTATION
 from tests.testing.workspace import Workspace

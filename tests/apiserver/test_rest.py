@@ -4,8 +4,8 @@ import re
 import time
 from pathlib import Path
 
-from e2e.audit import TELLING, AuditLog
-from e2e.waiting import eventually
+from e2e.localkube.audit_log import TELLING, AuditLog
+from e2e.localkube.waiting import eventually
 from inference_operator.manifest import INFERENCE_DEPLOYMENT
 from inference_operator.telemetry.metrics import DESCRIPTIONS
 from tests.testing.everything import POD_TEMPLATE, SCHEDULING

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from e2e.waiting import eventually
+from e2e.localkube.waiting import eventually
 from inference_operator.objects.child import ADOPT_ANNOTATION
 from tests.testing.operated_cluster import SETTINGS
 from tests.testing.operator_process import OperatorProcess

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from e2e.audit import AuditLog
-from e2e.cluster.binaries import coscheduling_definition
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.go_modules import coscheduling_definition
+from e2e.localkube.audit_log import AuditLog
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from tests.apiserver.hung_engine import let_an_engine_stand_still, let_an_engine_stand_still_for_a_while
 from tests.apiserver.inspection import MINE, MODEL, let_it_say
 from tests.testing.gateway_api import http_route_crd

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from tests.testing.forks import ROOT
 from tests.testing.operated_cluster import operated_by

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from e2e.audit import AuditLog
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.audit_log import AuditLog
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from tests.testing.impatient_operator import SURGE_WAIT_SECONDS
 from tests.testing.operated_cluster import SETTINGS
 from tests.testing.operator_process import OperatorProcess

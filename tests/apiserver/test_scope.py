@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.audit import AuditLog
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.audit_log import AuditLog
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from tests.testing.operated_cluster import CHART, SETTINGS, token_kubeconfig
 from tests.testing.operator_process import READY_SECONDS, OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from inference_operator.sizing.infeasible import TIMES
 from tests.testing.operated_cluster import SETTINGS, new_workspace
 from tests.testing.operator_process import OperatorProcess

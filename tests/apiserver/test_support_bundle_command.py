@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from e2e.waiting import eventually
+from e2e.localkube.waiting import eventually
 from tests.testing.infd_command import infd
 from tests.testing.workspace import QWEN, Workspace
 

@@ -3,8 +3,8 @@
 import json
 import time
 
-from e2e.audit import AuditLog
-from e2e.waiting import eventually
+from e2e.localkube.audit_log import AuditLog
+from e2e.localkube.waiting import eventually
 from inference_operator.views.pod import TRAFFIC_LABEL
 from tests.apiserver.hung_engine import let_an_engine_stand_still_for_a_while
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace

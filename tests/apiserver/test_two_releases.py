@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.audit import AuditLog
-from e2e.cluster.errors import ClusterError
-from e2e.waiting import eventually
+from e2e.localkube.audit_log import AuditLog
+from e2e.localkube.errors import ClusterError
+from e2e.localkube.waiting import eventually
 from inference_operator.controller.other_operators import OTHER_OPERATOR, RECHECK
 from tests.testing.operated_cluster import ACCOUNT, CHART, RELEASE, SETTINGS, token_kubeconfig
 from tests.testing.operator_process import OperatorProcess

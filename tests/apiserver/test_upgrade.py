@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import local
-from e2e.cluster.binaries import Level
-from e2e.cluster.handle import LocalCluster
+from e2e.localkube import local
+from e2e.localkube.binaries import Level
+from e2e.localkube.handle import LocalCluster
 from tests.testing.operated_cluster import CHART, RELEASE, SETTINGS, SYSTEM, token_kubeconfig
 from tests.testing.operator_process import COMMAND, OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from e2e.cluster.handle import LocalCluster
+from e2e.localkube.handle import LocalCluster
 from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.watch import Watches

@@ -8,7 +8,7 @@ import pytest
 from bench.engine_model import CHECKED, EVERY, HIGH, LOW, TICK_SECONDS, figures, fitted, knee
 from bench.fleet_simulation import EngineModel, Fleet, Workload, replay
 from bench.scaling_rules import static
-from e2e.engine_load import ANSWERS, BATCHED_TOKENS, PROMPTS, SEQUENCES, Timed
+from e2e.engines.load_times import ANSWERS, BATCHED_TOKENS, PROMPTS, SEQUENCES, Timed
 
 REAL = EngineModel(
     token_seconds=0.02,

@@ -1,6 +1,6 @@
 import pytest
 
-from e2e.cluster.binaries import ensure_command
+from e2e.localkube.binaries import ensure_command
 from tests.chart.helm import Helm
 
 

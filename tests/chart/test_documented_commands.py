@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from e2e.local_registry import local_registry
-from e2e.push import CRDS_CHART, chart, push_chart, push_own_chart
+from e2e.deploy.local_registry import local_registry
+from e2e.deploy.push import CRDS_CHART, chart, push_chart, push_own_chart
 from inference_operator.manifest import Manifest
 from inference_operator.settings import Settings
 from tests.chart.documented import (

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e.cluster import local
-from e2e.cluster.binaries import Level, ensure_helm_3
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.handle import LocalCluster
-from e2e.local_registry import local_registry
-from e2e.push import chart, push_chart, push_own_chart
-from e2e.waiting import eventually
+from e2e.deploy.local_registry import local_registry
+from e2e.deploy.push import chart, push_chart, push_own_chart
+from e2e.go_modules import ensure_helm_3
+from e2e.localkube import local
+from e2e.localkube.binaries import Level
+from e2e.localkube.errors import ClusterError
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from inference_operator.manifest import Manifest
 from tests.chart.documented import INSTALL_PAGE, UPGRADE_PAGE, helm_commands, with_registry
 from tests.chart.helm import CHART, CRDS_CHART, NAMESPACE, RELEASE, Helm

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e import manifests
-from e2e.cluster.binaries import ensure_command, ensure_kustomize
+from e2e.deploy import manifests
+from e2e.go_modules import ensure_kustomize
+from e2e.localkube.binaries import ensure_command
 from inference_operator.manifest import Manifest
 from tests.chart.helm import CHART, CRDS_CHART, NAMESPACE, Helm
 

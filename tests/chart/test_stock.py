@@ -2,8 +2,8 @@
 
 from importlib.resources import files
 
-from e2e.install import NAME, NAME_DIGITS, PROGRAM_FILE
-from e2e.program import JOBS_FILE
+from e2e.deploy.install import NAME, NAME_DIGITS, PROGRAM_FILE
+from e2e.deploy.program import JOBS_FILE
 from inference_operator.jobs import program
 from tests.chart.helm import Helm
 from tests.chart.test_objects import PREFIX, SHAPES, environment

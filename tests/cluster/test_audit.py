@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e import audit
-from e2e.audit import AuditLog
+from e2e.localkube import audit_log
+from e2e.localkube.audit_log import AuditLog
 
 USER = "operator"
 
@@ -37,7 +37,7 @@ def test_a_half_written_last_line_is_read_once_its_rest_is_there(tmp_path: Path)
 def test_a_line_that_is_never_completed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "audit.log"
     path.write_text(_line("one") + '{"kind"')
-    monkeypatch.setattr(audit, "_LINE_SECONDS", 0.1)
+    monkeypatch.setattr(audit_log, "_LINE_SECONDS", 0.1)
     with pytest.raises(TimeoutError, match="not completed"):
         AuditLog(path, USER).writes(0)
 

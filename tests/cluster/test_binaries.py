@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster.binaries import COMMANDS, ETCD_MODULE, MODULE, Level, build_key, ensure_command, module_version
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.toolchain import required_version
+from e2e.go_modules import ETCD_MODULE
+from e2e.localkube.binaries import COMMANDS, MODULE, Level, build_key, ensure_command, module_version
+from e2e.localkube.errors import ClusterError
+from e2e.localkube.toolchain import required_version
 
 
 @pytest.fixture

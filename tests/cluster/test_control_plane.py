@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster import existing
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.handle import LocalCluster
-from e2e.cluster.local import down, is_running, up
-from e2e.cluster.ports import SLOTS
-from e2e.cluster.processes import processes
-from e2e.cluster.state import Record, exclusive, layout, read_record, write_record
+from e2e.localkube import existing
+from e2e.localkube.errors import ClusterError
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.local import down, is_running, up
+from e2e.localkube.ports import SLOTS
+from e2e.localkube.processes import processes
+from e2e.localkube.state import Record, exclusive, layout, read_record, write_record
 
 NAME = f"tool-{os.getpid()}"
 DEADLINE_S = 30.0
@@ -52,7 +52,7 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def command(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return run(sys.executable, "-m", "e2e.cluster", *arguments)
+    return run(sys.executable, "-m", "e2e.localkube", *arguments)
 
 
 def await_end(name: str) -> None:
@@ -180,7 +180,7 @@ def start_and_die(name: str) -> None:
     """A broken cluster starts again, and an owned one ends even with an owner that is killed."""
     script = f"""
 import os
-from e2e.cluster.local import up
+from e2e.localkube.local import up
 assert up({name!r}, owned=True, gpu_nodes=0).kubectl("get", "--raw=/readyz") == "ok"
 os.kill(os.getpid(), 9)
 """

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from e2e.cluster import kind
-from e2e.cluster.__main__ import main
-from e2e.cluster.binaries import KIND_MODULE, MODULE, kind_source, module_version
-from e2e.cluster.errors import ClusterError
+from e2e.localkube import kind
+from e2e.localkube.__main__ import main
+from e2e.localkube.binaries import KIND_MODULE, MODULE, kind_source, module_version
+from e2e.localkube.errors import ClusterError
 
 
 def test_the_node_image_is_the_one_that_this_version_of_kind_pulls_by_default() -> None:

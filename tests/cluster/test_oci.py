@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from e2e.oci import write_oci_archive
+from e2e.localkube.oci import write_oci_archive
 
 
 def files(archive: bytes) -> dict[str, bytes]:

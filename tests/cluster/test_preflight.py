@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from e2e.cluster.binaries import Level
-from e2e.cluster.preflight import GIB, Machine, complaints
+from e2e.localkube.binaries import Level
+from e2e.localkube.preflight import GIB, Machine, complaints
 
 GOOD = Machine(is_root=True, is_debian=True, free_bytes=100 * GIB, missing_packages=())
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from e2e.sbom import bill_of_materials
+from e2e.deploy.sbom import bill_of_materials
 
 STATUS = """\
 Package: haproxy

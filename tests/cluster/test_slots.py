@@ -6,12 +6,12 @@ from itertools import combinations
 
 import pytest
 
-from e2e.cluster.binaries import Level
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.local import up
-from e2e.cluster.network import NODE_SLOTS, IpFamily, Subnets
-from e2e.cluster.ports import PORTS_PER_SLOT, SLOTS, free_slot, ports
-from e2e.cluster.state import Record, layout, read_record
+from e2e.localkube.binaries import Level
+from e2e.localkube.errors import ClusterError
+from e2e.localkube.local import up
+from e2e.localkube.network import NODE_SLOTS, IpFamily, Subnets
+from e2e.localkube.ports import PORTS_PER_SLOT, SLOTS, free_slot, ports
+from e2e.localkube.state import Record, layout, read_record
 
 LAST = SLOTS - 1
 """Clusters take the lowest free slots, so nobody but this test uses the last one."""

@@ -6,9 +6,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.network import IpFamily
-from e2e.cluster.state import Record, layout, read_record, write_record
+from e2e.localkube.errors import ClusterError
+from e2e.localkube.network import IpFamily
+from e2e.localkube.state import Record, layout, read_record, write_record
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from e2e.cluster.binaries import ensure_actionlint
+from e2e.go_modules import ensure_actionlint
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".github" / "workflows"

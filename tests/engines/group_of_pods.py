@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from e2e.free_ports import free_port
-from e2e.waiting import eventually
+from e2e.helpers.free_ports import free_port
+from e2e.localkube.waiting import eventually
 from inference_operator.engines.group.launch import GROUP_PROGRAMS, GroupedEngine, group_command, group_drain
 from inference_operator.engines.group.options import Waits
 from inference_operator.engines.group.processes import descendants

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from e2e.free_ports import free_port
+from e2e.helpers.free_ports import free_port
 from inference_operator.api.engine import EngineSpec
 from inference_operator.engines.group.launch import group_member
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.waiting import eventually
+from e2e.localkube.waiting import eventually
 from tests.engines.group_of_pods import WAIT_SECONDS, Group
 
 SAID = "Member qwen-engine-0-{} was stopped."

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.waiting import eventually
+from e2e.localkube.waiting import eventually
 from inference_operator.engines.group.ends import FirstEnd, absent_members, first_end
 from inference_operator.engines.group.options import EXIT, LOST, SILENT
 from inference_operator.engines.group.peers import LINE_BYTES, MOST_OF_SOURCE, MOST_VISITORS

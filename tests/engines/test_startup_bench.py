@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench.startup import COLD, FIRST, PROGRAM, THREADED, UNMEASURED, WARM, figures, lost_shares, phase_seconds
-from e2e.engine_starts import TimedStart, Way
+from e2e.engines.start_times import TimedStart, Way
 
 COSTS = Path(__file__).parents[2] / "docs" / "explanation" / "costs.md"
 START = (Path(__file__).parent / "vllm_output" / "start.txt").read_text()

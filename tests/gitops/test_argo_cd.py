@@ -8,7 +8,7 @@ import lupa.lua51
 import pytest
 import yaml
 
-from e2e import manifests
+from e2e.deploy import manifests
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Paused

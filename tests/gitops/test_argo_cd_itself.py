@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from e2e import manifests
-from e2e.cluster.binaries import ensure_argo_cd
+from e2e.deploy import manifests
+from e2e.go_modules import ensure_argo_cd
 from inference_operator.manifest import Manifest
 from tests.gitops.recorded import FOLDER, recorded
 from tests.gitops.test_argo_cd import ACTIONS, HEALTH_TESTS, health, loaded

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from e2e.cluster.binaries import ensure_kstatus
+from e2e.go_modules import ensure_kstatus
 from inference_operator.manifest import Manifest
 from tests.gitops.recorded import recorded
 from tests.status.test_states import STATES

@@ -11,7 +11,7 @@ from e2e.images.builder import BASE
 from e2e.images.catalogue import ROOT, Dockerfile
 
 NODE = "kind-node"
-"""A machine that runs systemd as root, and no container of the operator; `e2e/kind_node.py` builds it."""
+"""A machine that runs systemd as root, and no container of the operator; `e2e/deploy/kind_node_image.py` builds it."""
 OFFICIAL = {"router": ["haproxy"], "stock-python": []}
 """Images in the layout of an official one, with its users: pods name the numbers."""
 FILES = sorted(path.parent.name for path in ROOT.glob("images/*/Dockerfile") if path.parent.name != NODE)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from e2e.waiting import eventually
+from e2e.localkube.waiting import eventually
 from inference_operator.jobs.download_result import Downloaded, parsed_download
 from tests.testing.forked_infd import ForkedInfd
 from tests.testing.hub import BRANCH, COMMIT, REPOSITORY, Hub, serving

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster.errors import ClusterError
-from e2e.install import NAMESPACE, install
+from e2e.deploy.install import NAMESPACE, install
+from e2e.localkube.errors import ClusterError
 from tests.chart.documented import INSTALL_PAGE, shell_commands
 
 ROOT = Path(__file__).parents[2]
-LOADED = "import sys; import e2e.install; print(*{name.partition('.')[0] for name in sys.modules})"
+LOADED = "import sys; import e2e.deploy.install; print(*{name.partition('.')[0] for name in sys.modules})"
 
 
 def test_three_commands_of_the_readme_lead_to_a_running_operator() -> None:

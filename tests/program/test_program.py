@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.program import JOBS_FILE, PACKAGE, SOURCES, imported, imports, operator_program
+from e2e.deploy.program import JOBS_FILE, PACKAGE, SOURCES, imported, imports, operator_program
 
 CONFIG_MAP_BYTES = 2**20
 """Limit of the data of a ConfigMap (Kubernetes 1.36, pkg/apis/core/validation, `MaxSecretSize`)."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import pytest
 from kubernetes.aio.client.api_client import ApiClient
 
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.errors import ClusterError
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from inference_operator.admission.administrator_policy import PolicyScope, administrator_policy
 from inference_operator.admission.administrator_refusals import refusal_of_policy
 from inference_operator.admission.administrator_rules import parameters

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from inference_operator.admission.operator_policy import (
     ACCOUNTS_ANNOTATION,
     GUARDED_KINDS,

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster.control_plane import POLICY_TYPES_CONTROLLER
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.control_plane import POLICY_TYPES_CONTROLLER
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from tests.testing.operated_cluster import RELEASE
 
 pytestmark = pytest.mark.full  # a minute of CPU

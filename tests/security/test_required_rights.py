@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from kubernetes.aio.client.api_client import ApiClient
 
-from e2e.cluster.handle import LocalCluster
+from e2e.localkube.handle import LocalCluster
 from inference_operator.admission.rights import MAX_NAMED, Requirement, Right, required_rights
 from inference_operator.engines.registry import ENGINES
 from inference_operator.kube.client import connect

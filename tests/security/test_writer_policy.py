@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster.errors import ClusterError
-from e2e.waiting import eventually
+from e2e.localkube.errors import ClusterError
+from e2e.localkube.waiting import eventually
 from tests.testing.operated_cluster import new_workspace
 from tests.testing.workspace import QWEN, Workspace
 

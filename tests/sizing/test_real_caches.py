@@ -2,8 +2,8 @@
 
 import pytest
 
+from e2e.engines.cache_memory import computed
 from e2e.model.kinds import KINDS
-from e2e.sizes import computed
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
 

@@ -7,8 +7,8 @@ from http.client import HTTPConnection
 import aiohttp
 import pytest
 
-from e2e.free_ports import free_port
-from e2e.waiting import eventually
+from e2e.helpers.free_ports import free_port
+from e2e.localkube.waiting import eventually
 from inference_operator.telemetry.http import MOST_CONNECTIONS, PAGES, SHARE, serve_health
 from inference_operator.telemetry.metrics import QUEUE_DEPTH, RESOURCE_METRICS
 from inference_operator.telemetry.resources import Resource

@@ -5,9 +5,9 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
-from e2e import manifests
-from e2e.cluster.binaries import ensure_argo_cd
-from e2e.cluster.handle import LocalCluster
+from e2e.deploy import manifests
+from e2e.go_modules import ensure_argo_cd
+from e2e.localkube.handle import LocalCluster
 from inference_operator.manifest import Manifest
 
 LIMIT_SECONDS = 240

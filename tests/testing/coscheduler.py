@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from e2e.cluster.binaries import ensure_coscheduler
-from e2e.cluster.handle import LocalCluster
-from e2e.free_ports import free_port
-from e2e.waiting import eventually
+from e2e.go_modules import ensure_coscheduler
+from e2e.helpers.free_ports import free_port
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 
 SCHEDULER = "gpus"
 READY_SECONDS = 120

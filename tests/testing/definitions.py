@@ -3,8 +3,8 @@
 import json
 from functools import partial
 
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 
 SECONDS = 60
 

@@ -11,10 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster.binaries import PROMETHEUS, ensure_prometheus
-from e2e.free_ports import free_port
+from e2e.go_modules import PROMETHEUS, ensure_prometheus
+from e2e.helpers.free_ports import free_port
+from e2e.localkube.waiting import eventually
 from e2e.router.prometheus import Target, configured, static_jobs
-from e2e.waiting import eventually
 from inference_operator.autoscaling.query import HELD, QUEUED, RUNNING
 from inference_operator.engines.vllm.metrics import SERIES
 from tests.testing.operator_process import answers
@@ -99,7 +99,7 @@ def prometheus(page: Demand, folder: Path, port: int | None = None) -> Iterator[
     target = Target(f"127.0.0.1:{page.server_address[1]}", {})
     (folder / "prometheus.json").write_text(json.dumps(configured(static_jobs([target]), SCRAPE_SECONDS)))
     command = [
-        str(ensure_prometheus() / PROMETHEUS.name),
+        str(ensure_prometheus() / PROMETHEUS),
         f"--config.file={folder / 'prometheus.json'}",
         f"--storage.tsdb.path={folder / 'data'}",
         f"--web.listen-address={url}",

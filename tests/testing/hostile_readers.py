@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from e2e.waiting import eventually
+from e2e.localkube.waiting import eventually
 
 STRANGER = "127.0.0.66"
 """The address from which they come. Honest readers have 127.0.0.1."""

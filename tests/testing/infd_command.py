@@ -1,11 +1,11 @@
-"""`infd` beside a real API server. Each is a fork; `e2e/infd_command.py` starts the command as a user does."""
+"""`infd` beside a real API server. Each is a fork; `e2e/helpers/infd_command.py` starts the command as a user does."""
 
 import os
 import sys
 import tempfile
 from pathlib import Path
 
-from e2e.cluster.handle import LocalCluster
+from e2e.localkube.handle import LocalCluster
 from tests.testing.forks import Fork
 
 COMMAND = str(Path(sys.executable).with_name("infd"))

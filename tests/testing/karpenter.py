@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster.binaries import ensure_karpenter
-from e2e.cluster.handle import LocalCluster
-from e2e.free_ports import free_port
-from e2e.waiting import eventually
+from e2e.go_modules import ensure_karpenter
+from e2e.helpers.free_ports import free_port
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from tests.testing.definitions import await_established
 from tests.testing.node_pools import InstanceType
 from tests.testing.operator_process import answers

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from e2e.cluster.binaries import KEDA_ADAPTER, KEDA_OPERATOR, ensure_keda, keda_definitions
-from e2e.cluster.handle import LocalCluster
-from e2e.free_ports import free_port
-from e2e.waiting import eventually
+from e2e.go_modules import KEDA_ADAPTER, KEDA_OPERATOR, ensure_keda, keda_definitions
+from e2e.helpers.free_ports import free_port
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from tests.testing.definitions import await_established
 from tests.testing.metrics_api import certificates, own_address, registered
 from tests.testing.operator_process import answers
@@ -39,14 +39,14 @@ def keda(cluster: LocalCluster, folder: Path) -> Iterator[None]:
         "WATCH_NAMESPACE": "",
     }
     operator = [
-        str(commands / KEDA_OPERATOR.name),
+        str(commands / KEDA_OPERATOR),
         f"--cert-dir={files}",
         "--metrics-bind-address=0",
         f"--health-probe-bind-address=127.0.0.1:{health}",
         f"--metrics-service-bind-address=127.0.0.1:{metrics}",
     ]
     adapter = [
-        str(commands / KEDA_ADAPTER.name),
+        str(commands / KEDA_ADAPTER),
         f"--bind-address={own_address()}",
         f"--secure-port={secure}",
         f"--port={free_port()}",

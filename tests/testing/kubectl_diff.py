@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from e2e.cluster.errors import ClusterError
-from e2e.waiting import eventually
+from e2e.localkube.errors import ClusterError
+from e2e.localkube.waiting import eventually
 from tests.testing.workspace import SETTLE_SECONDS
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from e2e.cluster.binaries import ensure_kueue
-from e2e.webhook_controller import WebhookController
+from e2e.go_modules import ensure_kueue
+from e2e.helpers.webhook_controller import WebhookController
 from inference_operator.objects.network_policy import NAMESPACE_LABEL
 from tests.testing.workspace import Workspace
 

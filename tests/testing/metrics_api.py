@@ -13,9 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster.certificates import Authority, Identity
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.certificates import Authority, Identity
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 
 API = "external.metrics.k8s.io/v1beta1"
 NAMESPACE, SERVICE = "metrics-adapter", "adapter"

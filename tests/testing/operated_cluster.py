@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e.audit import AuditLog
-from e2e.cluster import local
-from e2e.cluster.binaries import Level
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube import local
+from e2e.localkube.audit_log import AuditLog
+from e2e.localkube.binaries import Level
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from inference_operator.manifest import POD
 from tests.testing.definitions import await_established
 from tests.testing.operator_process import OperatorProcess

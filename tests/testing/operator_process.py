@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlencode
 
-from e2e.free_ports import free_port
-from e2e.waiting import eventually
+from e2e.helpers.free_ports import free_port
+from e2e.localkube.waiting import eventually
 from tests.testing.forks import ROOT, Fork
 
 READY_SECONDS, STOP_SECONDS = 120, 60

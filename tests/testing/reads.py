@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import urllib3
 import yaml
 
-from e2e.cluster.errors import ClusterError
+from e2e.localkube.errors import ClusterError
 from inference_operator.manifest import (
     CHILD_KINDS,
     INFERENCE_DEPLOYMENT,

@@ -10,7 +10,7 @@ from typing import Any
 import urllib3
 import yaml
 
-from e2e.audit import ATTACKER
+from e2e.localkube.audit_log import ATTACKER
 from inference_operator.manifest import Manifest
 
 MERGE = "application/merge-patch+json"

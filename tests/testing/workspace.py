@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.errors import ClusterError
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from inference_operator.manifest import CHILD_KINDS, INFERENCE_DEPLOYMENT, Kind, Manifest
 from tests.testing.reads import KINDS, kind_named, reader
 

@@ -1,7 +1,7 @@
 """The images of llama.cpp: the default of each device, user and paths of their processes, and architectures they run.
 
-`python -m e2e.architectures` writes the table of architectures, by GGUF's names of them: it asks the server of the
-engine's image which names it knows, and leaves out encoders, draft models, diffusion and speech.
+`python -m e2e.engines.architectures` writes the table of architectures, by GGUF's names of them: it asks the server of
+the engine's image which names it knows, and leaves out encoders, draft models, diffusion and speech.
 """
 
 import re

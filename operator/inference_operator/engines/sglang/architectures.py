@@ -1,7 +1,7 @@
 """Architectures of text models that SGLang implements itself.
 
-`python -m e2e.sglang_tables` writes the table from SGLang's own source. It leaves out models that read images or sound:
-SGLang opens any `file:` URL that a request names, so that clients could read files of the pod (0.5.23,
+`python -m e2e.engines.sglang_tables` writes the table from SGLang's own source. It leaves out models that read images
+or sound: SGLang opens any `file:` URL that a request names, so that clients could read files of the pod (0.5.23,
 `srt/utils/common.py`, `load_image`). An architecture that SGLang does not implement is left out because it would run
 the model's own code, without being asked for it (`srt/model_loader/utils.py`, `resolve_transformers_arch`). Drafts,
 encoders and diffusion are left out too.

@@ -2,7 +2,7 @@
 
 The table has every option of SGLang 0.5.23 (`srt/server_args.py`, `ServerArgs.add_cli_args`). Those of the class
 `managed` are set by the operator, or they are for several nodes, training, tests, adapters, images and sound, load
-plugins, open ports, or read and write files. `python -m e2e.sglang_tables` compares the names with SGLang's own parser.
+plugins, open ports, or read and write files. `e2e/engines/sglang_tables.py` compares the names with its own parser.
 """
 
 import re

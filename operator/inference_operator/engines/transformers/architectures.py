@@ -1,7 +1,7 @@
 """Architectures of `transformers serve`: those it computes in batches, and those it computes one request at a time.
 
-`python -m e2e.architectures` writes the table inside the engine's image: it makes a small model of each architecture,
-and compares the answers of continuous batching with those of `generate`.
+`python -m e2e.engines.architectures` writes the table inside the engine's image: it makes a small model of each
+architecture, and compares the answers of continuous batching with those of `generate`.
 """
 
 from importlib.resources import files

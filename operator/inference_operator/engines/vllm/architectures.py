@@ -1,10 +1,10 @@
 """Models that vLLM runs: by architecture, and by their methods of quantization and of attention. Tables of its image.
 
-1. Architectures have an implementation of its own, or run through Transformers' one. `python -m e2e.architectures`
-   writes their table inside the engine's image, from vLLM's registry and its own check (0.32.0,
-   `model_executor/models/registry.py`, `_try_resolve_transformers`).
-2. `python -m e2e.vllm_options` writes the table of methods, and of models that must not run in float16. A test there
-   compares the two.
+1. Architectures have an implementation of its own, or run through Transformers' one.
+   `python -m e2e.engines.architectures` writes their table inside the engine's image, from vLLM's registry and
+   its own check (0.32.0, `model_executor/models/registry.py`, `_try_resolve_transformers`).
+2. `python -m e2e.engines.vllm_options` writes the table of methods, and of models that must not run in float16. A test
+   there compares the two.
 3. Sparse latent attention is chosen by a model's `index_topk`. Its kernels are those of the backends that the table's
    row is made from; DeepSeek V4 takes its own classes, which need the same GPUs (0.32.0,
    `models/deepseek_v4/nvidia/model.py`, `_select_dsv4_attn_cls`; `v1/attention/ops/flashmla.py`,

@@ -1,7 +1,7 @@
 """Encoders of images in vLLM: which of them each tensor rank can have as a whole, and which are always divided.
 
-`python -m e2e.vllm_options` writes the table of the former inside the engine's image, and a test there compares the two
-(0.32.0, `supports_encoder_tp_data` of the classes in `model_executor/models`). vLLM divides an encoder unless
+`python -m e2e.engines.vllm_options` writes the table of the former inside the engine's image, and a test there compares
+the two (0.32.0, `supports_encoder_tp_data` of the classes in `model_executor/models`). vLLM divides an encoder unless
 `--mm-encoder-tp-mode=data` is set; it ends at the start if the tensor parallel size does not divide its heads.
 """
 

@@ -58,7 +58,7 @@ VARIABLE_CLASSES: tuple[Classified, ...] = (
 """The class of every variable of vLLM, and of those of its libraries that have one."""
 
 VARIABLES = tuple(files(__package__).joinpath(f"variables-{VERSION}.txt").read_text(encoding="utf-8").split())
-"""Names of all variables of vLLM; `python -m e2e.vllm_options` writes the table."""
+"""Names of all variables of vLLM; `python -m e2e.engines.vllm_options` writes the table."""
 
 
 def spellings(option: str) -> tuple[str, ...]:

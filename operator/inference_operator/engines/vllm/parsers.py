@@ -28,7 +28,7 @@ _TABLE = [
 ]
 TOOL_PARSERS = frozenset(name for kind, name in _TABLE if kind == "tool")
 REASONING_PARSERS = frozenset(name for kind, name in _TABLE if kind == "reasoning")
-"""Names in vLLM's registries; `python -m e2e.vllm_options` writes the table."""
+"""Names in vLLM's registries; `python -m e2e.engines.vllm_options` writes the table."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Real engines on this machine, without a cluster: their tables of names, memory and times."""

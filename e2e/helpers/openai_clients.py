@@ -1,0 +1,59 @@
+"""Clients of the `openai` package that ask a service all the time, each on a connection that it keeps."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Event
+
+from openai import OpenAI, OpenAIError
+
+from e2e.helpers.served_deployment import PROMPT, Served
+
+_TOKENS = 8
+_ANSWER_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class Answers:
+    """What all clients have got."""
+
+    right: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def openai_clients(served: Served, number: int) -> Iterator[Answers]:
+    """Ask, plain and streamed in turn, until the block ends. A client sends nothing again."""
+    expected, over, answers = served.complete(PROMPT), Event(), Answers()
+    with ThreadPoolExecutor(number) as threads:
+        try:
+            for _ in range(number):
+                threads.submit(_ask, served, expected, over, answers)
+            yield answers
+        finally:
+            over.set()
+
+
+def _ask(served: Served, expected: str, over: Event, answers: Answers) -> None:
+    address = f"http://{served.address}/v1"
+    with OpenAI(base_url=address, api_key="none", max_retries=0, timeout=_ANSWER_SECONDS) as client:
+        while not over.is_set():
+            try:
+                for text in (_plain(client, served.name), _streamed(client, served.name)):
+                    if text == expected:
+                        answers.right += 1
+                    else:
+                        answers.failures.append(f"another answer: {text!r}")
+            except OpenAIError as error:
+                answers.failures.append(repr(error))
+
+
+def _plain(client: OpenAI, model: str) -> str:
+    answer = client.completions.create(model=model, prompt=PROMPT, max_tokens=_TOKENS, temperature=0)
+    return answer.choices[0].text
+
+
+def _streamed(client: OpenAI, model: str) -> str:
+    parts = client.completions.create(model=model, prompt=PROMPT, max_tokens=_TOKENS, temperature=0, stream=True)
+    return "".join(part.choices[0].text for part in parts if part.choices)

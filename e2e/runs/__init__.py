@@ -1,0 +1,1 @@
+"""Runs of pytest: two processes, modules that they share, and how long tests took."""
