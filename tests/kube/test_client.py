@@ -19,7 +19,7 @@ from inference_operator.controller.cluster import (
     NotLeaderError,
     RejectedError,
 )
-from inference_operator.kube.client import Api, connect, environment_proxy
+from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import CONFIG_MAP, POD, Manifest, Ref
 from inference_operator.views.lookups import LogLookup
@@ -201,26 +201,6 @@ async def test_a_refused_connection_raises_cluster_error() -> None:
     async with ApiClient(Configuration(host="http://127.0.0.1:9")) as client:
         with pytest.raises(ClusterError):
             await KubeCluster(Api(client)).get(REF)
-
-
-@pytest.mark.parametrize(
-    ("no_proxy", "url", "proxy"),
-    [
-        ("", "https://10.0.0.1:6443", "http://proxy:3128"),
-        ("", "http://10.0.0.1:6443", None),
-        ("10.0.0.1,.svc", "https://10.0.0.1:6443", None),
-        (".svc", "https://kubernetes.default.svc", None),
-        ("fd00:10:96::1", "https://[fd00:10:96::1]:443", None),
-        ("10.0.0.1:6443", "https://10.0.0.1:6443", None),
-    ],
-)
-def test_the_environment_names_the_proxy(
-    no_proxy: str, url: str, proxy: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in (("HTTPS_PROXY", "http://proxy:3128"), ("HTTP_PROXY", ""), ("NO_PROXY", no_proxy)):
-        monkeypatch.delenv(name.lower(), raising=False)
-        monkeypatch.setenv(name, value)
-    assert environment_proxy(url) == proxy
 
 
 async def test_a_request_reads_no_file_of_passwords(

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode, urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.parse import urlencode
 
 import orjson
 from aiohttp import (
@@ -16,6 +15,8 @@ from aiohttp import (
     ClientConnectorDNSError,
     ClientConnectorError,
     ClientError,
+    ClientHttpProxyError,
+    ClientProxyConnectionError,
     ClientWebSocketResponse,
     WSServerHandshakeError,
 )
@@ -38,6 +39,7 @@ from inference_operator.controller.cluster import (
     RejectedError,
 )
 from inference_operator.kube.clock import Clock
+from inference_operator.kube.proxy import environment_proxy, in_cluster
 from inference_operator.manifest import Kind, Manifest
 
 REQUEST_TIMEOUT_SECONDS = 30
@@ -46,15 +48,9 @@ WRITE_TIMEOUT_SECONDS = 8.0
 """The default timeout of a write; an etcd in trouble takes seconds for one."""
 HEARTBEAT_SECONDS = 30.0
 """Between pings on a websocket. Load balancers before API servers end connections that are idle for minutes."""
-SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
 """Forms of a PATCH: server-side apply, and a JSON merge patch."""
 _REJECTIONS = frozenset({HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.BAD_REQUEST})
-
-
-def in_cluster() -> bool:
-    """Whether this process runs in a pod with a ServiceAccount."""
-    return SERVICE_ACCOUNT_TOKEN.exists()
 
 
 UNUSABLE = (ConfigException, OSError, YAMLError, AttributeError, LookupError, TypeError, ValueError)
@@ -75,7 +71,7 @@ async def connect(
     session = {"trust_env": False}
     configuration = Configuration(connection_pool_maxsize=max_connections, client_session_kwargs=session)
     if kubeconfig is None and context is None and in_cluster():
-        load_incluster_config(client_configuration=configuration)
+        load_incluster_config(client_configuration=configuration)  # without a proxy, whatever the variables say
     else:
         path = str(kubeconfig) if kubeconfig else os.environ.get("KUBECONFIG")
         try:
@@ -87,15 +83,8 @@ async def connect(
                 "There is no cluster to work in: no ServiceAccount, and no kubeconfig with a current context."
                 " Set KUBECONFIG, or write ~/.kube/config"
             ) from error
-    configuration.proxy = configuration.proxy or environment_proxy(configuration.host)
+        configuration.proxy = configuration.proxy or environment_proxy(configuration.host)
     return ApiClient(configuration)
-
-
-def environment_proxy(url: str) -> str | None:
-    """The proxy for a URL by `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`; None without one."""
-    parts = urlsplit(url)
-    names = (parts.hostname or "", parts.netloc)  # NO_PROXY has IPv6 addresses without brackets, or names with a port
-    return None if any(proxy_bypass(name) for name in names) else getproxies().get(parts.scheme)
 
 
 def context_namespace(kubeconfig: Path | None = None, context: str | None = None) -> str:
@@ -250,6 +239,15 @@ def _connection_error(error: Exception) -> str:
     match error:
         case TimeoutError():
             return "the API server did not answer in time"
+        case ClientProxyConnectionError():
+            return (
+                f"there is no connection to the proxy {error.host}:{error.port} of HTTPS_PROXY or the kubeconfig's proxy-url."
+                " Set NO_PROXY where the API server needs none"
+            )
+        case ClientHttpProxyError():
+            return (
+                f"the proxy of HTTPS_PROXY or of the kubeconfig's proxy-url answered with HTTP {error.status}"
+            )
         case ClientConnectorCertificateError():
             return f"the certificate of the API server at {error.host}:{error.port} is not trusted"
         case ClientConnectorDNSError():

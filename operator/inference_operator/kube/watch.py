@@ -15,7 +15,8 @@ from kopf._cogs.structs.references import Insights  # private, but a parameter o
 from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory  # private: pyproject.toml bounds the release
 
 from inference_operator.controller.cluster import ClusterError
-from inference_operator.kube.client import REQUEST_TIMEOUT_SECONDS, in_cluster
+from inference_operator.kube.client import REQUEST_TIMEOUT_SECONDS
+from inference_operator.kube.proxy import environment_proxy, in_cluster
 from inference_operator.kube.resume_watch import ResumeWatch
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, NODE, Kind, Manifest
 from inference_operator.objects.names import MANAGED_SELECTOR
@@ -214,6 +215,7 @@ def _login(watch_from: ResumeWatch, on_watch_started: Callable[[str], None]) -> 
         session = ClientSession(
             connector=TCPConnector(limit=0, ssl=info.as_ssl_context()),
             headers=info.as_http_headers(),
+            proxy=None if in_cluster() else info.proxy_url or environment_proxy(info.server),
             trust_env=info.trust_env,
             trace_configs=[trace],
             middlewares=[watch_from],

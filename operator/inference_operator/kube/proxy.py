@@ -1,0 +1,78 @@
+"""Which proxy leads to a URL, by the rules of kubectl and of every controller in Go.
+
+The rules are of golang.org/x/net v0.61.0, `http/httpproxy/proxy.go`; Python's own know neither CIDR nor ports:
+
+- `localhost` and loopback addresses never go through a proxy.
+- `NO_PROXY` is a list with commas. `*` is every host.
+- An address or a CIDR is compared with addresses alone: no name is looked up.
+- `example.com` is that host and all below it, `.example.com` and `*.example.com` only those below.
+- Each of them but a CIDR may end in a port, which then has to be the URL's.
+"""
+
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+from urllib.request import getproxies
+
+SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+_PORTS = {"http": 80, "https": 443}
+
+
+def in_cluster() -> bool:
+    """Whether this process runs in a pod with a ServiceAccount."""
+    return SERVICE_ACCOUNT_TOKEN.exists()
+
+
+def environment_proxy(url: str) -> str | None:
+    """The proxy for a URL by `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`; None without one."""
+    parts, proxies = urlsplit(url), getproxies()
+    proxy = proxies.get(parts.scheme)
+    if not proxy or _is_local(parts.hostname or ""):
+        return None
+    entries = (entry.strip().lower() for entry in proxies.get("no", "").split(","))
+    if any(_excludes(entry, parts) for entry in entries if entry):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _is_local(host: str) -> bool:
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def _excludes(entry: str, url: SplitResult) -> bool:
+    """Whether an entry of NO_PROXY names the host of a URL."""
+    host = url.hostname or ""
+    address = _address(host)
+    if entry == "*":
+        return True
+    if "/" in entry:
+        try:
+            return address is not None and address in ip_network(entry, strict=False)
+        except ValueError:
+            return False
+    name, port = _without_port(entry)
+    if port and port != (url.port or _PORTS.get(url.scheme)):
+        return False
+    if _address(name):
+        return _address(name) == address
+    below = name[1:] if name.startswith("*.") else name
+    return host == name or host.endswith(below if below.startswith(".") else f".{below}")
+
+
+def _without_port(entry: str) -> tuple[str, int]:
+    """The host of `host:port`, `[fd00::1]:port` or of an address without a port; a port of 0 is any."""
+    if _address(entry):
+        return entry, 0
+    host, _, port = entry.rpartition(":")
+    if host and (not port or (port.isascii() and port.isdecimal())):
+        return host.strip("[]"), int(port or 0)
+    return entry.strip("[]"), 0
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    return (address.ipv4_mapped if isinstance(address, IPv6Address) else None) or address
