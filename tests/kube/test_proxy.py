@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from kubernetes.aio.client.configuration import Configuration
+
 from inference_operator.controller.cluster import ClusterError
 from inference_operator.kube import client, proxy
 from inference_operator.kube.client import Api, connect

@@ -245,9 +245,7 @@ def _connection_error(error: Exception) -> str:
                 " Set NO_PROXY where the API server needs none"
             )
         case ClientHttpProxyError():
-            return (
-                f"the proxy of HTTPS_PROXY or of the kubeconfig's proxy-url answered with HTTP {error.status}"
-            )
+            return f"the proxy of HTTPS_PROXY or of the kubeconfig's proxy-url answered with HTTP {error.status}"
         case ClientConnectorCertificateError():
             return f"the certificate of the API server at {error.host}:{error.port} is not trusted"
         case ClientConnectorDNSError():
