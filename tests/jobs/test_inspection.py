@@ -109,8 +109,8 @@ def test_an_inspection_job_has_the_token_of_the_models_secret() -> None:
 def test_an_inspection_job_has_the_node_selector_only_for_a_model_in_a_volume() -> None:
     asked = {"nodeSelector": {"pool": "a"}, "tolerations": [{"key": "dedicated", "operator": "Exists"}]}
     hub, claim = (pod(job(source, scheduling=asked)) for source in SOURCES[:2])
-    assert "nodeSelector" not in hub
-    assert claim["nodeSelector"] == {"pool": "a"}
+    assert hub["nodeSelector"] == {"kubernetes.io/os": "linux"}
+    assert claim["nodeSelector"] == {"kubernetes.io/os": "linux", "pool": "a"}
     assert len(hub["tolerations"]) == len(claim["tolerations"]) == 2
 
 

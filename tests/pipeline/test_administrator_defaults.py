@@ -170,7 +170,8 @@ def test_an_inspection_job_has_the_engines_access_and_no_gpu_constraints() -> No
     assert made["containers"][0]["image"].startswith("mirror.example/hub/")
     assert job["spec"]["template"]["metadata"]["labels"]["team"] == "search"
     assert [toleration["key"] for toleration in made["tolerations"]][1:] == ["dedicated", "spot"]
-    assert not {"affinity", "nodeSelector", "topologySpreadConstraints", "initContainers"} & made.keys()
+    assert not {"affinity", "topologySpreadConstraints", "initContainers"} & made.keys()
+    assert made["nodeSelector"] == {"kubernetes.io/os": "linux"}
     assert made["runtimeClassName"] == OWNED.router_defaults.scheduling.runtime_class_name
     only_engines = Settings.model_validate({"engine_defaults": {"scheduling": {"runtimeClassName": "nvidia"}}})
     assert "runtimeClassName" not in inspection(only_engines)["spec"]["template"]["spec"]

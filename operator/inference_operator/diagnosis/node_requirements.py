@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from inference_operator.diagnosis.inputs import DiagnosisInputs
-from inference_operator.manifest import ARCHITECTURE_LABEL, Manifest
+from inference_operator.manifest import ARCHITECTURE_LABEL, SYSTEM_LABEL, Manifest
 from inference_operator.views.pod import PodView
 
 NAMED_VALUES = 2
@@ -20,7 +20,8 @@ def node_requirements(pod: PodView, inputs: DiagnosisInputs) -> str:
         return ""
     pod_spec = role.workload.pod_spec or {}
     # The label of the image's architecture names no GPU, so the advice would not help.
-    labels = {name: value for name, value in (pod_spec.get("nodeSelector") or {}).items() if name != ARCHITECTURE_LABEL}
+    selector = pod_spec.get("nodeSelector") or {}
+    labels = {name: value for name, value in selector.items() if name not in (ARCHITECTURE_LABEL, SYSTEM_LABEL)}
     selected = [f"`{label}={value}`" for label, value in labels.items()]
     either = list(dict.fromkeys(_alternatives(pod_spec)))
     wanted = [*selected, *([f"{'one of ' if len(either) > 1 else ''}{', '.join(either)}"] if either else [])]

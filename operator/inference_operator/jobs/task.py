@@ -18,7 +18,7 @@ from inference_operator.objects.child import child, content_hash
 from inference_operator.objects.names import job_name, labels, selector_labels
 from inference_operator.objects.pod import RESTRICTED_CONTAINER, account, restricted_pod
 from inference_operator.objects.pod_additions import mounts, volumes
-from inference_operator.objects.scheduling import scheduling
+from inference_operator.objects.scheduling import on_linux, scheduling
 from inference_operator.settings import Settings
 
 _ANYWHERE = ("tolerations", "priorityClassName", "schedulerName")
@@ -169,6 +169,6 @@ def _scheduling(task: JobTask[Result]) -> Manifest:
     names = _WHERE_ENGINES_RUN if task.where_engines_run else _ANYWHERE
     runtime = settings.router_defaults.scheduling.runtime_class_name
     return {
-        **{name: fields[name] for name in names if name in fields},
+        **on_linux({name: fields[name] for name in names if name in fields}),
         **({"runtimeClassName": runtime} if runtime else {}),
     }

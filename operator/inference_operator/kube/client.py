@@ -241,8 +241,8 @@ def _connection_error(error: Exception) -> str:
             return "the API server did not answer in time"
         case ClientProxyConnectionError():
             return (
-                f"there is no connection to the proxy {error.host}:{error.port} of HTTPS_PROXY or the kubeconfig's proxy-url."
-                " Set NO_PROXY where the API server needs none"
+                f"there is no connection to the proxy {error.host}:{error.port} of HTTPS_PROXY or the kubeconfig's"
+                " proxy-url. Set NO_PROXY where the API server needs none"
             )
         case ClientHttpProxyError():
             return f"the proxy of HTTPS_PROXY or of the kubeconfig's proxy-url answered with HTTP {error.status}"

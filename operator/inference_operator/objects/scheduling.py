@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from inference_operator.api.scheduling import PodScheduling, SchedulingSpec, TopologySpread
 from inference_operator.hardware.node_labels import GKE, PLATFORM_LABELS, PRODUCT, Alternative, alternatives
 from inference_operator.hardware.offers import label_of
-from inference_operator.manifest import ARCHITECTURE_LABEL, GPU_RESOURCE, Manifest
+from inference_operator.manifest import ARCHITECTURE_LABEL, GPU_RESOURCE, SYSTEM_LABEL, Manifest
 from inference_operator.objects.api_form import api_form
 from inference_operator.sizing.plan import Plan
 from inference_operator.views.pod import GROUP_LABEL
@@ -76,6 +76,11 @@ def on_architecture(fields: Manifest, image: str) -> Manifest:
     if architecture is None:
         return fields
     return {**fields, "nodeSelector": {ARCHITECTURE_LABEL: architecture, **fields.get("nodeSelector", {})}}
+
+
+def on_linux(fields: Manifest) -> Manifest:
+    """The fields with a selector for Linux: Kubernetes puts pods without GPUs on Windows nodes too."""
+    return {**fields, "nodeSelector": {SYSTEM_LABEL: "linux", **fields.get("nodeSelector", {})}}
 
 
 def bound_to_gpus(fields: Manifest, plan: Plan, *, added_labels: Sequence[str] = ()) -> Manifest:

@@ -22,7 +22,7 @@ from inference_operator.objects.pod import (
     restricted_pod,
 )
 from inference_operator.objects.pod_additions import ReservedPodParts, env_from, init_containers, mounts, volumes
-from inference_operator.objects.scheduling import scheduling
+from inference_operator.objects.scheduling import on_linux, scheduling
 from inference_operator.router.adapters import ADAPTERS_FOLDER
 from inference_operator.router.dns import DNS_SERVER_VARIABLE, asks_dns_over_tcp
 from inference_operator.router.engine_key import ENGINE_KEY_FOLDER
@@ -156,13 +156,14 @@ def _name(number: int) -> str:
 def _scheduling(inputs: RouterInputs) -> Manifest:
     """The requested fields. Routers prefer different nodes, unless a requested constraint has the same topology key."""
     selector = selector_labels(inputs.name, ROUTER)
-    fields = scheduling(inputs.spec.scheduling, gpus=0, selector=selector)
+    fields = on_linux(scheduling(inputs.spec.scheduling, gpus=0, selector=selector))
     spread = fields.get("topologySpreadConstraints", [])
     own = {
         "maxSkew": 1,
         "topologyKey": _HOST,
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": selector},
+        "matchLabelKeys": ["pod-template-hash"],
     }
     missing = [own] if all(constraint["topologyKey"] != _HOST for constraint in spread) else []
     return {**fields, "topologySpreadConstraints": [*missing, *spread]}

@@ -32,7 +32,7 @@ from inference_operator.objects.pod import (
     with_memory_lock,
 )
 from inference_operator.objects.pod_additions import env_from, init_containers, mounts, volumes
-from inference_operator.objects.scheduling import bound_to_gpus, near_members, on_architecture, scheduling
+from inference_operator.objects.scheduling import bound_to_gpus, near_members, on_architecture, on_linux, scheduling
 from inference_operator.objects.volumes import engine_mounts, engine_volumes
 from inference_operator.roles.context import RoleContext
 from inference_operator.roles.pinned_plan import PinnedPlan
@@ -141,7 +141,7 @@ def _pod(inputs: WorkloadInputs) -> Manifest:
     asked = scheduling(spec.scheduling, gpus=plan.gpus_per_pod, selector=selector)
     if plan.parallel.nodes > 1:
         asked = near_members(asked, spec.scheduling.topology_key, selector=selector)
-    constraints = on_architecture(asked, inputs.plan.image)
+    constraints = on_architecture(asked if plan.gpus_per_pod else on_linux(asked), inputs.plan.image)
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
