@@ -1,5 +1,7 @@
 import json
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
@@ -73,7 +75,7 @@ def test_every_object_of_the_values_schema_refuses_unknown_keys() -> None:
 
 
 def test_values_schema_and_values_file_have_the_same_keys() -> None:
-    assert set(SCHEMA["properties"]) - {"global"} == set(VALUES)
+    assert set(SCHEMA["properties"]) - {"global", "enabled"} == set(VALUES)
 
 
 @pytest.mark.parametrize(
@@ -121,3 +123,16 @@ def test_a_wrong_chart_value_is_refused_with_its_path(helm: Helm, wrong: str, pa
 
 def test_the_values_schema_accepts_global_values(helm: Helm) -> None:
     assert helm.objects("global.registry=registry.example")
+
+
+@pytest.mark.parametrize("chart", ["inference-operator", "inference-operator-crds"])
+def test_a_chart_of_charts_switches_this_one_by_a_condition(helm: Helm, tmp_path: Path, chart: str) -> None:
+    dependency = {"name": chart, "version": ">=0-0", "condition": f"{chart}.enabled"}
+    shutil.copytree(CHART.parent / chart, tmp_path / "charts" / chart)
+    about = {"apiVersion": "v2", "name": "platform", "version": "0.1.0", "dependencies": [dependency]}
+    (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(about))
+    for enabled in (True, False):
+        (tmp_path / "values.yaml").write_text(yaml.safe_dump({chart: {"enabled": enabled}}))
+        rendered = helm.run("template", "platform", str(tmp_path))
+        assert not rendered.returncode, rendered.stderr
+        assert bool(rendered.stdout.strip()) == enabled
