@@ -2,17 +2,23 @@
 
 import json
 import os
+import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from inference_operator.jobs.inspection_result import parsed_result
 from inference_operator.jobs.result import LIMIT
 from inference_operator.model_files.response_limits import MAX_BYTES, MAX_REDIRECTS
+from tests.router.test_tls import FORMATS, KEY, certificate
 from tests.testing.forked_infd import ForkedInfd
 from tests.testing.gguf_files import write_model
 from tests.testing.hub import BRANCH, CHUNK, COMMIT, REPOSITORY, Hub, Request, endless, in_circles, serving, silent
@@ -183,6 +189,28 @@ def test_an_http_status_without_a_hub_error_code_is_explained_in_words(
 
 def test_a_hub_without_a_listener_is_reported_as_unreachable(inspect: Infd) -> None:
     assert error(inspect(HF_ENDPOINT="http://127.0.0.1:9"))[:2] == ("Unreachable", "the hub cannot be reached.")
+
+
+def test_a_certificate_that_nobody_trusts_is_named(inspect: Infd, tmp_path: Path) -> None:
+    far = datetime.now(UTC) + timedelta(days=1)
+    (tmp_path / "cert.pem").write_bytes(certificate(far))
+    (tmp_path / "key.pem").write_bytes(
+        KEY.private_bytes(serialization.Encoding.PEM, FORMATS["PKCS 8"], serialization.NoEncryption())
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        cause, problem, cure = error(inspect(HF_ENDPOINT=f"https://127.0.0.1:{server.server_port}"))
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert (cause, problem) == ("Unreachable", "the certificate of the hub or of the proxy is not trusted.")
+    assert "SSL_CERT_FILE" in cure
 
 
 def test_a_server_that_is_no_hub_is_reported_as_unreachable(hub: Hub, inspect: Infd) -> None:

@@ -1,5 +1,6 @@
 """`spec.model.s3`: the store of an `s3://` model, and how to sign in to it."""
 
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field, StringConstraints
@@ -14,6 +15,13 @@ _ENDPOINT = matches(
 _REGION = matches("[a-z0-9-]+", "must be the name of a region, for example `eu-central-1`")
 
 
+class S3Addressing(StrEnum):
+    """Where a request names the bucket."""
+
+    PATH = "Path"
+    VIRTUAL_HOST = "VirtualHost"
+
+
 class S3Spec(SpecModel):
     """A store that speaks the protocol of S3."""
 
@@ -22,6 +30,13 @@ class S3Spec(SpecModel):
     )
     region: Annotated[str, StringConstraints(max_length=63), CelRules(_REGION)] | None = Field(
         None, description="Region of the bucket. Default: `us-east-1`. Change: in place; the next download uses it."
+    )
+    addressing: S3Addressing = Field(
+        S3Addressing.PATH,
+        description=(
+            "`Path`: requests name the bucket in their path. `VirtualHost`: in the name of the host, before that of"
+            " `endpoint`; some stores accept only that. Change: in place; the next download uses it."
+        ),
     )
     credentials_secret_ref: SecretRef | None = Field(
         None,

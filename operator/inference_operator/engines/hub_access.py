@@ -8,7 +8,7 @@ from inference_operator.api.container import EnvironmentVariable, SecretKeySelec
 from inference_operator.api.model import HUB_TOKEN, ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.s3 import S3Spec
+from inference_operator.api.s3 import S3Addressing, S3Spec
 from inference_operator.engines.model_access import HubAccess, SecretVariable
 
 _HUB_VARIABLE = re.compile(
@@ -23,6 +23,7 @@ _BUCKET_VARIABLE = re.compile(r"AWS_.+|HOME|(?:HTTP|HTTPS|ALL|NO)_PROXY|SSL_CERT
 configuration file and no `AWS_CA_BUNDLE` (object_store 0.14, `aws/builder.rs`)."""
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_VIRTUAL_HOST = "AWS_VIRTUAL_HOSTED_STYLE_REQUEST"
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_TOKEN", "AWS_SKIP_SIGNATURE")
 """The same in other spellings, as the client reads them (object_store 0.14, `aws/builder.rs`)."""
 
@@ -81,9 +82,11 @@ def bucket_variables(env: Sequence[EnvironmentVariable], s3: S3Spec) -> tuple[En
     replaced = {
         *(_ENDPOINTS if s3.endpoint else ()),
         *(_REGIONS if s3.region else ()),
+        *((_VIRTUAL_HOST,) if s3.addressing is S3Addressing.VIRTUAL_HOST else ()),
         *(_KEYS if s3.credentials_secret_ref else ()),
     }
-    own = {"AWS_ENDPOINT_URL": s3.endpoint, "AWS_REGION": s3.region}
+    virtual_host = "true" if s3.addressing is S3Addressing.VIRTUAL_HOST else None
+    own = {"AWS_ENDPOINT_URL": s3.endpoint, "AWS_REGION": s3.region, _VIRTUAL_HOST: virtual_host}
     return (
         *(variable for variable in env if _BUCKET_VARIABLE.fullmatch(variable.name) and variable.name not in replaced),
         *(EnvironmentVariable(name=name, value=value) for name, value in own.items() if value),

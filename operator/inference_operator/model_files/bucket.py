@@ -15,11 +15,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import obstore
-from obstore.exceptions import BaseError, InvalidPathError, PreconditionError
+from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from inference_operator.jobs.inspection_result import InspectionResult
 from inference_operator.jobs.result import Cause, Failure
+from inference_operator.model_files.bucket_errors import SECRET, failure_of, missing
 from inference_operator.model_files.files import Files, InspectionError, inspect_files
 from inference_operator.model_files.listing import MAX_FILES, ListedFile, wanted_files
 from inference_operator.models.checkpoint import gguf_parts
@@ -37,18 +38,10 @@ DIGEST_DIGITS = 40
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 """Names of the store's URL, the strongest first (object_store 0.14, `aws/builder.rs`)."""
 _ENDPOINT = re.compile(r"https?://([\w.-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?(/[\w./~-]*)?", re.ASCII)
+_VIRTUAL_HOST, _TRUE = "AWS_VIRTUAL_HOSTED_STYLE_REQUEST", ("1", "true", "on", "yes", "y")
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 _TOKENS, _REGIONS = ("AWS_SESSION_TOKEN", "AWS_TOKEN"), ("AWS_REGION", "AWS_DEFAULT_REGION")
 _PLAIN = re.compile("[!-~]*")
-_SECRET = "the Secret in `spec.model.s3.credentialsSecretRef`"  # noqa: S105 - text of a message
-_REFUSED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "Forbidden")
-_ELSEWHERE = ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException")
-"""Codes of S3 for a bucket in another region (Amazon S3 API reference, "List of error codes")."""
-_REDIRECT = "Received redirect without LOCATION"
-"""The client's words for Amazon's response in that case, without its code (object_store 0.14, `client/retry.rs`)."""
-_IDENTITIES = ("http://169.254.", "AssumeRoleWithWebIdentity", "POST REDACTED", "/v1/credentials")
-"""In requests for a key: addresses of machines' and pods' metadata, and the token service, whose URL is not shown."""
-_CERTIFICATES = ("InvalidCertificate", "No CA certificates")
 _MAX_OBJECTS = 2 * MAX_FILES
 """Objects that are listed at most: the files of a model, and as many folders."""
 
@@ -59,9 +52,11 @@ def open_bucket(model: BucketModel) -> S3Store:
         problem, cure = why
         raise InspectionError(Failure(Cause.GATED, NotUnderstood(model.name, problem, cure)))
     endpoint = next((os.environ[name] for name in _ENDPOINTS if name in os.environ), "")
+    is_virtual_host = endpoint and os.environ.get(_VIRTUAL_HOST, "").lower() in _TRUE
     return S3Store(
         model.bucket,
         prefix=model.path or None,
+        config={"endpoint": _with_bucket(endpoint, model.bucket)} if is_virtual_host else None,
         client_options={
             "timeout": timedelta(seconds=REQUEST_SECONDS),
             "allow_http": endpoint.startswith("http://"),
@@ -70,18 +65,24 @@ def open_bucket(model: BucketModel) -> S3Store:
     )
 
 
+def _with_bucket(endpoint: str, bucket: str) -> str:
+    """The URL with the bucket in its host: the client expects that where it does not name the bucket in the path."""
+    scheme, host = endpoint.split("://", 1)
+    return endpoint if host.startswith(f"{bucket}.") else f"{scheme}://{bucket}.{host}"
+
+
 def _unusable_variables() -> tuple[str, str] | None:
     """Problem and cure of variables at which the client would end the process. Values may be secrets: none is shown."""
     for name in (*_KEYS, *_TOKENS, *_REGIONS):
         if not _PLAIN.fullmatch(os.environ.get(name, "")):
-            return f"`{name}` contains a space or a line break.", f"Take it out of the value, for example in {_SECRET}."
+            return f"`{name}` contains a space or a line break.", f"Take it out of the value, for example in {SECRET}."
     for name in _ENDPOINTS:
         if name in os.environ and not _is_url(os.environ[name]):
             return f"`{name}` is no URL.", "Write `https://host:port`."
     given = [name for name in _KEYS if os.environ.get(name)]
     if len(given) == 1:
         (missing,) = set(_KEYS) - set(given)
-        return f"there is a value of `{given[0]}` but none of `{missing}`.", f"Check {_SECRET}."
+        return f"there is a value of `{given[0]}` but none of `{missing}`.", f"Check {SECRET}."
     return None
 
 
@@ -95,7 +96,7 @@ def _is_url(text: str) -> bool:
 def needed_files(model: BucketModel, store: S3Store, *, allow_pickle: bool) -> Sequence[ListedFile] | Failure:
     """The files that engines need, as the bucket lists them now, or why there is no model."""
     listed, only = _listed_files(store), gguf_parts(model.file)
-    return wanted_files(model.name, listed, allow_pickle=allow_pickle, only=only) if listed else _missing(model)
+    return wanted_files(model.name, listed, allow_pickle=allow_pickle, only=only) if listed else missing(model)
 
 
 def _listed_files(store: S3Store) -> Sequence[ListedFile]:
@@ -177,45 +178,3 @@ def changed(model: BucketModel, digest: str) -> Failure:
     problem = f"has other files than those of the revision: the bucket's listing has the digest {digest} now."
     cure = "Set `spec.model.revision` to that digest to take the new files, or put the former files back."
     return Failure(Cause.NOT_FOUND, NotUnderstood(model.name, problem, cure))
-
-
-def _missing(model: BucketModel) -> Failure:
-    cure = "Check the bucket and the path in `spec.model.source`."
-    return Failure(Cause.NOT_FOUND, NotUnderstood(model.name, "there are no files.", cure))
-
-
-def failure_of(model: BucketModel, error: Exception) -> Failure:
-    """The failure for an error of the client, by the code that the store returned."""
-    text = str(error)
-    code = next(iter(re.findall(r"<Code>(\w+)</Code>", text)), "")
-    status = next(iter(re.findall(r"status code: (\d{3})", text)), "")
-    if isinstance(error, PreconditionError) or code == "NoSuchKey":
-        cause, problem = Cause.DAMAGED, "a file was changed in the bucket while it was downloaded."
-        cure = "Download it again when the bucket is complete."
-    elif code == "NoSuchBucket" or isinstance(error, FileNotFoundError):
-        return _missing(model)
-    elif isinstance(error, InvalidPathError):
-        cause, problem = Cause.DAMAGED, "a file's name has an empty part, a `..` or a control character."
-        cure = "Rename it, or use a path without it."
-    elif code in _ELSEWHERE or _REDIRECT in text:
-        cause, problem = Cause.NOT_FOUND, f"the bucket is in another region{f' ({code})' if code else ''}."
-        cure = "Set `spec.model.s3.region`."
-    elif any(words in text for words in _IDENTITIES):
-        cause, problem = Cause.GATED, "there is no key, and the pod has no identity, or it was refused."
-        cure = f"Add `{'` and `'.join(_KEYS)}` to {_SECRET}, or give the ServiceAccount of the pods a role."
-    elif code in _REFUSED or status in ("401", "403") or (code and status == "404"):
-        cause, problem = Cause.GATED, f"the store refuses the key, or it may not read the bucket ({code or status})."
-        cure = f"Check {_SECRET}, and that its user may list the bucket and read its objects."
-    elif any(words in text for words in _CERTIFICATES):
-        cause, problem = Cause.UNREACHABLE, "the certificate of the store or of the proxy is not trusted."
-        cure = "Name a readable file with the certificate of its authority in `SSL_CERT_FILE`."
-    else:
-        cause, problem = Cause.UNREACHABLE, _unreachable(status, code)
-        cure = "Check the network, the proxy and `spec.model.s3.endpoint`."
-    return Failure(cause, NotUnderstood(model.name, problem, cure))
-
-
-def _unreachable(status: str, code: str) -> str:
-    if status:
-        return f"the store returned the error {status}{f' ({code})' if code else ''}."
-    return "the store cannot be reached, or its response ended early."

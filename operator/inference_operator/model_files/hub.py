@@ -5,6 +5,7 @@ Endpoint, token, proxy and cache are those of engines. The client reads its envi
 """
 
 import logging
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -35,6 +36,9 @@ TIMEOUT_SECONDS = 10.0
 """Timeout of the hub's responses, as in the client's other requests (huggingface_hub 2.4.0, `constants.py`)."""
 
 _TOKEN = "`HF_TOKEN`, in a cluster by a Secret in `spec.model.tokenSecretRef`."  # noqa: S105 - text of a message
+_SECONDS = re.compile("[0-9]{1,6}")
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+"""OpenSSL's word in the message of an exception, which has no type of its own."""
 _NETWORK_CURE = "Check the network, the proxy and `HF_ENDPOINT`, or serve the model from a `pvc://` or `oci://` source."
 
 
@@ -134,14 +138,14 @@ def failure_of(repository: str, revision: str | None, error: Exception) -> Failu
             problem = f"the storage of the hub's files returned the error {error.response.status_code}."
             failure, cure = (Cause.UNREACHABLE, problem), _NETWORK_CURE
         case HfHubHTTPError():
-            failure, cure = _of_status(error.response.status_code)
+            failure, cure = _of_status(error.response.status_code, error.response.headers.get("Retry-After", ""))
         case _:
             failure, cure = _of_network(error)
     cause, problem = failure
     return Failure(cause, NotUnderstood(f"hf://{repository}", problem, cure))
 
 
-def _of_status(status: int) -> tuple[tuple[Cause, str], str]:
+def _of_status(status: int, retry_after: str) -> tuple[tuple[Cause, str], str]:
     match status:
         case 401:
             return (Cause.GATED, "the hub rejects the token or requires one (401)."), f"Set {_TOKEN}"
@@ -153,7 +157,8 @@ def _of_status(status: int) -> tuple[tuple[Cause, str], str]:
             return (Cause.NOT_FOUND, problem), "Check `spec.model.source` and `HF_ENDPOINT`."
         case 429:
             problem = "the hub received too many requests from this address (429)."
-            return (Cause.UNREACHABLE, problem), f"Wait, or set {_TOKEN}"
+            wait = f"Wait {retry_after} s" if _SECONDS.fullmatch(retry_after) else "Wait"
+            return (Cause.UNREACHABLE, problem), f"{wait}, or set {_TOKEN}"
         case _:
             return (Cause.UNREACHABLE, f"the hub returned the error {status}."), _NETWORK_CURE
 
@@ -168,6 +173,11 @@ def _of_network(error: Exception) -> tuple[tuple[Cause, str], str]:
             message = f"the hub did not answer within {TIMEOUT_SECONDS:g} s."
         case httpx2.RemoteProtocolError():
             message = "the response of the hub ended early."
+        case httpx2.ConnectError() if _UNTRUSTED in str(error):
+            cure = (
+                "Name a file with the certificate of its authority in `SSL_CERT_FILE`, which `spec.engine.env` may set."
+            )
+            return (Cause.UNREACHABLE, "the certificate of the hub or of the proxy is not trusted."), cure
         case httpx2.TransportError() | OfflineModeIsEnabled() | LocalEntryNotFoundError() | ConnectionError():
             message = "the hub cannot be reached."
         case OSError() if error.errno is None:  # the client's own, for a file that is shorter than its header said
