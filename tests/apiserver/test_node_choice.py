@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from tests.testing.workspace import QWEN, Workspace
 
 ROUTERS = "inference-operator.dev/name=qwen,app.kubernetes.io/component=router"
