@@ -3,7 +3,10 @@
 import os
 import subprocess
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -31,16 +34,23 @@ IDLE = WAITING.replace("requests_deferred 1", "requests_deferred 0")
 ENGINE = LlamaCpp()
 
 
-def waited(port: int, drain: int = 60) -> float:
-    """Seconds that the hook takes beside a server on this port."""
+def hook(
+    port: int, drain: int, env: Mapping[str, str] | None = None, user: int | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """The hook, run beside a server on this port with the environment of an engine."""
     timeouts = Timeouts(startup=1800, dns_staleness=0, drain=drain)
     served = ServedModel("/models", "qwen", folder="/models")
     process = LlamaCpp(port).process(EngineSpec(), unchecked_plan(SizingInputs(1)), served, timeouts, host="::")
     (program,) = [one.value for one in process.env if one.name == PRE_STOP_VARIABLE]
     assert program is not None
+    whole = {**os.environ, PRE_STOP_VARIABLE: program, **(env or {})}
+    return subprocess.run(process.pre_stop, env=whole, user=user, capture_output=True, check=False, timeout=60)
+
+
+def waited(port: int, drain: int = 60) -> float:
+    """Seconds that the hook takes."""
     began = time.monotonic()
-    environment = {**os.environ, PRE_STOP_VARIABLE: program}
-    done = subprocess.run(process.pre_stop, env=environment, capture_output=True, check=False, timeout=60)
+    done = hook(port, drain)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     return time.monotonic() - began
 
@@ -63,6 +73,35 @@ def test_the_hook_ends_at_once_while_the_model_loads_and_where_nothing_listens()
         assert server.scrapes == 1
         port = server.server_port
     waited(port)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder in which every account may write."""
+    with TemporaryDirectory() as name:
+        Path(name).chmod(0o777)
+        yield Path(name)
+
+
+def test_no_variable_of_the_user_runs_code_in_the_hook(open_folder: Path) -> None:
+    touch = f"/usr/bin/touch {open_folder}/ran"
+    for name in ("bash", "cat", "timeout", "start"):
+        (open_folder / name).write_text(f"#!/bin/bash\n{touch}\n")
+        (open_folder / name).chmod(0o755)
+    function = f"() {{ {touch}; }}"
+    attacks: Sequence[Mapping[str, str]] = (
+        {"SHELLOPTS": "xtrace", "PS4": f"$({touch})"},
+        {"BASH_ENV": f"{open_folder}/start", "ENV": f"{open_folder}/start"},
+        {"BASH_FUNC_timeout%%": function, "BASH_FUNC_cat%%": function},
+        {"PATH": f"{open_folder}:{os.environ['PATH']}"},
+    )
+    user = 65534 if os.geteuid() == 0 else None  # as in a container: root's bash takes no PS4 from its environment
+    with serving_metrics([IDLE]) as server:
+        for number, attack in enumerate(attacks, start=1):
+            done = hook(server.server_port, 60, attack, user)
+            assert not (open_folder / "ran").exists(), attack
+            assert (done.returncode, done.stdout, done.stderr) == (0, b"", b""), attack
+            assert server.scrapes == number
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_the_image_decides_the_command_and_needs_no_python() -> None:
     assert found["image"].startswith("ghcr.io/ggml-org/llama.cpp:server-cuda-")
     assert "python" not in str(found)
     hook = found["lifecycle"]["preStop"]["exec"]["command"]
-    assert hook[:2] == ["bash", "-c"]
+    assert hook[:3] == ["/bin/bash", "-p", "-c"]
     (program,) = [one["value"] for one in found["env"] if one["name"] == PRE_STOP_VARIABLE]
     assert program == PRE_STOP.replace("$", "$$"), "Kubernetes turns it back"
 

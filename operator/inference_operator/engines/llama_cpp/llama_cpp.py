@@ -65,6 +65,8 @@ UNSUPPORTED = frozenset(
 )
 PRE_STOP = files(__package__).joinpath("pre_stop.sh").read_text(encoding="utf-8")
 """The program of the preStop hook, for bash."""
+_BASH = "/bin/bash"
+"""By its path, since a variable of the user may name other folders."""
 _CUDA = "nvidia.com/"
 
 
@@ -204,5 +206,10 @@ def _devices(plan: Plan) -> Iterator[str]:
 
 
 def _pre_stop(timeouts: Timeouts, port: int) -> tuple[str, ...]:
+    """The hook, without the user's variables: SHELLOPTS with PS4, and exported functions, would run code in bash.
+
+    `-p` ignores them (bash 5.2, "Invoking bash"), and `exec -c` starts the program with an empty environment.
+    """
     numbers = (str(number) for number in (port, timeouts.dns_staleness, timeouts.drain))
-    return ("bash", "-c", f'eval "${PRE_STOP_VARIABLE}"', "pre_stop", *numbers)
+    start = f'exec -c {_BASH} -c "${PRE_STOP_VARIABLE}" "$0" "$@"'
+    return (_BASH, "-p", "-c", start, "pre_stop", *numbers)
