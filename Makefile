@@ -97,8 +97,7 @@ crd: $(UV) ## Generate the CRD, the admission policy, the reference pages and th
 	@cp crds/inferencedeployments.yaml charts/inference-operator-crds/files/crd.yaml
 	@cp operator/inference_operator/jobs/install_program.sh charts/inference-operator/files/install-program.sh
 	@$(RUN) infd policy > charts/inference-operator/files/policy.yaml
-	@$(RUN) infd policy --operator --namespace=OPERATOR_NAMESPACE --name=OPERATOR_NAME --account=OPERATOR_ACCOUNT \
-	  --pod-account=POD_ACCOUNTS > charts/inference-operator/files/operator-policy.yaml
+	@cp operator/inference_operator/admission/operator-policy.yaml charts/inference-operator/files/operator-policy.yaml
 	@$(RUN) infd policy --owner --namespace=OPERATOR_NAMESPACE --name=OPERATOR_NAME \
 	  > charts/inference-operator/files/owner-policy.yaml
 	@$(RUN) python -m generators.pages

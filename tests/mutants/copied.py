@@ -24,6 +24,10 @@ POLICIES = {
     Path(line.rpartition("> ")[2].strip()): line.removeprefix("\t@$(RUN) ")
     for line in (ROOT / "Makefile").read_text().replace("\\\n", " ").splitlines()
     if line.startswith("\t@$(RUN) infd policy")
+} | {
+    Path(line.split()[-1]): line.removeprefix("\t@")
+    for line in (ROOT / "Makefile").read_text().splitlines()
+    if line.startswith(f"\t@cp {ADMISSION}/")
 }
 """Files of the chart that are made of the policies' code, and the commands of `make crd` that make them."""
 PASSED, SOME_FAILED, NOT_COLLECTED = 0, 1, 2

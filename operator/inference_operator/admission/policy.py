@@ -7,7 +7,6 @@ from inference_operator.manifest import Kind, Manifest
 
 _API_VERSION = "admissionregistration.k8s.io/v1"
 WRITES = ("CREATE", "UPDATE")
-EVERY_WRITE = (*WRITES, "DELETE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +52,6 @@ class Policy:
     validations: Sequence[Validation]
     variables: Sequence[tuple[str, str]] = ()
     """Names and CEL expressions that the validations use. Each is evaluated once."""
-    conditions: Sequence[tuple[str, str]] = ()
-    """Names and CEL expressions that a request must meet for the policy to apply."""
     parameters: Parameters | None = None
 
     @property
@@ -71,7 +68,6 @@ class Policy:
             "failurePolicy": "Fail",
             **({"paramKind": {"apiVersion": kind.api_version, "kind": kind.name}} if kind else {}),
             "matchConstraints": {"resourceRules": rules},
-            **({"matchConditions": _named(self.conditions)} if self.conditions else {}),
             **({"variables": _named(self.variables)} if self.variables else {}),
             "validations": [validation.manifest for validation in self.validations],
         }
