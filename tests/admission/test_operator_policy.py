@@ -21,11 +21,13 @@ from inference_operator.controller.cluster import FIELD_MANAGER
 from inference_operator.manifest import (
     CLAIM,
     DEPLOYMENT,
+    DISRUPTION_BUDGET,
     GROUP,
     HORIZONTAL_POD_AUTOSCALER,
     INFERENCE_DEPLOYMENT,
     JOB,
     KIND,
+    NETWORK_POLICY,
     POD,
     SCALED_OBJECT,
     SECRET,
@@ -123,6 +125,7 @@ def test_the_policies_match_the_kinds_of_objects_that_the_operator_makes() -> No
         ]
 
     assert by_part["children"] == rules(*GUARDED_KINDS)
+    assert by_part["selectors"] == rules(SERVICE, DISRUPTION_BUDGET, NETWORK_POLICY)
     assert by_part["templates"] == rules(DEPLOYMENT, STATEFUL_SET, JOB)
     assert by_part["autoscalers"] == rules(HORIZONTAL_POD_AUTOSCALER, SCALED_OBJECT)
     (resource,) = rules(INFERENCE_DEPLOYMENT)

@@ -24,9 +24,11 @@ from inference_operator.manifest import (
     CLAIM,
     CONFIG_MAP,
     DEPLOYMENT,
+    DISRUPTION_BUDGET,
     HORIZONTAL_POD_AUTOSCALER,
     JOB,
     KIND,
+    NETWORK_POLICY,
     OPTIONAL_KINDS,
     POD,
     SCALED_OBJECT,
@@ -38,7 +40,7 @@ from inference_operator.manifest import (
 )
 from inference_operator.objects.child import RETAIN_ANNOTATION
 from inference_operator.objects.engine_key import KEY_TYPE
-from inference_operator.objects.names import MANAGED_BY_LABEL, labels
+from inference_operator.objects.names import MANAGED_BY_LABEL, NAME_LABEL, labels
 from tests.chart.helm import Helm
 from tests.testing.keda import scaled_object_crd
 from tests.testing.operated_cluster import RELEASE, SYSTEM, new_workspace, optional_kinds
@@ -94,7 +96,7 @@ CONTENT: dict[str, Manifest] = {
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     },
     "ConfigMap": {"data": {"a": "b"}},
-    "Service": {"spec": {"ports": [{"port": 80}]}},
+    "Service": {"spec": {"ports": [{"port": 80}], "selector": labels("qwen", "engine")}},
     "Deployment": {
         "spec": {
             "replicas": 0,
@@ -110,13 +112,13 @@ CONTENT: dict[str, Manifest] = {
             "template": {"metadata": {"labels": labels("qwen", "engine")}, "spec": pod()},
         }
     },
-    "PodDisruptionBudget": {"spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "theirs"}}}},
+    "PodDisruptionBudget": {"spec": {"maxUnavailable": 1, "selector": {"matchLabels": labels("qwen", "engine")}}},
     "Job": {"spec": {"suspend": True, "template": {"spec": {**pod(), "restartPolicy": "Never"}}}},
     "Ingress": {"spec": {"defaultBackend": {"service": {"name": "theirs", "port": {"number": 80}}}}},
     "HorizontalPodAutoscaler": {
         "spec": {"maxReplicas": 2, "scaleTargetRef": {"apiVersion": API_VERSION, "kind": KIND, "name": "qwen"}}
     },
-    "NetworkPolicy": {"spec": {"podSelector": {}, "policyTypes": ["Ingress"]}},
+    "NetworkPolicy": {"spec": {"podSelector": {"matchLabels": labels("qwen", "engine")}, "policyTypes": ["Ingress"]}},
     "HTTPRoute": {"spec": {}},
     "ScaledObject": {
         "spec": {
@@ -579,6 +581,23 @@ def test_the_operator_may_make_no_object_by_which_a_controller_acts_on_objects_o
     assert refused("services", SERVICE, {"type": "ExternalName", "externalName": "example.com"})
 
 
+def test_the_operator_may_neither_publish_nor_cut_off_nor_hold_pods_of_others(
+    thief: RequestsOf, victim: Workspace
+) -> None:
+    theirs, forged = {"app": "theirs"}, {"matchLabels": {NAME_LABEL: "other"}}
+    held: Manifest = {"minAvailable": 1, "maxUnavailable": None}
+    attacks: list[tuple[Kind, Manifest]] = [
+        *((SERVICE, {"type": "LoadBalancer", "selector": pods}) for pods in (theirs, forged["matchLabels"], None)),
+        *((NETWORK_POLICY, {"podSelector": pods}) for pods in ({}, {"matchLabels": theirs}, forged)),
+        *((DISRUPTION_BUDGET, {**held, "selector": pods}) for pods in ({}, None, forged)),
+        (DISRUPTION_BUDGET, {"selector": {"matchExpressions": [{"key": NAME_LABEL, "operator": "Exists"}]}}),
+    ]
+    for kind, change in attacks:
+        content = CONTENT[kind.name]["spec"]
+        answer = thief.post(dry(kind, victim.namespace), child(kind, "stolen", {"spec": {**content, **change}}))
+        assert refused_by("selectors") in answer.message, (kind, change, answer)
+
+
 def test_a_scaled_object_of_the_operator_reads_no_secret(
     thief: RequestsOf, victim: Workspace, kubernetes: LocalCluster, operator: OperatorProcess
 ) -> None:
@@ -770,6 +789,21 @@ def test_limit_a_secret_can_be_mounted_into_a_restricted_pod_and_be_read_from_it
     assert thief.post(dry(JOB, victim.namespace), workload(JOB, spec)).accepted
     log = thief.get(f"{POD.path(victim.namespace)}/ours/log")
     assert log.code != FORBIDDEN, "RBAC lets it read; here the simulated node has no log"
+
+
+def test_limit_the_operators_pods_are_published_held_and_first_by_its_token(
+    thief: RequestsOf, victim: Workspace
+) -> None:
+    changes: list[tuple[Kind, Manifest]] = [
+        (SERVICE, {"type": "LoadBalancer"}),
+        (NETWORK_POLICY, {"ingress": [{}]}),
+        (DISRUPTION_BUDGET, {"maxUnavailable": 0}),
+    ]
+    for kind, change in changes:
+        made = child(kind, "stolen", {"spec": {**CONTENT[kind.name]["spec"], **change}})
+        assert thief.post(dry(kind, victim.namespace), made).accepted
+    first = workload(DEPLOYMENT, pod(priorityClassName="system-node-critical"))
+    assert thief.post(dry(DEPLOYMENT, victim.namespace), first).accepted
 
 
 def test_the_limits_are_narrowed_by_the_namespaces_of_the_scope_and_by_the_setting_read_logs(
