@@ -7,11 +7,13 @@ import pytest
 
 from inference_operator.admission.references import name_fields
 from inference_operator.admission.rights import AMOUNTS, CONSENTS, NEEDS_PODS, NEEDS_RESOURCES
-from inference_operator.admission.writer_policy import writer_policies
+from inference_operator.admission.writer_policy import CHILDREN, writer_policies
 from inference_operator.api.crd import crd
 from inference_operator.cli.output import dump
 from inference_operator.engines.registry import ENGINES
-from inference_operator.manifest import Manifest
+from inference_operator.manifest import GROUP, PLURAL, Key, Manifest, Owner
+from inference_operator.objects.engine_key import key_secret_name
+from inference_operator.objects.names import MANAGED_BY_LABEL, MANAGER
 from tests.testing.schemas import validate
 
 COMMITTED = Path(__file__).parents[2] / "charts" / "inference-operator" / "files" / "policy.yaml"
@@ -52,8 +54,16 @@ def test_sources_of_models_and_adapters_are_marked_as_names_of_claims() -> None:
     assert found == {"model.source": "pvc://", "model.adapters[].source": "pvc://"}
 
 
+def test_the_names_in_the_policies_of_children_are_those_of_the_code() -> None:
+    name = key_secret_name(Owner(Key("models", "qwen"), "0f8e3b1c-6d4a-4c58-9c2e-8a7d2f1b5e60"))
+    quoted = set(re.findall(r"'([^']*)'", "\n".join(line for line in CHILDREN.splitlines() if line[:1] != "#")))
+    (part,) = {text for text in quoted if text.startswith("-")}
+    assert part in name
+    assert {MANAGED_BY_LABEL, MANAGER, GROUP, PLURAL} <= quoted
+
+
 def test_each_marked_field_stands_in_a_policy() -> None:
-    variables = [one["spec"]["variables"] for one in POLICIES if one["kind"] == "ValidatingAdmissionPolicy"]
+    variables = [manifest["spec"].get("variables", []) for manifest in POLICIES]
     expressions = [variable["expression"] for policy in variables for variable in policy]
     for field in name_fields():
         for text in (field.cel("object"), field.cel("oldObject")):
@@ -71,9 +81,11 @@ def test_each_field_that_the_policies_check_exists(path: str) -> None:
 
 
 def test_the_policies_apply_to_the_resource_without_its_status_and_scale() -> None:
-    for policy in (one for one in POLICIES if one["kind"] == "ValidatingAdmissionPolicy"):
-        (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
-        assert rule["resources"] == ["inferencedeployments"]
+    policies = [manifest for manifest in POLICIES if manifest["kind"] == "ValidatingAdmissionPolicy"]
+    rules = [rule for policy in policies for rule in policy["spec"]["matchConstraints"]["resourceRules"]]
+    of_children = [["secrets"], ["configmaps"]]
+    assert [rule["resources"] for rule in rules] == [["inferencedeployments"]] * 4 + of_children
+    for policy, rule in zip(policies, rules, strict=True):
         assert rule["operations"] == ["CREATE", "UPDATE"]
         assert policy["spec"]["failurePolicy"] == "Fail"
 
@@ -83,7 +95,7 @@ def test_each_check_has_a_message_and_the_authorizer_checks_of_a_policy_fit_its_
         parts = [*policy["variables"], *policy["validations"]]
         assert sum(part["expression"].count(".allowed()") for part in parts) < AUTHORIZER_CHECKS
         for check in policy["validations"]:
-            assert check["messageExpression"]
+            assert check.get("messageExpression") or check["message"].endswith(".")
             assert check["reason"] == "Forbidden"
             assert check["expression"].count(".allowed()") <= 2, "the limit of one expression"
 

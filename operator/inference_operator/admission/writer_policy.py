@@ -8,6 +8,9 @@ Each kind of object that a resource can name has a policy of its own, since the 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+
+import yaml
 
 from inference_operator.admission.policy import WRITES, Policy, Validation
 from inference_operator.admission.references import (
@@ -33,6 +36,8 @@ from inference_operator.engines.rights import JSON, NUMBER
 from inference_operator.manifest import GROUP, INFERENCE_DEPLOYMENT, PLURAL, Kind, Manifest
 
 POLICY_NAME = f"{PLURAL}.{GROUP}"
+CHILDREN = files(__package__).joinpath("children-policy.yaml").read_text(encoding="utf-8")
+"""The policies of objects by which the operator decides."""
 
 _PODS = "mayCreatePods"
 _SAME_MODEL = " && ".join(
@@ -56,14 +61,13 @@ def writer_policies(options: Mapping[str, OptionClasses]) -> list[Manifest]:
     Examples:
         >>> nothing = OptionClasses(frozenset(), frozenset(), frozenset(), frozenset())
         >>> policies = writer_policies({"Auto": nothing, "VLLM": nothing})
-        >>> [policy["metadata"]["name"] for policy in policies if policy["kind"] == "ValidatingAdmissionPolicy"]
-        ['inferencedeployments.inference-operator.dev', \
-'persistentvolumeclaims.inferencedeployments.inference-operator.dev', \
-'secrets.inferencedeployments.inference-operator.dev', 'configmaps.inferencedeployments.inference-operator.dev']
+        >>> [policy["metadata"]["name"].split(".")[0] for policy in policies[::2]]
+        ['inferencedeployments', 'persistentvolumeclaims', 'secrets', 'configmaps', 'engine-keys', 'records']
     """
     fields = _policy(POLICY_NAME, list(_field_variables(options)), [_validation(check) for check in checks(options)])
     policies = (fields, *map(_reference_policy, kinds()))
-    return [manifest for policy in policies for manifest in policy.manifests]
+    generated = [manifest for policy in policies for manifest in policy.manifests]
+    return [*generated, *yaml.safe_load_all(CHILDREN)]
 
 
 def _policy(name: str, variables: Sequence[tuple[str, str]], validations: Sequence[Validation]) -> Policy:
