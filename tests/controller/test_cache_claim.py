@@ -6,6 +6,7 @@ from inference_operator.api.reasons import ConditionType
 from inference_operator.jobs.attempt import ATTEMPT_ANNOTATION
 from inference_operator.jobs.placement import only_node, placement_of
 from inference_operator.manifest import CLAIM, POD, Manifest, Ref
+from inference_operator.objects.child import ADOPT_ANNOTATION, ALLOWED
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.views.lookups import ClaimLookup, ClaimView, Unavailable
@@ -88,18 +89,44 @@ async def test_the_claim_is_deleted_with_its_resource_unless_it_is_retained(worl
     assert world.cluster.peek(ENGINES) is None
 
 
-async def test_a_resource_of_the_same_name_uses_the_claim_that_was_retained(world: World) -> None:
+@pytest.fixture
+async def left(world: World) -> World:
+    """A claim that a resource has left, which is gone."""
     world.ask(cache={**CACHE, "whenDeleted": "Retain"})
     await world.settle()
-    uid = world.live(OWN)["metadata"]["uid"]
     world.cluster.remove(RESOURCE)
     world.cluster.collect_garbage()
     await world.restart()
-    world.ask(cache=CACHE)
-    await world.settle()
-    claim = world.live(OWN)["metadata"]
-    assert (claim["uid"], len(claim["ownerReferences"])) == (uid, 1)
-    assert world.conditions()["Reconciling"] == ("True", "DownloadingModel")
+    return world
+
+
+@pytest.mark.parametrize("kept", ["Retain", "Delete"])
+async def test_a_resource_of_the_same_name_gets_no_claim_that_another_one_has_left(left: World, kept: str) -> None:
+    before = left.live(OWN)
+    left.ask(cache={**CACHE, "whenDeleted": kept})
+    await left.settle()
+    assert left.live(OWN) == before
+    assert left.conditions()["Stalled"] == ("True", "NameConflict")
+    message = left.status().condition(ConditionType.STALLED).message  # type: ignore[union-attr]
+    assert f'take it over with the annotation {ADOPT_ANNOTATION}: "true"' in message
+    assert not download_jobs(left)
+    assert left.cluster.peek(ENGINES) is None
+
+
+@pytest.mark.parametrize("kept", ["Retain", "Delete"])
+async def test_a_claim_that_another_one_has_left_is_taken_over_if_its_annotation_allows_it(
+    left: World, kept: str
+) -> None:
+    uid = left.live(OWN)["metadata"]["uid"]
+    meta = {"name": OWN.name, "namespace": OWN.namespace, "annotations": {ADOPT_ANNOTATION: ALLOWED}}
+    left.cluster.apply_as("administrator", {"apiVersion": "v1", "kind": CLAIM.name, "metadata": meta})
+    left.ask(cache={**CACHE, "whenDeleted": kept})
+    await left.settle()
+    claim = left.live(OWN)["metadata"]
+    assert (claim["uid"], len(claim.get("ownerReferences") or ())) == (uid, int(kept == "Delete"))
+    assert left.conditions()["Reconciling"] == ("True", "DownloadingModel")
+    (job,) = download_jobs(left)
+    assert volumes(job["spec"]["template"]) == [OWN.name]
 
 
 async def test_retaining_an_existing_claim_takes_its_owner_reference_away(cached: World) -> None:
