@@ -288,6 +288,8 @@ def test_no_message_contains_a_value_of_the_resource() -> None:
         {"s3Endpoints": {"allowed": []}},
         {"s3Endpoints": {"allowed": ["public"]}},
         {"gpus": {"most": -1}},
+        {"evictionWait": {"most": "1h30m"}},
+        {"autoscalingBackends": {"allowed": ["Both"]}},
         {"vllmVersion": {"least": "0.31"}},
         {"vllmVersion": {"least": "v0.31.0"}},
         {"gpus": {"message": "two\nlines"}},
@@ -308,6 +310,8 @@ def test_parameters_hold_every_rule_that_is_set() -> None:
         "images": {"allowed": ["docker.io/"], "digests": True, "message": SENTENCE},
         "gpus": {"most": 0},
         "vllmVersion": {"least": "0.31.0"},
+        "evictionWait": {"most": "1h"},
+        "autoscalingBackends": {"allowed": ["BuiltIn", "HPA"]},
         "signatures": {"key": KEY, "message": SENTENCE},
     }
     assert parameters(AdministratorPolicy.model_validate(policy), DOMAIN) == {
@@ -319,6 +323,8 @@ def test_parameters_hold_every_rule_that_is_set() -> None:
         "images.message": SENTENCE,
         "s3Endpoints": "Public",
         "vllmVersion": "0.31.0",
+        "evictionWait": "1h",
+        "autoscalingBackends": "BuiltIn,HPA",
         "signatures": "true",
         "signatures.message": SENTENCE,
         "gpus": "0",
@@ -342,3 +348,30 @@ def test_parameters_hold_every_rule_that_is_set() -> None:
 )
 def test_an_engine_needs_a_tag_with_the_least_version_of_vllm(engine: Manifest, refused: bool) -> None:  # noqa: FBT001
     assert fields(spec(engine=engine), vllmVersion={"least": "0.31.0"}) == ["spec.engine.image"] * refused
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"scheduling": {"evictionWait": "60m"}}, ""),
+        ({"scheduling": {"evictionWait": "1h1s"}}, "spec.scheduling.evictionWait"),
+        ({"autoscaling": {"maxReplicas": 2}}, ""),
+        ({"autoscaling": {"maxReplicas": 2, "backend": "KEDA"}}, "spec.autoscaling.backend"),
+        ({"autoscaling": {"maxReplicas": 2, "backend": "HPA"}}, "spec.autoscaling.backend"),
+        ({}, ""),
+    ],
+)
+def test_the_administrator_bounds_waits_of_drains_and_backends_of_autoscaling(asked: Manifest, field: str) -> None:
+    policy = {"evictionWait": {"most": "1h"}, "autoscalingBackends": {"allowed": ["BuiltIn"]}}
+    assert fields(spec(**asked), **policy) == ([field] if field else [])
+    assert fields(spec(**asked)) == []
+
+
+def test_the_refusal_of_a_wait_names_the_longest() -> None:
+    policy = AdministratorPolicy.model_validate({"evictionWait": {"most": "1h", "message": SENTENCE}})
+    refusal = refusal_of_policy(spec(scheduling={"evictionWait": "2h"}), policy, DOMAIN)
+    assert refusal is not None
+    assert refusal.message == (
+        "spec.scheduling.evictionWait: The policy of this cluster (`evictionWait`) does not allow so long a wait."
+        f" Remove it, or set at most 1h. {SENTENCE}"
+    )

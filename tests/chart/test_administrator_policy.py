@@ -24,6 +24,8 @@ EVERYTHING: Manifest = {
     "s3Endpoints": {"allowed": ["Public", "http://[fd00::1]:9000"], "message": "yes"},
     "signatures": {"key": "-----BEGIN PUBLIC KEY-----\nMFkw\nEw==\n-----END PUBLIC KEY-----\n", "message": "# {{ 1 }}"},
     "gpus": {"most": 1000000, "message": "8"},
+    "evictionWait": {"most": "90m", "message": "1h: # no"},
+    "autoscalingBackends": {"allowed": ["BuiltIn", "KEDA"], "message": "on"},
 }
 POLICIES: tuple[Manifest, ...] = (
     {},
@@ -99,6 +101,8 @@ def test_the_chart_contains_the_generated_policy_and_can_leave_it_out(helm: Helm
         ({"s3Endpoints": {"allowed": []}}, "s3Endpoints/allowed"),
         ({"s3Endpoints": {"allowed": ["public"]}}, "s3Endpoints/allowed/0"),
         ({"gpus": {"most": -1}}, "gpus/most"),
+        ({"evictionWait": {"most": "1h30m"}}, "evictionWait/most"),
+        ({"autoscalingBackends": {"allowed": ["None"]}}, "autoscalingBackends/allowed/0"),
         ({"gpus": {"message": "two\nlines"}}, "gpus/message"),
     ],
 )

@@ -55,6 +55,12 @@ POLICIES: tuple[Manifest, ...] = (
         "gpus": {"most": 4, "message": SENTENCE},
         "s3Endpoints": {"allowed": ["https://s3.eu-1.example.com"]},
     },
+    {
+        "evictionWait": {"most": "20m", "message": SENTENCE},
+        "autoscalingBackends": {"allowed": ["BuiltIn"]},
+        "modelSources": {"allowed": ["hf://", "s3://", "pvc://", "oci://registry.example/"]},
+        "gpus": {"most": 60},
+    },
     {"signatures": {"key": KEY, "message": SENTENCE}, "s3Endpoints": {"allowed": ["Public", "http://minio.storage"]}},
 )
 SOURCES = (

@@ -1,8 +1,7 @@
 """Generates the ValidatingAdmissionPolicy of the setting `policy`.
 
 The policy itself is the same in every installation. What it allows stands in a ConfigMap, its parameters, which the
-chart writes from the values that the operator gets too. Without the ConfigMap, the API server refuses every
-InferenceDeployment.
+chart writes from the values that the operator gets too. Without the ConfigMap, the operator alone decides.
 
 A change is judged by what it adds: what a resource named before, or more GPUs than it asks for now, stays possible.
 Else nobody could label, pause or scale down a resource that a later policy does not allow. The operator refuses such

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from inference_operator.admission.named_parts import (
     OCI,
     Named,
+    backends,
+    backends_cel,
     endpoints,
     endpoints_cel,
     hubs,
@@ -21,9 +23,12 @@ from inference_operator.admission.named_parts import (
     sources_cel,
     vllm_images,
     vllm_images_cel,
+    waits,
+    waits_cel,
 )
 from inference_operator.admission.references import value_of
 from inference_operator.api.administrator_policy import PUBLIC, VERSION_ENTRY, AdministratorPolicy
+from inference_operator.api.duration import duration
 from inference_operator.api.hardware import Device
 from inference_operator.api.spec import Spec
 
@@ -192,7 +197,7 @@ def entries_cel(section: str) -> str:
     return f"variables.{section}Allowed"
 
 
-_ENDPOINTS = "s3Endpoints"
+_ENDPOINTS, _WAIT, _BACKENDS = "s3Endpoints", "evictionWait", "autoscalingBackends"
 CHECKS: tuple[PolicyCheck, ...] = (
     PolicyCheck(
         "modelSources",
@@ -272,6 +277,30 @@ CHECKS: tuple[PolicyCheck, ...] = (
         "Remove it, or use an image whose tag is a version from this one on:",
     ),
     PolicyCheck(
+        _WAIT,
+        _WAIT,
+        waits,
+        waits_cel,
+        lambda policy: bool(policy.eviction_wait.most),
+        f"{entries_cel(_WAIT)}.size() > 0",
+        lambda text, policy, _: duration(text) <= duration(policy.eviction_wait.most),
+        f"duration(one) <= duration({entries_cel(_WAIT)}[0])",
+        "does not allow so long a wait.",
+        "Remove it, or set at most",
+    ),
+    PolicyCheck(
+        _BACKENDS,
+        _BACKENDS,
+        backends,
+        backends_cel,
+        lambda policy: bool(policy.autoscaling_backends.allowed),
+        f"{entries_cel(_BACKENDS)}.size() > 0",
+        lambda text, policy, _: text in policy.autoscaling_backends.allowed,
+        f"one in {entries_cel(_BACKENDS)}",
+        "does not allow this backend.",
+        "Remove `spec.autoscaling`, or use one of",
+    ),
+    PolicyCheck(
         "signedModels",
         SIGNATURES_KEY,
         sources,
@@ -334,6 +363,8 @@ def sections(policy: AdministratorPolicy) -> Mapping[str, tuple[Sequence[str], s
         "hubs": (policy.hubs.allowed, policy.hubs.message),
         _ENDPOINTS: (policy.s3_endpoints.allowed, policy.s3_endpoints.message),
         "vllmVersion": (tuple(filter(None, [policy.vllm_version.least])), policy.vllm_version.message),
+        _WAIT: (tuple(filter(None, [policy.eviction_wait.most])), policy.eviction_wait.message),
+        _BACKENDS: (policy.autoscaling_backends.allowed, policy.autoscaling_backends.message),
         SIGNATURES_KEY: ((), policy.signatures.message),
         GPUS_KEY: ((), policy.gpus.message),
     }

@@ -1,4 +1,4 @@
-"""Names in an InferenceDeployment that the setting `policy` judges: sources, images, S3 endpoints and hubs.
+"""What of an InferenceDeployment the setting `policy` judges: sources, images, S3 endpoints, hubs and others.
 
 Each is a pair of a field and a text. In CEL a pair is one string, `FIELD TEXT`; no field contains a space. Each list is
 written once in Python, for the operator, and once in CEL, for the API server. A test puts random resources to both.
@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 
 from inference_operator.admission.references import value_of
+from inference_operator.api.autoscaling import AutoscalingBackend
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.pod_template import PodTemplateSpec
@@ -138,6 +139,29 @@ def endpoints_cel(root: str) -> str:
     of_variables = _values_cel(root, f"one.name.upperAscii().matches('^{_ENDPOINT_VARIABLE}$')")
     endpoint = value_of(root, "model.s3.endpoint")
     return f"{endpoint}.optMap(one, ['model.s3.endpoint ' + one.lowerAscii()]).orValue([]) + {of_variables}"
+
+
+_WAIT = "scheduling.evictionWait"
+_BACKEND = "autoscaling.backend"
+
+
+def waits(spec: Spec) -> Iterator[Named]:
+    if (wait := spec.scheduling.eviction_wait) is not None:
+        yield _WAIT, f"{int(wait.total_seconds())}s"
+
+
+def waits_cel(root: str) -> str:
+    return f"{value_of(root, _WAIT)}.optMap(one, ['{_WAIT} ' + one]).orValue([])"
+
+
+def backends(spec: Spec) -> Iterator[Named]:
+    if spec.autoscaling is not None:
+        yield _BACKEND, spec.autoscaling.backend
+
+
+def backends_cel(root: str) -> str:
+    backend = f"{value_of(root, _BACKEND)}.orValue('{AutoscalingBackend.BUILT_IN}')"
+    return f"({value_of(root, 'autoscaling')}.hasValue() ? ['{_BACKEND} ' + {backend}] : [])"
 
 
 def hubs(spec: Spec) -> Iterator[Named]:

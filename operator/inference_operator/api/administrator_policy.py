@@ -8,6 +8,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, Field, StringConstraints
 
+from inference_operator.api.autoscaling import AutoscalingBackend
 from inference_operator.api.validation import SpecModel
 
 MOST_ENTRIES = 32
@@ -23,10 +24,12 @@ IMAGE_ENTRY = rf"{_HOST}/({_PATH})?"
 SOURCE_ENTRY = rf"(hf|s3|pvc)://({_PATH})?|oci://({IMAGE_ENTRY})?"
 URL_ENTRY = r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?"
 VERSION_ENTRY = "[0-9]{1,4}[.][0-9]{1,4}[.][0-9]{1,4}"
+WAIT_ENTRY = "[0-9]{1,5}[hms]"
 PUBLIC_KEY = "-----BEGIN PUBLIC KEY-----\\n[A-Za-z0-9+/=\\n]+-----END PUBLIC KEY-----\\n*"
 
 Sentence = Annotated[str, StringConstraints(max_length=300, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Version = Annotated[str, StringConstraints(pattern=rf"^({VERSION_ENTRY})?$")]
+Wait = Annotated[str, StringConstraints(pattern=rf"^({WAIT_ENTRY})?$")]
 PublicKeyText = Annotated[str, StringConstraints(max_length=4096, pattern=f"^({PUBLIC_KEY})?$")]
 T = TypeVar("T")
 
@@ -111,6 +114,19 @@ class LeastVersion(OwnerRule):
     refused too."""
 
 
+class LongestWait(OwnerRule):
+    """How long an engine may hold the drain of its node."""
+
+    most: Wait = ""
+    """Largest `scheduling.evictionWait`; empty for no limit."""
+
+
+class AllowedBackends(OwnerRule):
+    """What may decide the number of engines."""
+
+    allowed: _Entries[AutoscalingBackend] = ()
+
+
 class AdministratorPolicy(SpecModel):
     """All rules of the administrator.
 
@@ -127,3 +143,5 @@ class AdministratorPolicy(SpecModel):
     signatures: RequiredSignature = RequiredSignature()
     gpus: MostGpus = MostGpus()
     vllm_version: LeastVersion = LeastVersion()
+    eviction_wait: LongestWait = LongestWait()
+    autoscaling_backends: AllowedBackends = AllowedBackends()
