@@ -112,6 +112,8 @@ VARIABLES = (
     *("AWS_METADATA_ENDPOINT", "VLLM_USE_MODELSCOPE", "HUGGINGFACE_CO_STAGING", "HF_TOKEN", "OTHER", "X_AWS_ENDPOINT"),
 )
 
+WAITS = ("0s", "20m", "1200s", "20m1s", "1h", "1h30m", "24h")
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -218,6 +220,8 @@ class Owned:
         spec.setdefault("hardware", {}).pop("network", None)
         for template in self._templates(spec):
             self._fill(template)
+        if draw.random() < 1 / 4:
+            spec["scheduling"] = {**spec.get("scheduling", {}), "evictionWait": draw.choice(WAITS)}
         return spec
 
     def _variable(self, name: str) -> Manifest:
