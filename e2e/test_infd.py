@@ -76,14 +76,13 @@ def test_a_question_is_answered_through_the_api_server_and_a_router(cluster: Loc
 
 def test_the_traffic_of_all_services_is_shown_in_numbers(cluster: LocalCluster, served: Served) -> None:
     assert served.complete()
-    status, said, complaints = infd(cluster, "top", "-A", "--output=json")
+    status, said, complaints = infd(cluster, "list", "--traffic", "-A", "--output=json")
     assert (status, complaints) == (0, "")
     (found,) = (one for one in json.loads(said) if one["name"] == served.name)
     assert (found["namespace"], found["engines_ready"], found["running"]) == (served.namespace, "1/1", 0)
     assert (found["requests_per_second"], found["queued"]) == (0.0, 0)
-    assert (
-        infd(cluster, "top", served.name, f"--namespace={served.namespace}")[1].splitlines()[1].startswith(served.name)
-    )
+    _, said, _ = infd(cluster, "list", "--traffic", served.name, f"--namespace={served.namespace}")
+    assert said.splitlines()[1].startswith(served.name)
 
 
 def test_an_edit_is_predicted_held_back_and_then_made(cluster: LocalCluster, served: Served, tmp_path: Path) -> None:
@@ -135,7 +134,7 @@ def test_the_cluster_is_examined_and_a_bundle_has_what_others_need(
     with tarfile.open(file) as bundle:
         names = bundle.getnames()
     assert any(f"/{pod}/engine.log" in name for pod in served.pods("engine") for name in names), names
-    status, said, complaints = infd(cluster, "explain", served.name, namespace)
+    status, said, complaints = infd(cluster, "status", "--why", served.name, namespace)
     assert (status, served.name in said) == (0, True), complaints
 
 

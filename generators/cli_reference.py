@@ -8,8 +8,8 @@ from inference_operator.cli.parser import STATUSES
 
 INTRODUCTION = f"""\
 # `infd`, the command line
-`infd` creates resources (`infd run`), shows what runs (`infd list`, `infd status`, `infd top`, `infd logs`, `infd
-explain`), [asks and measures it](../how-to/ask-and-measure.md) (`infd chat`, `infd bench`), and plans without a
+`infd` creates resources (`infd run`), shows what runs (`infd list`, `infd status`, `infd
+logs`), [asks and measures it](../how-to/ask-and-measure.md) (`infd chat`, `infd bench`), and plans without a
 cluster. Commands with `--context` use a cluster as kubectl does: the kubeconfig's current context and its namespace,
 unless options name others. Reading needs the rights to get and list what a command shows, and `pods/proxy` for
 metrics; requests to a model need `pods/portforward`; `infd doctor` says which you have. These commands write: `infd

@@ -27,7 +27,7 @@ def test_a_plain_user_is_told_which_right_is_missing(workspace: Workspace, tmp_p
     assert (status, right in complaints) == (2, True), complaints
     status, _, complaints = infd(workspace.cluster, "chat", "qwen", "Hi", "--key-from=mine", *as_asker)
     assert (status, "the right to get the Secret `mine`" in complaints) == (2, True), complaints
-    status, said, _ = infd(workspace.cluster, "top", "qwen", "--output=json", *as_asker)
+    status, said, _ = infd(workspace.cluster, "list", "qwen", "--traffic", "--output=json", *as_asker)
     assert (status, json.loads(said)[0]["name"]) == (0, "qwen")
 
     workspace.kubectl("create", "role", "forwarder", "--verb=get,create", "--resource=pods/portforward")

@@ -90,7 +90,7 @@ def test_the_order_of_options_means_nothing(name: tuple[str, ...]) -> None:
     ("line", "same"),
     [
         ('chat qwen -n team "Hello"', 'chat qwen "Hello" -n team'),
-        ("explain autoscaling -n team qwen", "explain autoscaling qwen -n team"),
+        ("status --why -n team qwen", "status qwen --why -n team"),
         ("-n team list", "list -n team"),
         ("-nteam --context=prod list -o json", "list -n team --context prod -o json"),
         ("--kubeconfig file cache list", "cache list --kubeconfig file"),
@@ -119,12 +119,12 @@ def test_two_lines_mean_the_same(line: str, same: str) -> None:
             "cache prun",
             "infd cache: there is no command `prun`. Did you mean `infd cache prune`?\nSee `infd cache --help`.",
         ),
-        ("list --watch", "infd list: unrecognized arguments: --watch\nSee `infd list --help`."),
+        ("list --live", "infd list: unrecognized arguments: --live\nSee `infd list --help`."),
         (
             "list --namespce=a",
             "infd list: unrecognized arguments: --namespce=a. Did you mean `--namespace`?\nSee `infd list --help`.",
         ),
-        ("list --foo bar", "infd list: unrecognized arguments: --foo bar\nSee `infd list --help`."),
+        ("list --foo bar", "infd list: unrecognized arguments: --foo\nSee `infd list --help`."),
         ("status a b", "infd status: unrecognized arguments: b\nSee `infd status --help`."),
         ("status", "infd status: the following arguments are required: name\nSee `infd status --help`."),
         ("-n", "infd: the following arguments are required: COMMAND\nSee `infd --help`."),

@@ -20,10 +20,9 @@ from inference_operator.cli.parser import EXIT_INTERRUPTED, STATUSES, Parser, Us
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run:add_arguments", "create an InferenceDeployment for a model, and wait until it serves"),
-    "list": ("status:add_list", "list InferenceDeployments, and what is wrong with them"),
-    "status": ("status:add_status", "show an InferenceDeployment on one screen, once or live"),
+    "list": ("status:add_list", "list InferenceDeployments and what is wrong with them, or their traffic in numbers"),
+    "status": ("status:add_status", "show an InferenceDeployment on one screen, once or live, or explain it"),
     "chat": ("chat:add_arguments", "ask the model of an InferenceDeployment, and print its answer as it comes"),
-    "top": ("status:add_top", "show the traffic of InferenceDeployments in numbers, once or live"),
     "bench": ("bench:add_arguments", "load one service step by step until its latency objective is broken"),
     "logs": ("logs:add_arguments", "print the logs of engines or routers, the cause of a failure first"),
     "render": ("plan:add_render", "print the objects that the operator would create"),
@@ -36,7 +35,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "job:add_prune",
         "delete models and compiled kernels in a folder, as the Jobs of `infd cache prune` do",
     ),
-    "explain": ("status:add_explain", "explain what an InferenceDeployment waits for, and why it is slow"),
     "pause": ("edit:add_pause", "stop the operator from changing an InferenceDeployment"),
     "resume": ("edit:add_resume", "let the operator change a paused InferenceDeployment again"),
     "restart": ("edit:add_restart", "replace engines or routers one by one"),

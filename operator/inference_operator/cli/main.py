@@ -19,10 +19,24 @@ def main(arguments: Sequence[str] | None = None, engines: object = None, **optio
     """
     if "_ARGCOMPLETE" in os.environ:
         named("completer:complete")()
-    words = sys.argv[1:] if arguments is None else arguments
+    words = _named_as_now(sys.argv[1:] if arguments is None else arguments)
     run_command(
         lambda: _run(argparse.Namespace(**{**vars(parser(words).parse_args(words)), **options}), engines), words
     )
+
+
+FORMER_NAMES = {"top": ("list", "--traffic"), "explain": ("status", "--why")}
+"""Former names of commands, with what does the same. They work for one release."""
+
+
+def _named_as_now(words: Sequence[str]) -> Sequence[str]:
+    """The words of a former command in those of now, which a line tells; `explain autoscaling` is `explain`."""
+    name, *rest = words or [""]
+    if name not in FORMER_NAMES:
+        return words
+    now = FORMER_NAMES[name]
+    print(f"`infd {name}` is now `infd {' '.join(now)}`, and goes with the next release.", file=sys.stderr)
+    return [*now, *(rest[1:] if rest[0:1] == ["autoscaling"] and rest[1:] else rest)]
 
 
 def _run(options: argparse.Namespace, engines: object) -> int:

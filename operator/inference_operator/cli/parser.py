@@ -74,8 +74,8 @@ def examples(*lines: str) -> str:
     r"""The epilog of a command with examples.
 
     Examples:
-        >>> examples("infd top")
-        'examples:\n  infd top\n'
+        >>> examples("infd list")
+        'examples:\n  infd list\n'
     """
     return _EXAMPLES + "".join(f"  {line}\n" for line in lines)
 

@@ -1,9 +1,14 @@
-"""The options of the commands that show resources: `infd status`, `list`, `explain` and `top`."""
+"""The options of the commands that show resources: `infd status` and `infd list`."""
 
 import argparse
 
 from inference_operator.cli.options import add_connection, add_table_or_json
 from inference_operator.cli.parser import examples
+
+WHY = (
+    "explain it instead: what it waits for, with what to do; why requests wait in each ready engine, from its metrics;"
+    " and for an autoscaled resource the requests now, the last decision, and the changes before it, from Events"
+)
 
 
 def add_status(status: argparse.ArgumentParser) -> None:
@@ -14,8 +19,11 @@ def add_status(status: argparse.ArgumentParser) -> None:
         " Events, and for traffic to get `pods/proxy`. Exit status 1: it is not ready."
     )
     status.add_argument("name", help="name of the InferenceDeployment")
+    status.epilog = examples("infd status qwen --watch", "infd status qwen --why")
     add_connection(status)
-    status.add_argument("-w", "--watch", action="store_true", help="show it live until Ctrl-C")
+    shown = status.add_mutually_exclusive_group()
+    shown.add_argument("-w", "--watch", action="store_true", help="show it live until Ctrl-C")
+    shown.add_argument("--why", dest="run", action="store_const", const="status.why:run", help=WHY)
     add_table_or_json(status)
     status.set_defaults(run="status.command:run")
 
@@ -23,36 +31,17 @@ def add_status(status: argparse.ArgumentParser) -> None:
 def add_list(listed: argparse.ArgumentParser) -> None:
     listed.description = (
         "List InferenceDeployments: whether each is ready, its engines, the GPUs of one engine, and below the list what"
-        " is wrong and what helps."
+        " is wrong and what helps. With --traffic, the list has numbers: requests per second, and p50 and p95 of the"
+        " time to the first byte of streams (TTFT50, TTFT95), as the routers measure them; requests that run and that"
+        " wait; tokens per second and the use of the fullest KV cache, as the engines tell. Two readings, 2 s apart,"
+        " give the rates; times to the first byte are bounds of a histogram. `-`: not reported; a line below the table"
+        " says why. It needs the rights to get and list resources, and for traffic to list pods and Events, and to get"
+        " `pods/proxy`."
     )
+    listed.epilog = examples("infd list -A", "infd list --traffic --watch", "infd list qwen --traffic -o json")
+    listed.add_argument("name", nargs="?", help="name of the InferenceDeployment; default: all of the namespace")
     add_connection(listed, all_namespaces="those of all namespaces")
+    listed.add_argument("--traffic", action="store_true", help="show the traffic in numbers")
+    listed.add_argument("-w", "--watch", action="store_true", help="show the traffic live until Ctrl-C")
     add_table_or_json(listed)
-    listed.set_defaults(run="status.listing:list_resources")
-
-
-def add_explain(explain: argparse.ArgumentParser) -> None:
-    explain.description = (
-        "Explain an InferenceDeployment in the cluster of the current kubeconfig: what it waits for, with"
-        " what to do; and for each ready engine, from its metrics, why requests wait. Reading metrics needs the right"
-        " to get `pods/proxy`. `infd explain autoscaling NAME` explains the number of engines: the requests now, the"
-        " last decision, and the changes before it, from Events."
-    )
-    explain.add_argument("name", nargs="+", help="name of the InferenceDeployment; or `autoscaling` and its name")
-    add_connection(explain)
-    explain.set_defaults(run="status.explain:run")
-
-
-def add_top(top: argparse.ArgumentParser) -> None:
-    top.description = (
-        "Show the traffic of InferenceDeployments in numbers: requests per second, and p50 and p95 of the time to the"
-        " first byte of streams (TTFT50, TTFT95), as the routers measure them; requests that run and that wait; tokens"
-        " per second and the use of the fullest KV cache, as the engines tell. Two readings, 2 s apart, give the rates;"
-        " times to the first byte are bounds of a histogram. `-`: not reported; a line below the table says why. It"
-        " needs the rights to get and list resources, to list pods and Events, and to get `pods/proxy`."
-    )
-    top.epilog = examples("infd top", "infd top qwen --watch", "infd top -A -o json")
-    top.add_argument("name", nargs="?", help="name of the InferenceDeployment; default: all of the namespace")
-    add_connection(top, all_namespaces="those of all namespaces")
-    top.add_argument("-w", "--watch", action="store_true", help="show them live until Ctrl-C")
-    add_table_or_json(top)
-    top.set_defaults(run="status.top:run")
+    listed.set_defaults(run="status.listing:run")

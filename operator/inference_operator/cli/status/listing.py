@@ -1,9 +1,10 @@
-"""`infd list`: the resources of a namespace or of the cluster, and what is wrong with them."""
+"""`infd list`: the resources of a namespace or of the cluster, what is wrong with them, or their traffic."""
 
 import argparse
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 from inference_operator.api.reasons import ConditionType, Reason
@@ -11,19 +12,30 @@ from inference_operator.api.resource import resource
 from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.live_resource import LiveResource
 from inference_operator.cli.output import table
+from inference_operator.cli.parser import UsageError
+from inference_operator.cli.status.readings import Reading, readings, resources
 from inference_operator.cli.status.report import StatusReport, status_report, words_of
+from inference_operator.cli.status.screen import can_watch, show, watch
+from inference_operator.cli.status.traffic import TrafficRow, traffic_row, traffic_table
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
+from inference_operator.manifest import Manifest
 from inference_operator.views.raw import mapping, objects, timestamp
 
 
-def list_resources(options: argparse.Namespace, _: EngineRegistry) -> int:
-    namespace = None if options.all_namespaces else options.namespace
+def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    if options.name is not None and options.all_namespaces:
+        raise UsageError("Give a name, or --all-namespaces.")
+    if options.watch and not options.traffic:
+        raise UsageError("--watch needs --traffic.")
+    can_watch(options)
+    return _traffic(options, engines) if options.traffic else _list(options)
 
-    async def read(_: Api, cluster: KubeCluster) -> list[Manifest]:
-        return [one async for one in cluster.each(INFERENCE_DEPLOYMENT, namespace=namespace)]
+
+def _list(options: argparse.Namespace) -> int:
+    async def read(_: Api, cluster: KubeCluster) -> Sequence[Manifest]:
+        return await resources(cluster, options)
 
     found, at = ClusterCommand(options).run(read), datetime.now(UTC)
     reports = sorted((_report(one, at) for one in found), key=lambda one: (one.namespace, one.name))
@@ -34,9 +46,38 @@ def list_resources(options: argparse.Namespace, _: EngineRegistry) -> int:
         if line := progress_line(found):
             print(f"\n{line}")
     else:
-        where = f"the namespace `{namespace}`" if namespace else "any namespace"
-        print(f"There is no InferenceDeployment in {where}. Create one: infd run NAME MODEL")
+        print(_none(options))
     return 0
+
+
+def _none(options: argparse.Namespace) -> str:
+    where = "any namespace" if options.all_namespaces else f"the namespace `{options.namespace}`"
+    return f"There is no InferenceDeployment in {where}. Create one: infd run NAME MODEL"
+
+
+def _traffic(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    async def work(api: Api, cluster: KubeCluster) -> Sequence[TrafficRow]:
+        found = readings(api, cluster, options, engines)
+        first = await anext(found)
+        if options.watch:
+            await watch(traffic_table(rows, with_namespace=options.all_namespaces) async for rows in _rows(found))
+        return await anext(_rows(found)) if first.now else []
+
+    rows = ClusterCommand(options).run(work)
+    if options.output == "json":
+        print(json.dumps([asdict(row) for row in rows], indent=2))
+    elif rows:
+        show(traffic_table(rows, with_namespace=options.all_namespaces))
+    else:
+        print(_none(options))
+    return 0
+
+
+async def _rows(found: AsyncIterator[Reading]) -> AsyncIterator[Sequence[TrafficRow]]:
+    """The numbers of resources that were there at both of two readings."""
+    async for reading in found:
+        at, both = datetime.now(UTC), reading.now.keys() & reading.before.keys()
+        yield [traffic_row(reading.now[uid], reading.before[uid], elapsed=reading.elapsed, at=at) for uid in both]
 
 
 _PROGRESS = {

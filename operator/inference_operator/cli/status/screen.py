@@ -1,14 +1,17 @@
-"""The screen of `infd status`, and the console that prints it: colour and wrapping only on a terminal."""
+"""The screen of `infd status`, and the console that prints screens: colour and wrapping only on a terminal."""
 
+import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime
 
 from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from inference_operator.cli.parser import UsageError
 from inference_operator.cli.status.report import PodLine, StatusReport, Traffic, event_age, words_of
 
 UNBOUND_COLUMNS = 1000
@@ -26,6 +29,19 @@ def show(shown: RenderableType) -> None:
     with to.capture() as captured:
         to.print(shown)
     print("\n".join(line.rstrip(" ") for line in captured.get().splitlines()))
+
+
+def can_watch(options: argparse.Namespace) -> None:
+    """Raise `UsageError` if the command shall show something live and cannot."""
+    if options.watch and (options.output == "json" or not sys.stdout.isatty()):
+        raise UsageError("--watch needs a terminal, and no --output=json.")
+
+
+async def watch(screens: AsyncIterator[RenderableType]) -> None:
+    """Show each screen in place of the one before."""
+    with Live(console=console(), auto_refresh=False, screen=True) as shown:
+        async for screen_now in screens:
+            shown.update(screen_now, refresh=True)
 
 
 def screen(report: StatusReport, at: datetime) -> RenderableType:

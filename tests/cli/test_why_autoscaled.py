@@ -1,8 +1,8 @@
-"""What `infd explain autoscaling` prints of a resource."""
+"""What `infd status --why` prints of the number of engines."""
 
 from inference_operator.api.resource import resource
 from inference_operator.cli.live_resource import LiveEvent, LiveResource
-from inference_operator.cli.status.explain import scaling_explanation
+from inference_operator.cli.status.why import explanation
 from inference_operator.manifest import Manifest
 from tests.testing.builders import inference_deployment
 
@@ -20,7 +20,7 @@ DECIDED = {
 def explained(status: Manifest, *events: LiveEvent, **autoscaling: object) -> str:
     raw = inference_deployment(autoscaling={"maxReplicas": 4, **autoscaling})
     raw = {**raw, "status": status}
-    return "\n".join(scaling_explanation(LiveResource(resource(raw), events=events)))
+    return "\n".join(explanation(LiveResource(resource(raw), events=events)))
 
 
 def test_it_prints_the_decision_the_target_with_its_bound_and_the_changes() -> None:

@@ -1,28 +1,17 @@
-"""`infd top`: the traffic of resources in numbers, once or live."""
+"""The traffic of resources in numbers: `infd list --traffic`."""
 
-import argparse
-import asyncio
-import json
-import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from rich.console import Group, RenderableType
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from inference_operator.api.resource import resource
-from inference_operator.cli.cluster_command import ClusterCommand
-from inference_operator.cli.live_resource import LiveResource, engine_of, live_resource
-from inference_operator.cli.parser import UsageError, harmless
+from inference_operator.cli.live_resource import LiveResource
+from inference_operator.cli.parser import harmless
 from inference_operator.cli.status.report import Traffic, status_report
-from inference_operator.cli.status.screen import DIM, console, show
-from inference_operator.engines.registry import EngineRegistry
-from inference_operator.kube.client import Api
-from inference_operator.kube.cluster import KubeCluster
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
+from inference_operator.cli.status.screen import DIM
 
 NOTHING = "-"
 MOST_NAMES = 3
@@ -31,7 +20,7 @@ COLUMNS = ("NAME", "READY", "REQ/S", "RUN", "WAIT", "TTFT50", "TTFT95", "TOK/S",
 
 
 @dataclass(frozen=True, slots=True)
-class TopRow:
+class TrafficRow:
     """The numbers of one resource; None where nobody tells."""
 
     namespace: str
@@ -64,10 +53,10 @@ class TopRow:
         )
 
 
-def top_row(now: LiveResource, before: LiveResource, *, elapsed: float, at: datetime) -> TopRow:
+def traffic_row(now: LiveResource, before: LiveResource, *, elapsed: float, at: datetime) -> TrafficRow:
     report = status_report(now, at=at, before=before, elapsed=elapsed)
     traffic, loads = report.traffic, now.loads.values()
-    return TopRow(
+    return TrafficRow(
         namespace=report.namespace,
         name=report.name,
         engines_ready=report.engines_ready,
@@ -105,14 +94,14 @@ def _number(value: float | None, form: str) -> str:
     return NOTHING if value is None else form.format(value)
 
 
-def lines(rows: Sequence[TopRow], *, with_namespace: bool) -> Iterator[Sequence[str]]:
+def lines(rows: Sequence[TrafficRow], *, with_namespace: bool) -> Iterator[Sequence[str]]:
     """The cells of the table, with its titles."""
     yield ("NAMESPACE", *COLUMNS) if with_namespace else COLUMNS
     for row in sorted(rows, key=lambda one: (one.namespace, one.name)):
         yield (row.namespace, *row.cells) if with_namespace else row.cells
 
 
-def notes(rows: Sequence[TopRow]) -> Iterator[str]:
+def notes(rows: Sequence[TrafficRow]) -> Iterator[str]:
     """Why numbers are missing, each cause once."""
     names: dict[str, list[str]] = {}
     for row in sorted(rows, key=lambda one: (one.namespace, one.name)):
@@ -123,44 +112,7 @@ def notes(rows: Sequence[TopRow]) -> Iterator[str]:
             yield f"{', '.join(silent[:MOST_NAMES])}{more}: {cause}."
 
 
-BETWEEN_SECONDS = 2.0
-"""Between two readings, as in `infd status`."""
-AT_ONCE = 4
-"""Resources that are read at once, each with `PAGES_AT_ONCE` requests."""
-
-
-def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
-    if options.name and options.all_namespaces:
-        raise UsageError("Give a name, or --all-namespaces.")
-    if options.watch and (options.output == "json" or not sys.stdout.isatty()):
-        raise UsageError("--watch needs a terminal, and no --output=json.")
-
-    async def every(api: Api, cluster: KubeCluster) -> int:
-        return await _show(_rows(api, cluster, options, engines), options)
-
-    async def one(api: Api, cluster: KubeCluster, _: Manifest) -> int:
-        return await every(api, cluster)
-
-    command = ClusterCommand(options)
-    return command.run_for(options.name, one) if options.name else command.run(every)
-
-
-async def _show(found: AsyncIterator[Sequence[TopRow]], options: argparse.Namespace) -> int:
-    if options.watch:
-        with Live(console=console(), auto_refresh=False, screen=True) as shown:
-            async for rows in found:
-                shown.update(top_table(rows, with_namespace=options.all_namespaces), refresh=True)
-    rows = await anext(found)
-    if options.output == "json":
-        print(json.dumps([asdict(one) for one in rows], indent=2))
-    elif rows:
-        show(top_table(rows, with_namespace=options.all_namespaces))
-    else:
-        print("There is no InferenceDeployment here. Create one: infd run NAME MODEL")
-    return 0
-
-
-def top_table(rows: Sequence[TopRow], *, with_namespace: bool) -> RenderableType:
+def traffic_table(rows: Sequence[TrafficRow], *, with_namespace: bool) -> RenderableType:
     titles, *cells = lines(rows, with_namespace=with_namespace)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style=DIM, pad_edge=False)
     for number, title in enumerate(titles):
@@ -170,38 +122,3 @@ def top_table(rows: Sequence[TopRow], *, with_namespace: bool) -> RenderableType
         table.add_row(*(Text(harmless(cell)) for cell in row))
     reasons = [Text(note) for note in notes(rows)]
     return Group(table, Text(), *reasons) if reasons else table
-
-
-async def _rows(
-    api: Api, cluster: KubeCluster, options: argparse.Namespace, engines: EngineRegistry
-) -> AsyncIterator[Sequence[TopRow]]:
-    """The numbers of each two readings that follow one another."""
-    loop = asyncio.get_running_loop()
-    before, read_at = await _readings(api, cluster, options, engines), loop.time()
-    while True:
-        await asyncio.sleep(BETWEEN_SECONDS if before or options.watch else 0)
-        now, last, read_at = await _readings(api, cluster, options, engines), read_at, loop.time()
-        at = datetime.now(UTC)
-        yield [top_row(one, before[uid], elapsed=read_at - last, at=at) for uid, one in now.items() if uid in before]
-        before = now
-
-
-async def _readings(
-    api: Api, cluster: KubeCluster, options: argparse.Namespace, engines: EngineRegistry
-) -> dict[str, LiveResource]:
-    if options.name:
-        live = await cluster.get(Ref(INFERENCE_DEPLOYMENT, options.namespace, options.name))
-        if live is None:
-            raise UsageError(f"{options.namespace}/{options.name} was deleted.")
-        found = [live]
-    else:
-        namespace = None if options.all_namespaces else options.namespace
-        found = [one async for one in cluster.each(INFERENCE_DEPLOYMENT, namespace=namespace)]
-    few = asyncio.Semaphore(AT_ONCE)
-
-    async def reading(live: Manifest) -> LiveResource:
-        async with few:
-            return await live_resource(api, cluster, live, engine_of(resource(live), engines))
-
-    read = await asyncio.gather(*map(reading, found))
-    return {one.found.uid: one for one in read}

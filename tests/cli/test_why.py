@@ -1,12 +1,11 @@
-"""`infd explain`: a resource's state and its engines' metrics, from an API server over real HTTP."""
+"""`infd status --why`: a resource's state and its engines' metrics, from an API server over real HTTP."""
 
 import json
 from pathlib import Path
 
 from inference_operator.api.resource import resource
-from inference_operator.cli.live_resource import engine_of
-from inference_operator.cli.status.explain import Observed, explanation
-from inference_operator.engines.registry import ENGINES
+from inference_operator.cli.live_resource import LiveResource
+from inference_operator.cli.status.why import explanation
 from inference_operator.manifest import Manifest
 from tests.cli.conftest import Infd
 from tests.status.situations import CRASHING, RAW, SERVING, loading, reported, view
@@ -18,6 +17,7 @@ from tests.testing.stored_answers import listing
 METRICS = (Path(__file__).parents[1] / "engines" / "vllm-0.32.0-metrics.txt").read_bytes()
 RESOURCE = "/apis/inference-operator.dev/v1alpha1/namespaces/default/inferencedeployments/qwen"
 PODS = "/api/v1/namespaces/default/pods"
+EVENTS = "/api/v1/namespaces/default/events"
 
 
 def engine_pod() -> Manifest:
@@ -33,9 +33,9 @@ def test_a_serving_engine_with_waiting_requests_is_explained_from_its_metrics(
     infd: Infd, server: dict[str, bytes]
 ) -> None:
     server[RESOURCE] = stored(reported(SERVING).status.dump())
-    server[PODS] = listing(engine_pod())
+    server[PODS], server[EVENTS] = listing(engine_pod()), listing()
     server[f"{PODS}/qwen-engine-a:8000/proxy/metrics"] = METRICS
-    status, output, complaints = infd("explain", "qwen")
+    status, output, complaints = infd("status", "--why", "qwen")
     assert (status, complaints) == (0, "")
     assert output == (
         "qwen-engine-a: slow. 8 requests wait in its queue and 2 run; 0 % of its KV cache is in use."
@@ -45,9 +45,9 @@ def test_a_serving_engine_with_waiting_requests_is_explained_from_its_metrics(
 
 def test_an_engine_that_does_not_start_is_explained_with_what_helps(infd: Infd, server: dict[str, bytes]) -> None:
     server[RESOURCE] = stored(reported(loading(pods=[view(CRASHING)])).status.dump())
-    server[PODS] = listing()
-    status, output, _ = infd("explain", "qwen")
-    assert status == 0
+    server[PODS], server[EVENTS] = listing(), listing()
+    status, output, _ = infd("status", "--why", "qwen")
+    assert status == 1
     assert output.startswith("Reconciling, Ready: CrashLoop. Pod qwen-engine-a does not run")
     assert "What helps: Correct what the message names." in output
     assert output.endswith("No engine is ready, so there are no metrics.\n")
@@ -56,7 +56,7 @@ def test_an_engine_that_does_not_start_is_explained_with_what_helps(infd: Infd, 
 @for_each(STATES)
 def test_a_reason_and_its_cure_are_printed_once_and_no_message_is_lost(state: str) -> None:
     found = resource({**RAW, "status": report_of(state).status.dump()})
-    lines = list(explanation(Observed(found, ()), engine_of(found, ENGINES)))
+    lines = list(explanation(LiveResource(found)))
     cures = [line for line in lines if line.startswith("  What helps")]
     heads = [line.partition(". ")[0].partition(": ")[2] for line in lines if ": " in line and line not in cures]
     assert len(set(cures)) == len(cures)
@@ -67,14 +67,14 @@ def test_a_reason_and_its_cure_are_printed_once_and_no_message_is_lost(state: st
 
 def test_metrics_that_cannot_be_read_are_said_so(infd: Infd, server: dict[str, bytes]) -> None:
     server[RESOURCE] = stored(reported(SERVING).status.dump())
-    server[PODS] = listing(engine_pod())
-    _, output, _ = infd("explain", "qwen")
+    server[PODS], server[EVENTS] = listing(engine_pod()), listing()
+    _, output, _ = infd("status", "--why", "qwen")
     assert output.startswith("qwen-engine-a: its metrics cannot be read: ")
 
 
 def test_a_resource_that_does_not_exist_is_said_on_one_line(infd: Infd, server: dict[str, bytes]) -> None:
     assert not server
-    status, output, complaints = infd("explain", "qwen", "-n", "other")
+    status, output, complaints = infd("status", "--why", "qwen", "-n", "other")
     assert (status, output) == (2, "")
     assert complaints == "There is no InferenceDeployment `qwen` in the namespace `other`.\n"
 
@@ -98,12 +98,12 @@ def test_the_number_of_engines_is_explained_with_the_requests_now_and_the_change
         b"# pxname,svname,qcur,scur,stot,addr,\nengines,BACKEND,2,2,9,,\n"
     )
     event = {"kind": "Event", "metadata": {"name": "e"}, "reason": "ScaledUp", "eventTime": "2026-01-02T03:04:05.0Z"}
-    server["/api/v1/namespaces/default/events"] = listing(
+    server[EVENTS] = listing(
         {**event, "message": "From 1 to 3 engines: 20 requests."}, {**event, "reason": "Serving", "message": "Other."}
     )
-    status, output, complaints = infd("explain", "autoscaling", "qwen")
-    assert (status, complaints) == (0, "")
-    assert output.splitlines() == [
+    status, output, complaints = infd("status", "--why", "qwen")
+    assert (status, complaints) == (1, "")
+    assert output.splitlines()[1:] == [
         "Limits: 1 to 4 engines; backend BuiltIn.",
         "Wanted: 3, since 2026-01-02T03:04:05Z: 20 requests.",
         "A start takes 90 s, from the new pod to its readiness.",
@@ -113,17 +113,18 @@ def test_the_number_of_engines_is_explained_with_the_requests_now_and_the_change
     ]
 
 
-def test_the_number_of_engines_of_a_resource_without_autoscaling_is_that_of_its_specification(
-    infd: Infd, server: dict[str, bytes]
-) -> None:
+def test_the_former_words_print_the_same_and_name_the_new_ones(infd: Infd, server: dict[str, bytes]) -> None:
+    server[RESOURCE] = scaled({"desiredReplicas": 3, "reason": "20 requests", "lastScaleTime": "2026-01-02T03:04:05Z"})
+    server[PODS], server[EVENTS] = listing(), listing()
+    now = infd("status", "--why", "qwen")
+    for former in (["explain", "qwen"], ["explain", "autoscaling", "qwen"]):
+        status, output, complaints = infd(*former)
+        assert (status, output) == now[:2]
+        assert complaints == "`infd explain` is now `infd status --why`, and goes with the next release.\n"
+
+
+def test_programs_get_the_explanation_with_the_facts(infd: Infd, server: dict[str, bytes]) -> None:
     server[RESOURCE] = scaled(None)
-    server[PODS] = listing()
-    server["/api/v1/namespaces/default/events"] = listing()
-    _, output, _ = infd("explain", "autoscaling", "qwen")
-    assert output == "qwen has no `spec.autoscaling`: it runs as many engines as `spec.replicas` says.\n"
-
-
-def test_three_names_are_a_wrong_use(infd: Infd) -> None:
-    status, _, complaints = infd("explain", "autoscaling", "a", "b")
-    assert status == 2
-    assert "infd explain autoscaling qwen" in complaints
+    server[PODS], server[EVENTS] = listing(), listing()
+    found = json.loads(infd("status", "--why", "qwen", "-o", "json")[1])
+    assert (found["name"], found["why"]) == ("qwen", ["No engine is ready, so there are no metrics."])

@@ -1,4 +1,4 @@
-"""`infd top`: the numbers of two readings, the table at two widths, and the readings of real pages."""
+"""`infd list --traffic`: the numbers of two readings, the table at two widths, and the readings of real pages."""
 
 import argparse
 import asyncio
@@ -15,11 +15,12 @@ from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.cli.live_resource import LiveResource
-from inference_operator.cli.parser import UsageError
-from inference_operator.cli.status.top import BETWEEN_SECONDS, TopRow, _rows, top_row, top_table
+from inference_operator.cli.parser import RefusedError
+from inference_operator.cli.status.readings import BETWEEN_SECONDS, Reading, readings
+from inference_operator.cli.status.traffic import TrafficRow, traffic_row, traffic_table
 from inference_operator.engines.registry import ENGINES
 from inference_operator.engines.telemetry import EngineLoad
-from inference_operator.manifest import Ref
+from inference_operator.manifest import Manifest, Ref
 from inference_operator.objects.names import ENGINE, ROUTER
 from inference_operator.views.samples import Samples
 from tests.cli.conftest import Infd
@@ -29,7 +30,7 @@ from tests.testing.builders import NOW, inference_deployment, pod, ready_pod
 from tests.testing.golden import GoldenFile
 
 LONG = "a-model-with-a-long-name-of-many-words-qwen"
-NOBODY = TopRow("default", "otter", "0/1", None, None, None, None, None, None, None)
+NOBODY = TrafficRow("default", "otter", "0/1", None, None, None, None, None, None, None)
 
 
 def reading(generated: int | None, **more: object) -> LiveResource:
@@ -38,15 +39,15 @@ def reading(generated: int | None, **more: object) -> LiveResource:
     return replace(found, loads={uid: EngineLoad(12, 3, 0.42, 0, 90, generated)})
 
 
-def row(*, before: int | None = 1_000, now: int | None = 4_000) -> TopRow:
+def row(*, before: int | None = 1_000, now: int | None = 4_000) -> TrafficRow:
     first = reading(before, arrivals=100, streams=(10, 20, 20, 20))
     second = reading(now, arrivals=130, streams=(30, 46, 49, 50))
-    return top_row(second, first, elapsed=2.0, at=NOW + timedelta(seconds=2))
+    return traffic_row(second, first, elapsed=2.0, at=NOW + timedelta(seconds=2))
 
 
 def test_rates_are_those_between_two_readings() -> None:
     found = row()
-    assert found == TopRow(
+    assert found == TrafficRow(
         "default", "qwen", found.engines_ready, 15.0, 12, 7, 0.1, 1.0, tokens_per_second=1500.0, kv_cache_usage=0.42
     )
 
@@ -55,7 +56,7 @@ def test_what_nobody_tells_is_no_number() -> None:
     assert row(now=None).tokens_per_second is None
     assert row(now=10).tokens_per_second == 0.0  # the engine has started again
     silent = replace(reading(1), samples=Samples(), loads={})
-    found = top_row(silent, silent, elapsed=2.0, at=NOW)
+    found = traffic_row(silent, silent, elapsed=2.0, at=NOW)
     assert asdict(found) == asdict(
         replace(NOBODY, name="qwen", engines_ready=found.engines_ready, no_traffic="no router answered")
     )
@@ -65,7 +66,7 @@ def test_what_nobody_tells_is_no_number() -> None:
 def test_the_table_of_several_resources(columns: int, snapshot: SnapshotAssertion) -> None:
     rows = [row(), replace(row(), name=LONG, requests_per_second=1234.5), NOBODY]
     text = io.StringIO()
-    Console(file=text, width=columns, highlight=False).print(top_table(rows, with_namespace=columns > 100))
+    Console(file=text, width=columns, highlight=False).print(traffic_table(rows, with_namespace=columns > 100))
     lines = [line.rstrip() for line in text.getvalue().splitlines()]
     assert max(map(len, lines)) <= columns
     assert "".join(f"{line}\n" for line in lines) == snapshot.use_extension(GoldenFile.ending("txt"))
@@ -86,11 +87,11 @@ def test_pages_are_read_twice_through_the_api_server(infd: Infd, behind: Behind)
     )
     page = "vllm:num_requests_running 3\nvllm:num_requests_waiting 2\nvllm:kv_cache_usage_perc 0.5\n"
     behind.pages["/api/v1/namespaces/default/pods/qwen-engine-a:8000/proxy/metrics"] = page
-    status, said, complaints = infd("top", "qwen", "--output=json")
+    status, said, complaints = infd("list", "qwen", "--traffic", "--output=json")
     assert (status, complaints) == (0, "")
     (found,) = json.loads(said)
     assert (found["name"], found["running"], found["queued"], found["kv_cache_usage"]) == ("qwen", 3, 2, 0.5)
-    status, said, _ = infd("top", "-A")
+    status, said, _ = infd("list", "--traffic", "-A")
     assert (status, said.split()[0], said.splitlines()[1].split()[:3]) == (0, "NAMESPACE", ["default", "qwen", "1/1"])
 
 
@@ -108,27 +109,30 @@ def test_status_reads_each_page_once_and_who_may_read_none_is_told_once(infd: In
     behind.forbidden = set(pages)
     _, said, _ = infd("status", "qwen")
     assert "Traffic    you lack the right to get `pods/proxy`" in said
-    _, said, _ = infd("top")
+    _, said, _ = infd("list", "--traffic")
     assert said.splitlines()[-2:] == ["", "otter, qwen: you lack the right to get `pods/proxy`."]
-    (found, *_) = json.loads(infd("top", "--output=json")[1])
+    (found, *_) = json.loads(infd("list", "--traffic", "--output=json")[1])
     assert found["no_traffic"] == "you lack the right to get `pods/proxy`"
 
 
 class Emptied:
-    """A cluster whose resources were just deleted."""
+    """A cluster whose resources were just deleted, or are after the first answers."""
 
-    async def get(self, _: object) -> None:
-        """Nothing."""
+    def __init__(self, *answers: Manifest) -> None:
+        self._answers = list(answers)
 
-    async def each(self, *_: object, **__: object) -> AsyncIterator[Any]:
-        nothing: list[Any] = []
-        for one in nothing:
+    async def get(self, _: object) -> Manifest | None:
+        """The next answer."""
+        return self._answers.pop(0) if self._answers else None
+
+    async def each(self, *_: object, **__: object) -> AsyncIterator[Manifest]:
+        for one in self._answers:
             yield one
 
 
-def rows_of(name: str) -> AsyncIterator[object]:
-    options = argparse.Namespace(name=name, namespace="default", all_namespaces=False, watch=True)
-    return _rows(cast("Any", None), cast("Any", Emptied()), options, ENGINES)
+def readings_of(name: str | None, cluster: object) -> AsyncIterator[Reading]:
+    options = argparse.Namespace(name=name, namespace="default", all_namespaces=False)
+    return readings(cast("Any", None), cast("Any", cluster), options, ENGINES)
 
 
 def test_watching_nothing_pauses_and_what_was_deleted_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,13 +141,20 @@ def test_watching_nothing_pauses_and_what_was_deleted_ends_it(monkeypatch: pytes
     async def pause(seconds: float) -> None:
         paused.append(seconds)
 
-    monkeypatch.setattr("inference_operator.cli.status.top.asyncio.sleep", pause)
+    async def read(*_: object) -> LiveResource:
+        return reading(0)
+
+    monkeypatch.setattr("inference_operator.cli.status.readings.asyncio.sleep", pause)
+    monkeypatch.setattr("inference_operator.cli.status.readings.live_resource", read)
 
     async def watch() -> None:
-        found = rows_of("")
-        assert [await anext(found), await anext(found)] == [[], []]
-        with pytest.raises(UsageError, match="default/qwen was deleted"):
-            await anext(rows_of("qwen"))
+        found = readings_of(None, Emptied())
+        assert [(await anext(found)).now, (await anext(found)).now] == [{}, {}]
+        cluster = Emptied(inference_deployment())
+        found = readings_of("qwen", cluster)
+        assert len((await anext(found)).now) == 1
+        with pytest.raises(RefusedError, match="default/qwen was deleted"):
+            await anext(found)
 
     asyncio.run(watch())
     assert paused == [BETWEEN_SECONDS] * 2
@@ -151,9 +162,18 @@ def test_watching_nothing_pauses_and_what_was_deleted_ends_it(monkeypatch: pytes
 
 def test_wrong_usage_is_refused(infd: Infd, behind: Behind) -> None:
     assert not behind.objects
-    assert infd("top", "qwen", "-A")[2] == "Give a name, or --all-namespaces.\n"
-    assert infd("top", "--watch")[2] == "--watch needs a terminal, and no --output=json.\n"
-    status, _, complaints = infd("top", "otter")
+    assert infd("list", "qwen", "-A")[2] == "Give a name, or --all-namespaces.\n"
+    assert infd("list", "--watch")[2] == "--watch needs --traffic.\n"
+    assert infd("list", "--traffic", "--watch")[2] == "--watch needs a terminal, and no --output=json.\n"
+    status, _, complaints = infd("list", "--traffic", "otter")
     assert (status, complaints) == (2, "There is no InferenceDeployment `otter` in the namespace `default`.\n")
-    status, said, _ = infd("top")
-    assert (status, said) == (0, "There is no InferenceDeployment here. Create one: infd run NAME MODEL\n")
+    status, said, _ = infd("list", "--traffic")
+    nothing = "There is no InferenceDeployment in the namespace `default`. Create one: infd run NAME MODEL\n"
+    assert (status, said) == (0, nothing)
+
+
+def test_the_former_word_prints_the_same_and_names_the_new_one(infd: Infd, behind: Behind) -> None:
+    behind.serve(inference_deployment())
+    now, former = infd("list", "--traffic", "-A"), infd("top", "-A")
+    assert former[:2] == now[:2]
+    assert former[2] == "`infd top` is now `infd list --traffic`, and goes with the next release.\n"
