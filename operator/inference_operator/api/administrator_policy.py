@@ -59,12 +59,7 @@ class OwnerRule(SpecModel):
 
 
 class AllowedSources(OwnerRule):
-    """Sources of models and adapters.
-
-    Examples:
-        >>> AllowedSources(allowed=["hf://Qwen/", "oci://registry.example/models/"]).allowed[0]
-        'hf://Qwen/'
-    """
+    """Sources of models and adapters."""
 
     allowed: _Entries[Source] = ()
     """Beginnings. One that ends in `/` allows all below it; another one also what follows it after `/`, `:` or `@`."""
@@ -128,13 +123,7 @@ class AllowedBackends(OwnerRule):
 
 
 class AdministratorPolicy(SpecModel):
-    """All rules of the administrator.
-
-    Examples:
-        >>> gpus = {"most": 8, "message": "Ask platform@example.com for more."}
-        >>> AdministratorPolicy.model_validate({"gpus": gpus}).gpus.most
-        8
-    """
+    """All rules of the administrator."""
 
     model_sources: AllowedSources = AllowedSources()
     images: AllowedImages = AllowedImages()

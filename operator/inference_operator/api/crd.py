@@ -123,12 +123,7 @@ def _schema() -> Manifest:
 
 
 def crd() -> Manifest:
-    """The CustomResourceDefinition of InferenceDeployment.
-
-    Examples:
-        >>> crd()["metadata"]["name"]
-        'inferencedeployments.inference-operator.dev'
-    """
+    """The CustomResourceDefinition of InferenceDeployment."""
     version = {
         "name": VERSION,
         "served": True,

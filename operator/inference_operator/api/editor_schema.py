@@ -11,12 +11,7 @@ DIALECT = "http://json-schema.org/draft-07/schema#"
 
 
 def editor_schema() -> Manifest:
-    """The schema. It knows no rules over several fields, which only the API server and `infd plan` check.
-
-    Examples:
-        >>> editor_schema()["properties"]["spec"]["properties"]["replicas"]["type"]
-        'integer'
-    """
+    """The schema. It knows no rules over several fields, which only the API server and `infd plan` check."""
     return {
         "$schema": DIALECT,
         "title": KIND,

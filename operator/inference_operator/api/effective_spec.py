@@ -43,9 +43,6 @@ class EffectiveSpec:
 def effective_spec(stated: Spec, engines: EngineDefaults, routers: RouterDefaults) -> EffectiveSpec:
     """The specification over the defaults of engine pods and of router pods.
 
-    Args:
-        routers: the defaults of router pods: every section that `spec.router` has too.
-
     Examples:
         >>> stated = Spec.model_validate({"model": {"source": "hf://a/b"}, "scheduling": {"nodeSelector": {"a": "1"}}})
         >>> defaults = EngineDefaults.model_validate({"scheduling": {"nodeSelector": {"b": "2"}}})

@@ -576,10 +576,5 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
 
 
 def with_cure(cause: str, cure: str) -> str:
-    """A cause and its cure as two sentences; only the cause if no cure is known.
-
-    Examples:
-        >>> with_cure('secret "b" not found', EXPLANATIONS[Reason.CONTAINER_CONFIG_ERROR].cure), with_cure("late", "")
-        ('secret "b" not found. Create the missing object.', 'late')
-    """
+    """A cause and its cure as two sentences; only the cause if no cure is known."""
     return f"{cause.rstrip('.')}. {cure}" if cure else cause

@@ -61,12 +61,7 @@ def causes(errors: Sequence[ErrorDetails]) -> Sequence[ErrorDetails]:
 
 
 def field_name(path: Path) -> str:
-    """The full name of a field.
-
-    Examples:
-        >>> field_name(["engine", "args", 0])
-        'spec.engine.args[0]'
-    """
+    """The full name of a field."""
     return "spec" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
 
 

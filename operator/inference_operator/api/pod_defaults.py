@@ -49,12 +49,7 @@ class PodDefaults(SpecModel):
 
 
 class EngineDefaults(PodDefaults):
-    """Defaults of engine pods, and of the Jobs that inspect models.
-
-    Examples:
-        >>> EngineDefaults.model_validate({"limitRequestRatio": {"memory": 1}}).limit_request_ratio
-        {'memory': 1.0}
-    """
+    """Defaults of engine pods, and of the Jobs that inspect models."""
 
     network: NetworkSpec = NetworkSpec()
     """The network between the pods of an engine over several nodes, as `spec.hardware.network`."""
@@ -85,9 +80,6 @@ _KEYS: Mapping[type[SpecModel], str] = {
 
 def over(requested: M, default: SpecModel) -> M:
     """A section of a resource over the operator's default of it, key by key.
-
-    Args:
-        default: the default; its fields are those of the section or fewer.
 
     Examples:
         >>> default = PodScheduling(nodeSelector={"pool": "b", "zone": "c"})

@@ -11,12 +11,7 @@ MOST_MISTAKES = 8
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why a spec is rejected, and the change that helps.
-
-    Examples:
-        >>> Refusal(Reason.INVALID_SPEC, "spec.replicas", "must be a number.", "Write 1.").message
-        'spec.replicas: must be a number. Write 1.'
-    """
+    """The reason why a spec is rejected, and the change that helps."""
 
     reason: Reason
     field: str

@@ -30,12 +30,7 @@ QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A condition that a value must meet, with the message for a value that does not.
-
-    Examples:
-        >>> Rule("self.size() > 1", lambda value: len(value) > 1, "`list` must have two items").schema
-        {'rule': 'self.size() > 1', 'message': '`list` must have two items'}
-    """
+    """A condition that a value must meet, with the message for a value that does not."""
 
     cel: str
     holds: Callable[[Any], bool]

@@ -20,12 +20,7 @@ class Floor:
 
     @property
     def field(self) -> str:
-        """The field that says so.
-
-        Examples:
-            >>> Floor(1).field, Floor(4, entry=0).field
-            ('autoscaling.minReplicas', 'autoscaling.schedule[0].minReplicas')
-        """
+        """The field that says so."""
         return "autoscaling.minReplicas" if self.entry is None else f"autoscaling.schedule[{self.entry}].minReplicas"
 
 

@@ -38,13 +38,7 @@ def _silence_client() -> None:
 
 
 class ClusterCommand:
-    """A command in the cluster that its options choose.
-
-    Args:
-        options: of the command.
-        cure: the end of the message where the API server cannot be asked, or refuses.
-        interrupted: what Ctrl-C prints.
-    """
+    """A command in the cluster that its options choose."""
 
     def __init__(self, options: argparse.Namespace, *, cure: str = CURE, interrupted: str = "") -> None:
         self._options, self._cure, self.interrupted = options, cure, interrupted

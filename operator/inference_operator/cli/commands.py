@@ -59,12 +59,7 @@ APART = frozenset({"download", "prune", "crd", "policy"})
 
 
 def named(name: str) -> Callable[..., Any]:
-    """A function of this package by its name, whose module is imported only now.
-
-    Examples:
-        >>> named("run:add_arguments").__module__
-        'inference_operator.cli.run'
-    """
+    """A function of this package by its name, whose module is imported only now."""
     module, _, function = name.partition(":")
     gc.disable()  # imports make many objects and no garbage: looking for it would take a seventh of their time
     try:

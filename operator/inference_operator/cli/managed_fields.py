@@ -20,12 +20,7 @@ as kustomize-controller v1.9.6, main.go, `controllerName`)."""
 
 
 def manager(live: Manifest) -> str:
-    """What applies a live InferenceDeployment from Git, by labels, annotations and field managers; empty if nothing.
-
-    Examples:
-        >>> manager({"metadata": {"labels": {"kustomize.toolkit.fluxcd.io/name": "models"}}})
-        'Flux'
-    """
+    """What applies a live InferenceDeployment from Git, by labels, annotations and field managers; empty if nothing."""
     metadata = mapping(live, "metadata")
     labels = mapping(metadata, "labels")
     if _ARGO_CD_ANNOTATION in annotations(live) or _ARGO_CD_LABEL in labels:
@@ -57,13 +52,7 @@ def applier(live: Manifest) -> str:
 
 
 def owners(live: Manifest, path: Sequence[str]) -> list[str]:
-    """The field managers that own a field.
-
-    Examples:
-        >>> entry = {"manager": "argocd-controller", "fieldsV1": {"f:spec": {"f:paused": {}}}}
-        >>> owners({"metadata": {"managedFields": [entry]}}, ("spec", "paused"))
-        ['argocd-controller']
-    """
+    """The field managers that own a field."""
     return list(dict.fromkeys(_owners(live, path)))
 
 

@@ -81,16 +81,7 @@ def offline_inputs(
     model: Entry | None = None,
     stored_models: Mapping[Ref, Manifest] | None = None,
 ) -> Inputs:
-    """The inputs of the pipeline for a new resource whose model has been inspected.
-
-    Args:
-        document: the resource, as in a file.
-        settings: the operator's settings.
-        engines: the engines.
-        nodes: nodes with GPUs; None if they are not known.
-        model: the result of an inspection. None: the hub is asked, then the catalogue.
-        stored_models: ConfigMaps with results of a cluster's inspections.
-    """
+    """The inputs of the pipeline for a new resource; without a model, the hub is asked, then the catalogue."""
     spec = stored(document.get("spec"))
     new = resource({"spec": spec, "metadata": {**_NEW, **metadata(document)}})
     new = replace(new, spec=with_quoted_numbers(new.spec, spec))
@@ -154,12 +145,7 @@ def metadata(document: Manifest) -> Manifest:
 
 
 def name_of(document: Manifest) -> str:
-    """The name of a resource for messages, with the namespace if the file has one.
-
-    Examples:
-        >>> name_of({"metadata": {"name": "qwen"}}), name_of({"metadata": {"name": "qwen", "namespace": "a"}})
-        ('qwen', 'a/qwen')
-    """
+    """The name of a resource for messages, with the namespace if the file has one."""
     meta = metadata(document)
     name = str(meta.get("name", "?"))
     return f"{meta['namespace']}/{name}" if meta.get("namespace") else name

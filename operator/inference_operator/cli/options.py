@@ -13,12 +13,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
 
 
 def add_connection(parser: argparse.ArgumentParser, *, all_namespaces: str = "") -> None:
-    """Add the options that choose the cluster and the namespace.
-
-    Args:
-        parser: of the command.
-        all_namespaces: help of the option for all namespaces; empty: there is none.
-    """
+    """Add the options that choose the cluster and the namespace; with a help, also the one for all namespaces."""
     scope = parser.add_mutually_exclusive_group()
     scope.add_argument("-n", "--namespace", metavar="NAME", help="its namespace; default: that of the context")
     if all_namespaces:

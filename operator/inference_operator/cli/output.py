@@ -32,12 +32,7 @@ def _cells(row: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def dumped(documents: Sequence[Manifest], form: Literal["json", "yaml"]) -> str:
-    r"""JSON or YAML of one document, or of a list of several.
-
-    Examples:
-        >>> dumped([{"a": 1}], "yaml"), dumped([{"a": 1}, {"a": 2}], "yaml")
-        ('a: 1', '- a: 1\n- a: 2')
-    """
+    """JSON or YAML of one document, or of a list of several."""
     shown = documents[0] if len(documents) == 1 else list(documents)
     if form == "json":
         return json.dumps(shown, indent=2)

@@ -71,12 +71,7 @@ class HelpFormatter(argparse.HelpFormatter):
 
 
 def examples(*lines: str) -> str:
-    r"""The epilog of a command with examples.
-
-    Examples:
-        >>> examples("infd list")
-        'examples:\n  infd list\n'
-    """
+    """The epilog of a command with examples."""
     return _EXAMPLES + "".join(f"  {line}\n" for line in lines)
 
 

@@ -38,12 +38,7 @@ class ClosedOptions:
         cures: Mapping[str, str] | None = None,
         flags: Iterable[str] = (),
     ) -> "ClosedOptions":
-        """The options of a table.
-
-        Args:
-            others: what to write instead of other options.
-            cures: what stands for managed options that have a field or another way, by name.
-        """
+        """The options of a table."""
         options = (
             replace(option, reason=(cures or {}).get(option.name) or option.reason or NO_FIELD)
             if option.kind is Class.MANAGED

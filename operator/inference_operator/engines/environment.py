@@ -51,10 +51,6 @@ def refusal_of_variables(
 ) -> Refusal | None:
     """The refusal of the first variable that users may not set, or None.
 
-    Args:
-        dangerous: the engine's dangerous variables, with what each one does.
-        allowed: names of dangerous ones that the administrator has permitted.
-
     Examples:
         >>> print(refusal_of_variables([EnvironmentVariable(name="LD_PRELOAD", value="/a.so")]).problem)
         `LD_PRELOAD` makes the engine's processes load other libraries, which is not allowed here.
@@ -69,11 +65,7 @@ def refusal_of_variables(
 
 
 def not_allowed(field: str, name: str, what: str, setting: str) -> Refusal:
-    """The refusal of an option or variable that a setting of the operator could permit.
-
-    Args:
-        what: what it does, as a clause.
-    """
+    """The refusal of an option or variable that a setting of the operator could permit."""
     problem = f"`{name}` {what}, which is not allowed here."
     cure = f"Remove it, or ask the operator's administrator to add it to the setting `{setting}`."
     return Refusal(Reason.ARGUMENT_NOT_ALLOWED, field, problem, cure)

@@ -112,12 +112,7 @@ def bucket_keys(s3: S3Spec) -> tuple[SecretVariable, ...]:
 
 
 def offline_variables(hub_cache: str) -> Mapping[str, str]:
-    """Variables with which the engine finds its model in this folder and asks no hub; none without a folder.
-
-    Examples:
-        >>> offline_variables("/model-cache")
-        {'HF_HUB_CACHE': '/model-cache', 'HF_HUB_OFFLINE': '1'}
-    """
+    """Variables with which the engine finds its model in this folder and asks no hub; none without a folder."""
     return {"HF_HUB_CACHE": hub_cache, "HF_HUB_OFFLINE": "1"} if hub_cache else {}
 
 
@@ -129,9 +124,6 @@ REMOVE = "Remove it, or remove `spec.cache`."
 
 def refusal_of_moved_cache(env: Sequence[EnvironmentVariable], own: AbstractSet[str] = frozenset()) -> Refusal | None:
     """The refusal of the first variable that would make an engine look for its model elsewhere than on the claim.
-
-    Args:
-        own: names of such variables of the engine itself.
 
     Examples:
         >>> print(refusal_of_moved_cache([EnvironmentVariable(name="HF_HUB_OFFLINE", value="0")]).problem)

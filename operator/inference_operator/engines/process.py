@@ -26,12 +26,7 @@ class ServedModel:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names that requests may use; the first is that of metrics. A hub repository is a name too.
-
-        Examples:
-            >>> ServedModel("Qwen/Qwen3-8B", "qwen").names, ServedModel("/models/qwen", "qwen").names
-            (('qwen', 'Qwen/Qwen3-8B'), ('qwen',))
-        """
+        """All names that requests may use; the first is that of metrics. A hub repository is a name too."""
         return (self.name,) if self.model.startswith("/") or self.model == self.name else (self.name, self.model)
 
 

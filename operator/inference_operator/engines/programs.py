@@ -25,10 +25,6 @@ def program_command(name: str, *, has_packages: bool = False, starts_another: bo
     Args:
         name: its name in the annotation.
         starts_another: whether it becomes another such program, which needs the variable.
-
-    Examples:
-        >>> print(program_command("drain")[-1])
-        import json, os; exec(json.loads(os.environ.pop("INFERENCE_OPERATOR_PROGRAMS"))["drain"])
     """
     read = "get" if starts_another else "pop"
     loader = f'import json, os; exec(json.loads(os.environ.{read}("{PROGRAMS_VARIABLE}"))["{name}"])'

@@ -16,12 +16,7 @@ VLLM = str(EngineKind.VLLM)
 
 @dataclass(frozen=True, slots=True)
 class EngineRegistry:
-    """Engines by name.
-
-    Examples:
-        >>> sorted(ENGINES.by_name), ENGINES.default
-        (['LlamaCpp', 'SGLang', 'Transformers', 'VLLM'], 'VLLM')
-    """
+    """Engines by name."""
 
     by_name: Mapping[str, Engine]
     """In the order in which `Auto` tries them; the default comes first."""
@@ -46,12 +41,7 @@ class EngineRegistry:
 
     @property
     def in_order(self) -> tuple[str, ...]:
-        """The names in the order in which `Auto` tries them.
-
-        Examples:
-            >>> ENGINES.in_order
-            ('VLLM', 'Transformers', 'LlamaCpp')
-        """
+        """The names in the order in which `Auto` tries them."""
         others = (name for name in self.by_name if name != self.default and name not in self.never_chosen)
         return (self.default, *others)
 

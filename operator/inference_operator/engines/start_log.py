@@ -71,12 +71,7 @@ def loaded_part(log: str, message: re.Pattern[str]) -> LoadProgress | None:
 
 
 def _seconds(clock: str) -> int:
-    """A time as tqdm writes it.
-
-    Examples:
-        >>> _seconds("01:35"), _seconds("1:00:00")
-        (95, 3600)
-    """
+    """A time as tqdm writes it."""
     seconds = 0
     for part in clock.split(":"):
         seconds = 60 * seconds + int(part or 0)

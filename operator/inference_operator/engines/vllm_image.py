@@ -39,12 +39,7 @@ _TAG = re.compile(r":v?(\d+\.\d+\.\d+)(?:[-+][\w.-]+)?(?:@|$)")
 
 
 def default_image(device: Device, settings: Settings) -> str:
-    """The setting `gpuEngineImage` or `cpuEngineImage`.
-
-    Examples:
-        >>> default_image(Device.GPU, Settings(gpu_engine_image="example.com/vllm:1"))
-        'example.com/vllm:1'
-    """
+    """The setting `gpuEngineImage` or `cpuEngineImage`."""
     return {Device.GPU: settings.gpu_engine_image, Device.CPU: settings.cpu_engine_image}[device]
 
 

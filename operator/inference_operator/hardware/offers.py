@@ -108,13 +108,7 @@ class GpuOffer:
 
 
 def offer_of_kind(kind: GpuKind, *, per_node: int = 1, nodes: int = 1, price: float | None = None) -> GpuOffer:
-    """An offer of GPUs of a kind, without a node.
-
-    Examples:
-        >>> from inference_operator.hardware.kinds import kind_named
-        >>> offer_of_kind(kind_named("L4"), per_node=4).most_in_a_group
-        4
-    """
+    """An offer of GPUs of a kind, without a node."""
     return GpuOffer(
         kind=kind.name,
         product="",
@@ -219,24 +213,12 @@ def priced(offers: Iterable[GpuOffer], declared: Iterable[GpuOffer]) -> tuple[Gp
 
 
 def label_of(product: str) -> str:
-    """The node label that holds a product.
-
-    Examples:
-        >>> label_of("NVIDIA-L4"), label_of("nvidia-l4")
-        ('nvidia.com/gpu.product', 'cloud.google.com/gke-accelerator')
-    """
+    """The node label that holds a product."""
     return GKE if product in _GKE_PRODUCTS else PRODUCT
 
 
 def merged(offers: Iterable[GpuOffer]) -> tuple[GpuOffer, ...]:
-    """Equal offers added up, in an order that does not depend on the order of nodes.
-
-    Examples:
-        >>> from inference_operator.hardware.kinds import kind_named
-        >>> a, b = offer_of_kind(kind_named("L4")), offer_of_kind(kind_named("T4"))
-        >>> merged([a, b, a]) == merged([a, a, b])
-        True
-    """
+    """Equal offers added up, in an order that does not depend on the order of nodes."""
     counts: dict[GpuOffer, int] = {}
     for offer in offers:
         alone = replace(offer, nodes=1)
@@ -308,11 +290,6 @@ def _number(text: str) -> float:
 
 
 def prices(declared: Iterable[str]) -> dict[str, float]:
-    """The prices of one GPU per hour, by kind; of declared GPUs as `declared_offer` reads them.
-
-    Examples:
-        >>> prices(["L4:4@0.7", "H100:8"])
-        {'L4': 0.7}
-    """
+    """The prices of one GPU per hour, by kind; of declared GPUs as `declared_offer` reads them."""
     offers = [offer for text in declared if (offer := declared_offer(text)) is not None]
     return {offer.kind: offer.price for offer in offers if offer.price is not None}

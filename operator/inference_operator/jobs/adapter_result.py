@@ -24,13 +24,7 @@ class StoredAdapter:
 
 
 def adapter_text(result: StoredAdapter) -> str:
-    """One line of JSON.
-
-    Examples:
-        >>> stored = StoredAdapter("1234", 5, AdapterFacts(8, "org/base"))
-        >>> parsed_adapter(adapter_text(stored)) == stored
-        True
-    """
+    """One line of JSON."""
     return line({"adapter": asdict(result)})
 
 

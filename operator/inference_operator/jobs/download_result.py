@@ -36,12 +36,7 @@ def downloaded_text(result: Downloaded) -> str:
 
 
 def parsed_download(text: str) -> Downloaded | Failure | None:
-    """Read the line, or the line of a failure; None if it is invalid in any way.
-
-    Examples:
-        >>> parsed_download("Killed") is parsed_download('{"downloaded":{}}') is None
-        True
-    """
+    """Read the line, or the line of a failure; None if it is invalid in any way."""
     return parsed(text, _downloaded)
 
 

@@ -32,12 +32,7 @@ def placement(claim: str, engines: Sequence[PodView], live: Manifest | None, eng
 
 
 def placement_of(pod: Manifest) -> Manifest:
-    """The fields of a pod specification that decide on which nodes it may run.
-
-    Examples:
-        >>> placement_of({"nodeSelector": {"gpu": "l4"}, "affinity": {}, "containers": []})
-        {'nodeSelector': {'gpu': 'l4'}}
-    """
+    """The fields of a pod specification that decide on which nodes it may run."""
     return {name: pod[name] for name in PLACEMENT_FIELDS if pod.get(name)}
 
 
@@ -56,11 +51,6 @@ def only_node(name: str) -> Manifest:
 
 
 def mounted_claims(pod: Manifest) -> dict[str, str]:
-    """The claims among the volumes of a pod's specification, by the volumes' names.
-
-    Examples:
-        >>> mounted_claims({"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "models"}}]})
-        {'a': 'models'}
-    """
+    """The claims among the volumes of a pod's specification, by the volumes' names."""
     claims = ((volume, mapping(volume, "persistentVolumeClaim").get("claimName")) for volume in objects(pod, "volumes"))
     return {str(volume.get("name")): str(claim) for volume, claim in claims if claim}

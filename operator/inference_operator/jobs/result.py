@@ -112,12 +112,7 @@ def failure_text(failure: Failure) -> str:
 
 
 def parsed(text: str, read: Callable[[Manifest], Result | None]) -> Result | Failure | None:
-    """The failure in a termination message, else what `read` makes of its fields; None if it is invalid in any way.
-
-    Examples:
-        >>> parsed("Killed", dict) is None
-        True
-    """
+    """The failure in a termination message, else what `read` makes of its fields; None if it is invalid in any way."""
     try:
         fields = json.loads(text) if len(text) <= LIMIT else None
         if not isinstance(fields, dict):

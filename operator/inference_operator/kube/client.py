@@ -88,12 +88,7 @@ async def connect(
 
 
 def context_namespace(kubeconfig: Path | None = None, context: str | None = None) -> str:
-    """The namespace of a context of a kubeconfig; empty if it names none, cannot be read, or in a pod.
-
-    Args:
-        kubeconfig: None is the user's own.
-        context: None is the current one.
-    """
+    """The namespace of a context of a kubeconfig; empty if it names none, cannot be read, or in a pod."""
     if kubeconfig is None and in_cluster():
         return ""
     path = str(kubeconfig) if kubeconfig else os.environ.get("KUBECONFIG")
@@ -110,13 +105,7 @@ OnRequest = Callable[[str, str, str], None]
 
 
 class Api:
-    """Requests to the API server; maps responses to objects and exceptions.
-
-    Args:
-        client: an open client; the caller closes it.
-        write_timeout: seconds after which a write is over, on both ends.
-        on_request: called after each request.
-    """
+    """Requests to the API server; maps responses to objects and exceptions."""
 
     def __init__(
         self, client: ApiClient, *, write_timeout: float = WRITE_TIMEOUT_SECONDS, on_request: OnRequest | None = None

@@ -33,12 +33,7 @@ def _always() -> bool:
 
 
 class KubeCluster:
-    """`Cluster` on a real API server.
-
-    Args:
-        may_act: whether this process still holds the Lease; called before each request.
-        on_applied: called after each successful apply.
-    """
+    """`Cluster` on a real API server."""
 
     def __init__(
         self, api: Api, *, may_act: Callable[[], bool] = _always, on_applied: Callable[[], None] | None = None
@@ -203,12 +198,7 @@ class KubeCluster:
 
 
 def _groups(account: str) -> list[str]:
-    """The groups of a ServiceAccount's requests (Kubernetes documentation of 1.36, Authenticating).
-
-    Examples:
-        >>> _groups("system:serviceaccount:inference:operator")
-        ['system:serviceaccounts', 'system:serviceaccounts:inference', 'system:authenticated']
-    """
+    """The groups of a ServiceAccount's requests (Kubernetes documentation of 1.36, Authenticating)."""
     parts = account.split(":")
     is_service_account = parts[:2] == ["system", "serviceaccount"] and len(parts) > len(("system", "serviceaccount"))
     own = ["system:serviceaccounts", f"system:serviceaccounts:{parts[2]}"] if is_service_account else []

@@ -38,11 +38,7 @@ class PodPort:
 
 
 class PortForward:
-    """A Unix socket, each connection to which ends at a port of one of several pods.
-
-    Args:
-        targets: returns the pods to choose from. It is asked again after a connection has failed.
-    """
+    """A Unix socket, each connection to which ends at a port of one of several pods."""
 
     def __init__(self, api: Api, namespace: str, targets: Callable[[], Awaitable[Sequence[PodPort]]]) -> None:
         self._api = api

@@ -22,14 +22,7 @@ MAX_CONFIG_BYTES = 2**20
 def store_adapter(
     origin: ModelOrigin, revision: str | None, root: Path, *, say: Say, allow_pickle: bool = False
 ) -> StoredAdapter | Failure:
-    """Make the adapter complete on the claim; the failure tells also what engines could not load.
-
-    Args:
-        revision: branch, tag or commit; None is the newest.
-        root: mount path of the claim.
-        say: called with each step of the progress.
-        allow_pickle: whether the weights may be a pickle file.
-    """
+    """Make the adapter complete on the claim; the failure tells also what engines could not load."""
     adapters = root / ADAPTERS_FOLDER
     stored = download(origin, revision, adapters, kernels=None, say=say, allow_pickle=allow_pickle, only=FILES)
     if isinstance(stored, Failure):

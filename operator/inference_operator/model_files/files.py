@@ -82,11 +82,7 @@ class Files:
 
 
 def inspect_files(files: Files, file: str = "") -> InspectionResult:
-    """The config and weights of a model, or why it cannot be used.
-
-    Args:
-        file: path of a GGUF file, if the model is only that one and its further parts.
-    """
+    """The config and weights of a model, or why it cannot be used."""
     try:
         return _entry(_only(files, file) if file else files)
     except InspectionError as error:

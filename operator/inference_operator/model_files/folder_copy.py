@@ -15,11 +15,7 @@ from inference_operator.models.config import NotUnderstood
 
 
 class FolderOrigin:
-    """A folder of a mounted volume.
-
-    Args:
-        names: the files that may be copied. No others are read.
-    """
+    """A folder of a mounted volume."""
 
     errors: tuple[type[Exception], ...] = ()
 

@@ -35,9 +35,6 @@ class Kernels:
 def prepare_kernels(root: Path, kernels: Kernels, *, limit_bytes: int = COMPILED_GIB * GIB) -> Iterator[str]:
     """Create the folder of an engine's kernels, and empty the least recently used others above the limit.
 
-    Args:
-        root: mount path of the claim.
-
     Yields:
         One sentence for each folder that was emptied.
     """

@@ -32,13 +32,7 @@ _HUB_LOCKS = ".locks"
 
 
 def prune(root: Path, uses: Uses, *, now: float, dry_run: bool) -> PruneReport:
-    """Delete the models, adapters and compiled kernels that no object uses.
-
-    Args:
-        root: mount path of the claim.
-        now: seconds since the epoch.
-        dry_run: whether to delete nothing and report the same.
-    """
+    """Delete models, adapters and compiled kernels that no object uses; a dry run only reports them."""
     items: list[Item] = []
     freed = 0
     if (root / RECORDS).is_symlink():  # no download makes one, so the locks would be others

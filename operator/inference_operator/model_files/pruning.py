@@ -94,15 +94,7 @@ def kernels_kept(key: str, *, recent: bool, uses: Uses) -> str:
 
 
 def report_text(report: PruneReport) -> str:
-    """One line of JSON for each item, and one for the sum.
-
-    Examples:
-        >>> report = PruneReport((Item("a/b@1", 5, "complete", "delete", UNUSED),), 5, dry_run=False)
-        >>> parsed_report("noise" + chr(10) + report_text(report)) == report
-        True
-        >>> parsed_report("Killed") is None
-        True
-    """
+    """One line of JSON for each item, and one for the sum."""
     rows = [{"item": asdict(item)} for item in report.items]
     end = {"pruned": {"freed_bytes": report.freed_bytes, "dry_run": report.dry_run}}
     return "\n".join(json.dumps(row, separators=(",", ":")) for row in (*rows, end))

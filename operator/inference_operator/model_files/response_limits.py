@@ -12,12 +12,7 @@ MAX_REDIRECTS = 10
 
 
 class ResponseRejectedError(Exception):
-    """A response that exceeds a limit; the rest of it is not read.
-
-    Examples:
-        >>> str(ResponseRejectedError("is too large."))
-        'is too large.'
-    """
+    """A response that exceeds a limit; the rest of it is not read."""
 
     __match_args__ = ("problem",)
 

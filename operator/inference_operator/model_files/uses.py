@@ -131,12 +131,7 @@ def _keep_adapter(use: Use) -> str:
 
 
 def parsed_adapter_use(text: str) -> Use:
-    """The use in the value of one `--keep-adapter`. A source may have `@` and `:`.
-
-    Examples:
-        >>> parsed_adapter_use("oci://a.b/c@sha256:01=Pod x")
-        Use(repository='oci://a.b/c@sha256:01', commit='', by='Pod x')
-    """
+    """The use in the value of one `--keep-adapter`. A source may have `@` and `:`."""
     source, _, by = text.partition("=")
     return Use(source, "", by)
 

@@ -41,12 +41,7 @@ class AdapterList:
 
 
 def text_hash(text: str) -> str:
-    """The hash of a text of the list, as engines report it.
-
-    Examples:
-        >>> text_hash("{}")
-        '44136fa355b3678a'
-    """
+    """The hash of a text of the list, as engines report it."""
     return hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]
 
 

@@ -39,12 +39,7 @@ UtcSecond: TypeAlias = Annotated[
 
 
 def compact_json(value: object) -> str:
-    """JSON without spaces and with sorted keys, so that equal values have equal texts.
-
-    Examples:
-        >>> compact_json({"b": 1, "a": [2]})
-        '{"a":[2],"b":1}'
-    """
+    """JSON without spaces and with sorted keys, so that equal values have equal texts."""
     return _ENCODER.encode(value)
 
 

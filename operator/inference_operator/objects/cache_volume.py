@@ -83,12 +83,7 @@ class CacheVolume:
 
 
 def claim_name(cache: CacheSpec | None, resource: str) -> str:
-    """Name of the claim of `spec.cache`; empty without one.
-
-    Examples:
-        >>> claim_name(CacheSpec(), "qwen"), claim_name(CacheSpec(claimName="models"), "qwen"), claim_name(None, "qwen")
-        ('qwen-cache', 'models', '')
-    """
+    """Name of the claim of `spec.cache`; empty without one."""
     return (cache.claim_name or cache_claim_name(resource)) if cache else ""
 
 

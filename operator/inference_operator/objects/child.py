@@ -34,12 +34,7 @@ _DELETE = b"\x7f"
 
 
 def content_hash(value: object) -> str:
-    """A short hash of JSON-like data, equal for equal data whatever its order.
-
-    Examples:
-        >>> content_hash({"a": 1, "b": 2}) == content_hash({"b": 2, "a": 1})
-        True
-    """
+    """A short hash of JSON-like data, equal for equal data whatever its order."""
     return _hash(compact_json(value).encode())
 
 

@@ -18,13 +18,7 @@ _UID_DIGITS = 8
 
 
 def key_secret_name(owner: Owner) -> str:
-    """Name of the Secret. A resource that is deleted and made again has another one, since its uid is another.
-
-    Examples:
-        >>> from inference_operator.manifest import Key
-        >>> key_secret_name(Owner(Key("default", "qwen"), "0f8e3b1c-6d4a-4c58-9c2e-8a7d2f1b5e60"))
-        'qwen-engine-key-0f8e3b1c'
-    """
+    """Name of the Secret. A resource that is deleted and made again has another one, since its uid is another."""
     return f"{owner.key.name}-engine-key-{owner.uid[:_UID_DIGITS]}".rstrip("-")
 
 

@@ -23,32 +23,17 @@ _OTHER_COMPONENTS = frozenset({"", ROUTER, INSPECTION, DOWNLOAD, CACHE, VERIFICA
 
 
 def is_role(component: str) -> bool:
-    """Whether the objects of a component belong to a role, whose pods are engines.
-
-    Examples:
-        >>> is_role(ENGINE), is_role("prefill"), is_role(ROUTER), is_role(DOWNLOAD)
-        (True, True, False, False)
-    """
+    """Whether the objects of a component belong to a role, whose pods are engines."""
     return component not in _OTHER_COMPONENTS
 
 
 def workload_name(name: str, role: str) -> str:
-    """Name of a role's workload, NetworkPolicy and disruption budget.
-
-    Examples:
-        >>> workload_name("qwen", ENGINE)
-        'qwen-engine'
-    """
+    """Name of a role's workload, NetworkPolicy and disruption budget."""
     return f"{name}-{role}"
 
 
 def group_name(name: str, role: str, slot: int) -> str:
-    """Name of the StatefulSet of a group: the pods of one engine over several nodes.
-
-    Examples:
-        >>> group_name("qwen", ENGINE, 2)
-        'qwen-engine-2'
-    """
+    """Name of the StatefulSet of a group: the pods of one engine over several nodes."""
     return f"{workload_name(name, role)}-{slot}"
 
 
@@ -64,12 +49,7 @@ def slot_of(candidate: str, name: str, role: str) -> int | None:
 
 
 def is_workload_name(candidate: str, name: str, role: str) -> bool:
-    """Whether a name is that of a role's Deployment or of one of its groups.
-
-    Examples:
-        >>> [is_workload_name(name, "qwen", ENGINE) for name in ("qwen-engine", "qwen-engine-0", "qwen-router")]
-        [True, True, False]
-    """
+    """Whether a name is that of a role's Deployment or of one of its groups."""
     return candidate == workload_name(name, role) or slot_of(candidate, name, role) is not None
 
 
@@ -87,12 +67,7 @@ def members_service_name(name: str, role: str) -> str:
 
 
 def headless_service_name(name: str, role: str) -> str:
-    """Name of a role's headless Service; with the role `engine` the longest name of all children.
-
-    Examples:
-        >>> headless_service_name("qwen", ENGINE)
-        'qwen-engines'
-    """
+    """Name of a role's headless Service; with the role `engine` the longest name of all children."""
     return f"{name}-{role}s"
 
 
@@ -122,12 +97,7 @@ def job_name(name: str, component: str, content: str, attempt: int) -> str:
 
 
 def record_name(name: str, component: str, content: str) -> str:
-    """Name of the ConfigMap with the result of a Job, with the hash of what was asked for.
-
-    Examples:
-        >>> record_name("qwen", DOWNLOAD, "0123456789abcdef")
-        'qwen-cache-0123456789abcdef'
-    """
+    """Name of the ConfigMap with the result of a Job, with the hash of what was asked for."""
     return f"{name}-{_SHORT.get(component, component)}-{content}"
 
 
@@ -144,12 +114,7 @@ def service_name(name: str) -> str:
 
 
 def service_host(service: str, namespace: str, *, cluster_domain: str) -> str:
-    """The DNS name of a Service.
-
-    Examples:
-        >>> service_host("qwen-engines", "default", cluster_domain="cluster.local")
-        'qwen-engines.default.svc.cluster.local'
-    """
+    """The DNS name of a Service."""
     return f"{service}.{namespace}.svc.{cluster_domain}"
 
 
@@ -167,10 +132,5 @@ def labels(name: str, component: str) -> dict[str, str]:
 
 
 def selector_text(name: str, component: str, **others: str) -> str:
-    """The same selector as text, as `/scale` and `kubectl -l` take it, with other labels.
-
-    Examples:
-        >>> selector_text("qwen", ENGINE)
-        'app.kubernetes.io/component=engine,inference-operator.dev/name=qwen'
-    """
+    """The same selector as text, as `/scale` and `kubectl -l` take it, with other labels."""
     return ",".join(f"{k}={v}" for k, v in sorted({**selector_labels(name, component), **others}.items()))

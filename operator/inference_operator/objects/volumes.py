@@ -44,10 +44,5 @@ def writable_mounts(paths: Sequence[str]) -> list[Manifest]:
 
 
 def _volume_name(path: str) -> str:
-    """Name of the volume of a writable path.
-
-    Examples:
-        >>> _volume_name("/home/vllm")
-        'home-vllm'
-    """
+    """Name of the volume of a writable path."""
     return path.strip("/").replace("/", "-")

@@ -141,11 +141,6 @@ class Schedule:
 
 
 def _next(phase: float, interval: float, now: float) -> float:
-    """The first time after now that is a multiple of the interval away from the phase.
-
-    Examples:
-        >>> _next(3.0, 10.0, 3.0), _next(3.0, 10.0, 12.5), _next(103.0, 10.0, 12.5)
-        (13.0, 13.0, 13.0)
-    """
+    """The first time after now that is a multiple of the interval away from the phase."""
     at = phase + math.floor((now - phase) / interval + 1) * interval
     return at if at > now else at + interval

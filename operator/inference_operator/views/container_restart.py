@@ -24,15 +24,7 @@ class ContainerRestart:
 
 
 def container_restart(container: Manifest) -> ContainerRestart | None:
-    """The last restart of a container; None if it has not been restarted.
-
-    Examples:
-        >>> ended = {"exitCode": 1, "message": "Member qwen-engine-0-1 was stopped."}
-        >>> container_restart({"restartCount": 2, "lastState": {"terminated": ended}})
-        ContainerRestart(count=2, exit_code=1, out_of_memory=False, message='Member qwen-engine-0-1 was stopped.')
-        >>> container_restart({"restartCount": 0}) is None
-        True
-    """
+    """The last restart of a container; None if it has not been restarted."""
     count = container.get("restartCount")
     if not isinstance(count, int) or count <= 0:
         return None

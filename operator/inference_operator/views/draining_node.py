@@ -67,13 +67,7 @@ class DrainingNode:
 
 
 def draining_node(node: NodeView) -> DrainingNode | None:
-    """Why a node counts as draining; None if it does not. Of several signs, one of a machine that ends soon counts.
-
-    Examples:
-        >>> cordoned = NodeView("gpu-1", {}, (), {}, ready=True, unschedulable=True)
-        >>> draining_node(cordoned)
-        DrainingNode(name='gpu-1', why='which is cordoned', is_soon=False)
-    """
+    """Why a node counts as draining; None if it does not. Of several signs, one of a machine that ends soon counts."""
     signs = [sign for sign in SIGNS if any(map(sign.matches, node.taints))]
     if signs:
         sign = max(signs, key=lambda sign: sign.is_soon)

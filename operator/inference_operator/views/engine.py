@@ -132,16 +132,7 @@ class EngineView:
 
 
 def engines_of(pods: Iterable[PodView]) -> list[EngineView]:
-    """The engines that pods of roles make, in the order of their first pods.
-
-    Args:
-        pods: pods that run engines, or routers; none of Jobs.
-
-    Examples:
-        >>> pod = PodView("a", "engine", None, ready=True, terminating=False, failed=False, problem=None)
-        >>> [engine.name for engine in engines_of([pod, pod])]
-        ['a', 'a']
-    """
+    """The engines that pods of roles make, in the order of their first pods."""
     groups: dict[tuple[str, str] | int, list[PodView]] = {}
     for number, pod in enumerate(pods):
         groups.setdefault((pod.component, pod.group) if pod.group else number, []).append(pod)

@@ -21,14 +21,7 @@ class ForeignAutoscaler:
 
 
 def foreign_autoscaler(manifest: Manifest) -> ForeignAutoscaler | None:
-    """The view of a HorizontalPodAutoscaler; None for one that is being deleted.
-
-    Examples:
-        >>> spec = {"scaleTargetRef": {"kind": "Deployment", "name": "qwen-engine"}}
-        >>> autoscaler = foreign_autoscaler({"metadata": {"name": "cpu"}, "spec": spec})
-        >>> str(autoscaler), autoscaler.target_name
-        ('HorizontalPodAutoscaler `cpu`', 'qwen-engine')
-    """
+    """The view of a HorizontalPodAutoscaler; None for one that is being deleted."""
     meta, target = mapping(manifest, "metadata"), mapping(mapping(manifest, "spec"), "scaleTargetRef")
     if "deletionTimestamp" in meta:
         return None

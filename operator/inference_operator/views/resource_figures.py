@@ -28,14 +28,7 @@ class ResourceFigures:
 
 
 def resource_figures(resource: Manifest) -> ResourceFigures:
-    """The figures of an InferenceDeployment as the API server shows it.
-
-    Examples:
-        >>> resource_figures({"spec": {"replicas": 2}, "status": {"plan": {"gpu": "L4", "gpusPerReplica": 1}}})
-        ResourceFigures(desired=2, conditions=(), gpu='L4', gpus_per_replica=1, startup_step='', max_replicas=0)
-        >>> resource_figures({"spec": {"autoscaling": {}}, "status": {"autoscaling": {"desiredReplicas": 3}}}).desired
-        3
-    """
+    """The figures of an InferenceDeployment as the API server shows it."""
     status = mapping(resource, "status")
     plan = mapping(status, "plan")
     on_gpus = plan.get("device") != "CPU"

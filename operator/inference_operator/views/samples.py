@@ -89,12 +89,7 @@ class RouterSample:
 
 
 def combined_samples(samples: Iterable[RouterSample]) -> RouterSample:
-    """The sums over several routers.
-
-    Examples:
-        >>> combined_samples([RouterSample({"10.0.0.1": 2}, 1, 0), RouterSample({"10.0.0.1": 3}, 0, 4)])
-        RouterSample(sessions={'10.0.0.1': 5}, queued=1, held=4, arrivals=0)
-    """
+    """The sums over several routers."""
     routers = list(samples)
     sessions: Counter[str] = Counter()
     for sample in routers:

@@ -74,12 +74,7 @@ def termination_message(message: str) -> str:
 
 
 def one_line(text: object) -> str:
-    r"""A message as one line of bounded length. The end is kept, where errors have their cause.
-
-    Examples:
-        >>> one_line("pull failed:\n  401 for https://me:secret@hub.example\x07")
-        'pull failed: 401 for https://[hidden]@hub.example'
-    """
+    """A message as one line of bounded length. The end is kept, where errors have their cause."""
     line = " ".join(_shown(str(text or ""), MESSAGE_CHARACTERS).split())
     return line if len(line) <= MAX_CAUSE_LENGTH else f"… {line[-MAX_CAUSE_LENGTH:]}"
 

@@ -101,12 +101,7 @@ def goal_of(found: Resource) -> LatencyGoal:
 
 
 def at_once(concurrency: int) -> str:
-    """A level of load in words.
-
-    Examples:
-        >>> at_once(1), at_once(64)
-        ('1 request at once', '64 requests at once')
-    """
+    """A level of load in words."""
     return f"{concurrency:,} request{'s' * (concurrency != 1)} at once"
 
 
@@ -173,12 +168,7 @@ def quantile(values: Sequence[float], part: float) -> float | None:
 
 
 def prompt(number: int, tokens: int) -> str:
-    """A text of about this many tokens. Its begin differs from that of others, so that no prefix cache has it.
-
-    Examples:
-        >>> prompt(12, 4)
-        '12 otter river stone'
-    """
+    """A text of about this many tokens. Its begin differs from that of others, so that no prefix cache has it."""
     return " ".join((str(number), *(_WORDS[place % len(_WORDS)] for place in range(tokens - 1))))
 
 

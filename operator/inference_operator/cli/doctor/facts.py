@@ -156,7 +156,7 @@ def unseen(check: str, found: Listed) -> Iterator[Finding]:
 
 RESOURCE = (PLURAL, GROUP)
 OWN_RIGHTS: Mapping[str, Sequence[Right]] = {
-    "list, status, explain, top": (
+    "list, status": (
         Right("get", *RESOURCE),
         Right("list", *RESOURCE),
         Right("list", "pods"),

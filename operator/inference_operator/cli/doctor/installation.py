@@ -35,12 +35,7 @@ INSTALL = "Install it: docs/how-to/install.md."
 
 
 def kubernetes(facts: ClusterFacts) -> Iterator[Finding]:
-    """The finding about the API server's version.
-
-    Examples:
-        >>> next(kubernetes(ClusterFacts("default", version="v1.29.4"))).health
-        <Health.BAD: 'bad'>
-    """
+    """The finding about the API server's version."""
     found = re.match(r"v?1\.(\d{1,3})", facts.version)
     if found is None:
         yield Finding("Kubernetes", Health.UNKNOWN, "The API server did not tell its version.")
@@ -172,10 +167,6 @@ def overlap(facts: ClusterFacts) -> Iterator[Finding]:
     """The finding that more than one operator serves the namespace, with those that its resources name.
 
     A tenant can give a Deployment the operator's label, so it is a note, and the status of resources says who acts.
-
-    Examples:
-        >>> list(overlap(ClusterFacts("default")))
-        []
     """
     serving = operators_of(facts.seen(DEPLOYMENT), facts.namespace)
     if len(serving) < 2:  # noqa: PLR2004 - one is as it should be

@@ -106,17 +106,7 @@ async def _ended(cluster: KubeCluster, ref: Ref, timeout_seconds: int) -> ProbeR
 
 
 def result_of(pod: Manifest, waited_seconds: int = 0) -> ProbeResult | None:
-    """The result of the pod; None while it may still have one.
-
-    Args:
-        pod: as it is now.
-        waited_seconds: the time after which it counts as failed; 0 before.
-
-    Examples:
-        >>> result_of({"status": {"phase": "Pending"}})
-        >>> result_of({"status": {"phase": "Pending"}}, 60).problem
-        'it did not end within 60 s.'
-    """
+    """The result of the pod; None while it may still have one, which is until it has been waited for."""
     status = mapping(pod, "status")
     state = mapping(next(iter(objects(status, "containerStatuses")), {}), "state")
     if ended := mapping(state, "terminated"):

@@ -53,12 +53,7 @@ def add_arguments(fit: argparse.ArgumentParser) -> None:
 
 
 def _flag(field: str) -> str:
-    """The option for a field of `spec.engine`, which has the engine's own name.
-
-    Examples:
-        >>> _flag("max_model_len")
-        '--max-model-len'
-    """
+    """The option for a field of `spec.engine`, which has the engine's own name."""
     return f"--{field.replace('_', '-')}"
 
 

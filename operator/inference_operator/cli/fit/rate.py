@@ -46,12 +46,7 @@ def asked_rate(options: argparse.Namespace) -> Asked | None:
 
 
 def prices(texts: Sequence[str]) -> dict[str, float]:
-    """Prices by the names of kinds; raises `UsageError` for anything else.
-
-    Examples:
-        >>> prices(["H100=2.5", "l4=0.7"])
-        {'H100': 2.5, 'l4': 0.7}
-    """
+    """Prices by the names of kinds; raises `UsageError` for anything else."""
     found = {}
     for text in texts:
         name, _, amount = text.partition("=")

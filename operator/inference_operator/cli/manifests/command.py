@@ -63,12 +63,7 @@ def create_key(options: argparse.Namespace, _engines: EngineRegistry) -> int:
 
 
 def key_line(user: str, key: str) -> str:
-    """The line of the keys file for a key.
-
-    Examples:
-        >>> key_line("alice", "sk-1")
-        'alice: 0f2c10bf3d128c719c6bfa4ecbae94b7fceebaea6e4438fef38a90e5acc326f3'
-    """
+    """The line of the keys file for a key."""
     return f"{user}: {hashlib.sha256(key.encode()).hexdigest()}"
 
 

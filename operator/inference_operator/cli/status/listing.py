@@ -88,14 +88,7 @@ _PROGRESS = {
 
 
 def progress_line(found: Sequence[Manifest]) -> str:
-    """How far changes of the operator's settings are, in a sentence; empty if they have reached all.
-
-    Examples:
-        >>> progress_line([{"status": {"conditions": [{"type": "Renewed", "reason": "WaitingForTurn"}]}}])
-        "Changes of the operator's settings: of 1, 1 wait for their turn."
-        >>> progress_line([{}])
-        ''
-    """
+    """How far changes of the operator's settings are, in a sentence; empty if they have reached all."""
     conditions = [one for live in found for one in objects(mapping(live, "status"), "conditions")]
     counts = Counter(one.get("reason") for one in conditions if one.get("type") == ConditionType.RENEWED)
     told = [f"{counts[reason]} {words}" for reason, words in _PROGRESS.items() if counts[reason]]

@@ -11,14 +11,7 @@ OK, BAD, FORBIDDEN, UNAVAILABLE = 200, 400, 403, 503
 
 
 class HttpPage:
-    """Answers requests at once, from what is known.
-
-    Args:
-        visitors: the connections that have said nothing yet.
-        state: the body of every answer.
-        checks: whether the probes of these paths succeed.
-        drain: begins or prolongs a drain.
-    """
+    """Answers requests at once, from what is known."""
 
     def __init__(
         self,

@@ -56,22 +56,12 @@ class Sizes:
 
     @property
     def cached_tokens(self) -> int:
-        """Tokens of the whole KV cache.
-
-        Examples:
-            >>> Sizes(context=1000, slots=4, batch=512).cached_tokens
-            4096
-        """
+        """Tokens of the whole KV cache."""
         return self.slots * math.ceil(self.context / PADDING) * PADDING
 
 
 def batch_of(asked: int | None) -> int:
-    """Tokens of one forward pass, for the most tokens of a batch that are asked for.
-
-    Examples:
-        >>> batch_of(None), batch_of(128), batch_of(8192)
-        (512, 128, 512)
-    """
+    """Tokens of one forward pass, for the most tokens of a batch that are asked for."""
     return min(asked or BATCH, BATCH)
 
 

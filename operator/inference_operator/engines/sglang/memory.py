@@ -51,12 +51,7 @@ NO_STATES = "The operator does not know how SGLang divides memory between recurr
 
 
 def chunk_tokens(memory_gib: float) -> int:
-    """Tokens of a chunk of a prompt by default, on a GPU with so much memory.
-
-    Examples:
-        >>> chunk_tokens(23.5), chunk_tokens(79.2)
-        (4096, 8192)
-    """
+    """Tokens of a chunk of a prompt by default, on a GPU with so much memory."""
     return next(tokens for below, tokens in CHUNKS if memory_gib < below)
 
 

@@ -111,12 +111,7 @@ def refusal_of_name(served: str) -> Refusal | None:
 
 
 def attention_groups(args: Sequence[str]) -> int:
-    """Groups of ranks with attention for requests of their own; 1 without the option.
-
-    Examples:
-        >>> attention_groups(["--attn-dp-size=8"]), attention_groups([])
-        (8, 1)
-    """
+    """Groups of ranks with attention for requests of their own; 1 without the option."""
     return max(1, _number(args, _ATTENTION_GROUPS))
 
 

@@ -254,10 +254,5 @@ def _fraction(plan: Plan) -> Iterator[str]:
 
 
 def _bound(host: str) -> str:
-    """The address to bind; empty for all, since uvicorn would bind `::` for IPv6 only.
-
-    Examples:
-        >>> _bound("::"), _bound("0.0.0.0")
-        ('', '0.0.0.0')
-    """
+    """The address to bind; empty for all, since uvicorn would bind `::` for IPv6 only."""
     return "" if host == "::" else host
