@@ -83,6 +83,14 @@ async def live_of(cluster: KubeCluster, namespace: str, name: str) -> Manifest:
     return live
 
 
+async def resources(cluster: KubeCluster, options: argparse.Namespace) -> Sequence[Manifest]:
+    """The resource that is named, or all of the namespace or of the cluster; raises `UsageError` without the former."""
+    if options.name is not None:
+        return [await live_of(cluster, options.namespace, options.name)]
+    namespace = None if options.all_namespaces else options.namespace
+    return [live async for live in cluster.each(INFERENCE_DEPLOYMENT, namespace=namespace)]
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """How far a resource has come with what a command waits for."""

@@ -44,7 +44,6 @@ class Completer(Protocol):
 
 
 def complete() -> None:
-    """Answer a shell, and exit."""
     words = os.environ.get(LINE, "").split()
     argcomplete.autocomplete(_with_completers(words), always_complete_options=False)
 

@@ -3,7 +3,8 @@
 Each edit has a field manager of its own: a server-side apply removes what its manager owns and does not apply again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
 
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
 from inference_operator.views.raw import annotations, mapping, objects
@@ -52,18 +53,10 @@ def applier(live: Manifest) -> str:
 
 
 def owners(live: Manifest, path: Sequence[str]) -> list[str]:
-    """The field managers that own a field."""
-    return list(dict.fromkeys(_owners(live, path)))
-
-
-def _owners(live: Manifest, path: Sequence[str]) -> Iterator[str]:
-    for entry in objects(mapping(live, "metadata"), "managedFields"):
-        fields = mapping(entry, "fieldsV1")
-        *way, last = (f"f:{name}" for name in path)
-        for name in way:
-            fields = mapping(fields, name)
-        if last in fields:
-            yield str(entry.get("manager"))
+    *parents, last = (f"f:{name}" for name in path)
+    entries = objects(mapping(live, "metadata"), "managedFields")
+    owning = (entry for entry in entries if last in reduce(mapping, parents, mapping(entry, "fieldsV1")))
+    return list(dict.fromkeys(str(entry.get("manager")) for entry in owning))
 
 
 def git_owner(live: Manifest, path: Sequence[str]) -> str:

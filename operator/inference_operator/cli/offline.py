@@ -23,6 +23,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Refused
 from inference_operator.settings import ModelInspection, Settings
 from inference_operator.views.node import NodeView
+from inference_operator.views.raw import mapping
 
 UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
 """Placeholder for the uid that the API server assigns on creation."""
@@ -83,7 +84,7 @@ def offline_inputs(
 ) -> Inputs:
     """The inputs of the pipeline for a new resource; without a model, the hub is asked, then the catalogue."""
     spec = stored(document.get("spec"))
-    new = resource({"spec": spec, "metadata": {**_NEW, **metadata(document)}})
+    new = resource({"spec": spec, "metadata": {**_NEW, **mapping(document, "metadata")}})
     new = replace(new, spec=with_quoted_numbers(new.spec, spec))
     engine = engines[engines.default]
     children = _inspected(new, model, engine) or _stored(new, stored_models or {}, engine)
@@ -138,14 +139,8 @@ def _inspected(new: Resource, model: Entry | None, engine: Engine) -> Mapping[Re
 _NEW: Manifest = {"namespace": "default", "uid": UNKNOWN_UID, "generation": 1}
 
 
-def metadata(document: Manifest) -> Manifest:
-    """The metadata of a document; empty if it has none."""
-    meta = document.get("metadata")
-    return meta if isinstance(meta, dict) else {}
-
-
 def name_of(document: Manifest) -> str:
     """The name of a resource for messages, with the namespace if the file has one."""
-    meta = metadata(document)
+    meta = mapping(document, "metadata")
     name = str(meta.get("name", "?"))
     return f"{meta['namespace']}/{name}" if meta.get("namespace") else name

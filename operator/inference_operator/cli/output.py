@@ -31,8 +31,18 @@ def _cells(row: Sequence[str], widths: Sequence[int]) -> list[str]:
     ]
 
 
+def first_of(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are.
+
+    Examples:
+        >>> first_of(["a", "b", "c"], 2), first_of(["a"], 2)
+        ('a, b and 1 more', 'a')
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def dumped(documents: Sequence[Manifest], form: Literal["json", "yaml"]) -> str:
-    """JSON or YAML of one document, or of a list of several."""
     shown = documents[0] if len(documents) == 1 else list(documents)
     if form == "json":
         return json.dumps(shown, indent=2)

@@ -71,7 +71,6 @@ class HelpFormatter(argparse.HelpFormatter):
 
 
 def examples(*lines: str) -> str:
-    """The epilog of a command with examples."""
     return _EXAMPLES + "".join(f"  {line}\n" for line in lines)
 
 

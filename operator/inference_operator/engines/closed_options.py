@@ -38,7 +38,6 @@ class ClosedOptions:
         cures: Mapping[str, str] | None = None,
         flags: Iterable[str] = (),
     ) -> "ClosedOptions":
-        """The options of a table."""
         options = (
             replace(option, reason=(cures or {}).get(option.name) or option.reason or NO_FIELD)
             if option.kind is Class.MANAGED

@@ -27,7 +27,6 @@ class KnownError:
 
 
 def known_error(reason: Reason, wording: str, cause: str) -> KnownError:
-    """A known error, from the regular expression of its message."""
     return KnownError(reason, re.compile(wording), cause)
 
 

@@ -39,7 +39,6 @@ _TAG = re.compile(r":v?(\d+\.\d+\.\d+)(?:[-+][\w.-]+)?(?:@|$)")
 
 
 def default_image(device: Device, settings: Settings) -> str:
-    """The setting `gpuEngineImage` or `cpuEngineImage`."""
     return {Device.GPU: settings.gpu_engine_image, Device.CPU: settings.cpu_engine_image}[device]
 
 

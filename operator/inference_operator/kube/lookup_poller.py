@@ -73,8 +73,6 @@ class LookupClient(Reader, Protocol):
 
 @dataclass(slots=True)
 class _Entry:
-    """A lookup that at least one resource needs."""
-
     look: Lookup
     """The lookup as it was requested last."""
     keys: set[Key] = field(default_factory=set)

@@ -238,7 +238,6 @@ def _kopf_settings(inactivity_seconds: float) -> kopf.OperatorSettings:
 
 
 def _replace(former: set[Any], items: Iterable[Any]) -> None:
-    """Make a set equal to the items, in place."""
     former.intersection_update(items)
     former.update(items)
 

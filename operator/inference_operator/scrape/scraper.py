@@ -329,7 +329,6 @@ class Scraper:
         return any(answered) or not engines
 
     async def _scrape_engine(self, key: Key, pod: PodView, engine: Engine, routed: Mapping[str, int] | None) -> bool:
-        """Scrape an engine; `routed` has the requests that routers have sent to each address, if they say so."""
         sessions = routed.get(pod.address, 0) if routed else 0
         if (page := engine.metrics_page) is None:
             if routed is not None:
@@ -357,7 +356,6 @@ class Scraper:
                 self._callbacks.on_adapters(key)
 
     def _see(self, key: Key, pod: PodView, engine: Engine, sample: EngineSample, sessions: int) -> None:
-        """Store an engine's new sample, and do what it calls for."""
         gap = GAP_ROUNDS * self._settings.scrape_seconds
         before = self._store.engine(pod.uid)
         after = next_activity(

@@ -24,7 +24,6 @@ class ContainerRestart:
 
 
 def container_restart(container: Manifest) -> ContainerRestart | None:
-    """The last restart of a container; None if it has not been restarted."""
     count = container.get("restartCount")
     if not isinstance(count, int) or count <= 0:
         return None

@@ -84,7 +84,6 @@ class EngineView:
 
     @property
     def problem(self) -> PodProblem | None:
-        """The problem of its worst pod."""
         return self.worst_pod.problem
 
     @property

@@ -23,7 +23,6 @@ from inference_operator.manifest import Manifest
 
 
 def run(options: argparse.Namespace, _: EngineRegistry) -> int:
-    """Ask, load, and print what was measured."""
     if not options.yes and not sys.stdin.isatty():
         raise UsageError("It loads a live service. Add --yes, because there is no terminal to ask at.")
 
@@ -44,7 +43,6 @@ def _nobody_serves(found: Resource) -> str:
 
 
 async def _agreed(found: Resource) -> bool:
-    """Whether the person at the terminal agrees to load a live service."""
     name = f"{found.key.namespace}/{found.key.name}"
     engines = f"{found.status.ready_replicas:,} engine{'s' * (found.status.ready_replicas != 1)}"
     return await is_agreed(
@@ -74,7 +72,6 @@ async def _measure(api: Api, cluster: KubeCluster, found: Resource, options: arg
 
 
 async def _rise(load: BenchLoad, found: Resource, options: argparse.Namespace) -> int:
-    """Raise the load, and print each level when it ends."""
     goal, levels = goal_of(found), []
     as_table = options.output == "table"
     if as_table:

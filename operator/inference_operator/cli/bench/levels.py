@@ -101,7 +101,6 @@ def goal_of(found: Resource) -> LatencyGoal:
 
 
 def at_once(concurrency: int) -> str:
-    """A level of load in words."""
     return f"{concurrency:,} request{'s' * (concurrency != 1)} at once"
 
 

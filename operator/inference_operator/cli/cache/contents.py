@@ -97,7 +97,6 @@ def _is_known(complete: Sequence[OnClaim], job: OnClaim) -> bool:
 
 
 def _missing(resource: Manifest) -> tuple[str, str, str, str] | None:
-    """Namespace, claim, model and revision that a resource asks for; None without a claim."""
     model = mapping(mapping(resource, "spec"), "model")
     claim, repository = claim_of(resource), repository_of(model.get("source"))
     if not claim or not repository:

@@ -57,7 +57,6 @@ def prefetch_record(inputs: DownloadInputs, result: Downloaded) -> Manifest:
 def prune_job(
     claim: str, namespace: str, uses: Uses, access: HubAccess, settings: Settings, *, dry_run: bool, node: str
 ) -> Manifest:
-    """The Job that deletes the models and compiled kernels that are not in use."""
     last = ["--dry-run"] if dry_run else []
     arguments = [f"--cache={ROOT}", *keep_arguments(uses), *last, f"--to={TERMINATION_MESSAGE}"]
     process = process_fields(command=[COMMAND, PRUNE], args=arguments)
@@ -210,7 +209,6 @@ async def follow(api: Api, cluster: KubeCluster, ref: Ref, say: Say) -> Ended:
 
 
 async def delete(cluster: KubeCluster, ref: Ref) -> None:
-    """Delete an object, if it is still there."""
     if live := await cluster.get(ref):
         await cluster.delete(ref, uid=live["metadata"]["uid"])
 

@@ -160,28 +160,15 @@ class AnswerTimes:
         return f"first token after {self.ttft:.2f} s, {self.tokens:,} token{'s' * (self.tokens != 1)}{rate}"
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How answers are made; None leaves it to the engine."""
-
-    max_tokens: int | None = None
-    temperature: float | None = None
-
-    @property
-    def fields(self) -> Manifest:
-        """The fields of a request, of a stream that ends with the number of its tokens."""
-        given = {"max_tokens": self.max_tokens, "temperature": self.temperature}
-        chosen = {name: value for name, value in given.items() if value is not None}
-        return {**chosen, "stream": True, "stream_options": {"include_usage": True}}
-
-
 @dataclass(slots=True)
 class Conversation:
     """The questions and answers until now."""
 
     model: str
     system: str = ""
-    sampling: Sampling = field(default_factory=Sampling)
+    max_tokens: int | None = None
+    temperature: float | None = None
+    """None leaves it to the engine."""
     has_template: bool = True
     """Whether the model has a chat template. Without one it only continues texts."""
     turns: list[tuple[str, str]] = field(default_factory=list)
@@ -199,7 +186,9 @@ class Conversation:
             >>> chat.request("Why?")[1]["prompt"]
             'Be brief.\n\nHi\n\nHello\n\nWhy?'
         """
-        common = {"model": self.model, **self.sampling.fields}
+        given = {"model": self.model, "max_tokens": self.max_tokens, "temperature": self.temperature}
+        common: Manifest = {name: value for name, value in given.items() if value is not None}
+        common |= {"stream": True, "stream_options": {"include_usage": True}}  # ends with the number of its tokens
         said = [*self._said(), ("user", question)]
         if self.has_template:
             return CHAT_PATH, {**common, "messages": [{"role": role, "content": text} for role, text in said]}

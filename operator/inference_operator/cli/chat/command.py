@@ -19,7 +19,6 @@ from inference_operator.cli.chat.answers import (
     AnswerRefusedError,
     AnswerTimes,
     Conversation,
-    Sampling,
 )
 from inference_operator.cli.chat.client import ServiceClient, refusal_words, served_model, service_key
 from inference_operator.cli.cluster_command import ClusterCommand
@@ -58,8 +57,8 @@ async def _talk(api: Api, cluster: KubeCluster, found: Resource, options: argpar
         print(harmless(problem), file=sys.stderr)
         return EXIT_REFUSED
     key = await service_key(cluster, found, options.key_from)
-    sampling = Sampling(options.max_tokens, options.temperature)
-    conversation = Conversation(options.model or served_model(found), options.system, sampling)
+    model, sampling = options.model or served_model(found), (options.max_tokens, options.temperature)
+    conversation = Conversation(model, options.system, *sampling)
     async with ServiceClient(api, cluster, found, key) as client:
         session = ChatSession(client, cluster, found, conversation, options.timeout, waits=options.waits or ChatWaits())
         return await session.ask(question) if question else await talk(session)
@@ -202,16 +201,13 @@ class ChatSession:
         left = end - time.monotonic()
         if self._answer or error.retry_after is None or error.status < 500 or left <= 0:  # noqa: PLR2004 - HTTP
             return False
-        has_engine = await self._ready_engines() > 0
+        found = await self._look()
+        has_engine = found is not None and found.status.ready_replicas > 0
         if has_engine and self._had_engine:  # with one refusal, it may have become ready after it
             return False
         self._had_engine = has_engine
         await asyncio.sleep(min(error.retry_after or self._seconds.retry, left))
         return True
-
-    async def _ready_engines(self) -> int:
-        found = await self._look()
-        return found.status.ready_replicas if found else 0
 
     async def _tell_news(self) -> None:
         """Tell, while no token has come, that an engine starts, and each new message of the status."""

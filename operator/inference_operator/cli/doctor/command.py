@@ -53,7 +53,6 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
 
 def screen(found: Sequence[Finding], *, with_symbols: bool) -> RenderableType:
-    """The list: each finding with its state, and below those that need something the cure."""
     return Group(*_blocks(found, with_symbols=with_symbols))
 
 

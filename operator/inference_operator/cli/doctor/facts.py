@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from inference_operator.admission.rights import Right
 from inference_operator.cli.operator_settings import operator_of
+from inference_operator.cli.output import first_of
 from inference_operator.manifest import (
     CLAIM,
     CONFIG_MAP,
@@ -221,8 +222,7 @@ def operator_rights(facts: ClusterFacts) -> Iterator[Finding]:
         return
     missing = [str(right) for right, allowed in found.items() if not allowed]
     if missing:
-        more = f" and {len(missing) - MOST_RIGHTS} more" if len(missing) > MOST_RIGHTS else ""
-        message = f"The operator may not in `{facts.namespace}`: {', '.join(missing[:MOST_RIGHTS])}{more}."
+        message = f"The operator may not in `{facts.namespace}`: {first_of(missing, MOST_RIGHTS)}."
         cure = "Upgrade the release with Helm, or add the namespace to `scope.namespaces`."
         yield Finding("Its rights", Health.BAD, message, cure)
     else:

@@ -20,6 +20,7 @@ from inference_operator.cli.doctor.facts import (
     unseen,
 )
 from inference_operator.cli.operator_settings import VERSION_LABEL, operators_of
+from inference_operator.cli.output import first_of
 from inference_operator.manifest import DEPLOYMENT, GROUP, INFERENCE_DEPLOYMENT, PLURAL, VERSION, Manifest
 from inference_operator.objects.names import MANAGER
 from inference_operator.views.raw import mapping, objects
@@ -35,7 +36,6 @@ INSTALL = "Install it: docs/how-to/install.md."
 
 
 def kubernetes(facts: ClusterFacts) -> Iterator[Finding]:
-    """The finding about the API server's version."""
     found = re.match(r"v?1\.(\d{1,3})", facts.version)
     if found is None:
         yield Finding("Kubernetes", Health.UNKNOWN, "The API server did not tell its version.")
@@ -66,10 +66,13 @@ def definition(facts: ClusterFacts) -> Iterator[Finding]:
         yield Finding("CRD", Health.BAD, f"It does not serve {VERSION}.", UPGRADE)
     elif lacks:
         yield Finding(
-            "CRD", Health.BAD, f"It is older than this infd ({__version__}) and lacks {_some(lacks)}.", UPGRADE
+            "CRD",
+            Health.BAD,
+            f"It is older than this infd ({__version__}) and lacks {first_of(lacks, MOST_FIELDS)}.",
+            UPGRADE,
         )
     elif has_more:
-        message = f"It is newer than this infd ({__version__}), and also has {_some(has_more)}."
+        message = f"It is newer than this infd ({__version__}), and also has {first_of(has_more, MOST_FIELDS)}."
         yield Finding("CRD", Health.NOTE, message, "Use the infd of the operator's release.")
     else:
         yield Finding("CRD", Health.GOOD, f"It has the fields of this infd ({__version__}).")
@@ -134,16 +137,11 @@ def leftovers(facts: ClusterFacts) -> Iterator[Finding]:
     ]
     if found := [*ownerless, *old, *hooks]:
         cure = "Nothing uses them. Look at each with kubectl, and delete it."
-        yield Finding("Leftovers", Health.NOTE, f"{len(found)} without use: {_some(found)}.", cure)
+        yield Finding("Leftovers", Health.NOTE, f"{len(found)} without use: {first_of(found, MOST_FIELDS)}.", cure)
     elif facts.leftovers and all(isinstance(one, Unseen) for one in facts.leftovers.values()):
         yield from unseen("Leftovers", next(iter(facts.leftovers.values())))
     else:
         yield Finding("Leftovers", Health.GOOD, "No object of the operator is without an owner.")
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - MOST_FIELDS} more" if len(names) > MOST_FIELDS else ""
-    return ", ".join(names[:MOST_FIELDS]) + more
 
 
 def _schema(definition: Manifest) -> Manifest:

@@ -8,6 +8,7 @@ from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.hardware import Device, HardwareSpec
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.cli.doctor.facts import RUNTIME_CLASS, ClusterFacts, Finding, Health, Unseen, name_of, unseen
+from inference_operator.cli.output import first_of
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.hardware.needs import DRIVER_MAJOR
 from inference_operator.hardware.node_labels import AWS_NAME, COREWEAVE, GKE, PRODUCT, kind_of_labels
@@ -44,7 +45,7 @@ def gpus(facts: ClusterFacts) -> Iterator[Finding]:
         return
     total = sum(_allocatable(node) for node in working)
     yield Finding("GPUs", Health.GOOD, f"{total} GPUs on {len(working)} of {len(nodes)} nodes.")
-    added = _list(facts.settings.get(f"{PREFIX}GPU_NODE_LABELS", ""))
+    added = [label for label in facts.settings.get(f"{PREFIX}GPU_NODE_LABELS", "").split(",") if label]
     if nameless := [one for one in working if not offers_of_node(one.labels, one.allocatable, added)]:
         cure = "Install GPU feature discovery, or name the labels of your nodes in `settings.gpuNodeLabels`."
         yield Finding("GPU labels", Health.BAD, f"No label names the GPUs of {_names(nameless)}.", cure)
@@ -63,8 +64,7 @@ def _no_gpus(facts: ClusterFacts, *, is_named: bool) -> Finding:
     if not wanting:
         text = "No node offers GPUs now. Engines with `hardware.device: CPU` need none."
         return Finding("GPUs", Health.NOTE, text, cure)
-    more = f" and {len(wanting) - MOST_NAMES} more" if len(wanting) > MOST_NAMES else ""
-    text = f"No node offers GPUs now, and {', '.join(wanting[:MOST_NAMES])}{more} want some."
+    text = f"No node offers GPUs now, and {first_of(wanting, MOST_NAMES)} want some."
     return Finding("GPUs", Health.NOTE if is_named else Health.BAD, text, cure)
 
 
@@ -139,12 +139,7 @@ def _allocatable(node: NodeView) -> int:
 
 
 def _names(nodes: Sequence[NodeView]) -> str:
-    more = f" and {len(nodes) - MOST_NAMES} more" if len(nodes) > MOST_NAMES else ""
-    return ("node " if len(nodes) == 1 else "nodes ") + ", ".join(one.name for one in nodes[:MOST_NAMES]) + more
-
-
-def _list(text: str) -> list[str]:
-    return [one for one in text.split(",") if one]
+    return ("node " if len(nodes) == 1 else "nodes ") + first_of([node.name for node in nodes], MOST_NAMES)
 
 
 PULL_ERRORS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "RegistryUnavailable"})
@@ -174,7 +169,6 @@ def _container_states(pod: dict[str, object]) -> Iterator[dict[str, object]]:
 
 
 def hub(facts: ClusterFacts) -> Iterator[Finding]:
-    """The findings about the hub, as far as the resources of the namespace tell."""
     resolved = [
         (name_of(one), condition(mapping(one, "status"), ConditionType.MODEL_RESOLVED))
         for one in facts.seen(INFERENCE_DEPLOYMENT)
@@ -202,11 +196,7 @@ def probe(facts: ClusterFacts) -> Iterator[Finding]:
     else:
         yield Finding("DNS from a pod", Health.GOOD, "It resolves Services.")
     if found.hub_error:
-        yield Finding(
-            "Hub",
-            Health.BAD,
-            f"It does not reach the hub: {found.hub_error}.",
-            EXPLANATIONS[Reason.HUB_UNREACHABLE].cure,
-        )
+        cure = EXPLANATIONS[Reason.HUB_UNREACHABLE].cure
+        yield Finding("Hub", Health.BAD, f"It does not reach the hub: {found.hub_error}.", cure)
     else:
         yield Finding("Hub", Health.GOOD, "It reaches the hub.")

@@ -117,7 +117,6 @@ with the namespace."""
 
 
 def _cure_of(refusal: str, namespace: str) -> str:
-    """What helps against the refusal of a pod."""
     fitting = (cure.format(namespace) for text, cure in REFUSALS.items() if re.search(text, refusal))
     return next(fitting, "Exempt the namespace, or have the policy accept restricted pods of this operator.")
 
@@ -206,7 +205,6 @@ def _kubelet(node: Manifest) -> object:
 
 
 def metrics(facts: ClusterFacts) -> Iterator[Finding]:
-    """The findings about Prometheus, the metrics API, and what autoscaling by others needs."""
     if PROMETHEUS in facts.groups:
         yield Finding("Prometheus", Health.GOOD, f"The CRDs of the Prometheus operator ({PROMETHEUS}) are installed.")
     else:

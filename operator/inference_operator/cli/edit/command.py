@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from inference_operator.cli.cluster_command import ClusterCommand, Step, live_of, wait_until
+from inference_operator.cli.cluster_command import ClusterCommand, Step, resources, wait_until
 from inference_operator.cli.edit.edits import PARTS, PAUSE, RENEW, RESTART, RESUME, Edit, Steps, is_paused
 from inference_operator.cli.managed_fields import applied_edit
 from inference_operator.cli.parser import RefusedError, harmless
@@ -13,7 +13,7 @@ from inference_operator.controller.cluster import ConflictError, ForbiddenError,
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
+from inference_operator.manifest import Manifest, Ref
 
 
 class NotEditedError(RefusedError):
@@ -50,16 +50,14 @@ def _run(options: argparse.Namespace, edits: Sequence[Edit]) -> int:
 
 async def _chosen(cluster: KubeCluster, options: argparse.Namespace) -> Sequence[Ref]:
     """The resources, those of which a chosen part is vulnerable first."""
-    if options.name is not None:
-        await live_of(cluster, options.namespace, options.name)
-        return [Ref(INFERENCE_DEPLOYMENT, options.namespace, options.name)]
-    namespace = None if options.all_namespaces else options.namespace
-    found = [live async for live in cluster.each(INFERENCE_DEPLOYMENT, namespace=namespace)]
+    found = await resources(cluster, options)
     if not found:
-        print(f"There is no InferenceDeployment in {f'the namespace `{namespace}`' if namespace else 'any namespace'}.")
+        where = "any namespace" if options.all_namespaces else f"the namespace `{options.namespace}`"
+        print(f"There is no InferenceDeployment in {where}.")
 
     def order(live: Manifest) -> tuple[bool, str, str]:
-        vulnerable = any(part.is_vulnerable(live) for part in PARTS if options.part in (None, part.name))
+        chosen = getattr(options, "part", None)
+        vulnerable = any(part.is_vulnerable(live) for part in PARTS if chosen in (None, part.name))
         return not vulnerable, live["metadata"]["namespace"], live["metadata"]["name"]
 
     return [Ref.of(live) for live in sorted(found, key=order)]

@@ -158,7 +158,6 @@ class RenewedPart:
         return reduce(lambda inner, name: {name: inner}, reversed(self.path[1:]), value)
 
     def edit_text(self, live: Manifest) -> str:
-        """The edit as YAML, for people who commit it."""
         return yaml.safe_dump({"spec": self.edit(live)}, sort_keys=False).rstrip()
 
     def progress(self, live: Manifest) -> Progress:
@@ -200,7 +199,6 @@ PARTS = (ROUTERS, ENGINES)
 
 
 def is_paused(live: Manifest) -> bool:
-    """Whether the operator changes nothing."""
     return mapping(live, "spec").get("paused") is True
 
 
@@ -258,7 +256,6 @@ def _restart(part: RenewedPart) -> Edit:
 
 
 def _rolling(live: Manifest) -> Step:
-    """How far a rollout of any pods is."""
     stalled, reconciling, routers = (
         _current(live, kind)
         for kind in (ConditionType.STALLED, ConditionType.RECONCILING, ConditionType.ROUTER_AVAILABLE)

@@ -251,7 +251,6 @@ def _take_volumes(origin: ForeignObject, draft: Draft, container: Path, pod: Pat
 
 
 def _volume(volume: Manifest) -> Manifest:
-    """A volume without the defaults that the API server adds."""
     return {
         key: {name: part for name, part in value.items() if name != "defaultMode"} if isinstance(value, dict) else value
         for key, value in volume.items()

@@ -31,7 +31,6 @@ def run(options: argparse.Namespace, _: object) -> int:
 
 
 def _model(options: argparse.Namespace) -> tuple[Downloaded | Failure, str]:
-    """The result of the download of a model, and its line of JSON."""
     source = model_source(options.source)
     if not isinstance(source, DOWNLOADED):
         raise UsageError(f"{options.source}: only `hf://org/name` and `s3://bucket/path` can be downloaded.")
@@ -50,7 +49,6 @@ def _model(options: argparse.Namespace) -> tuple[Downloaded | Failure, str]:
 
 
 def _adapter(options: argparse.Namespace) -> tuple[StoredAdapter | Failure, str]:
-    """The result of the copy of an adapter, and its line of JSON."""
     source = model_source(options.source)
     if isinstance(source, Refusal):
         raise UsageError(source.message)

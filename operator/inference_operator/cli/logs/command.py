@@ -198,8 +198,6 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads and prints."""
-
     api: Api
     cluster: KubeCluster
     options: argparse.Namespace

@@ -63,7 +63,6 @@ def create_key(options: argparse.Namespace, _engines: EngineRegistry) -> int:
 
 
 def key_line(user: str, key: str) -> str:
-    """The line of the keys file for a key."""
     return f"{user}: {hashlib.sha256(key.encode()).hexdigest()}"
 
 

@@ -57,25 +57,23 @@ class Planning:
     """A notice that users with keys share a cache of prefixes; empty if they do not."""
 
     def document(self) -> Manifest:
-        shown = to_jsonable_python(_shown(flat_fields(self.plan))) if self.plan else None
         namespace, _, name = self.name.rpartition("/")
-        called = {"namespace": namespace, "name": name} if namespace else {"name": name}
-        rights = [{"field": one.field, "anyOf": [str(right) for right in one.any_of]} for one in self.rights]
-        planned = {"planned": not self.refused, "message": self.message, "model": self.model}
-        engine = {"engine": self.engine} if self.engine else {}
-        wrong = [{"field": one.field, "problem": one.problem, "cure": one.cure} for one in self.mistakes]
-        changed = {"change": self.change} if self.change else {}
-        vulnerable = {"advisories": self.advisories} if self.advisories else {}
+        optional = {
+            "engine": self.engine,
+            "errors": [{"field": one.field, "problem": one.problem, "cure": one.cure} for one in self.mistakes],
+            "change": self.change,
+            "advisories": self.advisories,
+            "sharedPrefixes": self.shared_prefixes,
+        }
         return {
-            **called,
-            **planned,
-            **engine,
-            **({"errors": wrong} if wrong else {}),
-            **changed,
-            **vulnerable,
-            **({"sharedPrefixes": self.shared_prefixes} if self.shared_prefixes else {}),
-            "rights": rights,
-            "plan": shown,
+            **({"namespace": namespace} if namespace else {}),
+            "name": name,
+            "planned": not self.refused,
+            "message": self.message,
+            "model": self.model,
+            **{name: value for name, value in optional.items() if value},
+            "rights": [{"field": one.field, "anyOf": [str(right) for right in one.any_of]} for one in self.rights],
+            "plan": to_jsonable_python(_shown(flat_fields(self.plan))) if self.plan else None,
         }
 
 
@@ -182,28 +180,18 @@ def _lines(plannings: Sequence[Planning], *, verbose: bool) -> Iterator[str]:
     for planning in plannings:
         if not planning.refused:
             yield f"{planning.name}: {planning.message}"
-            if planning.change:
-                yield f"{planning.name}: {planning.change}"
-            if planning.advisories:
-                yield f"{planning.name}: {planning.advisories}"
-            if planning.shared_prefixes:
-                yield f"{planning.name}: {planning.shared_prefixes}"
+            notices = (planning.change, planning.advisories, planning.shared_prefixes)
+            yield from (f"{planning.name}: {notice}" for notice in notices if notice)
             yield from _slots(planning)
             yield from _rights(planning)
         if verbose and planning.plan:
             yield f"{planning.name}: {planning.model}"
-            yield from _runner_up(planning)
+            if planning.plan.runner_up:
+                yield f"{planning.name}: runner-up: {planning.plan.runner_up}"
             yield from _memory(planning.name, planning.plan)
 
 
-def _runner_up(planning: Planning) -> Iterator[str]:
-    """The best other choice of GPUs and sizes, and why it lost; nothing without one."""
-    if planning.plan and planning.plan.runner_up:
-        yield f"{planning.name}: runner-up: {planning.plan.runner_up}"
-
-
 def _slots(planning: Planning) -> Iterator[str]:
-    """The slots for adapters and their price; nothing without them."""
     plan = planning.plan
     if plan is None or not plan.adapter_slots:
         return

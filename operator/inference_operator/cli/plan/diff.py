@@ -14,7 +14,6 @@ from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
 from inference_operator.cli.cluster_command import ClusterCommand, found_settings, namespace_of_context
 from inference_operator.cli.files import documents
-from inference_operator.cli.offline import metadata
 from inference_operator.cli.operator_settings import FoundSettings
 from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import EXIT_REFUSED, UsageError, harmless
@@ -103,7 +102,7 @@ def run_diff(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
 
 def _with_namespace(document: Manifest, namespace: str) -> Manifest:
-    meta = metadata(document)
+    meta = mapping(document, "metadata")
     if not isinstance(meta.get("name"), str):
         raise UsageError("metadata.name: is missing. --diff needs the name of each resource.")
     return {**document, "metadata": {**meta, "namespace": str(meta.get("namespace") or namespace)}}

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import resource
-from inference_operator.cli.cluster_command import ClusterCommand
+from inference_operator.cli.cluster_command import ClusterCommand, resources
 from inference_operator.cli.live_resource import LiveResource
 from inference_operator.cli.output import table
 from inference_operator.cli.parser import UsageError
-from inference_operator.cli.status.readings import Reading, readings, resources
+from inference_operator.cli.status.readings import Reading, readings
 from inference_operator.cli.status.report import StatusReport, status_report, words_of
 from inference_operator.cli.status.screen import can_watch, show, watch
 from inference_operator.cli.status.traffic import TrafficRow, traffic_row, traffic_table

@@ -2,17 +2,17 @@
 
 import argparse
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
 from inference_operator.api.resource import resource
-from inference_operator.cli.cluster_command import live_of
+from inference_operator.cli.cluster_command import resources
 from inference_operator.cli.live_resource import LiveResource, engine_of, live_resource
 from inference_operator.cli.parser import RefusedError, UsageError
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
+from inference_operator.manifest import Manifest
 
 BETWEEN_SECONDS = 2.0
 """Between two readings: a shorter time has few requests."""
@@ -28,14 +28,6 @@ class Reading:
     before: Mapping[str, LiveResource]
     elapsed: float
     """Seconds between the two."""
-
-
-async def resources(cluster: KubeCluster, options: argparse.Namespace) -> Sequence[Manifest]:
-    """The resource that is named, or all of the namespace or of the cluster; raises `UsageError` without the former."""
-    if options.name is not None:
-        return [await live_of(cluster, options.namespace, options.name)]
-    namespace = None if options.all_namespaces else options.namespace
-    return [live async for live in cluster.each(INFERENCE_DEPLOYMENT, namespace=namespace)]
 
 
 async def readings(

@@ -95,7 +95,6 @@ class StatusReport:
 def status_report(
     now: LiveResource, *, at: datetime, before: LiveResource | None = None, elapsed: float = 0.0
 ) -> StatusReport:
-    """The facts of a reading."""
     found, status = now.found, now.found.status
     ready = status.condition(ConditionType.READY)
     is_ready = bool(ready and ready.status == "True")
@@ -208,7 +207,6 @@ def _traffic(now: LiveResource, before: LiveResource | None, elapsed: float) -> 
 
 
 def _no_traffic(now: LiveResource) -> str:
-    """Why no router tells of its traffic."""
     spec, routers = now.found.spec, now.of(ROUTER)
     if isinstance(spec, Spec) and spec.router.strategy is RouterStrategy.EXTERNAL:
         return "`router.strategy` is External, so no router of the operator counts requests"

@@ -38,7 +38,6 @@ def can_watch(options: argparse.Namespace) -> None:
 
 
 async def watch(screens: AsyncIterator[RenderableType]) -> None:
-    """Show each screen in place of the one before."""
     with Live(console=console(), auto_refresh=False, screen=True) as shown:
         async for screen_now in screens:
             shown.update(screen_now, refresh=True)

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from inference_operator.cli.live_resource import LiveResource
+from inference_operator.cli.output import first_of
 from inference_operator.cli.parser import harmless
 from inference_operator.cli.status.report import Traffic, status_report
 from inference_operator.cli.status.screen import DIM
@@ -95,7 +96,6 @@ def _number(value: float | None, form: str) -> str:
 
 
 def lines(rows: Sequence[TrafficRow], *, with_namespace: bool) -> Iterator[Sequence[str]]:
-    """The cells of the table, with its titles."""
     yield ("NAMESPACE", *COLUMNS) if with_namespace else COLUMNS
     for row in sorted(rows, key=lambda one: (one.namespace, one.name)):
         yield (row.namespace, *row.cells) if with_namespace else row.cells
@@ -107,9 +107,8 @@ def notes(rows: Sequence[TrafficRow]) -> Iterator[str]:
     for row in sorted(rows, key=lambda one: (one.namespace, one.name)):
         names.setdefault(row.no_traffic, []).append(row.name)
     for cause, silent in names.items():
-        more = f" and {len(silent) - MOST_NAMES} more" if len(silent) > MOST_NAMES else ""
         if cause:
-            yield f"{', '.join(silent[:MOST_NAMES])}{more}: {cause}."
+            yield f"{first_of(silent, MOST_NAMES)}: {cause}."
 
 
 def traffic_table(rows: Sequence[TrafficRow], *, with_namespace: bool) -> RenderableType:

@@ -129,7 +129,6 @@ def _target(recorded: AutoscalingStatus) -> Iterator[str]:
 
 
 def _now(sample: ScalingSample, samples: Samples) -> Iterator[str]:
-    """The requests as the metrics show them now."""
     routers = combined_samples(samples.routers.values())
     waiting = sum(one.sample.waiting for one in samples.engines.values())
     yield (

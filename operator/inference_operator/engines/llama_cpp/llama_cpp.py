@@ -92,7 +92,6 @@ class LlamaCpp(Engine):
     port: int = PORT
 
     def check(self, spec: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
-        """The refusal of an image of another server, or of arguments or variables that it may not get; or None."""
         return (
             refusal_of_foreign_image(image, LLAMA_CPP_IMAGES)
             or OPTIONS.refusal(spec.args)
@@ -109,11 +108,9 @@ class LlamaCpp(Engine):
         return memory.OnGpus(offer.memory_gib, reported_gib)
 
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
-        """Memory on CPUs, with a KV cache for all slots."""
         return memory.cpu_needs(facts, shape)
 
     def image(self, device: Device, settings: Settings) -> str:
-        """The setting `engineImages`, or the project's own image of this version."""
         return settings.engine_image(EngineKind.LLAMA_CPP, device, IMAGES[device])
 
     def process(
@@ -150,16 +147,13 @@ class LlamaCpp(Engine):
         )
 
     def access(self, spec: EngineSpec, model: ModelSpec | None = None) -> HubAccess:
-        """The access of Jobs that read the model for the server, which asks no hub itself."""
         variables = with_defaults(spec.env, {"HOME": TEMPORARY})
         return hub_access(variables, model, user=USER, group=GROUP, writable=WRITABLE)
 
     def support(self, architecture: str, *, image: str) -> Support:
-        """The architectures with which this version generates text."""
         return support(architecture, image)
 
     def check_model(self, spec: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:  # noqa: ARG002 - protocol
-        """The refusal of a model of a hub that no Job downloads, or None."""
         if cached or not model.source.startswith("hf://"):
             return None
         problem = "llama.cpp would download any revision of the model itself."

@@ -121,7 +121,6 @@ class SGLang(Engine):
     port: int = PORT
 
     def check(self, spec: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
-        """The refusal of an image of another server, or of arguments, values or variables that it may not get."""
         return (
             refusal_of_foreign_image(image, SGLANG_IMAGES)
             or OPTIONS.refusal(spec.args)
@@ -137,7 +136,6 @@ class SGLang(Engine):
         return memory.SGLangOnGpus(offer.memory_gib, offer.capability, reported_gib)
 
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
-        """Of weights and cache; no engine runs on CPUs."""
         return memory.cpu_needs(facts, shape)
 
     def shape(self, spec: EngineSpec) -> Shape:
@@ -156,7 +154,6 @@ class SGLang(Engine):
         )
 
     def image(self, device: Device, settings: Settings) -> str:
-        """The setting `engineImages`, or the project's own image of this version."""
         return settings.engine_image(EngineKind.SGLANG, device, IMAGE)
 
     def process(
@@ -195,31 +192,25 @@ class SGLang(Engine):
         )
 
     def access(self, spec: EngineSpec, model: ModelSpec | None = None) -> HubAccess:
-        """The access that a process needs to read the model as SGLang does."""
         variables = with_defaults(spec.env, ENVIRONMENT)
         return hub_access(variables, model, user=USER, group=GROUP, writable=WRITABLE, compiled=COMPILED)
 
     def check_facts(self, facts: ModelFacts) -> Refusal | None:
-        """The refusal of a model that reads more than text, or that SGLang would load in another way."""
         return refusal_of_model(facts)
 
     def support(self, architecture: str, *, image: str) -> Support:  # noqa: ARG002 - protocol
         return support(architecture)
 
     def check_model(self, spec: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:
-        """The refusal of a name that SGLang does not take, or of variables that lead away from the claim; or None."""
         return refusal_of_name(model.served_name or "") or (refusal_of_moved_cache(spec.env) if cached else None)
 
     def sample(self, metrics_text: str) -> EngineSample | None:
-        """A sample of SGLang's metrics; None if they have no numbers of requests."""
         return engine_sample(metrics_text)
 
     def load(self, metrics_text: str) -> EngineLoad | None:
-        """How busy SGLang is, from its metrics; None if they have no numbers of requests."""
         return engine_load(metrics_text)
 
     def probe_request(self, model: str) -> ProbeRequest | None:
-        """A completion of one token, for the model that the metrics name."""
         return ProbeRequest("/v1/completions", {"model": model, "prompt": "1", "max_tokens": 1}) if model else None
 
 

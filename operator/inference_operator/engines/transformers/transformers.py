@@ -99,7 +99,6 @@ class Transformers(Engine):
     port: int = PORT
 
     def check(self, spec: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
-        """The refusal of an image of another server, or of arguments or variables that it may not get; or None."""
         return (
             refusal_of_foreign_image(image, VLLM_IMAGES)
             or OPTIONS.refusal(spec.args)
@@ -107,14 +106,12 @@ class Transformers(Engine):
         )
 
     def gpu_needs(self, spec: EngineSpec, image: str) -> GpuNeeds:
-        """The needs of this image, which is vLLM's."""
         return gpu_needs(spec, image)
 
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> memory.OnOneGpu:  # noqa: ARG002 - protocol
         return memory.OnOneGpu(offer.memory_gib, reported_gib)
 
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
-        """Memory on CPUs, where the operator sets the size of the KV cache."""
         return memory.cpu_needs(facts, shape)
 
     def shape(self, spec: EngineSpec) -> Shape:
@@ -169,16 +166,13 @@ class Transformers(Engine):
         )
 
     def access(self, spec: EngineSpec, model: ModelSpec | None = None) -> HubAccess:
-        """The access that a process needs to read the model as the server does."""
         variables = with_defaults(spec.env, ENVIRONMENT)
         return hub_access(variables, model, user=USER, group=GROUP, writable=WRITABLE)
 
     def support(self, architecture: str, *, image: str) -> Support:  # noqa: ARG002 - protocol
-        """Text models of the library's own, most of them in batches."""
         return support(architecture)
 
     def check_model(self, spec: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:  # noqa: ARG002 - protocol
-        """The refusal of variables that lead away from the claim, or None."""
         return refusal_of_moved_cache(spec.env) if cached else None
 
 
