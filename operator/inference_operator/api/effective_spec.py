@@ -41,14 +41,7 @@ class EffectiveSpec:
 
 
 def effective_spec(stated: Spec, engines: EngineDefaults, routers: RouterDefaults) -> EffectiveSpec:
-    """The specification over the defaults of engine pods and of router pods.
-
-    Examples:
-        >>> stated = Spec.model_validate({"model": {"source": "hf://a/b"}, "scheduling": {"nodeSelector": {"a": "1"}}})
-        >>> defaults = EngineDefaults.model_validate({"scheduling": {"nodeSelector": {"b": "2"}}})
-        >>> effective_spec(stated, defaults, RouterDefaults()).scheduling.node_selector
-        {'b': '2', 'a': '1'}
-    """
+    """The specification over the defaults of engine pods and of router pods."""
     sections = (routers.model_fields_set & RouterSpec.model_fields.keys()) - {"pod_template"}
     router = {name: over(getattr(stated.router, name), getattr(routers, name)) for name in sections}
     router["pod_template"] = over(stated.router.pod_template, routers.template)

@@ -79,13 +79,7 @@ _KEYS: Mapping[type[SpecModel], str] = {
 
 
 def over(requested: M, default: SpecModel) -> M:
-    """A section of a resource over the operator's default of it, key by key.
-
-    Examples:
-        >>> default = PodScheduling(nodeSelector={"pool": "b", "zone": "c"})
-        >>> over(PodScheduling(nodeSelector={"pool": "a"}), default).node_selector
-        {'pool': 'a', 'zone': 'c'}
-    """
+    """A section of a resource over the operator's default of it, key by key."""
     stated = default.model_fields_set
     if not stated:
         return requested

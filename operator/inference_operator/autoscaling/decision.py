@@ -200,13 +200,6 @@ def decide(
     Args:
         sample: the newest sample.
         state: that of the last decision; an empty one after a start of the operator.
-
-    Examples:
-        >>> settings = ScalingSettings(0, 8, target_concurrency=10, start_seconds=120, idle_seconds=600)
-        >>> held = ScalingSample(0, outstanding=1, arrivals=1, completions=0, running=0, ready=0, starting=0)
-        >>> decision, state = decide(held, settings, ScalingState(), replicas=0)
-        >>> decision.replicas, decision.reason
-        (1, '3 requests (1 steady, 2 headroom, 0 of the backlog) at 10 for each engine')
     """
     state = _with_sample(sample, state, settings)
     terms, stuck = _terms(sample, settings, state), _stuck(settings.target_concurrency, state)

@@ -25,18 +25,7 @@ class Floor:
 
 
 def floor_at(spec: AutoscalingSpec, now: datetime) -> Floor:
-    """The fewest engines at a time.
-
-    Examples:
-        >>> from datetime import UTC
-        >>> from inference_operator.api.autoscaling_schedule import ScheduleSpec
-        >>> office = ScheduleSpec(start="0 8 * * *", end="0 18 * * *", minReplicas=4, timeZone="Europe/Berlin")
-        >>> spec = AutoscalingSpec(maxReplicas=8, schedule=(office,))
-        >>> floor_at(spec, datetime(2026, 1, 5, 7, 0, tzinfo=UTC)).replicas
-        4
-        >>> floor_at(spec, datetime(2026, 1, 5, 6, 59, tzinfo=UTC)).due.isoformat()
-        '2026-01-05T07:00:00+00:00'
-    """
+    """The fewest engines at a time."""
     due = min((moment for entry in spec.schedule for moment in entry.changes(now) if moment), default=None)
     active = [
         (entry.min_replicas, -index, end)

@@ -65,13 +65,7 @@ class Target:
 
     @property
     def reason(self) -> str:
-        """The bound in words, and the others.
-
-        Examples:
-            >>> bounds = {TargetBound.SEQUENCES: 256.0, TargetBound.KV_CACHE: 40.0}
-            >>> Target(40, TargetBound.KV_CACHE, bounds).reason
-            '40 requests for each engine (bound by KV cache; max_num_seqs allows 256)'
-        """
+        """The bound in words, and the others."""
         others = [f"{name} allows {value:.0f}" for name, value in self.bounds.items() if name is not self.bound]
         corrected = [f"corrected from {self.computed:.0f} by measured latencies"] if self.factor != 1 else []
         why = "; ".join([f"bound by {self.bound}", *corrected, *others])

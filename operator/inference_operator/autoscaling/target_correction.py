@@ -77,11 +77,6 @@ def next_factor(
         factor: the present factor; 1 at first.
         measured: latencies since the last step. The caller starts a new window if `is_enough(measured)`.
         most: the largest factor that has an effect.
-
-    Examples:
-        >>> slow = LatencySample(60, 500, Bounds(1.0, 1.0), Bounds(0.1, 0.1), tpot_seconds=0.08, running=30)
-        >>> round(next_factor(1.0, 32, slow, Objective()), 3)
-        0.909
     """
     if not is_enough(measured):
         return factor

@@ -36,11 +36,6 @@ def applier(live: Manifest) -> str:
     """The field manager that applied the specification on the server's side, that of Git first; empty if none did.
 
     `infd` is none: who applies a file leaves the fields that it has set.
-
-    Examples:
-        >>> entry = {"manager": "kubectl", "operation": "Apply", "fieldsV1": {"f:spec": {"f:model": {}}}}
-        >>> applier({"metadata": {"managedFields": [entry, {**entry, "manager": "infd-pause"}]}})
-        'kubectl'
     """
     names = [
         str(entry.get("manager"))

@@ -18,18 +18,7 @@ SHARED = "-SHARED"
 
 
 def checked_start(command: Sequence[str], plan: Plan) -> tuple[str, ...]:
-    """The command with the check before it; unchanged on CPUs, and where the plan names no kind of GPU.
-
-    Examples:
-        >>> from dataclasses import replace
-        >>> from inference_operator.sizing.plan import unchecked_plan
-        >>> from inference_operator.sizing.shape import SizingInputs
-        >>> plan = unchecked_plan(SizingInputs(tensor=2))
-        >>> checked_start(("vllm", "serve"), plan)
-        ('vllm', 'serve')
-        >>> print(*checked_start(("vllm", "serve"), replace(plan, gpu="A100-80GB 3g.40gb"))[5:])
-        gpus=2 kind=A100-80GB 3g.40gb name=A100.*80GB memory=39.0 capability=8.0 -- vllm serve
-    """
+    """The command with the check before it; unchanged on CPUs, and where the plan names no kind of GPU."""
     expected = _expected(plan)
     is_program = any(PROGRAMS_VARIABLE in word for word in command)
     check = program_command(GPU_CHECK, starts_another=is_program)

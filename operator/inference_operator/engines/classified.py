@@ -47,14 +47,7 @@ class Classified:
 
 
 def classified(table: str) -> Iterator[Classified]:
-    r"""The classes in a table.
-
-    Examples:
-        >>> for option in classified("--seed safe\n--pooler-config pods json\n  .task\n  .dimensions\n"):
-        ...     print(option.name, option.kind, option.reason, option.keys)
-        --seed safe  ()
-        --pooler-config pods takes JSON, which an admission policy cannot read ('task', 'dimensions')
-    """
+    """The classes in a table."""
     lines = [line.split() for line in table.splitlines()]
     for index, (name, *words) in enumerate(lines):
         if not name.startswith("."):

@@ -47,22 +47,7 @@ class ClosedOptions:
         return cls(command, others, {option.name: option for option in options}, frozenset(flags))
 
     def refusal(self, args: Sequence[str]) -> Refusal | None:
-        """The refusal of the first argument that users may not set, or None.
-
-        Examples:
-            >>> table = [Classified("--seed", Class.SAFE), Classified("--fast", Class.SAFE)]
-            >>> table += [Classified("--port", Class.MANAGED)]
-            >>> options = ClosedOptions.of(table, command="serve", others="Use `--seed=1`.", flags=["--fast"])
-            >>> options.refusal(["--seed=1", "--fast"]) is None
-            True
-            >>> for argument in ("--port=80", "--fast=--agent", "--seed", "-t"):
-            ...     print(options.refusal([argument]).message)
-            spec.engine.args[0]: `--port` is managed by the operator. \
-Remove it; the operator decides it and has no field for it.
-            spec.engine.args[0]: `--fast` takes no value. Write `--fast`.
-            spec.engine.args[0]: `--seed` has no value. Write `--seed=VALUE`.
-            spec.engine.args[0]: `serve` takes no such option here. Use `--seed=1`.
-        """
+        """The refusal of the first argument that users may not set, or None."""
         refusals = (self._refusal(f"spec.engine.args[{index}]", argument) for index, argument in enumerate(args))
         return next((refusal for refusal in refusals if refusal), None)
 

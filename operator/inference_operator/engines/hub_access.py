@@ -50,13 +50,7 @@ def hub_access(
 
 
 def hub_variables(env: Sequence[EnvironmentVariable]) -> Sequence[EnvironmentVariable]:
-    """The variables of an engine that decide how it reaches the hub.
-
-    Examples:
-        >>> env = [EnvironmentVariable(name=n, value="1") for n in ("HF_TOKEN", "https_proxy", "VLLM_USE_V1", "HOME")]
-        >>> [variable.name for variable in hub_variables(env)]
-        ['HF_TOKEN', 'https_proxy', 'HOME']
-    """
+    """The variables of an engine that decide how it reaches the hub."""
     return [variable for variable in env if _HUB_VARIABLE.fullmatch(variable.name)]
 
 

@@ -38,13 +38,6 @@ def joint_classes(classes: Iterable[OptionClasses]) -> OptionClasses:
     """The classes that hold for all of several engines: a name needs no right only if it needs none for each of them.
 
     A variable that only one of them reads is judged by that one.
-
-    Examples:
-        >>> open_ended = OptionClasses(frozenset({"--a", "--b"}), frozenset(), frozenset({"X", "Y"}), frozenset())
-        >>> closed = OptionClasses(frozenset(), frozenset(), frozenset({"X"}), frozenset(), unsafe=frozenset({"--b"}))
-        >>> joint = joint_classes([open_ended, closed])
-        >>> sorted(joint.safe), sorted(joint.safe_variables)
-        (['--a'], ['X'])
     """
     each = tuple(classes)
     options = {option for own in each for option in own.safe | own.managed}

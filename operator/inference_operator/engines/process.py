@@ -42,13 +42,7 @@ class Timeouts:
     """After that: until the engine has answered the requests in flight."""
 
     def before_sigterm(self, *, finishes_requests: bool) -> int:
-        """How long the preStop hook waits if it cannot ask the engine; the drain too, if SIGTERM ends requests.
-
-        Examples:
-            >>> limits = Timeouts(startup=60, dns_staleness=15, drain=300)
-            >>> limits.before_sigterm(finishes_requests=True), limits.before_sigterm(finishes_requests=False)
-            (15, 315)
-        """
+        """How long the preStop hook waits if it cannot ask the engine; the drain too, if SIGTERM ends requests."""
         return self.dns_staleness + (0 if finishes_requests else self.drain)
 
 

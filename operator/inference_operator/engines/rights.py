@@ -18,16 +18,7 @@ _NUMBER, _JSON = re.compile(NUMBER.replace("$", r"\Z")), re.compile(JSON)
 
 
 def unsafe_arguments(args: Sequence[str], classes: OptionClasses) -> tuple[str, ...]:
-    """The arguments that need the right, in their order.
-
-    Examples:
-        >>> safe, managed = frozenset({"--seed", "--pooler-config.task"}), frozenset({"--port"})
-        >>> known = OptionClasses(safe, managed, safe_variables=frozenset(), managed_variables=frozenset())
-        >>> unsafe_arguments(["--seed", "-1", "--seed=8", "--pooler-config.task=embed", "--port=1"], known)
-        ()
-        >>> unsafe_arguments(["--see=8", "--pooler-config", '{"task": "embed"}', "--seed=[1]"], known)
-        ('--see=8', '--pooler-config', '{"task": "embed"}', '--seed=[1]')
-    """
+    """The arguments that need the right, in their order."""
     return tuple(argument for argument in args if _needs_right(argument, classes))
 
 
@@ -39,11 +30,5 @@ def _needs_right(argument: str, classes: OptionClasses) -> bool:
 
 
 def unsafe_variables(names: Sequence[str], classes: OptionClasses) -> tuple[str, ...]:
-    """The names of variables that need the right, in their order.
-
-    Examples:
-        >>> known = OptionClasses(frozenset(), frozenset(), frozenset({"HF_TOKEN"}), frozenset({"HOME"}))
-        >>> unsafe_variables(["HF_TOKEN", "HOME", "hf_token", "LD_PRELOAD"], known)
-        ('hf_token', 'LD_PRELOAD')
-    """
+    """The names of variables that need the right, in their order."""
     return tuple(name for name in names if name not in classes.harmless_variables)

@@ -97,15 +97,7 @@ class RootError:
 
 
 def root_error(log: str) -> RootError | None:
-    r"""The error that ended an engine, by the rules at the top of this module; None for an empty log.
-
-    Examples:
-        >>> log = "(Worker pid=7) ValueError: no port:51234\n(APIServer pid=1) RuntimeError: See root cause above.\n"
-        >>> root_error(log)
-        RootError(text='ValueError: no port:…', file='', is_decision=False)
-        >>> root_error("loading\nllama_load: error loading model: bad magic\nmain: exiting\n").text
-        'llama_load: error loading model: bad magic'
-    """
+    """The error that ended an engine, by the rules at the top of this module; None for an empty log."""
     end = "\n".join(log[-MAX_CHARACTERS:].rsplit("\n", MAX_LOG_LINES)[-MAX_LOG_LINES:])
     errors = logged_errors(end)
     before = _before_the_end(errors)

@@ -34,11 +34,6 @@ def series(text: str, names: Iterable[str]) -> Iterator[Series]:
 
     Raises:
         ValueError: a line of such a name is not in the format.
-
-    Examples:
-        >>> page = 'a_total{b="c"} 2.0\na{b="x\\"y"} +Inf\na 1\n'
-        >>> [(sample.name, sample.labels, sample.value) for sample in series(page, ["a", "a_total"])]
-        [('a', {'b': 'x"y'}, inf), ('a', {}, 1.0), ('a_total', {'b': 'c'}, 2.0)]
     """
     for name in names:
         for line in lines(text, name):

@@ -136,24 +136,13 @@ class _Process:
 
 
 def plain_lines(log: str) -> Iterator[str]:
-    r"""The lines of a log without control characters, each cut off; a line that was overwritten is its last state.
-
-    Examples:
-        >>> list(plain_lines("\x1b[31mred\x1b[0m\x07\n 1 %\r99 %\n"))
-        ['red', '99 %', '']
-    """
+    """The lines of a log without control characters, each cut off; a line that was overwritten is its last state."""
     for line in log.split("\n"):
         yield _CONTROL.sub("", _ESCAPE.sub("", line.rstrip("\r").rpartition("\r")[2][:MAX_LINE])).rstrip()
 
 
 def logged_errors(log: str) -> list[LoggedError]:
-    r"""The errors of a log in their order, by the rules at the top of this module.
-
-    Examples:
-        >>> log = 'Traceback (most recent call last):\n  File "/a/x.py", line 1, in f\n    raise E(1)\nx.E: no\n'
-        >>> logged_errors(log)
-        [LoggedError(process='', key='', name='E', lines=['no'], file='/a/x.py', statement='raise E(1)')]
-    """
+    """The errors of a log in their order, by the rules at the top of this module."""
     processes: dict[str, _Process] = {}
     errors = []
     for raw in plain_lines(log):

@@ -24,14 +24,7 @@ class GpuNeeds:
     """The cure on nodes with an older driver, in a sentence."""
 
     def too_old(self, labels: Mapping[str, str]) -> int:
-        """The major version of a node's driver, if it is too old; 0 if it is not, or unknown.
-
-        Examples:
-            >>> GpuNeeds(driver=580).too_old({"nvidia.com/cuda.driver-version.major": "550"})
-            550
-            >>> GpuNeeds(driver=580).too_old({})
-            0
-        """
+        """The major version of a node's driver, if it is too old; 0 if it is not, or unknown."""
         text = next((labels[name] for name in DRIVER_MAJOR if name in labels), "")
         major = int(text) if text.isascii() and text.isdecimal() and len(text) <= 4 else 0  # noqa: PLR2004 - three today
         return major if 0 < major < self.driver else 0

@@ -196,15 +196,6 @@ def alternatives(kind: str, observed: Mapping[str, str], added: Sequence[str] = 
         kind: a name in the table of kinds.
         observed: the label by which nodes of this kind were found.
         added: labels of the settings, as `KIND:LABEL=VALUE`.
-
-    Examples:
-        >>> for alternative in alternatives("L40S", {}, ["L40S:example.com/gpu=l40s"]):
-        ...     print({label: values[:2] for label, values in alternative.items()})
-        {'nvidia.com/gpu.product': ('NVIDIA-L40S',)}
-        {'example.com/gpu': ('l40s',)}
-        {'karpenter.k8s.aws/instance-gpu-name': ('l40s',), 'karpenter.k8s.aws/instance-gpu-memory': ('45776',)}
-        {'gpu.nvidia.com/class': ('L40S',)}
-        {'node.kubernetes.io/instance-type': ('g6e.xlarge', 'g6e.2xlarge')}
     """
     known = KIND_LABELS.get(kind) or KindLabels(())
     platforms = {GKE: known.gke, COREWEAVE: known.coreweave, INSTANCE_TYPE: known.instances}

@@ -94,12 +94,6 @@ class GpuOffer:
 
         Args:
             by_choice: whether sizing chooses their number, and nobody requests it.
-
-        Examples:
-            >>> from inference_operator.hardware.kinds import kind_named
-            >>> offer = offer_of_kind(kind_named("L4"), nodes=2)
-            >>> offer.can_span(3), replace(offer, fixed_nodes=2).can_span(3), replace(offer, slice=True).can_span(2)
-            (True, False, False)
         """
         if nodes == 1:
             return True
@@ -133,17 +127,6 @@ def offers_of_node(
     Args:
         allocatable: amounts that pods can request, by resource name.
         added: labels of the settings that name kinds, as `KIND:LABEL=VALUE`.
-
-    Examples:
-        >>> labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559"}
-        >>> (offer,) = offers_of_node(labels, {"nvidia.com/gpu": "8"})
-        >>> offer.kind, offer.per_node, offer.memory_gib
-        ('H100-80GB', 8, 79.18)
-        >>> [offer.kind for offer in offers_of_node(labels, {"nvidia.com/mig-3g.40gb": "2"})]
-        ['H100-80GB 3g.40gb']
-        >>> new = {"node.kubernetes.io/instance-type": "p5.48xlarge"}
-        >>> [(offer.kind, offer.product) for offer in offers_of_node(new, {"nvidia.com/gpu": "8"})]
-        [('H100-80GB', '')]
     """
     product = labels.get(PRODUCT, "") or _GKE_PRODUCTS.get(labels.get(GKE, ""), "")
     kind = kind_of_product(product) if product else kind_of_labels(labels, added)

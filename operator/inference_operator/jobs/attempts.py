@@ -62,18 +62,6 @@ def attempts_progress(
         wanted: whether the result is needed. If not, no further attempt starts; a result that exists is returned.
         subject: what the task is about, which begins the failure of an attempt without a result.
         parse: reads the termination message of an attempt; None if it is invalid.
-
-    Examples:
-        >>> from inference_operator.jobs.download_result import parsed_download
-        >>> start = datetime(2026, 1, 2)
-        >>> task = {"subject": "the model", "parse": parsed_download}
-        >>> attempts_progress([], start, wanted=True, **task).jobs
-        (1,)
-        >>> failed = Attempt("a", "b", 1, finished=start, failure="Job was active longer than specified deadline")
-        >>> attempts_progress([failed], start, wanted=True, **task).again - start
-        datetime.timedelta(seconds=30)
-        >>> attempts_progress([failed], start + FIRST_WAIT, wanted=True, **task).jobs
-        (1, 2)
     """
     latest_first = sorted(attempts, key=lambda attempt: attempt.number, reverse=True)
     for attempt in latest_first:

@@ -23,15 +23,7 @@ class Downloaded:
 
 
 def downloaded_text(result: Downloaded) -> str:
-    """One line of JSON.
-
-    Examples:
-        >>> text = downloaded_text(Downloaded("1234", 5, 2))
-        >>> text
-        '{"downloaded":{"commit":"1234","size_bytes":5,"files":2}}'
-        >>> parsed_download(text)
-        Downloaded(commit='1234', size_bytes=5, files=2)
-    """
+    """One line of JSON."""
     return line({"downloaded": asdict(result)})
 
 

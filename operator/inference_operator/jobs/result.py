@@ -99,15 +99,7 @@ def refusal_of(failure: Failure, *, timed_out: Reason, verb: str, field: str = M
 
 
 def failure_text(failure: Failure) -> str:
-    """One line of JSON of at most `LIMIT` bytes.
-
-    Examples:
-        >>> text = failure_text(Failure(Cause.GATED, NotUnderstood("hf://a/b", "is gated.", "Set `HF_TOKEN`.")))
-        >>> text
-        '{"error":{"cause":"Gated","field":"hf://a/b","problem":"is gated.","cure":"Set `HF_TOKEN`."}}'
-        >>> parsed(text, lambda fields: None).message
-        'hf://a/b: is gated. Set `HF_TOKEN`.'
-    """
+    """One line of JSON of at most `LIMIT` bytes."""
     return next(text for clip in _CLIPS if len(text := _clipped(failure, clip)) <= LIMIT)
 
 

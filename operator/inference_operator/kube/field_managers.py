@@ -31,13 +31,6 @@ def adopted_fields(entries: Sequence[Manifest], kind: Kind, manager: str) -> lis
     Args:
         entries: `metadata.managedFields` of a live object.
         kind: its kind, in the version in which the manager applies it.
-
-    Examples:
-        >>> fields = {"f:metadata": {"f:finalizers": {}}, "f:data": {"f:a": {}}}
-        >>> restored = {"manager": "tool", "operation": "Update", "apiVersion": "v1", "fieldsV1": fields}
-        >>> rest, own = adopted_fields([restored], CONFIG_MAP, "operator")
-        >>> rest["fieldsV1"], own["fieldsV1"]
-        ({'f:metadata': {'f:finalizers': {}}}, {'f:data': {'f:a': {}}})
     """
     known = next((entry for entry in entries if _is_apply_of(entry, manager)), None)
     content = _CONTENT.get(kind.name) if known is None else None

@@ -61,13 +61,6 @@ def wanted_files(
 
     Args:
         only: the files to take, the first of which must be there; empty for all that engines load.
-
-    Examples:
-        >>> files = [ListedFile("model.safetensors", 5), ListedFile("pytorch_model.bin", 5), ListedFile("a.json", 1)]
-        >>> [file.path for file in wanted_files("hf://org/name", files)]
-        ['a.json', 'model.safetensors']
-        >>> wanted_files("hf://org/name", [ListedFile("../../etc/passwd", 1)]).why.problem
-        'lists a file with the unsafe name `../../etc/passwd`.'
     """
     by_path: dict[str, ListedFile] = {}
     for file in listed:

@@ -61,17 +61,7 @@ class PruneReport:
 
 
 def deletion_of(repository: CachedRepository, uses: Sequence[Use]) -> Deletion:
-    """The deletion for a repository.
-
-    Examples:
-        >>> repository = CachedRepository("models--a--b", {"1": True, "2": True})
-        >>> deletion_of(repository, ()).everything
-        True
-        >>> sorted(deletion_of(repository, (Use("a/b", "2", "Pod x"),)).commits)
-        ['1']
-        >>> [deletion_of(repository, (Use("a/b", commit, "Pod x"),)).commits for commit in ("", "3")]
-        [frozenset(), frozenset()]
-    """
+    """The deletion for a repository."""
     own = [use for use in uses if use.repository == ANY or folder_of(use.repository) == repository.folder]
     users = ", ".join(sorted({use.by for use in own if use.by})) or "an object"
     if repository.recent:

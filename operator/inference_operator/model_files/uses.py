@@ -113,14 +113,7 @@ def claim_uses(
 
 
 def keep_arguments(uses: Uses) -> tuple[str, ...]:
-    """The arguments that tell `infd prune` in a Job which models and kernels are in use.
-
-    Examples:
-        >>> keep_arguments(Uses((Use("a/b", "", "x"), Use("a/c", "1234", "y")), frozenset({"k"})))
-        ('--keep=a/b=x', '--keep=a/c@1234=y', '--keep-kernels=k')
-        >>> keep_arguments(Uses(adapters=(Use("oci://a.b/c:1", "", "x"),)))
-        ('--adapters', '--keep-adapter=oci://a.b/c:1=x')
-    """
+    """The arguments that tell `infd prune` in a Job which models and kernels are in use."""
     models = (f"--keep={use.repository}{f'@{use.commit}' if use.commit else ''}={use.by}" for use in uses.models)
     adapters = () if uses.adapters is None else ("--adapters", *map(_keep_adapter, uses.adapters))
     return (*models, *(f"--keep-kernels={key}" for key in sorted(uses.kernels)), *adapters)

@@ -55,14 +55,7 @@ def adapter_list_ref(owner: Owner) -> Ref:
 
 
 def listed_adapters(live: Manifest | None) -> AdapterList:
-    """The content of a live ConfigMap; empty without one, or if it was edited to something else.
-
-    Examples:
-        >>> listed_adapters({"data": {"loaded.json": '{"a": "/x"}', "advertised": "a"}})
-        AdapterList(loaded={'a': '/x'}, advertised=('a',))
-        >>> listed_adapters({"data": {"loaded.json": "["}}).loaded
-        {}
-    """
+    """The content of a live ConfigMap; empty without one, or if it was edited to something else."""
     data = mapping(live or {}, "data")
     try:
         loaded = json.loads(str(data.get(LOADED) or "{}"))

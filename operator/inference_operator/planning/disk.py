@@ -21,12 +21,6 @@ def disk_shortfall(nodes: Sequence[NodeView] | None, pod: Manifest, resource: st
 
     Args:
         nodes: nodes with GPUs; None if the operator cannot list nodes.
-
-    Examples:
-        >>> small = NodeView("a", {}, (), {"nvidia.com/gpu": "1", "ephemeral-storage": "93Gi"}, True, False)
-        >>> pod = {"containers": [{"resources": {"requests": {"ephemeral-storage": "134Gi"}}}]}
-        >>> disk_shortfall([small], pod, "nvidia.com/gpu")
-        'An engine requests `134Gi` of disk, and no node for it has so much: `a` has 93Gi.'
     """
     requests = ((container.get("resources") or {}).get("requests") or {} for container in pod.get("containers") or ())
     requested = next((str(request[_STORAGE]) for request in requests if _STORAGE in request), "")

@@ -146,13 +146,6 @@ def gpus_by_kind(nodes: Sequence[NodeView], added: Sequence[str] = ()) -> Mappin
 
     Args:
         added: labels of the settings that name kinds, as `KIND:LABEL=VALUE`.
-
-    Examples:
-        >>> node = {"metadata": {"name": "a"}, "status": {"allocatable": {"nvidia.com/gpu": "8"}}}
-        >>> node["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
-        >>> from inference_operator.views.node import node_view
-        >>> gpus_by_kind([node_view(node)])
-        {'unknown': 8}
     """
     gpus: Counter[str] = Counter()
     for node in nodes:

@@ -104,14 +104,7 @@ class HeldRequest(asyncio.Protocol):
 
 
 def answer_body(received: bytes | bytearray) -> bytes | None:
-    r"""The body of a whole answer; None while parts are missing, empty for another status than 200.
-
-    Examples:
-        >>> answer_body(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab")
-        b'ab'
-        >>> answer_body(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n") is None
-        True
-    """
+    """The body of a whole answer; None while parts are missing, empty for another status than 200."""
     head, ended, body = bytes(received).partition(b"\r\n\r\n")
     if not ended:
         return None

@@ -45,12 +45,7 @@ _JSON = {"Content-Type": "application/json"}
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """IP address and port on which a pod listens.
-
-    Examples:
-        >>> Address("10.0.0.1", 8000).host, Address("fd00::1", 8000).host
-        ('10.0.0.1:8000', '[fd00::1]:8000')
-    """
+    """IP address and port on which a pod listens."""
 
     ip: str
     port: int

@@ -62,16 +62,6 @@ class Schedule:
 
     Args:
         intervals: by component, in the order in which the components of a key are scraped.
-
-    Examples:
-        >>> schedule = Schedule({"router": Intervals(5.0, 5.0, 5.0), "engine": Intervals(15.0, 15.0, 120.0)})
-        >>> key = Key("default", "qwen")
-        >>> schedule.due([key], now=0.0)
-        {}
-        >>> schedule.due([key], now=121.0)
-        {Key(namespace='default', name='qwen'): ('router', 'engine')}
-        >>> schedule.due([key], now=121.0)
-        {}
     """
 
     def __init__(self, intervals: Mapping[str, Intervals]) -> None:

@@ -11,15 +11,7 @@ WINDOW_SECONDS = 60.0
 
 @dataclass(slots=True)
 class LongestStall:
-    """The longest stall of this window and of the one before.
-
-    Examples:
-        >>> stall = LongestStall()
-        >>> stall.add(3.0, now=10.0)
-        >>> stall.add(0.5, now=70.0)
-        >>> stall.seconds(now=119.0), stall.seconds(now=140.0), stall.seconds(now=500.0)
-        (3.0, 0.5, 0.0)
-    """
+    """The longest stall of this window and of the one before."""
 
     _begin: float = 0.0
     _current: float = 0.0

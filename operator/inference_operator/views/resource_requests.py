@@ -18,13 +18,6 @@ def requested_amount(pod: Manifest, resource: str) -> int:
     """The amount reserved for a pod: the sum of its containers, or its largest init container if that is more.
 
     Sidecar containers are added to either (Kubernetes documentation, "Sidecar Containers", resource sharing).
-
-    Examples:
-        >>> container = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
-        >>> sidecar = {**container, "restartPolicy": "Always"}
-        >>> pod = {"containers": [container, container], "initContainers": [container, sidecar]}
-        >>> requested_amount(pod, "nvidia.com/gpu")
-        3
     """
     init = pod.get("initContainers") or ()
     sidecars = sum(_limit(c, resource) for c in init if c.get("restartPolicy") == "Always")

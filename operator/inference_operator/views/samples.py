@@ -170,15 +170,6 @@ def next_activity(
         sessions: unfinished requests that routers have sent to it.
         at: when the sample was taken, in seconds.
         longest_gap: with more seconds than this between two samples, the time without progress restarts.
-
-    Examples:
-        >>> busy = EngineSample("m", running=1, waiting=0, progress=(7,))
-        >>> first = next_activity(None, busy, sessions=1, at=100, longest_gap=60)
-        >>> next_activity(first, busy, sessions=1, at=115, longest_gap=60).seconds_without_progress
-        15
-        >>> progressed = replace(busy, progress=(8,))
-        >>> next_activity(first, progressed, sessions=1, at=115, longest_gap=60).seconds_without_progress
-        0
     """
     now = EngineActivity(sample, sessions, at)
     if not now.outstanding and in_traffic:
@@ -227,14 +218,7 @@ class Samples:
 
 
 def adapter_report(text: str) -> AdapterReport | None:
-    """The report; None if it is invalid in any way: it runs in a pod of a user, so any text is possible.
-
-    Examples:
-        >>> adapter_report('{"list": "12", "loaded": {"a": "/x"}, "failed": {"b": {"since": 5, "status": 500}}}')
-        AdapterReport(list_hash='12', loaded={'a': '/x'}, failed={'b': AdapterFailure(since=5, status=500)})
-        >>> adapter_report("[]") is adapter_report("{") is None
-        True
-    """
+    """The report; None if it is invalid in any way: it runs in a pod of a user, so any text is possible."""
     try:
         document = json.loads(text)
         if not isinstance(document, dict):

@@ -59,12 +59,7 @@ def log_tail(log: str, *, lines: int, size: int, characters: int = LOG_CHARACTER
 
 
 def termination_message(message: str) -> str:
-    r"""The termination message of a container.
-
-    Examples:
-        >>> termination_message("horse'\nKeyError: 1"), termination_message("b" * 2048 + "\nKeyError: 1")
-        ("horse'\nKeyError: 1", 'KeyError: 1')
-    """
+    """The termination message of a container."""
     size = _bytes(message)
     is_cut = size >= _LOG_AS_MESSAGE_BYTES
     shares = (_POD_MESSAGE_BYTES // containers for containers in range(1, _MAX_CONTAINERS + 1))

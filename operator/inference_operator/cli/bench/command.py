@@ -116,12 +116,7 @@ def titles() -> str:
 
 
 def row(level: LevelResult) -> str:
-    """The line of a level.
-
-    Examples:
-        >>> row(LevelResult(4, 20.0, 9, 0, 0.45, 60.0, 0.2, 2.5, 0.01, 0.03, 0.012))
-        '       4     0.45       60    0.20s    2.50s     10ms     30ms        0'
-    """
+    """The line of a level."""
     return _line(
         (
             f"{level.concurrency:,}",

@@ -50,15 +50,7 @@ class LevelResult:
     """Why the first of the failed requests got no answer."""
 
     def broken(self, goal: LatencyGoal) -> str:
-        """Why the level does not keep the objective; empty if it does.
-
-        Examples:
-            >>> level = LevelResult(4, 20.0, 9, 0, 0.5, 60.0, 0.2, 2.5, 0.01, 0.03, 0.012)
-            >>> level.broken(LatencyGoal(ttft=2.0, tpot=0.05))
-            'its TTFT of 2.50 s (95 of 100 requests) is over the objective of 2 s'
-            >>> level.broken(LatencyGoal(ttft=3.0, tpot=0.05))
-            ''
-        """
+        """Why the level does not keep the objective; empty if it does."""
         if self.failed:
             why = f" ({self.failure})" if self.failure else ""
             return f"{self.failed:,} of its requests failed{why}"

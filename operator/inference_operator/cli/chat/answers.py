@@ -146,14 +146,7 @@ class AnswerTimes:
 
     @property
     def words(self) -> str:
-        """The times in a line.
-
-        Examples:
-            >>> AnswerTimes(1.0, [1.5, 1.75, 2.0], 5).words
-            'first token after 0.50 s, 5 tokens, 8.0 tokens/s'
-            >>> AnswerTimes(1.0).words
-            'no token'
-        """
+        """The times in a line."""
         if self.ttft is None:
             return "no token"
         rate = f", {1 / self.tpot:,.1f} tokens/s" if self.tpot else ""
@@ -175,17 +168,7 @@ class Conversation:
     """Questions with their answers."""
 
     def request(self, question: str) -> tuple[str, Manifest]:
-        r"""The path and body of the request for the next answer.
-
-        Examples:
-            >>> chat = Conversation("qwen", system="Be brief.", turns=[("Hi", "Hello")])
-            >>> path, body = chat.request("Why?")
-            >>> path, [one["role"] for one in body["messages"]]
-            ('/v1/chat/completions', ['system', 'user', 'assistant', 'user'])
-            >>> chat.has_template = False
-            >>> chat.request("Why?")[1]["prompt"]
-            'Be brief.\n\nHi\n\nHello\n\nWhy?'
-        """
+        """The path and body of the request for the next answer."""
         given = {"model": self.model, "max_tokens": self.max_tokens, "temperature": self.temperature}
         common: Manifest = {name: value for name, value in given.items() if value is not None}
         common |= {"stream": True, "stream_options": {"include_usage": True}}  # ends with the number of its tokens

@@ -64,13 +64,7 @@ def is_vllm(container: Manifest) -> bool:
 
 
 def serve_arguments(command: Sequence[str], args: Sequence[str]) -> list[str] | None:
-    """The arguments of vLLM's server; None if the command is one that cannot be read.
-
-    Examples:
-        >>> serve_arguments(["/bin/sh", "-c"], ["vllm serve org/m --seed 8"]), serve_arguments([], ["--model", "a"])
-        (['org/m', '--seed', '8'], ['--model', 'a'])
-        >>> serve_arguments(["sh", "-c", "a && vllm serve m"], [])
-    """
+    """The arguments of vLLM's server; None if the command is one that cannot be read."""
     words = [*command, *args]
     if len(words) > 2 and words[1] in {"-c", "-lc", "-ec"} and "sh" in words[0]:  # noqa: PLR2004 - shell, -c and text
         text = words[2].strip().removeprefix("exec ").replace("\\\n", " ")

@@ -31,16 +31,7 @@ MOST_DEPTH = 40
 
 @dataclass(slots=True)
 class ForeignObject:
-    """The fields of an object, and what was taken of them.
-
-    Examples:
-        >>> origin = ForeignObject({"spec": {"url": "hf://a/b", "owner": "me", "files": [{"path": "/a"}]}})
-        >>> origin.take(str, "spec", "url")
-        'hf://a/b'
-        >>> origin.leave("it is deprecated.", "spec", "owner")
-        >>> list(origin.report())
-        [('spec.owner', 'it is deprecated.'), ('spec.files', 'it has no field here.')]
-    """
+    """The fields of an object, and what was taken of them."""
 
     manifest: Manifest
     _used: set[Path] = field(default_factory=set)
@@ -114,13 +105,7 @@ class Draft:
     """Fields of the other object, each with why it is not in the manifest, or what was assumed."""
 
     def put(self, path: str, value: object) -> None:
-        """Set a field below `spec`, unless the value is None or empty.
-
-        Examples:
-            >>> draft = Draft()
-            >>> draft.put("model.source", "hf://a/b"); draft.put("replicas", None); draft.spec
-            {'model': {'source': 'hf://a/b'}}
-        """
+        """Set a field below `spec`, unless the value is None or empty."""
         if value is None or value in ("", [], {}):
             return
         *parents, last = path.split(".")

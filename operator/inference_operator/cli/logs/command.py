@@ -51,13 +51,7 @@ class LogLine:
 
 
 def log_lines(log: str, source: str) -> Iterator[LogLine]:
-    r"""The lines of a log with times.
-
-    Examples:
-        >>> log = "2026-11-26T10:00:00.5Z Loading\n2026-11-26T10:00:01.5Z   1%\r  99% done\n"
-        >>> [(one.at[17:21], one.text) for one in log_lines(log, "a")]
-        [('00.5', 'Loading'), ('01.5', '  99% done')]
-    """
+    """The lines of a log with times."""
     for line in log.split("\n"):
         at, _, text = line.partition(" ")
         if at:
@@ -101,13 +95,7 @@ class Folding:
     _repeats: int = 0
 
     def shown(self, lines: Iterable[LogLine]) -> Iterator[str]:
-        """The lines to print, each with its container.
-
-        Examples:
-            >>> lines = [LogLine(str(at), "a", text) for at, text in enumerate(("x", "x", "x", "y"))]
-            >>> list(Folding().shown(lines))
-            ['a  x', 'a  (the line before came 2 more times)', 'a  y']
-        """
+        """The lines to print, each with its container."""
         for one in lines:
             if not self.verbose and is_noise(one):
                 self.left_out += 1

@@ -110,13 +110,7 @@ def last_applied(live: Manifest | None) -> Manifest | None:
 
 
 def merge_patch(before: Mapping[str, object], wanted: Mapping[str, object], live: Mapping[str, object]) -> Manifest:
-    """The JSON merge patch of a three-way merge: fields that left the file become null, others as in the file.
-
-    Examples:
-        >>> before = {"spec": {"replicas": 2, "engine": {"args": ["--seed=1"]}}}
-        >>> merge_patch(before, {"spec": {"replicas": 3}}, {**before, "status": {}})
-        {'spec': {'replicas': 3, 'engine': None}}
-    """
+    """The JSON merge patch of a three-way merge: fields that left the file become null, others as in the file."""
     patch: Manifest = {}
     for name, value in wanted.items():
         old, now = before.get(name), live.get(name)

@@ -69,14 +69,7 @@ MOST_DEPTH = 60
 
 
 def shown_object(manifest: Manifest) -> Manifest:
-    """An object as it may be given to others.
-
-    Examples:
-        >>> shown_object({"env": [{"name": "A", "value": "b"}], "args": ["--api-key", "c", "--seed=8"]})
-        {'env': [{'name': 'A', 'value': '[hidden]'}], 'args': ['--api-key', '[hidden]', '--seed=8']}
-        >>> shown_object({"tokenSecretRef": {"name": "hub", "key": "token"}, "password": "x"})
-        {'tokenSecretRef': {'name': 'hub', 'key': 'token'}, 'password': '[hidden]'}
-    """
+    """An object as it may be given to others."""
     found = _shown(manifest, 0)
     return found if isinstance(found, dict) else {}
 

@@ -38,13 +38,7 @@ def first_end(message: str) -> FirstEnd | None:
 
 
 def absent_members(log: str) -> frozenset[str]:
-    r"""The pods that a leader still waits for, from its log; empty also if the log does not tell.
-
-    Examples:
-        >>> waits = "INFO 03:00 group: Rank 0 of 3 waits for qwen-engine-0-1, qwen-engine-0-2"
-        >>> sorted(absent_members(f"{waits}\nINFO 03:01 group: qwen-engine-0-2 has joined"))
-        ['qwen-engine-0-1']
-    """
+    """The pods that a leader still waits for, from its log; empty also if the log does not tell."""
     waits = _WAITS.search(log)
     if waits is None or _ALL_JOINED.search(log):
         return frozenset()

@@ -43,14 +43,7 @@ SERIES = EngineSeries(
 
 
 def engine_sample(text: str) -> EngineSample | None:
-    r"""Sample from SGLang's metrics; None if they have no numbers of requests.
-
-    Examples:
-        >>> page = 'sglang:num_running_reqs{model_name="m"} 2.0\nsglang:num_queue_reqs{model_name="m"} 1.0\n'
-        >>> sample = engine_sample(page)
-        >>> sample.model, sample.running, sample.waiting
-        ('m', 2, 1)
-    """
+    """Sample from SGLang's metrics; None if they have no numbers of requests."""
     sums: dict[str, float] = defaultdict(float)
     model = ""
     try:
