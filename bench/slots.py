@@ -25,7 +25,7 @@ from e2e.localkube.handle import LocalCluster
 from e2e.localkube.waiting import eventually
 from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.kube.free_gpus import free_gpus
+from inference_operator.kube.lookup_listings import free_gpus
 from inference_operator.manifest import NODE, POD, Manifest, Ref, kind_of
 from tests.testing.workspace import QWEN, Workspace
 

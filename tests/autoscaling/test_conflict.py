@@ -8,13 +8,14 @@ from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
 from inference_operator.autoscaling.conflict import ConflictInputs, ScalingConflict, scaling_conflict
 from inference_operator.manifest import Key, Manifest
-from inference_operator.views.foreign_autoscaler import ForeignAutoscaler, foreign_autoscaler
 from inference_operator.views.lookups import (
+    ForeignAutoscaler,
     ForeignAutoscalers,
     ForeignAutoscalersLookup,
     LookupResult,
     LookupResults,
     Unavailable,
+    foreign_autoscaler,
 )
 from tests.testing.builders import inference_deployment
 

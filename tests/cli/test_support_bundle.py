@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_operator.cli.parser import UsageError
-from inference_operator.cli.support_bundle.contents import BundleFile, _is_about, packed, write
+from inference_operator.cli.support_bundle.command import BundleFile, _is_about, packed, write
 from inference_operator.cli.support_bundle.hiding import shown_object, shown_text
 
 ANY = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FFF, exclude_categories=["Cs", "Cc"]), min_size=8)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from inference_operator.kube.free_gpus import free_gpus
+from inference_operator.kube.lookup_listings import free_gpus
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ENGINE, labels
 from tests.testing.memory_cluster import MemoryCluster

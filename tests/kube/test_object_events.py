@@ -1,7 +1,7 @@
 """The Events of a pod: the latest first, without counts and secrets."""
 
+from inference_operator.kube.lookup_listings import EVENT, MOST_EVENTS
 from inference_operator.kube.lookup_poller import look_up
-from inference_operator.kube.object_events import EVENT, MOST_EVENTS
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.views.lookups import EventsLookup, EventSummary, ObjectEvents
 from tests.testing.memory_cluster import MemoryCluster, Request

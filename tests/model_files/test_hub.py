@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import serialization
 
 from inference_operator.jobs.inspection_result import parsed_result
 from inference_operator.jobs.result import LIMIT
-from inference_operator.model_files.response_limits import MAX_BYTES, MAX_REDIRECTS
+from inference_operator.model_files.hub import MAX_BYTES, MAX_REDIRECTS
 from tests.router.test_tls import FORMATS, KEY, certificate
 from tests.testing.forked_infd import ForkedInfd
 from tests.testing.gguf_files import write_model

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference_operator.api.router import RouterSpec
-from inference_operator.api.router_queue import MOST_SIZE
+from inference_operator.api.router import MOST_SIZE, RouterSpec
 from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Refused

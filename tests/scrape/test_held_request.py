@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from inference_operator.scrape.held_request import MAX_ANSWER_BYTES, HeldRequest, answer_body
+from inference_operator.scrape.held_watch import MAX_ANSWER_BYTES, HeldRequest, answer_body
 from inference_operator.scrape.pod_client import Address
 
 SOON = 30.0

@@ -6,8 +6,7 @@ from dataclasses import replace
 from inference_operator.manifest import HORIZONTAL_POD_AUTOSCALER, Manifest, Ref
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.write_results import WriteResult
-from inference_operator.views.foreign_autoscaler import ForeignAutoscaler
-from inference_operator.views.lookups import ForeignAutoscalers, ForeignAutoscalersLookup
+from inference_operator.views.lookups import ForeignAutoscaler, ForeignAutoscalers, ForeignAutoscalersLookup
 from tests.status.situations import observed
 from tests.testing.builders import deployment_status, inference_deployment
 

@@ -16,8 +16,12 @@ from inference_operator.api.conditions import Condition
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import DEPLOYMENT, KIND, Key, Manifest
-from inference_operator.views.foreign_autoscaler import ForeignAutoscaler
-from inference_operator.views.lookups import ForeignAutoscalers, ForeignAutoscalersLookup, LookupResults
+from inference_operator.views.lookups import (
+    ForeignAutoscaler,
+    ForeignAutoscalers,
+    ForeignAutoscalersLookup,
+    LookupResults,
+)
 from inference_operator.views.raw import mapping, objects
 
 

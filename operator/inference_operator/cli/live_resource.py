@@ -13,7 +13,7 @@ from inference_operator.engines.series import histogram
 from inference_operator.engines.telemetry import EngineLoad
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.kube.object_events import EVENT, last_time
+from inference_operator.kube.lookup_listings import EVENT, last_time
 from inference_operator.manifest import POD, Manifest, Ref
 from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, NAME_LABEL, ROUTER, is_role
 from inference_operator.router.observe import METRIC_PREFIX, ROUTER_METRICS_PATH

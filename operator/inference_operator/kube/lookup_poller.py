@@ -9,10 +9,8 @@ from typing import Protocol
 from inference_operator.backoff import exponential_backoff
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, NotFoundError, RejectedError
 from inference_operator.controller.workqueue import Priority
-from inference_operator.kube.free_gpus import Reader, free_gpus
-from inference_operator.kube.object_events import events_of
+from inference_operator.kube.lookup_listings import Reader, events_of, free_gpus
 from inference_operator.manifest import CLAIM, CONFIG_MAP, HORIZONTAL_POD_AUTOSCALER, Key, Manifest, Ref
-from inference_operator.views.foreign_autoscaler import foreign_autoscaler
 from inference_operator.views.lookups import (
     ClaimLookup,
     ClaimView,
@@ -27,6 +25,7 @@ from inference_operator.views.lookups import (
     Lookup,
     LookupResult,
     Unavailable,
+    foreign_autoscaler,
 )
 from inference_operator.views.raw import mapping
 from inference_operator.views.untrusted_text import log_tail

@@ -7,12 +7,20 @@ Endpoint, token, proxy and cache are those of engines. The client reads its envi
 import logging
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import httpx2
-from huggingface_hub import HfApi, constants, get_session, hf_hub_download, hf_hub_url, try_to_load_from_cache
+from huggingface_hub import (
+    HfApi,
+    constants,
+    get_session,
+    hf_hub_download,
+    hf_hub_url,
+    set_client_factory,
+    try_to_load_from_cache,
+)
 from huggingface_hub.errors import (
     DisabledRepoError,
     GatedRepoError,
@@ -29,7 +37,6 @@ from inference_operator.jobs.result import Cause, Failure
 from inference_operator.model_files.files import CONFIG, Files, InspectionError, inspect_files
 from inference_operator.model_files.folder import inspect_folder
 from inference_operator.model_files.listing import MAX_FILES, ListedFile, wanted_files
-from inference_operator.model_files.response_limits import ResponseRejectedError, limit_responses
 from inference_operator.models.config import NotUnderstood
 
 TIMEOUT_SECONDS = 10.0
@@ -181,3 +188,62 @@ def _of_network(error: Exception) -> tuple[tuple[Cause, str], str]:
         case _:
             message = "the response is not from a hub."
     return (Cause.UNREACHABLE, message), _NETWORK_CURE
+
+
+MAX_BYTES = 40 * 2**20
+"""Maximum size of a response: more than the largest file, and a list of many files."""
+MAX_REDIRECTS = 10
+"""The hub needs two: to a renamed repository, and to the storage of large files."""
+
+
+class ResponseRejectedError(Exception):
+    """A response that exceeds a limit; the rest of it is not read."""
+
+    __match_args__ = ("problem",)
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+def limit_responses() -> None:
+    """Make the hub client read at most `MAX_BYTES` of a response and follow at most `MAX_REDIRECTS` redirects."""
+    set_client_factory(_client)
+
+
+def _client() -> httpx2.Client:
+    return httpx2.Client(
+        event_hooks={"request": [_request_no_compression], "response": [_limit]},
+        follow_redirects=True,
+        max_redirects=MAX_REDIRECTS,
+    )
+
+
+def _request_no_compression(request: httpx2.Request) -> None:
+    """Request no compression, since the limit applies to the bytes that are read."""
+    request.headers["Accept-Encoding"] = "identity"
+
+
+def _limit(response: httpx2.Response) -> None:
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise ResponseRejectedError("the hub sends a compressed response although none was requested.")
+    if isinstance(response.stream, httpx2.SyncByteStream):
+        response.stream = _Limited(response.stream)
+
+
+class _Limited(httpx2.SyncByteStream):
+    """A response stream of at most `MAX_BYTES`."""
+
+    def __init__(self, stream: httpx2.SyncByteStream) -> None:
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[bytes]:
+        remaining = MAX_BYTES
+        for chunk in self._stream:
+            remaining -= len(chunk)
+            if remaining < 0:
+                raise ResponseRejectedError(f"a response of the hub is larger than {MAX_BYTES // 2**20} MiB.")
+            yield chunk
+
+    def close(self) -> None:
+        self._stream.close()

@@ -1,20 +1,225 @@
-"""The command `infd support-bundle`, which lists what it will write before it writes one archive."""
+"""`infd support-bundle`: lists what it will write, and writes one archive. Secrets are never asked for."""
 
 import argparse
 import asyncio
+import io
 import json
+import os
 import sys
+import tarfile
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import yaml
+
+from inference_operator import __version__
 from inference_operator.cli.cluster_command import ClusterCommand, is_agreed, live_of
+from inference_operator.cli.doctor.command import findings
+from inference_operator.cli.doctor.facts import ClusterFacts, Unseen, labels_of, name_of
+from inference_operator.cli.doctor.probe import probe_pod
+from inference_operator.cli.doctor.reading import CLUSTER_KINDS, LABELLED_KINDS, ClusterReader
 from inference_operator.cli.output import table
 from inference_operator.cli.parser import RefusedError, UsageError
-from inference_operator.cli.support_bundle.contents import BundleFile, BundleReader, packed, write
+from inference_operator.cli.support_bundle.hiding import shown_object, shown_text
+from inference_operator.controller.cluster import ClusterError, ForbiddenError, NotFoundError
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
+from inference_operator.kube.lookup_listings import EVENT
+from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, INFERENCE_DEPLOYMENT, NODE, POD, Kind, Manifest, Ref
+from inference_operator.objects.names import COMPONENT_LABEL, NAME_LABEL, PROGRAM
+from inference_operator.views.raw import mapping, objects
+from inference_operator.views.untrusted_text import log_tail
+
+READABLE_BY_OWNER = 0o600
+"""Mode of the file: logs may have prompts in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class BundleFile:
+    """One file of the archive."""
+
+    path: str
+    text: str
+
+    @property
+    def size(self) -> int:
+        return len(self.text.encode(errors="replace"))
+
+
+def packed(members: Sequence[BundleFile], folder: str) -> bytes:
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w:gz") as archive:
+        for member in members:
+            content = member.text.encode(errors="replace")
+            head = tarfile.TarInfo(f"{folder}/{member.path}")
+            head.size, head.mode = len(content), READABLE_BY_OWNER
+            archive.addfile(head, io.BytesIO(content))
+    return written.getvalue()
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a new file that only its owner may read.
+
+    Raises:
+        UsageError: it exists, or cannot be written.
+    """
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, READABLE_BY_OWNER)
+    except FileExistsError as error:
+        raise UsageError(f"{path}: exists already. Choose another name with --file.") from error
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}.") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise UsageError(f"{path}: {error.strerror}.") from error
+
+
+LOG_LINES = 500
+"""Last lines of each container."""
+LOG_BYTES = 1_000_000
+"""Bytes of each log: a bundle of twenty pods can be sent by mail."""
+NODE_PARTS = ("allocatable", "capacity", "conditions", "nodeInfo")
+"""Of a node's status; its addresses are left out."""
+
+
+class BundleReader:
+    """Reads the members."""
+
+    def __init__(self, api: Api, cluster: KubeCluster, namespace: str, name: str, engines: EngineRegistry) -> None:
+        self._api = api
+        self._cluster = cluster
+        self._namespace = namespace
+        self._name = name
+        self._engines = engines
+        self._members: list[BundleFile] = []
+        self._unseen: list[str] = []
+
+    async def members(self) -> Sequence[BundleFile]:
+        facts = await ClusterReader(self._api, self._cluster, self._namespace).facts(
+            lambda seen: probe_pod(seen, "https://huggingface.co")
+        )
+        self._add("versions.txt", f"infd {__version__}\nKubernetes {facts.version}\n")
+        found = [asdict(one) for one in findings(facts, self._engines)]
+        self._add("doctor.json", json.dumps([shown_object(one) for one in found], indent=2))
+        await self._resources()
+        await self._operator(facts)
+        self._nodes(facts)
+        self._add("unseen.txt", "\n".join(dict.fromkeys([*self._unseen, *_missing(facts)])))
+        return sorted(self._members, key=lambda one: one.path)
+
+    def _add(self, path: str, text: str) -> None:
+        if text.strip():
+            self._members.append(BundleFile(path, shown_text(text)))
+
+    def _dump(self, path: str, manifest: Manifest) -> None:
+        self._members.append(BundleFile(path, yaml.safe_dump(shown_object(manifest), sort_keys=False, width=1000)))
+
+    async def _list(self, kind: Kind, namespace: str, labels: str | None = None) -> Sequence[Manifest]:
+        """The objects of a kind; none, with a note, if they may not be listed."""
+        try:
+            return [one async for one in self._cluster.each(kind, namespace=namespace, labels=labels)]
+        except NotFoundError:
+            return ()
+        except ForbiddenError as error:
+            self._unseen.append(error.cause)
+            return ()
+
+    async def _resources(self) -> None:
+        """Resources, their children, pods, logs and Events."""
+        selector = f"{NAME_LABEL}={self._name}" if self._name else NAME_LABEL
+        for one in await self._list(INFERENCE_DEPLOYMENT, self._namespace):
+            if self._name in {"", name_of(one)}:
+                self._dump(f"resources/{name_of(one)}.yaml", one)
+        for kind in LABELLED_KINDS:
+            for one in await self._list(kind, self._namespace, selector):
+                if not (kind == CONFIG_MAP and labels_of(one).get(COMPONENT_LABEL) == PROGRAM):
+                    self._dump(f"objects/{kind.name.lower()}-{name_of(one)}.yaml", one)
+        await self._pods("pods", self._namespace, selector)
+        await self._events("events.yaml", self._namespace, self._name)
+
+    async def _operator(self, facts: ClusterFacts) -> None:
+        """The Deployment of each operator with its settings, pods, logs, and the Events of its namespace."""
+        seen: set[str] = set()
+        for one in facts.seen(DEPLOYMENT):
+            namespace = str(mapping(one, "metadata").get("namespace"))
+            folder = f"operator/{namespace}"
+            self._dump(f"{folder}/deployment-{name_of(one)}.yaml", one)
+            chosen = mapping(mapping(mapping(one, "spec"), "selector"), "matchLabels")
+            labels = ",".join(f"{key}={value}" for key, value in chosen.items())
+            if labels:
+                await self._pods(f"{folder}/pods", namespace, labels)
+            if namespace not in seen:
+                await self._events(f"{folder}/events.yaml", namespace)
+            seen.add(namespace)
+
+    async def _pods(self, folder: str, namespace: str, labels: str) -> None:
+        for pod in await self._list(POD, namespace, labels):
+            self._dump(f"{folder}/{name_of(pod)}/pod.yaml", pod)
+            status = mapping(pod, "status")
+            for part in ("initContainerStatuses", "containerStatuses"):
+                for state in objects(status, part):
+                    await self._logs(f"{folder}/{name_of(pod)}", namespace, name_of(pod), state)
+
+    async def _logs(self, folder: str, namespace: str, pod: str, state: Manifest) -> None:
+        name = str(state.get("name") or "")
+        runs = ("", "previous") if state.get("restartCount") else ("",)
+        for run in runs:
+            log = await self._log(namespace, pod, name, previous=bool(run))
+            text = log_tail(log, lines=LOG_LINES, size=LOG_BYTES, characters=LOG_BYTES)
+            self._add(f"{folder}/{name}{f'.{run}' if run else ''}.log", text)
+
+    async def _log(self, namespace: str, pod: str, container: str, *, previous: bool) -> str:
+        query = {
+            "container": container,
+            "tailLines": str(LOG_LINES),
+            "limitBytes": str(LOG_BYTES),
+            "timestamps": "true",
+            **({"previous": "true"} if previous else {}),
+        }
+        try:
+            return await self._api.text(f"{Ref(POD, namespace, pod).path}/log", POD, query=query)
+        except ForbiddenError as error:
+            self._unseen.append(error.cause)
+        except ClusterError:  # no log, or no kubelet that answers
+            pass
+        return ""
+
+    async def _events(self, path: str, namespace: str, name: str = "") -> None:
+        """The Events of a namespace; with a name those of one resource, whose objects have names that begin with it."""
+        found = await self._list(EVENT, namespace)
+        wanted = [one for one in found if _is_about(one, name)]
+        if wanted:
+            self._dump(path, {"items": [{key: one[key] for key in one if key != "metadata"} for one in wanted]})
+
+    def _nodes(self, facts: ClusterFacts) -> None:
+        nodes = [
+            {
+                "name": name_of(one),
+                "labels": labels_of(one),
+                "taints": mapping(one, "spec").get("taints") or [],
+                **{part: mapping(one, "status").get(part) for part in NODE_PARTS},
+            }
+            for one in facts.seen(NODE)
+        ]
+        if nodes:
+            self._dump("nodes.yaml", {"nodes": nodes})
+
+
+def _is_about(event: Manifest, name: str) -> bool:
+    about = str(mapping(event, "involvedObject").get("name") or "")
+    return not name or about == name or about.startswith(f"{name}-")
+
+
+def _missing(facts: ClusterFacts) -> list[str]:
+    found = (facts.of(kind) for kind in CLUSTER_KINDS)
+    return [one.right for one in found if isinstance(one, Unseen)]
+
 
 SUFFIX = ".tar.gz"
 

@@ -1,4 +1,4 @@
-"""Counts free GPUs: what nodes offer, less what the pods on them request. Runs only when a lookup needs it."""
+"""Lists what lookups need, and nothing watches: the free GPUs of nodes, and the Events of one object."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,9 +6,10 @@ from typing import Protocol
 
 from inference_operator.manifest import NODE, POD, Kind, Manifest
 from inference_operator.objects.names import MANAGED_SELECTOR
-from inference_operator.views.lookups import ClusterGpus, NodeGpus
+from inference_operator.views.lookups import ClusterGpus, EventsLookup, EventSummary, NodeGpus, ObjectEvents
 from inference_operator.views.node import NodeView, node_view
 from inference_operator.views.resource_requests import requested_amount
+from inference_operator.views.untrusted_text import one_line
 
 NODES_AT_A_TIME = 8
 """Listings that run at a time: enough to hide the API server's latency."""
@@ -43,3 +44,30 @@ async def _requested(reader: Reader, resource: str, *, fields: str, labels: str 
     """The GPUs that the selected pods request."""
     pods = reader.each(POD, fields=fields, labels=labels)
     return sum([requested_amount(pod.get("spec") or {}, resource) async for pod in pods])
+
+
+EVENT = Kind("v1", "Event")
+"""Only the older API selects by `involvedObject` (Kubernetes 1.36, pkg/apis/core/v1/conversion.go)."""
+
+MOST_EVENTS = 20
+"""Events that are kept. Each has another text, because the kubelet counts repeats in one Event."""
+
+
+async def events_of(reader: Reader, look: EventsLookup) -> ObjectEvents:
+    """The latest Events of an object, each text once, the latest first."""
+    listed = reader.each(EVENT, namespace=look.namespace, fields=f"involvedObject.uid={look.uid}")
+    events = sorted([event async for event in listed], key=_order, reverse=True)
+    summaries = dict.fromkeys(EventSummary(str(e.get("reason") or ""), one_line(e.get("message"))) for e in events)
+    return ObjectEvents(tuple(summaries)[:MOST_EVENTS])
+
+
+def _order(event: Manifest) -> tuple[str, str]:
+    """Times are mostly whole seconds; the name ends with nanoseconds, which grow (client-go, tools/record/util)."""
+    return last_time(event), event["metadata"]["name"]
+
+
+def last_time(event: Manifest) -> str:
+    """When the Event happened last. Reporters fill different fields, all in the same format."""
+    series = event.get("series") or {}
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return next((str(time) for time in times if time), "")
