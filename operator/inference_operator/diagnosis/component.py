@@ -65,13 +65,6 @@ def seen(workload: WorkloadView, pods: Sequence[PodView] | Sequence[EngineView])
 
     A change that the controller has not seen yet is no rollout if there is no pod, or if all have the workload's
     template: then it is another number of pods.
-
-    Args:
-        pods: all of its pods, or the engines that they make.
-
-    Examples:
-        >>> seen(WorkloadView(exists=True, desired=1), []).rolling
-        False
     """
     same = all(pod.template == workload.template for pod in pods) if pods else workload.replicas == 0
     return replace(workload, observed=workload.observed or same)

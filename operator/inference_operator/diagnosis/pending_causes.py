@@ -93,12 +93,7 @@ def _not_created(events: ObjectEvents) -> PodProblem | None:
 
 
 def rejection_reason(message: str) -> Reason:
-    """The reason for a pod that the API server rejects, from its message.
-
-    Examples:
-        >>> rejection_reason("exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2").value
-        'QuotaExceeded'
-    """
+    """The reason for a pod that the API server rejects, from its message."""
     of_quota = any(words in message for words in _QUOTA)
     return Reason.QUOTA_EXCEEDED if of_quota else Reason.POD_REJECTED
 
@@ -114,14 +109,7 @@ _ROUTER = "router"
 
 
 def rejection_cure(message: str) -> str:
-    """What helps where the API server rejects a pod; empty where the message suffices.
-
-    Examples:
-        >>> rejection_cure("failed quota: small: must specify limits.memory for: engine")
-        "Set `spec.engine.resources.limits.memory`, or the operator's `engineDefaults.limitRequestRatio`."
-        >>> rejection_cure("denied by policy")
-        ''
-    """
+    """What helps where the API server rejects a pod; empty where the message suffices."""
     unstated = list(_UNSTATED.finditer(message)) if "failed quota" in message else []
     if not unstated:
         return EXPLANATIONS[Reason.QUOTA_EXCEEDED].cure if rejection_reason(message) is Reason.QUOTA_EXCEEDED else ""

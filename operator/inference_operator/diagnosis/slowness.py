@@ -27,16 +27,7 @@ class SlowCause:
 
 
 def slow_causes(load: EngineLoad, *, max_num_seqs: int | None) -> tuple[SlowCause, ...]:
-    """The limits that requests of one engine wait for; none if it is not slow by its own metrics.
-
-    Args:
-        max_num_seqs: the limit on sequences in its plan; None if it is the engine's default.
-
-    Examples:
-        >>> idle = EngineLoad(running=2, waiting=0, cache_usage=0.1, preemptions=0, answered=7)
-        >>> slow_causes(idle, max_num_seqs=256)
-        ()
-    """
+    """The limits that requests of one engine wait for; none if it is not slow by its own metrics."""
     return tuple(_causes(load, max_num_seqs))
 
 

@@ -67,17 +67,6 @@ def adapter_facts(config: object, shapes: Shapes) -> AdapterFacts | NotUnderstoo
 
     Args:
         shapes: the shapes of its tensors; empty for pickle files, which are not read.
-
-    Examples:
-        >>> config = {"peft_type": "LORA", "r": 8, "lora_alpha": 16, "target_modules": ["q_proj"]}
-        >>> config["base_model_name_or_path"] = "org/base"
-        >>> prefix = "base_model.model.model.layers.3.self_attn.q_proj"
-        >>> adapter_facts(config, {f"{prefix}.lora_A.weight": [8, 64], f"{prefix}.lora_B.weight": [64, 8]})
-        AdapterFacts(rank=8, base='org/base', hidden_size=64, layers=4)
-        >>> adapter_facts({**config, "use_dora": True}, {}).problem
-        'uses DoRA, which engines cannot load.'
-        >>> adapter_facts({"peft_type": "LORA"}, {}).problem
-        'has no `r`, `lora_alpha`, `target_modules`.'
     """
     if not isinstance(config, dict):
         return NotUnderstood(CONFIG, "is no JSON object.", "Copy the adapter again.")
@@ -171,15 +160,6 @@ def base_problem(facts: AdapterFacts, model: str, *, hidden_size: int = 0, layer
         model: the repository of the model that engines serve; empty if it is not from a hub.
         hidden_size: of the model; 0 if unknown.
         layers: of the model; 0 if unknown.
-
-    Examples:
-        >>> facts = AdapterFacts(8, "Qwen/Qwen3-8B", 4096, 36)
-        >>> base_problem(facts, "Qwen/Qwen3-8B-AWQ", hidden_size=4096, layers=36)
-        ''
-        >>> base_problem(facts, "Qwen/Qwen3-8B-Base")
-        'It was trained for another base model, `Qwen/Qwen3-8B`.'
-        >>> base_problem(facts, "", hidden_size=2560, layers=36)
-        'It was trained for a model with a hidden size of 4096; this one has 2560.'
     """
     if hidden_size and facts.hidden_size not in (0, hidden_size):
         return f"It was trained for a model with a hidden size of {facts.hidden_size}; this one has {hidden_size}."

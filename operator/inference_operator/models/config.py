@@ -25,12 +25,7 @@ USUAL_CURE = "Give the `config.json` of a model that generates text."
 
 @dataclass(frozen=True, slots=True)
 class NotUnderstood:
-    """A field or file that sizing needs and that is missing or wrong, as a message for users.
-
-    Examples:
-        >>> NotUnderstood("config.json.vocab_size", "is 0.", "Give a config.").message
-        'config.json.vocab_size: is 0. Give a config.'
-    """
+    """A field or file that sizing needs and that is missing or wrong, as a message for users."""
 
     field: str
     problem: str

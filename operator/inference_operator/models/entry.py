@@ -38,13 +38,7 @@ def entry_facts(entry: Entry) -> ModelFacts | NotUnderstood:
 
 
 def entry_document(entry: Entry) -> Manifest:
-    """The stored form of an entry, as JSON-like data.
-
-    Examples:
-        >>> entry_document(Entry("org/model", "hf://org/model", {"num_hidden_layers": 1}, Weights(2**29, "one file")))
-        {'model': 'org/model', 'source': 'hf://org/model', 'config': {'num_hidden_layers': 1}, \
-'weights': {'gib': 0.5, 'source': 'one file', 'exact': True}}
-    """
+    """The stored form of an entry, as JSON-like data."""
     size = entry.weights
     weights = None
     if size is not None:

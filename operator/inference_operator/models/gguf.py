@@ -200,13 +200,6 @@ def config_of(header: GgufHeader) -> Manifest:
 
     Raises:
         UnreadableError: a number is missing or wrong.
-
-    Examples:
-        >>> sizes = {"block_count": 2, "embedding_length": 64, "attention.head_count": 4, "context_length": 512}
-        >>> names = {"general.architecture": "llama", **{f"llama.{name}": size for name, size in sizes.items()}}
-        >>> config = config_of(GgufHeader(names, {8: 100, 0: 1}))
-        >>> config["architectures"], config["num_hidden_layers"], config["head_dim"], config["quantization_config"]
-        (['llama'], 2, 16, {'quant_method': 'gguf', 'bits': 8})
     """
     numbers = _Numbers(header.metadata)
     heads = numbers.largest("attention.head_count")

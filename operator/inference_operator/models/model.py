@@ -63,14 +63,6 @@ def model_facts(
 
     Args:
         weights: size of the checkpoint; None: the matrices of the config are counted.
-
-    Examples:
-        >>> facts = model_facts({"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
-        ...     "vocab_size": 1000, "intermediate_size": 128, "max_position_embeddings": 512})
-        >>> facts.weight_bytes, facts.weights_from
-        (420352, 'counted from config.json')
-        >>> print(model_facts({"hidden_size": 64}).message)
-        config.json.num_hidden_layers: is missing. Give the `config.json` of a model that generates text.
     """
     try:
         config, has_vision = language_model(document)

@@ -21,13 +21,6 @@ def slim(document: object, weights: Weights | None, side: SideFiles = NO_SIDE_FI
         document: the parsed `config.json` of a model, for which `model_facts` returns facts.
         weights: bytes of its checkpoint; None if they are not known.
 
-    Examples:
-        >>> config = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 1000,
-        ...     "intermediate_size": 128, "transformers_version": "5.0", "layer_types": ["linear_attention"] * 2}
-        >>> reduced = slim(config, Weights(420352, "model.safetensors"))
-        >>> reduced["layer_types"], "transformers_version" in reduced
-        ({'counts': {'linear_attention': 2}}, False)
-
     Raises:
         UnreadableError: the document is no JSON object.
     """

@@ -45,12 +45,7 @@ class TermName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a term comes from.
-
-    Examples:
-        >>> str(Origin("vLLM 0.32.0", in_budget=True)), str(Origin("config.json", parts=(("adapters", 0.5),)))
-        ('counted in the budget; vLLM 0.32.0', 'config.json; 0.50 GiB adapters')
-    """
+    """Where a term comes from."""
 
     source: str
     """The model's files, the engine's version, or a measurement."""

@@ -93,17 +93,7 @@ class Share:
 
 
 def cell(facts: ModelFacts, shape: Shape, *, gpu: str, capability: tuple[int, int]) -> Cell:
-    """The cell of a model on a kind of GPU.
-
-    Examples:
-        >>> from inference_operator.models.catalogue import entry
-        >>> from inference_operator.models.model import model_facts
-        >>> facts = model_facts(entry("openai/gpt-oss-20b").config)
-        >>> cell(facts, Shape(), gpu="H100-80GB", capability=(9, 0)).arithmetic.value
-        '16 bits, from packed weights'
-        >>> cell(facts, Shape(), gpu="B200", capability=(10, 0)).arithmetic.value
-        '4 bits'
-    """
+    """The cell of a model on a kind of GPU."""
     kernels = KernelClass.DENSE
     if facts.experts is not None:
         kernels = KernelClass.LATENT_EXPERTS if facts.uses_mla else KernelClass.EXPERTS

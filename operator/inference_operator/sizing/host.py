@@ -27,15 +27,6 @@ def host_needs(facts: ModelFacts, shape: Shape) -> HostNeeds:
 
     The pod of each node downloads the whole checkpoint: vLLM divides it when it loads it. A KV cache in the host's
     memory is counted whole on each node, which is an upper bound.
-
-    Examples:
-        >>> from inference_operator.models.catalogue import entry
-        >>> from inference_operator.models.model import model_facts
-        >>> from inference_operator.sizing.shape import ParallelSizes
-        >>> host_needs(model_facts(entry("Qwen/Qwen3-8B").config), Shape(ParallelSizes(2)))
-        HostNeeds(cpu=5, memory_gib=19, ephemeral_storage_gib=18, shared_memory_gib=8.0)
-        >>> host_needs(model_facts(entry("Qwen/Qwen3-8B").config), Shape(ParallelSizes(2, 2, nodes=2)))
-        HostNeeds(cpu=5, memory_gib=19, ephemeral_storage_gib=18, shared_memory_gib=8.0)
     """
     ranks = shape.parallel.ranks_per_node
     checkpoint = facts.weight_bytes / GIB

@@ -19,14 +19,6 @@ def adapters_gib(facts: ModelFacts, shape: Shape) -> float:
     as in the layer itself, and the other side is complete on each rank. Experts have their own pairs (vLLM 0.32.0,
     `lora/layers/base_linear.py`, `column_parallel_linear.py`, `fused_moe.py`, `create_lora_weights`). Adapters that
     are limited to some layers are counted for all layers.
-
-    Examples:
-        >>> from inference_operator.models.catalogue import entry
-        >>> from inference_operator.models.model import model_facts
-        >>> from inference_operator.sizing.shape import Adapters
-        >>> facts = model_facts(entry("Qwen/Qwen3-8B").config)
-        >>> [round(adapters_gib(facts, Shape(ParallelSizes(size), adapters=Adapters(64, 4))), 2) for size in (1, 2)]
-        [1.45, 1.05]
     """
     if shape.adapters is None:
         return 0.0
@@ -84,16 +76,7 @@ def drafting_layers(facts: ModelFacts, shape: Shape) -> Sequence[LayerGroup]:
 
 
 def unaccounted(facts: ModelFacts, shape: Shape) -> tuple[str, ...]:
-    """Parts that need an unknown amount of memory; each as a phrase.
-
-    Examples:
-        >>> from inference_operator.models.catalogue import entry
-        >>> from inference_operator.models.model import model_facts
-        >>> from inference_operator.sizing.shape import Speculation
-        >>> shape = Shape(speculation=Speculation(4, draft="org/draft"))
-        >>> unaccounted(model_facts(entry("Qwen/Qwen3-8B").config), shape)
-        ('the draft model `org/draft`, which is not in the catalogue',)
-    """
+    """Parts that need an unknown amount of memory; each as a phrase."""
     return tuple(_unaccounted(facts, shape))
 
 

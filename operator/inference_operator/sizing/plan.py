@@ -141,15 +141,7 @@ CPU_CPU = 1
 
 
 def unchecked_plan(inputs: SizingInputs, why: str = "") -> Plan:
-    """The sizes of one engine on GPUs as requested, without a memory check.
-
-    Args:
-        why: why the memory could not be computed, in a sentence.
-
-    Examples:
-        >>> unchecked_plan(SizingInputs(tensor=8)).gpus_per_replica
-        8
-    """
+    """The sizes of one engine on GPUs as requested, without a memory check."""
     shape = inputs.requested_shape
     ranks = shape.parallel.ranks_per_node
     host = HostNeeds(

@@ -18,17 +18,7 @@ GROUPED = (Kernel.FP8_BLOCK, Kernel.AWQ, Kernel.GPTQ)
 
 
 def broken_rule(facts: ModelFacts, shape: Shape) -> str | None:
-    """Why the model does not allow the parallel sizes of a shape, in one sentence; None if it does.
-
-    Examples:
-        >>> from inference_operator.models.catalogue import entry
-        >>> from inference_operator.models.model import model_facts
-        >>> facts = model_facts(entry("Qwen/Qwen3-8B").config)
-        >>> broken_rule(facts, Shape(ParallelSizes(4))) is None
-        True
-        >>> broken_rule(facts, Shape(ParallelSizes(3)))
-        '32 attention heads are not divisible by 3.'
-    """
+    """Why the model does not allow the parallel sizes of a shape, in one sentence; None if it does."""
     return next(_broken(facts, shape), None)
 
 

@@ -109,15 +109,7 @@ class Serving:
         return FULL * self.cached_tokens / max(load.resident, 1.0)
 
     def at(self, concurrency: float, load: Load) -> Served:
-        """The engine with this many requests at once.
-
-        Examples:
-            >>> costs = StepCosts(dense=0.006, cached_token=4e-8, token=3e-5, fixed=0.001)
-            >>> engine = Serving(costs, 256, 8192, 400_000)
-            >>> few, many = engine.at(8, Load()), engine.at(128, Load())
-            >>> few.tpot < many.tpot, few.requests < many.requests
-            (True, True)
-        """
+        """The engine with this many requests at once."""
         if self.ranks == 1:
             return self._of_rank(concurrency, load)
         each = max(1.0, concurrency / self.ranks)

@@ -75,14 +75,7 @@ class Speculation:
 
 @dataclass(frozen=True, slots=True)
 class ParallelSizes:
-    """How many ranks an engine has in each dimension of its parallelism.
-
-    Examples:
-        >>> ParallelSizes(tensor=4, pipeline=2).world_size
-        8
-        >>> ParallelSizes(tensor=8, pipeline=2, nodes=2).ranks_per_node
-        8
-    """
+    """How many ranks an engine has in each dimension of its parallelism."""
 
     tensor: int
     pipeline: int = 1

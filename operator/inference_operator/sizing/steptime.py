@@ -41,13 +41,7 @@ DIGITS = 4
 
 @dataclass(frozen=True, slots=True)
 class StepCosts:
-    """Seconds of the parts of a step on each rank of one pipeline stage.
-
-    Examples:
-        >>> costs = StepCosts(dense=0.008, cached_token=1e-8, token=2e-5, fixed=0.001)
-        >>> round(costs.seconds(32, context=1000), 5), round(costs.seconds(32, prompt=2000, context=1000), 5)
-        (0.00932, 0.04196)
-    """
+    """Seconds of the parts of a step on each rank of one pipeline stage."""
 
     dense: float
     """To read the weights that every step reads."""

@@ -44,18 +44,7 @@ class RankWeights:
 
 
 def rank_weights(facts: ModelFacts, shape: Shape) -> tuple[RankWeights, ...]:
-    """Weights of one GPU of the only pipeline stage, or of the first and the last stage.
-
-    Examples:
-        >>> from inference_operator.models.catalogue import entry
-        >>> from inference_operator.models.model import model_facts
-        >>> from inference_operator.sizing.shape import ParallelSizes
-        >>> from inference_operator.units import GIB
-        >>> known = entry("Qwen/Qwen3-8B")
-        >>> facts = model_facts(known.config, known.weights)
-        >>> [round(rank_weights(facts, Shape(ParallelSizes(tensor)))[0].bytes / GIB, 2) for tensor in (1, 2, 4)]
-        [15.27, 7.64, 3.82]
-    """
+    """Weights of one GPU of the only pipeline stage, or of the first and the last stage."""
     return _rank_weights(
         facts,
         Shape(

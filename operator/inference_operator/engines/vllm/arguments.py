@@ -30,12 +30,7 @@ _OPTION = re.compile(r"--[A-Za-z][\w-]{0,63}|-[A-Za-z]", re.ASCII)
 
 
 def has_known_options(image: str) -> bool:
-    """Whether an image's tag names the version of vLLM in the table of options.
-
-    Examples:
-        >>> has_known_options("docker.io/vllm/vllm-openai-cpu:v0.32.0-x86_64@sha256:0a"), has_known_options("mine:1")
-        (True, False)
-    """
+    """Whether an image's tag names the version of vLLM in the table of options."""
     return version_of_image(image) == VERSION
 
 
@@ -43,12 +38,6 @@ def managed_flag(argument: str) -> str | None:
     """The managed flag that an argument sets, in any spelling; None if it sets none.
 
     An abbreviation of a managed flag sets that flag, or vLLM refuses it as ambiguous.
-
-    Examples:
-        >>> managed_flag("--served_model_name=x"), managed_flag("--tensor-par"), managed_flag("-tp=2")
-        ('--served-model-name', '--tensor-parallel-size', '--tensor-parallel-size')
-        >>> managed_flag("--seed=8") is None
-        True
     """
     option = written_option(argument)
     return _among(resolve_option(option), MANAGED_FLAGS) if option else None

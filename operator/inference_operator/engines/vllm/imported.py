@@ -57,18 +57,7 @@ _LETTERS: Mapping[str, int] = {"k": 1000, "m": 1000**2, "g": 1000**3, "K": 2**10
 
 
 def imported_arguments(args: Sequence[str]) -> ImportedArguments:
-    """The fields, arguments and remains of what follows `vllm serve`.
-
-    Examples:
-        >>> args = ["Qwen/Qwen3-8B", "-tp", "2", "--max-model-len=32k", "--seed=8", "--port", "80"]
-        >>> imported = imported_arguments(args)
-        >>> imported.model, imported.fields, imported.kept
-        ('Qwen/Qwen3-8B', {'parallelism.tensor': 2, 'engine.maxModelLen': 32000}, ['--seed=8'])
-        >>> imported.left
-        [('--port', 'Remove it; the operator decides it and has no field for it.')]
-        >>> imported_arguments(["--api-key=abc"]).left
-        [('--api-key', 'It is a secret: set VLLM_API_KEY from a Secret, or use `spec.router.keys`.')]
-    """
+    """The fields, arguments and remains of what follows `vllm serve`."""
     imported = ImportedArguments()
     for tokens in _grouped(args):
         _take(imported, tokens)

@@ -97,13 +97,6 @@ def vllm_memory(version: str = "", *, memory_gib: float, product: str = "") -> E
     Args:
         version: as vLLM prints it. If it is empty or unreadable, `LATEST` applies.
         memory_gib: the GPU's memory in GiB, which decides the defaults for batches.
-
-    Examples:
-        >>> now, before = (vllm_memory(version, memory_gib=79.18) for version in ("0.32.0", "v0.19.0"))
-        >>> (now.utilization, now.graphs.in_budget), (before.utilization, before.graphs.in_budget)
-        ((0.92, True), (0.9, False))
-        >>> vllm_memory("0.32.0", memory_gib=23.5).max_num_seqs
-        256
     """
     known = version_of(version)
     at = known or LATEST
@@ -163,12 +156,7 @@ def vllm_cpu_memory(*, latent: bool) -> EngineMemory:
 
 
 def step_overhead(version: str) -> Overhead:
-    """The overhead of a version as vLLM prints it; of the latest known one if it is empty or unreadable.
-
-    Examples:
-        >>> step_overhead("0.5.4") == V0_OVERHEAD, step_overhead("0.32.0") == OVERHEAD
-        (True, True)
-    """
+    """The overhead of a version as vLLM prints it; of the latest known one if it is empty or unreadable."""
     return OVERHEAD if (version_of(version) or LATEST) >= V1_DEFAULT else V0_OVERHEAD
 
 

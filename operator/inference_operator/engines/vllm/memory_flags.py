@@ -62,10 +62,6 @@ def shape_of(engine: EngineSpec) -> Shape:
     """The request of a spec, in the types of sizing.
 
     The memory of CUDA graphs is counted with `--enforce-eager` too: an engine then takes less than is counted.
-
-    Examples:
-        >>> shape_of(EngineSpec(kvCacheDtype="fp8", maxModelLen=4096)).context
-        4096
     """
     quantization = named_quantization(engine.quantization) if engine.quantization else None
     shape = Shape(
@@ -88,25 +84,13 @@ def performance_mode(engine: EngineSpec) -> str:
     """The value of `--performance-mode` for the profile; empty for vLLM's own, and for images that do not have it.
 
     Of an image without a version in its tag nothing is known; the operator's default has it.
-
-    Examples:
-        >>> performance_mode(EngineSpec(profile="Latency")), performance_mode(EngineSpec())
-        ('interactivity', '')
     """
     version = version_of(version_of_image(engine.image)) if engine.image else LATEST
     return _MODES.get(engine.profile, "") if version and version >= PERFORMANCE_MODE_SINCE else ""
 
 
 def with_arguments(shape: Shape, args: Sequence[str]) -> Shape:
-    """A copy of the shape with what the arguments say about memory.
-
-    Examples:
-        >>> shape = with_arguments(Shape(), ["--enable-lora", "--max-loras=4", "--max-lora-rank", "64"])
-        >>> shape.adapters.rank, shape.adapters.active, shape.adapters.kept
-        (64, 4, 4)
-        >>> with_arguments(Shape(), ["--kv-offloading-size", "64"]).kv_offload_gib
-        64.0
-    """
+    """A copy of the shape with what the arguments say about memory."""
     return replace(
         shape,
         expert_parallel=is_on(args, EXPERT_PARALLEL),

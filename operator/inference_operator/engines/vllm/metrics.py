@@ -72,12 +72,7 @@ SERIES = EngineSeries(
 
 
 def engine_load(text: str) -> EngineLoad | None:
-    r"""How busy vLLM is, summed over its engine cores (KV cache usage: of the fullest); None without metrics.
-
-    Examples:
-        >>> engine_load("python_info 1.0\n") is None
-        True
-    """
+    """How busy vLLM is, summed over its engine cores (KV cache usage: of the fullest); None without metrics."""
     names = (REQUESTS_RUNNING, REQUESTS_WAITING, _CACHE_USAGE, _PREEMPTIONS, _ANSWERED, _GENERATED)
     values: dict[str, list[float]] = {name: [] for name in names}
     try:
@@ -98,12 +93,7 @@ def engine_load(text: str) -> EngineLoad | None:
 
 
 def engine_sample(text: str) -> EngineSample | None:
-    r"""Sample from vLLM's metrics, summed over its engine cores; None if they have no numbers of requests.
-
-    Examples:
-        >>> engine_sample("python_info 1.0\n") is None
-        True
-    """
+    """Sample from vLLM's metrics, summed over its engine cores; None if they have no numbers of requests."""
     sums: dict[str, float] = defaultdict(float)
     model = ""
     try:

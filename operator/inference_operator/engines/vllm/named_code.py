@@ -56,16 +56,7 @@ CODE_VALUES = (
 
 
 def refusal_of_named_code(args: Sequence[str], *, allowed: Collection[str] = ()) -> Refusal | None:
-    """The refusal of the first value that names code, unless the operator's settings allow its option; or None.
-
-    Examples:
-        >>> print(refusal_of_named_code(["-cc.backend=mine.compile"]).message)
-        spec.engine.args[0]: `--compilation-config.backend` loads code that its value names, \
-which is not allowed here. \
-Remove it, or ask the operator's administrator to add `--compilation-config` to the setting `allowedArguments`.
-        >>> refusal_of_named_code(["-cc.backend=inductor", "--distributed-executor-backend=mp"]) is None
-        True
-    """
+    """The refusal of the first value that names code, unless the operator's settings allow its option; or None."""
     for value in CODE_VALUES:
         for given in given_options(args, value.option):
             if value.option not in allowed and any(map(value.names_code.fullmatch, _texts(given, value.key))):

@@ -105,16 +105,6 @@ def parsers_of(model: str, architecture: str, *, image: str) -> Parsers:
     Args:
         architecture: the first of its `architectures`; empty if unknown.
         image: the engine's image. Only that of the tables' version surely has these parsers.
-
-    Examples:
-        >>> parsers_of("Qwen/Qwen3-8B-AWQ", "Qwen3ForCausalLM", image="vllm:v0.32.0")
-        Parsers(tool_call='hermes', reasoning='qwen3')
-        >>> parsers_of("Qwen/Qwen3-30B-A3B-Instruct-2507", "Qwen3MoeForCausalLM", image="vllm:v0.32.0")
-        Parsers(tool_call='hermes', reasoning='')
-        >>> parsers_of("/models/mine", "GptOssForCausalLM", image="vllm:v0.32.0").tool_call
-        'openai'
-        >>> parsers_of("Qwen/Qwen3-8B-Base", "", image="vllm:v0.32.0"), parsers_of("Qwen/Qwen3-8B", "", image="mine:1")
-        (Parsers(tool_call='', reasoning=''), Parsers(tool_call='', reasoning=''))
     """
     name = model.rstrip("/").rpartition("/")[2]
     if not has_known_options(image) or WITHOUT_CHAT.search(name):

@@ -33,13 +33,7 @@ _GIB = {"KiB": 2.0**-20, "MiB": 2.0**-10, "GiB": 1.0}
 
 
 def shortage(log: str) -> Shortage | None:
-    """The memory that was missing; None if the log reports none, or not from the start of an engine.
-
-    Examples:
-        >>> shortage("ValueError: The model's max seq len (131072) is larger than the maximum number of tokens that can"
-        ...          " be stored in KV cache (19104). Try increasing").longest
-        19104
-    """
+    """The memory that was missing; None if the log reports none, or not from the start of an engine."""
     if match := TOO_FEW_STATES.wording.search(log):
         return Shortage(sequences=int(match["fits"]))
     for wording in _CACHE_ERRORS:

@@ -21,18 +21,7 @@ _METHOD = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 def speculation_of(args: Sequence[str]) -> Speculation | None:
-    """The speculative decoding that arguments enable; None if they enable none or vLLM refuses them.
-
-    Examples:
-        >>> speculation_of(['--speculative-config={"model": "org/draft", "num_speculative_tokens": 4}']).draft
-        'org/draft'
-        >>> speculation_of(["--spec-method", "mtp", "--spec-tokens=2"])
-        Speculation(tokens=2, own_layer=True, draft='', draft_revision=None, draft_facts=None, unknown='')
-        >>> speculation_of(["-sc.method=ngram", "--speculative-config.num_speculative_tokens=5"]).tokens
-        5
-        >>> speculation_of(["--seed=1"]) is None
-        True
-    """
+    """The speculative decoding that arguments enable; None if they enable none or vLLM refuses them."""
     config = _configuration(args)
     method, model = _text(config, "method"), _text(config, "model")
     method = method or ("ngram" if model in TEXT_METHODS else "draft_model" if model else "")

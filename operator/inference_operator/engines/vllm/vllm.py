@@ -197,7 +197,6 @@ class Vllm(Engine):
     port: int = PORT
 
     def check(self, spec: EngineSpec, *, image: str, settings: Settings) -> Refusal | None:
-        """The refusal of arguments or variables that the vLLM of this image may not get, or None."""
         return (
             refusal_of_foreign_image(image, VLLM_IMAGES)
             or refusal_of_args(spec.args, image=image, allowed=settings.allowed_arguments)
@@ -211,19 +210,15 @@ class Vllm(Engine):
         )
 
     def check_member(self, spec: EngineSpec) -> Refusal | None:
-        """The refusal of what the operator decides for an engine over several nodes, or None."""
         return refusal_of_member(spec)
 
     def check_data_parallel(self, spec: EngineSpec) -> Refusal | None:
-        """The refusal of arguments without which the ranks have no experts of their own, or None."""
         return refusal_of_own_batches(spec.args)
 
     def imported(self, args: Sequence[str]) -> ImportedArguments:
-        """The fields and arguments that what follows `vllm serve` becomes."""
         return imported_arguments(args)
 
     def gpu_needs(self, spec: EngineSpec, image: str) -> GpuNeeds:
-        """The needs of this image: GPUs and their driver; nothing for images that are not vLLM's own."""
         return gpu_needs(spec, image)
 
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> PagedEngine:
@@ -242,18 +237,15 @@ class Vllm(Engine):
         return PagedEngine(gpu, engine.with_reported(reported_gib), overhead, SUPPORT, ENCODERS)
 
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
-        """Memory on CPUs, where the operator sets the size of the KV cache."""
         return cpu_needs(facts, vllm_cpu_memory(latent=facts is not None and facts.uses_mla), shape)
 
     def shape(self, spec: EngineSpec) -> Shape:
         return shape_of(spec)
 
     def parsers(self, image: str, *, model: str, architecture: str) -> Parsers:
-        """The parsers of the model's family, if this image has them."""
         return parsers_of(model, architecture, image=image)
 
     def image(self, device: Device, settings: Settings) -> str:
-        """The setting `gpuEngineImage` or `cpuEngineImage`."""
         return default_image(device, settings)
 
     def advisories(self, image: str) -> str:
