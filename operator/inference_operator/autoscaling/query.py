@@ -67,6 +67,12 @@ def engines_query(inputs: QueryInputs) -> str:
     `DRAIN_SECONDS` for a request.
 
     The number is absolute. It does not contain the number of replicas, so nothing compounds while engines start.
+
+    Examples:
+        >>> metrics = EngineSeries("running", "waiting", "finished_total")
+        >>> inputs = QueryInputs(Key("default", "qwen"), "engine", 32.0, bypasses_routers=True, metrics=metrics)
+        >>> engines_query(inputs).endswith(") / 32")
+        True
     """
     routers = f'{{{_pods(inputs.key, ROUTER)},proxy="{BACKEND}"}}'
     queued, held, sent = (f"sum({name}{{{_pods(inputs.key, ROUTER)}}})" for name in (QUEUED, HELD, RUNNING))
@@ -95,6 +101,10 @@ def _pods(key: Key, component: str) -> str:
     A pod is named after its Deployment, with the hash of the template and five characters. The pattern is as narrow, so
     that the pods of another InferenceDeployment do not match. The API server cuts long names before the five
     characters.
+
+    Examples:
+        >>> _pods(Key("a", "qwen"), "engine")
+        'namespace="a",pod=~"qwen-engine-[a-z0-9]+-[a-z0-9]{5}"'
     """
     start = f"{workload_name(key.name, component)}-"
     whole = len(start) + TEMPLATE_HASH + 1 <= GENERATED_FROM

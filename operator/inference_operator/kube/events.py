@@ -23,7 +23,11 @@ log = logging.getLogger(__name__)
 
 
 class Events:
-    """Records transitions as Events of the InferenceDeployment."""
+    """Records transitions as Events of the InferenceDeployment.
+
+    Args:
+        instance: the name of this process (`reportingInstance`).
+    """
 
     def __init__(self, cluster: Cluster, instance: str, now: Callable[[], datetime]) -> None:
         self._cluster = cluster

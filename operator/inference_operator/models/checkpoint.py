@@ -94,6 +94,30 @@ def weights_of_files(
     Args:
         sizes: bytes of each file by its path.
         index: the parsed `model.safetensors.index.json`, if the repository has one.
+
+    Examples:
+        >>> sizes = {"a.safetensors": 10, "b.safetensors": 20, "original/a.safetensors": 99, "tokenizer.json": 5}
+        >>> weights_of_files(sizes, {"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}).total_bytes
+        30
+        >>> weights_of_files({"model.safetensors": 7}).total_bytes
+        7
+        >>> weights_of_files({"model-q4.gguf": 7}).origin
+        'model-q4.gguf'
+        >>> weights = weights_of_files({"q4-00001-of-00002.gguf": 7, "q4-00002-of-00002.gguf": 8})
+        >>> weights.total_bytes, weights.origin
+        (15, 'q4-00001-of-00002.gguf')
+        >>> weights_of_files({"q4-00002-of-00002.gguf": 8}).problem
+        'of 2 parts of the GGUF model 1 is there.'
+        >>> weights_of_files({"model-q4.gguf": 7, "model-q8.gguf": 13}).problem
+        'there are 2 GGUF models, and which one to load is unknown.'
+        >>> weights_of_files({"model-q4.gguf": 7, "pytorch_model.bin": 9}).problem
+        'they are pickle files, which can run code when they are loaded.'
+        >>> weights_of_files({"pytorch_model.bin": 7}).problem
+        'they are pickle files, which can run code when they are loaded.'
+        >>> weights_of_files({"pytorch_model.bin": 7, "training_args.bin": 1}, allow_pickle=True).total_bytes
+        7
+        >>> print(weights_of_files({"README.md": 7}).message)
+        weights: no safetensors or GGUF file is there. Give a repository with safetensors or GGUF files.
     """
     if index is not None:
         return _indexed(sizes, index, allow_pickle=allow_pickle)

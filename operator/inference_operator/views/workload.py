@@ -91,7 +91,11 @@ def newest_first(workloads: Iterable[Manifest]) -> Sequence[Manifest]:
 
 
 def role_view(workloads: Sequence[Manifest]) -> WorkloadView:
-    """The view of all workloads of a role: numbers are added, and everything else is that of the newest."""
+    """The view of all workloads of a role: numbers are added, and everything else is that of the newest.
+
+    Args:
+        workloads: the live workloads, the newest first.
+    """
     views = [workload_view(workload) for workload in workloads]
     if len(views) <= 1:
         return views[0] if views else WorkloadView()
@@ -108,7 +112,15 @@ def role_view(workloads: Sequence[Manifest]) -> WorkloadView:
 
 
 def combined(workloads: Sequence[WorkloadView]) -> WorkloadView:
-    """Several roles as one: numbers are added, and it is ready only where every role has a ready pod."""
+    """Several roles as one: numbers are added, and it is ready only where every role has a ready pod.
+
+    Examples:
+        >>> prefill = WorkloadView(exists=True, observed=True, desired=2, replicas=2, updated=2, ready=2)
+        >>> decode = WorkloadView(exists=True, observed=True, desired=1, replicas=1, updated=1)
+        >>> both = combined([prefill, decode])
+        >>> both.desired, both.replicas, both.ready
+        (3, 3, 0)
+    """
     if len(workloads) == 1:
         return workloads[0]
     return WorkloadView(

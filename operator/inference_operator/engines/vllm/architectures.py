@@ -57,6 +57,14 @@ def support(architecture: str, version: str) -> Support:
     Args:
         architecture: the name in the model's config; empty if it is unknown.
         version: that of the image; empty if it does not tell.
+
+    Examples:
+        >>> support("LlamaForCausalLM", "0.32.0"), support("", "0.32.0").obstacle
+        (Support(obstacle='', implementation='', lost=''), '')
+        >>> support("HeliumForCausalLM", "0.32.0").implementation
+        'transformers'
+        >>> support("GPTNeoForCausalLM", "0.32.0").obstacle
+        'vLLM 0.32.0 has no implementation of `GPTNeoForCausalLM`, and cannot use that of Transformers.'
     """
     implementation = _IMPLEMENTATIONS.get(architecture)
     if not architecture or implementation == "native" or version_of(version or VERSION) != version_of(VERSION):
@@ -68,6 +76,11 @@ def support(architecture: str, version: str) -> Support:
 
 
 def implementation_arguments(args: Sequence[str], implementation: str) -> Iterator[str]:
-    """The argument for an implementation, unless the user names one; none without one."""
+    """The argument for an implementation, unless the user names one; none without one.
+
+    Examples:
+        >>> list(implementation_arguments([], "transformers")), list(implementation_arguments([], ""))
+        (['--model-impl=transformers'], [])
+    """
     if implementation and value_of(args, MODEL_IMPL) is None:
         yield f"{MODEL_IMPL}={implementation}"
