@@ -123,7 +123,12 @@ def _schema() -> Manifest:
 
 
 def crd() -> Manifest:
-    """The CustomResourceDefinition of InferenceDeployment."""
+    """The CustomResourceDefinition of InferenceDeployment.
+
+    Examples:
+        >>> crd()["metadata"]["name"]
+        'inferencedeployments.inference-operator.dev'
+    """
     version = {
         "name": VERSION,
         "served": True,
