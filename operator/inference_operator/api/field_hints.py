@@ -80,14 +80,7 @@ def field_hint(section: Sequence[str], name: str) -> str:
 
 
 def value_hint(value: str, allowed: Sequence[str]) -> str:
-    """The allowed value that a user means, or nothing.
-
-    Examples:
-        >>> value_hint("cpu", ["GPU", "CPU"]), value_hint("RWX", ["ReadWriteOnce", "ReadWriteMany"])
-        ('Did you mean `CPU`?', 'Did you mean `ReadWriteMany`?')
-        >>> value_hint("red", ["GPU", "CPU"])
-        ''
-    """
+    """The allowed value that a user means, or nothing."""
     by_lower = {name.lower(): name for name in allowed}
     meant = ABBREVIATIONS.get(value.upper(), value).lower()
     near = [meant] if meant in by_lower else get_close_matches(meant, by_lower, n=1)

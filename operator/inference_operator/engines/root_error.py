@@ -109,12 +109,7 @@ def root_error(log: str) -> RootError | None:
 
 
 def stable_line(text: str) -> str:
-    """One line of bounded length without secrets, and without what differs from one start to the next.
-
-    Examples:
-        >>> stable_line("Process 71 did not bind 10.0.0.7:51234 in 30.21 s (limit: 30 s) at 2026-11-28 23:10:04")
-        'Process … did not bind … in … s (limit: 30 s) at …'
-    """
+    """One line of bounded length without secrets, and without what differs from one start to the next."""
     line = " ".join(redacted(text).split())
     for pattern, replacement in _CHANGES:
         line = pattern.sub(replacement, line)

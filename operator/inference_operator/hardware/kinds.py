@@ -99,14 +99,7 @@ def kind_of_product(product: str) -> GpuKind | None:
 
 @lru_cache(maxsize=256)
 def kind_named(name: str) -> GpuKind | None:
-    """The kind that a user names, in any common spelling; None if the table has none.
-
-    Examples:
-        >>> kind_named("h100").name, kind_named("RTX 4090").name, kind_named("A100-SXM4-80GB").name
-        ('H100-80GB', 'RTX-4090', 'A100-80GB')
-        >>> kind_named("abacus") is None
-        True
-    """
+    """The kind that a user names, in any common spelling; None if the table has none."""
     letters = _letters(name)
     exact = next((kind for kind in GPU_KINDS if _letters(kind.name) == letters), None)
     alias = next((kind for kind in GPU_KINDS if kind.name == _ALIASES.get(letters)), None)

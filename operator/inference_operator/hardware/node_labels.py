@@ -214,13 +214,7 @@ def alternatives(kind: str, observed: Mapping[str, str], added: Sequence[str] = 
 
 
 def kind_of_labels(labels: Mapping[str, str], added: Sequence[str] = ()) -> GpuKind | None:
-    """The kind that the labels of a node's platform, or labels of the settings, name; None if none does.
-
-    Examples:
-        >>> kind_of_labels({"node.kubernetes.io/instance-type": "Standard_ND96isr_H100_v5"}).name
-        'H100-80GB'
-        >>> kind_of_labels({"karpenter.k8s.aws/instance-gpu-name": "l4", "karpenter.k8s.aws/instance-gpu-memory": "1"})
-    """
+    """The kind that the labels of a node's platform, or labels of the settings, name; None if none does."""
     kinds = _kinds_by_label(tuple(added))
     own = (label for given in _added(added).values() for label, _ in given)
     keys = (

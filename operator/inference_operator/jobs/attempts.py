@@ -84,12 +84,7 @@ def attempts_progress(
 
 
 def wait_after(number: int) -> timedelta:
-    """The backoff after the attempt of this number.
-
-    Examples:
-        >>> [int(wait_after(number).total_seconds()) for number in (1, 2, 3, 9999)]
-        [30, 60, 120, 600]
-    """
+    """The backoff after the attempt of this number."""
     first, longest = FIRST_WAIT.total_seconds(), LONGEST_WAIT.total_seconds()
     return timedelta(seconds=exponential_backoff(number, first=first, longest=longest))
 

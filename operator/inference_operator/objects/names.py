@@ -38,12 +38,7 @@ def group_name(name: str, role: str, slot: int) -> str:
 
 
 def slot_of(candidate: str, name: str, role: str) -> int | None:
-    """The slot of a group by the name of its StatefulSet; None for any other name.
-
-    Examples:
-        >>> slot_of("qwen-engine-2", "qwen", ENGINE), slot_of("qwen-engine", "qwen", ENGINE)
-        (2, None)
-    """
+    """The slot of a group by the name of its StatefulSet; None for any other name."""
     slot = candidate.removeprefix(f"{workload_name(name, role)}-")
     return int(slot) if slot != candidate and _SLOT.fullmatch(slot) else None
 

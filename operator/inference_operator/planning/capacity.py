@@ -26,12 +26,7 @@ def _is_placed(engine: EngineView) -> bool:
 
 
 def capped(requested: int, replicas: int) -> str:
-    """A sentence that says that there are fewer replicas than requested; empty if there are not.
-
-    Examples:
-        >>> capped(3, 2)
-        "Nodes have GPUs for 2 of 3 engines, and the operator's setting `capacity` rules out new nodes."
-    """
+    """A sentence that says that there are fewer replicas than requested; empty if there are not."""
     if replicas == requested:
         return ""
     possible = f"Nodes have GPUs for {replicas} of {requested} engines"

@@ -254,12 +254,7 @@ def _age(created: datetime | None, at: datetime) -> int | None:
 
 
 def words_of(seconds: int | None) -> str:
-    """An age in the unit that fits, as kubectl writes it.
-
-    Examples:
-        >>> [words_of(seconds) for seconds in (None, 5, 300, 7300, 200_000)]
-        ['', '5s', '5m', '2h', '2d']
-    """
+    """An age in the unit that fits, as kubectl writes it."""
     if seconds is None:
         return ""
     for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):

@@ -25,14 +25,7 @@ class FirstEnd:
 
 
 def first_end(message: str) -> FirstEnd | None:
-    """The member that ended a group, from the termination message of another member; None if it names none.
-
-    Examples:
-        >>> first_end("Member qwen-engine-0-1 ended first: exit status 1.")
-        FirstEnd(pod='qwen-engine-0-1', how='exit')
-        >>> first_end("RuntimeError: out of memory") is None
-        True
-    """
+    """The member that ended a group, from the termination message of another member; None if it names none."""
     matches = ((how, pattern.match(message)) for how, pattern in _ENDED.items())
     return next((FirstEnd(match[1], how) for how, match in matches if match), None)
 

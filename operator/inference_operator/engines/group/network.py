@@ -57,13 +57,6 @@ def network_variables(interface: str | None, *, on_gpus: bool, has_devices: bool
 
 
 def network_in_use(log: str) -> str:
-    """The network that NCCL uses between nodes, by NCCL's own name; empty if the log does not tell.
-
-    Examples:
-        >>> network_in_use("node-01:39:39 [0] NCCL INFO Using network Socket")
-        'Socket'
-        >>> network_in_use("a:7:9 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/IB/0/GDRDMA")
-        'IB'
-    """
+    """The network that NCCL uses between nodes, by NCCL's own name; empty if the log does not tell."""
     *_, last = (None, *_IN_USE.finditer(log))
     return (last["chosen"] or last["connected"]) if last else ""

@@ -44,14 +44,6 @@ def support(architecture: str, image: str) -> Support:
     """Whether llama.cpp generates text with models of an architecture.
 
     Nothing is known about other versions than that of the table: they may have more.
-
-    Examples:
-        >>> support("qwen3", IMAGES[Device.CPU]).obstacle
-        ''
-        >>> support("bert", IMAGES[Device.CPU]).obstacle
-        'llama.cpp 0.7.0 generates no text with models of the architecture `bert`.'
-        >>> support("bert", "ghcr.io/ggml-org/llama.cpp:server-b12000").obstacle
-        ''
     """
     if architecture and architecture not in _NAMES and not is_another_version(image):
         return Support(f"llama.cpp {VERSION} generates no text with models of the architecture `{architecture}`.")

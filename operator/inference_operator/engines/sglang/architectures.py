@@ -20,14 +20,7 @@ _LOST = "SGLang has no adapters here, reads text only, and no release of the ope
 
 
 def support(architecture: str) -> Support:
-    """Whether SGLang generates text with models of an architecture. The table holds for every image.
-
-    Examples:
-        >>> support("Qwen3ForCausalLM").obstacle
-        ''
-        >>> support("Qwen2VLForConditionalGeneration").obstacle
-        'SGLang 0.5.23 serves no models of the architecture `Qwen2VLForConditionalGeneration` here.'
-    """
+    """Whether SGLang generates text with models of an architecture. The table holds for every image."""
     if architecture and architecture not in _NAMES:
         return Support(f"SGLang {VERSION} serves no models of the architecture `{architecture}` here.")
     return Support(lost=_LOST)

@@ -28,11 +28,6 @@ _OWN = re.compile(r"(?:^|/)lmsysorg/sglang:v(\d+(?:\.\d+)*)$")
 
 
 def gpu_needs(image: str) -> GpuNeeds:
-    """The needs of an image; nothing where it is not the one of this version.
-
-    Examples:
-        >>> gpu_needs(IMAGE).driver, gpu_needs("docker.io/lmsysorg/sglang:v0.5.19-cu129").driver
-        (580, 0)
-    """
+    """The needs of an image; nothing where it is not the one of this version."""
     match = _OWN.search(image.partition("@")[0])
     return NEEDS if match and match[1] == VERSION else GpuNeeds()

@@ -20,14 +20,7 @@ _COMMON = "There are no adapters, no sizes over several GPUs, no log probabiliti
 
 
 def support(architecture: str) -> Support:
-    """Whether `transformers serve` runs models of an architecture, and how.
-
-    Examples:
-        >>> support("LlamaForCausalLM").implementation, support("GPTNeoForCausalLM").implementation
-        ('batched', '')
-        >>> support("LlavaForConditionalGeneration").obstacle
-        'Transformers 5.19 serves text models only, and knows no `LlavaForConditionalGeneration` among them.'
-    """
+    """Whether `transformers serve` runs models of an architecture, and how."""
     mode = _MODES.get(architecture)
     if mode is None and architecture:
         version = VERSION.rpartition(".")[0]

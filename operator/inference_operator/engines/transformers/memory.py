@@ -48,14 +48,7 @@ ORIGIN = f"transformers {VERSION}"
 
 
 def sequences_of(supported: Support, asked: int | None, *, on_gpus: bool) -> int:
-    """Requests that are computed at once: those asked for or the default with continuous batching, one without it.
-
-    Examples:
-        >>> sequences_of(support("LlamaForCausalLM"), None, on_gpus=True)
-        128
-        >>> sequences_of(support("GPTNeoForCausalLM"), None, on_gpus=True)
-        1
-    """
+    """Requests that are computed at once: those asked for or the default with continuous batching, one without it."""
     if supported.implementation != BATCHED:
         return 1
     return asked or (SEQUENCES_ON_GPUS if on_gpus else SEQUENCES_ON_CPUS)
