@@ -24,6 +24,7 @@ from inference_operator.controller.lister import Lister
 from inference_operator.controller.other_operators import OtherOperators
 from inference_operator.controller.reconciler import Reconciler
 from inference_operator.controller.relist_loop import UNREADABLE_SECONDS, RelistLoop
+from inference_operator.controller.resource_kind import KINDS, AnyResourceKind
 from inference_operator.controller.workqueue import Priority, WorkQueue
 from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.hardware.offers import prices
@@ -33,7 +34,7 @@ from inference_operator.kube.events import Events
 from inference_operator.kube.lease import Lease, LeaseLostError
 from inference_operator.kube.lookup_poller import LookupPoller
 from inference_operator.kube.watch import Watches, loop_error_log
-from inference_operator.manifest import OPTIONAL_KINDS, Key, Kind
+from inference_operator.manifest import Key, Kind
 from inference_operator.pipeline.default_errors import default_errors
 from inference_operator.planning.gpu_offers import gpus_by_kind, unknown_kinds
 from inference_operator.roles.spec import RolePolicy, requested_roles
@@ -46,7 +47,6 @@ from inference_operator.telemetry.metrics import (
     API_REQUESTS,
     CACHE_AGE,
     EVENT_TO_APPLY,
-    KINDS,
     LEADER,
     LEFT_TO_OTHERS,
     LONGEST_STALL,
@@ -63,6 +63,7 @@ from inference_operator.telemetry.metrics import (
     ROLLOUT_RESOURCES,
     SCRAPES,
     UNREADABLE,
+    USED_KINDS,
     WATCHES,
 )
 
@@ -96,11 +97,11 @@ class Operator:
         engines: EngineRegistry,
         roles: RolePolicy,
         *,
+        kinds: Sequence[AnyResourceKind] = KINDS,
         search_seconds: float = UNREADABLE_SECONDS,
     ) -> None:
-        self._cluster = cluster
         self._now = now
-        self._cache = Cache(settings, engines, roles)
+        self._cache = Cache(settings, engines, roles, kinds)
         self._queue = WorkQueue(on_started=_count_started)
         self._events = Events(cluster, _instance(), now)
         self._others = OtherOperators(_account(settings), cluster.may_write_status, self._events.record)
@@ -198,7 +199,7 @@ class Operator:
 
     def _measure(self, settings: Settings) -> None:
         RESOURCES.states = self._cache.states
-        ROLLOUT_RESOURCES.states = self._cache.fleet.counts
+        ROLLOUT_RESOURCES.states = self._cache.shared.fleet.counts
         RESOURCE_METRICS.resources = self._cache.figures
         RESOURCE_METRICS.scaling = self._cache.scaling.result
         RESOURCE_METRICS.prices = prices(settings.gpu_offers)
@@ -207,8 +208,8 @@ class Operator:
         QUEUE_LONGEST.set_function(self._queue.longest_running)
         CACHE_AGE.set_function(self._relist_loop.age)
         LONGEST_STALL.set_function(self._stalls.seconds)
-        for kind in OPTIONAL_KINDS:
-            KINDS.labels(kind.resource).set_function(partial(self._uses, kind))
+        for kind in self._lister.optional_kinds:
+            USED_KINDS.labels(kind.resource).set_function(partial(self._uses, kind))
         UNREADABLE.set_function(lambda: len(self._lister.unreadable))
         LEFT_TO_OTHERS.set_function(lambda: self._others.count(self._now()))
 
@@ -276,7 +277,13 @@ def _on_failed(key: Key, error: Exception) -> None:
     log.error("Cannot reconcile %s, will try again: %s", key, error, exc_info=None if expected else error)
 
 
-async def run(settings: Settings, engines: EngineRegistry, roles: RolePolicy, search_seconds: float) -> None:
+async def run(
+    settings: Settings,
+    engines: EngineRegistry,
+    roles: RolePolicy,
+    kinds: Sequence[AnyResourceKind],
+    search_seconds: float,
+) -> None:
     """Run the operator until SIGTERM or SIGINT."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -288,7 +295,9 @@ async def run(settings: Settings, engines: EngineRegistry, roles: RolePolicy, se
         api = Api(client, write_timeout=settings.write_timeout_seconds, on_request=_count_request)
         lease = Lease(api, settings, f"{socket.gethostname()}_{uuid4()}")
         cluster = KubeCluster(api, may_act=lease.valid, on_applied=_count_apply)
-        operator = Operator(settings, cluster, api.clock.now, engines, roles, search_seconds=search_seconds)
+        operator = Operator(
+            settings, cluster, api.clock.now, engines, roles, kinds=kinds, search_seconds=search_seconds
+        )
         async with serve_health(settings.http_port, alive=operator.alive, ready=lease.reachable):
             scope = ", ".join(settings.namespaces) or "the whole cluster"
             log.info("Inference operator %s serves %s", __version__, scope)
@@ -337,6 +346,7 @@ def main(
     roles: RolePolicy = requested_roles,
     read_settings: Callable[[], Settings] = Settings,
     search_seconds: float = UNREADABLE_SECONDS,
+    kinds: Sequence[AnyResourceKind] = KINDS,
 ) -> None:
     """Entry point of the container.
 
@@ -345,6 +355,7 @@ def main(
         roles: that the engine pods of a resource have.
         read_settings: from the environment.
         search_seconds: between two attempts to list kinds that the cluster does not have.
+        kinds: of resources that it reconciles.
     """
     try:
         settings = read_settings()
@@ -359,7 +370,7 @@ def main(
     gc.freeze()
     try:
         with suppress(KeyboardInterrupt):
-            asyncio.run(run(settings, engines, roles, search_seconds))
+            asyncio.run(run(settings, engines, roles, kinds, search_seconds))
     except (ClusterError, LeaseLostError, PortError) as error:
         log.error("%s", error)  # noqa: TRY400 - it says all there is to say
         sys.exit(1)

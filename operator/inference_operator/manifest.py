@@ -22,18 +22,6 @@ GPU_RESOURCE = "nvidia.com/gpu"
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Key:
-    """Namespace and name of an InferenceDeployment; the item of the work queue."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        """Return `namespace/name`."""
-        return f"{self.namespace}/{self.name}"
-
-
-@dataclass(frozen=True, slots=True, order=True)
 class Kind:
     """A kind of Kubernetes object.
 
@@ -60,9 +48,19 @@ class Kind:
         return f"{singular}es" if singular.endswith("s") else f"{singular}s"
 
     @property
+    def group(self) -> str:
+        """The API group; empty for the core group."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
     def resource(self) -> str:
         """The name of the kind in rights and for `kubectl`, such as `scaledobjects.keda.sh`; not of the core group."""
-        return f"{self.plural}.{self.api_version.rpartition('/')[0]}"
+        return f"{self.plural}.{self.group}"
+
+    @property
+    def is_reconciled(self) -> bool:
+        """Whether it is a kind of this operator: people write its objects, and the operator makes their children."""
+        return self.api_version == API_VERSION
 
     def path(self, namespace: str | None) -> str:
         """The URL path of the collection, in one namespace or (None) in all of them."""
@@ -99,6 +97,8 @@ CLAIM = Kind("v1", "PersistentVolumeClaim")
 POD = Kind("v1", "Pod")
 NODE = Kind("v1", "Node")
 INFERENCE_DEPLOYMENT = Kind(API_VERSION, KIND)
+RESOURCE_KINDS = (INFERENCE_DEPLOYMENT,)
+"""The kinds of resources that the operator reconciles (`controller/resource_kind.py`)."""
 
 CHILD_KINDS = (
     CLAIM,
@@ -116,6 +116,25 @@ operator has rights on them only where its settings use them."""
 
 OPTIONAL_KINDS = (HTTP_ROUTE, SCALED_OBJECT, COSCHEDULING_GROUP, VOLCANO_GROUP)
 """Kinds of child objects that a cluster has only if their CRD is installed."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """The address of a resource that the operator reconciles; the item of the work queue."""
+
+    namespace: str
+    name: str
+    kind: Kind = INFERENCE_DEPLOYMENT
+
+    @property
+    def ref(self) -> "Ref":
+        """The same address among those of all objects."""
+        return Ref(self.kind, self.namespace, self.name)
+
+    def __str__(self) -> str:
+        """Return `namespace/name`, of another kind than InferenceDeployment after its name."""
+        kind = "" if self.kind == INFERENCE_DEPLOYMENT else f"{self.kind.name} "
+        return f"{kind}{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -149,12 +168,13 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The InferenceDeployment that owns child objects."""
+    """The resource that owns child objects."""
 
     key: Key
     uid: str
     child_labels: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Labels that all its child objects and their pods carry, by the operator's setting `commonLabels`."""
+    """Labels that all its child objects and their pods carry: those of the operator's setting `commonLabels`, and of
+    another kind than InferenceDeployment its name."""
 
     @property
     def reference(self) -> Manifest:
@@ -164,8 +184,8 @@ class Owner:
         (Kubernetes, admission plugin OwnerReferencesPermissionEnforcement).
         """
         return {
-            "apiVersion": API_VERSION,
-            "kind": KIND,
+            "apiVersion": self.key.kind.api_version,
+            "kind": self.key.kind.name,
             "name": self.key.name,
             "uid": self.uid,
             "controller": True,

@@ -58,7 +58,7 @@ class FleetWorld:
         self.cache = Cache(settings)
         self.cache.nodes.put(H100)
         self._due = set()
-        self._reconciler = Reconciler(self.cluster, self.cache, lambda: self.now, on_turn=self._due.add)
+        self._reconciler = Reconciler(self.cluster, self.cache, lambda: self.now, on_due=self._due.add)
 
     async def serve(self) -> None:
         """Create all InferenceDeployments, and let all pods be ready."""

@@ -37,7 +37,12 @@ def test_cached_children_are_complete_and_those_of_a_second_resource_take_a_tent
 
 @given(JSON)
 def test_a_cached_object_with_any_content_is_unpacked_unchanged(part: object) -> None:
-    manifest: Manifest = {"kind": "ConfigMap", "metadata": {"name": "a", "namespace": "b"}, "data": part}
+    manifest: Manifest = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "a", "namespace": "b"},
+        "data": part,
+    }
     codec = Codec()
     assert [codec.pack(manifest).manifest for _ in range(2)] == [manifest, manifest]
 
@@ -46,7 +51,12 @@ def test_an_object_for_which_no_dictionary_is_left_is_unpacked_unchanged() -> No
     codec = Codec()
     for number in range(MOST_DICTIONARIES + 2):
         meta = {"name": "a", "namespace": "b", "labels": {COMPONENT_LABEL: str(number)}}
-        manifest = {"kind": "ConfigMap", "metadata": meta, "data": {"text": "x" * SEGMENT_BYTES * 3}}
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": meta,
+            "data": {"text": "x" * SEGMENT_BYTES * 3},
+        }
         assert codec.pack(manifest).manifest == manifest
 
 

@@ -1,19 +1,21 @@
 """Failed requests, killed processes and interference by others, one at a time."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import NEVER_OBSERVED
-from inference_operator.controller import reconciler
 from inference_operator.controller.cache import Cache
 from inference_operator.controller.cluster import ClusterError, ConflictError, RejectedError
 from inference_operator.controller.reconciler import Reconciler
+from inference_operator.controller.resource_kind import INFERENCE_DEPLOYMENTS
 from inference_operator.engines.registry import EngineRegistry
+from inference_operator.manifest import INFERENCE_DEPLOYMENT
 from inference_operator.objects.names import ROUTER
 from inference_operator.pipeline.summed import DoubledWriteError
 from inference_operator.roles.spec import RoleSpec, requested_roles, role_spec
@@ -256,11 +258,12 @@ async def test_a_bug_of_the_operator_is_in_the_status_without_the_exceptions_tex
     before = world.children()
     url = world.status().url
 
-    def broken(_: object) -> None:
+    def broken(_: object) -> NoReturn:
         raise ZeroDivisionError("hf_secret in a text of somebody else")
 
     with monkeypatch.context() as patch:
-        patch.setattr(reconciler, "outcome", broken)
+        kind = replace(INFERENCE_DEPLOYMENTS, decide=broken)
+        patch.setattr(world.cache, "kinds", {INFERENCE_DEPLOYMENT: kind})
         world.ask(replicas=2)
         for _ in range(2):
             with pytest.raises(ZeroDivisionError):

@@ -1,13 +1,14 @@
 """The brake over many InferenceDeployments: how many routers a change of the owner's settings replaces at a time."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference_operator.controller import reconciler
+from inference_operator.controller.resource_kind import INFERENCE_DEPLOYMENTS
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Manifest, Ref
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
@@ -72,7 +73,7 @@ def test_a_change_of_the_routers_defaults_reaches_few_at_a_time_and_then_all() -
         while world.unfinished():
             assert world.unfinished() == world.in_turn()
             reached.append(names(world.unfinished()))
-            counts = dict(world.cache.fleet.counts())
+            counts = dict(world.cache.shared.fleet.counts())
             assert counts["rolling"] == len(reached[-1])
             assert sum(counts.values()) == len(NAMES)
             await finish(world)
@@ -177,12 +178,12 @@ def test_a_single_one_that_gets_worse_is_named_and_left_behind() -> None:
         world = await changed(await served(at_a_time=1, keys=OF_TEAMS), at_a_time=1)
         await worsen(world, 0)
         assert world.renewed(world.keys[0]) == "RolloutStopped"
-        assert dict(world.cache.fleet.counts()) == {"waiting": 3, "rolling": 1, "failed": 1, "done": 0}
+        assert dict(world.cache.shared.fleet.counts()) == {"waiting": 3, "rolling": 1, "failed": 1, "done": 0}
         for name in ("b", "c", "d", "e"):
             assert names(world.unfinished()) == [name], "it takes no place of others"
             await finish(world)
         await world.restart()
-        assert dict(world.cache.fleet.counts()) == {"waiting": 0, "rolling": 0, "failed": 1, "done": 4}
+        assert dict(world.cache.shared.fleet.counts()) == {"waiting": 0, "rolling": 0, "failed": 1, "done": 4}
         world.set_engines(world.keys[0], ready=1)
         await world.settle()
         await world.recheck(world.keys[0])
@@ -317,14 +318,15 @@ def test_a_resource_with_a_bug_during_its_turn_is_left_behind(
             return outcome(inputs)
 
         with monkeypatch.context() as patch:
-            patch.setattr(reconciler, "outcome", broken)
+            kind = replace(INFERENCE_DEPLOYMENTS, decide=broken)
+            patch.setattr(world.cache, "kinds", {INFERENCE_DEPLOYMENT: kind})
             with pytest.raises(ZeroDivisionError):
                 await world.recheck(first)
             world.finish(second)
             await world.settle()
             await world.recheck(*(key for key in world.keys if key != first))
             assert names(world.in_turn()) == [first.name, "c", "d"]
-            assert dict(world.cache.fleet.counts())["failed"] == 1
+            assert dict(world.cache.shared.fleet.counts())["failed"] == 1
         await finish(world)
         await world.recheck(*world.in_turn())
         await finish(world)
@@ -348,7 +350,7 @@ def test_never_more_are_in_their_turn_than_allowed_whatever_happens(
         for number, (action, index) in enumerate(actions):
             key = world.keys[index]
             left_behind |= {key} & world.in_turn() if action == "break" else set()
-            before, failed = world.in_turn(), world.cache.fleet.without(None, world.now).is_stopped
+            before, failed = world.in_turn(), world.cache.shared.fleet.without(None, world.now).is_stopped
             match action:
                 case "finish":
                     world.finish(key)
@@ -359,9 +361,9 @@ def test_never_more_are_in_their_turn_than_allowed_whatever_happens(
                 case "edit":
                     world.ask(key, edit(str(number)))
             await world.recheck(key)
-            rolling = dict(world.cache.fleet.counts())["rolling"]
+            rolling = dict(world.cache.shared.fleet.counts())["rolling"]
             assert rolling <= at_a_time + len(left_behind), "what failed goes on beside others once it is healthy"
-            if failed and world.cache.fleet.without(None, world.now).is_stopped:
+            if failed and world.cache.shared.fleet.without(None, world.now).is_stopped:
                 assert world.in_turn() <= before
         for key in world.keys:
             world.set_engines(key, ready=1)

@@ -14,6 +14,7 @@ from inference_operator.fleet.turn import TURN_ANNOTATION
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.objects.names import ENGINE
 from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.inputs import Shared
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.pipeline.renewal import renewal_due
 from inference_operator.settings import Settings
@@ -52,7 +53,7 @@ def image(result: Planned) -> str:
 def decided(settings: Settings, fleet: Fleet | None = None) -> Planned:
     """What is decided about an engine of the earlier release."""
     observed = inputs(RAW, children=MADE.values(), settings=settings)
-    result = outcome(replace(observed, fleet=fleet) if fleet else observed)
+    result = outcome(replace(observed, shared=Shared(fleet)) if fleet else observed)
     assert isinstance(result, Planned), result
     return result
 
@@ -98,7 +99,7 @@ def test_an_edit_of_the_user_in_the_window_is_no_turn_of_the_owner() -> None:
     edited = inference_deployment(engine={"args": ["--enforce-eager"]})
     for fleet in (Fleet(), Fleet(is_stopped=True)):
         observed = inputs(edited, children=MADE.values(), settings=later(renewal=WINDOW))
-        result = outcome(replace(observed, fleet=fleet))
+        result = outcome(replace(observed, shared=Shared(fleet)))
         assert isinstance(result, Planned)
         assert TURN_ANNOTATION.key not in result.desired[ENGINES]["metadata"]["annotations"]
         assert result.fleet_state is FleetState.DONE

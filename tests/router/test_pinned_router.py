@@ -14,6 +14,7 @@ from inference_operator.fleet.rollout_slots import NO_OTHERS, Fleet, FleetState
 from inference_operator.fleet.turn import TURN_ANNOTATION
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.inputs import Shared
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.router import children as children_module
 from inference_operator.router import haproxy
@@ -258,7 +259,7 @@ def of_owner(
     """What is decided after a change of the owner's settings: its state, and whether routers get another template."""
     children = {**MADE, ROUTERS: routers}
     found = inputs(raw, children=children.values(), pods=[SERVES], settings=settings)
-    result = outcome(replace(found, fleet=fleet))
+    result = outcome(replace(found, shared=Shared(fleet)))
     has_turn = TURN_ANNOTATION.key in result.desired[ROUTERS]["metadata"]["annotations"]
     assert has_turn is (result.fleet_state is FleetState.ROLLING)
     return result.fleet_state, result.desired[ROUTERS]["spec"]["template"] != routers["spec"]["template"]

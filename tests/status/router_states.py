@@ -9,7 +9,7 @@ from inference_operator.fleet.rollout_slots import Fleet
 from inference_operator.fleet.turn import TURN_ANNOTATION, Turn
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ROUTER
-from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.inputs import Inputs, Shared
 from inference_operator.status.write_results import WriteResult
 from inference_operator.views.pod import pod_template_hash
 from tests.status.situations import observed, view
@@ -47,7 +47,7 @@ ROUTER_STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, st
         ("True Serving", "False Settled", "False NotStalled"),
     ),
     "serving, a change of the owner's settings waits": (
-        replace(with_routers(), settings=OTHER_DEFAULTS, fleet=Fleet(is_stopped=True)),
+        replace(with_routers(), settings=OTHER_DEFAULTS, shared=Shared(Fleet(is_stopped=True))),
         [],
         ("True Serving", "False Settled", "False NotStalled"),
     ),

@@ -21,7 +21,7 @@ from inference_operator.controller.cluster import (
     Listing,
     NotFoundError,
 )
-from inference_operator.manifest import DEPLOYMENT, DISRUPTION_BUDGET, INFERENCE_DEPLOYMENT, POD, Kind, Manifest, Ref
+from inference_operator.manifest import DEPLOYMENT, DISRUPTION_BUDGET, POD, Kind, Manifest, Ref
 from inference_operator.objects.child import ADOPT_ANNOTATION, BEGUN
 from inference_operator.views.lookups import LogLookup
 from tests.testing.faults import Fault, Faults
@@ -33,7 +33,8 @@ SYSTEM_METADATA = frozenset(
 )
 """What the API server writes into metadata by itself."""
 
-WITH_GENERATION = frozenset({DEPLOYMENT, DISRUPTION_BUDGET, INFERENCE_DEPLOYMENT})
+WITH_GENERATION = frozenset({DEPLOYMENT, DISRUPTION_BUDGET})
+"""Beside the resources that the operator reconciles."""
 BIRTH, DEATH = "2026-01-02T03:04:05Z", "2026-01-02T03:14:05Z"
 PERSON = "kubectl-edit"
 
@@ -350,7 +351,7 @@ class MemoryCluster:
                 if owned
             ],
         }
-        if ref.kind in WITH_GENERATION:
+        if ref.kind.is_reconciled or ref.kind in WITH_GENERATION:
             system["generation"] = stored.generation
         if stored.deleting:
             system["deletionTimestamp"] = DEATH

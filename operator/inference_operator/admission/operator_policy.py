@@ -1,11 +1,23 @@
 """The ValidatingAdmissionPolicies that bind the operator's own ServiceAccount: `operator-policy.yaml`, filled in."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
 import yaml
 
-from inference_operator.manifest import CHILD_KINDS, GROUP, NETWORK_POLICY, OPTIONAL_KINDS, Manifest
+from inference_operator.manifest import (
+    CHILD_KINDS,
+    GROUP,
+    INFERENCE_DEPLOYMENT,
+    KIND,
+    NETWORK_POLICY,
+    OPTIONAL_KINDS,
+    RESOURCE_KINDS,
+    Kind,
+    Manifest,
+)
 from inference_operator.objects.names import MANAGER
 
 TEXT = files(__package__).joinpath("operator-policy.yaml").read_text(encoding="utf-8")
@@ -36,6 +48,8 @@ class OperatorAccount:
     """Name of its ServiceAccount; empty: the same."""
     pod_accounts: tuple[str, ...] = ()
     """ServiceAccounts that its settings name for pods."""
+    kinds: tuple[Kind, ...] = RESOURCE_KINDS
+    """The kinds of resources that it reconciles. The file names the shipped ones."""
 
 
 def operator_policies(operator: OperatorAccount) -> list[Manifest]:
@@ -54,4 +68,17 @@ def operator_policies(operator: OperatorAccount) -> list[Manifest]:
     text = TEXT
     for placeholder, value in names.items():
         text = text.replace(placeholder, value)
-    return list(yaml.safe_load_all(text))
+    return list(yaml.safe_load_all(text if operator.kinds == RESOURCE_KINDS else _about(operator.kinds, text)))
+
+
+def _about(kinds: Sequence[Kind], text: str) -> str:
+    """The policies of an operator of other kinds. Autoscalers scale no other kind."""
+    names, plurals = [kind.name for kind in kinds], [kind.plural for kind in kinds]
+    for before in ("owner.kind", "regarding.?kind.orValue('')"):
+        text = text.replace(f"{before} == '{KIND}'", f"{before} in {names}")
+    for article in ("an", "the"):
+        text = re.sub(rf"\b{article}(\s+){KIND}\b(?! that its label)", rf"{article}\1{' or '.join(names)}", text)
+    rule = re.compile(rf"^.*resources: \[\"?{INFERENCE_DEPLOYMENT.plural}.*\n", re.MULTILINE)
+    return rule.sub(
+        lambda line: "".join(line[0].replace(INFERENCE_DEPLOYMENT.plural, plural) for plural in plurals), text
+    )

@@ -1,4 +1,4 @@
-"""Generates the CustomResourceDefinition from the pydantic models of `spec` and `status`.
+"""Generates the CustomResourceDefinition of a kind from the pydantic models of its `spec` and `status`.
 
 Kubernetes requires structural schemas: no references, every node typed, nothing but validation inside `anyOf`
 (Kubernetes documentation, CustomResourceDefinitions, "Specifying a structural schema").
@@ -11,29 +11,14 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
-from inference_operator.api.resource import RESERVED_NAME
-from inference_operator.api.spec import MAX_NAME_LENGTH, Spec
-from inference_operator.api.status import NEVER_OBSERVED, Status
-from inference_operator.manifest import GROUP, KIND, PLURAL, VERSION, Manifest
+from inference_operator.api.resource import INFERENCE_DEPLOYMENT_API, RESERVED_NAME, Column, ResourceApi
+from inference_operator.api.spec import MAX_NAME_LENGTH
+from inference_operator.api.status import NEVER_OBSERVED
+from inference_operator.manifest import GROUP, VERSION, Manifest
 
 _DROPPED = ("title", "additionalProperties", "default")
 _WIDE = 1
 """Priority of a column that only `kubectl get --output wide` shows."""
-_COLUMNS = (
-    ("Model", "string", ".status.model", "Name of the model"),
-    ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether a request would be answered"),
-    ("Reason", "string", ".status.reason", "What is wrong, else the reason of the condition Ready"),
-    ("Engines", "string", ".status.ready", "Ready and desired engines"),
-    ("GPUs", "string", ".status.gpus", "GPUs of one engine"),
-    ("Age", "date", ".metadata.creationTimestamp", "Time since creation"),
-)
-_WIDE_COLUMNS = (
-    ("URL", "string", ".status.url", "URL of the OpenAI API inside the cluster"),
-    ("Engine", "string", ".status.engine.kind", "Kind of the engine"),
-    ("Context", "integer", ".status.plan.maxModelLen", "Maximum context length in tokens"),
-    ("Adapters", "string", ".status.adaptersReady", "Ready adapters, and all adapters"),
-    ("Message", "string", ".status.message", "The cause, and what helps"),
-)
 
 _NAME_RULES = (
     (
@@ -103,13 +88,14 @@ def _generated(model: type[BaseModel]) -> Manifest:
     return result
 
 
-def _schema() -> Manifest:
-    spec, status = structural_schema(Spec), structural_schema(Status)
-    spec["properties"]["replicas"]["default"] = 1  # `/scale` requires a stored value
+def _schema(api: ResourceApi[Any, Any]) -> Manifest:
+    spec, status = structural_schema(api.spec), structural_schema(api.status)
+    if api.scales:
+        spec["properties"]["replicas"]["default"] = 1  # `/scale` requires a stored value
     status["default"] = {"observedGeneration": NEVER_OBSERVED}  # kstatus then waits for the operator
     return {
         "type": "object",
-        "description": "An inference service: engine pods behind a load balancer.",
+        "description": api.description,
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},
@@ -122,45 +108,44 @@ def _schema() -> Manifest:
     }
 
 
-def crd() -> Manifest:
-    """The CustomResourceDefinition of InferenceDeployment.
+def _printed(column: Column) -> Manifest:
+    described = {"jsonPath": column.path, "description": column.description}
+    return {"name": column.name, "type": column.type, **described, **({"priority": _WIDE} if column.is_wide else {})}
+
+
+def crd(api: ResourceApi[Any, Any] = INFERENCE_DEPLOYMENT_API) -> Manifest:
+    """The CustomResourceDefinition of a kind.
 
     Examples:
         >>> crd()["metadata"]["name"]
         'inferencedeployments.inference-operator.dev'
     """
+    scale = {
+        "specReplicasPath": ".spec.replicas",
+        "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector",
+    }
     version = {
         "name": VERSION,
         "served": True,
         "storage": True,
-        "subresources": {
-            "status": {},
-            "scale": {
-                "specReplicasPath": ".spec.replicas",
-                "statusReplicasPath": ".status.replicas",
-                "labelSelectorPath": ".status.selector",
-            },
-        },
-        "additionalPrinterColumns": [
-            {"name": name, "type": kind, "jsonPath": path, "description": text, **priority}
-            for columns, priority in ((_COLUMNS, {}), (_WIDE_COLUMNS, {"priority": _WIDE}))
-            for name, kind, path, text in columns
-        ],
-        "schema": {"openAPIV3Schema": _schema()},
+        "subresources": {"status": {}, **({"scale": scale} if api.scales else {})},
+        "additionalPrinterColumns": [_printed(column) for column in api.columns],
+        "schema": {"openAPIV3Schema": _schema(api)},
     }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{PLURAL}.{GROUP}"},
+        "metadata": {"name": api.kind.resource},
         "spec": {
             "group": GROUP,
             "scope": "Namespaced",
             "names": {
-                "kind": KIND,
-                "listKind": f"{KIND}List",
-                "plural": PLURAL,
-                "singular": KIND.lower(),
-                "shortNames": ["infd"],
+                "kind": api.kind.name,
+                "listKind": f"{api.kind.name}List",
+                "plural": api.kind.plural,
+                "singular": api.kind.name.lower(),
+                "shortNames": list(api.short_names),
                 "categories": ["inference"],
             },
             "versions": [version],

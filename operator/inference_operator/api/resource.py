@@ -1,27 +1,32 @@
-"""Parse the JSON of an InferenceDeployment into a typed `Resource`; no input raises an error."""
+"""How a kind of resource looks in the Kubernetes API. Its JSON becomes a typed `Resource`; no input raises an error."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from typing_extensions import TypeVar
 
 from inference_operator.api.conditions import Condition
 from inference_operator.api.field_errors import causes, field_error
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.refusal import Refusal, all_of
 from inference_operator.api.spec import MAX_NAME_LENGTH, Spec
-from inference_operator.api.status import Status
-from inference_operator.manifest import Key, Manifest, Owner
+from inference_operator.api.status import ResourceStatus, Status
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Key, Kind, Manifest, Owner
 
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 RESERVED_NAME = "vllm"
 """A Service `vllm` makes Kubernetes set `VLLM_PORT` in pods, which vLLM reads as its own (vLLM docs, env_vars)."""
 
+SpecT = TypeVar("SpecT", bound=BaseModel, default=Spec)
+StatusT = TypeVar("StatusT", bound=ResourceStatus, default=Status)
+
 
 @dataclass(frozen=True, slots=True)
-class Resource:
-    """One InferenceDeployment as last observed: its spec (or why that is invalid) and the status written before."""
+class Resource(Generic[SpecT, StatusT]):
+    """A resource as last observed: its spec (or why that is invalid) and the status written before."""
 
     key: Key
     uid: str
@@ -29,8 +34,8 @@ class Resource:
     """The resourceVersion: a status is written only to the version that it was computed from."""
     generation: int
     deleting: bool
-    spec: Spec | Refusal
-    status: Status
+    spec: SpecT | Refusal
+    status: StatusT
     """The status that this operator wrote before, without the conditions of other writers."""
 
     @property
@@ -43,32 +48,106 @@ class Resource:
         return condition if condition and condition.observed_generation == self.generation else None
 
 
+AnyResource: TypeAlias = Resource[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of `kubectl get`."""
+
+    name: str
+    type: str
+    path: str
+    """The field, as a JSONPath."""
+    description: str
+    is_wide: bool = False
+    """Whether only `--output wide` shows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceApi(Generic[SpecT, StatusT]):
+    """A kind of resource as the API server knows it."""
+
+    kind: Kind
+    spec: type[SpecT]
+    status: type[StatusT]
+    description: str
+    short_names: tuple[str, ...]
+    columns: tuple[Column, ...]
+    scales: bool = False
+    """Whether it has the subresource `/scale`, with `spec.replicas` and `status.replicas`."""
+
+    def parse(self, raw: Manifest) -> Resource[SpecT, StatusT]:
+        """Parse a resource of this kind.
+
+        A spec that violates the schema becomes a `Refusal`: it may have been stored before a rule existed, or come from
+        a file. A status that cannot be parsed counts as never written.
+        """
+        meta = _mapping(raw.get("metadata"))
+        key = Key(str(meta.get("namespace") or "default"), str(meta.get("name") or ""), self.kind)
+        generation = meta.get("generation")
+        return Resource(
+            key=key,
+            uid=str(meta.get("uid", "")),
+            version=str(meta.get("resourceVersion", "")),
+            generation=generation if isinstance(generation, int) else 0,
+            deleting="deletionTimestamp" in meta,
+            spec=_checked(_name_problem(key.name), self._spec(raw.get("spec"))),
+            status=self._status(raw.get("status")),
+        )
+
+    def _spec(self, raw: object) -> SpecT | Refusal:
+        try:
+            return self.spec.model_validate(raw if raw is not None else {})
+        except ValidationError as error:
+            return all_of([field_error(cause) for cause in causes(error.errors(include_url=False))])
+
+    def _status(self, stored: object) -> StatusT:
+        try:
+            status = self.status.model_validate(_mapping(stored))
+        except ValidationError:
+            return self.status()
+        ours = tuple(c for c in status.conditions if c.type in set(ConditionType))
+        return status.model_copy(update={"conditions": ours})
+
+
+INFERENCE_DEPLOYMENT_API = ResourceApi(
+    INFERENCE_DEPLOYMENT,
+    Spec,
+    Status,
+    "An inference service: engine pods behind a load balancer.",
+    ("infd",),
+    (
+        Column("Model", "string", ".status.model", "Name of the model"),
+        Column(
+            "Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether a request would be answered"
+        ),
+        Column("Reason", "string", ".status.reason", "What is wrong, else the reason of the condition Ready"),
+        Column("Engines", "string", ".status.ready", "Ready and desired engines"),
+        Column("GPUs", "string", ".status.gpus", "GPUs of one engine"),
+        Column("Age", "date", ".metadata.creationTimestamp", "Time since creation"),
+        Column("URL", "string", ".status.url", "URL of the OpenAI API inside the cluster", is_wide=True),
+        Column("Engine", "string", ".status.engine.kind", "Kind of the engine", is_wide=True),
+        Column("Context", "integer", ".status.plan.maxModelLen", "Maximum context length in tokens", is_wide=True),
+        Column("Adapters", "string", ".status.adaptersReady", "Ready adapters, and all adapters", is_wide=True),
+        Column("Message", "string", ".status.message", "The cause, and what helps", is_wide=True),
+    ),
+    scales=True,
+)
+
+
 def resource(raw: Manifest) -> Resource:
     """Parse an InferenceDeployment.
-
-    A spec that violates the schema becomes a `Refusal`: it may have been stored before a rule existed, or come from
-    a file. A status that cannot be parsed counts as never written.
 
     Examples:
         >>> raw = {"metadata": {"namespace": "default", "name": "qwen"}, "spec": {"model": {"source": 7}}}
         >>> resource(raw).spec.message
         'spec.model.source: must be a string. Put the value in quotes.'
     """
-    meta = _mapping(raw.get("metadata"))
-    key = Key(str(meta.get("namespace") or "default"), str(meta.get("name") or ""))
-    generation = meta.get("generation")
-    return Resource(
-        key=key,
-        uid=str(meta.get("uid", "")),
-        version=str(meta.get("resourceVersion", "")),
-        generation=generation if isinstance(generation, int) else 0,
-        deleting="deletionTimestamp" in meta,
-        spec=_checked(_name_problem(key.name), _spec(raw.get("spec"))),
-        status=_status(raw.get("status")),
-    )
+    return INFERENCE_DEPLOYMENT_API.parse(raw)
 
 
-def _checked(name: Refusal | None, spec: Spec | Refusal) -> Spec | Refusal:
+def _checked(name: Refusal | None, spec: SpecT | Refusal) -> SpecT | Refusal:
     """The spec, or all mistakes of it and of the name."""
     if name is None:
         return spec
@@ -89,19 +168,3 @@ def _name_problem(name: str) -> Refusal | None:
         f" {MAX_NAME_LENGTH} characters, and not `{RESERVED_NAME}`.",
         "Create the resource with another name, for example `qwen3-8b`.",
     )
-
-
-def _spec(raw: object) -> Spec | Refusal:
-    try:
-        return Spec.model_validate(raw if raw is not None else {})
-    except ValidationError as error:
-        return all_of([field_error(cause) for cause in causes(error.errors(include_url=False))])
-
-
-def _status(stored: object) -> Status:
-    try:
-        status = Status.model_validate(_mapping(stored))
-    except ValidationError:
-        return Status()
-    ours = tuple(c for c in status.conditions if c.type in set(ConditionType))
-    return status.model_copy(update={"conditions": ours})

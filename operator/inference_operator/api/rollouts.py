@@ -17,8 +17,8 @@ class RolloutSettings(SpecModel):
     """How a change of the administrator's settings reaches all InferenceDeployments.
 
     Examples:
-        >>> RolloutSettings.model_validate({"canary": "team-a/qwen"}).canary_key
-        Key(namespace='team-a', name='qwen')
+        >>> str(RolloutSettings.model_validate({"canary": "team-a/qwen"}).canary_key)
+        'team-a/qwen'
     """
 
     max_concurrent: int = Field(MAX_CONCURRENT, ge=1, le=10_000)

@@ -206,8 +206,14 @@ class OperatorStatus(_StatusModel):
     )
 
 
-class Status(_StatusModel):
-    """The observed state of an InferenceDeployment."""
+def _with_operator_last(schema: Manifest) -> None:
+    schema["properties"]["operator"] = schema["properties"].pop("operator")
+
+
+class ResourceStatus(_StatusModel):
+    """What the status of every kind has."""
+
+    model_config = ConfigDict(json_schema_extra=_with_operator_last)
 
     observed_generation: int = Field(
         NEVER_OBSERVED, description="Generation of the spec that this status was computed from."
@@ -224,6 +230,26 @@ class Status(_StatusModel):
     message: str = Field(
         "", max_length=MAX_MESSAGE_LENGTH, description="Message of that condition: the cause, and what helps."
     )
+    operator: OperatorStatus | None = Field(None, description="Operator that wrote this status.")
+
+    def condition(self, wanted: ConditionType) -> Condition | None:
+        """The condition of this type; None if it was never written."""
+        return next((c for c in self.conditions if c.type == wanted), None)
+
+    def dump(self) -> Manifest:
+        """The status as JSON for the API server: camelCase, without unset fields.
+
+        Examples:
+            >>> ResourceStatus(observed_generation=3).dump()
+            {'observedGeneration': 3, 'conditions': []}
+        """
+        fields = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return {name: value for name, value in fields.items() if value != "" and (value != [] or name == "conditions")}
+
+
+class Status(ResourceStatus):
+    """The observed state of an InferenceDeployment."""
+
     model: str = Field("", max_length=1024, description="Name of the model, without scheme and organisation.")
     gpus: str = Field("", max_length=128, description="GPUs of one engine, for example `4xH100-80GB`; `CPU` without.")
     url: str | None = Field(None, description="URL of the OpenAI API inside the cluster.")
@@ -249,18 +275,3 @@ class Status(_StatusModel):
         description="Adapters of the model.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
-    operator: OperatorStatus | None = Field(None, description="Operator that wrote this status.")
-
-    def condition(self, wanted: ConditionType) -> Condition | None:
-        """The condition of this type; None if it was never written."""
-        return next((c for c in self.conditions if c.type == wanted), None)
-
-    def dump(self) -> Manifest:
-        """The status as JSON for the API server: camelCase, without unset fields.
-
-        Examples:
-            >>> Status(observed_generation=3).dump()
-            {'observedGeneration': 3, 'conditions': [], 'replicas': 0, 'readyReplicas': 0}
-        """
-        fields = self.model_dump(mode="json", by_alias=True, exclude_none=True)
-        return {name: value for name, value in fields.items() if value != "" and (value != [] or name == "conditions")}

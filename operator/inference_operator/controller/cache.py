@@ -5,14 +5,16 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterable, Container, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
+from typing import Any
 
-from inference_operator.api.resource import Resource, resource
+from inference_operator.api.resource import AnyResource
 from inference_operator.controller.cached_object import CachedObject, Codec, version_of
 from inference_operator.controller.cluster import Listing
-from inference_operator.controller.fleet_store import FleetStore
 from inference_operator.controller.node_store import NodeStore
+from inference_operator.controller.resource_kind import KINDS, AnyResourceKind
 from inference_operator.controller.sample_store import SampleStore
 from inference_operator.controller.scaling_store import ScalingStore
+from inference_operator.controller.shared_store import SharedStore
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import ENGINES, VLLM, EngineRegistry
 from inference_operator.manifest import DEPLOYMENT, INFERENCE_DEPLOYMENT, STATEFUL_SET, Key, Kind, Manifest, Ref
@@ -26,14 +28,13 @@ from inference_operator.views.engine import EngineView, engines_of
 from inference_operator.views.lookups import Lookup, LookupResult
 from inference_operator.views.pod import PodView
 from inference_operator.views.resource_figures import ResourceFigures
-from inference_operator.workload.half_placed import HalfPlaced, half_placed, is_half_placed
 
 STATES = ("ready", "progressing", "stalled")
 """kstatus states of an InferenceDeployment. One that serves but whose last edit was refused is stalled."""
 
 
 class Cache:
-    """Objects by address, and by the InferenceDeployment that they belong to.
+    """Objects by address, and by the resource that they belong to.
 
     Versions only grow. An event that is older than the cached object, for example of the state before an own write, is
     ignored. Only a listing can show that the cluster's state was restored from a backup, with larger versions; it then
@@ -41,15 +42,21 @@ class Cache:
     """
 
     def __init__(
-        self, settings: Settings, engines: EngineRegistry = ENGINES, roles: RolePolicy = requested_roles
+        self,
+        settings: Settings,
+        engines: EngineRegistry = ENGINES,
+        roles: RolePolicy = requested_roles,
+        kinds: Sequence[AnyResourceKind] = KINDS,
     ) -> None:
+        self.kinds: Mapping[Kind, AnyResourceKind] = {kind.api.kind: kind for kind in kinds}
+        """The kinds of resources."""
         self._settings = settings
         self._engines = engines
         self._roles = roles
         self._codec = Codec()
         self._objects: dict[Ref, CachedObject] = {}
         self._resources: dict[Key, CachedObject] = {}
-        """The InferenceDeployments among the objects, by key: one object in ten, but read all the time."""
+        """The resources among the objects, by key: one object in ten, but read all the time."""
         self._by_owner: dict[Key, set[Ref]] = defaultdict(set)
         self._tombstones: dict[Ref, int] = {}
         """The versions at which objects were deleted. A listing or event from before does not bring them back."""
@@ -62,16 +69,16 @@ class Cache:
         """The last metrics of the pods."""
         self.scaling = ScalingStore()
         """The decisions of autoscaling."""
-        self.fleet = FleetStore(settings.rollouts, self._resources.keys())
-        """How far changes of the owner's settings are."""
+        self.shared = SharedStore(settings.rollouts, self.kinds, self._objects, self._resources)
+        """What is observed of all resources together."""
 
     def resource_keys(self) -> list[Key]:
-        """The keys of all InferenceDeployments."""
+        """The keys of all resources."""
         return list(self._resources)
 
-    def resources(self) -> Iterator[Resource]:
-        """All InferenceDeployments, one decompressed at a time."""
-        return (resource(cached.manifest) for cached in self._resources.values())
+    def resources(self) -> Iterator[AnyResource]:
+        """All resources, one decompressed at a time."""
+        return (self.kinds[key.kind].api.parse(cached.manifest) for key, cached in self._resources.items())
 
     def unsettled(self) -> list[Key]:
         """The InferenceDeployments that a change of the nodes could help: all that are not ready with all replicas."""
@@ -83,7 +90,7 @@ class Cache:
 
     def states(self) -> Mapping[str, int]:
         """The number of InferenceDeployments in each state, as kstatus reads their conditions."""
-        counted = Counter(cached.state for cached in self._resources.values())
+        counted = Counter(cached.state for key, cached in self._resources.items() if key.kind == INFERENCE_DEPLOYMENT)
         return {state: counted[state] for state in STATES}
 
     def figures(self) -> Iterator[tuple[Key, ResourceFigures, list[EngineView], list[PodView]]]:
@@ -94,7 +101,7 @@ class Cache:
                 yield key, cached.figures, self.engine_views(key), routers
 
     def pods(self, key: Key) -> list[PodView]:
-        """The pods of an InferenceDeployment."""
+        """The pods of a resource."""
         pods = {ref: pod for ref in self._by_owner.get(key, ()) if (pod := self._objects[ref].pod)}
         return [pods[ref] for ref in sorted(pods)]
 
@@ -104,7 +111,7 @@ class Cache:
 
     def engine(self, key: Key, component: str) -> Engine | None:
         """The engine that runs in the pods of a component; None if the component is no role, such as the router."""
-        if not is_role(component):
+        if key.kind != INFERENCE_DEPLOYMENT or not is_role(component):
             return None
         cached = self._objects.get(Ref(DEPLOYMENT, key.namespace, workload_name(key.name, component)))
         if cached is None:
@@ -118,12 +125,12 @@ class Cache:
         requested = self.engine(key, pod.component)
         return self._engines.get(pod.engine or VLLM) if requested else None
 
-    def inputs(self, key: Key, *, now: datetime) -> Inputs | None:
+    def inputs(self, key: Key, *, now: datetime) -> Inputs[Any] | None:
         """Everything that a decision about a key needs; None if the resource is absent or being deleted."""
         cached = self._resources.get(key)
         if cached is None:
             return None
-        requested = resource(cached.manifest)
+        requested: AnyResource = self.kinds[key.kind].api.parse(cached.manifest)
         if requested.deleting:
             return None
         pods, others = self.pods(key), (owned.manifest for owned in self._owned(key) if not owned.pod)
@@ -141,22 +148,8 @@ class Cache:
             roles=self._roles,
             scaling=self.scaling.result(key),
             unavailable_kinds=self.unavailable_kinds,
-            half_placed=self._half_placed() if any(map(is_half_placed, engines_of(pods))) else (),
-            fleet=self.fleet.without(key, now),
+            shared=self.shared.of(key, pods, now),
         )
-
-    def _half_placed(self) -> Sequence[HalfPlaced]:
-        """The half-placed groups of all InferenceDeployments. Only their StatefulSets are decompressed."""
-        pods: dict[str, list[PodView]] = defaultdict(list)
-        for ref, cached in self._objects.items():
-            if cached.pod and cached.pod.group:
-                pods[ref.namespace].append(cached.pod)
-        groups: list[HalfPlaced | None] = []
-        for namespace, members in pods.items():
-            for engine in filter(is_half_placed, engines_of(members)):
-                group = self._objects.get(Ref(STATEFUL_SET, namespace, engine.leader.group))
-                groups.append(half_placed(engine, group.manifest) if group else None)
-        return [group for group in groups if group is not None]
 
     def put_lookup(self, look: Lookup, result: LookupResult | None) -> None:
         """Store the result of a lookup; None removes it, when no resource needs it any more."""
@@ -178,7 +171,8 @@ class Cache:
     def put(self, manifest: Manifest, *, listed_at: int = -1) -> frozenset[Key]:
         """Store an object; returns the keys that it concerns, none if the cache had this version or a newer one.
 
-        An object whose owner or label has changed concerns two: the former InferenceDeployment misses it now.
+        An object whose owner or label has changed concerns two: the former resource misses it now. A resource concerns
+        those that follow it too.
         An object of a listing is the truth at the listing's version. If the cache has another one of that time, the
         cluster's history went back (etcd was restored with larger versions), and the listing counts.
         """
@@ -190,11 +184,11 @@ class Cache:
         if cached is not None:
             self._remove_from_owner(ref, cached.key)
         new = self._objects[ref] = self._codec.pack(manifest)
-        if ref.kind == INFERENCE_DEPLOYMENT:
+        if ref.kind.is_reconciled:
             self._resources[new.key] = new
-        else:
-            self._by_owner[new.key].add(ref)
-            self.fleet.see(ref, new.key if new.in_turn else None)
+            return frozenset({new.key}) | self.shared.followers(new.key)
+        self._by_owner[new.key].add(ref)
+        self.shared.fleet.see(ref, new.key if new.in_turn else None)
         return frozenset({new.key, cached.key if cached else new.key})
 
     def forget(self, manifest: Manifest) -> frozenset[Key]:
@@ -209,10 +203,11 @@ class Cache:
         if cached is None or (version is not None and cached.version > version):
             return frozenset()
         del self._objects[ref]
-        if ref.kind == INFERENCE_DEPLOYMENT:
+        if ref.kind.is_reconciled:
             del self._resources[cached.key]
-            self.fleet.forget(cached.key)
-        self.fleet.see(ref, None)
+            self.shared.fleet.forget(cached.key)
+            return frozenset({cached.key}) | self.shared.followers(cached.key)
+        self.shared.fleet.see(ref, None)
         self._remove_from_owner(ref, cached.key)
         return frozenset({cached.key})
 

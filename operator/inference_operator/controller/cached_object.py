@@ -7,8 +7,8 @@ import orjson
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.fleet.turn import recorded_turn
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, KIND, POD, Key, Manifest
-from inference_operator.objects.names import COMPONENT_LABEL, NAME_LABEL
+from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, POD, Key, Manifest, kind_of
+from inference_operator.objects.names import COMPONENT_LABEL, KIND_LABEL, NAME_LABEL
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.views.pod import PodView, pod_view
 from inference_operator.views.raw import objects
@@ -33,11 +33,11 @@ class CachedObject:
 
     version: int
     key: Key
-    """The InferenceDeployment that it concerns."""
+    """The resource that it concerns."""
     state: str
-    """The kstatus state; of an InferenceDeployment only."""
+    """The kstatus state; of a resource only."""
     settled: bool
-    """Whether it is ready with all replicas; of an InferenceDeployment only."""
+    """Whether no change of the nodes could help it: an InferenceDeployment that is ready with all replicas."""
     figures: ResourceFigures | None
     """The figures for its metrics; of an InferenceDeployment only."""
     pod: PodView | None
@@ -67,7 +67,7 @@ class Codec:
 
     Examples:
         >>> meta = {"name": "a", "namespace": "b", "resourceVersion": "7", "managedFields": []}
-        >>> cached = Codec().pack({"kind": "ConfigMap", "metadata": meta, "data": {"c": "d"}})
+        >>> cached = Codec().pack({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"c": "d"}})
         >>> cached.version, cached.manifest["metadata"], cached.manifest["data"]
         (7, {'name': 'a', 'namespace': 'b', 'resourceVersion': '7'}, {'c': 'd'})
     """
@@ -78,8 +78,8 @@ class Codec:
     def pack(self, manifest: Manifest) -> CachedObject:
         """The form of an object for the cache."""
         kind, meta = manifest["kind"], manifest["metadata"]
-        is_resource = kind == INFERENCE_DEPLOYMENT.name
-        # labels of an InferenceDeployment are its users': many different ones would use up the dictionaries
+        of_engines, is_resource = kind == INFERENCE_DEPLOYMENT.name, kind_of(manifest).is_reconciled
+        # labels of a resource are its users': many different ones would use up the dictionaries
         component = "" if is_resource else str((meta.get("labels") or {}).get(COMPONENT_LABEL, ""))
         view = pod_view(manifest, component=component) if kind == POD.name else None
         packed, dictionary = ((), b"") if view else self._compressed(manifest, component)
@@ -87,8 +87,8 @@ class Codec:
             version=version_of(manifest),
             key=key_of(manifest),
             state=_state(manifest) if is_resource else "",
-            settled=is_resource and _is_settled(manifest),
-            figures=resource_figures(manifest) if is_resource else None,
+            settled=_is_settled(manifest) if of_engines else is_resource,
+            figures=resource_figures(manifest) if of_engines else None,
             pod=view,
             engine=PLAN_ANNOTATION.engine(manifest) if kind in _WORKLOADS else "",
             in_turn=kind in _WORKLOADS and recorded_turn(manifest) is not None,
@@ -130,12 +130,14 @@ def _place(dictionary: bytes, number: int) -> bytes:
 
 
 def key_of(manifest: Manifest) -> Key:
-    """The key that an object concerns: its own, else its owner's (a label can be edited), else that in its label."""
-    meta = manifest["metadata"]
-    if manifest["kind"] == INFERENCE_DEPLOYMENT.name:
-        return Key(meta["namespace"], meta["name"])
-    owners = (r["name"] for r in meta.get("ownerReferences") or () if r.get("kind") == KIND and r.get("controller"))
-    return Key(meta["namespace"], next(owners, (meta.get("labels") or {}).get(NAME_LABEL, "")))
+    """The key that an object concerns: its own, else its owner's (a label can be edited), else that in its labels."""
+    meta, kind, labels = manifest["metadata"], kind_of(manifest), manifest["metadata"].get("labels") or {}
+    if kind.is_reconciled:
+        return Key(meta["namespace"], meta["name"], kind)
+    owners = (r for r in meta.get("ownerReferences") or () if r.get("controller") and r["apiVersion"] == API_VERSION)
+    labelled = {"apiVersion": API_VERSION, "kind": labels.get(KIND_LABEL, KIND), "name": labels.get(NAME_LABEL, "")}
+    owner = next(owners, labelled)
+    return Key(meta["namespace"], owner["name"], kind_of(owner))
 
 
 def version_of(manifest: Manifest) -> int:

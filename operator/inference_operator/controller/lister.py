@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 def watched_kinds(settings: Settings) -> Sequence[Kind]:
-    """The kinds that are listed and watched."""
+    """The kinds that are listed and watched in every cluster."""
     policies = (NETWORK_POLICY,) if settings.uses_network_policies else ()
     return (INFERENCE_DEPLOYMENT, *CHILD_KINDS, *policies, POD)
 
@@ -56,6 +56,8 @@ class Lister:
         self._add = add
         self._scope: Sequence[str | None] = tuple(settings.namespaces) or (None,)
         self.kinds = watched_kinds(settings)
+        self.optional_kinds = (*(kind for kind in cache.kinds if kind not in self.kinds), *OPTIONAL_KINDS)
+        """Kinds that a cluster has only if their CRD is installed."""
         self._unreadable: dict[str | None, tuple[str, bool]] = {}
         """The namespaces whose last listing failed, with the cause, and whether a right is missing."""
         self._missing: defaultdict[str | None, dict[Kind, str]] = defaultdict(dict)
@@ -101,14 +103,14 @@ class Lister:
     @property
     def missing_kinds(self) -> Sequence[Kind]:
         """The optional kinds that the operator cannot use in this cluster."""
-        return [kind for kind in OPTIONAL_KINDS if kind in self._cache.unavailable_kinds]
+        return [kind for kind in self.optional_kinds if kind in self._cache.unavailable_kinds]
 
     @property
     def watchable(self) -> Sequence[Kind]:
         """The kinds to watch: all that are listed, optional ones that exist, and nodes if they can be listed."""
         if not self._listed:
             return ()
-        optional = [kind for kind in OPTIONAL_KINDS if kind not in self._cache.unavailable_kinds]
+        optional = [kind for kind in self.optional_kinds if kind not in self._cache.unavailable_kinds]
         nodes = () if self._cache.nodes.leaving is None else (NODE,)
         return (*self.kinds, *optional, *nodes)
 
@@ -143,7 +145,7 @@ class Lister:
             if self.history_went_back:
                 break
             try:
-                differing = await self._list(namespace, (*self.kinds, *OPTIONAL_KINDS))
+                differing = await self._list(namespace, (*self.kinds, *self.optional_kinds))
             except ClusterError as error:
                 self._fail(namespace, error)
             else:
@@ -185,13 +187,13 @@ class Lister:
         changed, listed = [], []
         existing = self._found[namespace]
         for kind in kinds:
-            selector = None if kind == INFERENCE_DEPLOYMENT else MANAGED_SELECTOR
+            selector = None if kind.is_reconciled else MANAGED_SELECTOR
             concerned = set[Key]()
             try:
                 await self._cache.replace(kind, self._pages(kind, namespace, selector), concerned)
                 listed.append(kind)
             except (NotFoundError, ForbiddenError) as error:
-                if kind not in OPTIONAL_KINDS:
+                if kind not in self.optional_kinds:
                     raise
                 concerned.update(self._miss(kind, namespace, _why_unavailable(kind, error)))
             finally:
@@ -223,7 +225,7 @@ class Lister:
         self._cache.unavailable_kinds = now
         if former is None or now == former:
             return
-        for kind in OPTIONAL_KINDS:
+        for kind in self.optional_kinds:
             if kind in former and kind not in now:
                 log.info("Found %s: it is used from now on", kind.resource)
             elif now.get(kind) != former.get(kind):
@@ -287,7 +289,7 @@ class Lister:
             log.warning("Cannot list %s, will try again: %s", _named(namespace), error)
         if is_refused and was_refused and namespace in self._listed:
             self._listed.discard(namespace)
-            forgotten = [self._cache.clear(kind, namespace) for kind in (*self.kinds, *OPTIONAL_KINDS)]
+            forgotten = [self._cache.clear(kind, namespace) for kind in (*self.kinds, *self.optional_kinds)]
             for key in set().union(*forgotten):
                 self._add(key, Priority.LOW)
         self._unreadable[namespace] = (error.cause, is_refused)
@@ -308,7 +310,7 @@ def _priority(event: str, manifest: Manifest) -> Priority:
     kind, meta = kind_of(manifest), manifest["metadata"]
     observed = mapping(manifest, "status").get("observedGeneration")
     is_status = event == "MODIFIED" and observed is not None and observed == meta.get("generation")
-    return Priority.NORMAL if kind == POD or (is_status and kind != INFERENCE_DEPLOYMENT) else Priority.HIGH
+    return Priority.NORMAL if kind == POD or (is_status and not kind.is_reconciled) else Priority.HIGH
 
 
 def _why_unavailable(kind: Kind, error: ClusterError) -> str:

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
-from inference_operator.api.resource import Resource
+from inference_operator.api.resource import AnyResource
 from inference_operator.api.status import OperatorStatus
 from inference_operator.controller.cluster import ClusterError
 from inference_operator.status.events import Event
@@ -39,7 +39,7 @@ class OtherOperators:
     """
 
     def __init__(
-        self, account: str, may_act: MayAct, record: Callable[[Resource, Sequence[Event]], None] | None = None
+        self, account: str, may_act: MayAct, record: Callable[[AnyResource, Sequence[Event]], None] | None = None
     ) -> None:
         self._account = account
         self._may_act = may_act
@@ -54,7 +54,7 @@ class OtherOperators:
         self._seen: dict[str, datetime] = {}
         """By namespace: when it was last left to another; it may be deleted since."""
 
-    def begin(self, since: str, resources: Iterable[Resource]) -> None:
+    def begin(self, since: str, resources: Iterable[AnyResource]) -> None:
         """Begin to lead.
 
         Args:
@@ -69,12 +69,12 @@ class OtherOperators:
         """The number of namespaces that are left to others."""
         return sum(1 for namespace in self._left if now - self._seen[namespace] < 2 * RECHECK)
 
-    def claim(self, resource: Resource) -> OperatorStatus | None:
+    def claim(self, resource: AnyResource) -> OperatorStatus | None:
         """What a status of this operator says about it. A Lease that was made anew changes no status."""
-        written = resource.status.operator
+        written: OperatorStatus | None = resource.status.operator
         return written if written and written.account == self._account else self._own
 
-    async def other(self, resource: Resource, now: datetime) -> str | None:
+    async def other(self, resource: AnyResource, now: datetime) -> str | None:
         """The account of the older operator that acts in the resource's namespace; None if this one acts there."""
         self._meet(resource)
         namespace = resource.key.namespace
@@ -87,7 +87,7 @@ class OtherOperators:
             log.info("%s may no longer act in the namespace %s: this operator acts there again", account, namespace)
         return None
 
-    def _meet(self, resource: Resource) -> None:
+    def _meet(self, resource: AnyResource) -> None:
         written, namespace = resource.status.operator, resource.key.namespace
         if written is None or self._own is None:
             return
@@ -114,7 +114,7 @@ class OtherOperators:
             self._met.get(namespace, {}).pop(account, None)
         return acts
 
-    def _leave(self, resource: Resource, other: OperatorStatus) -> None:
+    def _leave(self, resource: AnyResource, other: OperatorStatus) -> None:
         namespace = resource.key.namespace
         if self._left.get(namespace) == other.account:
             return

@@ -3,24 +3,25 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from typing import Any
 
-from inference_operator.api.resource import Resource
-from inference_operator.api.status import Status
+from inference_operator.api.resource import AnyResource
+from inference_operator.api.status import ResourceStatus
 from inference_operator.controller.cache import Cache
 from inference_operator.controller.changes import changes, is_held
 from inference_operator.controller.cluster import Cluster, ClusterError, NotLeaderError
 from inference_operator.controller.execute import execute
 from inference_operator.controller.other_operators import RECHECK, OtherOperators
-from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, Key, Manifest, Ref
-from inference_operator.pipeline.decide import outcome
+from inference_operator.manifest import Key, Manifest, Ref
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.status.events import Event, events
-from inference_operator.status.report import Requeue, report, undecided
+from inference_operator.status.events import Event
+from inference_operator.status.report import Requeue, undecided
 from inference_operator.status.write_results import Present, WriteResult
 
-OnTurn = Callable[[Key], None]
-"""Called with each InferenceDeployment that has waited and may begin with a change of the owner's settings."""
-OnEvents = Callable[[Resource, Sequence[Event]], None]
+OnDue = Callable[[Key], None]
+"""Called with each resource that is to be decided because of what another one did: it has waited for its turn to begin
+with a change of the owner's settings, or follows the other one."""
+OnEvents = Callable[[AnyResource, Sequence[Event]], None]
 """Called with the condition transitions of a status that has just been written."""
 
 SECRET_AGAIN = timedelta(minutes=5)
@@ -46,14 +47,14 @@ class KeyStore:
 
 
 class Reconciler:
-    """Reconciles InferenceDeployments.
+    """Reconciles resources of any kind.
 
     Args:
         cluster: where changes are made.
         cache: the state of the cluster; own writes are recorded in it.
         now: the time.
         on_events: called after each status write that changed conditions.
-        on_turn: called when others may begin because of what was decided.
+        on_due: called when others are due because of what was decided or written.
         others: the other operators of the cluster; None: there is none.
     """
 
@@ -63,7 +64,7 @@ class Reconciler:
         cache: Cache,
         now: Callable[[], datetime],
         on_events: OnEvents | None = None,
-        on_turn: OnTurn | None = None,
+        on_due: OnDue = lambda _: None,
         *,
         others: OtherOperators | None = None,
     ) -> None:
@@ -71,7 +72,7 @@ class Reconciler:
         self._cache = cache
         self._now = now
         self._on_events = on_events
-        self._on_turn = on_turn
+        self._on_due = on_due
         self._others = others
         self._keys = KeyStore()
 
@@ -82,27 +83,27 @@ class Reconciler:
         except (ClusterError, NotLeaderError):
             raise
         except Exception:
-            self._cache.fleet.fail(key, self._now())
+            self._cache.shared.fleet.fail(key, self._now())
             with suppress(Exception):  # the first exception is the one to report
                 if inputs := self._cache.inputs(key, now=self._now()):
                     await self._publish(inputs, undecided(inputs))
             raise
         finally:
-            if self._on_turn:
-                for waiting in self._cache.fleet.next_keys(self._now()):
-                    self._on_turn(waiting)
+            for waiting in self._cache.shared.fleet.next_keys(self._now()):
+                self._on_due(waiting)
 
     async def reconcile(self, key: Key) -> Requeue | None:
-        """Bring the children and the status of one InferenceDeployment up to date; returns when to reconcile again."""
+        """Bring the children and the status of one resource up to date; returns when to reconcile again."""
         inputs = self._cache.inputs(key, now=self._now())
         if inputs is None:
-            self._cache.fleet.forget(key)
+            self._cache.shared.fleet.forget(key)
             return None
         if self._others and await self._others.other(inputs.resource, inputs.now):
-            self._cache.fleet.forget(key)
+            self._cache.shared.fleet.forget(key)
             return Requeue(RECHECK.total_seconds())
-        decided = outcome(inputs)
-        self._cache.fleet.note(key, decided.fleet_state, inputs.now)
+        kind = self._cache.kinds[key.kind]
+        decided = kind.decide(inputs)
+        self._cache.shared.fleet.note(key, decided.fleet_state, inputs.now)
         self._cache.scaling.want(key, decided.scaling)
         self._cache.samples.await_adapters(key, decided.awaits_adapters)
         results: list[WriteResult] = []
@@ -118,11 +119,11 @@ class Reconciler:
                 self._cache.record(results[-1])
                 self._keys.record(results[-1], inputs.now)
         current = self._cache.inputs(key, now=inputs.now) if results else inputs  # without changes nothing is new
-        reported = report(current or inputs, decided, results)
+        reported = kind.report(current or inputs, decided, results)
         await self._publish(inputs, reported.status)
         return reported.requeue
 
-    async def _publish(self, inputs: Inputs, status: Status) -> None:
+    async def _publish(self, inputs: Inputs[Any], status: ResourceStatus) -> None:
         """Write the status if it differs. If the resource has changed meanwhile, its event starts another reconcile."""
         if self._others:
             status = status.model_copy(update={"operator": self._others.claim(inputs.resource)})
@@ -130,13 +131,14 @@ class Reconciler:
             return
         key, version = inputs.resource.key, inputs.resource.version
         body = {
-            "apiVersion": API_VERSION,
-            "kind": KIND,
+            "apiVersion": key.kind.api_version,
+            "kind": key.kind.name,
             "metadata": {"name": key.name, "namespace": key.namespace, "resourceVersion": version},
             "status": status.dump(),
         }
-        written = await self._cluster.apply_status(Ref(INFERENCE_DEPLOYMENT, key.namespace, key.name), body)
+        written = await self._cluster.apply_status(key.ref, body)
         if written is not None:
-            self._cache.put(written)
+            for follower in self._cache.put(written) - {key}:
+                self._on_due(follower)
             if self._on_events:
-                self._on_events(inputs.resource, events(inputs.resource.status, status))
+                self._on_events(inputs.resource, self._cache.kinds[key.kind].events(inputs.resource.status, status))

@@ -123,12 +123,11 @@ class KubeCluster:
 
     async def may_write_status(self, account: str, namespace: str) -> bool:
         """Whether an account may write the status of InferenceDeployments in a namespace; raises `ForbiddenError`."""
-        group, plural = INFERENCE_DEPLOYMENT.api_version.split("/")[0], INFERENCE_DEPLOYMENT.plural
         attributes = {
             "namespace": namespace,
             "verb": "patch",
-            "group": group,
-            "resource": plural,
+            "group": INFERENCE_DEPLOYMENT.group,
+            "resource": INFERENCE_DEPLOYMENT.plural,
             "subresource": "status",
         }
         spec = {"resourceAttributes": attributes, "user": account, "groups": _groups(account)}

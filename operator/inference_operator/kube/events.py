@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 
-from inference_operator.api.resource import Resource
+from inference_operator.api.resource import AnyResource
 from inference_operator.controller.cluster import FIELD_MANAGER, Cluster, ClusterError, NotLeaderError
-from inference_operator.manifest import API_VERSION, KIND, Kind, Manifest, Ref
+from inference_operator.manifest import Kind, Manifest, Ref
 from inference_operator.status.events import Event
 
 EVENT = Kind("events.k8s.io/v1", "Event")
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Events:
-    """Records transitions as Events of the InferenceDeployment.
+    """Records transitions as Events of resources.
 
     Args:
         instance: the name of this process (`reportingInstance`).
@@ -33,11 +33,11 @@ class Events:
         self._cluster = cluster
         self._instance = instance
         self._now = now
-        self._queue: asyncio.Queue[tuple[Resource, Event]] = asyncio.Queue(MOST_WAITING)
+        self._queue: asyncio.Queue[tuple[AnyResource, Event]] = asyncio.Queue(MOST_WAITING)
         self._first: OrderedDict[str, tuple[str, int]] = OrderedDict()
         """The first time and the count of an Event, by its name."""
 
-    def record(self, resource: Resource, events: Sequence[Event]) -> None:
+    def record(self, resource: AnyResource, events: Sequence[Event]) -> None:
         for event in events:
             if not self._queue.full():
                 self._queue.put_nowait((resource, event))
@@ -47,7 +47,7 @@ class Events:
         while True:
             await self.write(*await self._queue.get())
 
-    async def write(self, resource: Resource, event: Event) -> None:
+    async def write(self, resource: AnyResource, event: Event) -> None:
         """Write one Event or increase its count; a failure is logged."""
         body = self._body(resource, event)
         try:
@@ -55,7 +55,7 @@ class Events:
         except (ClusterError, NotLeaderError) as error:
             log.warning("Cannot write the Event %s of %s: %s", event.reason, resource.key, error)
 
-    def _body(self, resource: Resource, event: Event) -> Manifest:
+    def _body(self, resource: AnyResource, event: Event) -> Manifest:
         key = resource.key
         identity = f"{self._instance} {resource.uid} {event.kind} {event.reason} {event.note}"
         name = f"{key.name}.{blake2b(identity.encode(), digest_size=8).hexdigest()}"
@@ -77,8 +77,8 @@ class Events:
             "reason": event.reason,
             "note": event.note,
             "regarding": {
-                "apiVersion": API_VERSION,
-                "kind": KIND,
+                "apiVersion": key.kind.api_version,
+                "kind": key.kind.name,
                 "namespace": key.namespace,
                 "name": key.name,
                 "uid": resource.uid,

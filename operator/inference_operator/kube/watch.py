@@ -18,7 +18,7 @@ from inference_operator.controller.cluster import ClusterError
 from inference_operator.kube.client import REQUEST_TIMEOUT_SECONDS
 from inference_operator.kube.proxy import environment_proxy, in_cluster
 from inference_operator.kube.resume_watch import ResumeWatch
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, NODE, Kind, Manifest
+from inference_operator.manifest import NODE, Kind, Manifest
 from inference_operator.objects.names import MANAGED_SELECTOR
 
 CONNECT_TIMEOUT_SECONDS = 5.0
@@ -131,7 +131,7 @@ class Watches:
         Watches that go on are left alone. Called after each listing: requests that were refused are sent again.
 
         Args:
-            kinds: kinds to watch; of all but InferenceDeployments and nodes only what the operator manages.
+            kinds: kinds to watch; of all but resources and nodes only what the operator manages.
         """
         insights = self._insights
         await insights.ready_resources.wait()  # kopf has made its own list of kinds and namespaces, and makes no other
@@ -151,7 +151,7 @@ class Watches:
             self._on_event(event["type"] or "", dict(event["object"]))
 
         kopf.on.event(*_address(kind), registry=self._registry, id=kind.plural)(handle)
-        if kind not in (INFERENCE_DEPLOYMENT, NODE):
+        if not kind.is_reconciled and kind != NODE:
             self._settings.watching.label_selectors[*_address(kind)] = MANAGED_SELECTOR
 
     def _add_activities(self, stop: asyncio.Event) -> None:
@@ -253,5 +253,4 @@ def _resource(kind: Kind) -> kopf.Resource:
 
 def _address(kind: Kind) -> tuple[str, str, str]:
     """Group, version and plural of a kind, as kopf takes them; the core group is the empty string."""
-    group, _, version = kind.api_version.rpartition("/")
-    return group, version, kind.plural
+    return kind.group, kind.api_version.rpartition("/")[2], kind.plural

@@ -5,6 +5,8 @@ import re
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGER = "inference-operator"
 NAME_LABEL = "inference-operator.dev/name"
+KIND_LABEL = "inference-operator.dev/kind"
+"""On objects and pods of resources of another kind than InferenceDeployment: its name."""
 COMPONENT_LABEL = "app.kubernetes.io/component"
 ENGINE = "engine"
 """The role that every resource has."""

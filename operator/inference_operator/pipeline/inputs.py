@@ -3,15 +3,28 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Generic
+
+from typing_extensions import TypeVar
 
 from inference_operator.api.reasons import Reason
-from inference_operator.api.resource import Resource
+from inference_operator.api.resource import AnyResource, Resource
 from inference_operator.autoscaling.inputs import ScalingResult
 from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.fleet.rollout_slots import NO_OTHERS, Fleet
-from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, SERVICE, Kind, Manifest, Owner, Ref
+from inference_operator.manifest import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    INFERENCE_DEPLOYMENT,
+    SERVICE,
+    Kind,
+    Manifest,
+    Owner,
+    Ref,
+)
 from inference_operator.objects.names import (
     ENGINE,
+    KIND_LABEL,
     headless_service_name,
     is_workload_name,
     router_name,
@@ -33,11 +46,26 @@ _WRITE_FAILS = frozenset({Reason.NAME_CONFLICT, Reason.CHILD_REJECTED, Reason.RE
 """Reasons for which an object of the resource was not written at the last try."""
 
 
+ResourceT = TypeVar("ResourceT", bound=AnyResource, default=Resource)
+
+
 @dataclass(frozen=True, slots=True)
-class Inputs:
+class Shared:
+    """What is observed of all resources together."""
+
+    fleet: Fleet = NO_OTHERS
+    """How far changes of the owner's settings are at all other resources."""
+    half_placed: Sequence[HalfPlaced] = ()
+    """The half-placed groups of all InferenceDeployments, if this resource has any."""
+    followed: Sequence[AnyResource] = ()
+    """The resources of its namespace of the kinds that its own kind follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs(Generic[ResourceT]):
     """Everything that a decision reads, as last observed. Nothing else is remembered between two decisions."""
 
-    resource: Resource
+    resource: ResourceT
     children: Mapping[Ref, Manifest]
     """Live objects that the resource owns."""
     pods: Sequence[PodView]
@@ -60,15 +88,14 @@ class Inputs:
     """The latest decision of autoscaling; None before the first one."""
     unavailable_kinds: Mapping[Kind, str] = field(default_factory=dict)
     """Kinds of children that the operator cannot use in this cluster: why, and the fix, in sentences."""
-    half_placed: Sequence[HalfPlaced] = ()
-    """The half-placed groups of all InferenceDeployments, if this one has any."""
-    fleet: Fleet = NO_OTHERS
-    """How far changes of the owner's settings are at all other InferenceDeployments."""
+    shared: Shared = Shared()
 
     @property
     def owner(self) -> Owner:
         """The resource as the owner of its children, with the labels that all of them carry."""
-        return replace(self.resource.owner, child_labels=self.settings.common_labels)
+        kind = self.resource.key.kind
+        own = {} if kind == INFERENCE_DEPLOYMENT else {KIND_LABEL: kind.name}
+        return replace(self.resource.owner, child_labels={**self.settings.common_labels, **own})
 
     def child(self, ref: Ref) -> Manifest | None:
         """A live child of the resource, or None."""

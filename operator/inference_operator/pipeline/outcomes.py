@@ -1,4 +1,4 @@
-"""The four possible outcomes of a decision."""
+"""What a decision of any kind says, and the four possible outcomes of one about an InferenceDeployment."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,37 +24,43 @@ from inference_operator.workload.moving import NO_MOVE, Move
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The fields of every outcome. All but those of the model are the sum of its parts."""
+class Decision:
+    """What the controller carries out of a decision about a resource of any kind."""
 
-    model: KnownModel | None = None
-    """The model, as far as it is known."""
-    model_failure: Failure | None = None
-    """Why the model's files could not be read; None if they were, or need not be."""
     desired: Mapping[Ref, Manifest] = field(default_factory=dict)
     """The objects that the resource should have. Where nothing new is decided, the live ones."""
     lookups: tuple[Lookup, ...] = ()
     """Lookups that the next decision needs."""
     fleet_state: FleetState = FleetState.UNDECIDED
     """How far a change of the owner's settings is here."""
-    recheck_at: datetime | None = None
-    """When to decide again if no event comes before."""
     pods: tuple[PodPatch, ...] = ()
     """What changes of pods that exist: which ones are deleted, go first, get requests, or read their adapters again."""
+    scaling: ScalingInputs | None = None
+    """The inputs of autoscaling; None where the operator does not decide about the number of engines."""
+    engine_key: Manifest | None = None
+    """The Secret with the key that engines ask for, without the key; None if no engine asks for it."""
+    awaits_adapters: bool = False
+    """Whether an engine has yet to tell that it has carried out its list of adapters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome(Decision):
+    """The fields of every outcome. All but those of the model are the sum of its parts."""
+
+    model: KnownModel | None = None
+    """The model, as far as it is known."""
+    model_failure: Failure | None = None
+    """Why the model's files could not be read; None if they were, or need not be."""
+    recheck_at: datetime | None = None
+    """When to decide again if no event comes before."""
     notice: str = ""
     """The notices for users about the decisions."""
     model_wait: ModelWait | None = None
     """Why engines wait for their model; None if they do not."""
-    scaling: ScalingInputs | None = None
-    """The inputs of autoscaling; None where the operator does not decide about the number of engines."""
     target: Target | None = None
     """How many requests one engine should have, and what decides that; None without autoscaling."""
-    engine_key: Manifest | None = None
-    """The Secret with the key that engines ask for, without the key; None if no engine asks for it."""
     adapters: tuple[Adapter, ...] = ()
     """The adapters of the specification, where one is planned."""
-    awaits_adapters: bool = False
-    """Whether an engine has yet to tell that it has carried out its list of adapters."""
     one_node_claim: str = ""
     """Name of the engines' claim, if pods on one node only can mount it; empty if not, and without a claim."""
 

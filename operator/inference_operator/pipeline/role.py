@@ -170,7 +170,7 @@ def _decisions(inputs: Inputs, used: RoleTemplates) -> _Decisions:
     wanted, replicas = desired_replicas(context, pinned, scaling, template.content.template["spec"])
     moving = move(_move_inputs(inputs, used.inputs, rolled, replicas), context.lookups, now)
     moved = moved_pods(live.workload, live.engines, context.lookups, context.engine, context.nodes)
-    yielded = yielding(context, inputs.half_placed)
+    yielded = yielding(context, inputs.shared.half_placed)
     turn = next_turn(turn_inputs(inputs), used.use, template.template_hash, live.workloads)
     change = None
     if not isinstance(decided, Undecided):

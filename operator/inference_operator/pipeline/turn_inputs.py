@@ -22,7 +22,7 @@ def turn_inputs(inputs: Inputs) -> TurnInputs:
     has_begun = bool(in_turn)
     return TurnInputs(
         now=inputs.now,
-        may_begin=has_begun or may_begin(inputs.fleet, resource.key, inputs.settings.rollouts),
+        may_begin=has_begun or may_begin(inputs.shared.fleet, resource.key, inputs.settings.rollouts),
         is_ready=_is_true(inputs, ConditionType.READY) and not any(map(_is_down, views)),
         is_stalled=_is_true(inputs, ConditionType.STALLED),
         has_gap=any(map(_replaces_first, in_turn)),

@@ -70,8 +70,8 @@ class Schedule:
         >>> key = Key("default", "qwen")
         >>> schedule.due([key], now=0.0)
         {}
-        >>> schedule.due([key], now=121.0)
-        {Key(namespace='default', name='qwen'): ('router', 'engine')}
+        >>> schedule.due([key], now=121.0)[key]
+        ('router', 'engine')
         >>> schedule.due([key], now=121.0)
         {}
     """

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any, Generic
 
 from inference_operator.api.conditions import MAX_MESSAGE_LENGTH, Condition
 from inference_operator.api.explanations import EXPLANATIONS, with_cure
 from inference_operator.api.reasons import ConditionType, Reason
+from inference_operator.api.resource import Resource, SpecT, StatusT
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import MAX_EXTERNAL_URLS, EngineStatus, Status
 from inference_operator.fleet.rollout_slots import FleetState
@@ -101,10 +103,10 @@ class Requeue:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Report(Generic[StatusT]):
     """The status, and when to reconcile again."""
 
-    status: Status
+    status: StatusT
     requeue: Requeue | None
 
 
@@ -174,7 +176,7 @@ def summary(verdicts: Mapping[ConditionType, ConditionVerdict]) -> ConditionVerd
     return next((detail for detail in details if detail.status == "False" or detail.reason in NOTICES), ready)
 
 
-def undecided(inputs: Inputs) -> Status:
+def undecided(inputs: Inputs[Resource[SpecT, StatusT]]) -> StatusT:
     """The status after an unexpected exception of a decision: the former one, with the condition Stalled."""
     explained, former = EXPLANATIONS[Reason.OPERATOR_ERROR], inputs.resource.status
     verdict = ConditionVerdict("True", Reason.OPERATOR_ERROR, with_cure(explained.cause, explained.cure))
@@ -196,7 +198,7 @@ def _selector(current: Observation) -> str:
     return selector_text(current.key.name, ENGINE, **leaders)
 
 
-def _condition(kind: ConditionType, verdict: ConditionVerdict, inputs: Inputs) -> Condition:
+def _condition(kind: ConditionType, verdict: ConditionVerdict, inputs: Inputs[Any]) -> Condition:
     before = inputs.resource.status.condition(kind)
     since = before.last_transition_time if before and before.status == verdict.status else _text(inputs.now)
     return Condition(

@@ -76,7 +76,7 @@ WATCHES = _counter(
     "resource",
 )
 CACHE_AGE = _gauge("infd_cache_age_seconds", "Time since the last complete listing; NaN before the first one")
-KINDS = _gauge(
+USED_KINDS = _gauge(
     "infd_optional_kind_used",
     "1 if this process uses an optional kind of Kubernetes, 0 if its CustomResourceDefinition or the right to it is"
     " missing, or if another process holds the Lease",

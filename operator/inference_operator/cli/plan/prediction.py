@@ -21,7 +21,7 @@ from inference_operator.fleet.rollout_slots import Fleet
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.lookup_poller import look_up
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, NODE, OPTIONAL_KINDS, Key, Kind, Manifest, Ref
+from inference_operator.manifest import NODE, OPTIONAL_KINDS, Key, Kind, Manifest, Ref
 from inference_operator.objects.engine_key import asked_key
 from inference_operator.objects.names import NAME_LABEL
 from inference_operator.pipeline.decide import outcome
@@ -150,7 +150,7 @@ async def live_inputs(
     key = Key(live["metadata"]["namespace"], live["metadata"]["name"])
     cache, notes = Cache(operator.settings, engines), list(operator.notes)
     cache.put(live)
-    children = [kind for kind in watched_kinds(operator.settings) if kind != INFERENCE_DEPLOYMENT]
+    children = [kind for kind in watched_kinds(operator.settings) if not kind.is_reconciled]
     for kind in children:
         try:
             await _list(cluster, cache, kind, key)
@@ -171,7 +171,8 @@ async def live_inputs(
         raise UsageError(f"{key} is being deleted.")
     if not operator.settings.namespaces and inputs.leaving is None:
         inputs = replace(inputs, leaving={})  # the operator sees the nodes, also where the user may not
-    return LiveInputs(replace(inputs, fleet=Fleet(is_stopped=_waits_for_turn(inputs))), tuple(notes))
+    shared = replace(inputs.shared, fleet=Fleet(is_stopped=_waits_for_turn(inputs)))
+    return LiveInputs(replace(inputs, shared=shared), tuple(notes))
 
 
 def _waits_for_turn(inputs: Inputs) -> bool:
