@@ -42,6 +42,7 @@ from inference_operator.objects.names import COMPONENT_LABEL, MANAGED_BY_LABEL, 
 from inference_operator.objects.pod import MEMORY_LOCK
 from inference_operator.views.pod import GROUP_LABEL
 from tests.testing.schemas import validate
+from tests.testing.second_kind import ROSTER
 
 CHART = Path(__file__).parents[2] / "charts" / "inference-operator"
 COMMITTED = CHART / "files" / "operator-policy.yaml"
@@ -182,6 +183,15 @@ def test_two_operators_share_no_policy() -> None:
 def test_the_service_accounts_of_the_settings_are_allowed() -> None:
     named = OperatorAccount("inference", "models", pod_accounts=("a", "b"))
     assert "in 'a,b'.split(',')" in dump(operator_policies(named))
+
+
+def test_what_an_operator_with_two_kinds_may_do_for_one_it_may_do_for_the_other() -> None:
+    both = operator_policies(OperatorAccount("inference", "models", kinds=(INFERENCE_DEPLOYMENT, ROSTER)))[::2]
+    checks = [check for policy in both for check in policy["spec"]["validations"]]
+    texts = [text for check in checks for text in (check["expression"], check["message"]) if KIND in text]
+    assert {"Roster" in text for text in texts if "autoscaler" not in text and "scaleTargetRef" not in text} == {True}
+    rules = [rule for policy in both for rule in policy["spec"]["matchConstraints"]["resourceRules"]]
+    assert [rule["resources"] for rule in rules if "rosters" in str(rule)] == [["rosters"], ["rosters/*"]]
 
 
 def test_the_policy_knows_the_reporting_controller_of_the_operators_events() -> None:

@@ -17,11 +17,13 @@ from inference_operator.api.editor_schema import editor_schema
 from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.cli.output import dump, schema_text
 from inference_operator.cli.parser import UsageError
+from inference_operator.controller.resource_kind import KINDS
 from inference_operator.engines.registry import EngineRegistry
 
 
 def print_crd(options: argparse.Namespace, _engines: EngineRegistry) -> int:
-    print(json.dumps(editor_schema(), indent=1) + "\n" if options.json_schema else schema_text(crd()), end="")
+    crds = (schema_text(crd(kind.api)) for kind in KINDS)
+    print(json.dumps(editor_schema(), indent=1) + "\n" if options.json_schema else "".join(crds), end="")
     return 0
 
 
