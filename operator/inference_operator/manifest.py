@@ -124,7 +124,7 @@ class Key:
 
     namespace: str
     name: str
-    kind: Kind = INFERENCE_DEPLOYMENT
+    kind: Kind = field(default=INFERENCE_DEPLOYMENT, hash=False)  # keys are looked up all the time
 
     @property
     def ref(self) -> "Ref":

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e.audit import AuditLog
-from e2e.cluster.handle import LocalCluster
-from e2e.waiting import eventually
+from e2e.localkube.audit_log import AuditLog
+from e2e.localkube.handle import LocalCluster
+from e2e.localkube.waiting import eventually
 from inference_operator.admission.operator_policy import OperatorAccount, operator_policies
 from inference_operator.api.crd import crd
 from inference_operator.manifest import CONFIG_MAP, INFERENCE_DEPLOYMENT, Kind, Manifest
@@ -102,7 +102,7 @@ def await_list(workspace: Workspace, *lines: str) -> None:
             return False
         status = workspace.get(ROSTER.resource, OURS).get("status", {})
         text = workspace.get("configmap", LIST)["data"]["list"]
-        return text == "\n".join(lines) and status.get("models") == len(lines) - 1
+        return bool(text == "\n".join(lines) and status.get("models") == len(lines) - 1)
 
     eventually(is_so, seconds=SECONDS, what=lambda: f"{lines}: {workspace.kubectl('get', 'ros,cm', '--output=yaml')}")
 
