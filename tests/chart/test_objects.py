@@ -397,7 +397,7 @@ def test_the_nodes_and_images_that_are_pulled_before_can_be_chosen(helm: Helm) -
     pod = found["spec"]["template"]["spec"]
     assert [one["image"] for one in pod["initContainers"]] == ["registry.example/vllm:1", "registry.example/vllm:2"]
     assert (pod["nodeSelector"], pod["imagePullSecrets"], pod["priorityClassName"]) == (
-        {"pool": "gpu"},
+        {"kubernetes.io/os": "linux", "pool": "gpu"},
         [{"name": "registry"}],
         "low",
     )

@@ -35,7 +35,7 @@ class S3Spec(SpecModel):
         S3Addressing.PATH,
         description=(
             "`Path`: requests name the bucket in their path. `VirtualHost`: in the name of the host, before that of"
-            " `endpoint`; some stores accept only that. Change: in place; the next download uses it."
+            " `endpoint`; some stores accept only that. Default: `Path`. Change: in place; the next download uses it."
         ),
     )
     credentials_secret_ref: SecretRef | None = Field(
