@@ -83,10 +83,10 @@ def both(
 def listed(kubernetes: LocalCluster, both: OperatorProcess) -> Iterator[Workspace]:
     """A workspace with a Roster whose list is written."""
     assert both.is_leading()
-    with temporary_workspace(kubernetes, "rosters") as found:
-        ask(found)
-        await_list(found, "Models")
-        yield found
+    with temporary_workspace(kubernetes, "rosters") as made:
+        ask(made)
+        await_list(made, "Models")
+        yield made
 
 
 def ask(workspace: Workspace, **spec: str) -> None:
@@ -114,7 +114,7 @@ def changes(audit: AuditLog, mark: int, workspace: Workspace) -> list[tuple[str,
     return [(write.verb, write.resource) for write in writes if write.resource != "events"]
 
 
-LISTED, TOLD = ("patch", "configmaps"), ("patch", "rosters/status")
+LISTED, REPORTED = ("patch", "configmaps"), ("patch", "rosters/status")
 
 
 def test_a_resource_of_it_is_created_changed_mended_and_deleted(listed: Workspace, audit: AuditLog) -> None:
@@ -126,7 +126,7 @@ def test_a_resource_of_it_is_created_changed_mended_and_deleted(listed: Workspac
     mark = audit.mark()
     ask(listed, title="Ours")
     await_list(listed, "Ours")
-    assert changes(audit, mark, listed) == [LISTED, TOLD]
+    assert changes(audit, mark, listed) == [LISTED, REPORTED]
 
     mark = audit.mark()
     listed.kubectl("patch", "configmap", LIST, "--type=merge", '--patch={"data":{"list":"mine"}}')

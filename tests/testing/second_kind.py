@@ -12,7 +12,7 @@ from pydantic import Field
 from inference_operator.api.conditions import Condition
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.resource import Column, Resource, ResourceApi
+from inference_operator.api.resource import Resource, ResourceApi, column
 from inference_operator.api.status import ResourceStatus
 from inference_operator.api.validation import SpecModel
 from inference_operator.app import main
@@ -109,7 +109,7 @@ ROSTER_API = ResourceApi(
     RosterStatus,
     "A list of the models of a namespace.",
     ("ros",),
-    (Column("Models", "integer", ".status.models", "Number of models"),),
+    (column("Models", "integer", ".status.models", "Number of models"),),
 )
 ROSTERS = ResourceKind(ROSTER_API, decide, report, events, frozenset({INFERENCE_DEPLOYMENT}))
 BOTH = (*KINDS, ROSTERS)

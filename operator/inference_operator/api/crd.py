@@ -11,14 +11,12 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
-from inference_operator.api.resource import INFERENCE_DEPLOYMENT_API, RESERVED_NAME, Column, ResourceApi
+from inference_operator.api.resource import INFERENCE_DEPLOYMENT_API, RESERVED_NAME, ResourceApi
 from inference_operator.api.spec import MAX_NAME_LENGTH
 from inference_operator.api.status import NEVER_OBSERVED
 from inference_operator.manifest import GROUP, VERSION, Manifest
 
 _DROPPED = ("title", "additionalProperties", "default")
-_WIDE = 1
-"""Priority of a column that only `kubectl get --output wide` shows."""
 
 _NAME_RULES = (
     (
@@ -108,11 +106,6 @@ def _schema(api: ResourceApi[Any, Any]) -> Manifest:
     }
 
 
-def _printed(column: Column) -> Manifest:
-    described = {"jsonPath": column.path, "description": column.description}
-    return {"name": column.name, "type": column.type, **described, **({"priority": _WIDE} if column.is_wide else {})}
-
-
 def crd(api: ResourceApi[Any, Any] = INFERENCE_DEPLOYMENT_API) -> Manifest:
     """The CustomResourceDefinition of a kind.
 
@@ -130,7 +123,7 @@ def crd(api: ResourceApi[Any, Any] = INFERENCE_DEPLOYMENT_API) -> Manifest:
         "served": True,
         "storage": True,
         "subresources": {"status": {}, **({"scale": scale} if api.scales else {})},
-        "additionalPrinterColumns": [_printed(column) for column in api.columns],
+        "additionalPrinterColumns": copy.deepcopy(list(api.columns)),
         "schema": {"openAPIV3Schema": _schema(api)},
     }
     return {

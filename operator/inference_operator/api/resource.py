@@ -51,17 +51,10 @@ class Resource(Generic[SpecT, StatusT]):
 AnyResource: TypeAlias = Resource[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of `kubectl get`."""
-
-    name: str
-    type: str
-    path: str
-    """The field, as a JSONPath."""
-    description: str
-    is_wide: bool = False
-    """Whether only `--output wide` shows it."""
+def column(name: str, value_type: str, path: str, description: str, *, is_wide: bool = False) -> Manifest:
+    """A column of `kubectl get`; a wide one is only in `--output wide`."""
+    wide = {"priority": 1} if is_wide else {}
+    return {"name": name, "type": value_type, "jsonPath": path, "description": description, **wide}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +66,7 @@ class ResourceApi(Generic[SpecT, StatusT]):
     status: type[StatusT]
     description: str
     short_names: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[Manifest, ...]
     scales: bool = False
     """Whether it has the subresource `/scale`, with `spec.replicas` and `status.replicas`."""
 
@@ -118,19 +111,19 @@ INFERENCE_DEPLOYMENT_API = ResourceApi(
     "An inference service: engine pods behind a load balancer.",
     ("infd",),
     (
-        Column("Model", "string", ".status.model", "Name of the model"),
-        Column(
+        column("Model", "string", ".status.model", "Name of the model"),
+        column(
             "Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether a request would be answered"
         ),
-        Column("Reason", "string", ".status.reason", "What is wrong, else the reason of the condition Ready"),
-        Column("Engines", "string", ".status.ready", "Ready and desired engines"),
-        Column("GPUs", "string", ".status.gpus", "GPUs of one engine"),
-        Column("Age", "date", ".metadata.creationTimestamp", "Time since creation"),
-        Column("URL", "string", ".status.url", "URL of the OpenAI API inside the cluster", is_wide=True),
-        Column("Engine", "string", ".status.engine.kind", "Kind of the engine", is_wide=True),
-        Column("Context", "integer", ".status.plan.maxModelLen", "Maximum context length in tokens", is_wide=True),
-        Column("Adapters", "string", ".status.adaptersReady", "Ready adapters, and all adapters", is_wide=True),
-        Column("Message", "string", ".status.message", "The cause, and what helps", is_wide=True),
+        column("Reason", "string", ".status.reason", "What is wrong, else the reason of the condition Ready"),
+        column("Engines", "string", ".status.ready", "Ready and desired engines"),
+        column("GPUs", "string", ".status.gpus", "GPUs of one engine"),
+        column("Age", "date", ".metadata.creationTimestamp", "Time since creation"),
+        column("URL", "string", ".status.url", "URL of the OpenAI API inside the cluster", is_wide=True),
+        column("Engine", "string", ".status.engine.kind", "Kind of the engine", is_wide=True),
+        column("Context", "integer", ".status.plan.maxModelLen", "Maximum context length in tokens", is_wide=True),
+        column("Adapters", "string", ".status.adaptersReady", "Ready adapters, and all adapters", is_wide=True),
+        column("Message", "string", ".status.message", "The cause, and what helps", is_wide=True),
     ),
     scales=True,
 )
