@@ -40,7 +40,7 @@ def rendered(backend: AutoscalingBackend, concurrency: float, max_replicas: int)
     """The object that the operator creates for a backend, with its default settings."""
     spec = AutoscalingSpec.model_validate({"backend": backend, "minReplicas": 1, "maxReplicas": max_replicas})
     query = engines_query(QueryInputs(KEY, ENGINE, concurrency, bypasses_routers=False, metrics=SERIES))
-    found = external_autoscaler(ExternalInputs(spec, Owner(KEY, uid="bench"), query, PROMETHEUS, least=1))
+    found = external_autoscaler(ExternalInputs(spec, Owner(KEY, uid="bench"), ENGINE, query, PROMETHEUS, least=1))
     if found is None:
         raise ValueError(f"{backend} needs no object")
     return found

@@ -44,7 +44,7 @@ from inference_operator.manifest import Key
 from inference_operator.objects.names import ENGINE, ROUTER
 from inference_operator.router.observe import HELD_PATH, HELD_SECONDS
 from inference_operator.scrape.schedule import Intervals
-from inference_operator.scrape.scraper import Callbacks, Scraped, Scraper, Targets, default_intervals
+from inference_operator.scrape.scraper import ENGINES, Callbacks, Scraped, Scraper, Targets, default_intervals
 from inference_operator.settings import Settings
 from inference_operator.sizing.shape import Objective
 from inference_operator.views.engine import engines_of
@@ -181,7 +181,7 @@ async def _scraping(ports: tuple[int, int, int], load: Load) -> list[Figure]:
     scraper = Rounds(targets, SampleStore(), callbacks, settings, intervals=intervals, scaling=scaling)
     memory, files = _memory(), _open_files()
     task = asyncio.create_task(scraper.run())
-    await asyncio.sleep(default[ENGINE].calm)  # until everything has been scraped once
+    await asyncio.sleep(default[ENGINES].calm)  # until everything has been scraped once
     scraper.seconds.clear()
     before, cpu, began = scrapes.copy(), _cpu(), monotonic()
     late = await _late(load.seconds)
@@ -212,7 +212,7 @@ class Rounds(Scraper):
         super().__init__(*arguments, **named)
         self.seconds: list[float] = []
 
-    async def scrape(self, key: Key, components: Sequence[str] = (ROUTER, ENGINE)) -> Scraped:
+    async def scrape(self, key: Key, components: Sequence[str] = (ROUTER, ENGINES)) -> Scraped:
         """Scrape, and record the time."""
         began = monotonic()
         scraped = await super().scrape(key, components)
@@ -243,7 +243,11 @@ def _scaled(keys: Iterable[Key], load: Load) -> ScalingStore:
     for key in keys:
         store.want(
             key,
-            ScalingInputs(limits, replicas=load.engines, bypasses_routers=False, target=target, objective=Objective()),
+            [
+                ScalingInputs(
+                    limits, load.engines, bypasses_routers=False, target=target, objective=Objective(), role=ENGINE
+                )
+            ],
         )
     return store
 

@@ -66,7 +66,7 @@ def put(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def downloaded(claim: Path, origin: BucketOrigin | None = None) -> Downloaded | Failure:
     """The result of a download."""
-    return download(origin or BucketOrigin(MODEL, print), None, claim, kernels=None, say=print)
+    return download(origin or BucketOrigin(MODEL, print), None, claim, say=print)
 
 
 def both(claim: Path) -> Sequence[InspectionResult | Downloaded]:
@@ -310,7 +310,7 @@ def test_the_progress_of_a_revision_does_not_count_what_a_former_one_has_on_the_
             eventually(lambda: said, seconds=60, what="the first step of the progress")
             super().fetch(folder, commit, file)
 
-    assert isinstance(download(Slow(MODEL, print), None, tmp_path, kernels=None, say=said.append), Downloaded)
+    assert isinstance(download(Slow(MODEL, print), None, tmp_path, say=said.append), Downloaded)
     assert said[0].startswith("Downloading 0 %")
 
 

@@ -1,7 +1,10 @@
 """The time to the first byte of answers, and answers that end before it."""
 
 import asyncio
+import io
 import json
+from collections.abc import Mapping
+from http import HTTPStatus
 
 from e2e.router.loopback import Engine, Loopback
 from e2e.router.test_upstreams import ADDRESS, helpers
@@ -12,6 +15,8 @@ CHAT = "/v1/chat/completions"
 EVENTS = "text/event-stream; charset=utf-8"
 NAME = f"{METRIC_PREFIX}time_to_first_byte_seconds"
 PREFILL_SECONDS = 0.6
+LARGE_BODY = 2 << 20
+"""More bytes than a router keeps to send a request again."""
 BEYOND = 0.5
 """The largest bucket that an answer after the prefill cannot be in."""
 
@@ -112,3 +117,26 @@ async def test_each_role_has_its_own_histogram(loopback: Loopback) -> None:
     answers = await asyncio.gather(*(loopback.ask(chunks=1, gap=0, prefill=PREFILL_SECONDS) for _ in range(4)))
     assert {answer.status for answer in answers} == {200}
     assert [(await _histogram(loopback, role))["count"] for role in ("engine", "helper")] == [2, 2]
+
+
+async def test_an_answer_that_was_held_belongs_to_the_role_that_gave_it(loopback: Loopback) -> None:
+    """A large body is not kept: its request waits at the hold server, which has no role."""
+    other = helpers(loopback)
+    loopback.other_upstreams = (other,)
+    await loopback.start_router()
+    wanted = {"model": "tiny", "chunks": 1, "gap": 0, "padding": "x" * LARGE_BODY}
+    held = asyncio.create_task(_streamed(loopback, wanted))
+    await loopback.until_held(1)
+    await loopback.start_engine_of(other, ADDRESS)
+    response_headers = await held
+    assert "inference-operator-role" not in response_headers
+    assert [(await _histogram(loopback, role))["count"] for role in ("engine", "helper")] == [0, 1]
+
+
+async def _streamed(loopback: Loopback, wanted: Mapping[str, object]) -> Mapping[str, str]:
+    """The headers of a stream that has ended."""
+    body, headers = io.BytesIO(json.dumps(wanted).encode()), {"Content-Type": "application/json"}
+    async with loopback.session.post(f"{loopback.url}/v1/completions", data=body, headers=headers) as response:
+        assert response.status == HTTPStatus.OK, await response.text()
+        await response.read()
+        return response.headers

@@ -59,7 +59,8 @@ async def test_the_operator_wants_an_engine_once_haproxy_holds_a_request(loopbac
     key, store, told = Key("default", "qwen"), ScalingStore(), asyncio.Queue[Key]()
     limits = ScalingSettings(0, 4, target_concurrency=4, start_seconds=60, idle_seconds=600)
     target = Target(4, TargetBound.REQUESTED, {})
-    store.want(key, ScalingInputs(limits, replicas=0, bypasses_routers=False, target=target, objective=Objective()))
+    scaled = ScalingInputs(limits, 0, bypasses_routers=False, target=target, objective=Objective(), role="engine")
+    store.want(key, [scaled])
     scraper = Scraper(
         Targets(lambda: [key], lambda _: [_pod(loopback)], lambda _: [], lambda _key, _component: None),
         SampleStore(),

@@ -23,6 +23,7 @@ REQUEST = ScalingInputs(
     bypasses_routers=False,
     target=Target(4, TargetBound.REQUESTED, {}),
     objective=Objective(),
+    role=ENGINE,
     plan="one/0",
 )
 A = PodView("a", ENGINE, NOW, ready=True, terminating=False, failed=False, problem=None, uid="uid-a")
@@ -77,11 +78,11 @@ def test_another_plan_begins_a_new_window_of_latencies_and_keeps_the_rest() -> N
 
 def test_the_store_keeps_the_state_of_the_requested_role_only() -> None:
     store = ScalingStore()
-    store.want(KEY, REQUEST)
+    store.want(KEY, [REQUEST])
     assert store.observe(KEY, scraped(0, 2))
-    store.want(KEY, replace(REQUEST, role="decode"))
+    store.want(KEY, [replace(REQUEST, role="decode")])
     assert store.result(KEY) is None
     assert not store.has_demand(KEY)
-    store.want(KEY, None)
+    store.want(KEY, [])
     assert store.keys() == []
     assert not store.observe(KEY, scraped(5, 2))

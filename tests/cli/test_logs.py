@@ -114,9 +114,9 @@ def test_containers_that_never_ran_have_no_log_and_one_container_needs_no_name()
         with_containers("c", {"name": "engine", **waiting, "restartCount": 0}),
     ]
     assert list(containers(pods)) == [
-        Container("a", "engine", has_run=True, source="a"),
-        Container("b", "haproxy-1", has_run=False, source="b/haproxy-1"),
-        Container("b", "haproxy-2", has_run=False, source="b/haproxy-2"),
+        Container("a", "engine", has_run=True, source="a", role="engine"),
+        Container("b", "haproxy-1", has_run=False, source="b/haproxy-1", role="engine"),
+        Container("b", "haproxy-2", has_run=False, source="b/haproxy-2", role="engine"),
     ]
 
 

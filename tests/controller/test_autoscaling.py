@@ -312,7 +312,7 @@ async def test_the_time_of_a_start_is_measured_and_recorded(world: World) -> Non
     recorded = world.status().autoscaling
     assert recorded is not None
     assert recorded.start_seconds == 90
-    request = world.cache.scaling.inputs(KEY)
+    (request,) = world.cache.scaling.inputs(KEY)
     assert request is not None
     assert request.settings.start_seconds == 90
 
@@ -387,7 +387,7 @@ async def test_measured_latencies_bring_a_target_that_is_wrong_by_four_back_with
 ) -> None:
     fleet, computed = await computed_target(world)
     right = computed / wrong
-    request = world.cache.scaling.inputs(KEY)
+    (request,) = world.cache.scaling.inputs(KEY)
     assert request is not None
     reachable = min(right, request.target.bounds[TargetBound.KV_CACHE])
     writes = await corrected(fleet, right, rounds=HALF_AN_HOUR)
@@ -411,7 +411,7 @@ async def test_the_correction_outlasts_a_restart_and_ends_with_the_plan_that_it_
     assert await world.settle() == []
     await fleet.round(running={"e0": 1})
     assert world.status().autoscaling == before
-    request = world.cache.scaling.inputs(KEY)
+    (request,) = world.cache.scaling.inputs(KEY)
     assert request is not None
     assert request.settings.target_concurrency == pytest.approx(computed * before.target_factor, rel=0.02)
     world.ask(autoscaling={"maxReplicas": 1}, engine={"maxModelLen": 2048})
@@ -583,7 +583,7 @@ async def test_the_wait_for_a_node_is_a_part_of_the_start_that_is_the_window_of_
     status["conditions"] = [{**one, "lastTransitionTime": later} for one in status["conditions"]]
     world.cluster.set_status(ref, status)
     await world.settle()
-    request = world.cache.scaling.inputs(KEY)
+    (request,) = world.cache.scaling.inputs(KEY)
     assert request is not None
     assert request.settings.down_seconds == 600
 

@@ -18,7 +18,6 @@ from inference_operator.jobs.state import ObservedJobs, job_state
 from inference_operator.jobs.task import JobInputs, task_jobs
 from inference_operator.manifest import CONFIG_MAP, Manifest, Owner
 from inference_operator.models.source import model_source
-from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.settings import Settings
 from tests.testing.builders import KEY, NOW, UID, inference_deployment
 from tests.testing.schemas import validate
@@ -94,7 +93,7 @@ def test_a_published_image_needs_no_program() -> None:
 
 @pytest.mark.parametrize("settings", [STOCK, PUBLISHED])
 def test_a_download_runs_the_same_program(settings: Settings) -> None:
-    download = DownloadInputs(inputs(settings), "0" * 40, CacheVolume("models", ""))
+    download = DownloadInputs(inputs(settings), "0" * 40, "models")
     pod = task_jobs(download_task(download)).content["spec"]["template"]["spec"]
     start = ["python3", "/operator-program/lib"] if settings is STOCK else ["infd"]
     assert pod["containers"][0]["command"] == [*start, "download", "hf://org/model"]

@@ -41,7 +41,7 @@ class FullOrigin:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_write_that_finds_no_room_says_so_instead_of_a_need_of_nothing(tmp_path: Path, number: int) -> None:
-    found = download(FullOrigin(number), "1", tmp_path, kernels=None, say=lambda _line: None)
+    found = download(FullOrigin(number), "1", tmp_path, say=lambda _line: None)
     assert isinstance(found, Failure)
     assert found.cause is Cause.DISK_FULL
     problem = "could not be written for lack of space, or for a quota or a limit of files; the claim in"

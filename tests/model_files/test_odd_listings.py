@@ -28,7 +28,7 @@ folder, repository, commit, count = sys.argv[1:]
 for number in range(int(count)):
     claim = Path(folder, str(number))
     claim.mkdir()
-    found = download(HubOrigin(repository), commit, claim, kernels=None, say=lambda _: None)
+    found = download(HubOrigin(repository), commit, claim, say=lambda _: None)
     print("Failure" if isinstance(found, Failure) else "Downloaded")
 """
 

@@ -57,7 +57,7 @@ def test_what_runs_stays_as_it_is_when_a_later_policy_does_not_allow_it() -> Non
     found = decided(OTHERS, inference_deployment(replicas=5), live.values())
     assert isinstance(found, Refused)
     assert found.desired == live
-    assert found.scaling is None
+    assert not found.scaling
 
 
 def test_a_paused_resource_stays_paused_under_any_policy() -> None:

@@ -265,7 +265,7 @@ def test_the_status_counts_engines_of_two_roles_and_is_ready_only_with_both() ->
 
     assert _report(with_ready(engines=1)).status.conditions[0].status == "False"
     both = _report(with_ready(engines=1, helpers=1)).status
-    assert (both.conditions[0].status, both.replicas, both.ready_replicas) == ("True", 2, 2)
+    assert (both.conditions[0].status, both.ready, both.replicas, both.ready_replicas) == ("True", "2/4", 1, 1)
 
 
 def test_status_reads_the_pods_of_each_role_by_its_engine_and_sizes_each_role() -> None:

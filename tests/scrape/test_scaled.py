@@ -32,6 +32,7 @@ REQUEST = ScalingInputs(
     bypasses_routers=False,
     target=Target(4, TargetBound.REQUESTED, {}),
     objective=Objective(),
+    role=ENGINE,
 )
 
 
@@ -100,7 +101,7 @@ async def test_a_request_that_a_router_holds_leads_to_a_decision_for_one_engine(
     async with holding() as served:
         pod = router(name="r")
         hands = Hands([_with_port(pod, served.port)])
-        hands.store.want(KEY, REQUEST)
+        hands.store.want(KEY, [REQUEST])
         running = asyncio.create_task(hands.scraper.run())
         try:
             async with asyncio.timeout(SOON):
@@ -119,12 +120,12 @@ async def test_a_request_that_a_router_holds_leads_to_a_decision_for_one_engine(
 async def test_a_round_with_requests_sets_the_pace_of_demand_and_one_without_that_of_none() -> None:
     async with holding() as routed, answering(LOADED) as served:
         hands = Hands([_with_port(router(name="r"), routed.port), engine(served)])
-        hands.store.want(KEY, REQUEST)
+        hands.store.want(KEY, [REQUEST])
         scraper = hands.scraper
         assert (await scraper.scrape(KEY)).pace is Pace.DEMAND
         hands.pods = hands.pods[:1]
         assert (await scraper.scrape(KEY)).pace is Pace.CALM, "at zero, the routers tell of the first request"
-        hands.store.want(KEY, replace(REQUEST, replicas=1))
+        hands.store.want(KEY, [replace(REQUEST, replicas=1)])
         assert (await scraper.scrape(KEY)).pace is Pace.NO_DEMAND
         await scraper.close()
 
@@ -137,7 +138,7 @@ async def test_numbers_that_are_none_count_as_missing_metrics(value: str) -> Non
     )
     async with holding() as routed, answering(text) as served:
         hands = Hands([_with_port(router(name="r"), routed.port), engine(served, "broken")])
-        hands.store.want(KEY, REQUEST)
+        hands.store.want(KEY, [REQUEST])
         scraper = hands.scraper
         for _ in range(2):
             await scraper.scrape(KEY)

@@ -12,7 +12,7 @@ from inference_operator.scrape.scraper import default_intervals
 from inference_operator.settings import Settings
 
 A, B = Key("default", "a"), Key("default", "b")
-ROUTER, ENGINE = "router", "engine"
+ROUTER, ENGINE = "router", "engines"
 SAME = {ROUTER: Intervals(15.0, 120.0, 120.0), ENGINE: Intervals(15.0, 120.0, 120.0)}
 FAST_ROUTERS = {ROUTER: Intervals(5.0, 5.0, 5.0), ENGINE: Intervals(15.0, 120.0, 120.0)}
 DEFAULT = default_intervals(Settings())

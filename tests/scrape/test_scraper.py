@@ -18,7 +18,7 @@ from inference_operator.manifest import Key
 from inference_operator.objects.names import ENGINE, ROUTER
 from inference_operator.scrape.pod_client import MAX_BODY_BYTES, Address, PodClient
 from inference_operator.scrape.schedule import Intervals, Pace, Schedule
-from inference_operator.scrape.scraper import WORKERS, Callbacks, Scraper, Targets
+from inference_operator.scrape.scraper import ENGINES, WORKERS, Callbacks, Scraper, Targets
 from inference_operator.settings import Settings
 from inference_operator.views.pod import ADAPTERS_PORT, PodView
 from inference_operator.views.samples import REPORT_PATH, AdapterReport, ProbeState, RouterSample, Samples
@@ -101,7 +101,7 @@ class Hands:
     async def scrape(self, *components: str, at: float = 0.0) -> Samples:
         """Scrape these components, or all."""
         self.now = at
-        await self.scraper.scrape(KEY, components or (ROUTER, ENGINE))
+        await self.scraper.scrape(KEY, components or (ROUTER, ENGINES))
         for _ in range(ROUNDS):
             await asyncio.sleep(0)
         return self.store.of(self.pods)
@@ -262,13 +262,13 @@ async def test_an_engine_counts_the_sessions_of_routers_only_while_their_sample_
     async with answering(IDLE) as served, answering(STATISTICS.format(sessions=3)) as routed:
         hands.pods = [engine(served), router(routed)]
         await hands.scrape(ROUTER, at=0)
-        seen = await hands.scrape(ENGINE, at=age)
+        seen = await hands.scrape(ENGINES, at=age)
     assert seen.engines["uid-engine"].sessions == sessions
     assert (served.scrapes, routed.scrapes) == (1, 1)
 
 
 async def test_routers_and_engines_are_scraped_at_their_own_intervals(hands: Hands) -> None:
-    intervals = {ROUTER: Intervals(0.05, 0.05, 0.05), ENGINE: Intervals(0.4, 0.4, 0.4)}
+    intervals = {ROUTER: Intervals(0.05, 0.05, 0.05), ENGINES: Intervals(0.4, 0.4, 0.4)}
     async with answering(IDLE) as served, answering(STATISTICS.format(sessions=0)) as routed:
         hands.pods = [engine(served), router(routed)]
         fast = SETTINGS.model_copy(update={"scrape_seconds": 0.05})
@@ -365,9 +365,9 @@ async def test_run_scrapes_with_tasks_made_at_its_start_and_ends_when_cancelled(
 async def test_unresponsive_routers_are_scraped_without_backoff_while_an_engine_may_have_stalled(hands: Hands) -> None:
     async with answering(LOADED) as served, answering("no statistics") as routed:
         hands.pods = [engine(served), router(routed)]
-        calm = await hands.scraper.scrape(KEY, (ROUTER, ENGINE))
+        calm = await hands.scraper.scrape(KEY, (ROUTER, ENGINES))
         hands.now += SETTINGS.scrape_seconds
-        stalling = await hands.scraper.scrape(KEY, (ROUTER, ENGINE))
+        stalling = await hands.scraper.scrape(KEY, (ROUTER, ENGINES))
     assert (calm.pace, list(calm.failed)) == (Pace.CALM, [ROUTER])
     assert (stalling.pace, list(stalling.failed)) == (Pace.URGENT, [])
 
@@ -462,7 +462,7 @@ async def test_metrics_are_read_from_the_path_and_port_that_the_engine_names(han
     async with answering() as served, answering(path="/prometheus/metrics") as apart:
         hands.kind = Elsewhere(metrics_page=MetricsPage("/prometheus/metrics", apart.port))
         hands.pods = [engine(served)]
-        seen = await hands.scrape(ENGINE)
+        seen = await hands.scrape(ENGINES)
         assert seen.engines["uid-engine"].sample.running == 2
         assert (served.scrapes, apart.scrapes) == (0, 1)
 
@@ -483,16 +483,16 @@ async def test_no_connection_is_kept_for_longer_than_the_engine_keeps_it(
     hands.kind = Elsewhere(metrics_page=MetricsPage(idle_seconds=idle_seconds))
     async with answering() as served, answering() as other:
         hands.pods = [engine(served, "a"), engine(other, "b")]
-        await hands.scrape(ENGINE)  # two busy engines are read again soon
+        await hands.scrape(ENGINES)  # two busy engines are read again soon
         served.clients.clear()
-        await hands.scrape(ENGINE)
-        await hands.scrape(ENGINE)
+        await hands.scrape(ENGINES)
+        await hands.scrape(ENGINES)
     assert len(served.clients) == clients
 
 
 async def test_the_loop_ends_with_the_error_of_a_worker(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
     fast = SETTINGS.model_copy(update={"scrape_seconds": 0.05})
-    intervals = {ROUTER: Intervals(0.02, 0.02, 0.02), ENGINE: Intervals(0.02, 0.02, 0.02)}
+    intervals = {ROUTER: Intervals(0.02, 0.02, 0.02), ENGINES: Intervals(0.02, 0.02, 0.02)}
     scraper = Scraper(hands.targets, hands.store, hands.callbacks, fast, intervals=intervals)
 
     def broken(*_: object, **__: object) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from inference_operator.autoscaling.decision import Bound, Decision, Terms
 from inference_operator.autoscaling.inputs import ScalingResult
+from inference_operator.objects.names import ENGINE
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.write_results import WriteResult
 from tests.status.situations import NO_GPU, observed, view
@@ -16,7 +17,7 @@ _BEFORE = observed(_RAW, live=_RAW, engines=deployment_status(1), routers=deploy
 
 def _decided(replicas: int, *missing: str) -> Inputs:
     decision = Decision(replicas, Bound.DEMAND, Terms(8, 6, 0), target_concurrency=8)
-    return replace(_BEFORE, scaling=ScalingResult(decision, missing))
+    return replace(_BEFORE, scaling={ENGINE: ScalingResult(decision, missing)})
 
 
 SCALING_STATES: dict[str, tuple[Inputs, list[WriteResult], tuple[str, str, str]]] = {

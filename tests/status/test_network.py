@@ -1,5 +1,6 @@
 """The network that NCCL uses between nodes, from the log of a start to the status."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from inference_operator.pipeline.outcomes import Planned
 from inference_operator.status.network import network
 from inference_operator.status.report import report
 from inference_operator.views.lookups import LogText
+from inference_operator.views.pod import PodView
 from tests.status.situations import CURRENT, loading, observed, reported, starting, view
 from tests.testing.builders import deployment_status, ready_pod
 
@@ -43,22 +45,28 @@ def serving(before: NetworkStatus) -> Inputs:
     return observed(**engines, before=known)
 
 
+def reported_network(
+    given: Inputs, template: str | None, pods: Sequence[PodView], resource: str | None
+) -> NetworkStatus | None:
+    return network(given, given.resource.status.engine, template, pods, resource)
+
+
 def test_the_log_of_a_start_tells_the_network() -> None:
-    assert network(with_log(SOCKETS), CURRENT, [STARTING], RESOURCE) == told("Socket")
-    assert network(with_log(f"{SOCKETS}{DEVICES}"), CURRENT, [STARTING], RESOURCE) == told("IB")
-    assert network(with_log("INFO loading"), CURRENT, [STARTING], RESOURCE) is None
+    assert reported_network(with_log(SOCKETS), CURRENT, [STARTING], RESOURCE) == told("Socket")
+    assert reported_network(with_log(f"{SOCKETS}{DEVICES}"), CURRENT, [STARTING], RESOURCE) == told("IB")
+    assert reported_network(with_log("INFO loading"), CURRENT, [STARTING], RESOURCE) is None
 
 
 def test_engines_that_ask_for_no_network_devices_report_none() -> None:
-    assert network(with_log(SOCKETS), CURRENT, [STARTING], None) is None
-    assert network(with_log(SOCKETS), None, [STARTING], RESOURCE) is None
+    assert reported_network(with_log(SOCKETS), CURRENT, [STARTING], None) is None
+    assert reported_network(with_log(SOCKETS), None, [STARTING], RESOURCE) is None
 
 
 def test_the_network_stays_for_the_same_template() -> None:
-    assert network(serving(told("Socket")), CURRENT, [SERVING], RESOURCE) == told("Socket")
-    assert network(serving(told("Socket", "earlier")), CURRENT, [SERVING], RESOURCE) is None
+    assert reported_network(serving(told("Socket")), CURRENT, [SERVING], RESOURCE) == told("Socket")
+    assert reported_network(serving(told("Socket", "earlier")), CURRENT, [SERVING], RESOURCE) is None
     again = with_log(DEVICES, serving(told("Socket")))
-    assert network(again, CURRENT, [STARTING], RESOURCE) == told("IB")
+    assert reported_network(again, CURRENT, [STARTING], RESOURCE) == told("IB")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 `python -m tests.testing.second_engine` runs the operator with both.
 """
 
+import json
 import re
 import sys
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from inference_operator.api.engine import EngineSpec
-from inference_operator.api.hardware import Device, ParallelismSpec
+from inference_operator.api.hardware import Device
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
@@ -28,6 +29,7 @@ from inference_operator.engines.start_log import Phase
 from inference_operator.engines.telemetry import EngineSeries
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.hardware.offers import GpuOffer
+from inference_operator.manifest import Manifest
 from inference_operator.models.facts import ModelFacts
 from inference_operator.objects.names import ENGINE
 from inference_operator.roles.spec import RoleSpec, role_spec
@@ -123,17 +125,34 @@ REGISTRY = EngineRegistry({**ENGINES.by_name, ECHO: Echo()}, default=ECHO)
 
 HELPER, HELPER_IMAGE = "helper", "registry.example/echo:1"
 HELPER_REPLICAS, HELPER_TENSOR = 3, 2
+HELPER_SPEC: Manifest = {
+    "replicas": HELPER_REPLICAS,
+    "parallelism": {"tensor": HELPER_TENSOR},
+    "engine": {"image": HELPER_IMAGE},
+    "autoscaling": None,
+}
+HELPER_ANNOTATION = "tests.example/helper"
+"""An annotation in `spec.podTemplate` with more fields of the second role; `null` says that there is no such role."""
+
+
+def helper_annotation(own: Manifest | None) -> Manifest:
+    """The pod template by which a specification asks for the second role."""
+    return {"annotations": {HELPER_ANNOTATION: json.dumps(own)}}
 
 
 def two_roles(stated: Spec, settings: Settings, _engines: EngineRegistry) -> Sequence[RoleSpec]:
     """The usual role by vLLM, and one more by the second engine, with an image, sizes and a number of its own."""
-    own = {
-        "replicas": HELPER_REPLICAS,
-        "parallelism": ParallelismSpec(tensor=HELPER_TENSOR),
-        "engine": stated.engine.model_copy(update={"image": HELPER_IMAGE}),
-    }
-    helper = role_spec(HELPER, ECHO, stated.model_copy(update=own), settings)
-    return (role_spec(ENGINE, VLLM, stated, settings), helper)
+    annotations = dict(stated.pod_template.annotations)
+    own = json.loads(annotations.pop(HELPER_ANNOTATION, "{}"))
+    pods = stated.pod_template.model_copy(update={"annotations": annotations})
+    stated = stated.model_copy(update={"pod_template": pods})
+    usual = role_spec(ENGINE, VLLM, stated, settings, has_scale=True)
+    if own is None:
+        return (usual,)
+    weight = own.pop("weight", 1)
+    fields = stated.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    helper = Spec.model_validate({**fields, **HELPER_SPEC, **own})
+    return (usual, role_spec(HELPER, ECHO, helper, settings, weight=weight))
 
 
 BOTH = replace(REGISTRY, default=VLLM)

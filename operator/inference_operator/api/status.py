@@ -16,6 +16,7 @@ NEVER_OBSERVED = -1
 
 
 MAX_EXTERNAL_URLS = 16
+MAX_ROLES = 16
 
 
 def json_name(name: str) -> str:
@@ -195,6 +196,17 @@ class AutoscalingStatus(_StatusModel):
     )
 
 
+class RoleStatus(_StatusModel):
+    """A role of several: engines with a plan and a number of their own."""
+
+    name: str = Field(max_length=63, description="Name of the role.")
+    replicas: int = Field(0, description="Number of its engines.")
+    ready_replicas: int = Field(0, description="Number of its ready engines.")
+    plan: PlanStatus | None = Field(None, description="Sizes that they run with.")
+    engine: EngineStatus | None = Field(None, description="Engine that they run.")
+    autoscaling: AutoscalingStatus | None = Field(None, description="Last decision about their number.")
+
+
 class OperatorStatus(_StatusModel):
     """The operator that manages an InferenceDeployment."""
 
@@ -266,6 +278,15 @@ class Status(ResourceStatus):
     )
     plan: PlanStatus | None = Field(None, description="Sizes that the engines run with.")
     engine: EngineStatus | None = Field(None, description="Engine that runs.")
+    roles: tuple[RoleStatus, ...] = Field(
+        (),
+        max_length=MAX_ROLES,
+        description=(
+            "All roles, if there are several. Then `plan`, `engine`, `autoscaling` and the numbers of engines are those"
+            " of the role that `/scale` is about."
+        ),
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
     startup: StartupStatus | None = Field(None, description="Progress of a start; absent while no engine starts.")
     autoscaling: AutoscalingStatus | None = Field(None, description="Last decision about the number of engines.")
     adapters_ready: str = Field("", description="Adapters that are ready, and all adapters, for example `2/3`.")
@@ -275,3 +296,13 @@ class Status(ResourceStatus):
         description="Adapters of the model.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
+
+    @property
+    def every_role(self) -> tuple[RoleStatus, ...]:
+        """All roles; one without a name where there is only one."""
+        return self.roles or (self.of_role("", has_scale=True),)
+
+    def of_role(self, name: str, *, has_scale: bool) -> RoleStatus:
+        """What the status says about a role: the status itself is about the one that has `/scale`."""
+        own = {"plan": self.plan, "engine": self.engine, "autoscaling": self.autoscaling} if has_scale else {}
+        return next((role for role in self.roles if role.name == name), RoleStatus(name=name, **own))

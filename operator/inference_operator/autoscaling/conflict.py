@@ -38,6 +38,8 @@ class ConflictInputs:
     before: Condition | None
     """The last condition `ScalingActive`."""
     lookups: LookupResults
+    has_scale: bool = True
+    """Whether `/scale` of the resource is about the engines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,8 @@ def scaling_conflict(inputs: ConflictInputs) -> ScalingConflict | None:
     before = inputs.before
     was_reported = before is not None and before.reason == Reason.AUTOSCALER_CONFLICT
     trace = f"{inputs.spec.replicas} {writers}".strip()
-    lookup = ForeignAutoscalersLookup(inputs.key.namespace, inputs.key.name, trace, often=bool(writers) or was_reported)
+    name = inputs.key.name if inputs.has_scale else inputs.workload
+    lookup = ForeignAutoscalersLookup(inputs.key.namespace, name, trace, often=bool(writers) or was_reported)
     result = inputs.lookups.get(lookup)
     if result is None or (isinstance(result, ForeignAutoscalers) and result.seen != trace):
         was_held = was_reported and before is not None and before.status == "False"
@@ -82,7 +85,7 @@ def scaling_conflict(inputs: ConflictInputs) -> ScalingConflict | None:
     for autoscaler in foreign:
         if (autoscaler.kind, autoscaler.name) != own:
             targets.get((autoscaler.target_kind, autoscaler.target_name), []).append(autoscaler)
-    return ScalingConflict(lookup, bool(on_workload), tuple(on_workload), tuple(on_scale))
+    return ScalingConflict(lookup, bool(on_workload), tuple(on_workload), tuple(on_scale) if inputs.has_scale else ())
 
 
 def scale_writers(live: Manifest | None) -> str:

@@ -57,6 +57,7 @@ def scaling_sample(
     *,
     at: float,
     bypasses_routers: bool,
+    share: float = 1.0,
 ) -> tuple[ScalingSample, Totals]:
     """The sample of a round of scrapes, and the counters after it.
 
@@ -68,6 +69,8 @@ def scaling_sample(
         at: seconds of a monotonic clock.
         bypasses_routers: whether something else than the operator's routers sends requests; only engines know of them
             then.
+        share: the part of the requests in routers that counts. Where it is not all, engines tell what has arrived at
+            this role.
     """
     routing = [] if bypasses_routers else [pod for pod in routers if pod.ready and not pod.terminating]
     serving = [engine for engine in engines if engine.is_serving]
@@ -77,7 +80,7 @@ def scaling_sample(
     finished = {uid: engine.sample.finished for uid, engine in served.items()}
     completions = totals.completions.after(finished, staying=staying)
     arrivals = totals.arrivals.after({uid: float(router.arrivals) for uid, router in routed.items()}, staying=staying)
-    in_routers = sum(router.queued + router.held for router in routed.values())
+    in_routers = share * sum(router.queued + router.held for router in routed.values())
     outstanding = in_routers + sum(engine.outstanding for engine in served.values())
     missing = [pod.name for pod in routing if pod.uid not in routed]
     missing += [engine.name for engine in serving if engine.uid not in served]
@@ -86,7 +89,7 @@ def scaling_sample(
     sample = ScalingSample(
         at=at,
         outstanding=outstanding,
-        arrivals=completions.value + outstanding if bypasses_routers else arrivals.value,
+        arrivals=completions.value + outstanding if bypasses_routers or share < 1 else arrivals.value,
         completions=completions.value,
         running=sum(engine.sample.running for engine in served.values()),
         ready=len(serving),

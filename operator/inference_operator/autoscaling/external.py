@@ -14,7 +14,7 @@ from inference_operator.manifest import (
     Ref,
 )
 from inference_operator.objects.child import child
-from inference_operator.objects.names import ENGINE, MANAGED_BY_LABEL
+from inference_operator.objects.names import MANAGED_BY_LABEL
 
 METRIC = "inference_operator_engines_wanted"
 """The external metric that a HorizontalPodAutoscaler asks for; its value is that of the query."""
@@ -45,6 +45,8 @@ class ExternalInputs:
 
     spec: AutoscalingSpec
     owner: Owner
+    role: str
+    """The role that `/scale` is about."""
     query: str
     prometheus_url: str
     """Address at which KEDA queries Prometheus."""
@@ -83,7 +85,7 @@ def _horizontal_pod_autoscaler(request: ExternalInputs) -> Manifest:
         HORIZONTAL_POD_AUTOSCALER,
         request.owner.key.name,
         owner=request.owner,
-        component=ENGINE,
+        component=request.role,
         content=content,
         annotations={QUERY_ANNOTATION: request.query},
     )
@@ -126,7 +128,7 @@ def _scaled_object(request: ExternalInputs) -> Manifest:
         SCALED_OBJECT,
         request.owner.key.name,
         owner=request.owner,
-        component=ENGINE,
+        component=request.role,
         content=content,
         # KEDA gives its HorizontalPodAutoscaler the labels of the ScaledObject; this one would say that it is ours.
         annotations={"scaledobject.keda.sh/hpa-excluded-labels": MANAGED_BY_LABEL},

@@ -11,7 +11,6 @@ from inference_operator.autoscaling.decision import Decision, ScalingSettings
 from inference_operator.autoscaling.external_state import ExternalState, followed_replicas
 from inference_operator.autoscaling.schedule import Floor
 from inference_operator.autoscaling.target import Target
-from inference_operator.objects.names import ENGINE
 from inference_operator.sizing.serving import TYPICAL_LOAD, Load
 from inference_operator.sizing.shape import Objective
 from inference_operator.views.engine import EngineView
@@ -39,10 +38,15 @@ class ScalingInputs:
     """The requests that one engine should have."""
     objective: Objective
     """Latencies by which the target is corrected."""
+    role: str
+    """The role whose engines are counted."""
     plan: str = ""
     """The plan of the engines that the target belongs to."""
-    role: str = ENGINE
-    """The role whose engines are counted."""
+    share: float = 1.0
+    """Part of the requests that wait in routers for which its engines should be sized, 1 where no other role gets any.
+    """
+    has_scale: bool = True
+    """Whether `/scale` is about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,8 @@ def scaling_inputs(
     replicas: int,
     engines: Sequence[EngineView],
     floor: Floor | None,
+    share: float,
+    has_scale: bool,
 ) -> ScalingInputs | None:
     """The parameters of the next decisions; None where the operator does not decide.
 
@@ -78,6 +84,8 @@ def scaling_inputs(
         plan: the plan of the engines that the target belongs to.
         replicas: the number of engines that is wanted now.
         floor: the fewest engines now; None: as the specification says.
+        share: the part of the routers' requests that its engines get; 0 where routers send it none.
+        has_scale: whether `/scale` is about the role.
     """
     autoscaling = spec.autoscaling
     if autoscaling is None or autoscaling.backend is not AutoscalingBackend.BUILT_IN:
@@ -90,8 +98,9 @@ def scaling_inputs(
         idle_seconds=autoscaling.idle_timeout.total_seconds(),
         scale_down_seconds=autoscaling.scale_down_delay.total_seconds(),
     )
-    bypasses_routers = spec.router.strategy is RouterStrategy.EXTERNAL
-    return ScalingInputs(settings, replicas, bypasses_routers, target, Objective.requested(autoscaling), plan, role)
+    bypasses_routers = spec.router.strategy is RouterStrategy.EXTERNAL or not share
+    objective = Objective.requested(autoscaling)
+    return ScalingInputs(settings, replicas, bypasses_routers, target, objective, role, plan, share, has_scale)
 
 
 def target_factor(

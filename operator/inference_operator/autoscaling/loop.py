@@ -76,6 +76,7 @@ def observed(state: LoopState, scraped: ScrapeRound) -> tuple[LoopState, Scaling
         state.totals,
         at=scraped.at,
         bypasses_routers=inputs.bypasses_routers,
+        share=inputs.share,
     )
     decision, decided = decide(sample, inputs.settings, state.decision, replicas=replicas)
     answered = scraped.samples.engines

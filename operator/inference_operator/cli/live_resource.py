@@ -15,10 +15,10 @@ from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.lookup_listings import EVENT, last_time
 from inference_operator.manifest import POD, Manifest, Ref
-from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, NAME_LABEL, ROUTER, is_role
+from inference_operator.objects.names import NAME_LABEL, ROUTER, component_of, is_role
 from inference_operator.router.observe import METRIC_PREFIX, ROUTER_METRICS_PATH
 from inference_operator.router.stats import SAMPLE_PATH, router_sample
-from inference_operator.views.engine import engines_of
+from inference_operator.views.engine import EngineView, engines_of
 from inference_operator.views.pod import PodView, pod_view
 from inference_operator.views.raw import mapping, timestamp
 from inference_operator.views.samples import EngineActivity, EngineSample, Histogram, RouterSample, Samples
@@ -59,23 +59,30 @@ class LiveResource:
     is_forbidden: bool = False
     """Whether the right to read metrics of pods is missing."""
 
-    def of(self, component: str) -> list[PodView]:
-        return [pod for pod in self.pods if pod.component == component]
+    @property
+    def routers(self) -> list[PodView]:
+        return [pod for pod in self.pods if pod.component == ROUTER]
+
+    @property
+    def engines(self) -> list[EngineView]:
+        """The engines of all roles."""
+        return engines_of(pod for pod in self.pods if is_role(pod.component))
 
 
-async def live_resource(api: Api, cluster: KubeCluster, live: Manifest, engine: Engine) -> LiveResource:
+async def live_resource(api: Api, cluster: KubeCluster, live: Manifest, engines: EngineRegistry) -> LiveResource:
     """The pods of a resource with their metrics, which the API server fetches from them, and its Events."""
     found = resource(live)
     namespace, name = found.key.namespace, found.key.name
     pods: list[PodView] = []
     pages: dict[str, list[str]] = {}
     is_forbidden = False
+    programs = Programs(found, engines)
 
     async def read_pods() -> None:
         nonlocal is_forbidden
         listed = cluster.each(POD, namespace=namespace, labels=f"{NAME_LABEL}={name}")
         pods.extend([view async for pod in listed if (view := _view(pod)) is not None])
-        for uid, answers in (await _pages(api, namespace, list(_with_metrics(pods)), engine)).items():
+        for uid, answers in (await _pages(api, namespace, list(_with_metrics(pods)), programs)).items():
             pages[uid] = [answer or "" for answer in answers]
             is_forbidden = is_forbidden or None in answers
 
@@ -86,22 +93,39 @@ async def live_resource(api: Api, cluster: KubeCluster, live: Manifest, engine: 
     events, _ = await asyncio.gather(read_events(), read_pods())
     routers = "\n".join(page for pod in pods if pod.component == ROUTER for page in pages.get(pod.uid, ()))
     created = timestamp(mapping(live, "metadata").get("creationTimestamp"))
-    shown = {pod.uid: pages[pod.uid] for pod in pods if is_role(pod.component) and pages.get(pod.uid)}
-    loads = {uid: load for uid, (page, *_) in shown.items() if (load := engine.load(page)) is not None}
+    shown = [(pod, pages[pod.uid]) for pod in pods if is_role(pod.component) and pages.get(pod.uid)]
+    loads = {pod.uid: load for pod, (page, *_) in shown if (load := programs.of(pod).load(page)) is not None}
     return LiveResource(
-        found, pods, _samples(pods, pages, engine), events, _first_bytes(routers), created, loads, is_forbidden
+        found, pods, _samples(pods, pages, programs), events, _first_bytes(routers), created, loads, is_forbidden
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """The engines that the pods of a resource run."""
+
+    found: Resource
+    engines: EngineRegistry
+
+    def of(self, pod: PodView) -> Engine:
+        return engine_of(self.found, self.engines, pod.component)
+
+
+async def engine_pods(cluster: KubeCluster, namespace: str, name: str) -> list[Manifest]:
+    """The pods of the engines of all roles of a resource."""
+    listed = cluster.each(POD, namespace=namespace, labels=f"{NAME_LABEL}={name}")
+    return [pod async for pod in listed if is_role(component_of(pod))]
+
+
 def _view(pod: Manifest) -> PodView | None:
-    component = ((pod.get("metadata") or {}).get("labels") or {}).get(COMPONENT_LABEL)
-    return pod_view(pod, component=component) if component in (ENGINE, ROUTER) else None
+    component = component_of(pod)
+    return pod_view(pod, component=component) if is_role(component) or component == ROUTER else None
 
 
 def _with_metrics(pods: Sequence[PodView]) -> Iterator[PodView]:
     """The pods to read: ready routers, and the leaders of ready engines."""
     yield from (pod for pod in pods if pod.component == ROUTER and pod.ready and not pod.terminating)
-    yield from (one.leader for one in engines_of(pod for pod in pods if pod.component == ENGINE) if one.is_serving)
+    yield from (one.leader for one in engines_of(pod for pod in pods if is_role(pod.component)) if one.is_serving)
 
 
 def _event(event: Manifest, at: str) -> LiveEvent:
@@ -116,7 +140,7 @@ def _first_bytes(pages: str) -> Histogram | None:
 
 
 async def _pages(
-    api: Api, namespace: str, pods: Sequence[PodView], engine: Engine
+    api: Api, namespace: str, pods: Sequence[PodView], programs: Programs
 ) -> Mapping[str, Sequence[str | None]]:
     """The metrics of each process of pods, by the uid of the pod; None for a page that may not be read."""
     few = asyncio.Semaphore(PAGES_AT_ONCE)
@@ -125,7 +149,7 @@ async def _pages(
         async with few:
             return await _page(api, f"{Ref(POD, namespace, f'{pod.name}:{port}').path}/proxy{path}")
 
-    read = [asyncio.gather(*(page(pod, *place) for place in _paths(pod, engine))) for pod in pods]
+    read = [asyncio.gather(*(page(pod, *place) for place in _paths(pod, programs))) for pod in pods]
     return dict(zip((pod.uid for pod in pods), await asyncio.gather(*read), strict=True))
 
 
@@ -139,16 +163,16 @@ async def _page(api: Api, path: str) -> str | None:
         return ""
 
 
-def _paths(pod: PodView, engine: Engine) -> Iterator[tuple[int, str]]:
+def _paths(pod: PodView, programs: Programs) -> Iterator[tuple[int, str]]:
     """The port and path of each page with metrics of a pod."""
     if pod.component == ROUTER:
         ports = [port for name, port in pod.ports.items() if name.startswith("metrics")]
         yield from ((port, path) for port in ports for path in (SAMPLE_PATH, ROUTER_METRICS_PATH))
-    elif page := engine.metrics_page:
+    elif page := programs.of(pod).metrics_page:
         yield page.port or pod.ports.get("http", 0), page.path
 
 
-def _samples(pods: Sequence[PodView], pages: Mapping[str, Sequence[str]], engine: Engine) -> Samples:
+def _samples(pods: Sequence[PodView], pages: Mapping[str, Sequence[str]], programs: Programs) -> Samples:
     routers: dict[str, RouterSample] = {}
     for pod in (one for one in pods if one.component == ROUTER):
         own = pages.get(pod.uid, ())
@@ -158,7 +182,7 @@ def _samples(pods: Sequence[PodView], pages: Mapping[str, Sequence[str]], engine
     sessions = combined(routers.values()).sessions
     engines: dict[str, EngineActivity] = {}
     for pod in (one for one in pods if is_role(one.component) and one.uid in pages):
-        shown = pages[pod.uid]
+        shown, engine = pages[pod.uid], programs.of(pod)
         if engine.metrics_page is None:
             read: EngineSample | None = EngineSample.by_routers(sessions.get(pod.address, 0))
         else:
@@ -168,7 +192,8 @@ def _samples(pods: Sequence[PodView], pages: Mapping[str, Sequence[str]], engine
     return Samples(engines, routers)
 
 
-def engine_of(found: Resource, engines: EngineRegistry) -> Engine:
-    """The engine that a resource runs, as its status says; the default before it has one."""
-    kind = found.status.engine.kind if found.status.engine else ""
+def engine_of(found: Resource, engines: EngineRegistry, role: str) -> Engine:
+    """The engine that a role of a resource runs, as its status says; the default before it has one."""
+    known = found.status.of_role(role, has_scale=True).engine
+    kind = known.kind if known else ""
     return engines.get(kind) or engines[engines.default]

@@ -98,8 +98,8 @@ class LiveState:
     """Nodes with GPUs; None if they are not known."""
     stored_models: Mapping[Ref, Manifest] | None = None
     """ConfigMaps with results of inspections."""
-    plans: Mapping[tuple[str, str], PinnedPlan] = field(default_factory=dict)
-    """Plans of running engines, by namespace and name of their resource."""
+    plans: Mapping[tuple[str, str], Mapping[str, PinnedPlan]] = field(default_factory=dict)
+    """Plans of running engines, by namespace and name of their resource, and by role."""
 
     operators: Sequence[Manifest] = ()
     """Deployments of operators; none without the right to read them."""
@@ -112,7 +112,7 @@ class LiveState:
         own = settings_of(self.operators, metadata.get("namespace") or DEFAULT_NAMESPACE).settings
         return settings.model_copy(update={"policy": own.policy, "cluster_domain": own.cluster_domain})
 
-    def plan_of(self, document: Manifest) -> PinnedPlan | None:
-        """The plan that the engines of a resource run with; None if there are none."""
+    def plans_of(self, document: Manifest) -> Mapping[str, PinnedPlan]:
+        """The plans that the engines of a resource run with, by role."""
         metadata = document.get("metadata") or {}
-        return self.plans.get((metadata.get("namespace") or DEFAULT_NAMESPACE, metadata.get("name") or ""))
+        return self.plans.get((metadata.get("namespace") or DEFAULT_NAMESPACE, metadata.get("name") or ""), {})

@@ -146,7 +146,7 @@ class Cache:
             leaving=self.nodes.leaving,
             engines=self._engines,
             roles=self._roles,
-            scaling=self.scaling.result(key),
+            scaling=self.scaling.results(key),
             unavailable_kinds=self.unavailable_kinds,
             shared=self.shared.of(key, pods, now),
         )

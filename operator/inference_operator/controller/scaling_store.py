@@ -1,6 +1,6 @@
 """The states of the autoscaling loops, by InferenceDeployment and role; `autoscaling/loop.py` makes them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from inference_operator.autoscaling.inputs import ScalingInputs, ScalingResult
 from inference_operator.autoscaling.loop import LoopState, ScrapeRound, needs_reconcile, observed, requested
@@ -12,25 +12,26 @@ class ScalingStore:
 
     def __init__(self) -> None:
         self._states: dict[Key, dict[str, LoopState]] = {}
-        """By key and role. Today the operator scales one role, the first."""
+        """By key and role."""
 
-    def want(self, key: Key, inputs: ScalingInputs | None) -> None:
-        """Store the parameters of the next decisions; None ends them."""
-        if inputs is None:
-            self._states.pop(key, None)
-        else:
-            state = self._states.get(key, {}).get(inputs.role)
-            self._states[key] = {inputs.role: requested(state, inputs)}
+    def want(self, key: Key, inputs: Sequence[ScalingInputs]) -> None:
+        """Store the parameters of the next decisions. Those about a role that has none end."""
+        before = self._states.pop(key, {})
+        if inputs:
+            self._states[key] = {role.role: requested(before.get(role.role), role) for role in inputs}
 
-    def inputs(self, key: Key) -> ScalingInputs | None:
-        """The parameters of decisions; None where the operator does not decide."""
-        state = self._first(key)
-        return state.inputs if state else None
+    def inputs(self, key: Key) -> Sequence[ScalingInputs]:
+        """The parameters of decisions; none where the operator does not decide."""
+        return [state.inputs for state in self._states.get(key, {}).values()]
+
+    def results(self, key: Key) -> Mapping[str, ScalingResult]:
+        """The latest decisions by role."""
+        return {role: state.result for role, state in self._states.get(key, {}).items() if state.result}
 
     def result(self, key: Key) -> ScalingResult | None:
-        """The latest decision; None before the first one."""
-        state = self._first(key)
-        return state.result if state else None
+        """The latest decision about the role that `/scale` is about; None before the first one."""
+        states = self._states.get(key, {}).values()
+        return next((state.result for state in states if state.inputs.has_scale), None)
 
     def keys(self) -> list[Key]:
         """The keys about which the operator decides."""
@@ -52,6 +53,3 @@ class ScalingStore:
         """Remove the states of all other keys."""
         staying = set(keys)
         self._states = {key: states for key, states in self._states.items() if key in staying}
-
-    def _first(self, key: Key) -> LoopState | None:
-        return next(iter(self._states.get(key, {}).values()), None)

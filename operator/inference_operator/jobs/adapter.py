@@ -33,7 +33,7 @@ class AdapterInputs:
     job: JobInputs
     adapter: AdapterSpec
     source: ModelSource
-    cache: CacheVolume
+    claim: str
     placement: Manifest | None = None
     """Scheduling fields instead of the requested ones, for a claim that one node only can mount; None for others."""
     claim_known: bool = True
@@ -51,7 +51,7 @@ def access_of(adapter: AdapterSpec, model: ModelSpec) -> ModelSpec:
 
 
 def adapter_state(inputs: AdapterInputs, observed: ObservedJobs) -> JobState[StoredAdapter]:
-    record = adapter_record(inputs.job.owner, inputs.adapter, inputs.cache.claim)
+    record = adapter_record(inputs.job.owner, inputs.adapter, inputs.claim)
     if stored := record.stored(observed.live):
         return recorded(record, stored)
     state = job_state(adapter_task(inputs), observed)
@@ -75,7 +75,7 @@ def adapter_task(inputs: AdapterInputs) -> JobTask[StoredAdapter]:
         inputs=inputs.job,
         component=ADAPTER,
         subject=f"the adapter `{adapter.name}`",
-        purpose=f"copies the adapter `{adapter.name}` to the claim {inputs.cache.claim}",
+        purpose=f"copies the adapter `{adapter.name}` to the claim {inputs.claim}",
         image=settings.operator_image,
         process=process_fields(
             command=[*job_command(settings), "download", adapter.source],
@@ -85,14 +85,14 @@ def adapter_task(inputs: AdapterInputs) -> JobTask[StoredAdapter]:
         resources=RESOURCES,
         deadline_seconds=DEADLINE_SECONDS,
         volumes=[
-            *cache_volumes(inputs.cache),
+            *cache_volumes(CacheVolume(inputs.claim, "")),
             *model_volumes(source, pull_policy=pull_policy),
             *writable_volumes(access.writable),
         ],
         mounts=[whole_mount(), *model_mounts(source), *writable_mounts(access.writable)],
         where_engines_run=True,
         placement=inputs.placement,
-        record=adapter_record(inputs.job.owner, adapter, inputs.cache.claim),
+        record=adapter_record(inputs.job.owner, adapter, inputs.claim),
         parse=parsed_adapter,
         refuse=partial(refusal_of, timed_out=Reason.DOWNLOAD_FAILED, verb="tried", field=field_of(adapter)),
     )

@@ -1,6 +1,7 @@
 """The download of a model to a claim: a Job writes its files there, and its log shows how far it is."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -40,7 +41,9 @@ class DownloadInputs:
     job: JobInputs
     commit: str
     """The commit that engines load; empty if the hub could not be asked when the engines were sized."""
-    cache: CacheVolume
+    claim: str
+    kernels: Sequence[str] = ("",)
+    """Folders of the compiled kernels on it; one that is empty stands for none."""
     empties_kernels: bool = False
     """Whether the Job deletes the compiled kernels, because an engine found them broken."""
     placement: Manifest | None = None
@@ -74,12 +77,12 @@ def download_task(inputs: DownloadInputs) -> JobTask[Downloaded]:
     revision = [f"--revision={inputs.revision}"] if inputs.revision else []
     pickle = ["--allow-pickle"] if model.allow_pickle else []
     empties = ["--empty-kernels"] if inputs.empties_kernels else []
-    paths = [f"--cache={ROOT}", f"--kernels={inputs.cache.key}", f"--to={TERMINATION_MESSAGE}"]
+    paths = [f"--cache={ROOT}", *(f"--kernels={key}" for key in inputs.kernels), f"--to={TERMINATION_MESSAGE}"]
     return JobTask(
         inputs=inputs.job,
         component=DOWNLOAD,
         subject="the download of the model",
-        purpose=f"downloads the model to the claim {inputs.cache.claim}",
+        purpose=f"downloads the model to the claim {inputs.claim}",
         image=settings.operator_image,
         process=process_fields(
             command=[*job_command(settings), "download", model.source],
@@ -88,7 +91,7 @@ def download_task(inputs: DownloadInputs) -> JobTask[Downloaded]:
         ),
         resources=RESOURCES,
         deadline_seconds=DEADLINE_SECONDS,
-        volumes=[*cache_volumes(inputs.cache), *writable_volumes(access.writable)],
+        volumes=[*cache_volumes(CacheVolume(inputs.claim, "")), *writable_volumes(access.writable)],
         mounts=[whole_mount(), *writable_mounts(access.writable)],
         where_engines_run=True,
         placement=inputs.placement,
@@ -99,9 +102,9 @@ def download_task(inputs: DownloadInputs) -> JobTask[Downloaded]:
 
 
 def _record(inputs: DownloadInputs) -> Record[Downloaded]:
-    model, cache = inputs.job.spec.model.source, inputs.cache
-    asked = content_hash([model, inputs.revision, cache.claim, cache.key])
-    data = partial(record_data, claim=cache.claim, model=model)
+    model, claim = inputs.job.spec.model.source, inputs.claim
+    asked = content_hash([model, inputs.revision, claim, *inputs.kernels])
+    data = partial(record_data, claim=claim, model=model)
     return Record(inputs.job.owner, DOWNLOAD, asked, data, recorded_download)
 
 
@@ -129,7 +132,7 @@ def _last_step(results: LookupResults, log: Lookup) -> str:
 
 def _message(inputs: DownloadInputs, state: JobState[Downloaded], step: str) -> str:
     """Progress: the Job, why its pod does not run or how far it is, and why the attempt before failed."""
-    claim, waiting, failure = inputs.cache.claim, state.progress.waiting, state.progress.failure
+    claim, waiting, failure = inputs.claim, state.progress.waiting, state.progress.failure
     if state.complete:
         return ""
     if not state.jobs:

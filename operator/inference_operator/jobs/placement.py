@@ -15,20 +15,16 @@ from inference_operator.views.raw import mapping, objects
 PLACEMENT_FIELDS = ("nodeSelector", "affinity")
 
 
-def placement(claim: str, engines: Sequence[PodView], live: Manifest | None, engine_pod: Manifest) -> Manifest:
+def placement(engines: Sequence[PodView], engine_pod: Manifest) -> Manifest:
     """The scheduling fields of the Job, which replace the requested ones.
 
     Args:
-        engines: the engine pods that may have it mounted.
-        live: the pod specification of the engines that exist; None without engines.
+        engines: the engine pods that may have the claim mounted.
         engine_pod: the pod specification of the engines that will load the model.
     """
-    if live is not None and claim in mounted_claims(live).values():
-        placed = (pod for pod in engines if pod.node and not pod.failed)
-        best = min(placed, key=lambda pod: (pod.terminating, not pod.ready, pod.name), default=None)
-        if best:
-            return {"affinity": only_node(best.node)}
-    return placement_of(engine_pod)
+    placed = (pod for pod in engines if pod.node and not pod.failed)
+    best = min(placed, key=lambda pod: (pod.terminating, not pod.ready, pod.name), default=None)
+    return {"affinity": only_node(best.node)} if best else placement_of(engine_pod)
 
 
 def placement_of(pod: Manifest) -> Manifest:

@@ -24,7 +24,7 @@ def store_adapter(
 ) -> StoredAdapter | Failure:
     """Make the adapter complete on the claim; the failure tells also what engines could not load."""
     adapters = root / ADAPTERS_FOLDER
-    stored = download(origin, revision, adapters, kernels=None, say=say, allow_pickle=allow_pickle, only=FILES)
+    stored = download(origin, revision, adapters, say=say, allow_pickle=allow_pickle, only=FILES)
     if isinstance(stored, Failure):
         return stored
     folder = ModelFolder(adapters, folder_of(origin.model)).snapshot(stored.commit)

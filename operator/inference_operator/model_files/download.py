@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -84,17 +85,17 @@ def download(
     revision: str | None,
     root: Path,
     *,
-    kernels: Kernels | None,
+    kernels: Sequence[Kernels] = (),
     say: Say,
     allow_pickle: bool = False,
     only: Sequence[str] = (),
 ) -> Downloaded | Failure:
-    """Make the model complete on the claim, and create the folder of its compiled kernels.
+    """Make the model complete on the claim, and create the folders of its compiled kernels.
 
     Args:
         revision: branch, tag, commit or digest of a listing; None is the newest.
         root: mount path of the claim.
-        kernels: the folder of compiled kernels; None for none.
+        kernels: the folders of compiled kernels.
         say: called with each step of the progress.
         only: the files to take, the first of which must be there; empty for all that engines load.
     """
@@ -103,7 +104,7 @@ def download(
     try:
         for parent in (folder.hub, root / RECORDS):
             parent.mkdir(parents=True, exist_ok=True)
-        for line in prepare_kernels(root, kernels) if kernels else ():
+        for line in chain.from_iterable(prepare_kernels(root, own) for own in kernels):
             say(line)
         with locked(folder.lock, say):
             return _complete(folder, origin, revision, say, allow_pickle=allow_pickle, only=only)

@@ -2,6 +2,9 @@
 
 import re
 
+from inference_operator.manifest import Manifest
+from inference_operator.views.raw import mapping
+
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGER = "inference-operator"
 NAME_LABEL = "inference-operator.dev/name"
@@ -22,6 +25,11 @@ MANAGED_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGER}"
 """Selects every object that the operator created, and their pods."""
 
 _OTHER_COMPONENTS = frozenset({"", ROUTER, INSPECTION, DOWNLOAD, CACHE, VERIFICATION, ADAPTER, PROGRAM})
+
+
+def component_of(manifest: Manifest) -> str:
+    """The component that an object belongs to; empty without one."""
+    return str(mapping(mapping(manifest, "metadata"), "labels").get(COMPONENT_LABEL, ""))
 
 
 def is_role(component: str) -> bool:

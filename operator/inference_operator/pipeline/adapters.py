@@ -13,17 +13,15 @@ from inference_operator.api.status import AdapterPhase
 from inference_operator.jobs.adapter import AdapterInputs, access_of, adapter_state, field_of
 from inference_operator.jobs.adapter_result import StoredAdapter
 from inference_operator.jobs.state import JobState
-from inference_operator.jobs.task import JobInputs
 from inference_operator.manifest import Ref
 from inference_operator.models.adapter import base_problem
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import ModelSource, file_of, model_source, repository_of, stored_name
 from inference_operator.objects.adapter_list import adapter_list, adapter_list_ref, listed_adapters
-from inference_operator.objects.cache_volume import ADAPTER_CACHE, snapshot_path
+from inference_operator.objects.cache_volume import ADAPTER_CACHE, claim_name, snapshot_path
 from inference_operator.objects.names import ROUTER
 from inference_operator.pipeline.adapter_lists import Adapter, decided_list, is_awaited, list_updates
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.pipeline.model_claim import cache_volume
 from inference_operator.pipeline.model_download import claim_lookups, job_placement
 from inference_operator.pipeline.model_wait import ModelStep, job_inputs, job_wait, observed_jobs
 from inference_operator.pipeline.outcomes import Planned
@@ -45,10 +43,10 @@ class _Copy:
 
 def adapters(inputs: Inputs, planned: Planned, cache: CacheSpec) -> ModelStep:
     """The objects of the adapters. A first engine waits until the slots for them are known."""
-    spec = planned.roles[0].context.spec.stated
+    spec = planned.shared.stated
     if planned.hold.holds_others:  # none is copied or loaded before it is verified
         return ModelStep(Part(feature=Feature.ADAPTERS, adapters=_without_files(spec)))
-    copies = [_copy(inputs, planned, spec, adapter) for adapter in spec.model.adapters] if inputs.jobs else []
+    copies = [_copy(inputs, planned, cache, adapter) for adapter in spec.model.adapters] if inputs.jobs else []
     states = [copy.state for copy in copies if copy.state]
     part = Part(
         feature=Feature.ADAPTERS,
@@ -57,7 +55,7 @@ def adapters(inputs: Inputs, planned: Planned, cache: CacheSpec) -> ModelStep:
         due=_earliest(*(state.recheck_at(inputs.now) for state in states)),
         adapters=tuple(copy.adapter for copy in copies) or _without_files(spec),
     )
-    if _decides_slots(inputs, copies):
+    if _decides_slots(inputs, planned, copies):
         return ModelStep(replace(part, wait=_wait(copies)), hold=Hold.NEW_ENGINES)
     return ModelStep(_with_list(inputs, planned, part))
 
@@ -73,24 +71,22 @@ def _wait(copies: Sequence[_Copy]) -> ModelWait:
     return replace(job_wait(state, Reason.DOWNLOADING_MODEL), message=adapter.progress)
 
 
-def _copy(inputs: Inputs, planned: Planned, spec: Spec, adapter: AdapterSpec) -> _Copy:
+def _copy(inputs: Inputs, planned: Planned, cache: CacheSpec, adapter: AdapterSpec) -> _Copy:
     """One adapter with its Job."""
-    first = planned.roles[0]
-    if adapter.name in first.process.model_names:
+    spec, common = planned.shared.stated, job_inputs(inputs, planned.shared)
+    if any(adapter.name in role.process.model_names for role in planned.roles):
         return _Copy(Adapter(adapter.name, refusal=_taken(adapter), keeps_former=False))
     source = _source(adapter)
-    cache = cache_volume(inputs, spec, first.plan)
-    if isinstance(source, Refusal) or cache is None or spec.cache is None:
-        return _Copy(Adapter(adapter.name, refusal=source if isinstance(source, Refusal) else None))
-    common = job_inputs(first.context)
-    access = first.context.engine.access(common.spec.engine, access_of(adapter, spec.model))
+    if isinstance(source, Refusal):
+        return _Copy(Adapter(adapter.name, refusal=source))
+    access = planned.scaled_role.context.engine.access(common.spec.engine, access_of(adapter, spec.model))
     job = AdapterInputs(
-        JobInputs(common.spec, access, common.owner, common.settings),
+        replace(common, access=access),
         adapter,
         source,
-        cache,
-        placement=job_placement(inputs, spec, first),
-        claim_known=all(look in inputs.lookups for look in claim_lookups(inputs, spec.cache)),
+        claim_name(cache, inputs.owner.key.name),
+        placement=job_placement(inputs, planned),
+        claim_known=all(look in inputs.lookups for look in claim_lookups(inputs, cache)),
     )
     state = adapter_state(job, observed_jobs(inputs))
     stored = state.progress.result
@@ -123,7 +119,7 @@ def _of_another_model(planned: Planned, adapter: AdapterSpec, stored: StoredAdap
     """Why an adapter does not fit the model; None if it does."""
     facts = planned.model.facts if planned.model else None
     known = (facts.hidden_size, facts.layers) if isinstance(facts, ModelFacts) else (0, 0)
-    repository = repository_of(planned.roles[0].context.source)
+    repository = repository_of(planned.shared.source)
     problem = base_problem(stored.facts, repository, hidden_size=known[0], layers=known[1])
     cure = "Use an adapter of this model."
     return Refusal(Reason.INVALID_MODEL, field_of(adapter), problem, cure) if problem else None
@@ -139,11 +135,12 @@ def _too_large(spec: Spec, adapter: AdapterSpec, stored: StoredAdapter) -> Refus
     return None
 
 
-def _decides_slots(inputs: Inputs, copies: Sequence[_Copy]) -> bool:
+def _decides_slots(inputs: Inputs, planned: Planned, copies: Sequence[_Copy]) -> bool:
     """Whether a first engine waits for adapters whose rank decides its slots. One that failed does not count."""
     stated = inputs.resource.spec
     fixed = isinstance(stated, Spec) and stated.engine.max_adapter_rank is not None
-    return not fixed and not inputs.workloads() and any(copy.adapter.progress for copy in copies)
+    has_engines = any(role.context.live.workloads for role in planned.roles)
+    return not (fixed or has_engines) and any(copy.adapter.progress for copy in copies)
 
 
 def _with_list(inputs: Inputs, planned: Planned, part: Part) -> Part:

@@ -38,7 +38,7 @@ def _decided(inputs: Inputs, planned: Planned) -> Mapping[Ref, Manifest]:
             serving = _serving(role.context.live.engines)
             disruption = role.move.disruption(serving, planned_pods=role.plan.plan.parallel.nodes)
             budgets.update(_budget(inputs, role.name, disruption))
-    router, move = planned.roles[0].context.spec.stated.router, planned.router_move
+    router, move = planned.shared.stated.router, planned.router_move
     routes = router.strategy is not RouterStrategy.EXTERNAL
     if routes and (router.replicas >= _FEWEST_REPLICAS or move.may_refuse):
         budgets.update(_budget(inputs, ROUTER, move.disruption(_serving(_routers(inputs)))))

@@ -18,7 +18,7 @@ from inference_operator.pipeline.part import Feature, Part
 
 def claim(inputs: Inputs, planned: Planned, cache: CacheSpec) -> Part | Refusal:
     """The claim, none if the cache names another one; refused if its size does not fit the model."""
-    spec = planned.roles[0].context.spec.stated
+    spec = planned.shared.stated
     facts = planned.model.facts if planned.model else None
     model_bytes = max(facts.weight_bytes, facts.download_bytes) if isinstance(facts, ModelFacts) else None
     if not keeps_model(spec):

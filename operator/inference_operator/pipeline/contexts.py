@@ -3,33 +3,45 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from inference_operator.api.effective_spec import effective_spec
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.engines.base import Engine
-from inference_operator.manifest import Manifest
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import ModelSource
-from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, is_role
+from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, component_of, is_role
 from inference_operator.pipeline.adapter_slots import slotted_spec
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.planning.engine_plan import ModelFindings
 from inference_operator.planning.role_plan import PlanState, plan_state
-from inference_operator.roles.context import LiveRole, RoleContext
+from inference_operator.roles.context import LiveRole, RoleContext, SharedContext
 from inference_operator.roles.engine_choice import ChoiceInputs, EngineChoice, engine_choice
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan
 from inference_operator.roles.spec import RoleSpec
 from inference_operator.views.engine import engines_of
-from inference_operator.views.raw import mapping
 from inference_operator.views.workload import WORKLOAD_KINDS, role_view
 
 
 def role_specs(inputs: Inputs) -> Sequence[RoleSpec]:
-    """The roles that the specification requests, with the slots for its adapters; none if it is invalid."""
+    """The roles that the specification requests, with the slots for its adapters; none if it is invalid.
+
+    `/scale` is about the role that says so, or about the only one.
+    """
     spec = inputs.resource.spec
     if not isinstance(spec, Spec):
         return ()
     with_slots = slotted_spec(spec, inputs.owner, inputs.children)
-    return inputs.roles(with_slots, inputs.settings, inputs.engines)
+    roles = inputs.roles(with_slots, inputs.settings, inputs.engines)
+    return [replace(role, has_scale=True) for role in roles] if len(roles) == 1 else roles
+
+
+def shared_context(inputs: Inputs, spec: Spec, contexts: Sequence[RoleContext]) -> SharedContext:
+    """What the roles of a valid specification have in common."""
+    settings, with_slots = inputs.settings, slotted_spec(spec, inputs.owner, inputs.children)
+    effective = effective_spec(with_slots, settings.engine_defaults, settings.router_defaults)
+    reader = next(context for context in contexts if context.spec.has_scale)
+    access = reader.engine.access(effective.engine, effective.model)
+    return SharedContext(effective=effective, source=reader.source, access=access)
 
 
 def live_roles(inputs: Inputs, specs: Sequence[RoleSpec]) -> Mapping[str, LiveRole]:
@@ -39,8 +51,10 @@ def live_roles(inputs: Inputs, specs: Sequence[RoleSpec]) -> Mapping[str, LiveRo
         inputs: everything that was observed.
         specs: the roles that the specification requests.
     """
-    requested = {role.name: role.engine for role in specs} or dict.fromkeys(_live_names(inputs), inputs.engines.default)
-    return {name: _live_role(inputs, name, engine) for name, engine in requested.items()}
+    if specs:
+        return {role.name: _live_role(inputs, role.name, role.engine, has_scale=role.has_scale) for role in specs}
+    names, engine = _live_names(inputs), inputs.engines.default
+    return {name: _live_role(inputs, name, engine, has_scale=_had_scale(inputs, name, names)) for name in names}
 
 
 def observed_again(inputs: Inputs, role: LiveRole) -> LiveRole:
@@ -117,15 +131,17 @@ def _with_chosen_engine(inputs: Inputs, state: PlanState, model: ModelFindings) 
 
 
 def _live_names(inputs: Inputs) -> Sequence[str]:
-    live = [_component(manifest) for ref, manifest in sorted(inputs.children.items()) if ref.kind in WORKLOAD_KINDS]
+    live = [component_of(manifest) for ref, manifest in sorted(inputs.children.items()) if ref.kind in WORKLOAD_KINDS]
     return [name for name in live if is_role(name)] or [ENGINE]
 
 
-def _component(manifest: Manifest) -> str:
-    return str(mapping(mapping(manifest, "metadata"), "labels").get(COMPONENT_LABEL, ""))
+def _had_scale(inputs: Inputs, name: str, names: Sequence[str]) -> bool:
+    """Whether the status says that `/scale` is about a role; the only one has it."""
+    selected = (inputs.resource.status.selector or "").split(",")
+    return len(set(names)) == 1 or f"{COMPONENT_LABEL}={name}" in selected
 
 
-def _live_role(inputs: Inputs, name: str, requested: str) -> LiveRole:
+def _live_role(inputs: Inputs, name: str, requested: str, *, has_scale: bool) -> LiveRole:
     workloads = inputs.workloads(name)
     recorded = PLAN_ANNOTATION.read(next(iter(workloads), None))
     return LiveRole(
@@ -136,6 +152,7 @@ def _live_role(inputs: Inputs, name: str, requested: str) -> LiveRole:
         service=inputs.engines_service(name),
         engines=engines_of(inputs.pods_of(name)),
         recorded=recorded,
+        has_scale=has_scale,
     )
 
 

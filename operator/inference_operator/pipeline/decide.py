@@ -17,14 +17,19 @@ from dataclasses import dataclass, replace
 from inference_operator.admission.administrator_refusals import refusal_of_policy
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import Spec
 from inference_operator.jobs.state import without_jobs
 from inference_operator.models.source import model_source
 from inference_operator.objects.names import DOWNLOAD, INSPECTION, VERIFICATION
 from inference_operator.pipeline.adapters import adapters
 from inference_operator.pipeline.budgets import budgets
 from inference_operator.pipeline.claim import claim
-from inference_operator.pipeline.contexts import live_roles, role_contexts, role_specs, with_chosen_engines
+from inference_operator.pipeline.contexts import (
+    live_roles,
+    role_contexts,
+    role_specs,
+    shared_context,
+    with_chosen_engines,
+)
 from inference_operator.pipeline.engine_key import created_key
 from inference_operator.pipeline.engines import engines
 from inference_operator.pipeline.gang import pod_groups
@@ -46,7 +51,7 @@ from inference_operator.pipeline.turns import fleet_turn
 from inference_operator.pipeline.validation import refusal_of_role
 from inference_operator.pipeline.watchdog import removals, traffic
 from inference_operator.planning.role_plan import PlanState, plan_state
-from inference_operator.roles.context import LiveRole
+from inference_operator.roles.context import LiveRole, SharedContext
 from inference_operator.roles.spec import RoleSpec
 
 
@@ -91,8 +96,9 @@ def _decided(inputs: Inputs, specs: Sequence[RoleSpec], live: Mapping[str, LiveR
     source = model_source(spec.model.source)
     if isinstance(source, Refusal):
         return DecidedParts(Paused() if spec.paused else Refused(refusal=source), unchanged)
-    states = [plan_state(context) for context in role_contexts(inputs, specs, live, source)]
-    model = inspected_model_of(inputs, states)
+    contexts = role_contexts(inputs, specs, live, source)
+    states = [plan_state(context) for context in contexts]
+    model = inspected_model_of(inputs, shared_context(inputs, spec, contexts), states)
     if spec.paused:
         return DecidedParts(Paused(model=model.known), unchanged)
     is_new = all(state.kept is None for state in states)
@@ -103,15 +109,18 @@ def _decided(inputs: Inputs, specs: Sequence[RoleSpec], live: Mapping[str, LiveR
         return DecidedParts(Refused(refusal=chosen, model=model.known), unchanged)
     if refusal := next(filter(None, map(refusal_of_role, chosen)), None):
         return DecidedParts(Refused(refusal=refusal, model=model.known), unchanged)
-    return _accepted(inputs, spec, chosen, model).with_parts(inspection(inputs, model))
+    shared = shared_context(inputs, spec, [state.context for state in chosen])
+    return _accepted(inputs, shared, chosen, model).with_parts(inspection(inputs, model))
 
 
-def _accepted(inputs: Inputs, spec: Spec, states: Sequence[PlanState], model: InspectedModel) -> DecidedParts:
+def _accepted(
+    inputs: Inputs, shared: SharedContext, states: Sequence[PlanState], model: InspectedModel
+) -> DecidedParts:
     """The decision about a specification that every engine accepts: steps 4 to 6."""
     unchanged = [_live_objects(inputs, INSPECTION)]
     if model.inspection.running and any(state.kept is None for state in states):
         return DecidedParts(NeedsInspection(wait=job_wait(model.inspection, Reason.INSPECTING_MODEL)), unchanged)
-    decided = planned(inputs, spec, states, model)
+    decided = planned(inputs, shared, states, model)
     if isinstance(decided, Refusal):
         return DecidedParts(Refused(refusal=decided, model=model.known), unchanged)
     steps = _model_steps(inputs, decided)
@@ -127,7 +136,7 @@ def _accepted(inputs: Inputs, spec: Spec, states: Sequence[PlanState], model: In
 
 def _model_steps(inputs: Inputs, decided: Planned) -> Sequence[ModelStep] | Refusal:
     """What engines wait for: step 5. Refused if the claim has no size."""
-    spec = decided.roles[0].context.spec.stated
+    spec = decided.shared.stated
     verifies, cache = needs_verification(inputs, spec), spec.cache
     steps = [verification(inputs, decided)] if verifies else []
     downloads = keeps_model(spec) and not verifies
@@ -162,7 +171,7 @@ def _parts(inputs: Inputs, decided: Planned) -> Sequence[Part]:
     ]
     if not is_held:
         return parts
-    of_model = VERIFICATION if needs_verification(inputs, decided.roles[0].context.spec.stated) else DOWNLOAD
+    of_model = VERIFICATION if needs_verification(inputs, decided.shared.stated) else DOWNLOAD
     return [*parts, _live_objects(inputs, INSPECTION, of_model)]
 
 

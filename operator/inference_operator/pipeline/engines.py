@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 from inference_operator.manifest import NETWORK_POLICY, SERVICE, Manifest, Owner, Ref
-from inference_operator.objects.names import COMPONENT_LABEL
+from inference_operator.objects.names import component_of
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.pipeline.part import Feature, Part
 from inference_operator.pipeline.role import Role
 from inference_operator.sentences import sentences
-from inference_operator.views.raw import mapping
 from inference_operator.workload.workload import scaled_workload
 
 
@@ -45,7 +44,7 @@ def _paths(inputs: Inputs, roles: Sequence[Role]) -> Mapping[Ref, Manifest]:
     return {
         ref: live
         for ref, live in inputs.children.items()
-        if ref.kind in (SERVICE, NETWORK_POLICY) and mapping(live["metadata"], "labels").get(COMPONENT_LABEL) in serving
+        if ref.kind in (SERVICE, NETWORK_POLICY) and component_of(live) in serving
     }
 
 

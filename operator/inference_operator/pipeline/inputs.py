@@ -23,7 +23,6 @@ from inference_operator.manifest import (
     Ref,
 )
 from inference_operator.objects.names import (
-    ENGINE,
     KIND_LABEL,
     headless_service_name,
     is_workload_name,
@@ -84,8 +83,8 @@ class Inputs(Generic[ResourceT]):
     jobs: bool = True
     """Whether engines wait for the Jobs of their model, a download or a verification; not where objects are only
     shown."""
-    scaling: ScalingResult | None = None
-    """The latest decision of autoscaling; None before the first one."""
+    scaling: Mapping[str, ScalingResult] = field(default_factory=dict)
+    """The latest decisions of autoscaling by role."""
     unavailable_kinds: Mapping[Kind, str] = field(default_factory=dict)
     """Kinds of children that the operator cannot use in this cluster: why, and the fix, in sentences."""
     shared: Shared = Shared()
@@ -134,7 +133,7 @@ class Inputs(Generic[ResourceT]):
         """The Deployment of the routers, as it is observed."""
         return workload_view(self.router_deployment)
 
-    def workloads(self, role: str = ENGINE) -> Sequence[Manifest]:
+    def workloads(self, role: str) -> Sequence[Manifest]:
         """The objects of the live workload of a role, the newest first."""
         name = self.resource.key.name
         return newest_first(
@@ -143,7 +142,7 @@ class Inputs(Generic[ResourceT]):
             if ref.kind in WORKLOAD_KINDS and is_workload_name(ref.name, name, role)
         )
 
-    def engines_service(self, role: str = ENGINE) -> Manifest | None:
+    def engines_service(self, role: str) -> Manifest | None:
         """The live headless Service of a role, or None."""
         key = self.resource.key
         return self.child(Ref(SERVICE, key.namespace, headless_service_name(key.name, role)))

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from inference_operator.api.cache import CacheSpec
 from inference_operator.api.reasons import Reason
-from inference_operator.api.spec import Spec
 from inference_operator.jobs.download import DownloadInputs, download_state
-from inference_operator.jobs.placement import placement
+from inference_operator.jobs.placement import mounted_claims, placement
 from inference_operator.manifest import Manifest
+from inference_operator.objects.cache_volume import claim_name
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_claim import cache_volume, one_node_claim
 from inference_operator.pipeline.model_wait import ModelStep, job_inputs, observed_jobs, task_part
@@ -20,18 +20,17 @@ from inference_operator.views.lookups import ClaimLookup, Lookup
 
 def download(inputs: Inputs, planned: Planned, cache: CacheSpec) -> ModelStep:
     """The objects of the download; until it has ended, new engines wait."""
-    first = planned.roles[0]
-    spec = first.context.spec.stated
-    volume = cache_volume(inputs, spec, first.plan)
-    if volume is None or not inputs.jobs:
+    spec, roles = planned.shared.stated, planned.roles
+    if not inputs.jobs:
         return ModelStep(Part(feature=Feature.DOWNLOAD))
     foreign = claim_lookups(inputs, cache)
     request = DownloadInputs(
-        job_inputs(first.context),
-        first.plan.commit,
-        volume,
-        empties_kernels=_broken_kernels(inputs, first),
-        placement=job_placement(inputs, spec, first),
+        job_inputs(inputs, planned.shared),
+        planned.plan.commit,
+        claim_name(cache, inputs.owner.key.name),
+        _kernels(inputs, planned),
+        empties_kernels=any(_broken_kernels(inputs, role) for role in roles),
+        placement=job_placement(inputs, planned),
         claim_known=all(lookup in inputs.lookups for lookup in foreign),
     )
     state = download_state(request, observed_jobs(inputs))
@@ -47,13 +46,26 @@ def claim_lookups(inputs: Inputs, cache: CacheSpec) -> tuple[Lookup, ...]:
     return (ClaimLookup(inputs.owner.key.namespace, cache.claim_name),) if cache.claim_name else ()
 
 
-def job_placement(inputs: Inputs, spec: Spec, role: Role) -> Manifest | None:
-    """Where a Job that writes to the claim may run, if one node only can mount it at a time; None if any node may."""
-    claim = one_node_claim(inputs, spec)
+def _kernels(inputs: Inputs, planned: Planned) -> tuple[str, ...]:
+    """The folders of the compiled kernels of all roles."""
+    volumes = (cache_volume(inputs, role.context.spec.stated, role.plan) for role in planned.roles)
+    return tuple(dict.fromkeys(volume.key for volume in volumes if volume))
+
+
+def job_placement(inputs: Inputs, planned: Planned) -> Manifest | None:
+    """Where a Job that writes to the claim may run, if one node only can mount it at a time; None if any node may.
+
+    Engines of all roles mount it: where any of them has it mounted, the Job can run too.
+    """
+    claim = one_node_claim(inputs, planned.shared.stated)
     if not claim:
         return None
-    live = role.context.live
-    return placement(claim, live.pods, live.view.pod_spec, role.workload.pod)
+    mounting = (role.context.live for role in planned.roles if _mounts(claim, role.context.live.view.pod_spec))
+    return placement([pod for live in mounting for pod in live.pods], planned.scaled_role.workload.pod)
+
+
+def _mounts(claim: str, pod_spec: Manifest | None) -> bool:
+    return pod_spec is not None and claim in mounted_claims(pod_spec).values()
 
 
 def _broken_kernels(inputs: Inputs, role: Role) -> bool:

@@ -15,6 +15,7 @@ from inference_operator.pipeline.part import Feature, Part
 from inference_operator.planning.engine_plan import ModelFindings
 from inference_operator.planning.known_model import KnownModel, fallback_model, inspected_model, known_model
 from inference_operator.planning.role_plan import PlanState
+from inference_operator.roles.context import RoleContext, SharedContext
 from inference_operator.settings import ModelInspection
 
 
@@ -31,29 +32,30 @@ class InspectedModel:
         return self.findings.known
 
 
-def inspected_model_of(inputs: Inputs, states: Sequence[PlanState]) -> InspectedModel:
-    """The model of the roles. All have the same; the engine of the first one reads its files."""
-    first = states[0].context
-    revision = first.engine.access(first.spec.stated.engine, first.spec.stated.model).revision
-    inspection = _inspection(inputs, revision, states)
-    known = _known_model(first.source, revision, inspection)
+def inspected_model_of(inputs: Inputs, shared: SharedContext, states: Sequence[PlanState]) -> InspectedModel:
+    """The model of the roles: all have the same."""
+    inspection = _inspection(inputs, shared, states)
+    known = _known_model(shared.source, shared.access.revision, inspection)
     return InspectedModel(ModelFindings(known, inspection.refusal), inspection)
 
 
-def _inspection(inputs: Inputs, revision: str | None, states: Sequence[PlanState]) -> JobState[Entry]:
+def _inspection(inputs: Inputs, shared: SharedContext, states: Sequence[PlanState]) -> JobState[Entry]:
     """The state of the inspection; empty where nothing needs it.
 
-    That is on CPUs, for a model that has no commit, and an engine that reads the model's files itself.
+    That is on CPUs, for a model that has no commit, and engines that read the model's files themselves.
     """
-    first = states[0].context
-    source = first.source
+    source = shared.source
     is_catalogue_first = inputs.settings.model_inspection is ModelInspection.WHEN_UNKNOWN
-    catalogued = known_model(source, revision) if is_catalogue_first else None
-    on_cpus = first.spec.stated.hardware.device is Device.CPU and not (first.engine.needs_inspection or file_of(source))
+    catalogued = known_model(source, shared.access.revision) if is_catalogue_first else None
+    on_cpus = all(_reads_on_cpus(state.context) for state in states) and not file_of(source)
     if (on_cpus and not isinstance(source, DOWNLOADED)) or (catalogued and isinstance(catalogued.facts, ModelFacts)):
         return JobState()
     wanted = any(_needs_facts(state) for state in states)
-    return inspection_state(job_inputs(first), source, observed_jobs(inputs), wanted=wanted)
+    return inspection_state(job_inputs(inputs, shared), source, observed_jobs(inputs), wanted=wanted)
+
+
+def _reads_on_cpus(context: RoleContext) -> bool:
+    return context.spec.stated.hardware.device is Device.CPU and not context.engine.needs_inspection
 
 
 def _known_model(source: ModelSource, revision: str | None, inspection: JobState[Entry]) -> KnownModel | None:

@@ -7,6 +7,7 @@ from inference_operator.admission.administrator_rules import SIGNATURES_KEY
 from inference_operator.admission.named_parts import images
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Spec
+from inference_operator.jobs.task import JobInputs
 from inference_operator.jobs.verification import (
     PublicKey,
     VerificationInputs,
@@ -14,7 +15,7 @@ from inference_operator.jobs.verification import (
     succeeded_jobs,
     verification_state,
 )
-from inference_operator.models.source import ImageModel
+from inference_operator.models.source import ImageModel, ModelSource
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_wait import ModelStep, job_inputs, observed_jobs, task_part
 from inference_operator.pipeline.outcomes import Planned
@@ -36,11 +37,10 @@ def verification(inputs: Inputs, planned: Planned) -> ModelStep:
     if not inputs.jobs:
         return ModelStep(Part(feature=Feature.VERIFICATION))
     observed, succeeded = observed_jobs(inputs), succeeded_jobs(inputs.children, inputs.owner)
-    required = [verification_state(verification, observed, succeeded) for verification in _required_by_owner(planned)]
-    states = [
-        *(verification_state(verification, observed, succeeded) for verification in _asked_by_user(planned)),
-        *required,
-    ]
+    common = job_inputs(inputs, planned.shared)
+    asked, demanded = _asked_by_user(common, planned.shared.source), _required_by_owner(common, planned)
+    required = [verification_state(verification, observed, succeeded) for verification in demanded]
+    states = [*(verification_state(verification, observed, succeeded) for verification in asked), *required]
     if not states:
         return ModelStep(Part(feature=Feature.VERIFICATION))
     state = all_verified(states, succeeded, inputs.now)
@@ -50,26 +50,24 @@ def verification(inputs: Inputs, planned: Planned) -> ModelStep:
     return ModelStep(part, hold=Hold.NOTHING if state.complete else Hold.ENGINES)
 
 
-def _asked_by_user(planned: Planned) -> Iterator[VerificationInputs]:
+def _asked_by_user(common: JobInputs, source: ModelSource) -> Iterator[VerificationInputs]:
     """The verification of the model's image with the key that the user names."""
-    context = planned.roles[0].context
-    verify = context.spec.effective.model.verify
-    if verify is None or not isinstance(context.source, ImageModel):
+    verify = common.spec.model.verify
+    if verify is None or not isinstance(source, ImageModel):
         return
     ref = verify.config_map_ref
-    look = ConfigMapLookup(context.owner.key.namespace, ref.name, ref.key)
+    look = ConfigMapLookup(common.owner.key.namespace, ref.name, ref.key)
     key = PublicKey(f"the key `{ref.key}` of the ConfigMap `{ref.name}`", look)
-    yield VerificationInputs(job_inputs(context), context.source.reference, "the image", "spec.model.verify", key)
+    yield VerificationInputs(common, source.reference, "the image", "spec.model.verify", key)
 
 
-def _required_by_owner(planned: Planned) -> Iterator[VerificationInputs]:
-    """The verifications of all images that the user names with the key in the setting `policy`."""
-    context = planned.roles[0].context
-    required = context.settings.policy.signatures
+def _required_by_owner(common: JobInputs, planned: Planned) -> Iterator[VerificationInputs]:
+    """The verifications of all images that the specification of a role names with the key in the setting `policy`."""
+    required = common.settings.policy.signatures
     if not required.key:
         return
     demand = BEGIN.format(SIGNATURES_KEY, "requires a signature.")
     key = PublicKey("the key of this cluster's policy", required.key, "COSIGN_POLICY_KEY", demand, required.message)
-    named = {text: f"spec.{field}" for field, text in images(context.spec.stated)}
+    named = {text: f"spec.{field}" for role in planned.roles for field, text in images(role.context.spec.stated)}
     for reference, field in named.items():
-        yield VerificationInputs(job_inputs(context), reference, f"the image in `{field}`", field, key)
+        yield VerificationInputs(common, reference, f"the image in `{field}`", field, key)

@@ -11,7 +11,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.pipeline.part import Feature, Hold, ModelWait, Part
 from inference_operator.pipeline.role import Role
-from inference_operator.roles.context import RoleContext
+from inference_operator.roles.context import SharedContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,9 @@ class ModelStep:
     """What stays as it is meanwhile."""
 
 
-def job_inputs(context: RoleContext) -> JobInputs:
-    """The inputs of all Jobs of a resource: they access the model as the engines of this role do."""
-    effective = context.spec.effective
-    access = context.engine.access(effective.engine, effective.model)
-    return JobInputs(effective, access, context.owner, context.settings)
+def job_inputs(inputs: Inputs, shared: SharedContext) -> JobInputs:
+    """The inputs of all Jobs of a resource."""
+    return JobInputs(shared.effective, shared.access, inputs.owner, inputs.settings)
 
 
 def observed_jobs(inputs: Inputs) -> ObservedJobs:
@@ -58,12 +56,12 @@ def _wait(planned: Planned, wait: ModelWait) -> ModelWait | None:
     """The progress; and if engines serve, that they stay until the switch."""
     if not wait.message:
         return None
-    if not _serves(planned.roles[0]):
+    if not any(map(_serves, planned.roles)):
         return wait
     return replace(wait, message=f"{wait.message} The running engines serve until the switch, which follows.")
 
 
-def _serves(first: Role) -> bool:
+def _serves(role: Role) -> bool:
     """Whether an engine is wanted and serves; not while the first ones start, or while all end."""
-    live = first.context.live
-    return first.replicas > 0 and (live.view.ready > 0 or any(engine.has_answered for engine in live.engines))
+    live = role.context.live
+    return role.replicas > 0 and (live.view.ready > 0 or any(engine.has_answered for engine in live.engines))

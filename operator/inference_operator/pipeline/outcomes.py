@@ -17,6 +17,7 @@ from inference_operator.pipeline.part import Hold, ModelWait
 from inference_operator.pipeline.role import Role
 from inference_operator.pipeline.routing import Routing
 from inference_operator.planning.known_model import KnownModel
+from inference_operator.roles.context import SharedContext
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.router.children import RouterObjects
 from inference_operator.views.lookups import Lookup
@@ -35,8 +36,8 @@ class Decision:
     """How far a change of the owner's settings is here."""
     pods: tuple[PodPatch, ...] = ()
     """What changes of pods that exist: which ones are deleted, go first, get requests, or read their adapters again."""
-    scaling: ScalingInputs | None = None
-    """The inputs of autoscaling; None where the operator does not decide about the number of engines."""
+    scaling: tuple[ScalingInputs, ...] = ()
+    """The inputs of autoscaling of each role about whose number of engines the operator decides."""
     engine_key: Manifest | None = None
     """The Secret with the key that engines ask for, without the key; None if no engine asks for it."""
     awaits_adapters: bool = False
@@ -57,8 +58,8 @@ class Outcome(Decision):
     """The notices for users about the decisions."""
     model_wait: ModelWait | None = None
     """Why engines wait for their model; None if they do not."""
-    target: Target | None = None
-    """How many requests one engine should have, and what decides that; None without autoscaling."""
+    targets: Mapping[str, Target] = field(default_factory=dict)
+    """How many requests one engine should have, and what decides that, by role; those without autoscaling have none."""
     adapters: tuple[Adapter, ...] = ()
     """The adapters of the specification, where one is planned."""
     one_node_claim: str = ""
@@ -69,8 +70,8 @@ class Outcome(Decision):
 class Planned(Outcome):
     """The specification can be served."""
 
+    shared: SharedContext
     roles: tuple[Role, ...]
-    """The roles; the router sends requests to the first one."""
     routing: Routing
     """How requests reach the engines."""
     router: RouterObjects
@@ -90,9 +91,14 @@ class Planned(Outcome):
         return self.router.latest_template
 
     @property
+    def scaled_role(self) -> Role:
+        """The role that `/scale` is about."""
+        return next(role for role in self.roles if role.context.spec.has_scale)
+
+    @property
     def plan(self) -> PinnedPlan:
-        """The plan of the first role, which status shows."""
-        return self.roles[0].plan
+        """The plan of the role that `/scale` is about."""
+        return self.scaled_role.plan
 
     @property
     def engine_moves(self) -> Sequence[Move]:

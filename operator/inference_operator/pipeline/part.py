@@ -104,8 +104,8 @@ class Part:
     pods: tuple[PodPatch, ...] = ()
     """What it changes of pods. No other part changes the same field of the same pod."""
     fleet_state: FleetState | None = None
-    scaling: ScalingInputs | None = None
-    target: Target | None = None
+    scaling: tuple[ScalingInputs, ...] = ()
+    targets: Mapping[str, Target] = field(default_factory=dict)
     engine_key: Manifest | None = None
     adapters: tuple[Adapter, ...] = ()
     awaits_adapters: bool = False

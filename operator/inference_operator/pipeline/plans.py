@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from inference_operator.admission.administrator_refusals import refusal_of_gpus
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.spec import Spec
 from inference_operator.pipeline.groups import refusal_of_groups
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_inspection import InspectedModel
@@ -16,23 +15,27 @@ from inference_operator.pipeline.routing import Routing, router_objects, routing
 from inference_operator.planning.disk import DISK_CURE
 from inference_operator.planning.engine_plan import ModelFindings
 from inference_operator.planning.role_plan import PlanState, role_plan
+from inference_operator.roles.context import SharedContext
 from inference_operator.settings import Capacity
 
 
-def planned(inputs: Inputs, spec: Spec, states: Sequence[PlanState], model: InspectedModel) -> Planned | Refusal:
+def planned(
+    inputs: Inputs, shared: SharedContext, states: Sequence[PlanState], model: InspectedModel
+) -> Planned | Refusal:
     """The roles and the routers, as if nothing had to be done with the model's files before."""
-    path = routing(inputs, spec)
+    path = routing(inputs, shared.stated)
     roles: list[Role] = []
     for state in states:
         decided = _role(inputs, state, model.findings, path)
         if isinstance(decided, Refusal):
             return decided
         roles.append(decided)
-    move = router_move(inputs, spec)
+    move = router_move(inputs, shared.stated)
     return Planned(
+        shared=shared,
         roles=tuple(roles),
         routing=path,
-        router=router_objects(inputs, path, roles, move),
+        router=router_objects(inputs, shared.effective, path, roles, move),
         router_move=move,
         model=model.known,
         model_failure=model.inspection.progress.failure,

@@ -40,11 +40,10 @@ def removal_order(inputs: Inputs, planned: Planned) -> Part:
 
 def _of_scaling(inputs: Inputs, planned: Planned, besides: Collection[str] = ()) -> tuple[PodPatch, ...]:
     """Which engines should go later than others, where autoscaling takes some away; not the pods of these uids."""
-    if planned.roles[0].context.spec.stated.autoscaling is None:
-        return ()
     return tuple(
         cost
         for role in planned.roles
+        if role.context.spec.stated.autoscaling
         for cost in deletion_costs(
             role.context.live.engines,
             inputs.samples,

@@ -42,7 +42,7 @@ class ObservedScaling:
 
 
 def observed_scaling(inputs: Inputs, stated: Spec, live: LiveRole) -> ObservedScaling:
-    """The autoscaling of a role as observed. Status and the loop have one decision: that of the first role.
+    """The autoscaling of a role as observed.
 
     Args:
         inputs: everything that was observed.
@@ -50,15 +50,19 @@ def observed_scaling(inputs: Inputs, stated: Spec, live: LiveRole) -> ObservedSc
         live: the role as observed.
     """
     spec, status = stated.autoscaling, inputs.resource.status
+    recorded = status.of_role(live.name, has_scale=live.has_scale).autoscaling
+    result = inputs.scaling.get(live.name)
     if spec is None:
-        return ObservedScaling(status.autoscaling, inputs.scaling)
+        return ObservedScaling(recorded, result)
     key, before = inputs.resource.key, status.condition(ConditionType.SCALING_ACTIVE)
     name = workload_name(key.name, live.name)
     return ObservedScaling(
-        recorded=status.autoscaling,
-        result=inputs.scaling,
-        external=_external(inputs, spec, stated.replicas),
-        conflict=scaling_conflict(ConflictInputs(key, stated, name, live.workload, before, inputs.lookups)),
+        recorded=recorded,
+        result=result,
+        external=_external(inputs, spec, stated.replicas) if live.has_scale else None,
+        conflict=scaling_conflict(
+            ConflictInputs(key, stated, name, live.workload, before, inputs.lookups, live.has_scale)
+        ),
         floor=floor_at(spec, inputs.now),
     )
 

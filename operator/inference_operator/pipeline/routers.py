@@ -37,7 +37,7 @@ def kept_routers(inputs: Inputs, planned: Planned) -> Mapping[Ref, Manifest]:
     - All of the router until the live Service selects the engines: that write may fail.
     - The HTTPRoute while its kind cannot be listed: one refused listing must not end the traffic.
     """
-    router = planned.roles[0].context.spec.stated.router
+    router = planned.shared.stated.router
     if router.strategy is RouterStrategy.EXTERNAL and not planned.routing.live:
         names = (router_name(inputs.resource.key.name), inputs.main_service.name)
         return {ref: live for ref, live in inputs.children.items() if ref.name in names}

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from inference_operator.api.effective_spec import EffectiveSpec
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import HTTP_ROUTE
@@ -42,33 +43,42 @@ def routing(inputs: Inputs, spec: Spec) -> Routing:
     return Routing(live=live, desired=is_external or (live and not inputs.routers.ready))
 
 
-def router_objects(inputs: Inputs, way: Routing, roles: Sequence[Role], move: Move) -> RouterObjects:
+def router_objects(
+    inputs: Inputs, spec: EffectiveSpec, way: Routing, roles: Sequence[Role], move: Move
+) -> RouterObjects:
     """The routers, which send requests to the roles.
 
     Args:
         inputs: everything that was observed.
+        spec: that of the InferenceDeployment.
         way: the way of requests.
         roles: the roles.
         move: how the only router moves away from a node that is leaving.
     """
-    owner, settings, first = inputs.owner, inputs.settings, roles[0]
-    spec = first.context.spec.effective
-    recorded = inputs.resource.status.autoscaling
+    owner, settings = inputs.owner, inputs.settings
+    starts = (role.scaling.recorded.start_seconds for role in roles if role.scaling.recorded)
+    served = [role for role in roles if role.context.spec.weight]
     engines = [role.context.engine for role in roles]
     key = key_to_send(inputs, spec.stated, [role.template for role in roles], engines)
     router_inputs = RouterInputs(
-        upstreams=tuple(_upstream(inputs, role) for role in roles),
-        slots=slots(max(role.context.spec.stated.most_replicas for role in roles), inputs.router_slots),
+        upstreams=tuple(_upstream(inputs, role) for role in served),
+        slots=slots(max(role.context.spec.stated.most_replicas for role in served), inputs.router_slots),
         spec=spec.router,
         stated=spec.stated.router,
-        measured_start_seconds=(recorded and recorded.start_seconds) or 0.0,
+        measured_start_seconds=max(filter(None, starts), default=0.0),
         live_cold_start_seconds=live_cold_start_seconds(inputs.router_deployment),
         drain_seconds=int(spec.stated.drain_timeout.total_seconds()),
-        progress_deadline_seconds=progress_deadline_seconds(spec.stated, first.process),
+        progress_deadline_seconds=max(
+            progress_deadline_seconds(role.context.spec.stated, role.process) for role in roles
+        ),
         owner=owner,
         settings=settings,
         turn=turn_inputs(inputs),
-        engines_selector=engines_selector(first.objects, owner, first.name),
+        engines_selector=engines_selector(
+            {ref: manifest for role in served for ref, manifest in role.objects.items()},
+            owner,
+            [role.name for role in served],
+        ),
         bypasses_routers=way.desired,
         engine_key=key,
         keeps_engine_key=not any(is_wanted(spec.stated, engine, settings) for engine in engines),

@@ -1,13 +1,14 @@
-"""The part of autoscaling: the first role is scaled, by the operator or by an autoscaler that it creates."""
+"""The part of autoscaling: the operator scales each role, or creates an autoscaler for the one that has `/scale`."""
 
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 
 from inference_operator.api.router import RouterStrategy
 from inference_operator.autoscaling.external import ExternalInputs, external_autoscaler
-from inference_operator.autoscaling.inputs import measured_load, scaling_inputs, target_factor
+from inference_operator.autoscaling.inputs import ScalingInputs, measured_load, scaling_inputs, target_factor
 from inference_operator.autoscaling.query import QueryInputs, engines_query
 from inference_operator.autoscaling.target import Target, target_concurrency
-from inference_operator.manifest import Ref
+from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.pipeline.part import Feature, Part
@@ -18,40 +19,57 @@ from inference_operator.sizing.shape import Objective
 
 def scaling(inputs: Inputs, planned: Planned) -> Part:
     """What autoscaling needs; nothing without autoscaling."""
-    first = planned.roles[0]
-    stated, observed = first.context.spec.stated, first.scaling
-    if stated.autoscaling is None:
-        return Part(feature=Feature.SCALING)
-    target, conflict, floor = _target(first), observed.conflict, observed.floor
-    request = scaling_inputs(
-        stated,
-        observed.recorded,
-        target=target,
-        plan=_plan_id(first.plan),
-        role=first.name,
-        replicas=first.replicas,
-        engines=first.context.live.engines,
-        floor=floor,
-    )
-    times = [observed.external.due if observed.external else None, floor.due if floor else None]
-    part = Part(
+    scaled = [role for role in planned.roles if role.context.spec.stated.autoscaling]
+    targets = {role.name: _target(role) for role in scaled}
+    requests = (_request(planned, role, targets[role.name]) for role in scaled if not role.scaling.is_frozen)
+    desired, kept = ({}, {}) if planned.hold.holds_others else _autoscaler(inputs, planned.scaled_role, targets)
+    return Part(
         feature=Feature.SCALING,
-        lookups=(conflict.lookup,) if conflict else (),
-        due=min(filter(None, times), default=None),
-        scaling=None if observed.is_frozen else request,
-        target=target,
+        lookups=tuple(role.scaling.conflict.lookup for role in scaled if role.scaling.conflict),
+        due=min((moment for role in scaled for moment in _due(role)), default=None),
+        scaling=tuple(filter(None, requests)),
+        targets=targets,
+        desired=desired,
+        kept=kept,
     )
-    return part if planned.hold.holds_others else _with_autoscaler(inputs, first, target, part)
 
 
-def _target(first: Role) -> Target:
+def _due(role: Role) -> Iterator[datetime]:
+    for observed in (role.scaling.external, role.scaling.floor):
+        if observed and observed.due:
+            yield observed.due
+
+
+def _request(planned: Planned, role: Role, target: Target) -> ScalingInputs | None:
+    """The parameters of the next decisions about a role; None where the operator does not decide."""
+    return scaling_inputs(
+        role.context.spec.stated,
+        role.scaling.recorded,
+        target=target,
+        plan=_plan_id(role.plan),
+        role=role.name,
+        replicas=role.replicas,
+        engines=role.context.live.engines,
+        floor=role.scaling.floor,
+        share=_share(planned, role),
+        has_scale=role.context.spec.has_scale,
+    )
+
+
+def _share(planned: Planned, role: Role) -> float:
+    """The part of the requests that routers send to a role: by weights, as if all had the engines that are wanted."""
+    weights = {other.name: other.context.spec.weight * max(other.replicas, 1) for other in planned.roles}
+    return weights[role.name] / sum(weights.values())
+
+
+def _target(role: Role) -> Target:
     """The target concurrency of one engine, corrected by what engines of this plan have measured."""
-    stated, scaling, recorded = first.context.spec.stated, first.scaling, first.context.live.recorded
+    stated, scaling, recorded = role.context.spec.stated, role.scaling, role.context.live.recorded
     before = _plan_id(recorded) if recorded else ""
-    factor = target_factor(scaling.recorded, scaling.result, plan=_plan_id(first.plan), recorded_plan=before)
+    factor = target_factor(scaling.recorded, scaling.result, plan=_plan_id(role.plan), recorded_plan=before)
     return target_concurrency(
-        first.plan.plan,
-        max_num_seqs=first.process.max_concurrency,
+        role.plan.plan,
+        max_num_seqs=role.process.max_concurrency,
         requested=stated.autoscaling.target_concurrency if stated.autoscaling else None,
         objective=Objective.requested(stated.autoscaling),
         load=measured_load(scaling.recorded, scaling.result),
@@ -64,24 +82,27 @@ def _plan_id(plan: PinnedPlan) -> str:
     return f"{plan.spec_hash}/{plan.plan.revision}"
 
 
-def _with_autoscaler(inputs: Inputs, first: Role, target: Target, part: Part) -> Part:
-    """The part with the HorizontalPodAutoscaler or ScaledObject; a live one stays while its kind cannot be listed."""
-    stated, floor = first.context.spec.stated, first.scaling.floor
+def _autoscaler(
+    inputs: Inputs, role: Role, targets: Mapping[str, Target]
+) -> tuple[Mapping[Ref, Manifest], Mapping[Ref, Manifest]]:
+    """The HorizontalPodAutoscaler or ScaledObject, as desired; and the live one, while its kind cannot be listed."""
+    stated, floor = role.context.spec.stated, role.scaling.floor
     if stated.autoscaling is None:
-        return part
+        return {}, {}
     query = QueryInputs(
         key=inputs.owner.key,
-        role=first.name,
-        target=target.concurrency,
+        role=role.name,
+        target=targets[role.name].concurrency,
         bypasses_routers=stated.router.strategy is RouterStrategy.EXTERNAL,
-        metrics=first.context.engine.series,
+        metrics=role.context.engine.series,
     )
     url = inputs.settings.prometheus_url
     least = floor.replicas if floor else stated.autoscaling.min_replicas
-    built = external_autoscaler(ExternalInputs(stated.autoscaling, inputs.owner, engines_query(query), url, least))
+    request = ExternalInputs(stated.autoscaling, inputs.owner, role.name, engines_query(query), url, least)
+    built = external_autoscaler(request)
     if built is None:
-        return part
+        return {}, {}
     ref = Ref.of(built)
     if ref.kind in inputs.unavailable_kinds:
-        return replace(part, kept={ref: live}) if (live := inputs.child(ref)) else part
-    return replace(part, desired={ref: built})
+        return {}, {ref: live} if (live := inputs.child(ref)) else {}
+    return {ref: built}, {}

@@ -23,12 +23,11 @@ from inference_operator.manifest import (
     Manifest,
     Ref,
 )
-from inference_operator.objects.names import COMPONENT_LABEL, PROGRAM
+from inference_operator.objects.names import PROGRAM, component_of
 from inference_operator.objects.pod_patch import PodPatch
 from inference_operator.pipeline.outcomes import Outcome
 from inference_operator.pipeline.part import Feature, Part
 from inference_operator.sentences import sentences
-from inference_operator.views.raw import mapping
 
 _APPLY_ORDER: Mapping[Kind, int] = {
     SERVICE: 1,
@@ -68,8 +67,8 @@ def summed(verdict: _Verdict, parts: Iterable[Part]) -> _Verdict:
         model_wait=next((part.wait for part in ordered if part.wait), None),
         pods=_pods(ordered),
         fleet_state=_only(ordered, lambda part: part.fleet_state) or FleetState.UNDECIDED,
-        scaling=_only(ordered, lambda part: part.scaling),
-        target=_only(ordered, lambda part: part.target),
+        scaling=_only(ordered, lambda part: part.scaling) or (),
+        targets=_only(ordered, lambda part: part.targets) or {},
         engine_key=_only(ordered, lambda part: part.engine_key),
         adapters=_only(ordered, lambda part: part.adapters) or (),
         awaits_adapters=any(part.awaits_adapters for part in ordered),
@@ -98,7 +97,7 @@ def _place(kind: Kind, author: Feature) -> tuple[bool, int]:
 
 def _is_program(manifest: Manifest) -> bool:
     """Whether it is a program that Jobs install: all Jobs share it, and its name has the hash of its content."""
-    return mapping(mapping(manifest, "metadata"), "labels").get(COMPONENT_LABEL) == PROGRAM
+    return component_of(manifest) == PROGRAM
 
 
 def _pods(parts: Sequence[Part]) -> tuple[PodPatch, ...]:

@@ -7,9 +7,8 @@ from inference_operator.api.spec import RolloutStrategy
 from inference_operator.fleet.rollout_slots import may_begin
 from inference_operator.fleet.turn import TurnInputs, recorded_turn
 from inference_operator.manifest import Manifest
-from inference_operator.objects.names import COMPONENT_LABEL
+from inference_operator.objects.names import component_of
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.views.raw import mapping
 from inference_operator.views.workload import WORKLOAD_KINDS, WorkloadView, newest_first, role_view
 from inference_operator.workload.rollout import ROLLOUT_ANNOTATION
 
@@ -17,13 +16,13 @@ from inference_operator.workload.rollout import ROLLOUT_ANNOTATION
 def turn_inputs(inputs: Inputs) -> TurnInputs:
     """What is known about the InferenceDeployment. One that has begun may go on."""
     resource = inputs.resource
-    views = (role_view(inputs.workloads()), inputs.routers)
-    in_turn = [workload for of_role in workloads_by_role(inputs) for workload in of_role if recorded_turn(workload)]
+    by_role = workloads_by_role(inputs)
+    in_turn = [workload for of_role in by_role for workload in of_role if recorded_turn(workload)]
     has_begun = bool(in_turn)
     return TurnInputs(
         now=inputs.now,
         may_begin=has_begun or may_begin(inputs.shared.fleet, resource.key, inputs.settings.rollouts),
-        is_ready=_is_true(inputs, ConditionType.READY) and not any(map(_is_down, views)),
+        is_ready=_is_true(inputs, ConditionType.READY) and not any(_is_down(role_view(of_role)) for of_role in by_role),
         is_stalled=_is_true(inputs, ConditionType.STALLED),
         has_gap=any(map(_replaces_first, in_turn)),
     )
@@ -34,8 +33,7 @@ def workloads_by_role(inputs: Inputs) -> Sequence[Sequence[Manifest]]:
     by_role: dict[str, list[Manifest]] = {}
     for ref, live in inputs.children.items():
         if ref.kind in WORKLOAD_KINDS:
-            component = mapping(live["metadata"], "labels").get(COMPONENT_LABEL, "")
-            by_role.setdefault(component, []).append(live)
+            by_role.setdefault(component_of(live), []).append(live)
     return [newest_first(of_role) for of_role in by_role.values()]
 
 

@@ -4,7 +4,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from inference_operator.api.effective_spec import EffectiveSpec
+from inference_operator.api.spec import Spec
 from inference_operator.engines.base import Engine
+from inference_operator.engines.model_access import HubAccess
 from inference_operator.manifest import STATEFUL_SET, Kind, Manifest, Owner
 from inference_operator.models.source import ModelSource
 from inference_operator.roles.engine_choice import NO_CHOICE, EngineChoice
@@ -35,6 +38,8 @@ class LiveRole:
     """The engines that its live pods make."""
     recorded: PinnedPlan | None
     """The plan recorded for it."""
+    has_scale: bool = True
+    """Whether `/scale` is about it."""
 
     @property
     def workload(self) -> Manifest | None:
@@ -56,6 +61,22 @@ class LiveRole:
     def pods(self) -> Sequence[PodView]:
         """The pods of its engines."""
         return [pod for engine in self.engines for pod in engine.pods]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedContext:
+    """What all roles of an InferenceDeployment have in common, by decision: model, claim, adapters and router."""
+
+    effective: EffectiveSpec
+    """The InferenceDeployment's own specification, with the slots for its adapters."""
+    source: ModelSource
+    access: HubAccess
+    """How Jobs read the model's files: with the user of the engines of the role that has `/scale`."""
+
+    @property
+    def stated(self) -> Spec:
+        """The specification as the user wrote it."""
+        return self.effective.stated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

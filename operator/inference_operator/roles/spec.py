@@ -25,7 +25,10 @@ class RoleSpec:
     is_automatic: bool = False
     """Whether the operator may choose another engine for the model: `spec.engine.kind` is `Auto`."""
     weight: int = 1
-    """Weight of each of its engines, relative to the engines of the other roles that the router sends requests to."""
+    """Weight of each of its engines, relative to the engines of the other roles. The router sends none to one of 0."""
+    has_scale: bool = False
+    """Whether it is the role that `/scale` is about: its `replicas` are those of the InferenceDeployment, its decisions
+    stand in the status itself, and Jobs read the model with its engine's identity. One role of several says so."""
 
     @property
     def stated(self) -> Spec:
@@ -34,17 +37,19 @@ class RoleSpec:
 
 
 RolePolicy: TypeAlias = Callable[[Spec, Settings, EngineRegistry], Sequence[RoleSpec]]
-"""The roles of a valid specification; at least one."""
+"""The roles of a valid specification; at least one. They differ in anything but model, claim, adapters and router."""
 
 
-def role_spec(name: str, engine: str, stated: Spec, settings: Settings, *, weight: int = 1) -> RoleSpec:
+def role_spec(
+    name: str, engine: str, stated: Spec, settings: Settings, *, weight: int = 1, has_scale: bool = False
+) -> RoleSpec:
     """The role of this name with its specification over the defaults of the settings."""
     effective = effective_spec(stated, settings.engine_defaults, settings.router_defaults)
-    return RoleSpec(name, engine, effective, weight=weight)
+    return RoleSpec(name, engine, effective, weight=weight, has_scale=has_scale)
 
 
 def requested_roles(stated: Spec, settings: Settings, engines: EngineRegistry) -> tuple[RoleSpec, ...]:
     """The roles of an InferenceDeployment: one, which has the whole specification."""
     kind = stated.engine.kind
-    role = role_spec(ENGINE, engines.of_kind(kind), stated, settings)
+    role = role_spec(ENGINE, engines.of_kind(kind), stated, settings, has_scale=True)
     return (replace(role, is_automatic=kind is EngineKind.AUTO),)

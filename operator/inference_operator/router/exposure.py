@@ -11,6 +11,7 @@ from inference_operator.api.router_exposure import HttpRouteSpec, IngressSpec, P
 from inference_operator.manifest import HTTP_ROUTE, INGRESS, Kind, Manifest, Ref
 from inference_operator.objects.names import COMPONENT_LABEL, ROUTER, is_role
 from inference_operator.objects.pod_additions import refusal_of_keys
+from inference_operator.views.pod import TRAFFIC_LABEL
 from inference_operator.views.raw import mapping, objects
 
 _HTTPS_LISTENER = "https"
@@ -58,7 +59,8 @@ def refusal_of_exposure(spec: RouterSpec) -> Refusal | None:
 
 def selects_engines(service: Manifest | None) -> bool:
     """Whether a live main Service selects engines instead of routers."""
-    return is_role(str(mapping(mapping(service or {}, "spec"), "selector").get(COMPONENT_LABEL, ROUTER)))
+    selector = mapping(mapping(service or {}, "spec"), "selector")
+    return is_role(str(selector.get(COMPONENT_LABEL, ROUTER))) or TRAFFIC_LABEL in selector
 
 
 def _exposures(

@@ -15,10 +15,14 @@ LONGEST_SECONDS = 3600
 MOST_ROLES = 16
 """Entries of the table; a resource has a few roles."""
 
+_ROLE_HEADER = "inference-operator-role"
+"""By it a router tells itself which role has answered a request that it held. It stays in the router."""
+
 _DIED = ErrorResponse(502, SERVER, "engine_failed", "the engine ended before it began to answer")
 
 
 def values(inputs: RouterInputs, metrics_path: str) -> Mapping[str, object]:
+    roles = [upstream.name for upstream in inputs.upstreams]
     return {
         "bounds_ms": [round(1000 * seconds) for seconds in BOUNDS_SECONDS],
         "count_index": len(BOUNDS_SECONDS),
@@ -28,5 +32,7 @@ def values(inputs: RouterInputs, metrics_path: str) -> Mapping[str, object]:
         "most_roles": MOST_ROLES,
         "died": _DIED,
         "metrics_path": metrics_path,
-        "roles": [upstream.name for upstream in inputs.upstreams],
+        "roles": roles,
+        "role_header": _ROLE_HEADER,
+        "key": f"str({','.join(roles)})" if len(roles) == 1 else "var(txn.role)",
     }

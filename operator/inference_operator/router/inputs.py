@@ -61,9 +61,9 @@ class RouterInputs:
     live_cold_start_seconds: int = 0
     """How long live routers hold a request while no engine is up; 0 without any."""
     engines_selector: Mapping[str, str] = field(default_factory=dict)
-    """Labels of the engines of the first upstream that take requests."""
+    """Labels of the engines that take requests."""
     bypasses_routers: bool = False
-    """Whether the main Service selects the engines of the first upstream instead of the routers."""
+    """Whether the main Service selects the engines instead of the routers."""
     engine_key: str = ""
     """Name of the Secret with the key that engines ask of these routers; empty: they ask for none."""
     keeps_engine_key: bool = False

@@ -4,7 +4,7 @@ They are stored together, in one annotation of the router Deployment.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
@@ -83,7 +83,8 @@ def router_inputs(inputs: RouterInputs) -> Manifest:
     specification calls for it: routers of an earlier release go on without it, and so do their engines.
     """
     defaults = inputs.settings.router_defaults.model_dump(mode="json", exclude_defaults=True)
-    host = {"engines_host": inputs.upstreams[0].host}
+    hosts = {upstream.host for upstream in inputs.upstreams}
+    host = {"engines_host": hosts.pop()} if len(hosts) == 1 else {}
     forwarded = {"forwarded_headers": headers} if (headers := [*inputs.settings.forwarded_headers]) else {}
     return {**host, **forwarded, **_own(inputs, {}), "spec": _section(inputs.spec), "defaults": defaults}
 
@@ -95,11 +96,8 @@ def own_inputs(inputs: RouterInputs) -> Manifest:
 
 def _own(inputs: RouterInputs, replaced: Manifest) -> Manifest:
     """Facts about engines and the time that requests wait; some facts of the upstreams are replaced."""
-    first = inputs.upstreams[0]
     facts: Manifest = {
-        "engine_port": first.port,
-        "engine_health_path": first.health_path,
-        "engine_max_concurrency": first.max_concurrency,
+        **_engines(inputs.upstreams, replaced),
         "model_names": list(inputs.model_names),
         "has_adapters": inputs.has_adapters,
         "router_lists_models": not inputs.lists_models,
@@ -107,11 +105,15 @@ def _own(inputs: RouterInputs, replaced: Manifest) -> Manifest:
         "cold_start_seconds": held if (held := cold_start_seconds(inputs)) != COLD_START_STEPS[0] else 0,
         "drain_seconds": inputs.drain_seconds,
         "engine_key": inputs.engine_key if inputs.keeps_engine_key else "",
-        "upstreams": [{**_facts(server), **replaced} for server in inputs.upstreams]
-        if len(inputs.upstreams) > 1
-        else [],
     }
     return {name: value for name, value in facts.items() if value}
+
+
+def _engines(upstreams: Sequence[Upstream], replaced: Manifest) -> Manifest:
+    if len(upstreams) > 1:
+        return {"upstreams": [{**_facts(upstream), **replaced} for upstream in upstreams]}
+    names = ("port", "health_path", "max_concurrency")
+    return {f"engine_{name}": getattr(upstream, name) for upstream in upstreams for name in names}
 
 
 def _section(spec: RouterSpec) -> Manifest:

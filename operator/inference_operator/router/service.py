@@ -20,6 +20,9 @@ SERVICE_PORT = 80
 TLS_SERVICE_PORT = 443
 GATEWAY_GROUP = "gateway.networking.k8s.io"
 
+ENGINE_PORT = "http"
+"""Name of the port of every engine's API."""
+
 STREAM_SECONDS = 3600
 """How long a stream may be silent, as in the router itself (`timeout server` in haproxy.cfg.j2)."""
 
@@ -40,7 +43,8 @@ def main_service(inputs: RouterInputs) -> Manifest:
     if inputs.spec.tls:
         ports.append(_port("https", TLS_SERVICE_PORT, TLS_PORT))
     if inputs.bypasses_routers:
-        ports = [_port("http", SERVICE_PORT, inputs.upstreams[0].port)]
+        targets = {upstream.port for upstream in inputs.upstreams}
+        ports = [_port("http", SERVICE_PORT, targets.pop() if len(targets) == 1 else ENGINE_PORT)]
     of_balancer = {"loadBalancerClass": wanted.load_balancer_class} if wanted.load_balancer_class else {}
     content = {
         "spec": {
@@ -134,5 +138,5 @@ def url(owner: Owner, *, cluster_domain: str) -> str:
     return f"http://{host}/v1"
 
 
-def _port(name: str, port: int, target: int) -> Manifest:
+def _port(name: str, port: int, target: int | str) -> Manifest:
     return {"name": name, "port": port, "protocol": "TCP", "targetPort": target}

@@ -17,7 +17,7 @@ from inference_operator.engines.base import Engine
 from inference_operator.engines.process import ProbeRequest
 from inference_operator.engines.telemetry import MetricsPage
 from inference_operator.manifest import Key
-from inference_operator.objects.names import ENGINE, ROUTER
+from inference_operator.objects.names import ROUTER
 from inference_operator.router.stats import SAMPLE_PATH, router_sample
 from inference_operator.scrape.held_watch import HeldWatch
 from inference_operator.scrape.pod_client import KEEP_ALIVE_SECONDS, Address, PodClient
@@ -54,6 +54,9 @@ CALM_ROUNDS = 8
 
 GAP_ROUNDS = CALM_ROUNDS + 2
 """Longest gap between two samples of an engine, in `scrapeSeconds`, over which a lack of progress continues."""
+
+ENGINES = "engines"
+"""The engines of all roles, in the schedule."""
 
 METRICS_PORT = "metrics"
 """Prefix of the names of the ports on which routers show their statistics, one for each HAProxy process."""
@@ -134,7 +137,7 @@ class Scraper:
     Args:
         settings: interval, and how long an engine may make no progress.
         now: a monotonic clock, in seconds.
-        intervals: of routers and of engines, in this order; None: `default_intervals`.
+        intervals: of `ROUTER` and of `ENGINES`, in this order; None: `default_intervals`.
         scaling: where rounds of scrapes become decisions of autoscaling; None: nowhere.
     """
 
@@ -205,8 +208,7 @@ class Scraper:
         for key in set(keys) - self._scaled:
             self._schedule.hasten(key, now=self._now(), within=DEMAND_SECONDS)
         self._scaled = set(keys)
-        requests = ((key, self._scaling.inputs(key)) for key in keys)
-        self._held_watch.follow(key for key, request in requests if request and request.replicas == 0)
+        self._held_watch.follow(key for key in keys if self._is_at_zero(key))
 
     def _on_held(self, key: Key) -> None:
         """A router without engines holds a request: scrape now."""
@@ -235,7 +237,7 @@ class Scraper:
                 failed = component in scraped.failed
                 self._schedule.done(key, component, now=now, pace=pace, failed=failed, pods=pods)
 
-    async def scrape(self, key: Key, components: Sequence[str] = (ROUTER, ENGINE)) -> Scraped:
+    async def scrape(self, key: Key, components: Sequence[str] = (ROUTER, ENGINES)) -> Scraped:
         """Scrape all pods of a key that belong to these components; routers first."""
         routers = [pod for pod in self._routers_of(key) if pod.ready and not pod.terminating and pod.address]
         engines = [engine for engine in self._targets.engines(key) if engine.is_serving and engine.address]
@@ -243,8 +245,8 @@ class Scraper:
         failed = []
         if ROUTER in components and not await self._scrape_routers(key, routers):
             failed.append(ROUTER)
-        if ENGINE in components and not await self._scrape_engines(key, engines):
-            failed.append(ENGINE)
+        if ENGINES in components and not await self._scrape_engines(key, engines):
+            failed.append(ENGINES)
         pace = self._paces[key] = self._pace(engines)
         leaders = [engine.leader for engine in engines]
         if self._scaling.inputs(key):
@@ -255,16 +257,20 @@ class Scraper:
 
     def _scaled_round(self, key: Key, components: Sequence[str], pods: Sequence[PodView]) -> Scraped:
         """Decide about a round of an autoscaled resource. It is read often, whatever its stall watchdog needs."""
-        if {ROUTER, ENGINE} <= set(components):
+        if {ROUTER, ENGINES} <= set(components):
             samples, at = self._store.of(pods), self._now()
             scraped = ScrapeRound(self._targets.engines(key), self._routers_of(key), samples, at)
             if self._scaling.observe(key, scraped):
                 self._callbacks.on_scaling(key)
         has_demand = self._paces[key] in {Pace.URGENT, Pace.BUSY, Pace.UNEVEN} or self._scaling.has_demand(key)
-        request = self._scaling.inputs(key)
-        at_zero = request is not None and request.replicas == 0  # its routers tell of the first request
-        pace = self._paces[key] = Pace.DEMAND if has_demand else Pace.CALM if at_zero else Pace.NO_DEMAND
+        pace = Pace.DEMAND if has_demand else Pace.CALM if self._is_at_zero(key) else Pace.NO_DEMAND
+        self._paces[key] = pace
         return Scraped(pace, (), len(pods))
+
+    def _is_at_zero(self, key: Key) -> bool:
+        """Whether autoscaling wants no engine, so that routers tell of the first request."""
+        inputs = self._scaling.inputs(key)
+        return bool(inputs) and all(role.replicas == 0 for role in inputs)
 
     def _routers_of(self, key: Key) -> list[PodView]:
         return [pod for pod in self._targets.pods(key) if pod.component == ROUTER]
@@ -334,10 +340,10 @@ class Scraper:
             if routed is not None:
                 self._see(key, pod, engine, EngineSample.by_routers(sessions), sessions)
             return True  # nothing was asked that could fail
-        keep = self._keeps(key, ENGINE) and page.idle_seconds > KEEP_ALIVE_SECONDS
+        keep = self._keeps(key, ENGINES) and page.idle_seconds > KEEP_ALIVE_SECONDS
         text = await self._client.get(_metrics(pod, page), page.path, keep=keep)
         sample = engine.sample(text) if text is not None else None
-        self._callbacks.on_scrape(ENGINE, answered=sample is not None)
+        self._callbacks.on_scrape(pod.component, answered=sample is not None)
         if sample is None:
             if self._store.miss(pod.uid):
                 self._callbacks.on_readable(key)
@@ -429,7 +435,7 @@ def default_intervals(settings: Settings) -> Mapping[str, Intervals]:
     scraper take four times as much CPU (docs/explanation/costs.md).
     """
     urgent, calm = settings.scrape_seconds, CALM_ROUNDS * settings.scrape_seconds
-    return {ROUTER: Intervals(urgent, calm, calm), ENGINE: Intervals(urgent, urgent, calm)}
+    return {ROUTER: Intervals(urgent, calm, calm), ENGINES: Intervals(urgent, urgent, calm)}
 
 
 def _metrics_ports(pod: PodView) -> Sequence[int]:

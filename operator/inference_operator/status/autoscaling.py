@@ -10,8 +10,8 @@ from inference_operator.api.status import AutoscalingStatus, LoadStatus
 from inference_operator.autoscaling.inputs import start_seconds
 from inference_operator.autoscaling.target import Target
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.pipeline.outcomes import Outcome, Planned
 from inference_operator.pipeline.replicas import ObservedScaling, observed_scaling
+from inference_operator.pipeline.role import Role
 from inference_operator.roles.context import LiveRole
 from inference_operator.sizing.serving import TYPICAL_LOAD, Load
 from inference_operator.views.engine import EngineView
@@ -27,60 +27,73 @@ FIRST_NUMBER = "the first number of engines, until the demand has been observed"
 
 @dataclass(frozen=True, slots=True)
 class ScalingObservation:
-    """The state of autoscaling, which is that of the first role."""
+    """The state of autoscaling of a role."""
 
     status: AutoscalingStatus | None
     """The last decision about the number of engines; None without autoscaling."""
     observed: ObservedScaling
     """The autoscalers, the schedule and the loop's result, from which the number is decided."""
     requested: int | None
-    """`spec.replicas`; None if the specification is invalid."""
+    """`spec.replicas`, if `/scale` is about the role; None if not, or if the specification is invalid."""
     without_gpu: int
     """Engines that should run and have no node; 0 without autoscaling."""
 
 
 def scaling_observation(
-    inputs: Inputs, outcome: Outcome, first: LiveRole, engines: Sequence[EngineView]
+    inputs: Inputs,
+    stated: Spec | None,
+    live: LiveRole,
+    decided: Role | None,
+    *,
+    target: Target | None,
+    engines: Sequence[EngineView],
 ) -> ScalingObservation:
-    """The state of autoscaling."""
-    spec = inputs.resource.spec
-    observed = observed_scaling(inputs, spec, first) if isinstance(spec, Spec) else ObservedScaling()
-    status = _status(inputs, outcome, observed)
+    """The state of autoscaling of a role.
+
+    Args:
+        inputs: everything that was observed.
+        stated: its specification; None if that is invalid.
+        live: the role as observed.
+        decided: the role as decided; None where nothing is.
+        target: the requests that one of its engines should have.
+        engines: its engines that stay.
+    """
+    observed = observed_scaling(inputs, stated, live) if stated else ObservedScaling()
+    before = inputs.resource.status.of_role(live.name, has_scale=live.has_scale).autoscaling
+    status = _status(inputs, decided, observed, before, target) if decided else before
     return ScalingObservation(
         status=status,
         observed=observed,
-        requested=spec.replicas if isinstance(spec, Spec) else None,
-        without_gpu=_without_gpu(outcome, engines) if status else 0,
+        requested=stated.replicas if stated and live.has_scale else None,
+        without_gpu=_without_gpu(decided, engines) if status else 0,
     )
 
 
-def _without_gpu(outcome: Outcome, engines: Sequence[EngineView]) -> int:
+def _without_gpu(decided: Role | None, engines: Sequence[EngineView]) -> int:
     """Engines that wait for a node, and those that fixed capacity rules out."""
-    roles = outcome.roles if isinstance(outcome, Planned) else ()
-    capped = sum(role.replicas - role.workload.replicas for role in roles)
+    capped = decided.replicas - decided.workload.replicas if decided else 0
     return max(0, capped) + sum(engine.is_unschedulable for engine in engines)
 
 
-def _status(inputs: Inputs, outcome: Outcome, scaling: ObservedScaling) -> AutoscalingStatus | None:
+def _status(
+    inputs: Inputs, role: Role, scaling: ObservedScaling, before: AutoscalingStatus | None, target: Target | None
+) -> AutoscalingStatus | None:
     """The last decision.
 
     It changes with the number of engines, with the target of one, and with a start that took much longer or shorter.
     """
-    spec, before = inputs.resource.spec, inputs.resource.status.autoscaling
-    if not isinstance(outcome, Planned):
-        return before
-    if not isinstance(spec, Spec) or spec.autoscaling is None:
+    limits = role.context.spec.stated.autoscaling
+    if limits is None:
         return None
     if before and scaling.conflict and scaling.conflict.is_open:
         return before
-    role = outcome.roles[0]
     start = start_seconds(before, role.context.live.engines)
-    known = {"start_seconds": None if start is None else int(start), **_target(outcome.target)}
+    known = {"start_seconds": None if start is None else int(start), **_target(target)}
     if before is not None and before.desired_replicas == role.replicas:
         return before.model_copy(update=known)
     decided = AutoscalingStatus(
         desired_replicas=role.replicas,
-        reason=_by_others(scaling) or _reason(scaling, spec.autoscaling, role.replicas),
+        reason=_by_others(scaling) or _reason(scaling, limits, role.replicas),
         last_scale_time=inputs.now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     )
     return decided.model_copy(update=known)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from inference_operator.api.status import KvCacheStatus
+from inference_operator.api.status import EngineStatus, KvCacheStatus
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.sizing.plan import Plan
 from inference_operator.views.engine import EngineView
@@ -14,17 +14,27 @@ DEVIATION = 0.1
 
 
 def kv_cache(
-    inputs: Inputs, template: str | None, engines: Sequence[EngineView], plan: Plan | None
+    inputs: Inputs,
+    recorded: EngineStatus | None,
+    template: str | None,
+    engines: Sequence[EngineView],
+    plan: Plan | None,
 ) -> KvCacheStatus | None:
     """The KV cache of the engines of a template, as the first of them reported it.
 
     The number is read back from status while the template stays, so that status does not change without a
     cause or when the operator restarts.
+
+    Args:
+        inputs: everything that was observed.
+        recorded: the role's engine, as status has it.
+        template: hash of the pod template.
+        engines: the engines of the role.
+        plan: their plan.
     """
     if template is None:
         return None
-    engine = inputs.resource.status.engine
-    before = engine.kv_cache if engine else None
+    before = recorded.kv_cache if recorded else None
     reported = (
         before.reported_tokens
         if before and before.pod_template_hash == template

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from inference_operator.api.status import NetworkStatus
+from inference_operator.api.status import EngineStatus, NetworkStatus
 from inference_operator.engines.group.network import SOCKETS, network_in_use
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.views.lookups import LogText
@@ -10,13 +10,18 @@ from inference_operator.views.pod import PodView
 
 
 def network(
-    inputs: Inputs, template: str | None, pods: Sequence[PodView], resource: str | None
+    inputs: Inputs,
+    recorded: EngineStatus | None,
+    template: str | None,
+    pods: Sequence[PodView],
+    resource: str | None,
 ) -> NetworkStatus | None:
     """The network of the engines of a template, if they ask for network devices.
 
     It is read from status while the template stays: the log of a start is read only until the engine serves.
 
     Args:
+        recorded: the role's engine, as status has it.
         resource: the resource of the network devices; None without one, or while nothing is decided.
     """
     if template is None:
@@ -26,8 +31,7 @@ def network(
     in_use = next(filter(None, (network_in_use(log.text) for log in logs if isinstance(log, LogText))), "")
     if in_use and resource:
         return NetworkStatus(in_use=in_use, resource=resource, pod_template_hash=template)
-    engine = inputs.resource.status.engine
-    before = engine.network if engine else None
+    before = recorded.network if recorded else None
     return before if before and before.pod_template_hash == template else None
 
 

@@ -56,6 +56,11 @@ class RoleObservation:
     """Its plan: decided in this round, or recorded before."""
     kv_cache: KvCacheStatus | None
     """The KV cache of its engines, once one has reported it."""
+    scaling: ScalingObservation
+    unread: int
+    """Its ready engines whose metrics cannot be read."""
+    has_scale: bool
+    """Whether `/scale` is about it."""
     network: NetworkStatus | None = None
     """The network between the nodes of an engine, once a log has told it."""
     has_only_groups: bool = False
@@ -94,7 +99,7 @@ class Observation:
 
     key: Key
     roles: Sequence[RoleObservation]
-    """At least one. Status shows the plan of the first one."""
+    """At least one."""
     desired: int
     """Engines that should run. While nothing is changed, those of the live workload."""
     engines: WorkloadView
@@ -133,14 +138,11 @@ class Observation:
     """Names of the engines that get no new requests, because they made no progress; sorted."""
     stall: str
     """The engine that this round found stalled; empty if none."""
-    unread: int
-    """Ready engines whose metrics cannot be read."""
     replacing: bool
     """Whether ready engines, without those that are being deleted, are fewer than desired."""
     notice: str
     """Sentences for users about the decision; empty if there are none."""
     model: KnownModel | None
-    scaling: ScalingObservation
     adapters: Sequence[AdapterStatus]
     startup: StartupStatus | None
     """The start that status reports; None if none is to be reported."""
@@ -158,10 +160,20 @@ class Observation:
         return sentences(self.members, sentence(self.startup) if self.startup and not waits else "")
 
     @property
+    def scaled_role(self) -> RoleObservation:
+        """The role that `/scale` is about; any, where neither specification nor status tells which one."""
+        return min(self.roles, key=lambda role: not role.has_scale)
+
+    @property
+    def unread(self) -> int:
+        """Ready engines whose metrics cannot be read."""
+        return sum(role.unread for role in self.roles)
+
+    @property
     def rollout(self) -> Rollout | None:
-        """The rollout of the first role that replaces engines."""
-        rolling = (role.rollout for role in self.roles if role.component.workload.rolling)
-        return next(rolling, self.roles[0].rollout)
+        """The rollout of a role, one that replaces engines if there is any."""
+        rollouts = [role for role in self.roles if role.rollout]
+        return max(rollouts, key=lambda role: role.component.workload.rolling).rollout if rollouts else None
 
     @property
     def rollout_undecided(self) -> bool:

@@ -7,7 +7,9 @@ from datetime import datetime
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
+from inference_operator.api.status import EngineStatus
 from inference_operator.autoscaling.inputs import measured_load
+from inference_operator.autoscaling.target import Target
 from inference_operator.diagnosis.component import Component, in_engines, is_latest, seen, stays
 from inference_operator.diagnosis.diagnoses import Diagnoses, diagnoses
 from inference_operator.diagnosis.inputs import DiagnosisInputs
@@ -20,10 +22,9 @@ from inference_operator.pipeline.role import Role
 from inference_operator.roles.context import LiveRole
 from inference_operator.router.security_revision import open_attacks
 from inference_operator.sentences import sentences
-from inference_operator.sizing.serving import Load
 from inference_operator.sizing.shape import Objective
 from inference_operator.status.adapters import adapters_of
-from inference_operator.status.autoscaling import ScalingObservation, scaling_observation
+from inference_operator.status.autoscaling import scaling_observation
 from inference_operator.status.kv_cache import kv_cache
 from inference_operator.status.members import members_due, reported_members
 from inference_operator.status.network import network
@@ -32,6 +33,7 @@ from inference_operator.status.request_path import request_path
 from inference_operator.status.sized import capacity
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
 from inference_operator.views.engine import EngineView
+from inference_operator.views.samples import Samples
 from inference_operator.views.workload import WorkloadView, combined
 from inference_operator.workload.lost_nodes import lost_pods
 
@@ -43,15 +45,15 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
     diagnosed = diagnoses(routers, inputs.resource.status.startup, request)
     return Observation(
         key=inputs.resource.key,
-        roles=[_role(inputs, role, diagnosed, _load(inputs, planned)) for role in live],
-        desired=_desired(inputs, planned, workload, roles=len(live)),
+        roles=[_role(inputs, role, diagnosed, outcome.targets.get(role.role.name)) for role in live],
+        desired=_desired(inputs, planned, workload, live),
         engines=workload,
         routers=routers.workload,
         fleet_state=outcome.fleet_state,
         engines_outdated=planned.outdated_engines if planned else None,
         routers_outdated=_is_outdated(routers.workload, planned),
         open_attacks=open_attacks(inputs.router_deployment),
-        path=request_path(inputs, live[0].role),
+        path=request_path(inputs, [role.role for role in live]),
         refusal=outcome.refusal if isinstance(outcome, Refused) else None,
         source=_source(inputs),
         inspection=outcome.wait if isinstance(outcome, NeedsInspection) else None,
@@ -64,12 +66,10 @@ def observed(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -
         problem=diagnosed.problem,
         router_problem=diagnosed.router_problem,
         stall=_stalls(outcome),
-        unread=_unread(inputs, live),
         out_of_traffic=_out_of_traffic(live),
         replacing=sum(engine.is_serving for role in live for engine in role.role.engines) < workload.desired,
         notice=planned.notice if planned else "",
         model=outcome.model,
-        scaling=_scaling(inputs, outcome, live),
         adapters=adapters_of(inputs, planned, [engine for role in live for engine in role.staying]),
         startup=diagnosed.startup.status,
         lookups=diagnosed.lookups(request),
@@ -91,6 +91,8 @@ class _Live:
 
     role: LiveRole
     decided: Role | None
+    stated: Spec | None
+    """Its specification; None if that is invalid."""
     staying: Sequence[EngineView]
     component: Component
 
@@ -109,16 +111,20 @@ def _workload(inputs: Inputs, live: Sequence[_Live]) -> WorkloadView:
 
 def _live_roles(inputs: Inputs, planned: Planned | None) -> Sequence[_Live]:
     if planned:
-        return [_live(observed_again(inputs, role.context.live), role) for role in planned.roles]
-    return [_live(role, None) for role in live_roles(inputs, role_specs(inputs)).values()]
+        return [
+            _live(observed_again(inputs, role.context.live), role, role.context.spec.stated) for role in planned.roles
+        ]
+    specs = role_specs(inputs)
+    stated = {role.name: role.stated for role in specs}
+    return [_live(role, None, stated.get(role.name)) for role in live_roles(inputs, specs).values()]
 
 
-def _live(role: LiveRole, decided: Role | None) -> _Live:
+def _live(role: LiveRole, decided: Role | None, stated: Spec | None) -> _Live:
     staying = [engine for engine in role.engines if stays(engine, role.view)]
     pods = [pod for engine in staying for pod in engine.pods]
     engine = decided.context.engine if decided else role.engine
     workload = in_engines(seen(role.view, role.engines), role.engines)
-    return _Live(role, decided, staying, Component(role.name, workload, pods, engine))
+    return _Live(role, decided, stated, staying, Component(role.name, workload, pods, engine))
 
 
 def _due(live: Sequence[_Live], outcome: Outcome, now: datetime) -> Iterator[datetime]:
@@ -139,21 +145,28 @@ def _routers(inputs: Inputs) -> Component:
     return Component(ROUTER, workload, [pod for pod in pods if stays(pod, workload)])
 
 
-def _role(inputs: Inputs, live: _Live, diagnosed: Diagnoses, load: Load) -> RoleObservation:
+def _role(inputs: Inputs, live: _Live, diagnosed: Diagnoses, target: Target | None) -> RoleObservation:
     decided = live.decided
     pinned = decided.plan if decided else live.role.recorded
     plan = pinned.plan if pinned else None
+    before = inputs.resource.status.of_role(live.role.name, has_scale=live.role.has_scale)
+    load = target.load if target else measured_load(before.autoscaling, None)
     return RoleObservation(
         component=live.component,
         engines=live.staying,
         pinned=pinned,
-        kv_cache=kv_cache(inputs, live.role.view.template, live.staying, plan),
-        network=network(inputs, live.role.view.template, live.component.pods, _network_resource(decided)),
+        kv_cache=kv_cache(inputs, before.engine, live.role.view.template, live.staying, plan),
+        scaling=scaling_observation(inputs, live.stated, live.role, decided, target=target, engines=live.staying),
+        unread=_unread(inputs.samples, before.engine, live.staying),
+        has_scale=live.role.has_scale,
+        network=network(
+            inputs, before.engine, live.role.view.template, live.component.pods, _network_resource(decided)
+        ),
         has_only_groups=bool(live.role.groups) and len(live.role.groups) == len(live.role.workloads),
         rollout=decided.rollout if decided else None,
         rollout_undecided=decided is not None and decided.rollout is None,
         missing_gpu_kind=decided.missing_gpu_kind if decided else "",
-        capacity=sentences(*capacity(plan, _objective(inputs), load)) if plan else "",
+        capacity=sentences(*capacity(plan, _objective(live.stated), load)) if plan else "",
         gang_backoff=decided.gang_backoff if decided else "",
         lost=_lost(inputs, live.role),
         members=reported_members(
@@ -179,24 +192,17 @@ def _lost(inputs: Inputs, role: LiveRole) -> str:
     return sentences(*(pod.sentence(inputs.resource.key.namespace) for pod in lost))
 
 
-def _objective(inputs: Inputs) -> Objective:
-    spec = inputs.resource.spec
-    return Objective.requested(spec.autoscaling) if isinstance(spec, Spec) else Objective()
+def _objective(stated: Spec | None) -> Objective:
+    return Objective.requested(stated.autoscaling) if stated else Objective()
 
 
-def _load(inputs: Inputs, planned: Planned | None) -> Load:
-    """The lengths of requests for which the target is computed; as recorded while nothing is decided."""
-    if planned and planned.target:
-        return planned.target.load
-    return measured_load(inputs.resource.status.autoscaling, None)
-
-
-def _desired(inputs: Inputs, planned: Planned | None, workload: WorkloadView, *, roles: int) -> int:
+def _desired(inputs: Inputs, planned: Planned | None, workload: WorkloadView, live: Sequence[_Live]) -> int:
     """Engines that should run; those of the live workloads while nothing is changed."""
     spec = inputs.resource.spec
     if planned:
         return sum(role.replicas for role in planned.roles)
-    return workload.desired if workload.exists or not isinstance(spec, Spec) else spec.replicas * roles
+    is_live = workload.exists or not isinstance(spec, Spec)
+    return workload.desired if is_live else sum(role.stated.replicas for role in live if role.stated)
 
 
 def _source(inputs: Inputs) -> ModelSource | None:
@@ -205,27 +211,20 @@ def _source(inputs: Inputs) -> ModelSource | None:
     return None if isinstance(source, Refusal) else source
 
 
-def _unread(inputs: Inputs, roles: Sequence[_Live]) -> int:
+def _unread(samples: Samples, recorded: EngineStatus | None, engines: Sequence[EngineView]) -> int:
     """Ready engines whose metrics cannot be read.
 
     Until each was scraped, as many as before: an operator that has just started knows nothing.
     """
-    samples, status = inputs.samples, inputs.resource.status
-    ready = [engine.uid for role in roles for engine in role.staying if engine.ready]
+    ready = [engine.uid for engine in engines if engine.ready]
     if all(uid in samples.engines or uid in samples.unread for uid in ready):
         return sum(uid in samples.unread for uid in ready)
-    before = status.engine.unread_metrics if status.engine else 0
-    return min(before, len(ready))
+    return min(recorded.unread_metrics if recorded else 0, len(ready))
 
 
 def _out_of_traffic(roles: Sequence[_Live]) -> Sequence[str]:
     engines = (engine for role in roles for engine in role.role.engines)
     return sorted(engine.name for engine in engines if not (engine.traffic or engine.terminating))
-
-
-def _scaling(inputs: Inputs, outcome: Outcome, roles: Sequence[_Live]) -> ScalingObservation:
-    staying = [engine for role in roles for engine in role.staying]
-    return scaling_observation(inputs, outcome, roles[0].role, staying)
 
 
 def _obstacle(results: Sequence[WriteResult]) -> Conflict | Waiting | Rejected | Failed | None:

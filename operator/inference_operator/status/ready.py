@@ -86,7 +86,8 @@ def _scaled_to_zero(observation: Observation) -> ConditionVerdict | None:
     if not (observation.at_zero and observation.path.connected and observation.routable):
         return None
     by_demand, by_hand = "The next request starts an engine.", "Set `spec.replicas` to 1 or more to serve."
-    message = sentences("Scaled to zero.", by_demand if observation.scaling.status else by_hand, observation.notice)
+    is_scaled = any(role.scaling.status for role in observation.roles)
+    message = sentences("Scaled to zero.", by_demand if is_scaled else by_hand, observation.notice)
     return ConditionVerdict("True", Reason.SCALED_TO_ZERO, message)
 
 

@@ -10,9 +10,10 @@ from inference_operator.api.explanations import EXPLANATIONS, with_cure
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import Resource, SpecT, StatusT
 from inference_operator.api.spec import Spec
-from inference_operator.api.status import MAX_EXTERNAL_URLS, EngineStatus, Status
+from inference_operator.api.status import MAX_EXTERNAL_URLS, EngineStatus, RoleStatus, Status
 from inference_operator.fleet.rollout_slots import FleetState
-from inference_operator.objects.names import ENGINE, selector_text
+from inference_operator.manifest import Key
+from inference_operator.objects.names import selector_text
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome
 from inference_operator.pipeline.renewal import renewal_due
@@ -21,7 +22,7 @@ from inference_operator.status.adapters import adapters_available, ready_adapter
 from inference_operator.status.columns import gpus, model_name, sizes
 from inference_operator.status.engines_available import engines_available
 from inference_operator.status.model_resolved import model_resolved
-from inference_operator.status.observation import ConditionVerdict, Observation
+from inference_operator.status.observation import ConditionVerdict, Observation, RoleObservation
 from inference_operator.status.observed import observed
 from inference_operator.status.ready import ready
 from inference_operator.status.reconciling import reconciling
@@ -119,41 +120,53 @@ def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> 
     current = observed(inputs, outcome, results)
     verdicts = {kind: verdict for kind, rule in RULES.items() if (verdict := rule(current))}
     conditions = tuple(_condition(kind, verdict, inputs) for kind, verdict in verdicts.items())
-    decided = current.roles[0].pinned
-    overall, spec = summary(verdicts), inputs.resource.spec
+    overall, spec, scaled = summary(verdicts), inputs.resource.spec, current.scaled_role
+    own = _role_status(scaled)
     status = Status(
         observed_generation=inputs.resource.generation,
         reason=overall.reason,
         message=overall.message[:MAX_MESSAGE_LENGTH],
         model=model_name(spec.model.source) if isinstance(spec, Spec) else "",
-        gpus=gpus(decided.plan) if decided else "",
+        gpus=", ".join(dict.fromkeys(gpus(role.plan) for role in current.roles if role.plan)),
         conditions=conditions,
         url=url(inputs.resource.owner, cluster_domain=inputs.settings.cluster_domain),
         external_urls=tuple(url for exposure in current.path.exposures for url in exposure.urls)[:MAX_EXTERNAL_URLS],
-        replicas=current.engines.replicas,
-        ready_replicas=current.engines.ready,
+        replicas=own.replicas,
+        ready_replicas=own.ready_replicas,
         ready=f"{current.engines.ready}/{current.desired}",
-        selector=_selector(current),
-        plan=sizes(decided.plan) if decided else None,
-        engine=EngineStatus(
-            kind=decided.engine,
-            implementation=decided.plan.implementation,
-            image=decided.image,
-            model_commit=decided.commit,
-            kv_cache=current.roles[0].kv_cache,
-            network=current.roles[0].network,
-            unread_metrics=current.unread,
-        )
-        if decided
-        else None,
+        selector=_selector(current.key, scaled),
+        plan=own.plan,
+        engine=own.engine,
+        roles=tuple(map(_role_status, current.roles)) if len(current.roles) > 1 else (),
         startup=current.startup,
-        autoscaling=current.scaling.status,
+        autoscaling=own.autoscaling,
         adapters_ready=ready_adapters(current.adapters),
         adapters=tuple(current.adapters),
     )
     due = _or_window(_requeue(current, status), inputs)
     requeue = replace(due, lookups=(*outcome.lookups, *current.lookups))
     return Report(status, requeue if requeue != Requeue() else None)
+
+
+def _role_status(role: RoleObservation) -> RoleStatus:
+    pinned, workload = role.pinned, role.component.workload
+    engine = pinned and EngineStatus(
+        kind=pinned.engine,
+        implementation=pinned.plan.implementation,
+        image=pinned.image,
+        model_commit=pinned.commit,
+        kv_cache=role.kv_cache,
+        network=role.network,
+        unread_metrics=role.unread,
+    )
+    return RoleStatus(
+        name=role.name,
+        replicas=workload.replicas,
+        ready_replicas=workload.ready,
+        plan=sizes(pinned.plan) if pinned else None,
+        engine=engine,
+        autoscaling=role.scaling.status,
+    )
 
 
 def summary(verdicts: Mapping[ConditionType, ConditionVerdict]) -> ConditionVerdict:
@@ -188,14 +201,14 @@ def undecided(inputs: Inputs[Resource[SpecT, StatusT]]) -> StatusT:
     return former.model_copy(update={"observed_generation": inputs.resource.generation, **fields})
 
 
-def _selector(current: Observation) -> str:
+def _selector(key: Key, role: RoleObservation) -> str:
     """The selector of `/scale`: one pod for each engine, since `spec.replicas` counts engines.
 
     A HorizontalPodAutoscaler divides by the number of pods. Of groups these are the leaders. While pods of a Deployment
     serve too, which have no index, it selects all.
     """
-    leaders = {POD_INDEX_LABEL: "0"} if current.roles[0].has_only_groups else {}
-    return selector_text(current.key.name, ENGINE, **leaders)
+    leaders = {POD_INDEX_LABEL: "0"} if role.has_only_groups else {}
+    return selector_text(key.name, role.name, **leaders)
 
 
 def _condition(kind: ConditionType, verdict: ConditionVerdict, inputs: Inputs[Any]) -> Condition:

@@ -27,27 +27,31 @@ class RequestPath:
     """Exposures of the router outside the cluster."""
     engines_selector: str
     """Labels of the engines that take requests, as text."""
-    engine_port: int
-    """Port of the engines' API; 0 while their Service does not exist."""
+    engine_ports: str
+    """Port of the engines' API; 0 while their Service does not exist. With several roles those of each."""
 
 
-def request_path(inputs: Inputs, role: LiveRole) -> RequestPath:
+def request_path(inputs: Inputs, roles: Sequence[LiveRole]) -> RequestPath:
     spec, key, main = inputs.resource.spec, inputs.resource.key, inputs.main_service
     bypasses_routers = inputs.bypasses_routers
-    engines = Ref(SERVICE, key.namespace, headless_service_name(key.name, role.name))
+    engines = [Ref(SERVICE, key.namespace, headless_service_name(key.name, role.name)) for role in roles]
     config = Ref(CONFIG_MAP, key.namespace, router_name(key.name))
     router = spec.router if isinstance(spec, Spec) else RouterSpec()
     external = router.strategy is RouterStrategy.EXTERNAL if isinstance(spec, Spec) else bypasses_routers
-    service = mapping(role.service or {}, "spec")
-    needed = (main, engines) if bypasses_routers else (main, config, engines)
+    services = [mapping(role.service or {}, "spec") for role in roles]
+    needed = (main, *engines) if bypasses_routers else (main, config, *engines)
     return RequestPath(
         connected=all(ref in inputs.children for ref in needed),
         external=external,
         bypasses_routers=bypasses_routers,
         exposures=exposures(router, main, inputs.children, inputs.unavailable_kinds),
-        engines_selector=_as_text(mapping(service, "selector")),
-        engine_port=next((int(port["port"]) for port in objects(service, "ports")), 0),
+        engines_selector=" or ".join(_as_text(mapping(service, "selector")) for service in services),
+        engine_ports=" or ".join(_port(service) for service in services),
     )
+
+
+def _port(service: Manifest) -> str:
+    return next((str(port["port"]) for port in objects(service, "ports")), "0")
 
 
 def _as_text(selector: Manifest) -> str:

@@ -16,7 +16,7 @@ def _external(observation: Observation) -> ConditionVerdict | None:
     if not path.external:
         return None
     message = (
-        f"No router runs: `spec.router.strategy` is `External`. Send requests to port {path.engine_port} of the pods"
+        f"No router runs: `spec.router.strategy` is `External`. Send requests to port {path.engine_ports} of the pods"
         f" with the labels {path.engines_selector}. The Service {observation.key.name} selects them too."
     )
     return ConditionVerdict("True", Reason.EXTERNAL_ROUTING, message)

@@ -1,12 +1,16 @@
 """Condition ScalingActive: whether the number of engines follows the demand."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from inference_operator.api.conditions import Condition
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.chain import Chain
+from inference_operator.manifest import Key
 from inference_operator.sentences import sentences
+from inference_operator.status.autoscaling import ScalingObservation
 from inference_operator.status.observation import ConditionVerdict, Observation
-from inference_operator.status.shared_rules import paused
+from inference_operator.status.shared_rules import of_roles
 
 MOST_NAMES = 5
 """Names of pods in a message."""
@@ -16,69 +20,91 @@ _CURE_OF_CONFLICT = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Scaled:
+    """A role with autoscaling."""
+
+    key: Key
+    scaling: ScalingObservation
+    paused: bool
+    before: Condition | None
+    """The condition as it was; None where it is about several roles."""
+
+
 def scaling_active(observation: Observation) -> ConditionVerdict | None:
     """Whether the number of engines follows the demand; None without autoscaling."""
-    return _with_autoscaling(observation) if observation.scaling.status else None
+    scaled = [role for role in observation.roles if role.scaling.status]
+    before = observation.previous.condition(ConditionType.SCALING_ACTIVE) if len(observation.roles) == 1 else None
+    verdicts = {
+        role.name: _with_autoscaling(_Scaled(observation.key, role.scaling, observation.paused, before))
+        for role in scaled
+    }
+    return of_roles(verdicts) if verdicts else None
 
 
-def _external_without_gpu(observation: Observation) -> ConditionVerdict | None:
+def _paused(scaled: _Scaled) -> ConditionVerdict | None:
+    message = "Paused: the number of engines stays while `spec.paused` is true."
+    return ConditionVerdict("False", Reason.PAUSED, message) if scaled.paused else None
+
+
+def _external_without_gpu(scaled: _Scaled) -> ConditionVerdict | None:
     """A HorizontalPodAutoscaler or KEDA decides, and some engines have no GPU."""
-    external = observation.scaling.observed.external
-    if external is None or external.reason is not Reason.FOLLOWING_AUTOSCALER or not observation.scaling.without_gpu:
+    external = scaled.scaling.observed.external
+    if external is None or external.reason is not Reason.FOLLOWING_AUTOSCALER or not scaled.scaling.without_gpu:
         return None
-    message = sentences(external.message, f"{_wanted(observation)}.", _capacity(observation))
+    message = sentences(external.message, f"{_wanted(scaled)}.", _capacity(scaled))
     return ConditionVerdict("True", Reason.CAPACITY_LIMITED, message)
 
 
-def _following_external(observation: Observation) -> ConditionVerdict | None:
-    external = observation.scaling.observed.external
+def _following_external(scaled: _Scaled) -> ConditionVerdict | None:
+    external = scaled.scaling.observed.external
     if external is None or external.reason is not Reason.FOLLOWING_AUTOSCALER:
         return None
-    message = sentences(external.message, f"{_wanted(observation)}.", _scheduled(observation))
+    message = sentences(external.message, f"{_wanted(scaled)}.", _scheduled(scaled))
     return ConditionVerdict("True", external.reason, message)
 
 
-def _external_problem(observation: Observation) -> ConditionVerdict | None:
+def _external_problem(scaled: _Scaled) -> ConditionVerdict | None:
     """A HorizontalPodAutoscaler or KEDA should decide, and does not."""
-    external = observation.scaling.observed.external
+    external = scaled.scaling.observed.external
     if external is None:
         return None
     pending = external.reason is Reason.AUTOSCALER_PENDING
-    message = sentences(external.message, f"{_wanted(observation)}.")
+    message = sentences(external.message, f"{_wanted(scaled)}.")
     return ConditionVerdict("Unknown" if pending else "False", external.reason, message)
 
 
-def _conflict_on_workload(observation: Observation) -> ConditionVerdict | None:
+def _conflict_on_workload(scaled: _Scaled) -> ConditionVerdict | None:
     """Another autoscaler acts on the Deployment, which the operator scales."""
-    conflict = observation.scaling.observed.conflict
+    conflict = scaled.scaling.observed.conflict
     if conflict is None or not conflict.on_workload:
         return None
     names = " and ".join(map(str, conflict.on_workload[:MOST_NAMES]))
     message = sentences(
-        f"{names} acts on the Deployment of the engines, so the operator leaves its number ({_wanted(observation)}).",
+        f"{names} acts on the Deployment of the engines, so the operator leaves its number ({_wanted(scaled)}).",
         "It cannot see requests held in the routers.",
         _CURE_OF_CONFLICT,
     )
     return ConditionVerdict("False", Reason.AUTOSCALER_CONFLICT, message)
 
 
-def _conflict_on_scale(observation: Observation) -> ConditionVerdict | None:
+def _conflict_on_scale(scaled: _Scaled) -> ConditionVerdict | None:
     """Another autoscaler acts on the resource, without effect."""
-    conflict = observation.scaling.observed.conflict
+    conflict = scaled.scaling.observed.conflict
     if conflict is None or not conflict.on_scale:
         return None
     names = " and ".join(map(str, conflict.on_scale[:MOST_NAMES]))
-    what = f"acts on `/scale` of {observation.key.name}, which has no effect with the backend `BuiltIn`"
-    message = sentences(f"{names} {what} ({_wanted(observation)}).", _CURE_OF_CONFLICT)
+    what = f"acts on `/scale` of {scaled.key.name}, which has no effect with the backend `BuiltIn`"
+    message = sentences(f"{names} {what} ({_wanted(scaled)}).", _CURE_OF_CONFLICT)
     return ConditionVerdict("True", Reason.AUTOSCALER_CONFLICT, message)
 
 
-def _undecided(observation: Observation) -> ConditionVerdict | None:
+def _undecided(scaled: _Scaled) -> ConditionVerdict | None:
     """There was no sample yet, or it is open whether another autoscaler acts: what was reported before stays."""
-    conflict = observation.scaling.observed.conflict
-    if observation.scaling.observed.result is not None and not (conflict and conflict.is_frozen):
+    conflict = scaled.scaling.observed.conflict
+    if scaled.scaling.observed.result is not None and not (conflict and conflict.is_frozen):
         return None
-    before = observation.previous.condition(ConditionType.SCALING_ACTIVE)
+    before = scaled.before
     reason = _REASONS.get(before.reason) if before else None
     if before and reason and reason is not Reason.PAUSED:
         return ConditionVerdict(before.status, reason, before.message)
@@ -89,33 +115,33 @@ def _undecided(observation: Observation) -> ConditionVerdict | None:
 _REASONS = {str(reason): reason for reason in Reason}
 
 
-def _metrics_missing(observation: Observation) -> ConditionVerdict | None:
-    result = observation.scaling.observed.result
+def _metrics_missing(scaled: _Scaled) -> ConditionVerdict | None:
+    result = scaled.scaling.observed.result
     if result is None or not result.missing:
         return None
     message = (
-        f"The metrics of {_names(result.missing)} cannot be read, so no engine is taken away ({_wanted(observation)})."
+        f"The metrics of {_names(result.missing)} cannot be read, so no engine is taken away ({_wanted(scaled)})."
         " Check that the pods run, and that network policies admit the operator to them."
     )
     return ConditionVerdict("False", Reason.METRICS_MISSING, message)
 
 
-def _without_gpu(observation: Observation) -> ConditionVerdict | None:
+def _without_gpu(scaled: _Scaled) -> ConditionVerdict | None:
     """The number follows the demand, and some engines have no GPU."""
-    if not observation.scaling.without_gpu:
+    if not scaled.scaling.without_gpu:
         return None
-    message = sentences(_decision(observation), _scheduled(observation), _capacity(observation))
+    message = sentences(_decision(scaled), _scheduled(scaled), _capacity(scaled))
     return ConditionVerdict("True", Reason.CAPACITY_LIMITED, message)
 
 
-def _following_demand(observation: Observation) -> ConditionVerdict:
-    message = sentences(_decision(observation), _scheduled(observation), _without_effect(observation))
+def _following_demand(scaled: _Scaled) -> ConditionVerdict:
+    message = sentences(_decision(scaled), _scheduled(scaled), _without_effect(scaled))
     return ConditionVerdict("True", Reason.FOLLOWING_DEMAND, message)
 
 
-_with_autoscaling: Chain[Observation, ConditionVerdict] = Chain(
+_with_autoscaling: Chain[_Scaled, ConditionVerdict] = Chain(
     (
-        paused("the number of engines stays"),
+        _paused,
         _external_without_gpu,
         _following_external,
         _external_problem,
@@ -129,13 +155,13 @@ _with_autoscaling: Chain[Observation, ConditionVerdict] = Chain(
 )
 
 
-def _decision(observation: Observation) -> str:
-    status = observation.scaling.status
-    return f"{_wanted(observation)}: {status.reason}." if status else ""
+def _decision(scaled: _Scaled) -> str:
+    status = scaled.scaling.status
+    return f"{_wanted(scaled)}: {status.reason}." if status else ""
 
 
-def _wanted(observation: Observation) -> str:
-    status = observation.scaling.status
+def _wanted(scaled: _Scaled) -> str:
+    status = scaled.scaling.status
     number = status.desired_replicas if status else 0
     return "1 engine is wanted" if number == 1 else f"{number} engines are wanted"
 
@@ -145,23 +171,23 @@ def _names(pods: Sequence[str]) -> str:
     return f"{names} and {len(pods) - MOST_NAMES} more" if len(pods) > MOST_NAMES else names
 
 
-def _capacity(observation: Observation) -> str:
-    number = observation.scaling.without_gpu
+def _capacity(scaled: _Scaled) -> str:
+    number = scaled.scaling.without_gpu
     return f"{number} of them have no GPU: add nodes, or lower `autoscaling.maxReplicas`."
 
 
-def _scheduled(observation: Observation) -> str:
+def _scheduled(scaled: _Scaled) -> str:
     """Sentence about the schedule where it keeps more engines than `minReplicas` now; empty where it does not."""
-    floor = observation.scaling.observed.floor
+    floor = scaled.scaling.observed.floor
     if floor is None or floor.entry is None:
         return ""
     until = f" until {floor.until:%Y-%m-%dT%H:%M:%SZ}" if floor.until else ""
     return f"`autoscaling.schedule[{floor.entry}]` keeps at least {floor.replicas}{until}."
 
 
-def _without_effect(observation: Observation) -> str:
+def _without_effect(scaled: _Scaled) -> str:
     """Sentence about `spec.replicas` where it differs from the decision, and has no effect; empty where it does not."""
-    scaling = observation.scaling
+    scaling = scaled.scaling
     if scaling.status is None or scaling.requested in (None, scaling.status.desired_replicas):
         return ""
     limits = "`autoscaling.minReplicas` and `.maxReplicas`"

@@ -1,9 +1,11 @@
 """Rules that several conditions have, each with its own status."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 from inference_operator.api.reasons import Reason
+from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionStatus, ConditionVerdict, Observation
 
 ConditionRule: TypeAlias = Callable[[Observation], ConditionVerdict | None]
@@ -17,6 +19,14 @@ def ready_of(ready: int, wanted: int, what: str) -> str:
         ('1 of 1 engine is ready.', '0 of 2 routers are ready.')
     """
     return f"{ready} of {wanted} {what} is ready." if wanted == 1 else f"{ready} of {wanted} {what}s are ready."
+
+
+def of_roles(verdicts: Mapping[str, ConditionVerdict]) -> ConditionVerdict:
+    """The verdict about several roles, by their names: what is not true of one is not true of all."""
+    worst = min(verdicts.values(), key=lambda verdict: verdict.status == "True")
+    if len(verdicts) == 1:
+        return worst
+    return replace(worst, message=sentences(*(f"Role `{name}`: {role.message}" for name, role in verdicts.items())))
 
 
 def paused(consequence: str) -> ConditionRule:

@@ -1,7 +1,7 @@
 """Condition Sized: whether an engine fits on its GPUs, by arithmetic that is shown."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
@@ -15,6 +15,7 @@ from inference_operator.status.correction import correction
 from inference_operator.status.kv_cache import remark
 from inference_operator.status.model_resolved import is_unreadable
 from inference_operator.status.observation import ConditionVerdict, Observation, RoleObservation
+from inference_operator.status.shared_rules import of_roles
 from inference_operator.units import GIB
 
 MILLISECONDS = 1000
@@ -59,13 +60,8 @@ def _not_sized(observation: Observation) -> ConditionVerdict | None:
 
 
 def _of_roles(observation: Observation) -> ConditionVerdict:
-    """The figures of each role. What is not known of one is not known of all."""
-    verdicts = {role.name: _of_plan(_Sized(role, role.plan)) for role in observation.roles if role.plan}
-    worst = min(verdicts.values(), key=lambda verdict: verdict.status == "True")
-    if len(verdicts) == 1:
-        return worst
-    named = (f"Role `{name}`: {verdict.message}" for name, verdict in verdicts.items())
-    return replace(worst, message=sentences(*named))
+    """The figures of each role."""
+    return of_roles({role.name: _of_plan(_Sized(role, role.plan)) for role in observation.roles if role.plan})
 
 
 sized: Chain[Observation, ConditionVerdict] = Chain((_refused, _inspecting, _not_sized), otherwise=_of_roles)

@@ -154,10 +154,11 @@ class ConfigMapText:
 
 @dataclass(frozen=True, slots=True)
 class ForeignAutoscalersLookup:
-    """The autoscalers of a namespace, for one InferenceDeployment."""
+    """The autoscalers of a namespace, for one role."""
 
     namespace: str
     name: str
+    """The InferenceDeployment; for a role that `/scale` is not about, its workload."""
     seen: str = field(default="", compare=False)
     """A possible trace of an autoscaler; when it changes, they are listed again at once."""
     often: bool = field(default=False, compare=False)

@@ -114,6 +114,8 @@ def role_view(workloads: Sequence[Manifest]) -> WorkloadView:
 def combined(workloads: Sequence[WorkloadView]) -> WorkloadView:
     """Several roles as one: numbers are added, and it is ready only where every role has a ready pod.
 
+    They have neither one template nor one pod specification.
+
     Examples:
         >>> prefill = WorkloadView(exists=True, observed=True, desired=2, replicas=2, updated=2, ready=2)
         >>> decode = WorkloadView(exists=True, observed=True, desired=1, replicas=1, updated=1)
@@ -133,8 +135,6 @@ def combined(workloads: Sequence[WorkloadView]) -> WorkloadView:
         rejection=next((workload.rejection for workload in workloads if workload.rejection), ""),
         deadline_exceeded=any(workload.failed for workload in workloads),
         deadline=max((workload.deadline for workload in workloads), default=DEFAULT_PROGRESS_DEADLINE),
-        template=workloads[0].template if workloads else None,
-        pod_spec=workloads[0].pod_spec if workloads else None,
         startup=max((workload.startup for workload in workloads), default=timedelta(0)),
     )
 

@@ -37,10 +37,11 @@ def children(inputs: WorkloadInputs, workload: Sequence[Manifest], *, open_to_al
     return {Ref.of(manifest): manifest for manifest in built}
 
 
-def engines_selector(objects: Mapping[Ref, Manifest], owner: Owner, role: str) -> Mapping[str, str]:
-    """The labels by which the headless Service of a role selects the engines that take requests."""
-    service = objects[Ref(SERVICE, owner.key.namespace, headless_service_name(owner.key.name, role))]
-    return dict(service["spec"]["selector"])
+def engines_selector(objects: Mapping[Ref, Manifest], owner: Owner, roles: Sequence[str]) -> Mapping[str, str]:
+    """The labels by which the headless Services of roles select the engines that take requests: those in common."""
+    names = [headless_service_name(owner.key.name, role) for role in roles]
+    selectors = [objects[Ref(SERVICE, owner.key.namespace, name)]["spec"]["selector"].items() for name in names]
+    return {label: value for label, value in selectors[-1] if all((label, value) in selector for selector in selectors)}
 
 
 def _service(inputs: WorkloadInputs, *, leaders: bool) -> Manifest:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from inference_operator.api.scheduling import Gang, SchedulingSpec
 from inference_operator.manifest import COSCHEDULING_GROUP, VOLCANO_GROUP, Kind, Manifest, Owner
 from inference_operator.objects.child import child
-from inference_operator.objects.names import COMPONENT_LABEL, ENGINE
+from inference_operator.objects.names import component_of
 from inference_operator.views.raw import mapping
 
 VOLCANO_SCHEDULER = "volcano"
@@ -105,6 +105,6 @@ def pod_group(group: Manifest, owner: Owner) -> Manifest | None:
         gang.kind,
         group["metadata"]["name"],
         owner=owner,
-        component=mapping(group["metadata"], "labels").get(COMPONENT_LABEL, ENGINE),
+        component=component_of(group),
         content={"spec": {"minMember": spec["replicas"], **gang.fields(spec["template"])}},
     )

@@ -42,7 +42,6 @@ from inference_operator.manifest import CLAIM, CONFIG_MAP, POD, Key, Manifest, O
 from inference_operator.model_files.pruning import PruneReport, parsed_report
 from inference_operator.model_files.uses import COMMAND, claim_uses, record_claim, record_commit, record_model
 from inference_operator.models.source import DOWNLOADED, model_source
-from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.names import MANAGED_BY_LABEL
 from inference_operator.settings import Settings
 from inference_operator.units import GIB
@@ -147,7 +146,7 @@ def _download(options: argparse.Namespace, engines: EngineRegistry) -> DownloadI
     effective = effective_spec(spec, settings.engine_defaults, settings.router_defaults)
     access = engines[engines.default].access(effective.engine, effective.model)
     owner = Owner(Key(options.namespace, COMMAND), UNKNOWN_UID)
-    return DownloadInputs(JobInputs(effective, access, owner, settings), "", CacheVolume(options.claim, ""))
+    return DownloadInputs(JobInputs(effective, access, owner, settings), "", options.claim)
 
 
 def _settings(options: argparse.Namespace) -> Settings:

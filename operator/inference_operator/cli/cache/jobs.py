@@ -48,7 +48,7 @@ def prefetch_job(inputs: DownloadInputs) -> Manifest:
 
 def prefetch_record(inputs: DownloadInputs, result: Downloaded) -> Manifest:
     """The ConfigMap that lets `infd cache list` know the model after the Job is gone."""
-    source, claim = inputs.job.spec.model.source, inputs.cache.claim
+    source, claim = inputs.job.spec.model.source, inputs.claim
     name = f"{COMMAND}-prefetch-{content_hash([source, result.commit, claim])}"
     head = _object(CONFIG_MAP, name, inputs.job.owner.key.namespace, DOWNLOAD)
     return {**head, "data": record_data(result, claim=claim, model=source)}

@@ -25,6 +25,7 @@ from inference_operator.cli.chat.answers import (
     answer_delta,
     error_message,
 )
+from inference_operator.cli.live_resource import engine_pods
 from inference_operator.cli.options import VARIABLE
 from inference_operator.cli.parser import UsageError
 from inference_operator.controller.cluster import ClusterError, ForbiddenError
@@ -32,7 +33,7 @@ from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.port_forward import NoTargetError, PodPort, PortForward
 from inference_operator.manifest import POD, SECRET, Manifest, Ref
-from inference_operator.objects.names import ENGINE, ROUTER, selector_text
+from inference_operator.objects.names import ROUTER, component_of, is_role, selector_text
 from inference_operator.router.process import PORT
 from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodView, pod_view
@@ -134,16 +135,19 @@ class ServiceClient:
 
     async def _targets(self) -> Sequence[PodPort]:
         """The ready routers; where none shall run, the engines."""
-        component = ENGINE if _bypasses_routers(self._found) else ROUTER
-        labels = selector_text(self._found.key.name, component)
-        listed = self._cluster.each(POD, namespace=self._found.key.namespace, labels=labels)
-        return targets([pod_view(pod, component=component) async for pod in listed])
+        key = self._found.key
+        if _bypasses_routers(self._found):
+            pods = await engine_pods(self._cluster, key.namespace, key.name)
+        else:
+            listed = self._cluster.each(POD, namespace=key.namespace, labels=selector_text(key.name, ROUTER))
+            pods = [pod async for pod in listed]
+        return targets([pod_view(pod, component=component_of(pod)) for pod in pods])
 
 
 def targets(pods: Sequence[PodView]) -> Sequence[PodPort]:
     """The ports of the ready pods among routers or engines, which accept requests."""
     routers = [PodPort(pod.name, PORT) for pod in pods if pod.component == ROUTER and pod.ready and not pod.terminating]
-    engines = [one.leader for one in engines_of(pod for pod in pods if pod.component == ENGINE) if one.is_serving]
+    engines = [one.leader for one in engines_of(pod for pod in pods if is_role(pod.component)) if one.is_serving]
     return [*routers, *(PodPort(pod.name, pod.ports.get(ENGINE_PORT, 0)) for pod in engines)]
 
 

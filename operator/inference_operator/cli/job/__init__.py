@@ -54,7 +54,9 @@ def add_download(download: argparse.ArgumentParser) -> None:
     download.add_argument("--revision", help="branch, tag, commit or digest of a listing; default: the newest")
     download.add_argument("--allow-pickle", action="store_true", help="accept pickle files as weights")
     download.add_argument("--cache", type=Path, required=True, metavar="DIR", help="mount path of the claim")
-    download.add_argument("--kernels", default="", metavar="NAME", help="folder of compiled kernels to create")
+    download.add_argument(
+        "--kernels", action="append", default=[], metavar="NAME", help="folder of compiled kernels to create"
+    )
     download.add_argument("--empty-kernels", action="store_true", help="delete what is in that folder first")
     download.add_argument("--to", type=Path, metavar="FILE", help="also write the result to this file, as JSON")
     download.set_defaults(run="job.download:run")

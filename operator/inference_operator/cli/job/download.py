@@ -34,7 +34,7 @@ def _model(options: argparse.Namespace) -> tuple[Downloaded | Failure, str]:
     source = model_source(options.source)
     if not isinstance(source, DOWNLOADED):
         raise UsageError(f"{options.source}: only `hf://org/name` and `s3://bucket/path` can be downloaded.")
-    kernels = Kernels(options.kernels, empty_first=options.empty_kernels) if options.kernels else None
+    kernels = [Kernels(key, empty_first=options.empty_kernels) for key in options.kernels if key]
     origin = _origin(source, allow_pickle=options.allow_pickle)
     result = download(
         origin,

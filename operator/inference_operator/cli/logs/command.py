@@ -8,18 +8,17 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from inference_operator.api.resource import resource
+from inference_operator.api.resource import Resource, resource
 from inference_operator.cli.cluster_command import ClusterCommand
-from inference_operator.cli.live_resource import engine_of
+from inference_operator.cli.live_resource import engine_of, engine_pods
 from inference_operator.cli.parser import EXIT_REFUSED, harmless
 from inference_operator.controller.cluster import NotFoundError, RejectedError
 from inference_operator.diagnosis.engine_end import known_end, unknown_end
-from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import POD, Manifest, Ref
-from inference_operator.objects.names import ENGINE, ROUTER, selector_text
+from inference_operator.objects.names import ROUTER, component_of, selector_text
 from inference_operator.views.pod import has_been_ready
 from inference_operator.views.raw import mapping, objects
 from inference_operator.views.untrusted_text import LOG_CHARACTERS, log_tail
@@ -151,6 +150,8 @@ class Container:
     """Whether its last run ended with an error of its own."""
     has_served: bool = False
     """Whether its pod is ready, or has been before."""
+    role: str = ""
+    """The role that it belongs to."""
 
 
 def containers(pods: Sequence[Manifest]) -> Iterator[Container]:
@@ -166,7 +167,13 @@ def containers(pods: Sequence[Manifest]) -> Iterator[Container]:
             container = str(one.get("name") or "")
             source = f"{name}/{container}" if len(started) > 1 else name
             yield Container(
-                name, container, bool(one.get("restartCount")), source, _has_failed(one), has_been_ready(pod)
+                name,
+                container,
+                bool(one.get("restartCount")),
+                source,
+                _has_failed(one),
+                has_been_ready(pod),
+                component_of(pod),
             )
 
 
@@ -179,7 +186,7 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     """Print the logs; returns 1 if there are none."""
 
     async def read(api: Api, cluster: KubeCluster, live: Manifest) -> int:
-        return await _Reader(api, cluster, options, engine_of(resource(live), engines)).run()
+        return await _Reader(api, cluster, options, resource(live), engines).run()
 
     return ClusterCommand(options).run_for(options.name, read)
 
@@ -189,7 +196,8 @@ class _Reader:
     api: Api
     cluster: KubeCluster
     options: argparse.Namespace
-    engine: Engine
+    found: Resource
+    engines: EngineRegistry
     seen: dict[str, str] = field(default_factory=dict)
     """The time of the last line of each container."""
 
@@ -211,8 +219,10 @@ class _Reader:
         return 0
 
     async def _containers(self) -> list[Container]:
-        labels = selector_text(self.options.name, ROUTER if self.options.router else ENGINE)
-        pods = self.cluster.each(POD, namespace=self.options.namespace, labels=labels)
+        namespace, name = self.options.namespace, self.options.name
+        if not self.options.router:
+            return list(containers(await engine_pods(self.cluster, namespace, name)))
+        pods = self.cluster.each(POD, namespace=namespace, labels=selector_text(name, ROUTER))
         return list(containers([pod async for pod in pods]))
 
     async def _lines(self, found: Sequence[Container]) -> list[LogLine]:
@@ -258,8 +268,9 @@ class _Reader:
             log = await self._log(one, previous=True, window=window) if one.has_run else ""
             joined = "\n".join(line.text for line in log_lines(log, one.source))
             text = log_tail(joined, lines=CAUSE_LINES, size=LOG_CHARACTERS)
-            unknown = unknown_end(self.engine, text, has_served=one.has_served) if one.has_failed else None
-            if cause := known_end(self.engine, "", text) or unknown:
+            engine = engine_of(self.found, self.engines, one.role)
+            unknown = unknown_end(engine, text, has_served=one.has_served) if one.has_failed else None
+            if cause := known_end(engine, "", text) or unknown:
                 print(f"{one.source} ended: {cause.reason}: {cause.cause.rstrip('.')}.\n")
 
 

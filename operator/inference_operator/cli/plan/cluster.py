@@ -14,9 +14,16 @@ from inference_operator.controller.cluster import ClusterError, ForbiddenError, 
 from inference_operator.kube.client import APPLY, MERGE, Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import CONFIG_MAP, INFERENCE_DEPLOYMENT, NODE, Kind, Manifest, Ref
-from inference_operator.objects.names import COMPONENT_LABEL, ENGINE, INSPECTION, NAME_LABEL
+from inference_operator.objects.names import (
+    COMPONENT_LABEL,
+    INSPECTION,
+    MANAGED_SELECTOR,
+    NAME_LABEL,
+    component_of,
+    is_role,
+)
 from inference_operator.planning.gpu_offers import has_gpus
-from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan
 from inference_operator.views.node import node_view
 from inference_operator.views.raw import annotations, mapping
 from inference_operator.views.workload import WORKLOAD_KINDS, newest_first
@@ -31,14 +38,18 @@ def cluster_of_kubeconfig(options: argparse.Namespace) -> LiveState:
 
     async def read(_: Api, cluster: KubeCluster) -> LiveState:
         views = [node_view(node) async for node in cluster.each(NODE)]
-        results = await _allowed(cluster, CONFIG_MAP, INSPECTION, "So models are read from the hub.")
+        of_inspections = f"{COMPONENT_LABEL}={INSPECTION}"
+        results = await _allowed(cluster, CONFIG_MAP, of_inspections, "So models are read from the hub.")
         engines = [
-            one
+            workload
             for kind in WORKLOAD_KINDS
-            for one in await _allowed(cluster, kind, ENGINE, "So each resource is planned as a new one.")
+            for workload in await _allowed(cluster, kind, MANAGED_SELECTOR, "So each resource is planned as a new one.")
+            if is_role(component_of(workload))
         ]
-        oldest_first = reversed(newest_first(engines))
-        plans = {_owner(one): plan for one in oldest_first if (plan := PLAN_ANNOTATION.read(one))}
+        plans: dict[tuple[str, str], dict[str, PinnedPlan]] = {}
+        for workload in reversed(newest_first(engines)):
+            if plan := PLAN_ANNOTATION.read(workload):
+                plans.setdefault(_owner(workload), {})[component_of(workload)] = plan
         gpus = [view for view in views if has_gpus(view)]
         models = {Ref.of(result): result for result in results}
         return LiveState(gpus, models, plans, await operators(cluster) or ())
@@ -50,9 +61,9 @@ def cluster_of_kubeconfig(options: argparse.Namespace) -> LiveState:
         raise UsageError(f"--cluster: {error}") from error
 
 
-async def _allowed(cluster: KubeCluster, kind: Kind, component: str, otherwise: str) -> list[Manifest]:
-    """The objects of a component; none, with a line on stderr, if they may not be listed."""
-    found: AsyncIterator[Manifest] = cluster.each(kind, labels=f"{COMPONENT_LABEL}={component}")
+async def _allowed(cluster: KubeCluster, kind: Kind, labels: str, otherwise: str) -> list[Manifest]:
+    """The objects with these labels; none, with a line on stderr, if they may not be listed."""
+    found: AsyncIterator[Manifest] = cluster.each(kind, labels=labels)
     try:
         return [one async for one in found]
     except ForbiddenError as error:

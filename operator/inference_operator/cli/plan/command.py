@@ -115,7 +115,7 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
                 stored_models=cluster.stored_models,
             ),
             engines.option_classes,
-            cluster.plan_of(document),
+            cluster.plans_of(document),
         )
         for document in documents(options.filename)
     ]
@@ -130,7 +130,7 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
 
 def _planning(
-    document: Manifest, inputs: Inputs, options: Mapping[str, OptionClasses], live: PinnedPlan | None
+    document: Manifest, inputs: Inputs, options: Mapping[str, OptionClasses], live: Mapping[str, PinnedPlan]
 ) -> Planning:
     name, result = name_of(document), outcome(inputs)
     if not isinstance(result, Planned):
@@ -149,7 +149,7 @@ def _planning(
         plan=result.plan.plan,
         model=messages[1],
         rights=rights,
-        change=_change(live, result.plan),
+        change="; ".join(filter(None, (_change(live.get(role.name), role.plan) for role in result.roles))),
         engine=result.plan.engine,
         advisories=result.advisories,
         shared_prefixes=" ".join(dict.fromkeys(filter(None, (role.shared_prefixes for role in result.roles)))),

@@ -21,7 +21,7 @@ from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import NO_OBJECTS_VERSION, KubeCluster
 from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, POD, Manifest, Ref
 from inference_operator.models.source import model_source
-from inference_operator.objects.names import ENGINE, ROUTER, selector_text
+from inference_operator.objects.names import NAME_LABEL, ROUTER, component_of, is_role
 from inference_operator.views.pod import PodView, pod_view
 from inference_operator.views.raw import mapping
 
@@ -127,20 +127,19 @@ async def _repeated_end(cluster: KubeCluster, ref: Ref, found: Resource) -> Reas
     if condition is None or condition.status != "True" or reason is None or LOG_IS_READ in condition.message:
         return None
     try:
-        return reason if any([await _ends_again(cluster, ref, name) for name in (ENGINE, ROUTER)]) else None
+        return reason if await _ends_again(cluster, ref) else None
     except ClusterError:
         return None
 
 
-async def _ends_again(cluster: KubeCluster, ref: Ref, component: str) -> bool:
-    """Whether the newest pod of a component has ended as often as the command waits for."""
-    labels = selector_text(ref.name, component)
-    pods = cluster.each(POD, namespace=ref.namespace, labels=labels)
-    views = [pod_view(pod, component=component) async for pod in pods]
-    newest = max(views, key=lambda pod: (str(pod.created), pod.name), default=None)
-    if newest is None or newest.problem is None or newest.running:  # one that runs again has another try
-        return False
-    return _ends(newest) >= MOST_ENDS
+async def _ends_again(cluster: KubeCluster, ref: Ref) -> bool:
+    """Whether the newest pod of a role or of the routers has ended as often as the command waits for."""
+    listed = cluster.each(POD, namespace=ref.namespace, labels=f"{NAME_LABEL}={ref.name}")
+    views = [pod_view(pod, component=component_of(pod)) async for pod in listed]
+    oldest_first = sorted(views, key=lambda pod: (str(pod.created), pod.name))
+    newest = {pod.component: pod for pod in oldest_first if is_role(pod.component) or pod.component == ROUTER}
+    # one that runs again has another try
+    return any(pod.problem and not pod.running and _ends(pod) >= MOST_ENDS for pod in newest.values())
 
 
 def _ends(pod: PodView) -> int:

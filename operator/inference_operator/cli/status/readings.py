@@ -5,9 +5,8 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
-from inference_operator.api.resource import resource
 from inference_operator.cli.cluster_command import resources
-from inference_operator.cli.live_resource import LiveResource, engine_of, live_resource
+from inference_operator.cli.live_resource import LiveResource, live_resource
 from inference_operator.cli.parser import RefusedError, UsageError
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
@@ -40,7 +39,7 @@ async def readings(
 
     async def read(live: Manifest) -> LiveResource:
         async with few:
-            return await live_resource(api, cluster, live, engine_of(resource(live), engines))
+            return await live_resource(api, cluster, live, engines)
 
     while True:
         try:

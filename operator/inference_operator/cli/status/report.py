@@ -13,14 +13,13 @@ from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import Resource
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
-from inference_operator.api.status import Status
+from inference_operator.api.status import RoleStatus, Status
 from inference_operator.cli.live_resource import LiveEvent, LiveResource
 from inference_operator.cli.parser import harmless
 from inference_operator.diagnosis.group_members import group_members, waits_itself
 from inference_operator.diagnosis.startup_progress import sentence
-from inference_operator.objects.names import ENGINE, ROUTER
+from inference_operator.objects.names import ROUTER
 from inference_operator.sizing.shape import ParallelSizes
-from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodView
 from inference_operator.views.raw import timestamp
 from inference_operator.views.samples import Histogram, combined_samples
@@ -109,12 +108,12 @@ def status_report(
         url=status.url or "",
         external_urls=status.external_urls,
         seconds=_age(now.created, at),
-        plan=tuple(_plan(status)),
-        engine=_engine(status),
+        plan=tuple(line for role in status.every_role for line in _plan(status, role)),
+        engine="; ".join(filter(None, map(_engine, status.every_role))),
         engines_ready=status.ready or "",
         gpus=status.gpus,
         engines=tuple(_engines(now, at)),
-        routers=tuple(_line(pod, _state(pod), at) for pod in sorted(now.of(ROUTER), key=lambda pod: pod.name)),
+        routers=tuple(_line(pod, _state(pod), at) for pod in sorted(now.routers, key=lambda pod: pod.name)),
         traffic=_traffic(now, before, elapsed),
         no_traffic="" if now.samples.routers else _no_traffic(now),
         scaling=tuple(_scaling(found, at)),
@@ -132,13 +131,14 @@ def _trouble(status: Status) -> str:
     return status.message if wrong or paused else ""
 
 
-def _plan(status: Status) -> Iterator[str]:
-    plan = status.plan
+def _plan(status: Status, role: RoleStatus) -> Iterator[str]:
+    plan = role.plan
     if plan is None:
         return
     sizes = ParallelSizes(plan.tensor_parallel_size, plan.pipeline_parallel_size, plan.data_parallel_size, plan.nodes)
     divided = plan.gpus_per_replica > 1 or plan.nodes > 1
-    yield f"{status.gpus} for each engine" + (f", {sizes.words}" if divided else "")
+    gpus = f"{plan.gpus_per_replica}x{plan.gpu or plan.device}" if role.name else status.gpus
+    yield f"{_of(role)}{gpus} for each engine" + (f", {sizes.words}" if divided else "")
     part = "data parallel rank" if sizes.data > 1 else "engine"
     words = (
         (plan.max_model_len, "{:,} tokens of context"),
@@ -149,19 +149,19 @@ def _plan(status: Status) -> Iterator[str]:
         yield said
 
 
-def _engine(status: Status) -> str:
-    engine = status.engine
+def _engine(role: RoleStatus) -> str:
+    engine = role.engine
     if engine is None:
         return ""
     kind = f"{engine.kind} ({engine.implementation})" if engine.implementation else engine.kind
-    return f"{kind or 'VLLM'}, {engine.image}"
+    return f"{_of(role)}{kind or 'VLLM'}, {engine.image}"
 
 
 def _engines(now: LiveResource, at: datetime) -> Iterator[PodLine]:
     status = now.found.status
-    nodes = status.plan.nodes if status.plan else 1
-    for engine in sorted(engines_of(now.of(ENGINE)), key=lambda one: one.name):
-        members = group_members(engine, nodes)
+    for engine in sorted(now.engines, key=lambda one: one.name):
+        plan = status.of_role(engine.component, has_scale=True).plan
+        members = group_members(engine, plan.nodes if plan else 1)
         for pod in engine.pods:
             activity = now.samples.engines.get(pod.uid)
             said = f"{activity.sample.running:,} run, {activity.sample.waiting:,} wait" if activity else ""
@@ -207,7 +207,8 @@ def _traffic(now: LiveResource, before: LiveResource | None, elapsed: float) -> 
 
 
 def _no_traffic(now: LiveResource) -> str:
-    spec, routers = now.found.spec, now.of(ROUTER)
+    """Why no router tells of its traffic."""
+    spec, routers = now.found.spec, now.routers
     if isinstance(spec, Spec) and spec.router.strategy is RouterStrategy.EXTERNAL:
         return "`router.strategy` is External, so no router of the operator counts requests"
     if not routers:
@@ -239,14 +240,20 @@ def _quantile(window: Histogram, part: float) -> float:
 
 
 def _scaling(found: Resource, at: datetime) -> Iterator[str]:
-    if not isinstance(found.spec, Spec) or found.spec.autoscaling is None:
+    if not isinstance(found.spec, Spec):
         return
-    limits, recorded = found.spec.autoscaling, found.status.autoscaling
-    yield f"{limits.min_replicas} to {limits.max_replicas} engines, by {limits.backend}"
-    if recorded is not None:
-        moment = timestamp(recorded.last_scale_time)
-        ago = f" {words_of(_age(moment, at))} ago" if moment else ""
-        yield f"{recorded.desired_replicas} wanted{ago}: {recorded.reason}"
+    if limits := found.spec.autoscaling:
+        yield f"{limits.min_replicas} to {limits.max_replicas} engines, by {limits.backend}"
+    for role in found.status.every_role if limits or found.status.roles else ():
+        if recorded := role.autoscaling:
+            moment = timestamp(recorded.last_scale_time)
+            ago = f" {words_of(_age(moment, at))} ago" if moment else ""
+            yield f"{_of(role)}{recorded.desired_replicas} wanted{ago}: {recorded.reason}"
+
+
+def _of(role: RoleStatus) -> str:
+    """What a line about a role of several begins with."""
+    return f"{role.name}: " if role.name else ""
 
 
 def _age(created: datetime | None, at: datetime) -> int | None:

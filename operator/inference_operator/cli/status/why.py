@@ -20,10 +20,9 @@ from inference_operator.cli.parser import EXIT_REFUSED
 from inference_operator.cli.status.command import live_report
 from inference_operator.diagnosis.slowness import slow_causes
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.objects.names import ENGINE, ROUTER
+from inference_operator.objects.names import COMPONENT_LABEL
 from inference_operator.status.events import SCALED_DOWN, SCALED_UP
 from inference_operator.status.network import slow_network
-from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodView
 from inference_operator.views.samples import Samples, combined_samples
 
@@ -39,14 +38,15 @@ def explanation(now: LiveResource) -> Iterator[str]:
     """The conditions that are not as they should be, then each engine, then the number of engines."""
     status = now.found.status
     yield from _troubles(status.conditions)
-    plan = status.plan
-    limit = plan.max_num_seqs * plan.data_parallel_size if plan and plan.max_num_seqs else None
-    if slow := slow_network(status.engine.network if status.engine else None):
-        yield f"Slow: {slow}"
-    serving = sorted((one.leader for one in engines_of(now.of(ENGINE)) if one.is_serving), key=lambda pod: pod.name)
+    for role in status.every_role:
+        if slow := slow_network(role.engine.network if role.engine else None):
+            yield f"Slow: {slow}"
+    serving = sorted((engine.leader for engine in now.engines if engine.is_serving), key=lambda pod: pod.name)
     if not serving:
         yield "No engine is ready, so there are no metrics."
     for pod in serving:
+        plan = status.of_role(pod.component, has_scale=True).plan
+        limit = plan.max_num_seqs * plan.data_parallel_size if plan and plan.max_num_seqs else None
         yield from (f"{pod.name}: {line}" for line in _engine(pod, now, limit))
     if isinstance(now.found.spec, Spec) and now.found.spec.autoscaling is not None:
         yield from _scaling(now, now.found.spec, now.found.spec.autoscaling)
@@ -111,8 +111,10 @@ def _scaling(now: LiveResource, spec: Spec, limits: AutoscalingSpec) -> Iterator
     if condition is not None and (condition.status != "True" or limits.schedule):
         yield f"ScalingActive: {condition.reason}. {condition.message}"
     bypasses_routers = spec.router.strategy is RouterStrategy.EXTERNAL
-    views, routers = engines_of(now.of(ENGINE)), now.of(ROUTER)
-    sample, _ = scaling_sample(views, routers, now.samples, Totals(), at=0.0, bypasses_routers=bypasses_routers)
+    status, selector = now.found.status, (now.found.status.selector or "").split(",")
+    of_scale = [engine for engine in now.engines if f"{COMPONENT_LABEL}={engine.component}" in selector]
+    views = of_scale if status.roles else now.engines
+    sample, _ = scaling_sample(views, now.routers, now.samples, Totals(), at=0.0, bypasses_routers=bypasses_routers)
     yield from _now(sample, now.samples)
     yield from _decisions(now.events)
 
