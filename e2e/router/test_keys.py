@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from e2e.router.loopback import START_SECONDS, Loopback
-from inference_operator.api.router import RouterSpec, RouterStrategy
+from inference_operator.api.router import RouterMetricsSpec, RouterSpec, RouterStrategy, RouterUsage
 from inference_operator.api.router_keys import KeysSecretRef, RouterKeysSpec
+from inference_operator.objects.names import ROUTER, headless_service_name, service_host
 from inference_operator.router.observe import ROUTER_METRICS_PATH
 
 KEYS = RouterKeysSpec(secretRef=KeysSecretRef(name="keys"))
+METRICS_OF_USERS = RouterMetricsSpec(users=True)
 ALICE, BOB = "sk-alice-0123456789", "sk-bob-0123456789"
 STREAMS, ROTATIONS = 500, 100
 ROTATION_SECONDS = 0.1
@@ -27,7 +29,7 @@ def line(user: str, key: str) -> str:
 @pytest.fixture
 async def keyed(loopback: Loopback) -> AsyncIterator[Loopback]:
     """A router with keys of two users, and one engine."""
-    loopback.spec = RouterSpec(keys=KEYS)
+    loopback.spec = RouterSpec(keys=KEYS, metrics=METRICS_OF_USERS)
     loopback.write_keys(line("alice", ALICE) + line("bob", BOB))
     loopback.engine_max_concurrency = 2 * STREAMS
     await loopback.start_router()
@@ -100,6 +102,24 @@ async def test_a_valid_key_is_accepted_in_both_headers_and_counted_by_user(keyed
     assert 'inference_operator_router_requests_total{user="alice",code="2xx"} 2\n' in page
     assert 'inference_operator_router_requests_total{user="bob",code="2xx"} 1\n' in page
     assert "inference_operator_router_key_users 2\n" in page
+
+
+async def test_a_metrics_port_shows_no_name_of_a_user(loopback: Loopback) -> None:
+    limited = RouterKeysSpec(secretRef=KeysSecretRef(name="keys"), requestsPerMinute=6000, maxConcurrent=100)
+    loopback.spec = RouterSpec(keys=limited, usage=RouterUsage.ENABLED)
+    loopback.write_keys(line("alice", ALICE) + line("bob", BOB))
+    await loopback.start_router()
+    await loopback.start_engine()
+    await loopback.until_served(1)
+    assert await status(loopback, bearer(BOB)) == 200
+    peers = service_host(headless_service_name("loopback", ROUTER), "default", cluster_domain="cluster.local")
+    pages = [await loopback.metrics(path) for path in (ROUTER_METRICS_PATH, f"/limits/{peers}", "/metrics")]
+    secret = hashlib.sha256(ALICE.encode()).hexdigest()
+    mark = hashlib.sha256(f"{secret}:bob".encode()).hexdigest()[:16]
+    assert f'inference_operator_router_requests_total{{user="{mark}",code="2xx"}} 1\n' in pages[0]
+    assert mark in pages[1]
+    assert not [page for page in pages if "bob" in page or "alice" in page]
+    assert '"user": "bob"' in loopback.log.read_text()
 
 
 async def test_engines_get_neither_the_key_nor_a_header_that_claims_a_user(keyed: Loopback) -> None:

@@ -12,7 +12,7 @@ import pytest
 from e2e.helpers.free_ports import free_ports
 from e2e.router.fleet import Fleet
 from e2e.router.loopback import START_SECONDS, Loopback
-from e2e.router.test_keys import ALICE, BOB, bearer, line, status
+from e2e.router.test_keys import ALICE, BOB, METRICS_OF_USERS, bearer, line, status
 from inference_operator.api.router import RouterSpec
 from inference_operator.api.router_keys import KeysSecretRef, RouterKeysSpec
 from inference_operator.router.observe import ROUTER_METRICS_PATH
@@ -33,7 +33,7 @@ async def _start(loopback: Loopback, spec: RouterKeysSpec) -> None:
         return re.sub(r"server-template r .*", "server r1 127.0.0.1:1", text)
 
     loopback.change = change
-    loopback.spec = RouterSpec(keys=spec)
+    loopback.spec = RouterSpec(keys=spec, metrics=METRICS_OF_USERS)
     loopback.write_keys(line("alice", ALICE) + line("bob", BOB))
     await loopback.start_router()
     await loopback.start_twin()

@@ -49,6 +49,7 @@ ROUTER = {
     "usage": "Enabled",
     "strategy": "PrefixAffinity",
     "keys": {"secretRef": {"name": "api-keys"}},
+    "metrics": {"users": True},
     "tls": {"secretRef": {"name": "tls"}},
 }
 USER, KEY = "alice", "sk-alice"

@@ -231,6 +231,7 @@ async def test_the_page_counts_running_queued_held_and_refused_requests(loopback
 def _with_users(text: str) -> str:
     """The configuration with a user of each request, as an API key sets it, and two threads."""
     user = "    http-request set-var(txn.user) req.fhdr(x-user)\n"
+    user += "    http-request set-var(txn.shown_user) req.fhdr(x-user)\n"
     user += "    http-request set-var(txn.refused) str(rate) if { path_end /tokenize }\n"
     user += "    http-request deny status 429 if { path_end /tokenize }\n"
     text = text.replace("    acl api_path path ", f"{user}    acl api_path path ", 1)

@@ -19,6 +19,7 @@ SPEC: dict[str, Any] = {
     "maxBodySize": "1Mi",
     "accessLog": "Enabled",
     "usage": "Enabled",
+    "metrics": {"users": True},
 }
 
 

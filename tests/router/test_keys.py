@@ -1,6 +1,7 @@
 """The Lua script that reads the keys file: which lines it takes, and that nothing else becomes a key."""
 
 import hashlib
+import io
 import string
 from collections.abc import Callable
 from importlib.resources import files
@@ -10,6 +11,8 @@ import lupa.lua54
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from inference_operator.cli.main import main
 
 HASH = hashlib.sha256(b"sk-1").hexdigest()
 OTHER = hashlib.sha256(b"sk-2").hexdigest()
@@ -26,10 +29,41 @@ def _script() -> Parsed:
 PARSED = _script()
 
 
+def marked(text: str | bytes) -> tuple[dict[str, tuple[str, str]], int, list[int]]:
+    """Users and their marks by hash, the number of users, and the numbers of skipped lines."""
+    raw = text.encode() if isinstance(text, str) else text
+    users, count, skipped = PARSED(raw)
+    found = {key.decode(): entry.decode().split(":") for key, entry in users.items()}
+    return {key: (user, mark(first, user)) for key, (first, user) in found.items()}, count, list(skipped.values())
+
+
 def parsed(text: str | bytes) -> tuple[dict[str, str], int, list[int]]:
-    """Users by hash, the number of users, and the numbers of skipped lines."""
-    users, count, skipped = PARSED(text.encode() if isinstance(text, str) else text)
-    return {key.decode(): user.decode() for key, user in users.items()}, count, list(skipped.values())
+    """The same without marks."""
+    users, count, skipped = marked(text)
+    return {key: user for key, (user, _) in users.items()}, count, skipped
+
+
+def mark(first: str, user: str) -> str:
+    """Of the first hash in the file and a name."""
+    return hashlib.sha256(f"{first}:{user}".encode()).hexdigest()[:16]
+
+
+def test_infd_tells_the_users_behind_marks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    text = f"# people\nbroken\n-x: {HASH}\n bob : {OTHER.upper()}\r\nalice: {HASH}\nbob: {HASH}\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    with pytest.raises(SystemExit) as ended:
+        main(["key", "marks"])
+    assert not ended.value.code
+    shown = capsys.readouterr().out.splitlines()
+    assert sorted(shown) == sorted(f"{mark} {user}" for user, mark in marked(text)[0].values())
+
+
+def test_a_mark_stays_through_a_rotation_and_cannot_be_computed_from_the_name_alone() -> None:
+    before = marked(f"bob: {OTHER.upper()}\nalice: {HASH}")[0]
+    assert before == {OTHER: ("bob", mark(OTHER, "bob")), HASH: ("alice", mark(OTHER, "alice"))}
+    rotated = hashlib.sha256(b"sk-3").hexdigest()
+    assert marked(f"bob: {OTHER}\nalice: {rotated}")[0][rotated] == before[HASH]
+    assert marked(f"alice: {HASH}\nbob: {OTHER}")[0][HASH][1] == mark(HASH, "alice") != before[HASH][1]
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,14 @@ class ApiServer(BaseHTTPRequestHandler):
 def stored_answers(kubeconfig: Path) -> Iterator[dict[str, bytes]]:
     """The answers of an API server by path, which the kubeconfig that is written names."""
     ApiServer.answers, ApiServer.forbidden, ApiServer.changeable, ApiServer.asked = {}, set(), set(), []
-    with ThreadingHTTPServer(("127.0.0.1", 0), ApiServer) as http:
+    with serving(ApiServer, kubeconfig):
+        yield ApiServer.answers
+
+
+@contextmanager
+def serving(server: type[BaseHTTPRequestHandler], kubeconfig: Path) -> Iterator[None]:
+    """An API server, which the kubeconfig that is written names."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), server) as http:
         thread = threading.Thread(target=http.serve_forever)
         thread.start()
         config = {
@@ -64,7 +71,7 @@ def stored_answers(kubeconfig: Path) -> Iterator[dict[str, bytes]]:
         }
         kubeconfig.write_text(json.dumps(config))
         try:
-            yield ApiServer.answers
+            yield
         finally:
             http.shutdown()
             thread.join()

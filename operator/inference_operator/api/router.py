@@ -86,6 +86,16 @@ class RouterUsage(StrEnum):
     DISABLED = "Disabled"
 
 
+class RouterMetricsSpec(SpecModel):
+    """What the metrics of a router show."""
+
+    users: bool = Field(
+        default=False,
+        description="Whether they show the names of users of API keys, instead of hashes. Default: false."
+        " Change: rolling restart of the routers.",
+    )
+
+
 _HEADER = matches("[A-Za-z][-A-Za-z0-9_]*", "must be the name of a header, for example `x-session-id`")
 
 
@@ -146,6 +156,9 @@ class RouterSpec(SpecModel):
         description="Whether routers read the tokens of answers that tell their usage, for the access log and the"
         " metrics of each user. It costs CPU for each chunk of such streams. Default: `Disabled`. Change: rolling"
         " restart of the routers.",
+    )
+    metrics: RouterMetricsSpec = Field(
+        default_factory=RouterMetricsSpec, description="What everybody sees who may read the metrics of the routers."
     )
     cors: CorsSpec | None = Field(
         None,

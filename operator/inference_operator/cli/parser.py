@@ -197,7 +197,8 @@ def _is_for_programs(words: Sequence[str]) -> bool:
 
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Control characters, and those that end a line or turn the direction of writing."""
 
 
 def harmless(text: str) -> str:

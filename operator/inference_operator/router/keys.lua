@@ -5,6 +5,9 @@
 -- The keys are in MAP, in which HAProxy looks up the hash of a request's key by itself. All threads share it, so this
 -- script is loaded once, and no request runs it.
 --
+-- What it finds is `FIRST:USER`, with the first hash of the file, which is of a random key, and a secret. The start of its
+-- SHA-256 is the mark of the user where others read. Who guesses names cannot compute it, and all routers compute the same.
+--
 -- Rules:
 -- 1. The file is read at the start and then every PERIOD. Keys that are gone leave the map before new ones come in.
 -- 2. A line that is not `USER: SHA256` is skipped and named in the log by its number, never by its content. So is a
@@ -18,19 +21,20 @@ local PERIOD = 5000 -- milliseconds
 local MAX_BYTES = 1048576 -- a Secret has at most 1 MiB
 local MAX_USER_BYTES = 63
 
--- Users by hash, the number of users, and the numbers of the lines that were skipped.
+-- `FIRST:USER` by hash, the number of users, and the numbers of the lines that were skipped.
 local function parsed(text)
-  local users, names, count, skipped, number = {}, {}, 0, {}, 0
+  local users, named, count, skipped, number, first = {}, {}, 0, {}, 0, nil
   for line in (text .. "\n"):gmatch("(.-)\r?\n") do
     number = number + 1
     if line:find("%S") and not line:find("^%s*#") then
       local user, hash = line:match("^%s*(%w[%w._@-]*)%s*:%s*(%x+)%s*$")
       hash = hash and hash:lower()
-      if hash and #hash == 64 and #user <= MAX_USER_BYTES and (users[hash] or user) == user then
-        users[hash] = user
-        if not names[user] then
-          names[user], count = true, count + 1
+      if hash and #hash == 64 and #user <= MAX_USER_BYTES and not (users[hash] and users[hash] ~= named[user]) then
+        first = first or hash
+        if not named[user] then
+          named[user], count = first .. ":" .. user, count + 1
         end
+        users[hash] = named[user]
       else
         skipped[#skipped + 1] = number
       end

@@ -10,6 +10,9 @@ from inference_operator.router.process import CONFIG_FOLDER
 
 KEYS_SCRIPT = "keys.lua"
 
+MARK_LETTERS = 16
+"""Hexadecimal digits of a user's mark: no two of the users that a Secret has room for have the same."""
+
 KEYS_FOLDER = "/etc/haproxy-keys"
 """Where the Secret with the API keys is mounted."""
 
@@ -32,6 +35,8 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
         "lua": f"{CONFIG_FOLDER}/{KEYS_SCRIPT}",
         "file": f"{KEYS_FOLDER}/{KEYS_FILE}",
         "map": f"{CONFIG_FOLDER}/{KEYS_MAP}",
+        "mark_letters": MARK_LETTERS,
+        "shows_users": inputs.spec.metrics.users,
         "metrics_path": ROUTER_METRICS_PATH,
         "unauthorized": _UNAUTHORIZED,
     }

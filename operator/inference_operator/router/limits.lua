@@ -274,7 +274,7 @@ end)
 core.register_action("limit", { "http-req" }, function(txn)
   -- Only a rate needs the time, for which HAProxy makes a table.
   local time = limiter.rate > 0 and now() or 0
-  local reason, seconds = limiter:refusal(txn:get_var("txn.user"), (txn:get_var("txn.in_flight") or 1) - 1, time)
+  local reason, seconds = limiter:refusal(txn:get_var("txn.shown_user"), (txn:get_var("txn.in_flight") or 1) - 1, time)
   if reason then
     txn:set_var("txn.refused", reason)
     txn:set_var("txn.retry_after", seconds)

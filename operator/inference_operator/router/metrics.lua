@@ -4,8 +4,8 @@
 --
 -- Counters: each thread has a Lua state of its own, counts for itself, and puts each of its series into a variable of the
 -- process, which only this thread writes. So no thread waits for another. The page adds up the series of all threads.
--- A series is the name of a metric with its labels. There are at most MAX_SERIES of them in a thread: users come from a
--- file of the owner, all other labels are fixed.
+-- A series is the name of a metric with its labels. There are at most MAX_SERIES of them in a thread, and USER_SERIES
+-- before users without one share the label `other`: users come from a file of the owner, and it may name thousands.
 --
 -- Gauges: the requests that run, are queued and are held, read from HAProxy when the page is asked for.
 
@@ -13,7 +13,8 @@ local THREADS, HELD_SECONDS = ...
 THREADS, HELD_SECONDS = tonumber(THREADS) or 1, tonumber(HELD_SECONDS) or 0
 local PREFIX = "inference_operator_router_"
 local BACKEND, HOLD, GATE = "engines", "hold", "gate"
-local MAX_SERIES = 4096
+local MAX_SERIES, USER_SERIES = 4096, 3584
+local USER, OTHER = 'user="[^"]*"', 'user="other"'
 -- How often a waiting page looks for requests. It delays a start from zero by half of it on average.
 local HELD_CHECK_MS = 500
 
@@ -44,6 +45,9 @@ end
 
 -- Add n to a series of this thread. `holder` has set_var: a transaction.
 local function count(holder, series, n)
+  if own_count >= USER_SERIES and not own[series] then
+    series = series:gsub(USER, OTHER)
+  end
   local entry = own[series]
   if not entry then
     if own_count >= MAX_SERIES then
@@ -188,7 +192,7 @@ if core then
   router_metrics = { count = count, label = label }
 
   core.register_action("count_answer", { "http-res", "http-after-res" }, function(txn)
-    local user, status = txn:get_var("txn.user"), txn.f:status() or 0
+    local user, status = txn:get_var("txn.shown_user"), txn.f:status() or 0
     if user then
       count(txn, answer_series("requests_total", "user", user, status // 100), 1)
     end

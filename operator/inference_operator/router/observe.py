@@ -118,7 +118,8 @@ METRICS = (
         "requests_total",
         "user",
         "code",
-        meaning="Answers to requests with an API key, by class of status such as `2xx`",
+        meaning="Answers to requests with an API key, by class of status such as `2xx`; `user` is the user's mark, or"
+        " name with `router.metrics.users`",
     ),
     _metric(
         "adapter_requests_total",

@@ -160,7 +160,7 @@ end
 
 function Usage:count(txn)
   local prompt, completion, cached = usage(self.tail)
-  local user = router_metrics.label(txn:get_var("txn.user"))
+  local user = router_metrics.label(txn:get_var("txn.shown_user"))
   for kind, tokens in pairs({ prompt = prompt, completion = completion, cached = cached }) do
     txn:set_var("txn." .. kind .. "_tokens", tokens)
     router_metrics.count(txn, ('tokens_total{user="%s",type="%s"}'):format(user, kind), tokens)

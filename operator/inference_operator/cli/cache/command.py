@@ -4,7 +4,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import Literal
 
 from inference_operator.api.effective_spec import effective_spec
@@ -30,7 +29,7 @@ from inference_operator.cli.cache.jobs import (
 from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.offline import UNKNOWN_UID
 from inference_operator.cli.output import dumped, table
-from inference_operator.cli.parser import RefusedError, UsageError
+from inference_operator.cli.parser import RefusedError, UsageError, harmless
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.jobs.download import DownloadInputs
 from inference_operator.jobs.download_result import Downloaded, parsed_download
@@ -67,7 +66,7 @@ def list_models(options: argparse.Namespace, _: EngineRegistry) -> int:
     elif not models:
         print(f"No model is on a claim {f'in the namespace {namespace}' if namespace else 'in any namespace'}.")
     else:
-        print("\n".join(table(_rows(models))))
+        print(harmless("\n".join(table(_rows(models)))))
     return 0
 
 
@@ -205,15 +204,16 @@ def _print_report(report: PruneReport, output: Literal["table", "json", "yaml"])
         return
     rows = [(one.what, one.state, _gib(one.size_bytes), f"{one.action}: {one.why}") for one in report.items]
     if rows:
-        print("\n".join(table([("ON THE CLAIM", "STATE", "SIZE", "ACTION"), *rows])))
+        print(harmless("\n".join(table([("ON THE CLAIM", "STATE", "SIZE", "ACTION"), *rows]))))
     else:
         print("The log of the Job's pod cannot be read, or nothing is on the claim.")
     verb = "Would free" if report.dry_run else "Freed"
     print(f"{verb} {_gib(report.freed_bytes)}.")
 
 
-_say = partial(print, flush=True)
+def _say(line: str) -> None:
+    print(harmless(line), flush=True)
 
 
 def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr)
+    print(harmless(line), file=sys.stderr)

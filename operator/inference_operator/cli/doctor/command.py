@@ -16,7 +16,7 @@ from inference_operator.cli.doctor import installation, nodes, platform
 from inference_operator.cli.doctor.facts import ClusterFacts, Finding, Health, operator_rights, own_rights
 from inference_operator.cli.doctor.probe import probe_pod, probed
 from inference_operator.cli.doctor.reading import ClusterReader
-from inference_operator.cli.parser import EXIT_REFUSED, UsageError, harmless
+from inference_operator.cli.parser import EXIT_REFUSED, UsageError
 from inference_operator.cli.status.screen import BAD, DIM, GOOD, show
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
@@ -63,9 +63,9 @@ def _blocks(found: Sequence[Finding], *, with_symbols: bool) -> Iterator[Rendera
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for one in found:
-        text = Text(harmless(one.message))
+        text = Text(one.message)
         if one.cure and one.health is not Health.GOOD:
-            text.append(f"\n→ {harmless(one.cure)}", style=DIM)
+            text.append(f"\n→ {one.cure}", style=DIM)
         table.add_row(Text(signs[one.health], style=STYLES[one.health]), Text(one.check), text)
     yield table
     yield Padding(_summary(found), (1, 0, 0, 0))

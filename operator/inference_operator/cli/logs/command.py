@@ -271,7 +271,7 @@ class _Reader:
             engine = engine_of(self.found, self.engines, one.role)
             unknown = unknown_end(engine, text, has_served=one.has_served) if one.has_failed else None
             if cause := known_end(engine, "", text) or unknown:
-                print(f"{one.source} ended: {cause.reason}: {cause.cause.rstrip('.')}.\n")
+                print(harmless(f"{one.source} ended: {cause.reason}: {cause.cause.rstrip('.')}.\n"))
 
 
 def _print(lines: Iterator[str]) -> None:

@@ -46,8 +46,9 @@ def add_policy(command: argparse.ArgumentParser) -> None:
 
 
 def add_key(key: argparse.ArgumentParser) -> None:
-    key.description = "Make API keys for `router.keys`."
-    made = key.add_subparsers(required=True, metavar="COMMAND").add_parser(
+    key.description = "Make API keys for `router.keys`, and tell users in metrics."
+    commands = key.add_subparsers(required=True, metavar="COMMAND")
+    made = commands.add_parser(
         "create",
         help="make a new API key",
         description="Make a new API key. Standard output gets the line for the Secret, or with --secret the whole"
@@ -57,3 +58,9 @@ def add_key(key: argparse.ArgumentParser) -> None:
     made.add_argument("--secret", metavar="NAME", help="print a Secret with this name instead of the line alone")
     made.add_argument("--namespace", "-n", metavar="NAME", help="namespace of the Secret")
     made.set_defaults(run="manifests.command:create_key")
+    marks = commands.add_parser(
+        "marks",
+        help="print the users behind the marks in metrics",
+        description="Read a keys file from standard input, and print the mark of each user in the metrics of routers.",
+    )
+    marks.set_defaults(run="manifests.command:print_marks")

@@ -1,4 +1,4 @@
-"""`infd crd`, `infd policy` and `infd key create`: objects for installers, and Secrets with keys of users."""
+"""`infd crd`, `infd policy` and `infd key`: objects for installers, Secrets with keys of users, and their marks."""
 
 import argparse
 import hashlib
@@ -19,6 +19,7 @@ from inference_operator.cli.output import dump, schema_text
 from inference_operator.cli.parser import UsageError
 from inference_operator.controller.resource_kind import KINDS
 from inference_operator.engines.registry import EngineRegistry
+from inference_operator.router.keys import MARK_LETTERS
 
 
 def print_crd(options: argparse.Namespace, _engines: EngineRegistry) -> int:
@@ -66,6 +67,15 @@ def create_key(options: argparse.Namespace, _engines: EngineRegistry) -> int:
 
 def key_line(user: str, key: str) -> str:
     return f"{user}: {hashlib.sha256(key.encode()).hexdigest()}"
+
+
+def print_marks(_options: argparse.Namespace, _engines: EngineRegistry) -> int:
+    """Print the mark of each user of a keys file, as routers compute it."""
+    lines = (re.fullmatch(rf"\s*({_USER.pattern})\s*:\s*([0-9A-Fa-f]{{64}})\s*", line) for line in sys.stdin)
+    keys = [(line[1], line[2].lower()) for line in lines if line]
+    for user in dict(keys):
+        print(hashlib.sha256(f"{keys[0][1]}:{user}".encode()).hexdigest()[:MARK_LETTERS], user)
+    return 0
 
 
 def _secret(name: str, namespace: str | None, line: str) -> str:

@@ -9,7 +9,7 @@ from inference_operator.cli.cluster_command import ClusterCommand, operators
 from inference_operator.cli.files import stored
 from inference_operator.cli.managed_fields import applier
 from inference_operator.cli.operator_settings import LiveState
-from inference_operator.cli.parser import UsageError
+from inference_operator.cli.parser import UsageError, harmless
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, RejectedError
 from inference_operator.kube.client import APPLY, MERGE, Api
 from inference_operator.kube.cluster import KubeCluster
@@ -67,7 +67,7 @@ async def _allowed(cluster: KubeCluster, kind: Kind, labels: str, otherwise: str
     try:
         return [one async for one in found]
     except ForbiddenError as error:
-        print(f"--cluster: {error.cause}. {otherwise}", file=sys.stderr)
+        print(harmless(f"--cluster: {error.cause}. {otherwise}"), file=sys.stderr)
         return []
 
 

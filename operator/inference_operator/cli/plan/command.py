@@ -16,7 +16,7 @@ from inference_operator.cli.files import documents, stored
 from inference_operator.cli.offline import model_of, name_of, offline_inputs, why_nothing
 from inference_operator.cli.operator_settings import LiveState
 from inference_operator.cli.output import dump, dumped, table
-from inference_operator.cli.parser import EXIT_REFUSED, UsageError
+from inference_operator.cli.parser import EXIT_REFUSED, UsageError, harmless
 from inference_operator.engines.options import OptionClasses
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.manifest import Manifest
@@ -122,10 +122,10 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     if options.output != "table":
         print(dumped([planning.document() for planning in plannings], options.output))
         return int(any(planning.refused for planning in plannings))
-    print("\n".join(_lines(plannings, verbose=options.verbose)))
+    print(harmless("\n".join(_lines(plannings, verbose=options.verbose))))
     for planning in plannings:
         if planning.refused:
-            print(f"{planning.name}: {planning.message}", file=sys.stderr)
+            print(harmless(f"{planning.name}: {planning.message}"), file=sys.stderr)
     return int(any(planning.refused for planning in plannings))
 
 

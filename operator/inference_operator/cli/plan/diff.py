@@ -188,13 +188,13 @@ def _lines(shown: Difference) -> Iterator[RenderableType]:
     yield Text(f"{shown.namespace}/{shown.name}{new}: the operator would write {count}.", style="bold")
     for one in shown.changes:
         mark, colour = MARKS[one.action]
-        yield Text(harmless(f"  {mark} {one.kind} {one.name}"), style=colour)
+        yield Text(f"  {mark} {one.kind} {one.name}", style=colour)
         if one.fields:
-            yield Padding(Text(harmless(", ".join(one.fields)), style="dim"), (0, 0, 0, 6))
+            yield Padding(Text(", ".join(one.fields), style="dim"), (0, 0, 0, 6))
     waits = (f"First: {shown.waits}",) if shown.waits else ()
     paused = (PAUSED,) if shown.is_paused and shown.changes else ()
-    yield from (Text(harmless(one)) for one in (*paused, *shown.consequences.sentences(), *waits))
-    yield from (Text(harmless(f"Assumed: {one}"), style="dim") for one in shown.notes)
+    yield from (Text(one) for one in (*paused, *shown.consequences.sentences(), *waits))
+    yield from (Text(f"Assumed: {one}", style="dim") for one in shown.notes)
 
 
 _DEEPER = (".metadata", ".spec", ".spec.template", ".spec.template.metadata", ".spec.template.spec")

@@ -106,7 +106,7 @@ async def _follow(cluster: KubeCluster, ref: Ref, timeout_seconds: int) -> int:
     except RefusedError as error:  # as text also with --output, which is that of --dry-run
         print(harmless(str(error)), file=sys.stderr)
         return error.status
-    print(_next_commands(ref, str(mapping(live, "status").get("url") or "")))
+    print(harmless(_next_commands(ref, str(mapping(live, "status").get("url") or ""))))
     return 0
 
 

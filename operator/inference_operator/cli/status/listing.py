@@ -12,7 +12,7 @@ from inference_operator.api.resource import resource
 from inference_operator.cli.cluster_command import ClusterCommand, resources
 from inference_operator.cli.live_resource import LiveResource
 from inference_operator.cli.output import table
-from inference_operator.cli.parser import UsageError
+from inference_operator.cli.parser import UsageError, harmless
 from inference_operator.cli.status.readings import Reading, readings
 from inference_operator.cli.status.report import StatusReport, status_report, words_of
 from inference_operator.cli.status.screen import can_watch, show, watch
@@ -42,7 +42,7 @@ def _list(options: argparse.Namespace) -> int:
     if options.output == "json":
         print(json.dumps([_fields(one) for one in reports], indent=2))
     elif reports:
-        print("\n".join(lines(reports, with_namespace=options.all_namespaces)))
+        print(harmless("\n".join(lines(reports, with_namespace=options.all_namespaces))))
         if line := progress_line(found):
             print(f"\n{line}")
     else:

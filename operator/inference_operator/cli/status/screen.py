@@ -3,15 +3,17 @@
 import argparse
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from inference_operator.cli.parser import UsageError
+from inference_operator.cli.parser import UsageError, harmless
 from inference_operator.cli.status.report import PodLine, StatusReport, Traffic, event_age, words_of
 
 UNBOUND_COLUMNS = 1000
@@ -23,11 +25,22 @@ def console() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else UNBOUND_COLUMNS)
 
 
+@dataclass(frozen=True, slots=True)
+class Harmless:
+    """What is shown, whose texts bring a terminal nothing to carry out: only rich's own styles and moves do."""
+
+    shown: RenderableType
+
+    def __rich_console__(self, to: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for segment in to.render(self.shown, options):
+            yield segment if segment.control else Segment(harmless(segment.text), segment.style)
+
+
 def show(shown: RenderableType) -> None:
     """Print to standard output. Where programs may read it, no line ends with the spaces that fill it up."""
     to = console()
     with to.capture() as captured:
-        to.print(shown)
+        to.print(Harmless(shown))
     print("\n".join(line.rstrip(" ") for line in captured.get().splitlines()))
 
 
@@ -40,7 +53,7 @@ def can_watch(options: argparse.Namespace) -> None:
 async def watch(screens: AsyncIterator[RenderableType]) -> None:
     with Live(console=console(), auto_refresh=False, screen=True) as shown:
         async for screen_now in screens:
-            shown.update(screen_now, refresh=True)
+            shown.update(Harmless(screen_now), refresh=True)
 
 
 def screen(report: StatusReport, at: datetime) -> RenderableType:

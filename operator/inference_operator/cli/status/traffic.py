@@ -10,7 +10,6 @@ from rich.text import Text
 
 from inference_operator.cli.live_resource import LiveResource
 from inference_operator.cli.output import first_of
-from inference_operator.cli.parser import harmless
 from inference_operator.cli.status.report import Traffic, status_report
 from inference_operator.cli.status.screen import DIM
 
@@ -118,6 +117,6 @@ def traffic_table(rows: Sequence[TrafficRow], *, with_namespace: bool) -> Render
         is_name = number <= with_namespace
         table.add_column(title, justify="left" if is_name else "right", no_wrap=not is_name, overflow="fold")
     for row in cells:
-        table.add_row(*(Text(harmless(cell)) for cell in row))
+        table.add_row(*(Text(cell) for cell in row))
     reasons = [Text(note) for note in notes(rows)]
     return Group(table, Text(), *reasons) if reasons else table
