@@ -25,14 +25,11 @@ from inference_operator.engines.classified import Class
 from inference_operator.engines.llama_cpp.image import VERSION
 from inference_operator.engines.llama_cpp.llama_cpp import RUNNING
 from inference_operator.engines.llama_cpp.options import OPTIONS
+from tests.engines.test_llama_cpp import CLOSED
 from tests.testing.hub import COMMIT, Hub, serving
 
 IMAGE = "engine-llama-cpp"
 WHOLE, SMALL_FILE = "tiny-f32.gguf", "tiny-q8_0.gguf"
-CLOSED = (
-    *("/metrics", "/props", "/slots", "/lora-adapters", "/health", "/completion", "/infill", "/apply-template"),
-    *("/tokenize", "/v1/embeddings", "/v1/audio/transcriptions", "/"),
-)
 SMALL = {
     "maxNumSeqs": 32,
     "args": ["--threads=1"],

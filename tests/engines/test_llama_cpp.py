@@ -14,7 +14,7 @@ from inference_operator.api.engine import EngineSpec
 from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.llama_cpp.image import IMAGES
-from inference_operator.engines.llama_cpp.llama_cpp import LlamaCpp
+from inference_operator.engines.llama_cpp.llama_cpp import API_PATHS, LlamaCpp
 from inference_operator.engines.llama_cpp.options import PRE_STOP_VARIABLE
 from inference_operator.engines.process import ServedModel, Timeouts
 from inference_operator.engines.start_log import Phase
@@ -28,6 +28,11 @@ from tests.engines.test_contract import IN_GGUF, LLAMA_CPP_PAGE
 from tests.engines.test_pre_stop import serving_metrics
 from tests.sizing.pools import pool
 
+CLOSED = (
+    *("/metrics", "/props", "/slots", "/lora-adapters", "/health", "/completion", "/infill", "/apply-template"),
+    *("/tokenize", "/v1/embeddings", "/v1/audio/transcriptions", "/"),
+)
+"""Routes that routers do not forward."""
 BUSY = LLAMA_CPP_PAGE
 WAITING = BUSY.replace("requests_processing 2", "requests_processing 0")
 IDLE = WAITING.replace("requests_deferred 1", "requests_deferred 0")
@@ -183,6 +188,10 @@ def test_the_output_counts_as_a_layer_so_that_one_gpu_has_one_more() -> None:
     halves = ENGINE.on_gpus("", gpu).budget(IN_GGUF, Shape(ParallelSizes(2), context=8192))
     assert IN_GGUF.layers == 36
     assert halves.weights == pytest.approx(IN_GGUF.weight_bytes / GIB * 19 / 36)
+
+
+def test_routers_forward_no_route_that_shows_or_changes_the_state_of_the_server() -> None:
+    assert not {*CLOSED} & {*API_PATHS}
 
 
 def test_a_plan_promises_no_more_requests_than_there_are_slots() -> None:

@@ -5,9 +5,12 @@ import asyncio
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
+from enum import Enum
 from importlib.resources import files
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -35,6 +38,7 @@ from tests.sizing.pools import model
 
 ENGINE = Transformers()
 FACTS = model("Qwen/Qwen3-8B")
+INPUTS = {"input_ids": [0]}
 TIMEOUTS = Timeouts(startup=1800, dns_staleness=15, drain=300)
 PROGRAM = files(package).joinpath("server_program.py").read_text(encoding="utf-8")
 
@@ -273,6 +277,58 @@ def test_prompt_and_answer_together_have_at_most_the_context(
     config = SimpleNamespace(max_new_tokens=1024)
     program.limit_answer(known, {"input_ids": [0] * prompt}, config, most)
     assert config.max_new_tokens == answer
+
+
+def test_a_request_has_an_identity_of_its_own_whatever_it_claims(program: SimpleNamespace) -> None:
+    seen: list[str] = []
+
+    class Manager:
+        def generate_streaming(self, *_: object, request_id: str, **__: object) -> None:
+            seen.append(request_id)
+
+        generate_non_streaming = generate_streaming
+
+    manager = program.limited(Manager, 100)()
+    config = SimpleNamespace(max_new_tokens=None, do_sample=False)
+    for generate in (manager.generate_streaming, manager.generate_streaming, manager.generate_non_streaming):
+        generate(SimpleNamespace(config=SimpleNamespace(get_text_config=dict)), None, INPUTS, config, request_id="a")
+    assert len({*seen, "a"}) == 4
+
+
+def test_the_server_has_no_route_that_loads_another_model_or_unloads_this_one(
+    program: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uvicorn = SimpleNamespace(Config=type("Config", (), {"__init__": lambda *_, **__: None}), Server=object)
+    for name in ("starlette.exceptions", "starlette.responses"):
+        classes = {"HTTPException": Exception, "PlainTextResponse": object}
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(**classes))  # type: ignore[misc] # a stand-in
+    monkeypatch.setitem(sys.modules, "uvicorn", uvicorn)  # type: ignore[misc] # a stand-in
+    paths = ["/load_model", "/reset", "/v1/chat/completions", "/v1/models", "/v1/audio/transcriptions"]
+    app = MagicMock()
+    app.router.routes = [SimpleNamespace(path=path) for path in paths]
+    program.install_server("qwen", 5, "")
+    uvicorn.Config(app)
+    assert [one.path for one in app.router.routes] == ["/v1/chat/completions"]
+
+
+def test_a_model_that_reads_more_than_text_is_refused(
+    program: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Modality(Enum):
+        LLM, VLM = "LLM", "VLM"
+
+    handler = type("BaseHandler", (), {"_resolve_model": lambda *_: (0, MagicMock(), 0), "_build_generation_config": 0})
+    monkeypatch.setitem(
+        sys.modules,
+        "transformers.cli.serving.utils",
+        SimpleNamespace(BaseHandler=handler, Modality=Modality),  # type: ignore[misc] # a stand-in
+    )
+    program.install_requests(["qwen"])
+    for kind in (Modality.VLM, Modality.LLM):
+        own: Any = handler()
+        own.model_manager = SimpleNamespace(force_model="qwen", get_model_modality=lambda *_, kind=kind, **__: kind)
+        with nullcontext() if kind is Modality.LLM else pytest.raises(ValueError, match="only text"):
+            assert own._resolve_model({})[0] == "qwen"  # noqa: SLF001 - none is public
 
 
 def test_an_address_of_ipv6_is_one_of_ipv4_too(program: SimpleNamespace) -> None:

@@ -3,6 +3,8 @@
 import base64
 import copy
 import hashlib
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +66,23 @@ def test_the_init_container_gets_the_hash_of_the_program_from_the_job_and_runs_t
     assert "operator-program-source" not in mounted
     (source,) = [one for one in pod["volumes"] if one["name"] == "operator-program-source"]
     assert source["configMap"]["name"] == program["metadata"]["name"]
+
+
+def test_what_is_not_the_program_of_the_job_is_neither_unpacked_nor_started(tmp_path: Path) -> None:
+    pod, _ = inspection(STOCK)
+    (install,) = pod["initContainers"]
+    source, into = tmp_path / "source", tmp_path / "into"
+    into.mkdir()
+    source.write_bytes(PROGRAM + b"of somebody else")
+    done = subprocess.run(
+        [*install["command"][:2], install["command"][2].replace("$$", "$"), "install", source, into, SHA256],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "is not the one that this pod was made for" in done.stderr
+    assert not list((into / "lib").iterdir())
 
 
 def test_the_program_lies_in_an_immutable_config_map_of_the_resource() -> None:

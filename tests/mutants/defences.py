@@ -70,8 +70,3 @@ def defences() -> list[Defence]:
         )
         for row in tomllib.loads(TABLE.read_text())["defence"]
     ]
-
-
-def not_yet() -> list[str]:
-    """The promises whose defence nobody has written into the table."""
-    return list(tomllib.loads(TABLE.read_text())["not_yet"])

@@ -7,15 +7,13 @@ from pathlib import Path
 from tests.documents.test_security import NOT_YET, PROMISES
 from tests.mutants.__main__ import EQUIVALENTS, PACKAGE
 from tests.mutants.copied import ROOT
-from tests.mutants.defences import defences, not_yet
+from tests.mutants.defences import defences
 from tests.mutants.operators import mutants
 
 
-def test_each_promise_of_the_security_page_has_a_defence_or_is_listed_as_not_yet() -> None:
+def test_each_promise_of_the_security_page_has_a_defence() -> None:
     promises = {promise for promise, test in PROMISES if test != NOT_YET}
-    removable = {defence.promise for defence in defences()}
-    assert removable | set(not_yet()) == promises
-    assert not removable & set(not_yet())
+    assert {defence.promise for defence in defences()} == promises
 
 
 def test_each_text_of_a_defence_stands_once_in_its_file() -> None:
