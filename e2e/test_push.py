@@ -25,6 +25,10 @@ def test_images_of_both_architectures_and_the_chart_are_pushed_under_the_names_o
         for pushed, (name, user) in {**own, router: ("team/inference-operator/router", "99:99")}.items():
             assert pushed == f"{registry}/{name}:{version}"
             index = manifest(registry, name, version)
+            told = manifest(registry, name, f"{version}-amd64")["annotations"]
+            base = told["org.opencontainers.image.base.name"]
+            assert base.startswith(f"{registry}/library/")
+            assert told["org.opencontainers.image.base.digest"] == crane("digest", base).strip()
             assert {one["platform"]["architecture"] for one in index["manifests"]} == set(ARCHITECTURES)
             assert configuration(registry, name, f"{version}-amd64")["config"]["User"] == user
             assert f"{pushed}@{crane('digest', pushed).strip()}" in rendered(chart)

@@ -96,6 +96,7 @@ def test_each_image_has_a_signed_bill_of_its_own_packages(stock: Stock) -> None:
     for digest in parts(stock, stock.operator).values():
         found = packages(stock, stock.operator, digest)
         assert any(one.startswith("pkg:pypi/kopf@") for one in found)
+        assert any(one.startswith("pkg:oci/python@sha256") for one in found)
         assert any(one.startswith("pkg:pypi/inference-operator@") for one in found)
 
 

@@ -129,7 +129,10 @@ def _signed(image: Assembled, signer: Signer) -> dict[str, str]:
         part = image.pinned(digest)
         with tempfile.TemporaryDirectory() as folder:
             extracted(part, Path(folder), PACKAGE_FILES)
-            bill = bill_of_materials(Path(folder), name=image.target, version=digest, programs=_programs(part))
+            programs = _programs(part)
+            bill = bill_of_materials(
+                Path(folder), name=image.target, version=digest, base=image.base, programs=programs
+            )
         signer.attest(part, bill)
         bills[architecture] = bill
     signer.sign(image.pinned(image.digest))

@@ -2,7 +2,8 @@
 
 Nothing is built, and nothing of the images runs here: no Docker, no root and no emulator is needed.
 
-- Base layers are those of the official images of Python and HAProxy, copied from registry to registry by `crane`.
+- Base layers are those of the official images of Python and HAProxy, copied from registry to registry by `crane`. Their
+  tags are what the registry has at this time. The digest is asked for once, and the image says which it was.
 - The operator's own layer has the wheels that uv.lock names for that architecture, and this repository's own wheel.
   `uv` unpacks them. There is no bytecode, so Python compiles the modules in memory at each start.
 - The router's image is HAProxy's with the numeric user that its pods have.
@@ -64,6 +65,8 @@ class Assembled:
     """Of the index."""
     parts: Mapping[str, str]
     """Digest of the image for each architecture."""
+    base: str
+    """The base image, with its tag and the digest that the tag had (`NAME:TAG@DIGEST`)."""
 
     def pinned(self, digest: str) -> str:
         """The name with a digest instead of the tag."""
@@ -83,18 +86,18 @@ def assemble(name: str, target: str, mirror: str = DOCKER_HUB) -> Assembled:
         target: the image's name in the registry.
         mirror: the registry that has the base images.
     """
-    base = f"{mirror}/{BASES[name]}"
-    _check_base(base)
+    base = _resolved(f"{mirror}/{BASES[name]}")
     with timed(name, f"assembling {target}"):
         assembled = {architecture: _part(name, base, target, architecture) for architecture in ARCHITECTURES}
         manifests = [f"--manifest={pinned(target, digest)}" for digest in assembled.values()]
         digest = _digest(crane("index", "append", *manifests, f"--tag={target}"))
-        return Assembled(target, digest, assembled)
+        return Assembled(target, digest, assembled, base)
 
 
-def _check_base(base: str) -> None:
+def _resolved(base: str) -> str:
+    """The base image with the digest that its tag has now."""
     try:
-        crane("digest", base)
+        return f"{base}@{_digest(crane('digest', base))}"
     except ImageError as error:
         cure = "name a registry that has the official image, such as a mirror: BASES=registry.example/hub"
         raise ImageError(f"there is no base image {base}: {cure}. {error}") from error
@@ -102,9 +105,15 @@ def _check_base(base: str) -> None:
 
 def _part(name: str, base: str, target: str, architecture: str) -> str:
     """Push the image for one architecture, under a tag of its own; returns its digest."""
-    platform, tag = f"--platform=linux/{architecture}", f"--tag={target}-{architecture}"
+    tagged, _, found = base.partition("@")
+    base, platform, tag = pinned(tagged, found), f"--platform=linux/{architecture}", f"--tag={target}-{architecture}"
+    # OCI image specification 1.1, annotations.md
+    told = [
+        f"--annotation=org.opencontainers.image.base.{key}={value}"
+        for key, value in (("name", tagged), ("digest", found))
+    ]
     if name == "router":
-        return _digest(crane("mutate", base, platform, f"--user={ROUTER_USER}", tag))
+        return _digest(crane("mutate", base, platform, *told, f"--user={ROUTER_USER}", tag))
     with operator_layer(architecture) as layer:
         into = f"--new_tag={target}-{architecture}"
         pushed = crane("append", f"--base={base}", platform, f"--new_layer={layer}", into)
@@ -112,7 +121,7 @@ def _part(name: str, base: str, target: str, architecture: str) -> str:
     path = f"{PREFIX}/bin:{DEFAULT_PATH.partition('=')[2]}"
     variables = (f"--env=PATH={path}", f"--env=PYTHONPATH={PREFIX}/lib", "--env=PYTHONUNBUFFERED=1")
     start = ("--entrypoint=inference-operator", "--cmd=", f"--user={OPERATOR_USER}")
-    return _digest(crane("mutate", image, *start, *variables, tag))
+    return _digest(crane("mutate", image, *told, *start, *variables, tag))
 
 
 @contextmanager

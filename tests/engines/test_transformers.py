@@ -301,8 +301,8 @@ def test_the_server_has_no_route_that_loads_another_model_or_unloads_this_one(
     uvicorn = SimpleNamespace(Config=type("Config", (), {"__init__": lambda *_, **__: None}), Server=object)
     for name in ("starlette.exceptions", "starlette.responses"):
         classes = {"HTTPException": Exception, "PlainTextResponse": object}
-        monkeypatch.setitem(sys.modules, name, SimpleNamespace(**classes))  # type: ignore[misc] # a stand-in
-    monkeypatch.setitem(sys.modules, "uvicorn", uvicorn)  # type: ignore[misc] # a stand-in
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(**classes))
+    monkeypatch.setitem(sys.modules, "uvicorn", uvicorn)
     paths = ["/load_model", "/reset", "/v1/chat/completions", "/v1/models", "/v1/audio/transcriptions"]
     app = MagicMock()
     app.router.routes = [SimpleNamespace(path=path) for path in paths]
@@ -321,7 +321,7 @@ def test_a_model_that_reads_more_than_text_is_refused(
     monkeypatch.setitem(
         sys.modules,
         "transformers.cli.serving.utils",
-        SimpleNamespace(BaseHandler=handler, Modality=Modality),  # type: ignore[misc] # a stand-in
+        SimpleNamespace(BaseHandler=handler, Modality=Modality),
     )
     program.install_requests(["qwen"])
     for kind in (Modality.VLM, Modality.LLM):
