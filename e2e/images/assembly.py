@@ -106,17 +106,18 @@ def _resolved(base: str) -> str:
 def _part(name: str, base: str, target: str, architecture: str) -> str:
     """Push the image for one architecture, under a tag of its own; returns its digest."""
     tagged, _, found = base.partition("@")
-    base, platform, tag = pinned(tagged, found), f"--platform=linux/{architecture}", f"--tag={target}-{architecture}"
+    of_all, tag = pinned(tagged, found), f"--tag={target}-{architecture}"
+    own = pinned(tagged, _digest(crane("digest", f"--platform=linux/{architecture}", of_all)))
     # OCI image specification 1.1, annotations.md
     told = [
         f"--annotation=org.opencontainers.image.base.{key}={value}"
         for key, value in (("name", tagged), ("digest", found))
     ]
     if name == "router":
-        return _digest(crane("mutate", base, platform, *told, f"--user={ROUTER_USER}", tag))
+        return _digest(crane("mutate", own, *told, f"--user={ROUTER_USER}", tag))
     with operator_layer(architecture) as layer:
         into = f"--new_tag={target}-{architecture}"
-        pushed = crane("append", f"--base={base}", platform, f"--new_layer={layer}", into)
+        pushed = crane("append", f"--base={own}", f"--new_layer={layer}", into)
     image = pinned(target, _digest(pushed))
     path = f"{PREFIX}/bin:{DEFAULT_PATH.partition('=')[2]}"
     variables = (f"--env=PATH={path}", f"--env=PYTHONPATH={PREFIX}/lib", "--env=PYTHONUNBUFFERED=1")
