@@ -66,6 +66,19 @@ async def test_the_model_and_its_adapters_are_forwarded_and_other_names_are_not(
     assert (await post(adapted, {"prompt": "x", "model": 'a"%[env(PATH)]'}))[1].count("PATH") == 0
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model": "chat", "prompt": "x", "model": "unlisted"}',
+        rb'{"mod\u0065l": "unlisted", "prompt": "x"}',
+        '{"model": "unlisted", "prompt": "x"}'.encode("utf-16"),
+    ],
+    ids=["twice", "escaped", "UTF-16"],
+)
+async def test_limit_a_name_that_only_an_engine_reads_is_forwarded(adapted: Loopback, body: bytes) -> None:
+    assert (await post(adapted, body))[0] != 404
+
+
 async def test_a_body_without_a_name_is_forwarded(adapted: Loopback) -> None:
     for body in ({"prompt": "x"}, b"", b'{"prompt": "x", "model": null}'):
         assert (await post(adapted, body))[0] == 200
