@@ -143,6 +143,14 @@ class Engine(ABC):
         """Why the engine cannot run a model of an architecture that it supports; None if it can."""
         return None
 
+    def check_request(self, spec: EngineSpec, facts: ModelFacts, shape: Shape, /, *, image: str) -> Refusal | None:
+        """Why the engine does not start this model as it is requested; None if it does.
+
+        Args:
+            shape: the request in the types of sizing, with the facts of the draft model.
+        """
+        return None
+
     # The process
 
     can_ask_for_key: bool = False

@@ -30,12 +30,12 @@ NF4_BITS = 4.5
 
 _METHODS: dict[str, Kernel] = {
     "fp8": Kernel.FP8,
-    "fbgemm_fp8": Kernel.FP8,
+    **dict.fromkeys(("fbgemm_fp8", "fp8_per_channel", "fp8_per_tensor", "mxfp8"), Kernel.FP8),
     "float-quantized": Kernel.FP8,
     "int8": Kernel.INT8,
     "w8a8": Kernel.INT8,
     "int-quantized": Kernel.INT8,
-    "experts_int8": Kernel.INT8,
+    **dict.fromkeys(("experts_int8", "int8_per_channel_weight_only"), Kernel.INT8),
     "awq": Kernel.AWQ,
     "awq_marlin": Kernel.AWQ,
     "moe_wna16": Kernel.AWQ,
@@ -47,7 +47,7 @@ _METHODS: dict[str, Kernel] = {
     "int4": Kernel.GPTQ,
     "mxfp4": Kernel.MXFP4,
     "mxfp4-pack-quantized": Kernel.MXFP4,
-    "nvfp4": Kernel.NVFP4,
+    **dict.fromkeys(("nvfp4", "nvfp4_per_token"), Kernel.NVFP4),
     "nvfp4-pack-quantized": Kernel.NVFP4,
     "bitsandbytes": Kernel.BITSANDBYTES,
 }
@@ -57,6 +57,9 @@ _PARTS: dict[Kernel, tuple[MatrixPart, ...]] = {
     Kernel.NVFP4: (MatrixPart.MLP, MatrixPart.EXPERTS),
 }
 """Kernels with which only some parts are quantised: gpt-oss: the experts; NVFP4: usually not attention."""
+
+_OF_EXPERTS = ("experts_int8", "int8_per_channel_weight_only", "nvfp4_per_token")
+"""Methods that quantize only experts while they load them (vLLM 0.32.0, `config/quantization.py`)."""
 
 
 def quantization(config: Config) -> Quantization:
@@ -149,6 +152,8 @@ def named_quantization(name: str) -> Quantization | None:
         8.0
         >>> named_quantization("fp8_per_block").group
         128
+        >>> named_quantization("experts_int8").parts
+        (<MatrixPart.EXPERTS: 'experts'>,)
         >>> named_quantization("none").kernel is Kernel.NONE
         True
     """
@@ -159,7 +164,12 @@ def named_quantization(name: str) -> Quantization | None:
         return replace(_of(Kernel.FP8_BLOCK, EIGHT, BLOCK), method=words[0])
     bits = EIGHT if "int8" in words[1:] else None
     kernel = next((_METHODS[word] for word in words if word in _METHODS), None)
-    return replace(_of(kernel, bits, None), method=words[0]) if kernel else None
+    if kernel is None:
+        return None
+    found = replace(_of(kernel, bits, None), method=words[0])
+    if words[0] in _OF_EXPERTS:
+        return replace(found, parts=(MatrixPart.EXPERTS,))
+    return replace(found, parts=EVERY_PART) if words[0] == "mxfp4" else found
 
 
 def _of(kernel: Kernel, bits: int | None, group: int | None, *, kv_cache_fp8: bool = False) -> Quantization:

@@ -68,6 +68,8 @@ class Role:
     """Which groups gave their nodes back for others, in sentences; empty if none did."""
     missing_gpu_kind: str = ""
     """The kind of GPU that the plan needs and no node has; empty if a node has it."""
+    doubt: str = ""
+    """Why this release would refuse the plan that is kept, in a sentence; empty if it would not."""
     disk_shortfall: str = ""
     """Which nodes lack the disk that an engine requests, in a sentence; empty if one has it."""
     network_refusal: Refusal | None = None
@@ -137,6 +139,7 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         outdated=used.outdated,
         gang_backoff=made.yielded.notice,
         missing_gpu_kind=plan.missing_gpu_kind,
+        doubt=plan.doubt,
         disk_shortfall=disk_shortfall(context.nodes, pod_spec, pinned.plan.resource),
         network_refusal=refusal_of_network(network),
         lookups=(*plan.lookups, *made.lookups),

@@ -10,6 +10,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.api.validation import SpecModel
 from inference_operator.engines.base import Engine
+from inference_operator.hardware.offers import offer_named
 from inference_operator.manifest import GPU_RESOURCE, Manifest
 from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.config import NotUnderstood
@@ -143,8 +144,7 @@ def _sizes(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
     facts = inputs.model.facts
     if engine.requires_facts and not isinstance(facts, ModelFacts):
         return inputs.model.unavailable or replace(_unknown(facts, inputs), cure=NO_FACTS_CURE)
-    of_model = engine.check_format(facts) or engine.check_facts(facts) if isinstance(facts, ModelFacts) else None
-    if refused := of_model or _unequal(inputs.spec, engine):
+    if refused := _of_model(inputs, facts, engine) or _unequal(inputs.spec, engine):
         return refused
     if inputs.spec.hardware.device is Device.CPU:
         return _on_cpus(inputs, engine)
@@ -156,6 +156,30 @@ def _sizes(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
     if inputs.spec.parallelism.tensor is None:
         return unknown
     return _unchecked(inputs, engine, unknown.problem)
+
+
+def _of_model(inputs: PlanInputs, facts: ModelFacts | NotUnderstood | None, engine: Engine) -> Refusal | None:
+    """Why the engine does not run this model as it is requested; None if it does, or if its facts are not known."""
+    if not isinstance(facts, ModelFacts):
+        return None
+    return engine.check_format(facts) or engine.check_facts(facts) or request_refusal(inputs, facts, engine)
+
+
+def request_refusal(inputs: PlanInputs, facts: ModelFacts, engine: Engine) -> Refusal | None:
+    spec = inputs.spec.engine
+    return engine.check_request(spec, facts, with_draft(engine.shape(spec)), image=inputs.image)
+
+
+def doubt_of(plan: Plan, inputs: PlanInputs, engine: Engine) -> str:
+    """Why this release would not make a plan that stays, in a sentence; empty if it would, or if that is not known."""
+    facts = inputs.model.facts
+    if not isinstance(facts, ModelFacts):
+        return ""
+    refused, offer = request_refusal(inputs, facts, engine), offer_named(plan.gpu) if plan.gpu else None
+    why = f"{refused.field}: {refused.problem}" if refused else ""
+    if not why and offer and plan.per_gpu:
+        why = engine.on_gpus(inputs.image, offer).unable(facts, sizing_inputs(inputs.spec, engine).shape) or ""
+    return f"The plan stays, but would be refused for a new specification: {why}" if why else ""
 
 
 def sizing_inputs(spec: Spec, engine: Engine) -> SizingInputs:

@@ -28,6 +28,7 @@ from inference_operator.objects.scheduling import scheduling
 from inference_operator.planning.engine_plan import (
     ModelFindings,
     PlanInputs,
+    doubt_of,
     engine_plan,
     requested_of_sizes,
 )
@@ -66,6 +67,8 @@ class RolePlan:
     """Whether it was recorded before, so that engines of it may run."""
     missing_gpu_kind: str = ""
     """The kind of GPU that it needs and no node has; empty if a node has it, or if the plan is kept."""
+    doubt: str = ""
+    """Why this release would refuse a plan that is kept, in a sentence; empty if it would not."""
     lookups: tuple[Lookup, ...] = ()
     """Lookups that tell more: which GPUs are free, if no engine can be scheduled."""
 
@@ -116,7 +119,9 @@ def _all_unschedulable(engines: Sequence[EngineView]) -> bool:
 def role_plan(state: PlanState, model: ModelFindings) -> RolePlan | Refusal:
     """The plan of the role, by the rules at the top of this module; or why it has none."""
     if state.kept:
-        return RolePlan(_healed(state, model, state.kept), is_kept=True)
+        healed = _healed(state, model, state.kept)
+        doubt = doubt_of(healed.plan, _plan_inputs(state, model), state.context.engine)
+        return RolePlan(healed, is_kept=True, doubt=doubt)
     inputs = _plan_inputs(state, model)
     lookups = free_gpus_lookups(inputs.offers) if state.latest and _lack_gpus(state.context, inputs.offers) else ()
     if lookups:

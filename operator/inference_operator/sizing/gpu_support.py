@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from inference_operator.models.facts import Kernel, ModelFacts
+from inference_operator.models.facts import Attention, Kernel, ModelFacts
 from inference_operator.sizing.shape import Shape
 
 BFLOAT16_SINCE = (8, 0)
@@ -21,6 +21,12 @@ KERNELS_SINCE: Mapping[Kernel, tuple[int, int]] = {
 arithmetic (vLLM 0.32.0, `layers/quantization/`)."""
 FLOAT16, BFLOAT16, FLOAT32 = "float16", "bfloat16", "float32"
 FLOAT32_BYTES, SHORT_BYTES = 4, 2
+TYPES = {"half": FLOAT16, "float": FLOAT32}
+"""Other names of data types."""
+FP8_CACHE_SINCE = (8, 0)
+TRITON_FP8_SINCE = (8, 9)
+"""Compute capability with FP8 arithmetic, without which Triton's kernels for attention have no FP8 KV cache (vLLM
+0.32.0, `v1/attention/backends/triton_attn.py`, `mla/triton_mla.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,14 @@ class GpuSupport:
     """Types of models that must not run in float16."""
     sparse_mla: tuple[int, ...] = ()
     """Major compute capabilities with a kernel for sparse latent attention; empty: any."""
+    aliases: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """The engine's own name of a checkpoint's method, by that and the type of the model."""
+    early_fp8_heads: frozenset[int] = frozenset()
+    """Elements of attention heads whose FP8 KV cache needs no FP8 arithmetic; empty: any."""
+    late_fp8: tuple[str, ...] = ()
+    """Beginnings of architectures, and of types of models with images, whose FP8 KV cache always needs it."""
+    stored_cache: bool = False
+    """Whether the KV cache takes the type that a checkpoint states."""
 
     def as_run(self, facts: ModelFacts, shape: Shape, capability: tuple[int, int]) -> Shape:
         """The shape with the data type that the engine takes by itself.
@@ -68,7 +82,7 @@ class GpuSupport:
         """Why a GPU of this compute capability cannot compute the model; None if it can."""
         own = facts.quantization
         stored = own if own.kernel is not Kernel.NONE or shape.quantization is None else shape.quantization
-        method = self.methods.get(stored.method)
+        method = self.methods.get(self.method_of(stored.method, facts.model_type))
         least = max(KERNELS_SINCE.get(stored.kernel, (0, 0)), method.capability if method else (0, 0))
         if capability < least:
             name = f"`{stored.method}`" if method else stored.kernel.value
@@ -80,12 +94,35 @@ class GpuSupport:
         used = self._type(facts, shape, capability)
         if method and used not in method.types:
             return f"`{stored.method}` weights cannot be computed in {used}, which this GPU needs for the model."
-        if shape.kv_cache_dtype.startswith("fp8") and capability < BFLOAT16_SINCE:
-            return f"An FP8 KV cache needs compute capability 8.0; this GPU has {_dotted(capability)}."
+        if BFLOAT16 in (used, shape.kv_cache_dtype) and capability < BFLOAT16_SINCE:
+            return f"bfloat16 needs compute capability {_dotted(BFLOAT16_SINCE)}; this GPU has {_dotted(capability)}."
+        if self._has_fp8_cache(facts, shape) and capability < (least := self._fp8_cache_since(facts, used)):
+            return (
+                f"An FP8 KV cache needs compute capability {_dotted(least)} for this model; this GPU has"
+                f" {_dotted(capability)}."
+            )
         return None
 
+    def method_of(self, stored: str, model_type: str) -> str:
+        return self.aliases.get((stored, model_type), stored)
+
+    def _has_fp8_cache(self, facts: ModelFacts, shape: Shape) -> bool:
+        if facts.is_encoder:
+            return False
+        stated = self.stored_cache and shape.kv_cache_dtype == "auto" and facts.quantization.kv_cache_fp8
+        return stated or shape.kv_cache_dtype.startswith("fp8")
+
+    def _fp8_cache_since(self, facts: ModelFacts, used: str) -> tuple[int, int]:
+        cached = [group for group in facts.groups if group.attention is not Attention.STATE]
+        early = all(group.elements / 2 in self.early_fp8_heads for group in cached) and used != FLOAT32
+        named = (facts.architecture, facts.model_type if facts.has_vision else "")
+        late = facts.uses_mla or any(name.startswith(self.late_fp8) for name in named) or not early
+        return TRITON_FP8_SINCE if self.early_fp8_heads and late else FP8_CACHE_SINCE
+
     def _type(self, facts: ModelFacts, shape: Shape, capability: tuple[int, int]) -> str:
-        """The data type of activations that the engine takes if none is requested."""
+        """The data type of activations: the requested one, or the one that the engine takes."""
+        if shape.dtype:
+            return TYPES.get(shape.dtype, shape.dtype)
         if shape.element_bytes == FLOAT32_BYTES:
             return FLOAT32
         if capability >= BFLOAT16_SINCE:

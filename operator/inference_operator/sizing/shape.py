@@ -134,6 +134,8 @@ class Shape:
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     kv_cache_dtype: str = "auto"
+    dtype: str = ""
+    """The requested data type of what is not quantized, by the engine's name; empty: its own choice."""
     element_bytes: int | None = None
     """Bytes of an element that is not quantized; None: as in the checkpoint."""
     quantization: Quantization | None = None

@@ -81,6 +81,8 @@ class RoleObservation:
     """The members of a group that is not ready: of the one whose problem or progress is reported."""
     moves: bool = False
     """Whether successors start for engines on draining nodes."""
+    doubt: str = ""
+    """Why this release would refuse the plan that is kept, in a sentence; empty if it would not."""
     disk_shortfall: str = ""
     """Sentence about the nodes, which lack the disk that an engine requests; empty if one has it."""
 

@@ -177,6 +177,7 @@ def _role(inputs: Inputs, live: _Live, diagnosed: Diagnoses, target: Target | No
             now=inputs.now,
         ),
         moves=decided is not None and decided.move.moves,
+        doubt=decided.doubt if decided else "",
         disk_shortfall=decided.disk_shortfall if decided else "",
     )
 

@@ -32,6 +32,7 @@ SIZE_REASONS = frozenset(
         Reason.NO_SUITABLE_GPU,
         Reason.NO_SUITABLE_NETWORK,
         Reason.CONTEXT_TOO_LONG,
+        Reason.UNSUPPORTED_PRECISION,
         Reason.INSUFFICIENT_DISK,
         Reason.MODEL_UNKNOWN,
     }
@@ -90,6 +91,7 @@ class _Sized:
         """Sentences about what an engine carries, what engines reported, and the disks of nodes."""
         disk = f"{self.role.disk_shortfall} {DISK_CURE}" if self.role.disk_shortfall else ""
         return sentences(
+            self.role.doubt,
             not_run(self.plan.parallel),
             self.plan.engine_choice,
             self.role.capacity,

@@ -133,6 +133,7 @@ def _shape(options: argparse.Namespace, engine: Engine) -> Shape:
         max_num_seqs=options.max_num_seqs,
         max_num_batched_tokens=options.max_num_batched_tokens,
         kv_cache_dtype=options.kv_cache_dtype,
+        dtype="" if options.dtype == "auto" else options.dtype,
         element_bytes=ELEMENT_BYTES.get(options.dtype),
         quantization=_quantization(options.quantization),
         eager=options.enforce_eager,

@@ -31,6 +31,16 @@ _METHODS = files(__package__).joinpath(f"methods-{VERSION}.txt").read_text(encod
 _METHOD, _SPARSE_MLA, _NO_FLOAT16 = "method", "sparse-mla", "no-float16"
 _TENS = 10
 """vLLM writes a compute capability of 8.9 as 89."""
+_FLASHINFER_HEADS = frozenset({64, 128, 256, 512})
+"""Elements of heads that FlashInfer computes; it has an FP8 KV cache from capability 8.0, and Triton's kernels from 8.9
+(0.32.0, `v1/attention/backends/flashinfer.py`, `get_supported_head_sizes`, `supports_compute_capability`)."""
+_WITHOUT_FLASHINFER = (
+    *("GptOss", "MiMoV2", "Laguna"),
+    *("Gemma3ForConditionalGeneration", "gemma3", "Molmo2", "PaliGemma", "Bagel", "Moondream3"),
+)
+"""Beginnings of architectures with attention sinks, and of those with attention to all tokens of an image; it lacks both
+on GPUs before Hopper (0.32.0, `model_executor/models`: `sinks=`; `transformers_utils/model_arch_config_convertor.py`,
+`MM_PREFIX_LM_MODELS`)."""
 
 
 def _gpu_support(table: str) -> GpuSupport:
@@ -41,7 +51,15 @@ def _gpu_support(table: str) -> GpuSupport:
     }
     without_float16 = frozenset(row[1] for row in rows if row[0] == _NO_FLOAT16)
     majors = (major for kind, *capabilities in rows if kind == _SPARSE_MLA for major in capabilities)
-    return GpuSupport(methods, without_float16, sparse_mla=tuple(int(major) for major in majors))
+    return GpuSupport(
+        methods,
+        without_float16,
+        sparse_mla=tuple(int(major) for major in majors),
+        aliases={("mxfp4", "gpt_oss"): "gpt_oss_mxfp4"},
+        early_fp8_heads=_FLASHINFER_HEADS,
+        late_fp8=_WITHOUT_FLASHINFER,
+        stored_cache=True,
+    )
 
 
 SUPPORT = _gpu_support(_METHODS)

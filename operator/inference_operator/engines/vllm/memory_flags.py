@@ -70,6 +70,7 @@ def shape_of(engine: EngineSpec) -> Shape:
         max_num_seqs=engine.max_num_seqs,
         max_num_batched_tokens=engine.max_num_batched_tokens,
         kv_cache_dtype=engine.kv_cache_dtype,
+        dtype="" if engine.dtype is DType.AUTO else engine.dtype,
         element_bytes=ELEMENT_BYTES.get(engine.dtype),
         quantization=quantization,
         cpu_offload_gib=float(engine.cpu_offload_gib),

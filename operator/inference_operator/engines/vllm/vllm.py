@@ -62,6 +62,7 @@ from inference_operator.engines.vllm.named_code import refusal_of_named_code
 from inference_operator.engines.vllm.option_classes import CLASSES
 from inference_operator.engines.vllm.parsers import parser_arguments, parsers_of, refusal_of_parsers
 from inference_operator.engines.vllm.phase import HINTS, LOADED, phase
+from inference_operator.engines.vllm.precision import refusal_of_precision
 from inference_operator.engines.vllm.request_limits import ENVIRONMENT as MEDIA_ENVIRONMENT
 from inference_operator.engines.vllm.request_limits import MAX_N, generation_arguments, media_arguments
 from inference_operator.engines.vllm.shortage import shortage
@@ -208,6 +209,10 @@ class Vllm(Engine):
             or refusal_of_traces(spec.args)
             or refusal_of_env(spec.env, allowed=settings.allowed_environment)
         )
+
+    def check_request(self, spec: EngineSpec, facts: ModelFacts, shape: Shape, *, image: str) -> Refusal | None:
+        """Why vLLM refuses the request at its start; None if it does not."""
+        return refusal_of_precision(spec, facts, image=image)
 
     def check_member(self, spec: EngineSpec) -> Refusal | None:
         return refusal_of_member(spec)
