@@ -38,8 +38,8 @@ _WITHOUT_FLASHINFER = (
     *("GptOss", "MiMoV2", "Laguna"),
     *("Gemma3ForConditionalGeneration", "gemma3", "Molmo2", "PaliGemma", "Bagel", "Moondream3"),
 )
-"""Beginnings of architectures with attention sinks, and of those with attention to all tokens of an image; it lacks both
-on GPUs before Hopper (0.32.0, `model_executor/models`: `sinks=`; `transformers_utils/model_arch_config_convertor.py`,
+"""Beginnings of architectures with attention sinks, or with attention to all tokens of an image. On GPUs before Hopper it
+lacks both (0.32.0, `model_executor/models`: `sinks=`; `transformers_utils/model_arch_config_convertor.py`,
 `MM_PREFIX_LM_MODELS`)."""
 
 

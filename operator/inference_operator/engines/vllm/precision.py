@@ -1,12 +1,13 @@
 """Requested precision against the model's own files, as vLLM compares them at its start.
 
 Sources: vLLM 0.32.0, `config/model.py` (`_verify_quantization`, `_check_valid_dtype`), `config/vllm.py`
-(`_get_quantization_config`), `model_loader/weight_utils.py` (`get_quant_config`), `config/quantization.py` (methods that
-quantize while they load), `layers/attention/attention.py` and `v1/attention/backends/mla` (`fp8_e5m2`). What only some
+(`_get_quantization_config`), `model_loader/weight_utils.py` (`get_quant_config`), `config/quantization.py` (methods
+that quantize while they load), `layers/attention/attention.py` and `v1/attention/backends/mla` (`fp8_e5m2`). What only some
 GPUs lack is in `sizing/gpu_support.py`.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from inference_operator.api.engine import DType, EngineSpec, KvCacheDType
 from inference_operator.api.reasons import Reason
@@ -46,12 +47,8 @@ def refusal_of_precision(spec: EngineSpec, facts: ModelFacts, *, image: str) -> 
     Args:
         image: the engine's image. Names of methods are refused only if its version is that of the tables.
     """
-    refusals = (
-        *_of_method(spec, facts, known=has_known_options(image)),
-        *_of_dtype(spec, facts),
-        *_of_cache(spec, facts),
-    )
-    return next(iter(refusals), None)
+    of_method = _of_method(spec, facts, known=has_known_options(image))
+    return next(chain(of_method, _of_dtype(spec, facts), _of_cache(spec, facts)), None)
 
 
 def _refusal(field: str, problem: str, cure: str) -> Refusal:

@@ -210,7 +210,7 @@ class Vllm(Engine):
             or refusal_of_env(spec.env, allowed=settings.allowed_environment)
         )
 
-    def check_request(self, spec: EngineSpec, facts: ModelFacts, shape: Shape, *, image: str) -> Refusal | None:
+    def check_request(self, spec: EngineSpec, facts: ModelFacts, shape: Shape, *, image: str) -> Refusal | None:  # noqa: ARG002
         """Why vLLM refuses the request at its start; None if it does not."""
         return refusal_of_precision(spec, facts, image=image)
 
