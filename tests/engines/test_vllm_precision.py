@@ -122,7 +122,7 @@ def able(facts: ModelFacts, gpus: str, **engine: Any) -> bool:  # noqa: ANN401 -
 def test_an_fp8_cache_of_sinks_images_or_latent_attention_needs_fp8_arithmetic(name: str) -> None:
     found = choose(model(name), pool("A100-80GB:1"), on_gpus, requested(kvCacheDtype="fp8"))
     assert isinstance(found, Infeasible)
-    assert found.problem.endswith("needs compute capability 8.9 for this model; this GPU has 8.0.")
+    assert "needs compute capability 8.9 for this model; this GPU has 8.0." in found.problem
     assert able(model(name), "L40S:1", kvCacheDtype="fp8")
     assert able(model(name), "A100-80GB:1")
 
@@ -141,9 +141,18 @@ def test_an_fp8_cache_of_usual_heads_needs_only_ampere() -> None:
 
 def test_a_cache_that_the_checkpoint_states_counts_as_a_requested_one() -> None:
     facts = model("Qwen/Qwen3-8B")
-    kept = replace(facts, quantization=replace(facts.quantization, kv_cache_fp8=True))
-    assert not able(kept, "T4:1")
+    kept = replace(facts, quantization=replace(facts.quantization, kv_cache_fp8=True, method="modelopt_fp4"))
+    found = choose(kept, pool("T4:1"), on_gpus, SizingInputs())
+    assert isinstance(found, Infeasible)
+    assert found.problem.endswith("The checkpoint asks for it; `spec.engine.kvCacheDtype: float16` does not.")
     assert able(kept, "T4:1", kvCacheDtype="float16")
+
+
+def test_a_stored_cache_of_sparse_latent_attention_has_a_kernel_on_blackwell_only() -> None:
+    facts = model("deepseek-ai/DeepSeek-V3.2")
+    kept = replace(facts, quantization=replace(facts.quantization, kv_cache_fp8=True, method="modelopt_fp4"))
+    assert [able(kept, gpus) for gpus in ("H200:8", "B200:8")] == [False, True]
+    assert able(kept, "H200:8", kvCacheDtype="fp8")
 
 
 def test_bfloat16_is_refused_on_gpus_without_it_and_float16_is_not() -> None:

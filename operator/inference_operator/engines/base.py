@@ -143,6 +143,10 @@ class Engine(ABC):
         """Why the engine cannot run a model of an architecture that it supports; None if it can."""
         return None
 
+    def as_served(self, facts: ModelFacts, spec: EngineSpec, /) -> ModelFacts:
+        """The facts as the engine serves the model with this request."""
+        return facts
+
     def check_request(self, spec: EngineSpec, facts: ModelFacts, shape: Shape, /, *, image: str) -> Refusal | None:
         """Why the engine does not start this model as it is requested; None if it does.
 

@@ -38,8 +38,11 @@ POOLING_ENDINGS = (
 )
 """Endings of architectures that pool (vLLM 0.32.0, `config/model.py`, `_SUFFIX_TO_DEFAULTS`; the last three are in
 `model_executor/models/registry.py`, `_EMBEDDING_MODELS` and `_LATE_INTERACTION_MODELS`)."""
-CHAT_MODEL = "ChatModel"
-"""The one ending in `Model` that generates text."""
+GENERATING = (
+    *("ChatModel", "LMHeadModel", "ChatGLMModel", "UltravoxModel"),
+    *("MiDashengLMModel", "MossAudioModel", "Qwen2_5OmniModel"),
+)
+"""Endings in `Model` that generate text (vLLM 0.32.0, `_SUFFIX_TO_DEFAULTS`, and names of its registry)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ def is_pooling(architecture: str, side: SideFiles) -> bool:
         >>> is_pooling("Qwen3ForCausalLM", SideFiles()), is_pooling("Qwen3ForCausalLM", SideFiles(None, None, True))
         (False, True)
     """
-    whole = architecture.endswith("Model") and not architecture.endswith((CHAT_MODEL, "LMHeadModel"))
+    whole = architecture.endswith("Model") and not architecture.endswith(GENERATING)
     return side.has_pooling_module or whole or architecture.endswith(POOLING_ENDINGS)
 
 

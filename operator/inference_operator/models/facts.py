@@ -35,6 +35,10 @@ class State:
     """Bytes of an element of the recurrent state; None: the model's own type."""
     scanned: bool = False
     """True: Mamba 2; False: linear attention."""
+    inputs: int = 0
+    """Rows of the projection into the layer; 0: half as many again as channels of the convolution."""
+    outputs: int = 0
+    """Columns of the projection out of it; 0: half as many as channels of the convolution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +188,10 @@ class ModelFacts:
     """Whether each token attends to all tokens of its prompt: there is no KV cache, and prompts are not divided."""
     model_type: str = ""
     """The config's `model_type`."""
+    names_attention: bool = False
+    """Whether the config names the kind of each layer, and all have keys and values."""
+    has_unknown_states: bool = False
+    """Whether the engine keeps states for some layers, and the config does not tell for which."""
     side: SideFiles = NO_SIDE_FILES
     """Facts of the model's small files: tokenizer, sentence-transformers, chat template, generation."""
     commit: str = ""

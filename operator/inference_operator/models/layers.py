@@ -1,30 +1,15 @@
 """Groups of layers by their attention and KV cache, from a `config.json`."""
 
 from inference_operator.models.config import Config, UnreadableError
-from inference_operator.models.facts import Attention, LayerGroup, State
+from inference_operator.models.facts import Attention, LayerGroup
+from inference_operator.models.states import states
 
 SLIDING_EVERY = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4, "gemma4": 6, "gemma4_text": 6}
 """One layer in this many has full attention, the others a window (transformers 5.0, `models/*/configuration_*.py`)."""
 CHUNKED_EVERY = 4
 """Llama 4: one layer in four has no chunks (transformers 5.0, `Llama4TextConfig.no_rope_layer_interval`)."""
-LINEAR_EVERY = 4
-"""Qwen 3.5 and 3-Next: one layer in four is full attention (transformers 5.0, `full_attention_interval`)."""
-LINEAR_DEFAULTS = {
-    "linear_num_key_heads": 16,
-    "linear_num_value_heads": 32,
-    "linear_key_head_dim": 128,
-    "linear_value_head_dim": 128,
-    "linear_conv_kernel_dim": 4,
-}
-"""Sizes of the gated delta rule where a config leaves them out (transformers 5.0, `Qwen3NextConfig`)."""
-FLOAT32_BYTES = 4
 INDEX_SCALE_BYTES = 4
 """The sparse attention of DeepSeek V3.2 keeps 8-bit keys and a float32 scale for its index."""
-MAMBA_HEADS = ("mamba_num_heads", "mamba_n_heads")
-"""Fields with the number of Mamba 2 heads: in Nemotron H, and in Granite 4."""
-BLOCKS = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
-"""Letters of Nemotron H's blocks (transformers 5.19.0, `models/nemotron_h/configuration_nemotron_h.py`)."""
-STATE_NAMES = ("linear_attention", "mamba", "mamba2", "kda")
 
 
 def head_dimension(config: Config) -> int:
@@ -32,13 +17,14 @@ def head_dimension(config: Config) -> int:
 
     Raises:
         UnreadableError: the config has too few fields to compute it.
-    """
+    """  # Zamba2 attends to the hidden state and the embedding together
     if given := config.positive("head_dim", "head_dim_derived", "attention_head_dim", "kv_channels"):
         return given
     hidden, heads = config.positive("hidden_size", "n_embd", "d_model"), _heads(config)
     if not hidden or not heads:
         raise UnreadableError("head_dim", "is missing, and so is `hidden_size` or `num_attention_heads`")
-    return max(1, hidden // heads)
+    wide = 2 if config.text("model_type") == "zamba2" else 1
+    return max(1, wide * hidden // heads)
 
 
 def layer_groups(config: Config, layers: int) -> tuple[LayerGroup, ...]:
@@ -57,7 +43,7 @@ def layer_groups(config: Config, layers: int) -> tuple[LayerGroup, ...]:
         return _latent(config, layers)
     if config.fields.get("compress_ratios"):
         return _compressed(config)
-    state, cached = _states(config, layers)
+    state, cached = states(config, layers)
     shared = min(config.count("num_kv_shared_layers") or 0, cached - 1 if cached else 0)
     return (*_windows(config, cached, shared), *state)
 
@@ -117,7 +103,7 @@ def _windowed(config: Config, layers: int) -> tuple[int, Attention, int]:
 
 def _latent(config: Config, layers: int) -> tuple[LayerGroup, ...]:
     rank, rope = config.required("kv_lora_rank"), config.count("qk_rope_head_dim") or 0
-    state, cached = _states(config, layers)
+    state, cached = states(config, layers)
     groups = [LayerGroup(Attention.LATENT, cached, 1, rank + rope)]
     if index := config.positive("index_head_dim"):
         groups.append(LayerGroup(Attention.LATENT, cached, 1, index, token_bytes=float(index + INDEX_SCALE_BYTES)))
@@ -135,79 +121,3 @@ def _compressed(config: Config) -> tuple[LayerGroup, ...]:
         kind = LayerGroup(Attention.LATENT, layers, 1, size, token_bytes=2.0 * size / each) if each else None
         groups.append(kind or LayerGroup(Attention.SLIDING, layers, 1, size, max(1, window)))
     return tuple(group for group in groups if group.layers)
-
-
-def _states(config: Config, layers: int) -> tuple[tuple[LayerGroup, ...], int]:
-    """The layers with a state, and the number of layers with keys and values."""
-    pattern = block_pattern(config)
-    if pattern:
-        return _mamba(config, pattern.get("M", 0)), pattern.get("*", 0)
-    named = config.tally("layer_types") or config.tally("layers_block_type")
-    linear = sum(named.get(name, 0) for name in STATE_NAMES)
-    if isinstance(attention_layers := config.fields.get("attn_layer_indices"), list):
-        linear = max(0, layers - len(attention_layers))
-    if kda_layers := config.section("linear_attn_config").fields.get("kda_layers"):
-        linear = len(kda_layers) if isinstance(kda_layers, list) else 0
-    if not linear and _alternates(config):
-        linear = layers - layers // (config.positive("full_attention_interval") or LINEAR_EVERY)
-    if not linear:
-        return (), layers
-    linear = min(linear, layers)
-    groups_of = _mamba if config.fields.keys() & MAMBA_HEADS else _linear
-    return groups_of(config, linear), layers - linear
-
-
-def _alternates(config: Config) -> bool:
-    named = config.architecture.startswith(("Qwen3_5", "Qwen3Next")) or config.text("model_type").startswith("qwen3_5")
-    return named or config.positive("full_attention_interval") is not None or "layer_pattern" in config.fields
-
-
-def block_pattern(config: Config) -> dict[str, int]:
-    """How many blocks of each kind Nemotron H has, by the letter of its pattern; empty for other models.
-
-    Examples:
-        >>> block_pattern(Config({"hybrid_override_pattern": "M*-M"})) == {"M": 2, "*": 1, "-": 1}
-        True
-        >>> block_pattern(Config({"model_type": "nemotron_h", "layers_block_type": ["mamba", "moe", "mamba"]}))
-        {'M': 2, 'E': 1}
-
-    Raises:
-        UnreadableError: the field is not a list of blocks.
-    """
-    value = config.fields.get("hybrid_override_pattern")
-    if isinstance(value, str):
-        return {letter: value.count(letter) for letter in set(value)}
-    if value:
-        return config.tally("hybrid_override_pattern")
-    named = config.tally("layers_block_type") if config.text("model_type") == "nemotron_h" else {}
-    return {BLOCKS.get(name, name): number for name, number in named.items()}
-
-
-def _linear(config: Config, layers: int) -> tuple[LayerGroup, ...]:
-    sizes = {name: config.positive(name) or usual for name, usual in LINEAR_DEFAULTS.items()}
-    keys = sizes["linear_num_key_heads"] * sizes["linear_key_head_dim"]
-    values = sizes["linear_num_value_heads"] * sizes["linear_value_head_dim"]
-    in_float32 = config.architecture.startswith("Qwen3_5") or config.text("mamba_ssm_dtype") == "float32"
-    state = State(
-        convolution_width=2 * keys + values,
-        convolution_length=sizes["linear_conv_kernel_dim"] - 1,
-        recurrent=values * sizes["linear_key_head_dim"],
-        recurrent_bytes=FLOAT32_BYTES if in_float32 or config.positive("linear_num_value_heads") is None else None,
-    )
-    return (LayerGroup(Attention.STATE, layers, state=state),)
-
-
-def _mamba(config: Config, layers: int) -> tuple[LayerGroup, ...]:
-    if not layers:
-        return ()
-    inner = config.required(*MAMBA_HEADS) * config.required("mamba_head_dim", "mamba_d_head")
-    size = config.required("ssm_state_size", "mamba_d_state")
-    groups = config.positive("n_groups", "mamba_n_groups") or 1
-    state = State(
-        convolution_width=inner + 2 * groups * size,
-        convolution_length=(config.positive("conv_kernel", "mamba_d_conv") or 4) - 1,
-        recurrent=inner * size,
-        recurrent_bytes=FLOAT32_BYTES if config.text("mamba_ssm_cache_dtype") == "float32" else None,
-        scanned=True,
-    )
-    return (LayerGroup(Attention.STATE, layers, state=state),)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from inference_operator.models.config import Config
 from inference_operator.models.facts import Attention, Experts, LayerGroup, Matrix, MatrixPart, Split
-from inference_operator.models.layers import block_pattern
+from inference_operator.models.states import block_pattern
 
 UNGATED = ("phi", "starcoder2", "gpt_neox", "gpt2", "opt", "bloom", "falcon", "mpt", "nemotron", "nemotron_h", "gptj")
 """Model types whose MLP has two matrices, not three."""
@@ -81,8 +81,9 @@ def _state(group: LayerGroup, hidden: int) -> Iterator[Matrix]:
     if group.state is None:
         return
     wide = group.state.convolution_width
-    inner = wide // 2
-    yield Matrix(MatrixPart.ATTENTION, wide + inner, hidden, group.layers, Split.ROWS, joined=4)  # with the gate's rows
+    inner = group.state.outputs or wide // 2
+    rows = group.state.inputs or wide + inner  # with the gate's rows
+    yield Matrix(MatrixPart.ATTENTION, rows, hidden, group.layers, Split.ROWS, joined=4)
     yield Matrix(MatrixPart.ATTENTION, hidden, inner, group.layers, Split.COLUMNS)
 
 
@@ -91,9 +92,7 @@ def _feed_forward(config: Config, hidden: int, dense: int, layers: int, experts:
     if experts is None:
         yield from _mlp(hidden, dense, layers, gated)
         return
-    first = min(layers, config.count("first_k_dense_replace") or 0)
-    step = config.positive("interleave_moe_layer_step", "decoder_sparse_step") or 1
-    expert_layers = (layers - first) // step
+    expert_layers = _expert_layers(config, layers)
     width, latent = experts.intermediate_size, config.positive("moe_latent_size")
     inner = latent or hidden
     yield Matrix(
@@ -106,6 +105,26 @@ def _feed_forward(config: Config, hidden: int, dense: int, layers: int, experts:
     yield Matrix(MatrixPart.SMALL, experts.count, hidden, expert_layers, Split.WHOLE)
     yield from _mlp(hidden, _shared(config, width), expert_layers, gated)
     yield from _mlp(hidden, config.count("intermediate_size_mlp") or dense, layers - expert_layers, gated)
+
+
+def _expert_layers(config: Config, layers: int) -> int:
+    """The layers with experts; the others have a dense MLP.
+
+    Examples:
+        >>> _expert_layers(Config({"expert_layer_period": 2, "expert_layer_offset": 1}), 32)
+        16
+        >>> _expert_layers(Config({"moe_layer_freq": [0, 1, 1]}), 3)
+        2
+    """
+    if period := config.positive("expert_layer_period"):  # Jamba
+        return len(range(config.count("expert_layer_offset") or 0, layers, period))
+    if isinstance(config.fields.get("moe_layer_freq"), list | dict):  # MiMo: 0 or 1 for each layer
+        return min(layers, config.tally("moe_layer_freq").get("1", 0))
+    dense = config.fields.get("mlp_only_layers")
+    left_out = len(dense) if isinstance(dense, list) else 0
+    first = min(layers, config.count("first_k_dense_replace", "num_dense_layers") or left_out)
+    names = ("interleave_moe_layer_step", "decoder_sparse_step", "moe_layer_freq")
+    return (layers - first) // (config.positive(*names) or 1)
 
 
 def _shared(config: Config, width: int) -> int:

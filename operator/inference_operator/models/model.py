@@ -13,10 +13,11 @@ from inference_operator.models.config import (
 )
 from inference_operator.models.context import is_pooling, model_context
 from inference_operator.models.facts import Experts, Kernel, LayerGroup, Matrix, ModelFacts, Quantization
-from inference_operator.models.layers import block_pattern, head_dimension, kv_heads, layer_groups
+from inference_operator.models.layers import head_dimension, kv_heads, layer_groups
 from inference_operator.models.matrices import intermediate_size, matrices
 from inference_operator.models.quantization import quantization
 from inference_operator.models.side_files import NO_SIDE_FILES, SideFiles
+from inference_operator.models.states import block_pattern, names_attention
 from inference_operator.models.tower import tower_of
 from inference_operator.units import GIB
 
@@ -132,6 +133,7 @@ def _facts(config: Config, *, has_vision: bool, weights: Weights | None, side: S
     return ModelFacts(
         architecture=config.architecture,
         model_type=config.text("model_type"),
+        names_attention=names_attention(config),
         hidden_size=shape.hidden,
         vocabulary=shape.vocabulary,
         heads=shape.heads,

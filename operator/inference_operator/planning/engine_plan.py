@@ -79,6 +79,7 @@ class PlanInputs:
 
 def engine_plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
     """The plan of one engine with what was learned, or why there is none."""
+    inputs = _as_served(inputs, engine)
     plan = _plan(inputs, engine)
     if isinstance(plan, Refusal):
         return plan
@@ -90,6 +91,14 @@ def engine_plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
         model_file=_model_file(inputs.model.facts),
         engine_choice=choice.why,
     )
+
+
+def _as_served(inputs: PlanInputs, engine: Engine) -> PlanInputs:
+    known = inputs.model.known
+    if known is None or not isinstance(known.facts, ModelFacts):
+        return inputs
+    served = replace(known, facts=engine.as_served(known.facts, inputs.spec.engine))
+    return replace(inputs, model=replace(inputs.model, known=served))
 
 
 def _model_file(facts: ModelFacts | NotUnderstood | None) -> str:
@@ -172,6 +181,7 @@ def request_refusal(inputs: PlanInputs, facts: ModelFacts, engine: Engine) -> Re
 
 def doubt_of(plan: Plan, inputs: PlanInputs, engine: Engine) -> str:
     """Why this release would not make a plan that stays, in a sentence; empty if it would, or if that is not known."""
+    inputs = _as_served(inputs, engine)
     facts = inputs.model.facts
     if not isinstance(facts, ModelFacts):
         return ""

@@ -23,6 +23,10 @@ SPARE = 0.02
 """Fraction of the GPU that stays free where sizing chooses a size. It covers what vLLM's profiling run does not measure
 (fragmentation, prompts' log probabilities; vllm-project/vllm#10637, #55169) and the error of the arithmetic."""
 
+SAFE_SEQUENCES = 32
+"""Sequences of a batch where the size of states is unknown. Known models need less for one than for 8,192 tokens, and a
+plan has room for many more tokens than 32 times these."""
+
 
 def started_shape(engine: EngineOnGpus, facts: ModelFacts, shape: Shape) -> Candidate:
     """The shape with its budget; a number of sequences that nobody requests is at most what the engine starts with."""
@@ -42,6 +46,7 @@ def fitted_batch(
         least: the smallest number of sequences that sizing reduces to.
         most: the largest number of sequences; None: any.
     """
+    most = min(most or SAFE_SEQUENCES, SAFE_SEQUENCES) if facts.has_unknown_states else most
     whole = Candidate(shape, engine.budget(facts, shape))
     if most and most < whole.budget.max_num_seqs:
         return fitted_batch(engine, facts, replace(shape, max_num_seqs=most), least=min(least, most))

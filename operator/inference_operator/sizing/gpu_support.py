@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from inference_operator.models.facts import Attention, Kernel, ModelFacts
 from inference_operator.sizing.shape import Shape
@@ -23,10 +24,7 @@ FLOAT16, BFLOAT16, FLOAT32 = "float16", "bfloat16", "float32"
 FLOAT32_BYTES, SHORT_BYTES = 4, 2
 TYPES = {"half": FLOAT16, "float": FLOAT32}
 """Other names of data types."""
-FP8_CACHE_SINCE = (8, 0)
-TRITON_FP8_SINCE = (8, 9)
-"""Compute capability with FP8 arithmetic, without which Triton's kernels for attention have no FP8 KV cache (vLLM
-0.32.0, `v1/attention/backends/triton_attn.py`, `mla/triton_mla.py`)."""
+AUTO, FP8_STORED = "auto", "fp8_e4m3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +37,36 @@ class Method:
     """Data types of activations."""
 
 
+class AttentionKind(StrEnum):
+    """Attention by the kernels that compute it."""
+
+    PLAIN = "plain"
+    SINKS = "sinks"
+    """With a learned sink, or another property that only some kernels have."""
+    MLA = "mla"
+    SPARSE_MLA = "sparse-mla"
+
+
 @dataclass(frozen=True, slots=True)
 class GpuSupport:
     """The engine's tables."""
 
     methods: Mapping[str, Method] = field(default_factory=dict)
     """By the name in a checkpoint's config."""
+    online: frozenset[str] = frozenset()
+    """Methods that quantize plain weights while they load them."""
     without_float16: frozenset[str] = frozenset()
     """Types of models that must not run in float16."""
     sparse_mla: tuple[int, ...] = ()
     """Major compute capabilities with a kernel for sparse latent attention; empty: any."""
     aliases: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """The engine's own name of a checkpoint's method, by that and the type of the model."""
-    early_fp8_heads: frozenset[int] = frozenset()
-    """Elements of attention heads whose FP8 KV cache needs no FP8 arithmetic; empty: any."""
-    late_fp8: tuple[str, ...] = ()
-    """Beginnings of architectures, and of types of models with images, whose FP8 KV cache always needs it."""
-    stored_cache: bool = False
-    """Whether the KV cache takes the type that a checkpoint states."""
+    attention: Mapping[tuple[AttentionKind, str], frozenset[tuple[int, int]]] = field(default_factory=dict)
+    """Compute capabilities with a kernel, by kind of attention and type of the KV cache; empty: any from 8.0."""
+    usual_heads: frozenset[int] = frozenset()
+    """Elements of attention heads that have the kernels of `PLAIN`; others have those of `SINKS`."""
+    with_sinks: tuple[str, ...] = ()
+    """Beginnings of architectures, and of types of models with images, that have the kernels of `SINKS`."""
 
     def as_run(self, facts: ModelFacts, shape: Shape, capability: tuple[int, int]) -> Shape:
         """The shape with the data type that the engine takes by itself.
@@ -96,28 +106,38 @@ class GpuSupport:
             return f"`{stored.method}` weights cannot be computed in {used}, which this GPU needs for the model."
         if BFLOAT16 in (used, shape.kv_cache_dtype) and capability < BFLOAT16_SINCE:
             return f"bfloat16 needs compute capability {_dotted(BFLOAT16_SINCE)}; this GPU has {_dotted(capability)}."
-        if self._has_fp8_cache(facts, shape) and capability < (least := self._fp8_cache_since(facts, used)):
-            return (
-                f"An FP8 KV cache needs compute capability {_dotted(least)} for this model; this GPU has"
-                f" {_dotted(capability)}."
-            )
-        return None
+        return self._without_cache(facts, shape, used, capability)
 
     def method_of(self, stored: str, model_type: str) -> str:
         return self.aliases.get((stored, model_type), stored)
 
-    def _has_fp8_cache(self, facts: ModelFacts, shape: Shape) -> bool:
-        if facts.is_encoder:
-            return False
-        stated = self.stored_cache and shape.kv_cache_dtype == "auto" and facts.quantization.kv_cache_fp8
-        return stated or shape.kv_cache_dtype.startswith("fp8")
+    def _without_cache(self, facts: ModelFacts, shape: Shape, used: str, capability: tuple[int, int]) -> str | None:
+        """Why no kernel on this GPU has the KV cache that is requested, or that the checkpoint states."""
+        requested = shape.kv_cache_dtype
+        stated = bool(self.attention) and requested == AUTO and _states_fp8_cache(facts)
+        kept = FP8_STORED if stated else requested
+        if not kept.startswith("fp8") or facts.is_encoder:
+            return None
+        able = self.attention.get((self._kind(facts, used), kept), frozenset())
+        if capability in able or (not self.attention and capability >= BFLOAT16_SINCE):
+            return None
+        least = min((each for each in able if each > capability), default=BFLOAT16_SINCE)
+        needs = (
+            f"needs compute capability {_dotted(least)} for this model" if able else "is not possible for this model"
+        )
+        other = BFLOAT16 if capability >= BFLOAT16_SINCE else FLOAT16
+        cure = f" The checkpoint asks for it; `spec.engine.kvCacheDtype: {other}` does not." if stated else ""
+        return f"An FP8 KV cache (`{kept}`) {needs}; this GPU has {_dotted(capability)}.{cure}"
 
-    def _fp8_cache_since(self, facts: ModelFacts, used: str) -> tuple[int, int]:
-        cached = [group for group in facts.groups if group.attention is not Attention.STATE]
-        early = all(group.elements / 2 in self.early_fp8_heads for group in cached) and used != FLOAT32
+    def _kind(self, facts: ModelFacts, used: str) -> AttentionKind:
+        if facts.uses_mla:
+            return AttentionKind.SPARSE_MLA if facts.uses_sparse_mla else AttentionKind.MLA
         named = (facts.architecture, facts.model_type if facts.has_vision else "")
-        late = facts.uses_mla or any(name.startswith(self.late_fp8) for name in named) or not early
-        return TRITON_FP8_SINCE if self.early_fp8_heads and late else FP8_CACHE_SINCE
+        cached = [group for group in facts.groups if group.attention is not Attention.STATE]
+        usual = used != FLOAT32 and all(group.elements / 2 in self.usual_heads for group in cached)
+        if not usual or any(name.startswith(self.with_sinks) for name in named):
+            return AttentionKind.SINKS
+        return AttentionKind.PLAIN
 
     def _type(self, facts: ModelFacts, shape: Shape, capability: tuple[int, int]) -> str:
         """The data type of activations: the requested one, or the one that the engine takes."""
@@ -128,6 +148,12 @@ class GpuSupport:
         if capability >= BFLOAT16_SINCE:
             return BFLOAT16
         return FLOAT32 if facts.model_type in self.without_float16 else FLOAT16
+
+
+def _states_fp8_cache(facts: ModelFacts) -> bool:
+    """Whether a checkpoint of ModelOpt states an FP8 KV cache. DeepSeek V4's kernels have one of their own."""
+    named = facts.quantization.method.startswith("modelopt") and not facts.architecture.startswith("DeepseekV4")
+    return named and facts.quantization.kv_cache_fp8
 
 
 def _dotted(capability: tuple[int, int]) -> str:

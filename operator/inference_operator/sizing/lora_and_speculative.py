@@ -87,6 +87,8 @@ def _unaccounted(facts: ModelFacts, shape: Shape) -> Iterator[str]:
         yield f"{named}, which is not in the catalogue"
     if speculation and speculation.unknown:
         yield speculation.unknown
+    if facts.has_unknown_states:
+        yield "the states of its layers, whose sizes its config does not tell"
     if facts.has_vision and shape.adapters and shape.adapters.tower:
         yield "memory for adapters of the vision tower"
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from inference_operator.api.engine import EngineSpec
+from inference_operator.api.engine import DType, EngineSpec, KvCacheDType
 from inference_operator.api.engine_profile import EngineProfile
+from inference_operator.api.hardware import Device
 from inference_operator.cli.arguments import hub_model, named_gpus
 from inference_operator.cli.fit.answer import Answer, answer_of_infeasible, answer_of_plan, answer_of_shape, report
 from inference_operator.cli.fit.rate import Asked, asked_rate, prices
@@ -68,8 +69,8 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
 
 def _for_rate(options: argparse.Namespace, asked: Asked, engine: Engine) -> int:
-    facts, on_gpus = asked_model(options), _on_gpus(options, engine)
-    shape = _shape(options, engine)
+    on_gpus, shape = _on_gpus(options, engine), _shape(options, engine)
+    facts = _served_model(options, engine, shape)
     longer = asked.longest > aimed_context(facts, SizingInputs(shape=shape))
     if longer and shape.context is None:
         shape = replace(shape, context=-(-asked.longest // CONTEXT_STEP) * CONTEXT_STEP)
@@ -98,7 +99,8 @@ def _offers(options: argparse.Namespace) -> Iterator[GpuOffer]:
 
 
 def _answers(options: argparse.Namespace, engine: Engine) -> Iterator[Answer]:
-    facts, shape, on_gpus = asked_model(options), _shape(options, engine), _on_gpus(options, engine)
+    shape, on_gpus = _shape(options, engine), _on_gpus(options, engine)
+    facts = _served_model(options, engine, shape)
     wishes = _requested(options, shape)
     if options.gpu_memory_gib is not None:
         offer = _exact_offer(options)
@@ -196,6 +198,21 @@ def asked_model(options: argparse.Namespace) -> ModelFacts:
     facts = model_facts(document, weights, side)
     if isinstance(facts, NotUnderstood):
         raise UsageError(facts.message)
+    return facts
+
+
+def _served_model(options: argparse.Namespace, engine: Engine, shape: Shape) -> ModelFacts:
+    """The model as the engine serves it; raises `UsageError` if the engine refuses it with these options."""
+    given: dict[str, object] = {}  # its quantization is that of the stored weights, and not a request
+    if options.dtype in set(DType):
+        given["dtype"] = DType(options.dtype)
+    if options.kv_cache_dtype in set(KvCacheDType):
+        given["kv_cache_dtype"] = KvCacheDType(options.kv_cache_dtype)
+    spec = _arguments_spec(options.engine_args, engine).model_copy(update=given)
+    facts = engine.as_served(asked_model(options), spec)
+    image = f"engine:v{options.engine_version}" if options.engine_version else engine.image(Device.GPU, Settings())
+    if refusal := engine.check_request(spec, facts, shape, image=image):
+        raise UsageError(refusal.message)
     return facts
 
 

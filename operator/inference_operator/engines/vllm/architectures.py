@@ -3,8 +3,8 @@
 1. Architectures have an implementation of its own, or run through Transformers' one.
    `python -m e2e.engines.architectures` writes their table inside the engine's image, from vLLM's registry and
    its own check (0.32.0, `model_executor/models/registry.py`, `_try_resolve_transformers`).
-2. `python -m e2e.engines.vllm_options` writes the table of methods, and of models that must not run in float16. A test
-   there compares the two.
+2. `python -m e2e.engines.vllm_options` writes the tables of methods, of models that must not run in float16, and of
+   kernels for attention. A test there compares them.
 3. Sparse latent attention is chosen by a model's `index_topk`. Its kernels are those of the backends that the table's
    row is made from; DeepSeek V4 takes its own classes, which need the same GPUs (0.32.0,
    `models/deepseek_v4/nvidia/model.py`, `_select_dsv4_attn_cls`; `v1/attention/ops/flashmla.py`,
@@ -18,7 +18,7 @@ from inference_operator.engines.model_access import Support
 from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.memory import version_of
 from inference_operator.engines.vllm.options import VERSION
-from inference_operator.sizing.gpu_support import GpuSupport, Method
+from inference_operator.sizing.gpu_support import AttentionKind, GpuSupport, Method
 
 MODEL_IMPL = "--model-impl"
 THROUGH_TRANSFORMERS = "transformers"
@@ -28,19 +28,32 @@ _TABLE = files(__package__).joinpath(f"architectures-{VERSION}.txt").read_text(e
 _IMPLEMENTATIONS: dict[str, str] = dict(line.split() for line in _TABLE.splitlines())
 
 _METHODS = files(__package__).joinpath(f"methods-{VERSION}.txt").read_text(encoding="utf-8")
-_METHOD, _SPARSE_MLA, _NO_FLOAT16 = "method", "sparse-mla", "no-float16"
+_METHOD, _ONLINE, _SPARSE_MLA, _NO_FLOAT16 = "method", "online", "sparse-mla", "no-float16"
 _TENS = 10
 """vLLM writes a compute capability of 8.9 as 89."""
+_ATTENTION = files(__package__).joinpath(f"attention-{VERSION}.txt").read_text(encoding="utf-8")
 _FLASHINFER_HEADS = frozenset({64, 128, 256, 512})
-"""Elements of heads that FlashInfer computes; it has an FP8 KV cache from capability 8.0, and Triton's kernels from 8.9
-(0.32.0, `v1/attention/backends/flashinfer.py`, `get_supported_head_sizes`, `supports_compute_capability`)."""
+"""Elements of heads that FlashInfer computes, which has an FP8 KV cache on Ampere (0.32.0,
+`v1/attention/backends/flashinfer.py`, `get_supported_head_sizes`)."""
 _WITHOUT_FLASHINFER = (
     *("GptOss", "MiMoV2", "Laguna"),
     *("Gemma3ForConditionalGeneration", "gemma3", "Molmo2", "PaliGemma", "Bagel", "Moondream3"),
 )
-"""Beginnings of architectures with attention sinks, or with attention to all tokens of an image. On GPUs before Hopper it
-lacks both (0.32.0, `model_executor/models`: `sinks=`; `transformers_utils/model_arch_config_convertor.py`,
+"""Beginnings of architectures with attention sinks, or with attention to all tokens of an image, which it lacks on GPUs
+before Hopper (0.32.0, `model_executor/models`: `sinks=`; `transformers_utils/model_arch_config_convertor.py`,
 `MM_PREFIX_LM_MODELS`)."""
+
+
+def _attention(table: str) -> dict[tuple[AttentionKind, str], frozenset[tuple[int, int]]]:
+    kinds = set(AttentionKind)
+    rows = (line.split() for line in table.splitlines())
+    return {
+        (AttentionKind(kind), kept): frozenset(
+            (int(major), int(minor)) for major, minor in (c.split(".") for c in able)
+        )
+        for kind, kept, *able in rows
+        if kind in kinds
+    }
 
 
 def _gpu_support(table: str) -> GpuSupport:
@@ -53,12 +66,13 @@ def _gpu_support(table: str) -> GpuSupport:
     majors = (major for kind, *capabilities in rows if kind == _SPARSE_MLA for major in capabilities)
     return GpuSupport(
         methods,
-        without_float16,
+        without_float16=without_float16,
         sparse_mla=tuple(int(major) for major in majors),
         aliases={("mxfp4", "gpt_oss"): "gpt_oss_mxfp4"},
-        early_fp8_heads=_FLASHINFER_HEADS,
-        late_fp8=_WITHOUT_FLASHINFER,
-        stored_cache=True,
+        online=frozenset(row[1] for row in rows if row[0] == _ONLINE),
+        attention=_attention(_ATTENTION),
+        usual_heads=_FLASHINFER_HEADS,
+        with_sinks=_WITHOUT_FLASHINFER,
     )
 
 

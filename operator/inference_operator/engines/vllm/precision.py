@@ -2,8 +2,8 @@
 
 Sources: vLLM 0.32.0, `config/model.py` (`_verify_quantization`, `_check_valid_dtype`), `config/vllm.py`
 (`_get_quantization_config`), `model_loader/weight_utils.py` (`get_quant_config`), `config/quantization.py` (methods
-that quantize while they load), `layers/attention/attention.py` and `v1/attention/backends/mla` (`fp8_e5m2`). What only some
-GPUs lack is in `sizing/gpu_support.py`.
+that quantize while they load), `layers/attention/attention.py` and `v1/attention/backends/mla` (`fp8_e5m2`). What only
+some GPUs lack is in `sizing/gpu_support.py`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,11 +22,6 @@ QUANTIZATION, DTYPE, KV_CACHE = "spec.engine.quantization", "spec.engine.dtype",
 ALLOW_DEPRECATED = "--allow-deprecated-quantization"
 DEPRECATED = ("fbgemm_fp8", "fp_quant")
 """Methods that need that option (`layers/quantization/__init__.py`)."""
-WHILE_LOADING = (
-    *("experts_int8", "fp8", "fp8_per_block", "fp8_per_channel", "fp8_per_tensor", "humming"),
-    *("int8_per_channel_weight_only", "mxfp4", "mxfp8", "nvfp4_per_token"),
-)
-"""Methods that quantize plain weights while they load them; every other one reads its parameters from the model."""
 FAMILIES = {
     "awq": ("awq", "awq_marlin", "auto_awq", "marlin", "moe_wna16"),
     "gptq": ("gptq", "gptq_marlin", "auto_gptq", "marlin", "moe_wna16"),
@@ -72,13 +67,13 @@ def _of_method(spec: EngineSpec, facts: ModelFacts, *, known: bool) -> Iterator[
             QUANTIZATION if requested else "spec.model.source", f"vLLM gives up the quantization `{used}`.", cure
         )
     if known and requested and not stored and requested not in SUPPORT.methods:
-        cure = f"Use one of {', '.join(WHILE_LOADING)}, or remove it."
+        cure = f"Use one of {', '.join(sorted(SUPPORT.online))}, or remove it."
         yield _refusal(QUANTIZATION, f"vLLM {VERSION} has no quantization `{requested}`.", cure)
     plain = facts.quantization.kernel is Kernel.NONE and not stored
     if (
         plain
         and requested in SUPPORT.methods
-        and requested not in WHILE_LOADING
+        and requested not in SUPPORT.online
         and not _configured(requested, spec.args)
     ):
         problem = f"the model's weights are not quantized, and `{requested}` cannot do it while vLLM loads them."

@@ -67,6 +67,7 @@ from inference_operator.engines.vllm.request_limits import ENVIRONMENT as MEDIA_
 from inference_operator.engines.vllm.request_limits import MAX_N, generation_arguments, media_arguments
 from inference_operator.engines.vllm.shortage import shortage
 from inference_operator.engines.vllm.tracing import refusal_of_traces, traces_arguments
+from inference_operator.engines.vllm.traits import refusal_of_runner, served_facts
 from inference_operator.engines.vllm_image import (
     GROUP,
     HOME,
@@ -210,9 +211,13 @@ class Vllm(Engine):
             or refusal_of_env(spec.env, allowed=settings.allowed_environment)
         )
 
+    def as_served(self, facts: ModelFacts, spec: EngineSpec) -> ModelFacts:
+        """The facts with the kind of runner, and with whether states are missing."""
+        return served_facts(facts, spec.args)
+
     def check_request(self, spec: EngineSpec, facts: ModelFacts, shape: Shape, *, image: str) -> Refusal | None:  # noqa: ARG002
         """Why vLLM refuses the request at its start; None if it does not."""
-        return refusal_of_precision(spec, facts, image=image)
+        return refusal_of_precision(spec, facts, image=image) or refusal_of_runner(facts, spec.args)
 
     def check_member(self, spec: EngineSpec) -> Refusal | None:
         return refusal_of_member(spec)

@@ -1,0 +1,75 @@
+"""What vLLM's registry says of an architecture: whether it pools, has layers with states, or predicts several tokens.
+
+`python -m e2e.vllm_options` writes the table inside the engine's image (0.32.0, `model_executor/models/registry.py`,
+`config/model.py`, `config/speculative.py`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.resources import files
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.engines.vllm.cli_args import value_of
+from inference_operator.engines.vllm.options import VERSION
+from inference_operator.models.facts import ModelFacts
+
+RUNNER, CONVERT = "--runner", "--convert"
+POOLING, GENERATE = "pooling", "generate"
+
+_ROWS = [
+    line.split()
+    for line in files(__package__).joinpath(f"traits-{VERSION}.txt").read_text(encoding="utf-8").splitlines()
+]
+
+
+def _named(trait: str) -> frozenset[str]:
+    return frozenset(name for kind, name in _ROWS if kind == trait)
+
+
+_POOLS, _GENERATES, _HYBRIDS, _PREDICTS = (_named(trait) for trait in ("pooling", "generate", "hybrid", "mtp"))
+_POOLING_SUFFIXES = tuple(_named("pooling-suffix"))
+_GENERATING_SUFFIXES = ("ChatModel", "LMHeadModel")
+"""Exceptions of the suffix `Model`."""
+
+
+def served_facts(facts: ModelFacts, args: Sequence[str]) -> ModelFacts:
+    """The facts as vLLM serves the model with these arguments.
+
+    Examples:
+        >>> from inference_operator.models.catalogue import entry
+        >>> from inference_operator.models.entry import entry_facts
+        >>> facts = entry_facts(entry("Qwen/Qwen3-8B"))
+        >>> [served_facts(facts, args).is_pooling for args in ([], ["--runner=pooling"], ["--convert", "embed"])]
+        [False, True, True]
+    """
+    pools = _pools(facts, args)
+    unknown = facts.architecture in _HYBRIDS and not facts.has_states and not facts.names_attention
+    return replace(facts, is_pooling=pools, is_encoder=pools and facts.is_encoder, has_unknown_states=unknown)
+
+
+def _pools(facts: ModelFacts, args: Sequence[str]) -> bool:
+    runner, convert = value_of(args, RUNNER), value_of(args, CONVERT)
+    if runner in (POOLING, GENERATE):
+        return runner == POOLING
+    return pools_by_default(facts) or (convert is not None and convert not in ("auto", "none"))
+
+
+def pools_by_default(facts: ModelFacts) -> bool:
+    name = facts.architecture
+    if facts.side.has_pooling_module or name in _POOLS:
+        return True
+    return name not in _GENERATES and name.endswith(_POOLING_SUFFIXES) and not name.endswith(_GENERATING_SUFFIXES)
+
+
+def predicts(facts: ModelFacts) -> bool:
+    """Whether vLLM has an implementation of the layers that predict several tokens."""
+    return not _PREDICTS.isdisjoint((facts.architecture, facts.model_type))
+
+
+def refusal_of_runner(facts: ModelFacts, args: Sequence[str]) -> Refusal | None:
+    """Why vLLM does not run the model as arguments ask; None if it does."""
+    if value_of(args, RUNNER) != GENERATE or facts.architecture not in _POOLS:
+        return None
+    problem = f"`{RUNNER}={GENERATE}` is not possible: models of `{facts.architecture}` do not generate text."
+    return Refusal(Reason.INVALID_SPEC, "spec.engine.args", problem, "Remove it.")
