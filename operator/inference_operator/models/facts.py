@@ -188,6 +188,8 @@ class ModelFacts:
     """Whether each token attends to all tokens of its prompt: there is no KV cache, and prompts are not divided."""
     model_type: str = ""
     """The config's `model_type`."""
+    predicting_layers: int | None = None
+    """Layers that predict further tokens (multi-token prediction); None: the config does not tell."""
     names_attention: bool = False
     """Whether the config names the kind of each layer, and all have keys and values."""
     has_unknown_states: bool = False

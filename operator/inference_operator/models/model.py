@@ -133,6 +133,7 @@ def _facts(config: Config, *, has_vision: bool, weights: Weights | None, side: S
     return ModelFacts(
         architecture=config.architecture,
         model_type=config.text("model_type"),
+        predicting_layers=config.count("num_nextn_predict_layers", "mtp_num_hidden_layers"),
         names_attention=names_attention(config),
         hidden_size=shape.hidden,
         vocabulary=shape.vocabulary,

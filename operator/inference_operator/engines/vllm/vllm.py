@@ -66,6 +66,7 @@ from inference_operator.engines.vllm.precision import refusal_of_precision
 from inference_operator.engines.vllm.request_limits import ENVIRONMENT as MEDIA_ENVIRONMENT
 from inference_operator.engines.vllm.request_limits import MAX_N, generation_arguments, media_arguments
 from inference_operator.engines.vllm.shortage import shortage
+from inference_operator.engines.vllm.speculation import refusal_of_speculation
 from inference_operator.engines.vllm.tracing import refusal_of_traces, traces_arguments
 from inference_operator.engines.vllm.traits import refusal_of_runner, served_facts
 from inference_operator.engines.vllm_image import (
@@ -215,9 +216,14 @@ class Vllm(Engine):
         """The facts with the kind of runner, and with whether states are missing."""
         return served_facts(facts, spec.args)
 
-    def check_request(self, spec: EngineSpec, facts: ModelFacts, shape: Shape, *, image: str) -> Refusal | None:  # noqa: ARG002
+    def check_request(self, spec: EngineSpec, facts: ModelFacts, shape: Shape, *, image: str) -> Refusal | None:
         """Why vLLM refuses the request at its start; None if it does not."""
-        return refusal_of_precision(spec, facts, image=image) or refusal_of_runner(facts, spec.args)
+        draft = shape.speculation.draft_facts if shape.speculation else None
+        return (
+            refusal_of_precision(spec, facts, image=image)
+            or refusal_of_runner(facts, spec.args)
+            or refusal_of_speculation(facts, spec.args, draft)
+        )
 
     def check_member(self, spec: EngineSpec) -> Refusal | None:
         return refusal_of_member(spec)

@@ -1,0 +1,107 @@
+"""Requests that vLLM refuses at its start for a model, beside its precision: drafts, multi-token prediction, runners."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from inference_operator.api.engine import EngineSpec
+from inference_operator.api.refusal import Refusal
+from inference_operator.engines.vllm.vllm import Vllm
+from inference_operator.models.facts import ModelFacts
+from inference_operator.models.model import model_facts
+from inference_operator.models.side_files import SideFiles
+from inference_operator.planning.known_model import with_draft
+from tests.sizing.pools import model
+
+ENGINE, IMAGE = Vllm(), "docker.io/vllm/vllm-openai:v0.32.0"
+LARGE, SMALL, QWEN3 = "Qwen/Qwen2.5-72B-Instruct", "Qwen/Qwen2.5-0.5B-Instruct", "Qwen/Qwen3-8B"
+CHATGLM: dict[str, Any] = {
+    "architectures": ["ChatGLMModel"],
+    "model_type": "chatglm",
+    "num_layers": 40,
+    "hidden_size": 4096,
+    "ffn_hidden_size": 13696,
+    "kv_channels": 128,
+    "num_attention_heads": 32,
+    "multi_query_group_num": 2,
+    "padded_vocab_size": 151552,
+    "seq_length": 131072,
+}
+
+
+def refusal(facts: ModelFacts, *args: str) -> Refusal | None:
+    spec = EngineSpec(args=args)
+    return ENGINE.check_request(spec, ENGINE.as_served(facts, spec), with_draft(ENGINE.shape(spec)), image=IMAGE)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "words"),
+    [
+        (LARGE, (f"--spec-model={SMALL}", "--spec-tokens=5"), "vocabulary of 151,936 is not the model's of 152,064"),
+        (LARGE, (f"--spec-model={SMALL}", "--spec-method=draft_model", "--spec-tokens=5"), "use_heterogeneous_vocab"),
+        (LARGE, (f"--spec-model={LARGE}",), "without a number of tokens"),
+        (QWEN3, ("--spec-method=mtp", "--spec-tokens=2"), "no layers that predict several tokens"),
+        (QWEN3, ("--spec-method=deepseek_mtp", "--spec-tokens=2"), "no layers that predict several tokens"),
+    ],
+)
+def test_speculation_that_does_not_go_with_the_model_is_refused(name: str, args: tuple[str, ...], words: str) -> None:
+    found = refusal(model(name), *args)
+    assert found
+    assert found.field == "spec.engine.args"
+    assert words in found.message
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        (QWEN3, ("--spec-model=Qwen/Qwen3-0.6B", "--spec-tokens=5")),
+        (LARGE, (f"--spec-model={SMALL}", "--spec-tokens=5", "--speculative-config.use_heterogeneous_vocab=true")),
+        (LARGE, ("--spec-model=org/eagle-head", "--spec-tokens=5")),
+        (LARGE, ("--spec-model=org/unknown", "--spec-tokens=5")),
+        (QWEN3, ("--spec-method=mtp", "--spec-model=org/assistant", "--spec-tokens=2")),
+        (QWEN3, ("--spec-method=ngram", "--spec-tokens=2")),
+        ("deepseek-ai/DeepSeek-V3", ("--spec-method=mtp", "--spec-tokens=2")),
+        ("Qwen/Qwen3.5-27B", ("--spec-method=mtp",)),
+    ],
+)
+def test_speculation_that_vllm_takes_is_not_refused(name: str, args: tuple[str, ...]) -> None:
+    assert refusal(model(name), *args) is None
+
+
+def test_layers_that_are_not_in_the_checkpoint_predict_nothing() -> None:
+    facts = model("deepseek-ai/DeepSeek-V3")
+    assert refusal(replace(facts, predicting_layers=0), "--spec-method=mtp")
+    assert refusal(replace(facts, predicting_layers=2), "--spec-method=mtp", "--spec-tokens=3")
+    assert refusal(replace(facts, predicting_layers=2), "--spec-method=mtp", "--spec-tokens=4") is None
+    assert refusal(replace(facts, predicting_layers=3), "--spec-method=mtp", "--spec-tokens=2") is None
+
+
+def served(config: dict[str, Any], *args: str, side: SideFiles | None = None) -> ModelFacts:
+    found = model_facts(config, side=side or SideFiles())
+    assert isinstance(found, ModelFacts), found
+    return ENGINE.as_served(found, EngineSpec(args=args))
+
+
+def test_the_registry_says_which_models_generate_text() -> None:
+    assert not served(CHATGLM).is_pooling
+    assert served(CHATGLM, "--runner=pooling").is_pooling
+    assert not served({**CHATGLM, "architectures": ["UltravoxModel"]}).is_pooling
+    assert served({**CHATGLM, "architectures": ["BertModel"]}).is_encoder
+    assert served({**CHATGLM, "architectures": ["Unheard0fModel"]}).is_pooling
+    assert served(
+        {**CHATGLM, "architectures": ["Qwen3ForCausalLM"]}, side=SideFiles(has_pooling_module=True)
+    ).is_pooling
+
+
+@pytest.mark.parametrize("args", [("--runner=pooling",), ("--convert=embed",), ("--runner", "pooling")])
+def test_arguments_make_a_model_that_generates_pool(args: tuple[str, ...]) -> None:
+    facts = model(QWEN3)
+    pooled = ENGINE.as_served(facts, EngineSpec(args=args))
+    assert (facts.is_pooling, pooled.is_pooling, pooled.is_encoder) == (False, True, False)
+
+
+def test_a_model_that_pools_is_not_asked_to_generate() -> None:
+    found = refusal(served({**CHATGLM, "architectures": ["BertModel"]}), "--runner=generate")
+    assert found
+    assert "do not generate text" in found.message
