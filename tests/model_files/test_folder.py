@@ -397,3 +397,57 @@ def test_a_model_in_the_layout_of_the_hubs_cache_may_link_to_other_folders_of_it
     (folder / "snapshots" / "1" / "config.json").symlink_to("../../blobs/0")
     answer = inspect_folder(folder / "snapshots" / "1", name="a", source="a", volume=folder)
     assert isinstance(answer, Entry), answer.message
+
+
+def parts_of(folder: Path, *, stated: int = 2) -> tuple[Path, Path]:
+    """Two parts of a GGUF model, whose first one says how many there are."""
+    first, second = (folder / f"a-Q3_K_S-0000{number}-of-00002.gguf" for number in (1, 2))
+    write_model(first, add_uint16=("split.count", stated))
+    second.write_bytes(bytes(1000))
+    return first, second
+
+
+def said_of(folder: Path) -> str:
+    found = inspect_folder(folder, name="m", source="m")
+    return "" if isinstance(found, Entry) else found.message
+
+
+def test_gguf_models_in_folders_are_named(tmp_path: Path) -> None:
+    for name in ("Q3_K_S", "Q8_0"):
+        (tmp_path / name).mkdir()
+        parts_of(tmp_path / name)
+    assert said_of(tmp_path) == (
+        "weights: its 2 GGUF models are in folders. Name one at the end of `spec.model.source`, for example"
+        " `/Q3_K_S/a-Q3_K_S-00001-of-00002.gguf`."
+    )
+    one = inspect_folder(tmp_path, name="m", source="m", file="Q3_K_S/a-Q3_K_S-00001-of-00002.gguf")
+    assert isinstance(one, Entry), one
+
+
+def test_gguf_parts_in_a_file_of_their_own_name_are_whole_and_one_alone_is_not(tmp_path: Path) -> None:
+    _, second = parts_of(tmp_path)
+    assert said_of(tmp_path) == ""
+    second.unlink()
+    assert "of 2 parts of the GGUF model 1 is there" in said_of(tmp_path)
+
+
+def test_gguf_parts_that_were_joined_by_cat_are_refused(tmp_path: Path) -> None:
+    first, second = parts_of(tmp_path)
+    (tmp_path / "a.gguf").write_bytes(first.read_bytes() + second.read_bytes())
+    first.unlink()
+    second.unlink()
+    assert "says that the model has 2 parts, and by its name it has 1." in said_of(tmp_path)
+    assert "llama-gguf-split --merge" in said_of(tmp_path)
+
+
+def test_a_gguf_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    file = write_model(tmp_path / "a.gguf")
+    content = file.read_bytes()
+    file.write_bytes(content[:-2000])
+    assert f"a.gguf: file: has {len(content) - 2000:,} bytes of at least" in said_of(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a.gguf-split-a", "a.gguf.part1of2", "a.Q4.gguf-part-b", "a.gguf.001"])
+def test_pieces_of_a_gguf_file_are_no_model(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(bytes(100))
+    assert "Join the pieces with `cat`" in said_of(tmp_path)

@@ -319,7 +319,7 @@ def test_of_a_gguf_file_only_the_begin_is_read(hub: Hub, inspect: Infd, tmp_path
 def test_a_file_in_a_folder_is_one_of_several_models(hub: Hub, inspect: Infd, tmp_path: Path) -> None:
     content = write_model(tmp_path / "a.gguf").read_bytes()
     hub.large, hub.sizes = {"Q4/a.gguf": content, "Q8/a.gguf": content + b"more"}, {}
-    assert error(inspect())[1] == "no safetensors or GGUF file is there."
+    assert error(inspect())[1] == "its 2 GGUF models are in folders."
     found = inspect(source=f"hf://{REPOSITORY}/Q4/a.gguf")[1]
     assert (found["weights"]["source"], found["weights"]["gib"] * 2**30) == ("a.gguf", len(content))
     assert found["downloadGib"] == found["weights"]["gib"]

@@ -74,9 +74,9 @@ def test_an_unknown_draft_model_is_reported_as_not_counted_in_message_and_status
 
 
 def test_a_draft_model_with_another_revision_is_not_counted_as_the_known_model() -> None:
-    args = ["--spec-model=Qwen/Qwen3-0.6B", "--speculative-config.revision=v2"]
+    args = ["--spec-model=Qwen/Qwen3-0.6B", "--spec-tokens=4", "--speculative-config.revision=v2"]
     assert pinned(asking(*args)).plan.unaccounted
-    assert not pinned(asking(args[0])).plan.unaccounted
+    assert not pinned(asking(*args[:2])).plan.unaccounted
 
 
 @pytest.mark.parametrize(

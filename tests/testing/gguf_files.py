@@ -31,7 +31,7 @@ def write_model(
     writer = gguf.GGUFWriter(file, architecture)
     for method, size in {**SIZES, **sizes}.items():
         if size is not None:
-            getattr(writer, method)(size)
+            getattr(writer, method)(*size if isinstance(size, tuple) else (size,))
     writer.add_tokenizer_model("gpt2")
     writer.add_token_list([f"token {number}" for number in range(tokens)])
     writer.add_chat_template("{{ messages }}")

@@ -29,6 +29,7 @@ from inference_operator.models.gguf import (
     GgufHeader,
     ShortHeaderError,
     config_of,
+    damage,
     gguf_header,
     has_chat_template,
 )
@@ -110,7 +111,7 @@ def _entry(files: Files) -> Entry:
     weights = weights_of_files(files.sizes, index, allow_pickle=files.allow_pickle)
     if isinstance(weights, Weights) and weights.file_format is WeightFormat.GGUF:
         return _gguf_entry(files, weights)
-    if isinstance(weights, NotUnderstood) and any(name.endswith(GGUF) for name in files.sizes):
+    if isinstance(weights, NotUnderstood) and any(GGUF in name for name in files.sizes):
         raise InspectionError(unusable(weights))
     config = _config(files)
     if isinstance(weights, NotUnderstood):
@@ -136,6 +137,8 @@ def _gguf_entry(files: Files, weights: Weights) -> Entry:
     name = weights.origin
     try:
         header = _gguf_header(files, name)
+        if damaged := damage(header, len(gguf_parts(name)), files.sizes[name]):
+            raise damaged
         config, side = config_of(header), SideFiles(has_chat_template=has_chat_template(header))
     except UnreadableError as error:
         why = NotUnderstood(f"{name}: {error.field}", f"{error.problem}.", error.cure)

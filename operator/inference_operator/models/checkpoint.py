@@ -17,6 +17,10 @@ _OF_TRAINING = ("training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler
 """Ends of names that it does not load (0.32.0, weight_utils.py, `filter_files_not_needed_for_inference`)."""
 _SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5})\.gguf", re.ASCII)
 """The name of one part of a GGUF model (llama.cpp, `tools/gguf-split`)."""
+_PIECE = re.compile(r"\.gguf[-.](?:split-\w{1,8}|part-?\w{1,8}|\d{1,4})$", re.ASCII)
+"""The name of a piece that was cut without a header of its own, as for the hub's former limit of 50 GB."""
+_SHOWN = re.compile(r"[\w./+-]{1,200}", re.ASCII)
+"""A path that a message repeats."""
 _MOST_PARTS = 1000
 """Parts of a model at most; the largest published ones have about 50."""
 _CURE = "Give a repository with safetensors or GGUF files."
@@ -116,6 +120,10 @@ def weights_of_files(
         'they are pickle files, which can run code when they are loaded.'
         >>> weights_of_files({"pytorch_model.bin": 7, "training_args.bin": 1}, allow_pickle=True).total_bytes
         7
+        >>> below = weights_of_files({"Q3/a-00001-of-00002.gguf": 7, "Q3/a-00002-of-00002.gguf": 7})
+        >>> print(below.message)
+        weights: its 1 GGUF model is in a folder. Name one at the end of `spec.model.source`, for example \
+`/Q3/a-00001-of-00002.gguf`.
         >>> print(weights_of_files({"README.md": 7}).message)
         weights: no safetensors or GGUF file is there. Give a repository with safetensors or GGUF files.
     """
@@ -131,7 +139,7 @@ def weights_of_files(
         return _gguf(named)
     if not allow_pickle and unsafe_files(sizes):
         return PickleWeights("weights", f"they are {PICKLE_PROBLEM}", PICKLE_CURE)
-    return pickle or _refusal("no safetensors or GGUF file is there.")
+    return pickle or _elsewhere(sizes) or _refusal("no safetensors or GGUF file is there.")
 
 
 GGUF_FILES = f"{GGUF} files"
@@ -183,6 +191,22 @@ def _is_gguf_model(name: str) -> bool:
 
 def _top_level_files(sizes: Mapping[str, int], ending: str) -> Mapping[str, int]:
     return {name: size for name, size in sizes.items() if name.endswith(ending) and "/" not in name}
+
+
+def _elsewhere(sizes: Mapping[str, int]) -> NotUnderstood | None:
+    """The refusal that names where GGUF models are: in folders, or in pieces; None if there are none."""
+    if any(_PIECE.search(path) for path in sizes):
+        problem = "the GGUF model is in pieces that are no files of their own."
+        return NotUnderstood("weights", problem, "Join the pieces with `cat` to one file that ends in `.gguf`.")
+    below = sorted(path for path in sizes if _is_gguf_model(path.rpartition("/")[2]))
+    firsts = [path for path in below if gguf_parts(path)[0] == path]
+    if not below:
+        return None
+    shown = next((path for path in firsts if _SHOWN.fullmatch(path)), "")
+    example = f", for example `/{shown}`" if shown else ""
+    count = len(firsts) or len(below)
+    problem = f"its {count} GGUF {'model is in a folder' if count == 1 else 'models are in folders'}."
+    return NotUnderstood("weights", problem, f"Name one at the end of `spec.model.source`{example}.")
 
 
 def _of(named: Mapping[str, int], several: str) -> Weights:

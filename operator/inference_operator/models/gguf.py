@@ -3,6 +3,7 @@
 A header has metadata and the list of tensors. The metadata contains the tokenizer, so a header has several MiB.
 """
 
+import math
 import struct
 from collections import Counter
 from collections.abc import Mapping
@@ -35,6 +36,9 @@ _SCALARS = {
 }
 _STRING, _ARRAY = 8, 9
 """Types of values (`docs/gguf.md`, `gguf_metadata_value_type`)."""
+_ALIGNMENT = 32
+"""Tensors begin at a multiple of it; files may name a larger one (`docs/gguf.md`, `general.alignment`)."""
+_PLAIN_BITS = {0: 32, 1: 16, 30: 16}
 _PLAIN = {0: "float32", 1: "float16", 30: "bfloat16"}
 _BITS = {
     2: 4.5,
@@ -87,6 +91,8 @@ class GgufHeader:
     metadata: Mapping[str, Value]
     elements: Mapping[int, int] = field(default_factory=Counter)
     """Number of elements by the number of their type."""
+    least_bytes: int = 0
+    """Size of the file at least: up to the end of its last tensor of a known type."""
     has_head: bool = False
     """Whether it has a tensor of the output layer. Otherwise the embedding is used for it, or another part has it."""
 
@@ -104,12 +110,14 @@ def gguf_header(content: bytes) -> GgufHeader:
     tensors, entries = reader.count("<Q"), reader.count("<Q")
     metadata = dict(reader.entry() for _ in range(entries))
     elements: Counter[int] = Counter()
-    has_head = False
+    has_head, data = False, 0
     for _ in range(tensors):
-        name, kind, size = reader.tensor()
+        name, kind, size, offset = reader.tensor()
         elements[kind] += size
         has_head = has_head or name == "output.weight"
-    return GgufHeader(metadata, elements, has_head)
+        data = max(data, offset + math.ceil(size * (_PLAIN_BITS.get(kind) or _BITS.get(kind, 0)) / 8))
+    least = math.ceil(reader.at / _ALIGNMENT) * _ALIGNMENT + data if data else 0
+    return GgufHeader(metadata, elements, least, has_head)
 
 
 @dataclass(slots=True)
@@ -143,16 +151,15 @@ class _Reader:
         name = self.text()
         return name, self._value(int(self.scalar("<I")), 0)
 
-    def tensor(self) -> tuple[str, int, int]:
-        """Name, number of the type, and number of elements of a tensor."""
+    def tensor(self) -> tuple[str, int, int, int]:
+        """Name, number of the type, number of elements, and place of a tensor."""
         name, dimensions, size = self.text(), int(self.scalar("<I")), 1
         if dimensions > _MOST_DIMENSIONS:
             raise _unreadable("has a tensor with too many dimensions")
         for _ in range(dimensions):
             size *= int(self.scalar("<Q"))
         kind = int(self.scalar("<I"))
-        self.scalar("<Q")  # where it is in the file
-        return name, kind, size
+        return name, kind, size, int(self.scalar("<Q"))
 
     def _value(self, kind: int, depth: int) -> Value:
         if form := _SCALARS.get(kind):
@@ -225,6 +232,23 @@ def config_of(header: GgufHeader) -> Manifest:
         **_storage(header.elements),
     }
     return {name: value for name, value in config.items() if value is not None}
+
+
+def damage(header: GgufHeader, parts: int, size: int) -> UnreadableError | None:
+    """Why the file is not one that llama.cpp loads: joined from parts, renamed, or cut off; None if it is.
+
+    Args:
+        parts: files of the model by its name.
+        size: bytes of the file with this header.
+    """
+    stated = header.metadata.get("split.count")
+    if isinstance(stated, int) and stated > 1 and stated != parts:
+        problem = f"says that the model has {stated:,} parts, and by its name it has {parts:,}"
+        cure = "Copy the parts under their own names. `cat` does not join them; `llama-gguf-split --merge` does."
+        return UnreadableError("header", problem, cure)
+    if size < header.least_bytes:
+        return UnreadableError("file", f"has {size:,} bytes of at least {header.least_bytes:,}", "Copy the file again.")
+    return None
 
 
 def has_chat_template(header: GgufHeader) -> bool:
