@@ -105,3 +105,25 @@ def test_a_model_that_pools_is_not_asked_to_generate() -> None:
     found = refusal(served({**CHATGLM, "architectures": ["BertModel"]}), "--runner=generate")
     assert found
     assert "do not generate text" in found.message
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture", "args", "said"),
+    [
+        ("Qwen/Qwen3-Reranker-8B", "Qwen3ForCausalLM", (), "generates text"),
+        ("/models/bge-reranker-v2-gemma", "GemmaForCausalLM", (), "generates text"),
+        ("Qwen/Qwen3-Reranker-8B", "Qwen3ForCausalLM", ("--runner=pooling",), "embeds text"),
+        ("Qwen/Qwen3-Reranker-8B", "Qwen3ForCausalLM", ("--runner=pooling", "--hf-overrides={}"), ""),
+        ("tomaarsen/Qwen3-Reranker-0.6B-seq-cls", "Qwen3ForSequenceClassification", (), ""),
+        ("BAAI/bge-reranker-v2-m3", "XLMRobertaForSequenceClassification", (), ""),
+        (QWEN3, "Qwen3ForCausalLM", (), ""),
+    ],
+)
+def test_a_model_that_ranks_by_its_answers_says_that_it_gives_no_scores(
+    name: str, architecture: str, args: tuple[str, ...], said: str
+) -> None:
+    spec = EngineSpec(args=args)
+    facts = ENGINE.as_served(replace(model(QWEN3), architecture=architecture), spec)
+    remark = ENGINE.remark(facts, spec, name)
+    assert bool(remark) is bool(said)
+    assert said in remark

@@ -147,6 +147,14 @@ class Engine(ABC):
         """The facts as the engine serves the model with this request."""
         return facts
 
+    def remark(self, facts: ModelFacts, spec: EngineSpec, model: str, /) -> str:
+        """What users of this model should know of how the engine serves it, in sentences; may be empty.
+
+        Args:
+            model: its repository or path.
+        """
+        return ""
+
     def check_request(self, spec: EngineSpec, facts: ModelFacts, shape: Shape, /, *, image: str) -> Refusal | None:
         """Why the engine does not start this model as it is requested; None if it does.
 

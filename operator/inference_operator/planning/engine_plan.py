@@ -21,6 +21,7 @@ from inference_operator.objects.model_volume import model_argument
 from inference_operator.planning.gpu_offers import GpuOffers
 from inference_operator.planning.known_model import KnownModel, with_draft
 from inference_operator.roles.engine_choice import NO_CHOICE, EngineChoice
+from inference_operator.sentences import sentences
 from inference_operator.settings import Settings
 from inference_operator.sizing.choice import choose, may_be_used
 from inference_operator.sizing.fitting import least_context
@@ -83,13 +84,14 @@ def engine_plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
     plan = _plan(inputs, engine)
     if isinstance(plan, Refusal):
         return plan
-    choice = inputs.choice
+    choice, facts = inputs.choice, inputs.model.facts
+    served = engine.remark(facts, inputs.spec.engine, _name(inputs.source)) if isinstance(facts, ModelFacts) else ""
     return replace(
         plan,
         learned=inputs.learned,
         implementation=choice.implementation,
-        model_file=_model_file(inputs.model.facts),
-        engine_choice=choice.why,
+        model_file=_model_file(facts),
+        engine_choice=sentences(choice.why, served),
     )
 
 
@@ -138,10 +140,13 @@ def _with_slots(plan: Plan, inputs: PlanInputs, engine: Engine) -> Plan:
 def _with_parsers(plan: Plan, inputs: PlanInputs, engine: Engine) -> Plan:
     facts = inputs.model.facts
     architecture = facts.architecture if isinstance(facts, ModelFacts) else ""
-    source = inputs.source
-    model = source.reference.partition(":")[0] if isinstance(source, ImageModel) else model_argument(source)
-    parsers = engine.parsers(inputs.image, model=model, architecture=architecture)
+    parsers = engine.parsers(inputs.image, model=_name(inputs.source), architecture=architecture)
     return replace(plan, tool_call_parser=parsers.tool_call, reasoning_parser=parsers.reasoning)
+
+
+def _name(source: ModelSource) -> str:
+    """The repository or path of a model."""
+    return source.reference.partition(":")[0] if isinstance(source, ImageModel) else model_argument(source)
 
 
 def _sizes(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:

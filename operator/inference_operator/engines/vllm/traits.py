@@ -4,6 +4,7 @@
 `config/model.py`, `config/speculative.py`).
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.resources import files
@@ -15,7 +16,11 @@ from inference_operator.engines.vllm.options import VERSION
 from inference_operator.models.facts import ModelFacts
 
 RUNNER, CONVERT = "--runner", "--convert"
+HF_OVERRIDES = "--hf-overrides"
 POOLING, GENERATE = "pooling", "generate"
+_RANKING = re.compile(r"(?i)rerank")
+_SCORING = ("ForSequenceClassification", "ForRanking", "ForRetrieval", "RewardModel", "ColBERT")
+"""Endings of architectures with scores."""
 
 _ROWS = [
     line.split()
@@ -60,6 +65,33 @@ def pools_by_default(facts: ModelFacts) -> bool:
     if facts.side.has_pooling_module or name in _POOLS:
         return True
     return name not in _GENERATES and name.endswith(_POOLING_SUFFIXES) and not name.endswith(_GENERATING_SUFFIXES)
+
+
+def remark_of_ranking(facts: ModelFacts, args: Sequence[str], model: str) -> str:
+    """What a model that ranks documents by its answers cannot do as it is; empty for every other model.
+
+    Such models say yes or no to a query and a document. vLLM scores with them only as a classifier (0.32.0, docs,
+    `models/pooling_models/scoring.md`).
+
+    Examples:
+        >>> from inference_operator.models.catalogue import entry
+        >>> from inference_operator.models.entry import entry_facts
+        >>> facts = entry_facts(entry("Qwen/Qwen3-8B"))
+        >>> remark_of_ranking(facts, [], "Qwen/Qwen3-Reranker-8B").partition(". ")[0]
+        'The model ranks documents, and vLLM serves it as one that generates text: `/rerank` and `/score` cannot work'
+        >>> remark_of_ranking(facts, [], "Qwen/Qwen3-8B")
+        ''
+    """
+    name = model.rstrip("/").rpartition("/")[2]
+    scores = facts.architecture.endswith(_SCORING) or value_of(args, CONVERT) == "classify"
+    if not _RANKING.search(name) or scores or not facts.architecture or value_of(args, HF_OVERRIDES) is not None:
+        return ""
+    served = "embeds text" if facts.is_pooling else "generates text"
+    return (
+        f"The model ranks documents, and vLLM serves it as one that {served}: `/rerank` and `/score` cannot work."
+        " Use a checkpoint that was converted for sequence classification (`…-seq-cls`), or ask the administrator to"
+        f" allow `{HF_OVERRIDES}`, and add it with the value of the model's card and `{RUNNER}={POOLING}`."
+    )
 
 
 def predicts(facts: ModelFacts) -> bool:

@@ -68,7 +68,7 @@ from inference_operator.engines.vllm.request_limits import MAX_N, generation_arg
 from inference_operator.engines.vllm.shortage import shortage
 from inference_operator.engines.vllm.speculation import refusal_of_speculation
 from inference_operator.engines.vllm.tracing import refusal_of_traces, traces_arguments
-from inference_operator.engines.vllm.traits import refusal_of_runner, served_facts
+from inference_operator.engines.vllm.traits import refusal_of_runner, remark_of_ranking, served_facts
 from inference_operator.engines.vllm_image import (
     GROUP,
     HOME,
@@ -215,6 +215,10 @@ class Vllm(Engine):
     def as_served(self, facts: ModelFacts, spec: EngineSpec) -> ModelFacts:
         """The facts with the kind of runner, and with whether states are missing."""
         return served_facts(facts, spec.args)
+
+    def remark(self, facts: ModelFacts, spec: EngineSpec, model: str) -> str:
+        """What a model that ranks documents cannot do as it is."""
+        return remark_of_ranking(facts, spec.args, model)
 
     def check_request(self, spec: EngineSpec, facts: ModelFacts, shape: Shape, *, image: str) -> Refusal | None:
         """Why vLLM refuses the request at its start; None if it does not."""
