@@ -1,7 +1,8 @@
 """The class of an option or a variable: safe, managed by the operator, or only with the right to create pods.
 
-Each engine has tables of its own. A line of a table is `NAME safe` or `NAME pods REASON`. Lines below it that begin
-with a dot are keys of its value that are safe alone. What stands in no table needs the right.
+Each engine has tables of its own. A line of a table is `NAME safe` or `NAME pods REASON`, and `counted` or `uncounted`
+after that for an option that changes memory. Lines below it that begin with a dot are keys of its value that are safe
+alone. What stands in no table needs the right.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,6 +35,17 @@ REASONS: dict[str, str] = {
 """The effect of an option or variable of the class `pods`, by the word in the tables."""
 
 
+class Memory(StrEnum):
+    """The effect of an option on the memory of an engine."""
+
+    NONE = ""
+    """None, or less than sizing is precise."""
+    COUNTED = "counted"
+    """It is part of the sizes."""
+    UNCOUNTED = "uncounted"
+    """It is named as not counted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Classified:
     """The class of an option or a variable."""
@@ -42,6 +54,8 @@ class Classified:
     kind: Class
     reason: str = ""
     """Its effect, if it needs the right; the cure, if it is managed."""
+    memory: Memory = Memory.NONE
+    """Its effect on the memory of an engine."""
     keys: tuple[str, ...] = ()
     """Keys of an option's value that are safe alone, as they follow a dot."""
 
@@ -51,9 +65,10 @@ def classified(table: str) -> Iterator[Classified]:
     lines = [line.split() for line in table.splitlines()]
     for index, (name, *words) in enumerate(lines):
         if not name.startswith("."):
-            kind, *reasons = words
-            reason = REASONS[reasons[0]] if kind == Class.PODS else ""
-            yield Classified(name, Class(kind), reason, tuple(_keys(lines[index + 1 :])))
+            kind, *more = words
+            reason = REASONS[more[0]] if kind == Class.PODS else ""
+            memory = Memory(more[-1]) if more and more[-1] in set(Memory) else Memory.NONE
+            yield Classified(name, Class(kind), reason, memory, tuple(_keys(lines[index + 1 :])))
 
 
 def _keys(lines: list[list[str]]) -> Iterator[str]:

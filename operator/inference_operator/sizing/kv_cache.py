@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from inference_operator.models.facts import Attention, LayerGroup, ModelFacts
 from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.lora_and_speculative import drafting_layers
-from inference_operator.sizing.shape import KV_BYTES, Shape
+from inference_operator.sizing.shape import KV_BYTES, CacheOptions, Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def kv_element_bytes(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> i
 
 def cache_layout(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> CacheLayout:
     """The layout of the KV cache on one GPU, in the pipeline stage with most layers."""
-    element = kv_element_bytes(facts, engine, shape)
+    engine, element = _with_options(engine, shape.cache), kv_element_bytes(facts, engine, shape)
     groups = [_of_stage(group, shape) for group in _as_cached(engine, facts)]
     if drafting := drafting_layers(facts, shape):
         groups = _joined([*groups, *_as_cached(engine, facts, drafting)])
@@ -121,7 +121,7 @@ def cache_layout(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> Cache
     blocks = engine.state_blocks + shape.speculative_tokens + (engine.scan_blocks if scanned else 0)
     all_full = all(group.attention in (Attention.FULL, Attention.LATENT) for group, _ in tokens)
     if not states and (all_full or len(tokens) == 1):
-        return _uniform(engine, tokens, growth, blocks)
+        return _divided(_uniform(engine, tokens, growth, blocks), shape.cache.ranks)
     largest = max((size for _, size in tokens), default=0.0)
     state = max((_state_bytes(group, shape, facts.element_bytes, engine.state_bytes) for group in states), default=0.0)
     block = _aligned(engine.block_tokens, state, largest)
@@ -132,7 +132,32 @@ def cache_layout(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> Cache
     ]
     kept += [Kept(Attention.STATE, math.ceil(group.layers / size), block, 0) for group in states]
     unit = size * max(block * largest, state)
-    return CacheLayout(unit, tuple(kept), growth, blocks, engine.batches_in_flight)
+    return _divided(CacheLayout(unit, tuple(kept), growth, blocks, engine.batches_in_flight), shape.cache.ranks)
+
+
+def _with_options(engine: EngineMemory, options: CacheOptions) -> EngineMemory:
+    """The engine with what arguments change. Without a cache of prefixes a sequence has one state (vLLM 0.32.0,
+    `v1/kv_cache_interface.py`, `MambaSpec`).
+    """
+    return replace(
+        engine,
+        hybrid_cache=engine.hybrid_cache and not options.one_kind,
+        state_blocks=engine.state_blocks if options.keeps_prefixes else 1,
+        scan_blocks=engine.scan_blocks if options.keeps_prefixes else 0,
+        state_bytes=options.recurrent_bytes or engine.state_bytes,
+    )
+
+
+def _divided(layout: CacheLayout, ranks: int) -> CacheLayout:
+    """The layout where each of several ranks keeps its part of the tokens of layers that keep all."""
+    if ranks == 1:
+        return layout
+    whole = (Attention.FULL, Attention.LATENT)
+    kept = (
+        replace(group, block_tokens=group.block_tokens * ranks) if group.attention in whole else group
+        for group in layout.kept
+    )
+    return replace(layout, kept=tuple(kept), token_bytes=layout.token_bytes / ranks)
 
 
 def _uniform(
@@ -194,7 +219,7 @@ def _state_bytes(group: LayerGroup, shape: Shape, element: int, recurrent: int |
     if state is None:
         return 0.0
     length = state.convolution_length + shape.speculative_tokens
-    convolution = state.convolution_width * length * element
+    convolution = state.convolution_width * length * (shape.cache.convolution_bytes or element)
     return (convolution + state.recurrent * (recurrent or state.recurrent_bytes or element)) / shape.parallel.tensor
 
 

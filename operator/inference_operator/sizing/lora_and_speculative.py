@@ -87,6 +87,7 @@ def _unaccounted(facts: ModelFacts, shape: Shape) -> Iterator[str]:
         yield f"{named}, which is not in the catalogue"
     if speculation and speculation.unknown:
         yield speculation.unknown
+    yield from (f"the memory that `{name}` changes" for name in shape.uncounted)
     if facts.has_unknown_states:
         yield "the states of its layers, whose sizes its config does not tell"
     if facts.has_vision and shape.adapters and shape.adapters.tower:

@@ -39,10 +39,28 @@ def _broken(facts: ModelFacts, shape: Shape) -> Iterator[str]:
         yield f"A vocabulary of {vocabulary} is not divisible by {tensor}."
     if shape.parallel.pipeline > facts.layers:
         yield f"{facts.layers} layers cannot be divided over {shape.parallel.pipeline} stages."
+    yield from _context_ranks(facts, shape)
+    copies = shape.redundant_experts
+    if copies and facts.experts and (facts.experts.count + copies) % shape.parallel.group:
+        count = facts.experts.count + copies
+        yield f"{count} experts, of which {copies} are copies, are not divisible by {shape.parallel.group}."
     yield from _groups(facts, shape)
     if shape.speculation and shape.speculation.draft_facts:
         draft = Shape(ParallelSizes(tensor))
         yield from (f"Of the draft model: {rule}" for rule in _broken(shape.speculation.draft_facts, draft))
+
+
+def _context_ranks(facts: ModelFacts, shape: Shape) -> Iterator[str]:
+    """Broken rules of decode context parallelism (vLLM 0.32.0, `config/model.py`, `config/parallel.py`)."""
+    tensor, ranks, heads = shape.parallel.tensor, shape.cache.ranks, facts.kv_heads
+    if ranks == 1:
+        return
+    if tensor % ranks:
+        yield f"{tensor} ranks are not divisible by {ranks} of decode context parallelism."
+    elif heads and not facts.uses_mla and ranks > tensor // heads:
+        yield f"Decode context parallelism of {ranks} needs {ranks} ranks for each of {heads} KV heads."
+    elif heads and not facts.uses_mla and facts.heads // heads % ranks:
+        yield f"{facts.heads // heads} attention heads for each KV head are not divisible by {ranks}."
 
 
 def _groups(facts: ModelFacts, shape: Shape) -> Iterator[str]:

@@ -74,6 +74,22 @@ class Speculation:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheOptions:
+    """What arguments change about the KV cache."""
+
+    one_kind: bool = False
+    """Whether all layers keep every token, also those with a window."""
+    ranks: int = 1
+    """Tensor ranks that divide the tokens of a sequence (decode context parallelism)."""
+    keeps_prefixes: bool = True
+    """Whether states at the end of cached prefixes are kept."""
+    convolution_bytes: int | None = None
+    """Bytes of an element of a convolution's state; None: as in the model."""
+    recurrent_bytes: int | None = None
+    """Bytes of an element of a recurrent state; None: as in the model."""
+
+
+@dataclass(frozen=True, slots=True)
 class ParallelSizes:
     """How many ranks an engine has in each dimension of its parallelism."""
 
@@ -152,6 +168,11 @@ class Shape:
     """Whether the engine doubles its default batches."""
     expert_parallel: bool = False
     """Whether arguments ask that each rank has whole routed experts; otherwise it has its part of every expert."""
+    redundant_experts: int = 0
+    """Copies of routed experts beside these, if arguments balance their load."""
+    cache: CacheOptions = CacheOptions()
+    uncounted: tuple[str, ...] = ()
+    """Arguments that change memory in an unknown way."""
     kv_cache_bytes: int | None = None
     """Size of the KV cache of each rank; None: on GPUs the remaining memory, on CPUs what sizing computes."""
     cpu_offload_gib: float = 0.0

@@ -53,6 +53,7 @@ def rank_weights(facts: ModelFacts, shape: Shape) -> tuple[RankWeights, ...]:
             element_bytes=shape.element_bytes,
             whole_encoder=shape.whole_encoder,
             expert_parallel=shape.expert_parallel,
+            redundant_experts=shape.redundant_experts,
         ),
     )
 
@@ -115,7 +116,7 @@ def expert_ranks(matrix: Matrix, shape: Shape) -> tuple[int, int]:
     parallel = shape.parallel
     if matrix.part is not MatrixPart.EXPERTS or not shape.has_whole_experts:
         return parallel.tensor, matrix.stacked
-    return 1, math.ceil(matrix.stacked / parallel.group)
+    return 1, math.ceil((matrix.stacked + shape.redundant_experts) / parallel.group)
 
 
 ENDS = (MatrixPart.EMBEDDING, MatrixPart.HEAD)

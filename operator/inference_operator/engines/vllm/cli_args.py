@@ -1,5 +1,6 @@
 """Values of options in `spec.engine.args`, read as vLLM's own parser reads them: of several, the last one counts."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -78,3 +79,32 @@ def is_on(args: Sequence[str], option: str) -> bool:
     """
     spellings = [given.spelling for given in given_options(args, option)]
     return bool(spellings) and not spellings[-1].startswith("--no-")
+
+
+MAX_CHARACTERS = 65_536
+"""Length of a configuration in an argument. A longer one is ignored."""
+
+
+def configuration(args: Sequence[str], option: str) -> dict[str, object]:
+    """The keys of an option that takes a JSON object, or single keys after a dot.
+
+    Examples:
+        >>> given = ['--eplb-config={"num-redundant-experts": 8}', "--eplb-config.window_size=3"]
+        >>> configuration(given, "--eplb-config")
+        {'num_redundant_experts': 8, 'window_size': 3}
+    """
+    config: dict[str, object] = {}
+    for given in given_options(args, option):
+        parsed = _parsed(given.value or "")
+        if given.key:
+            config[given.key] = given.value if parsed is None else parsed
+        elif isinstance(parsed, dict):
+            config = {str(key).replace("-", "_"): value for key, value in parsed.items()}
+    return config
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text) if len(text) <= MAX_CHARACTERS else None
+    except (ValueError, RecursionError):
+        return None

@@ -8,17 +8,21 @@ from inference_operator.api.engine import ADAPTER_RANKS, DEFAULT_ADAPTER_RANK, D
 from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
+from inference_operator.engines.classified import Memory
 from inference_operator.engines.vllm.adapters import MODULES
-from inference_operator.engines.vllm.cli_args import given_options, int_value, is_on, value_of
+from inference_operator.engines.vllm.cli_args import configuration, given_options, int_value, is_on, value_of
 from inference_operator.engines.vllm.encoders import whole_encoder
 from inference_operator.engines.vllm.memory import LATEST, version_of
+from inference_operator.engines.vllm.option_classes import OPTION_CLASSES
+from inference_operator.engines.vllm.options import resolve_option, written_option
 from inference_operator.engines.vllm.speculation import speculation_of
 from inference_operator.engines.vllm_image import version_of_image
+from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import ELEMENT_BYTES
 from inference_operator.models.quantization import named_quantization
 from inference_operator.sizing.engine_choices import BATCHED_TOKENS, CONTEXT, SEQUENCES
 from inference_operator.sizing.plan import Plan
-from inference_operator.sizing.shape import Adapters, Shape
+from inference_operator.sizing.shape import Adapters, CacheOptions, Shape
 
 MAX_MODEL_LEN = "--max-model-len"
 UTILIZATION = "--gpu-memory-utilization"
@@ -30,6 +34,15 @@ KV_CACHE_BYTES = "--kv-cache-memory-bytes"
 LIMITS = "--limit-mm-per-prompt"
 KV_OFFLOADING = "--kv-offloading-size"
 EXPERT_PARALLEL = "--enable-expert-parallel"
+ENABLE_EPLB, ONE_CACHE_KIND = "--enable-eplb", "--disable-hybrid-kv-cache-manager"
+MOST_COPIES, MOST_RANKS = 4096, 1024
+UNCOUNTED = frozenset(
+    {
+        *("--additional-config", "--ec-transfer-config", "--hf-overrides", "--kv-transfer-config"),
+        *(option.name for option in OPTION_CLASSES if option.memory is Memory.UNCOUNTED),
+    }
+)
+"""Options that change memory in a way that sizing does not know, beside the classes of rights of all options."""
 ENFORCE_EAGER, GRAPH_FLAGS = "--enforce-eager", ("--compilation-config", "--optimization-level")
 """Arguments with which vLLM captures no CUDA graphs of whole steps, and with which it may capture none."""
 PERFORMANCE_MODE, THROUGHPUT_MODE = "--performance-mode", "throughput"
@@ -101,7 +114,63 @@ def with_arguments(shape: Shape, args: Sequence[str]) -> Shape:
         speculation=speculation_of(args),
         whole_graphs=not (is_on(args, ENFORCE_EAGER) or any(value_of(args, flag) for flag in GRAPH_FLAGS)),
         whole_encoder=whole_encoder(args),
+        redundant_experts=_redundant_experts(args),
+        cache=_cache_options(args),
+        uncounted=_uncounted(args),
     )
+
+
+def _redundant_experts(args: Sequence[str]) -> int:
+    """Copies of experts (0.32.0, `config/parallel.py`, `EPLBConfig`).
+
+    Examples:
+        >>> _redundant_experts(["--enable-eplb", "--eplb-config.num_redundant_experts=32"])
+        32
+        >>> _redundant_experts(['--eplb-config={"num_redundant_experts":32}'])
+        0
+    """
+    copies = configuration(args, "--eplb-config").get("num_redundant_experts")
+    whole = isinstance(copies, int) and not isinstance(copies, bool) and 0 < copies <= MOST_COPIES
+    return copies if is_on(args, ENABLE_EPLB) and whole and isinstance(copies, int) else 0
+
+
+def _cache_options(args: Sequence[str]) -> CacheOptions:
+    caching = [given.spelling for given in given_options(args, "--enable-prefix-caching")]
+    return CacheOptions(
+        one_kind=is_on(args, ONE_CACHE_KIND),
+        ranks=min(MOST_RANKS, max(1, int_value(args, "--decode-context-parallel-size") or 1)),
+        keeps_prefixes=not (caching and caching[-1].startswith("--no-")),
+        convolution_bytes=ELEMENT_BYTES.get(value_of(args, "--mamba-cache-dtype") or ""),
+        recurrent_bytes=ELEMENT_BYTES.get(value_of(args, "--mamba-ssm-cache-dtype") or "")
+        or ELEMENT_BYTES.get(value_of(args, "--mamba-cache-dtype") or ""),
+    )
+
+
+def _uncounted(args: Sequence[str]) -> tuple[str, ...]:
+    """The options whose effect on memory is not counted, each once.
+
+    Examples:
+        >>> _uncounted(["--enable-dbo", "--seed=8", "--max-cudagraph-capture-size", "64", "--enable-dbo"])
+        ('--enable-dbo', '--max-cudagraph-capture-size')
+    """
+    options = [option for argument in args if (option := written_option(argument))]
+    names = (names[0] for option in options if len(names := list(resolve_option(option))) == 1)
+    return tuple(dict.fromkeys(name for name in names if name in UNCOUNTED))
+
+
+def refusal_of_cache_options(facts: ModelFacts, args: Sequence[str]) -> Refusal | None:
+    """The refusal of options without which, or with which, vLLM does not start this model; or None.
+
+    Layers with states and layers with keys have no cache in common (0.32.0, `v1/core/kv_cache_utils.py`,
+    `unify_hybrid_kv_cache_specs`). Copies of experts need ranks with whole experts (`config/parallel.py`).
+    """
+    if is_on(args, ONE_CACHE_KIND) and facts.has_states:
+        problem, cure = f"`{ONE_CACHE_KIND}` is not possible for a model whose layers keep states.", "Remove it."
+    elif is_on(args, ENABLE_EPLB) and not is_on(args, EXPERT_PARALLEL):
+        problem, cure = f"`{ENABLE_EPLB}` needs whole experts on each rank.", f"Add `{EXPERT_PARALLEL}`, or remove it."
+    else:
+        return None
+    return Refusal(Reason.INVALID_SPEC, "spec.engine.args", problem, cure)
 
 
 def adapters_of(engine: EngineSpec) -> Adapters:

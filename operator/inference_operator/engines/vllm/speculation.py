@@ -1,12 +1,11 @@
 """Speculative decoding, from arguments of `vllm serve` (0.32.0, `config/speculative.py`)."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.engines.vllm.cli_args import MAX_DIGITS, given_options, value_of
+from inference_operator.engines.vllm.cli_args import MAX_DIGITS, configuration, value_of
 from inference_operator.engines.vllm.traits import predicts
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.shape import Speculation
@@ -18,8 +17,6 @@ TEXT_METHODS = ("ngram", "[ngram]", "suffix")
 """Methods that search the text on the CPU. They take no GPU memory."""
 OWN_LAYER_SUFFIX = "mtp"
 """Suffix of the methods that use a layer of the model itself. vLLM treats `deepseek_mtp` and the like as `mtp`."""
-MAX_CHARACTERS = 65_536
-"""Length of a configuration. A longer one is ignored."""
 _OTHER_DRAFTS = re.compile("eagle|medusa|dflash|dspark|mlp.speculator|-mtp")
 """Names by which vLLM takes a draft for another method than that of a whole model."""
 _METHOD = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -90,22 +87,8 @@ def _refusal(problem: str, cure: str) -> Refusal:
 
 def _configuration(args: Sequence[str]) -> Mapping[str, object]:
     """The configuration, from a JSON object and from options for single keys."""
-    config: dict[str, object] = {}
-    for given in given_options(args, CONFIG):
-        parsed = _parsed(given.value or "")
-        if given.key:
-            config[given.key] = given.value if parsed is None else parsed
-        elif isinstance(parsed, dict):
-            config = {str(key).replace("-", "_"): value for key, value in parsed.items()}
     by_option = {key: value for key, option in KEY_OPTIONS.items() if (value := value_of(args, option)) is not None}
-    return {**config, **by_option}
-
-
-def _parsed(text: str) -> object:
-    try:
-        return json.loads(text) if len(text) <= MAX_CHARACTERS else None
-    except (ValueError, RecursionError):
-        return None
+    return {**configuration(args, CONFIG), **by_option}
 
 
 def _text(config: Mapping[str, object], key: str) -> str:

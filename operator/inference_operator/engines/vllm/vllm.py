@@ -48,6 +48,7 @@ from inference_operator.engines.vllm.memory_flags import (
     memory_arguments,
     refusal_of_batches,
     refusal_of_cache_bytes,
+    refusal_of_cache_options,
     refusal_of_slots,
     shape_of,
 )
@@ -226,6 +227,7 @@ class Vllm(Engine):
         return (
             refusal_of_precision(spec, facts, image=image)
             or refusal_of_runner(facts, spec.args)
+            or refusal_of_cache_options(facts, spec.args)
             or refusal_of_speculation(facts, spec.args, draft)
         )
 
