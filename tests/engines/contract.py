@@ -80,6 +80,7 @@ class EngineContract:
             "maxAdapterRank": 64,
             "generation": {"temperature": 0.5},
             "multimodal": {"video": True},
+            "ropeScaling": {"factor": 2},
         }
         for name in subject.engine.unsupported_fields:
             refusal = subject.engine.check_fields(EngineSpec.model_validate({name: values[name]}))

@@ -75,6 +75,30 @@ class MultimodalSpec(SpecModel):
     )
 
 
+class RopeScalingSpec(SpecModel):
+    """Positions beyond those that a model was trained with, by YaRN."""
+
+    factor: float = Field(
+        ge=1.0,
+        le=64.0,
+        description="Times the original positions that a sequence may have. The model's card names the value."
+        f" {RESIZES}",
+    )
+    original_max_position_embeddings: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_TOKENS,
+        description="Positions that the factor multiplies, as the model's card names them. Default: the model's"
+        f" context. {RESIZES}",
+    )
+    theta: float | None = Field(
+        None,
+        ge=1.0,
+        le=1e12,
+        description=f"Base of the rotary positions. Default: `rope_theta` of the model's config. {RESIZES}",
+    )
+
+
 _Rank: TypeAlias = Literal[1, 8, 16, 32, 64, 128, 256, 320, 512]
 ADAPTER_RANKS: tuple[int, ...] = get_args(_Rank)
 """Ranks for which vLLM makes slots, ascending (0.32.0, `config/lora.py`, `MaxLoRARanks`)."""
@@ -128,6 +152,11 @@ class EngineSpec(SpecModel):
         description="Maximum context length (prompt and output) in tokens. The operator never reduces a value that"
         " is set. Default: the model's own length, or the longest that fits four times, at least 32768 if possible."
         f" {RESIZES}",
+    )
+    rope_scaling: RopeScalingSpec | None = Field(
+        None,
+        description="Extends the context of a model of text by YaRN, as its card describes it; `maxModelLen` may then"
+        f" be as long. Default: none. {RESIZES}",
     )
     max_num_seqs: int | None = Field(
         None,

@@ -147,6 +147,14 @@ class Engine(ABC):
         """The facts as the engine serves the model with this request."""
         return facts
 
+    def config_overrides(self, facts: ModelFacts, spec: EngineSpec, /) -> str:
+        """The fields of the model's config that the engine must read in another way, as a JSON object; empty for none.
+
+        Args:
+            facts: the facts of the model itself.
+        """
+        return ""
+
     def remark(self, facts: ModelFacts, spec: EngineSpec, model: str, /) -> str:
         """What users of this model should know of how the engine serves it, in sentences; may be empty.
 

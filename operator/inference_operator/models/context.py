@@ -126,3 +126,22 @@ def _ropes(config: Config) -> Iterator[Config]:
 
 def _rope_type(rope: Config) -> str:
     return rope.text("rope_type") or rope.text("type")
+
+
+def rope_parameters(config: Config) -> tuple[tuple[str, float | str], ...]:
+    """The parameters of rotary positions that all layers share; none if the config states no base of them.
+
+    Examples:
+        >>> rope_parameters(Config({"rope_theta": 1000000, "partial_rotary_factor": 0.5}))
+        (('partial_rotary_factor', 0.5), ('rope_theta', 1000000))
+        >>> rope_parameters(Config({"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}))
+        ()
+    """
+    section = config.section("rope_parameters")
+    if any(isinstance(value, dict) for value in section.fields.values()):
+        return ()
+    scaling = _rope_type(config.section("rope_scaling"))
+    outer = {name: config.fields.get(name) for name in ("rope_theta", "partial_rotary_factor")}
+    stated = {**outer, **({"rope_type": scaling} if scaling else {}), **section.fields}
+    kept = {name: value for name, value in stated.items() if isinstance(value, int | float | str)}
+    return tuple(sorted(kept.items())) if "rope_theta" in kept else ()

@@ -188,6 +188,8 @@ class ModelFacts:
     """Whether each token attends to all tokens of its prompt: there is no KV cache, and prompts are not divided."""
     model_type: str = ""
     """The config's `model_type`."""
+    rope: tuple[tuple[str, float | str], ...] = ()
+    """The parameters of rotary positions, the same for all layers; empty if the config does not tell them."""
     predicting_layers: int | None = None
     """Layers that predict further tokens (multi-token prediction); None: the config does not tell."""
     names_attention: bool = False

@@ -11,7 +11,7 @@ from inference_operator.models.config import (
     UnreadableError,
     language_model,
 )
-from inference_operator.models.context import is_pooling, model_context
+from inference_operator.models.context import is_pooling, model_context, rope_parameters
 from inference_operator.models.facts import Experts, Kernel, LayerGroup, Matrix, ModelFacts, Quantization
 from inference_operator.models.layers import head_dimension, kv_heads, layer_groups
 from inference_operator.models.matrices import intermediate_size, matrices
@@ -67,7 +67,8 @@ def model_facts(
     """
     try:
         config, has_vision = language_model(document)
-        return _with_encoders(_facts(config, has_vision=has_vision, weights=weights, side=side), config)
+        facts = _with_positions(_facts(config, has_vision=has_vision, weights=weights, side=side), config)
+        return _with_encoders(facts, config)
     except UnreadableError as error:
         return NotUnderstood(
             error.field if error.field.endswith(".json") else f"config.json.{error.field}",
@@ -133,7 +134,6 @@ def _facts(config: Config, *, has_vision: bool, weights: Weights | None, side: S
     return ModelFacts(
         architecture=config.architecture,
         model_type=config.text("model_type"),
-        predicting_layers=config.count("num_nextn_predict_layers", "mtp_num_hidden_layers"),
         names_attention=names_attention(config),
         hidden_size=shape.hidden,
         vocabulary=shape.vocabulary,
@@ -158,6 +158,12 @@ def _facts(config: Config, *, has_vision: bool, weights: Weights | None, side: S
         side=side,
         other_architectures=config.architectures[1:],
     )
+
+
+def _with_positions(facts: ModelFacts, config: Config) -> ModelFacts:
+    """The facts with the parameters of rotary positions, and the layers that predict further tokens."""
+    layers = config.count("num_nextn_predict_layers", "mtp_num_hidden_layers")
+    return replace(facts, rope=rope_parameters(config), predicting_layers=layers)
 
 
 def _with_encoders(facts: ModelFacts, config: Config) -> ModelFacts:

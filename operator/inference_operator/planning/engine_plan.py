@@ -80,7 +80,7 @@ class PlanInputs:
 
 def engine_plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
     """The plan of one engine with what was learned, or why there is none."""
-    inputs = _as_served(inputs, engine)
+    itself, inputs = inputs.model.facts, _as_served(inputs, engine)
     plan = _plan(inputs, engine)
     if isinstance(plan, Refusal):
         return plan
@@ -91,6 +91,7 @@ def engine_plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
         learned=inputs.learned,
         implementation=choice.implementation,
         model_file=_model_file(facts),
+        config_overrides=engine.config_overrides(itself, inputs.spec.engine) if isinstance(itself, ModelFacts) else "",
         engine_choice=sentences(choice.why, served),
     )
 

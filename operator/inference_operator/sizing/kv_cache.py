@@ -136,8 +136,9 @@ def cache_layout(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> Cache
 
 
 def _with_options(engine: EngineMemory, options: CacheOptions) -> EngineMemory:
-    """The engine with what arguments change. Without a cache of prefixes a sequence has one state (vLLM 0.32.0,
-    `v1/kv_cache_interface.py`, `MambaSpec`).
+    """The engine with what arguments change.
+
+    Without a cache of prefixes a sequence has one state (vLLM 0.32.0, `v1/kv_cache_interface.py`, `MambaSpec`).
     """
     return replace(
         engine,

@@ -86,6 +86,8 @@ class Plan:
     """The implementation of the model that the engine must use, by the engine's own name; empty: its own choice."""
     model_file: str = ""
     """Name of the file that the engine loads: the first part of a model in GGUF. Empty for other formats."""
+    config_overrides: str = ""
+    """Fields of the model's config that the engine must read in another way, as a JSON object; empty for none."""
     engine_choice: str = ""
     """Why this engine runs, and what users lose with it, in sentences; empty for the first choice without a loss."""
     whole_encoder: bool = False

@@ -24,6 +24,7 @@ _ONLY_IF_SET = frozenset(
         "left_to_engine",
         "implementation",
         "model_file",
+        "config_overrides",
         "engine_choice",
         "whole_encoder",
         "video_refused",

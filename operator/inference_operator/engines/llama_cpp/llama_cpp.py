@@ -59,7 +59,15 @@ STEPS = "llamacpp:n_decode_total"
 
 UNSUPPORTED = frozenset(
     {
-        *("adapterSlots", "maxAdapterRank", "cpuOffloadGiB", "dtype", "generation", "gpuMemoryUtilization"),
+        *(
+            "adapterSlots",
+            "maxAdapterRank",
+            "cpuOffloadGiB",
+            "dtype",
+            "generation",
+            "gpuMemoryUtilization",
+            "ropeScaling",
+        ),
         *("kvCacheDtype", "multimodal", "quantization", "reasoningParser", "toolCallParser"),
     }
 )

@@ -74,7 +74,15 @@ RUNNING, BATCHES = "transformers:num_requests_running", "transformers:batches_to
 
 UNSUPPORTED = frozenset(
     {
-        *("adapterSlots", "maxAdapterRank", "cpuOffloadGiB", "generation", "gpuMemoryUtilization", "kvCacheDtype"),
+        *(
+            "adapterSlots",
+            "maxAdapterRank",
+            "cpuOffloadGiB",
+            "generation",
+            "gpuMemoryUtilization",
+            "kvCacheDtype",
+            "ropeScaling",
+        ),
         *("multimodal", "quantization", "reasoningParser", "toolCallParser"),
     }
 )

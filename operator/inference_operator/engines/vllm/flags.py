@@ -136,7 +136,7 @@ REMOVED_FLAGS: dict[str, str] = {
     "--cuda-graph-sizes": "Use `--cudagraph-capture-sizes`.",
     "--max-seq-len-to-capture": "Use `--cudagraph-capture-sizes`, which counts tokens of a batch.",
     "--worker-use-ray": "Remove it; the operator connects the pods of an engine without Ray.",
-    **dict.fromkeys(("--rope-scaling", "--rope-theta"), "Use `--hf-overrides`."),
+    **dict.fromkeys(("--rope-scaling", "--rope-theta"), "Use `spec.engine.ropeScaling`."),
     **dict.fromkeys(
         (
             "--disable-async-output-proc",

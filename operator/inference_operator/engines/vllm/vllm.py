@@ -37,6 +37,12 @@ from inference_operator.engines.vllm.errors import ERRORS
 from inference_operator.engines.vllm.groups import group_programs, grouped, refusal_of_member
 from inference_operator.engines.vllm.hub_env import commit_arguments, refusal_of_cached
 from inference_operator.engines.vllm.imported import imported_arguments
+from inference_operator.engines.vllm.long_context import (
+    config_overrides,
+    extended_facts,
+    override_arguments,
+    refusal_of_scaling,
+)
 from inference_operator.engines.vllm.memory import (
     default_sequences,
     step_overhead,
@@ -215,7 +221,11 @@ class Vllm(Engine):
 
     def as_served(self, facts: ModelFacts, spec: EngineSpec) -> ModelFacts:
         """The facts with the kind of runner, and with whether states are missing."""
-        return served_facts(facts, spec.args)
+        return extended_facts(served_facts(facts, spec.args), spec.rope_scaling)
+
+    def config_overrides(self, facts: ModelFacts, spec: EngineSpec) -> str:
+        """Those of a longer context."""
+        return config_overrides(facts, spec.rope_scaling)
 
     def remark(self, facts: ModelFacts, spec: EngineSpec, model: str) -> str:
         """What a model that ranks documents cannot do as it is."""
@@ -226,6 +236,7 @@ class Vllm(Engine):
         draft = shape.speculation.draft_facts if shape.speculation else None
         return (
             refusal_of_precision(spec, facts, image=image)
+            or refusal_of_scaling(spec, facts)
             or refusal_of_runner(facts, spec.args)
             or refusal_of_cache_options(facts, spec.args)
             or refusal_of_speculation(facts, spec.args, draft)
@@ -323,6 +334,7 @@ class Vllm(Engine):
         yield from encoder_arguments(spec.args, plan)
         yield from parser_arguments(spec, Parsers(plan.tool_call_parser, plan.reasoning_parser))
         yield from generation_arguments(spec.generation)
+        yield from override_arguments(plan.config_overrides)
         yield from implementation_arguments(spec.args, plan.implementation)
         yield from media_arguments(spec.multimodal.allowed_domains, version_of_image(spec.image or ""))
         yield f"--shutdown-timeout={SHUTDOWN_SECONDS}"

@@ -1,0 +1,78 @@
+"""Contexts beyond a model's own: YaRN, through the fields of its config that vLLM reads.
+
+vLLM takes `max_position_embeddings` for the context of a YaRN model, and replaces `rope_parameters` as a whole (0.32.0,
+`config/model.py`, `_apply_dict_overrides`, `_get_and_verify_max_len`). So all of them are set.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+from inference_operator.api.engine import EngineSpec, RopeScalingSpec
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.engines.vllm.cli_args import given_options
+from inference_operator.models.facts import ModelFacts
+
+FIELD, HF_OVERRIDES = "spec.engine.ropeScaling", "--hf-overrides"
+YARN = "yarn"
+_REPLACED = ("default", YARN)
+"""Types of rotary positions that YaRN replaces."""
+
+
+def extended_facts(facts: ModelFacts, scaling: RopeScalingSpec | None) -> ModelFacts:
+    """The facts with the context that the scaling gives."""
+    if scaling is None:
+        return facts
+    longest = int(scaling.factor * _original(facts, scaling))
+    return replace(facts, context=longest, longest_context=longest, context_stated=True)
+
+
+def _original(facts: ModelFacts, scaling: RopeScalingSpec) -> int:
+    return scaling.original_max_position_embeddings or facts.context
+
+
+def config_overrides(facts: ModelFacts, scaling: RopeScalingSpec | None) -> str:
+    """The fields of the model's config that vLLM must read in another way, as a JSON object; empty for none.
+
+    Args:
+        facts: the facts of the model itself, without the scaling.
+    """
+    if scaling is None:
+        return ""
+    parameters: dict[str, float | str] = {**dict(facts.rope), "rope_type": YARN, "factor": scaling.factor}
+    parameters["original_max_position_embeddings"] = _original(facts, scaling)
+    if scaling.theta:
+        parameters["rope_theta"] = scaling.theta
+    longest = int(scaling.factor * _original(facts, scaling))
+    fields = {"max_position_embeddings": longest, "rope_parameters": parameters}
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"))
+
+
+def override_arguments(overrides: str) -> Iterator[str]:
+    if overrides:
+        yield f"{HF_OVERRIDES}={overrides}"
+
+
+def refusal_of_scaling(spec: EngineSpec, facts: ModelFacts) -> Refusal | None:
+    """Why the positions of this model cannot be scaled; None if they can, or if nobody asks for it."""
+    scaling, parameters = spec.rope_scaling, dict(facts.rope)
+    if scaling is None:
+        return None
+    if any(True for _ in given_options(spec.args, HF_OVERRIDES)):
+        return _refusal(f"`{HF_OVERRIDES}` in `spec.engine.args` replaces it.", "Use one of them.")
+    if facts.has_vision or facts.uses_mla or facts.is_pooling:
+        return _refusal("Only models that read and write text, without latent attention, have it.", "Remove it.")
+    kind = parameters.get("rope_type", "default")
+    if kind not in _REPLACED:
+        shown = f"`{kind}`" if isinstance(kind, str) and kind.isidentifier() else "another way"
+        return _refusal(f"The positions of this model are scaled by {shown} already.", "Remove it.")
+    if "rope_theta" not in parameters and scaling.theta is None:
+        return _refusal(
+            "The base of the model's rotary positions is not known.", f"Set `{FIELD}.theta` to its `rope_theta`."
+        )
+    return None
+
+
+def _refusal(problem: str, cure: str) -> Refusal:
+    return Refusal(Reason.INVALID_SPEC, FIELD, problem, cure)
