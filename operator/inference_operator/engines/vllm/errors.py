@@ -13,6 +13,7 @@ from inference_operator.engines.vllm.argument_errors import ARGUMENT_ERRORS, CON
 from inference_operator.engines.vllm.memory_errors import MEMORY_ERRORS
 from inference_operator.engines.vllm.model_errors import MODEL_ERRORS
 from inference_operator.engines.vllm.node_errors import NODE_ERRORS
+from inference_operator.engines.vllm.start_errors import START_ERRORS
 
 _KERNEL_FILE = r"/\.cache/(?:vllm|torchinductor|triton|flashinfer)/"
 """A part of the path of every compiled file."""
@@ -72,6 +73,7 @@ ERRORS: Sequence[KnownError] = (
     *MEMORY_ERRORS,
     *NODE_ERRORS,
     *MODEL_ERRORS,
+    *START_ERRORS,
     *HUB_ERRORS,
     *GPU_ERRORS,
     *_OTHER_ERRORS,
