@@ -451,3 +451,74 @@ def test_a_gguf_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
 def test_pieces_of_a_gguf_file_are_no_model(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(bytes(100))
     assert "Join the pieces with `cat`" in said_of(tmp_path)
+
+
+LARGE_3 = {
+    "dim": 7168,
+    "n_layers": 61,
+    "head_dim": 128,
+    "hidden_dim": 16384,
+    "n_heads": 128,
+    "n_kv_heads": 128,
+    "vocab_size": 131072,
+    "tied_embeddings": False,
+    "max_position_embeddings": 294912,
+    "q_lora_rank": 1536,
+    "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 128,
+    "kv_lora_rank": 512,
+    "v_head_dim": 128,
+    "yarn": {"original_max_position_embeddings": 8192, "factor": 36, "apply_scale": False},
+    "moe": {
+        "route_every_n": 1,
+        "first_k_dense_replace": 3,
+        "num_experts": 128,
+        "num_experts_per_tok": 4,
+        "expert_hidden_dim": 4096,
+        "num_shared_experts": 1,
+    },
+}
+"""What is public of Mistral Large 3."""
+
+
+def mistral(folder: Path, params: object, *, gib: float = 1.0) -> ModelFacts:
+    (folder / "params.json").write_text(json.dumps(params))
+    (folder / "tekken.json").write_text("{}")
+    with (folder / "consolidated-00001-of-00001.safetensors").open("wb") as weights:
+        weights.truncate(int(gib * 2**30))
+    found = inspect_folder(folder, name="m", source="m")
+    assert isinstance(found, Entry), found
+    assert found.source == "m:params.json"
+    facts = entry_facts(found)
+    assert isinstance(facts, ModelFacts), facts
+    return facts
+
+
+def test_a_model_in_mistrals_own_format_is_what_vllm_reads(tmp_path: Path) -> None:
+    facts = mistral(tmp_path, LARGE_3, gib=1260)
+    assert (facts.architecture, facts.context, facts.layers) == ("MistralLarge3ForCausalLM", 294912, 61)
+    assert facts.uses_mla
+    assert facts.experts
+    assert (facts.experts.count, facts.experts.top_k, facts.experts.intermediate_size) == (128, 4, 4096)
+    assert facts.weight_bytes == 1260 * 2**30
+
+
+def test_images_and_windows_of_mistrals_own_format_are_read(tmp_path: Path) -> None:
+    small = {"dim": 1024, "n_layers": 26, "n_heads": 8, "n_kv_heads": 4, "head_dim": 128, "hidden_dim": 4096}
+    vision = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
+    seen = mistral(tmp_path, {**small, "vocab_size": 131072, "vision_encoder": vision}, gib=2)
+    assert (seen.architecture, seen.has_vision, seen.context) == ("PixtralForConditionalGeneration", True, 128000)
+    windows = mistral(tmp_path, {**small, "vocab_size": 131072, "sliding_window": [None, 4096]}, gib=1.5)
+    assert {(group.attention.value, group.layers) for group in windows.groups} == {("full", 13), ("sliding", 13)}
+    quantized = mistral(tmp_path, {**small, "vocab_size": 131072, "quantization": {"qformat_weight": "fp8_e4m3"}})
+    assert quantized.quantization.kernel is Kernel.FP8
+
+
+def test_params_without_their_weights_are_no_model(tmp_path: Path) -> None:
+    (tmp_path / "params.json").write_text("{}")
+    (tmp_path / SINGLE).write_bytes(bytes(100))
+    assert "has no `config.json`" in said_of(tmp_path)
+    (tmp_path / SINGLE).rename(tmp_path / "consolidated.safetensors")
+    assert "config.json.num_hidden_layers: is missing" in said_of(tmp_path)
+    (tmp_path / "params.json").write_text("[]")
+    assert "params.json: is no JSON object" in said_of(tmp_path)

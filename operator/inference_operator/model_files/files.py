@@ -33,6 +33,7 @@ from inference_operator.models.gguf import (
     gguf_header,
     has_chat_template,
 )
+from inference_operator.models.mistral import PARAMS, WEIGHTS, transformers_config
 from inference_operator.models.model import UNSTATED, model_facts
 from inference_operator.models.side_files import SideFiles
 from inference_operator.models.slim import slim
@@ -128,7 +129,8 @@ def _entry(files: Files) -> Entry:
         facts = model_facts(config, weights, side)
     if isinstance(facts, NotUnderstood):
         raise InspectionError(unusable(facts))
-    source, slimmed = f"{files.source}:{CONFIG}", slim(config, weights, side)
+    name = CONFIG if CONFIG in files.sizes else PARAMS
+    source, slimmed = f"{files.source}:{name}", slim(config, weights, side)
     return Entry(files.name, source, slimmed, weights, files.commit, side, files.download_bytes)
 
 
@@ -208,12 +210,24 @@ def _largest(files: Files, index: object) -> str:
 
 def _config(files: Files) -> object:
     if CONFIG not in files.sizes:
-        raise InspectionError(unusable(_without_config(files)))
+        return _of_mistral(files)
     config = parsed(files, CONFIG)
     if not isinstance(config, dict) or "quantization_config" in config:
         return config
     stored = next((parsed(files, name) for name in QUANTIZATION_FILES if name in files.sizes), None)
     return with_quantization(config, stored)
+
+
+def _of_mistral(files: Files) -> Manifest:
+    """The config of a model in Mistral's own format, which is taken only where nothing else is there."""
+    weights = any(name.startswith(WEIGHTS) and name.endswith(SAFETENSORS) for name in files.sizes)
+    if PARAMS not in files.sizes or not weights:
+        raise InspectionError(unusable(_without_config(files)))
+    try:
+        return transformers_config(parsed(files, PARAMS))
+    except UnreadableError as error:
+        why = NotUnderstood(error.field, f"{error.problem}.", "Copy the model again.")
+        raise InspectionError(unusable(why)) from error
 
 
 def with_quantization(config: Manifest, stored: object) -> Manifest:
@@ -235,7 +249,10 @@ def with_quantization(config: Manifest, stored: object) -> Manifest:
 
 
 def _without_config(files: Files) -> NotUnderstood:
-    cure = "Use a model in the Transformers format, `config.json` and safetensors files, or in GGUF."
+    cure = (
+        "Use a model in the Transformers format (`config.json` and safetensors files), in Mistral's (`params.json` and"
+        " `consolidated*.safetensors`), or in GGUF."
+    )
     return NotUnderstood(files.name, f"has no `{CONFIG}`.", cure)
 
 
