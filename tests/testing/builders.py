@@ -108,10 +108,11 @@ def model_known(
     architecture: str = "",
     origin: str = "",
     commit: str = "",
+    fields: Manifest | None = None,
 ) -> Manifest:
     """The ConfigMap in which an inspection has left that the model is this one; by default its own, else Qwen3-8B.
 
-    With an architecture its config names that one instead. `origin` is where its weights are: by default in
+    With an architecture its config names that one instead, and with `fields` it has these too. `origin` is where its weights are: by default in
     safetensors, or in the GGUF file that the source names.
     """
     asked = resource(raw)
@@ -126,7 +127,7 @@ def model_known(
     in_gguf = source.endswith(".gguf")
     weights = Weights(facts.weight_bytes, origin or (PurePosixPath(source).name if in_gguf else INDEX))
     named = architecture or ("qwen3" if in_gguf else "")
-    config = {**known.config, **({"architectures": [named]} if named else {})}
+    config = {**known.config, **({"architectures": [named]} if named else {}), **(fields or {})}
     found = Entry(source, f"{source}:config.json", config, weights, commit, download_bytes=download_bytes)
     return record.manifest(found)
 
