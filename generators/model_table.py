@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from functools import cache
 
+from inference_operator.api.engine import EngineSpec
 from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.cli.arguments import named_gpus
 from inference_operator.engines.registry import ENGINES
@@ -74,8 +75,14 @@ def _plans(profile: EngineProfile) -> dict[str, tuple[ModelFacts | NotUnderstood
     for name, facts in models():
         own = {}
         if isinstance(facts, ModelFacts):
+            served = engine.as_served(facts, EngineSpec())
             own = {
-                k: choose(facts, [o], lambda offer: engine.on_gpus("", offer), SizingInputs(profile=profile))
+                k: choose(
+                    served,
+                    [o],
+                    lambda offer: engine.on_gpus("", offer),
+                    SizingInputs(profile=profile),
+                )
                 for k, o in offers.items()
             }
         found[name] = facts, own

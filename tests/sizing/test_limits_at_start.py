@@ -331,6 +331,7 @@ def _is_concerned(facts: ModelFacts) -> bool:
         or facts.uses_sparse_mla
         or facts.tower is not None
         or facts.quantization.kernel is Kernel.FP8_BLOCK
+        or facts.quantization.kv_cache_fp8
     )
 
 
@@ -341,6 +342,8 @@ def broken(facts: ModelFacts, plan: GpuPlan) -> Iterator[str]:
         yield f"{shape.max_num_seqs} sequences, {blocks(facts, plan)} blocks"
     if facts.uses_sparse_mla and plan.offer.capability[0] not in SPARSE_MLA_MAJORS:
         yield f"sparse attention on {plan.offer.kind}"
+    if facts.quantization.kv_cache_fp8 and plan.offer.capability < ((8, 9) if facts.uses_mla else (8, 0)):
+        yield f"an FP8 KV cache on {plan.offer.kind}"
     if facts.tower and facts.tower.heads % tensor and not shape.whole_encoder:
         yield f"{facts.tower.heads} heads of the encoder over {tensor}"
     if facts.quantization.kernel is Kernel.FP8_BLOCK:

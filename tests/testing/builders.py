@@ -112,8 +112,8 @@ def model_known(
 ) -> Manifest:
     """The ConfigMap in which an inspection has left that the model is this one; by default its own, else Qwen3-8B.
 
-    With an architecture its config names that one instead, and with `fields` it has these too. `origin` is where its weights are: by default in
-    safetensors, or in the GGUF file that the source names.
+    With an architecture its config names that one instead, and it has the further `fields`. `origin` is where its
+    weights are: by default in safetensors, or in the GGUF file that the source names.
     """
     asked = resource(raw)
     assert isinstance(asked.spec, Spec)

@@ -24,7 +24,7 @@ FLOAT16, BFLOAT16, FLOAT32 = "float16", "bfloat16", "float32"
 FLOAT32_BYTES, SHORT_BYTES = 4, 2
 TYPES = {"half": FLOAT16, "float": FLOAT32}
 """Other names of data types."""
-AUTO, FP8_STORED = "auto", "fp8_e4m3"
+AUTO, FP8, FP8_STORED = "auto", "fp8", "fp8_e4m3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +113,8 @@ class GpuSupport:
 
     def _without_cache(self, facts: ModelFacts, shape: Shape, used: str, capability: tuple[int, int]) -> str | None:
         """Why no kernel on this GPU has the KV cache that is requested, or that the checkpoint states."""
-        requested = shape.kv_cache_dtype
-        stated = bool(self.attention) and requested == AUTO and _states_fp8_cache(facts)
-        kept = FP8_STORED if stated else requested
+        stated = _stored_cache(facts) if self.attention and shape.kv_cache_dtype == AUTO else ""
+        kept = stated or shape.kv_cache_dtype
         if not kept.startswith("fp8") or facts.is_encoder:
             return None
         able = self.attention.get((self._kind(facts, used), kept), frozenset())
@@ -150,10 +149,17 @@ class GpuSupport:
         return FLOAT32 if facts.model_type in self.without_float16 else FLOAT16
 
 
-def _states_fp8_cache(facts: ModelFacts) -> bool:
-    """Whether a checkpoint of ModelOpt states an FP8 KV cache. DeepSeek V4's kernels have one of their own."""
-    named = facts.quantization.method.startswith("modelopt") and not facts.architecture.startswith("DeepseekV4")
-    return named and facts.quantization.kv_cache_fp8
+def _stored_cache(facts: ModelFacts) -> str:
+    """The type of the KV cache that a checkpoint states; empty for none. DeepSeek V4's kernels have one of their own.
+
+    vLLM 0.32.0, `utils/torch_utils.py` (`get_kv_cache_quant_algo_string`) and `layers/attention/attention.py`.
+    """
+    stored = facts.quantization
+    if not stored.kv_cache_fp8 or facts.architecture.startswith("DeepseekV4"):
+        return ""
+    if stored.method.startswith("modelopt"):
+        return FP8_STORED
+    return FP8 if stored.method == "compressed-tensors" and not facts.uses_mla else ""
 
 
 def _dotted(capability: tuple[int, int]) -> str:
