@@ -1,5 +1,6 @@
 """The weight matrices that a `config.json` implies: the tensors that an engine allocates for each layer."""
 
+import math
 from collections.abc import Iterator
 
 from inference_operator.models.config import Config
@@ -38,8 +39,19 @@ def matrices(
 
 
 def intermediate_size(config: Config) -> int:
-    """Width of a dense MLP; 0 if the config does not state it."""
-    return config.count(*NAMES_OF_INTERMEDIATE) or 0
+    """Width of a dense MLP; 0 if the config does not state it.
+
+    LFM2 states what it takes two thirds of, rounded up (vLLM 0.32.0, `model_executor/models/lfm2.py`).
+
+    Examples:
+        >>> intermediate_size(Config({"intermediate_size": 12288, "block_auto_adjust_ff_dim": True}))
+        8192
+    """
+    stated = config.count(*NAMES_OF_INTERMEDIATE) or 0
+    if not config.flag("block_auto_adjust_ff_dim", default=False):
+        return stated
+    step = config.positive("block_multiple_of") or 256
+    return math.ceil(2 * stated // 3 / step) * step
 
 
 def _feed_forward_layers(config: Config, layers: int) -> int:

@@ -125,7 +125,8 @@ class GpuSupport:
             f"needs compute capability {_dotted(least)} for this model" if able else "is not possible for this model"
         )
         other = BFLOAT16 if capability >= BFLOAT16_SINCE else FLOAT16
-        cure = f" The checkpoint asks for it; `spec.engine.kvCacheDtype: {other}` does not." if stated else ""
+        asks = f"The checkpoint asks for it; `spec.engine.kvCacheDtype: {other}` does not."
+        cure = f" {asks}" if stated else " It is possible without `spec.engine.kvCacheDtype`."
         return f"An FP8 KV cache (`{kept}`) {needs}; this GPU has {_dotted(capability)}.{cure}"
 
     def _kind(self, facts: ModelFacts, used: str) -> AttentionKind:
