@@ -27,7 +27,6 @@ POOL = {
 """GPUs that somebody has who takes the sample; others name theirs."""
 INSPECTED = {"llama-70b-gptq-int8": "meta-llama/Meta-Llama-3-70B"}
 """What is in the volume of a sample, as far as it matters."""
-QUANTIZED = {"llama-70b-gptq-int8": {"quant_method": "gptq", "bits": 8, "group_size": 128}}
 HIGH_THROUGHPUT = ["--max-num-seqs=256", "--max-num-batched-tokens=16384", "--gpu-memory-utilization=0.95"]
 SIZES = {
     "quickstart": [
@@ -74,8 +73,7 @@ GPUS = {
 def planned(sample: Path) -> Planned:
     offers = tuple(filter(None, [POOL.get(sample.stem)]))
     asked = resource(yaml.safe_load(sample.read_text()))
-    stored = {"quantization_config": QUANTIZED[sample.stem]} if sample.stem in QUANTIZED else {}
-    inspected = model_known(yaml.safe_load(sample.read_text()), INSPECTED.get(sample.stem, ""), fields=stored)
+    inspected = model_known(yaml.safe_load(sample.read_text()), INSPECTED.get(sample.stem, ""))
     children = {Ref.of(inspected): inspected}
     result = outcome(Inputs(resource=asked, children=children, pods=(), settings=Settings(gpu_offers=offers), now=NOW))
     assert isinstance(result, Planned), result

@@ -46,6 +46,8 @@ def raised(error: str, file: str, statement: str, *, process: str = "EngineCore 
 VLLM = "/usr/lib/python3.13/site-packages/vllm/"
 
 QUOTED: list[tuple[str, str, str]] = [
+    # vLLM 0.32.0, vllm/config/kv_transfer.py; no table knows it
+    ("ValueError: HiSparseConnector host_pool_gib must be positive.", "config/kv_transfer.py", "raise ValueError("),
     # https://github.com/vllm-project/vllm/issues/31480
     (
         (

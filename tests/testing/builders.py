@@ -108,12 +108,11 @@ def model_known(
     architecture: str = "",
     origin: str = "",
     commit: str = "",
-    fields: Manifest | None = None,
 ) -> Manifest:
     """The ConfigMap in which an inspection has left that the model is this one; by default its own, else Qwen3-8B.
 
-    With an architecture its config names that one instead, and it has the further `fields`. `origin` is where its
-    weights are: by default in safetensors, or in the GGUF file that the source names.
+    With an architecture its config names that one instead. Weights are quantized as the specification says, if no
+    engine does it. `origin` is where they are: by default in safetensors, or in the GGUF file that the source names.
     """
     asked = resource(raw)
     assert isinstance(asked.spec, Spec)
@@ -126,8 +125,10 @@ def model_known(
     source = asked.spec.model.source
     in_gguf = source.endswith(".gguf")
     weights = Weights(facts.weight_bytes, origin or (PurePosixPath(source).name if in_gguf else INDEX))
+    method = asked.spec.engine.quantization
+    stored = {"quantization_config": {"quant_method": method, "bits": 8}} if method in ("awq", "gptq") else {}
     named = architecture or ("qwen3" if in_gguf else "")
-    config = {**known.config, **({"architectures": [named]} if named else {}), **(fields or {})}
+    config = {**known.config, **({"architectures": [named]} if named else {}), **stored}
     found = Entry(source, f"{source}:config.json", config, weights, commit, download_bytes=download_bytes)
     return record.manifest(found)
 
