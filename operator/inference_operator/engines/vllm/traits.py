@@ -1,7 +1,7 @@
 """What vLLM's registry says of an architecture: whether it pools, has layers with states, or predicts several tokens.
 
-`python -m e2e.vllm_options` writes the table inside the engine's image (0.32.0, `model_executor/models/registry.py`,
-`config/model.py`, `config/speculative.py`).
+`python -m e2e.engines.vllm_options` writes the table inside the engine's image (0.32.0,
+`model_executor/models/registry.py`, `config/model.py`, `config/speculative.py`).
 """
 
 import re
