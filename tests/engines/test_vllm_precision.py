@@ -106,6 +106,14 @@ def test_methods_of_checkpoints_that_replace_a_requested_one_are_not_refused() -
     assert refusal(quantized("gptq", bits=4), quantization="moe_wna16") is None
 
 
+def test_methods_that_quantize_while_loading_have_needs_of_their_own() -> None:
+    facts = model("Qwen/Qwen3-8B")
+    assert able(facts, "T4:1", quantization="mxfp4")
+    assert not able(model(OSS), "T4:1")
+    assert refusal(facts, quantization="mxfp4", dtype="float16") is None
+    assert refusal(quantized("modelopt", quant_algo="MIXED_PRECISION", bits=8), kvCacheDtype="fp8_e5m2") is None
+
+
 def test_scales_of_compressed_tensors_decide_about_e5m2() -> None:
     weights = {"num_bits": 8, "type": "float"}
     groups = {"format": "float-quantized", "config_groups": {"group_0": {"weights": weights}}}

@@ -67,6 +67,11 @@ def test_copies_of_experts_need_whole_experts() -> None:
     found = Vllm().check_request(spec, EXPERTS, Vllm().shape(spec), image="")
     assert found
     assert "Add `--enable-expert-parallel`" in found.cure
+    spread = EngineSpec(args=("--enable-expert-parallel",))
+    dense = Vllm().check_request(spread, GEMMA, Vllm().shape(spread), image="")
+    assert dense
+    assert "a model without experts" in dense.message
+    assert Vllm().check_request(spread, EXPERTS, Vllm().shape(spread), image="") is None
 
 
 def test_decode_context_parallelism_divides_the_cache() -> None:

@@ -24,6 +24,8 @@ FLOAT16, BFLOAT16, FLOAT32 = "float16", "bfloat16", "float32"
 FLOAT32_BYTES, SHORT_BYTES = 4, 2
 TYPES = {"half": FLOAT16, "float": FLOAT32}
 """Other names of data types."""
+ONLINE = "online"
+"""The method of all that quantize while they load."""
 AUTO, FP8, FP8_STORED = "auto", "fp8", "fp8_e4m3"
 
 
@@ -92,7 +94,7 @@ class GpuSupport:
         """Why a GPU of this compute capability cannot compute the model; None if it can."""
         own = facts.quantization
         stored = own if own.kernel is not Kernel.NONE or shape.quantization is None else shape.quantization
-        method = self.methods.get(self.method_of(stored.method, facts.model_type))
+        method = self.method(stored.method, facts)
         least = max(KERNELS_SINCE.get(stored.kernel, (0, 0)), method.capability if method else (0, 0))
         if capability < least:
             name = f"`{stored.method}`" if method else stored.kernel.value
@@ -108,14 +110,16 @@ class GpuSupport:
             return f"bfloat16 needs compute capability {_dotted(BFLOAT16_SINCE)}; this GPU has {_dotted(capability)}."
         return self._without_cache(facts, shape, used, capability)
 
-    def method_of(self, stored: str, model_type: str) -> str:
-        return self.aliases.get((stored, model_type), stored)
+    def method(self, name: str, facts: ModelFacts) -> Method | None:
+        """A checkpoint's method, or one that quantizes plain weights while they are loaded; None if it is not known."""
+        loading = facts.quantization.kernel is Kernel.NONE and name in self.online
+        return self.methods.get(ONLINE if loading else self.aliases.get((name, facts.model_type), name))
 
     def _without_cache(self, facts: ModelFacts, shape: Shape, used: str, capability: tuple[int, int]) -> str | None:
         """Why no kernel on this GPU has the KV cache that is requested, or that the checkpoint states."""
         stated = _stored_cache(facts) if self.attention and shape.kv_cache_dtype == AUTO else ""
         kept = stated or shape.kv_cache_dtype
-        if not kept.startswith("fp8") or facts.is_encoder:
+        if not kept.startswith("fp8"):
             return None
         able = self.attention.get((self._kind(facts, used), kept), frozenset())
         if capability in able or (not self.attention and capability >= BFLOAT16_SINCE):

@@ -37,6 +37,9 @@ def _broken(facts: ModelFacts, shape: Shape) -> Iterator[str]:
     vocabulary = math.ceil(facts.vocabulary / VOCABULARY_PADDING) * VOCABULARY_PADDING
     if vocabulary % tensor:
         yield f"A vocabulary of {vocabulary} is not divisible by {tensor}."
+    positions = math.ceil(facts.context / VOCABULARY_PADDING) * VOCABULARY_PADDING
+    if facts.is_encoder and positions % tensor:  # which encoders embed as a vocabulary
+        yield f"{positions} positions are not divisible by {tensor}."
     if shape.parallel.pipeline > facts.layers:
         yield f"{facts.layers} layers cannot be divided over {shape.parallel.pipeline} stages."
     yield from _context_ranks(facts, shape)

@@ -166,6 +166,8 @@ def refusal_of_cache_options(facts: ModelFacts, args: Sequence[str]) -> Refusal 
     """
     if is_on(args, ONE_CACHE_KIND) and facts.has_states:
         problem, cure = f"`{ONE_CACHE_KIND}` is not possible for a model whose layers keep states.", "Remove it."
+    elif is_on(args, EXPERT_PARALLEL) and facts.experts is None:
+        problem, cure = f"`{EXPERT_PARALLEL}` is not possible for a model without experts.", "Remove it."
     elif is_on(args, ENABLE_EPLB) and not is_on(args, EXPERT_PARALLEL):
         problem, cure = f"`{ENABLE_EPLB}` needs whole experts on each rank.", f"Add `{EXPERT_PARALLEL}`, or remove it."
     else:

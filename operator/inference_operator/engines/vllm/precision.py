@@ -30,8 +30,8 @@ FAMILIES = {
 OVERRIDING = ("modelopt", "auto-round", "auto_round", "inc")
 """Beginnings of checkpoints' methods that replace whatever is requested."""
 E5M2 = "fp8_e5m2"
-FP8_KEPT = ("fp8", "modelopt", "quark")
-"""Beginnings of the methods with scales for the KV cache, which refuse `fp8_e5m2`; of `compressed-tensors` only
+FP8_KEPT = ("fp8", "modelopt", "modelopt_fp4", "modelopt_mxfp8", "quark")
+"""The methods with scales for the KV cache, which refuse `fp8_e5m2`; of `compressed-tensors` only
 checkpoints that state such scales."""
 _UNSTATED = ("", "none", "auto")
 
@@ -103,7 +103,7 @@ def _of_dtype(spec: EngineSpec, facts: ModelFacts) -> Iterator[Refusal]:
         problem = f"Models of the type `{facts.model_type}` do not run in float16: their values grow too large for it."
         yield _refusal(DTYPE, problem, "Remove it, or use `bfloat16` or `float32`.")
     stored = facts.quantization.method or _requested(spec)
-    if (method := SUPPORT.methods.get(SUPPORT.method_of(stored, facts.model_type))) and dtype not in method.types:
+    if (method := SUPPORT.method(stored, facts)) and dtype not in method.types:
         types = " or ".join(f"`{name}`" for name in sorted(method.types & set(DType)))
         yield _refusal(DTYPE, f"`{stored}` weights cannot be computed in {dtype}.", f"Remove it, or use {types}.")
 
@@ -114,5 +114,5 @@ def _of_cache(spec: EngineSpec, facts: ModelFacts) -> Iterator[Refusal]:
     stored, cure = facts.quantization, "Use `fp8`, or remove it."
     if facts.uses_mla:
         yield _refusal(KV_CACHE, f"Latent attention has no KV cache of `{E5M2}`.", cure)
-    if stored.method.startswith(FP8_KEPT) or (stored.method == "compressed-tensors" and stored.kv_cache_fp8):
+    if stored.method in FP8_KEPT or (stored.method == "compressed-tensors" and stored.kv_cache_fp8):
         yield _refusal(KV_CACHE, f"`{E5M2}` is not possible with the `{stored.method}` weights of this model.", cure)
