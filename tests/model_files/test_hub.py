@@ -25,7 +25,7 @@ from tests.testing.hub import BRANCH, CHUNK, COMMIT, REPOSITORY, Hub, Request, e
 from tests.testing.inspected import QWEN3
 
 CONFIG = {**QWEN3, "torch_dtype": "bfloat16"}
-UNREAD = {"transformers_version": "4.51.0", "use_cache": True, "rope_theta": 1000000, "bos_token_id": 151643}
+UNREAD = {"transformers_version": "4.51.0", "use_cache": True, "initializer_range": 0.02, "bos_token_id": 151643}
 SINGLE = {"model.safetensors": 16_381_470_720}
 INDEX = "model.safetensors.index.json"
 Infd = Callable[..., tuple[int, dict[str, Any]]]
