@@ -77,6 +77,13 @@ def test_layers_that_are_not_in_the_checkpoint_predict_nothing() -> None:
     assert refusal(replace(facts, predicting_layers=3), "--spec-method=mtp", "--spec-tokens=2") is None
 
 
+def test_a_type_that_states_its_layers_has_none_without_them() -> None:
+    facts = model("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16")
+    assert refusal(replace(facts, commit="0" * 40), "--spec-method=mtp")
+    assert refusal(replace(facts, commit="0" * 40, predicting_layers=1), "--spec-method=mtp") is None
+    assert refusal(facts, "--spec-method=mtp") is None, "the catalogue does not tell"
+
+
 def served(config: dict[str, Any], *args: str, side: SideFiles | None = None) -> ModelFacts:
     found = model_facts(config, side=side or SideFiles())
     assert isinstance(found, ModelFacts), found

@@ -19,6 +19,8 @@ OWN_LAYER_SUFFIX = "mtp"
 """Suffix of the methods that use a layer of the model itself. vLLM treats `deepseek_mtp` and the like as `mtp`."""
 _OTHER_DRAFTS = re.compile("eagle|medusa|dflash|dspark|mlp.speculator|-mtp")
 """Names by which vLLM takes a draft for another method than that of a whole model."""
+_STATING = ("nemotron_h",)
+"""Types of models that predict several tokens only if their config says so."""
 _METHOD = re.compile(r"[a-z][a-z0-9_]{0,39}")
 """The form of methods' names, which messages repeat."""
 
@@ -67,7 +69,9 @@ def refusal_of_speculation(facts: ModelFacts, args: Sequence[str], draft: ModelF
 def _without_layers(facts: ModelFacts, config: Mapping[str, object]) -> Refusal | None:
     """The refusal of multi-token prediction by a model that has no layers for it, or of a number of tokens."""
     layers, tokens = facts.predicting_layers, _tokens(config.get("num_speculative_tokens"))
-    if (facts.architecture and not predicts(facts)) or layers == 0:
+    whole = bool(facts.commit) and facts.model_type in _STATING  # entries of the catalogue lack the field
+    absent = layers == 0 or (layers is None and whole)
+    if (facts.architecture and not predicts(facts)) or absent:
         return _refusal(
             "The model has no layers that predict several tokens.", "Use a draft model, or the method `ngram`."
         )
