@@ -17,7 +17,6 @@ from e2e.engines import vllm_options
 from inference_operator.cli.offline import offline_inputs
 from inference_operator.engines.registry import ENGINES
 from inference_operator.engines.vllm.architectures import SUPPORT
-from inference_operator.engines.vllm.parsers import REASONING_PARSERS, TOOL_PARSERS
 from inference_operator.hardware.kinds import GpuKind, kind_named
 from inference_operator.manifest import Manifest
 from inference_operator.model_files.files import Files, inspect_files
@@ -151,7 +150,7 @@ class Compared(NamedTuple):
 def compared(gpus: Sequence[str], folder: Path, engine: Manifest | None = None) -> Compared:
     """Every model on these kinds of GPU."""
     found = list(cases(gpus, folder / "models", engine or {}, (), None))
-    return Compared(found, vllm_options.derived([case.given for case in found], folder)["derived"])
+    return Compared(found, vllm_options.derived([case.given for case in found], folder, tables=False)["derived"])
 
 
 def test_there_are_enough_public_models_of_every_kind() -> None:
@@ -193,19 +192,9 @@ def test_vllm_accepts_every_command_line_and_derives_what_the_plan_says(derived:
     assert differences(found, results) == []
 
 
-def test_the_operators_names_of_parsers_are_those_of_vllm(derived: Derived) -> None:
-    assert {kind: set(names) for kind, names in derived.tables["parsers"].items()} == {
-        "tool": TOOL_PARSERS,
-        "reasoning": REASONING_PARSERS,
-    }
-
-
-def test_the_operators_table_of_methods_is_that_of_vllm(derived: Derived) -> None:
-    assert vllm_options.methods_text(derived.tables) == vllm_options.METHODS.read_text()
-
-
-def test_the_operators_table_of_whole_encoders_is_that_of_vllm(derived: Derived) -> None:
-    assert derived.tables["whole_encoders"] == vllm_options.ENCODERS.read_text().split()
+def test_the_operators_tables_are_those_of_vllm(derived: Derived) -> None:
+    for path, text in vllm_options.tables(derived.tables).items():
+        assert path.read_text() == text, f"{path.name}: `python -m e2e.vllm_options` writes it"
 
 
 def test_an_encoder_whose_heads_the_size_does_not_divide_is_whole_in_vllm(derived: Derived) -> None:

@@ -16,6 +16,10 @@ VARIABLES = Path(options.__file__).with_name(f"variables-{options.VERSION}.txt")
 METHODS = Path(options.__file__).with_name(f"methods-{options.VERSION}.txt")
 ENCODERS = Path(options.__file__).with_name(f"encoders-{options.VERSION}.txt")
 PARSERS = Path(options.__file__).with_name(f"parsers-{options.VERSION}.txt")
+TRAITS = Path(options.__file__).with_name(f"traits-{options.VERSION}.txt")
+ATTENTION = Path(options.__file__).with_name(f"attention-{options.VERSION}.txt")
+IN_ENCODERS = "whole-encoder"
+"""The trait that has a table of its own."""
 
 
 def parsed(lists: Sequence[Sequence[str]], folder: Path) -> dict[str, Any]:
@@ -24,9 +28,9 @@ def parsed(lists: Sequence[Sequence[str]], folder: Path) -> dict[str, Any]:
     return result
 
 
-def derived(cases: Sequence[dict[str, Any]], folder: Path) -> dict[str, Any]:
-    """What vLLM's configuration classes derive from each case (`vllm_parser/derive.py`), and its parsers' names."""
-    result: dict[str, Any] = answer_of("derive", cases, folder)
+def derived(cases: Sequence[dict[str, Any]], folder: Path, *, tables: bool = True) -> dict[str, Any]:
+    """What vLLM's configuration classes derive from each case (`vllm_parser/derive.py`), and what its tables have."""
+    result: dict[str, Any] = answer_of("derive", {"cases": cases, "tables": tables}, folder)
     return result
 
 
@@ -46,28 +50,39 @@ def answer_of(script: str, question: object, folder: Path) -> Any:  # noqa: ANN4
     return json.loads((folder / "result.json").read_text())
 
 
-def methods_text(answer: Mapping[str, Any]) -> str:
-    """The table of methods of quantization and attention, from the answer of `derived`."""
-    lines = [
-        " ".join(("method", name, str(one["capability"]), *one["types"])) for name, one in answer["methods"].items()
-    ]
-    lines += [f"no-float16 {name}" for name in answer["no_float16"]]
-    lines.append(" ".join(("sparse-mla", *map(str, answer["sparse_mla"]))))
-    return "".join(f"{line}\n" for line in lines)
+def tables(answer: Mapping[str, Any]) -> dict[Path, str]:
+    """The texts of the tables, from the answer of `derived`."""
+    rows = {
+        PARSERS: [f"{kind} {name}" for kind, names in answer["parsers"].items() for name in names],
+        METHODS: [
+            *(f"method {name} {one['capability']} {' '.join(one['types'])}" for name, one in answer["methods"].items()),
+            *(f"no-float16 {name}" for name in answer["no_float16"]),
+            *(f"online {name}" for name in answer["online"]),
+            " ".join(("sparse-mla", *map(str, answer["sparse_mla"]))),
+        ],
+        ENCODERS: answer["traits"][IN_ENCODERS],
+        TRAITS: [f"{kind} {name}" for kind, names in answer["traits"].items() if kind != IN_ENCODERS for name in names],
+        ATTENTION: [
+            " ".join((kind, kv_type, *capabilities))
+            for kind, by_type in answer["attention"].items()
+            for kv_type, capabilities in by_type.items()
+        ],
+    }
+    return {path: "".join(f"{line}\n" for line in lines) for path, lines in rows.items()}
 
 
 def main() -> None:
     """Write the tables."""
     with tempfile.TemporaryDirectory() as folder:
         names = parsed([], Path(folder))
-        TABLE.write_text("".join(f"{line}\n" for line in names["options"]))
-        VARIABLES.write_text("".join(f"{name}\n" for name in names["variables"]))
-        answer = derived([], Path(folder))
-        found = answer["parsers"]
-        PARSERS.write_text("".join(f"{kind} {name}\n" for kind, names in found.items() for name in names))
-        METHODS.write_text(methods_text(answer))
-        ENCODERS.write_text("".join(f"{name}\n" for name in answer["whole_encoders"]))
-    print(TABLE, VARIABLES, PARSERS, METHODS, ENCODERS)
+        texts = {
+            TABLE: "".join(f"{line}\n" for line in names["options"]),
+            VARIABLES: "".join(f"{name}\n" for name in names["variables"]),
+            **tables(derived([], Path(folder))),
+        }
+    for path, text in texts.items():
+        path.write_text(text)
+        print(path)
 
 
 if __name__ == "__main__":
