@@ -24,7 +24,7 @@ from inference_operator.models.entry import Entry
 from inference_operator.models.facts import Kernel, ModelFacts
 from inference_operator.models.model import model_facts
 from inference_operator.pipeline.decide import outcome
-from inference_operator.pipeline.outcomes import Planned
+from inference_operator.pipeline.outcomes import Outcome, Planned
 from inference_operator.settings import Settings
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape
@@ -71,14 +71,19 @@ def _no_header(_name: str, _length: int) -> bytes:
     return b""
 
 
-def planned(entry: Entry, gpu: GpuKind, engine: Manifest, tensor: int | None = None) -> Planned | None:
-    """The decision for a model on up to eight GPUs of one node; None if it does not fit or cannot run there."""
-    sizes = {"nodes": 1} if tensor is None else {"nodes": 1, "tensor": tensor}
+def decision(entry: Entry, gpu: GpuKind, engine: Manifest, parallelism: Manifest) -> Outcome:
+    """The decision for a model on up to eight GPUs of one node."""
+    sizes = {"nodes": 1, **parallelism}
     spec = {"model": {"source": "pvc://models/x"}, "engine": engine, "parallelism": sizes}
     metadata = {"name": "m", "namespace": "default"}
     raw = {"apiVersion": "inference-operator.dev/v1alpha1", "kind": "InferenceDeployment", "metadata": metadata}
     settings = Settings(gpu_offers=(f"{gpu.name}:8",))
-    found = outcome(offline_inputs({**raw, "spec": spec}, settings, ENGINES, model=entry))
+    return outcome(offline_inputs({**raw, "spec": spec}, settings, ENGINES, model=entry))
+
+
+def planned(entry: Entry, gpu: GpuKind, engine: Manifest, tensor: int | None = None) -> Planned | None:
+    """The same, if the model fits and can run there; otherwise None."""
+    found = decision(entry, gpu, engine, {} if tensor is None else {"tensor": tensor})
     return found if isinstance(found, Planned) else None
 
 
@@ -99,7 +104,19 @@ def cases(
 def _case(model: Manifest, gpu: GpuKind, found: Planned) -> Case:
     facts = found.model.facts if found.model else None
     assert isinstance(facts, ModelFacts)
+    given = {**asked(model, gpu), "arguments": arguments_of(found)}
+    return Case(f"{model['model']} on {gpu.name}", facts, found.plan.plan, given)
+
+
+def arguments_of(found: Planned) -> list[str]:
+    """The arguments of the engine's container."""
     engine = next(m for ref, m in found.desired.items() if ref.name.endswith("-engine") and "template" in m["spec"])
+    arguments: list[str] = engine["spec"]["template"]["spec"]["containers"][0]["args"]
+    return arguments
+
+
+def asked(model: Manifest, gpu: GpuKind) -> Manifest:
+    """What the script in the image needs to know of a model, and of the kind of GPU."""
     answers = {
         "name": gpu.name,
         "memory_bytes": int(gpu.memory_gib * GIB),
@@ -107,9 +124,7 @@ def _case(model: Manifest, gpu: GpuKind, found: Planned) -> Case:
         "count": 8,
         "linked": gpu.linked,
     }
-    arguments = engine["spec"]["template"]["spec"]["containers"][0]["args"]
-    given = {"model": model["model"], "files": model["files"], "arguments": arguments, "gpu": answers}
-    return Case(f"{model['model']} on {gpu.name}", facts, found.plan.plan, given)
+    return {"model": model["model"], "files": model["files"], "gpu": answers}
 
 
 def said(case: Case) -> Manifest:

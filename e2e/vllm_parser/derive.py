@@ -10,9 +10,12 @@ the start. Only the hardware is a stand-in (`stand_ins.py`).
 # vLLM and its kind are in the engine's image, not in the environment that checks this file:
 # mypy: disable-error-code="import-not-found, misc"
 
+import gc
 import json
 import sys
 import tempfile
+import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +37,8 @@ PARALLEL = (
     *("node_rank_within_dp", "local_world_size"),
 )
 """What vLLM derives about the ranks of one pod."""
+COLLECTED_CASES = 40
+"""Cases after which garbage is collected."""
 PARSER = FlexibleArgumentParser()
 
 
@@ -84,7 +89,20 @@ def _case(case: dict[str, Any], folder: Path) -> dict[str, Any]:
         found = derived(config)
         return {**found, **started(config, case.get("cache_bytes"))} if case.get("start") else found
     except (Exception, SystemExit) as error:  # noqa: BLE001 - vLLM's refusal is the result of this case
-        return {"error": f"{type(error).__name__}: {error}"[:2000]}
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}:{place.name}"
+        return {"error": f"{type(error).__name__} in {where}: {error}"[:2000]}
+
+
+def _results(cases: list[dict[str, Any]], folder: Path) -> Iterator[dict[str, Any]]:
+    """The result of each case. What vLLM keeps of a model is not looked at again when garbage is collected."""
+    gc.disable()
+    for number, case in enumerate(cases):
+        if number % COLLECTED_CASES == 0:
+            gc.collect()
+            gc.freeze()
+        yield _case(case, folder / case["model"])
+    gc.enable()
 
 
 def tables(folder: Path) -> dict[str, Any]:
@@ -108,7 +126,7 @@ def main() -> None:
     ServeSubcommand().subparser_init(PARSER.add_subparsers(dest="subparser"))
     question = json.loads(Path(sys.argv[1]).read_text())
     with tempfile.TemporaryDirectory() as root:
-        results = [_case(case, Path(root) / case["model"]) for case in question["cases"]]
+        results = list(_results(question["cases"], Path(root)))
         found = tables(Path(root)) if question["tables"] else {}
     Path(sys.argv[2]).write_text(json.dumps({"derived": results, **found}))
 

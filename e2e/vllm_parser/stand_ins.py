@@ -9,6 +9,7 @@ meta device, and whoever calls a kernel gets an empty class.
 # mypy: disable-error-code="import-not-found, misc"
 
 import functools
+import importlib
 import importlib.abc
 import importlib.machinery
 import os
@@ -21,6 +22,7 @@ from typing import Any
 os.environ |= {"HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "CRITICAL", "VLLM_HAS_FLASHINFER_CUBIN": "1"}
 
 import torch
+import torch.fx.experimental._config
 import vllm.platforms
 from torch.overrides import TorchFunctionMode
 from vllm.platforms.cpu import CpuPlatform
@@ -114,9 +116,11 @@ import vllm._custom_ops  # noqa: E402 - it asks which operators there are, befor
 import vllm.entrypoints.cli.serve  # noqa: E402 - transformers looks for what it can use, before all is there
 import vllm.triton_utils  # noqa: E402 - as above
 from vllm.distributed import parallel_state  # noqa: E402
-from vllm.model_executor.models import registry  # noqa: E402
+from vllm.model_executor.models import registry, utils  # noqa: E402
 from vllm.platforms.cuda import NonNvmlCudaPlatform  # noqa: E402
 from vllm.v1.worker.workspace import init_workspace_manager  # noqa: E402
+
+ALL_LAYERS = utils.make_layers
 
 
 class Gpu(NonNvmlCudaPlatform):
@@ -227,6 +231,22 @@ def ranks(parallel: Any) -> Iterator[None]:  # noqa: ANN401 - a type of vLLM
         yield
 
 
+class Layers:
+    """How many layers of a model are made: kinds of layers repeat within the first few."""
+
+    most = 0
+
+    @classmethod
+    def make(cls, count: int, layer_fn: Callable[..., Any], prefix: str) -> Any:  # noqa: ANN401
+        """As `make_layers` of vLLM, with stand-ins for the layers after the first `most`."""
+
+        def made(prefix: str) -> Any:  # noqa: ANN401
+            few = cls.most and int(prefix.rpartition(".")[2]) >= cls.most
+            return utils.PPMissingLayer() if few else layer_fn(prefix=prefix)
+
+        return ALL_LAYERS(count, made, prefix)
+
+
 class _Triton:
     """`triton.Config`, of which modules read fields when they are imported."""
 
@@ -271,6 +291,7 @@ def _operators() -> None:
 
 def _install() -> None:
     """Put everything in place."""
+    torch.fx.experimental._config.meta_nonzero_assume_all_nonzero = True  # noqa: SLF001
     sys.meta_path.insert(0, _Finder(ABSENT))
     _operators()
     vllm.triton_utils.triton.Config = _Triton
@@ -286,11 +307,14 @@ def _install() -> None:
     for name, answer in replaced.items():
         setattr(torch.cuda, name, answer)
     on_gpu({"name": "H100", "memory_bytes": 80 << 30, "capability": (9, 0), "count": 8, "linked": True})
+    utils.make_layers = Layers.make
     # vLLM starts a process for each class of a model, which takes longer.
     registry._run_in_subprocess = lambda look: look()  # noqa: SLF001
     from vllm.vllm_flash_attn import flash_attn_interface  # noqa: PLC0415 - only with its kernels
 
     flash_attn_interface.FA4_AVAILABLE = True
+    # It chose its functions when it was imported for another platform.
+    importlib.reload(sys.modules["vllm.v1.attention.backends.fa_utils"])
 
 
 _install()

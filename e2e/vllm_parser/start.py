@@ -16,10 +16,15 @@ from typing import Any
 import stand_ins
 from stand_ins import PLATFORM
 from vllm.config import set_current_vllm_config
+from vllm.distributed.kv_transfer.kv_connector.utils import get_current_attn_backends
 from vllm.model_executor.model_loader.utils import initialize_model
 from vllm.utils.torch_utils import set_default_torch_dtype
+from vllm.v1.attention.backends.utils import get_supported_kv_cache_layouts, resolve_kv_cache_layout
 from vllm.v1.core.kv_cache_utils import get_kv_cache_configs
 from vllm.v1.worker.gpu.attn_utils import get_kv_cache_spec
+
+FIRST_LAYERS = 8
+"""Layers of a model that are made. Of a model with states all are made where the size of its cache is known."""
 
 
 def parameters(config: Any) -> set[tuple[str, str]]:  # noqa: ANN401 - a type of vLLM
@@ -43,19 +48,23 @@ def started(config: Any, cache_bytes: int | None) -> dict[str, Any]:  # noqa: AN
 
     Args:
         config: vLLM's configuration.
-        cache_bytes: what is left for the cache, on each GPU; None to leave out what depends on it.
+        cache_bytes: what is left for the cache, on each GPU. It decides about models with states alone; None: unknown.
     """
+    whole = cache_bytes is not None and config.model_config.is_hybrid
+    stand_ins.Layers.most = 0 if whole else FIRST_LAYERS
     with _start(config):
         initialize_model(config)
         PLATFORM.update_block_size_for_backend(config)
         specs = get_kv_cache_spec(config)
     layers = config.compilation_config.static_forward_context
     backends = {one.get_attn_backend().get_name() for one in layers.values() if hasattr(one, "get_attn_backend")}
-    found = {
+    found: dict[str, Any] = {
         "backends": sorted(backends),
         "layers": dict(sorted(Counter(type(spec).__name__ for spec in specs.values()).items())),
     }
-    if specs and cache_bytes is not None:
+    if whole and cache_bytes is not None:
+        layouts = [layout.name for layout in get_supported_kv_cache_layouts(get_current_attn_backends(config))]
+        resolve_kv_cache_layout(config, [layouts], specs.values())
         found["blocks"] = _blocks(config, specs, cache_bytes)
     return found
 
