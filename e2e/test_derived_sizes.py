@@ -209,7 +209,7 @@ def test_vllm_accepts_every_command_line_and_derives_what_the_plan_says(derived:
 
 def test_the_operators_tables_are_those_of_vllm(derived: Derived) -> None:
     for path, text in vllm_options.tables(derived.tables).items():
-        assert path.read_text() == text, f"{path.name}: `python -m e2e.vllm_options` writes it"
+        assert path.read_text() == text, f"{path.name}: `python -m e2e.engines.vllm_options` writes it"
 
 
 def test_an_encoder_whose_heads_the_size_does_not_divide_is_whole_in_vllm(derived: Derived) -> None:

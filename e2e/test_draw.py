@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from e2e import draw, vllm_options
+from e2e.engines import draw, vllm_options
 from inference_operator.manifest import Manifest
 
 PAIRS, MANY = 600, 5000

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from e2e import vllm_options
+from e2e.engines import vllm_options
 from e2e.test_derived_sizes import MODELS, arguments_of, asked, decision, entry_of
 from inference_operator.api.reasons import Reason
 from inference_operator.hardware.kinds import GpuKind, kind_named
