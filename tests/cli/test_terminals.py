@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 import pytest
 import yaml
-from inference_operator.kube.object_events import EVENT
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
@@ -22,6 +21,7 @@ from rich.text import Text
 from inference_operator.cli.commands import COMMANDS
 from inference_operator.cli.doctor.facts import MUTATING_WEBHOOKS
 from inference_operator.cli.status.screen import Harmless
+from inference_operator.kube.lookup_listings import EVENT
 from inference_operator.manifest import CLAIM, CONFIG_MAP, DEPLOYMENT, INFERENCE_DEPLOYMENT, JOB, NODE, POD, Manifest
 from inference_operator.objects.names import ROUTER
 from tests.cli.conftest import Infd
