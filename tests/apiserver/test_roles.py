@@ -120,8 +120,12 @@ def test_each_role_is_killed_scaled_rolled_and_drained_apart_and_goes_with_its_o
 
         workspace.patch("qwen", {"podTemplate": helper_annotation(None)})
         await_pods(workspace, HELPER, 0)
-        left = [name for name in workspace.children("qwen") if "qwen-helper" in name]
-        assert (left, "roles" in settled_status(workspace)) == ([], False)
+        eventually(
+            lambda: not any("qwen-helper" in name for name in workspace.children("qwen")),
+            seconds=ROLE_SECONDS,
+            what=lambda: f"no object of {HELPER}: {workspace.children('qwen')}",
+        )
+        assert "roles" not in settled_status(workspace)
 
 
 def settled_status(workspace: Workspace) -> Manifest:
