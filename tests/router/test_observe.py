@@ -4,19 +4,35 @@ import json
 import random
 import re
 
+import lupa.lua54
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference_operator.router.observe import HELD_SECONDS, LOG_FIELDS, METRICS, log_format
 from inference_operator.router.resources import MOST_BUFFER_BYTES
-from tests.testing.lua_scripts import counted_script, script
+from tests.testing.lua_scripts import counted_script, script, source
 
 Tokens = tuple[int | None, int | None, int | None]
 KEEP = 4096
 
 USAGE = script("usage.lua")
 METRICS_SCRIPT = script("metrics.lua", b"1", str(HELD_SECONDS).encode())
+
+
+def test_a_thread_has_a_bounded_number_of_series_and_users_beyond_it_are_counted_together() -> None:
+    runtime = lupa.lua54.LuaRuntime(encoding=None)
+    loaded = runtime.execute(source("metrics.lua"))
+    variables: dict[bytes, bytes] = {}
+    holder = runtime.table_from({b"set_var": lambda _, name, value: variables.update({name: value})})
+    runtime.execute(b"core = {thread = 1}")
+    for user in range(5000):
+        loaded[b"count"](holder, f'requests_total{{user="{user}",code="2xx"}}'.encode(), 1)
+    loaded[b"count"](holder, b"lost_requests_total", 1)
+    series = dict(one.rsplit(b" ", 1) for one in variables.values())
+    assert len(series) == 3584 + 2
+    assert series[b'requests_total{user="other",code="2xx"}'] == b"1416"
+    assert series[b"lost_requests_total"] == b"1"
 
 
 def tokens(body: object) -> Tokens:

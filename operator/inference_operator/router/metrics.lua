@@ -249,6 +249,7 @@ if core then
 end
 
 return {
+  count = count,
   counters = counters,
   gauges = gauges,
   held_seconds = held_seconds,
