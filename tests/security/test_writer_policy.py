@@ -513,6 +513,7 @@ HOSTILE: dict[str, list[str]] = {
     ],
     "--kv-events-config": ["--kv-events-config.endpoint=tcp://*:5557", '--kv-events-config={"publisher": "zmq"}'],
     "--model-loader-extra-config": ["--model-loader-extra-config.a=b", '--model-loader-extra-config={"a": "b"}'],
+    "--limit-mm-per-prompt": ['--limit-mm-per-prompt.image={"count": 1}'],
     "--chat-template": ["--chat-template=/proc/self/environ", "--chat-templ=/proc/self/environ"],
     "--otlp-traces-endpoint": ["--otlp-traces-endpoint=http://attacker.example/", "--otlp_traces_endpoint=http://a/"],
     "--log-config-file": ["--log-config-file=/models/logging.json"],
