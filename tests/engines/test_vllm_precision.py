@@ -163,6 +163,12 @@ def test_a_stored_cache_of_sparse_latent_attention_has_a_kernel_on_blackwell_onl
     assert able(kept, "H200:8", kvCacheDtype="fp8")
 
 
+def test_latent_attention_has_no_float32() -> None:
+    assert not able(model(MLA), "L40S:1", dtype="float32")
+    assert able(model(MLA), "L40S:1", dtype="float16")
+    assert able(model("Qwen/Qwen3-8B"), "L40S:1", dtype="float32")
+
+
 def test_bfloat16_is_refused_on_gpus_without_it_and_float16_is_not() -> None:
     facts = model("Qwen/Qwen3-8B")
     assert not able(facts, "T4:1", dtype="bfloat16")

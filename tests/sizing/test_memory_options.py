@@ -98,6 +98,13 @@ def test_decode_context_parallelism_needs_ranks_for_it(facts: ModelFacts, tensor
     assert bool(rule) is bool(words)
 
 
+def test_blocks_of_the_cache_are_multiples_of_16_tokens() -> None:
+    for size, words in ((8, "No attention has blocks of 8 tokens. Set `--block-size` to a multiple of 16."), (64, "")):
+        spec = EngineSpec(args=(f"--block-size={size}",))
+        found = Vllm().check_request(spec, GEMMA, Vllm().shape(spec), image="")
+        assert (found.message if found else "").endswith(words)
+
+
 def test_types_of_states_and_prefixes_decide_about_the_memory_of_states() -> None:
     usual, small, alone = (
         budget(HYBRID, "H200:1", *args, context=8192).concurrency

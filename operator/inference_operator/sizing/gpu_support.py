@@ -106,6 +106,8 @@ class GpuSupport:
         used = self._type(facts, shape, capability)
         if method and used not in method.types:
             return f"`{stored.method}` weights cannot be computed in {used}, which this GPU needs for the model."
+        if self.attention and facts.uses_mla and used == FLOAT32:
+            return "No kernel computes latent attention in float32."
         if BFLOAT16 in (used, shape.kv_cache_dtype) and capability < BFLOAT16_SINCE:
             return f"bfloat16 needs compute capability {_dotted(BFLOAT16_SINCE)}; this GPU has {_dotted(capability)}."
         return self._without_cache(facts, shape, used, capability)

@@ -36,6 +36,10 @@ KV_OFFLOADING = "--kv-offloading-size"
 EXPERT_PARALLEL = "--enable-expert-parallel"
 ENABLE_EPLB, ONE_CACHE_KIND = "--enable-eplb", "--disable-hybrid-kv-cache-manager"
 MOST_COPIES, MOST_RANKS = 4096, 1024
+BLOCK_SIZE, BLOCK_STEP = "--block-size", 16
+"""Tokens of a block of the KV cache are a multiple of it (0.32.0, `v1/attention/backends`)."""
+_WITH_DEFAULT_EXPERTS = ("nemotron_h",)
+"""Types of models whose configuration names experts also where a model has none."""
 UNCOUNTED = frozenset(
     {
         *("--additional-config", "--ec-transfer-config", "--hf-overrides", "--kv-transfer-config"),
@@ -166,7 +170,12 @@ def refusal_of_cache_options(facts: ModelFacts, args: Sequence[str]) -> Refusal 
     """
     if is_on(args, ONE_CACHE_KIND) and facts.has_states:
         problem, cure = f"`{ONE_CACHE_KIND}` is not possible for a model whose layers keep states.", "Remove it."
-    elif is_on(args, EXPERT_PARALLEL) and facts.experts is None:
+    elif (size := int_value(args, BLOCK_SIZE)) and size % BLOCK_STEP:
+        problem, cure = (
+            f"No attention has blocks of {size} tokens.",
+            f"Set `{BLOCK_SIZE}` to a multiple of {BLOCK_STEP}.",
+        )
+    elif is_on(args, EXPERT_PARALLEL) and facts.experts is None and facts.model_type not in _WITH_DEFAULT_EXPERTS:
         problem, cure = f"`{EXPERT_PARALLEL}` is not possible for a model without experts.", "Remove it."
     elif is_on(args, ENABLE_EPLB) and not is_on(args, EXPERT_PARALLEL):
         problem, cure = f"`{ENABLE_EPLB}` needs whole experts on each rank.", f"Add `{EXPERT_PARALLEL}`, or remove it."
