@@ -10,7 +10,7 @@ import pytest
 from e2e.engines import draw, vllm_options
 from inference_operator.manifest import Manifest
 
-PAIRS, MANY = 600, 5000
+PAIRS, MANY = 750, 5000
 LEAST_REFUSED, LEAST_HITS = 0.3, 10
 LEAST_AGREEMENT = 0.99
 MOST_UNTOLD = 0.02

@@ -27,7 +27,7 @@ REPORTED = [json.loads(line) for line in vllm_options.SCRIPT.joinpath("reported_
 KNOWN = Path(__file__).with_name("draw_differences.txt")
 """Differences between plan and vLLM. A line is a reason, and after ` <- ` the pattern of a pair with what is said."""
 GPUS = ("T4", "T4", "A10G", "A100-40GB", "A100-80GB", "L4", "RTX-4090", "L40S", "H100-80GB", "H200", "B200", "RTX-5090")
-TENSOR = (1, 2, 2, 2, 3, 4, 4, 4, 6, 8, 8, 8)
+TENSOR = (1, 2, 2, 2, 3, 4, 4, 4, 6, 6, 8, 8, 8)
 """Sizes with their weights."""
 Options: TypeAlias = tuple[Manifest, tuple[str, ...]]
 OPTIONS: tuple[Options, ...] = (
@@ -37,7 +37,8 @@ OPTIONS: tuple[Options, ...] = (
     *(({"quantization": one}, ()) for one in ("fp8", "awq", "gptq", "compressed-tensors", "int4", "int4", "mxfp4")),
     *(({"maxNumSeqs": 4096}, ()),) * 2,
     *(({"maxModelLen": 2_000_000}, ()), ({"maxModelLen": 1024}, ())),
-    *(({}, (one,)) for one in ("--runner=pooling", "--enable-expert-parallel", "--block-size=48", "--block-size=8")),
+    *(({}, (one,)) for one in ("--runner=pooling", "--block-size=48", "--block-size=8")),
+    *(({}, ("--enable-expert-parallel",)),) * 2,
     *(({}, ("--spec-method=mtp", "--spec-tokens=1")),) * 2,
 )
 """Fields of `spec.engine`, and arguments that whoever writes the resource may give."""
@@ -69,9 +70,7 @@ RULES = {
     "runner": r"--runner|[Pp]ooling",
 }
 """Rules of vLLM by the texts of their refusals; the first that matches counts."""
-CANNOT = re.compile(
-    r"^(AttributeError|ImportError|ModuleNotFoundError|KeyError)|torch\.nonzero|some but not all shards"
-)
+CANNOT = re.compile(r"^(AttributeError|ImportError|ModuleNotFoundError|KeyError)|meta tensors|some but not all shards")
 """What the stand-ins cannot tell, or what a config does not say in which lists of names are shortened."""
 
 
