@@ -158,7 +158,7 @@ def _uncounted(args: Sequence[str]) -> tuple[str, ...]:
         ('--enable-dbo', '--max-cudagraph-capture-size')
     """
     options = [option for argument in args if (option := written_option(argument))]
-    names = (names[0] for option in options if len(names := list(resolve_option(option))) == 1)
+    names = (spellings[0] for option in options if len(spellings := list(resolve_option(option))) == 1)
     return tuple(dict.fromkeys(name for name in names if name in UNCOUNTED))
 
 
