@@ -16,10 +16,9 @@ from bench.scaling_rules import HPA_SECONDS, TOLERANCE, Window
 from inference_operator.api.autoscaling import AutoscalingBackend, AutoscalingSpec
 from inference_operator.autoscaling.external import (
     QUERY_ANNOTATION,
-    ExternalInputs,
     external_autoscaler,
 )
-from inference_operator.autoscaling.query import HELD, QUEUED, RUNNING, QueryInputs, engines_query
+from inference_operator.autoscaling.query import HELD, QUEUED, RUNNING, engines_query
 from inference_operator.engines.vllm.metrics import SERIES
 from inference_operator.manifest import Key, Manifest, Owner
 from inference_operator.objects.names import ENGINE, ROUTER, workload_name
@@ -39,8 +38,8 @@ RULE_AGE_SECONDS = 10.0
 def rendered(backend: AutoscalingBackend, concurrency: float, max_replicas: int) -> Manifest:
     """The object that the operator creates for a backend, with its default settings."""
     spec = AutoscalingSpec.model_validate({"backend": backend, "minReplicas": 1, "maxReplicas": max_replicas})
-    query = engines_query(QueryInputs(KEY, ENGINE, concurrency, bypasses_routers=False, metrics=SERIES))
-    found = external_autoscaler(ExternalInputs(spec, Owner(KEY, uid="bench"), ENGINE, query, PROMETHEUS, least=1))
+    query = engines_query(KEY, ENGINE, concurrency, bypasses_routers=False, metrics=SERIES)
+    found = external_autoscaler(spec, Owner(KEY, uid="bench"), ENGINE, query, prometheus_url=PROMETHEUS, least=1)
     if found is None:
         raise ValueError(f"{backend} needs no object")
     return found

@@ -11,7 +11,7 @@ import yaml
 from bench.promql import Labels, Store, labels, parsed
 from e2e.go_modules import PROMTOOL, ensure_prometheus
 from inference_operator.api.spec import MAX_NAME_LENGTH
-from inference_operator.autoscaling.query import QueryInputs, engines_query
+from inference_operator.autoscaling.query import engines_query
 from inference_operator.engines.telemetry import EngineSeries
 from inference_operator.engines.vllm.metrics import SERIES
 from inference_operator.manifest import Key
@@ -26,7 +26,7 @@ LONGEST = "q" * MAX_NAME_LENGTH
 
 
 def query(*, name: str = "qwen", target: float = 32.0, external: bool = False, metrics: EngineSeries = SERIES) -> str:
-    return engines_query(QueryInputs(Key("a", name), "engine", target, bypasses_routers=external, metrics=metrics))
+    return engines_query(Key("a", name), "engine", target, bypasses_routers=external, metrics=metrics)
 
 
 def router(sessions: int, *, name: str = "qwen", pod: str = "6f9c8d7b54-x2k9p", namespace: str = "a") -> dict[str, str]:

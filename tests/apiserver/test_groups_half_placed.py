@@ -13,8 +13,8 @@ from e2e.localkube.handle import LocalCluster
 from e2e.localkube.waiting import eventually
 from inference_operator.views.draining_node import OUT_OF_SERVICE
 from inference_operator.views.pod import GROUP_LABEL
-from inference_operator.workload.half_placed import GIVEN_BACK_ANNOTATION
-from inference_operator.workload.lost_nodes import LOST_AFTER
+from inference_operator.workload.eviction.half_placed import GIVEN_BACK_ANNOTATION
+from inference_operator.workload.eviction.lost_nodes import LOST_AFTER
 from tests.testing.workspace import QWEN, Workspace
 
 POOL, LATE, GONE = "groups", "groups-late", "groups-gone"

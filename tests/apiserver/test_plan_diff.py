@@ -72,8 +72,8 @@ async def foretold(connection: Connection, wanted: Manifest) -> Prediction:
     live = await connection.cluster.get(Ref(INFERENCE_DEPLOYMENT, meta["namespace"], meta["name"]))
     edited = await stored_edit(connection.api, wanted, live)
     now = connection.api.clock.now()
-    found = await live_inputs(connection.api, connection.cluster, live or edited, OPERATOR, ENGINES, now=now)
-    return (await predicted(connection.cluster, replace(found.inputs, resource=resource(edited))))[0]
+    inputs, _ = await live_inputs(connection.api, connection.cluster, live or edited, OPERATOR, ENGINES, now=now)
+    return (await predicted(connection.cluster, replace(inputs, resource=resource(edited))))[0]
 
 
 async def apply(connection: Connection, wanted: Manifest) -> None:

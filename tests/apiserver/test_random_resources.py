@@ -23,7 +23,7 @@ from inference_operator.manifest import (
 )
 from inference_operator.objects.child import DESIRED_HASH_ANNOTATION
 from inference_operator.objects.names import NAME_LABEL
-from inference_operator.workload.rollout import ROLLOUT_ANNOTATION
+from inference_operator.workload.eviction.rollout import ROLLOUT_ANNOTATION
 from tests.testing.listings import listing
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.random_specs import Specs
@@ -37,7 +37,7 @@ UNTYPED = "failed to create typed patch object"
 DONE_SECONDS, LOOK_SECONDS = 300, 0.5
 OF_THE_SERVER = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "ownerReferences")
 OF_THE_MOMENT = (ROLLOUT_ANNOTATION.key, DESIRED_HASH_ANNOTATION)
-"""How a rollout is carried out is decided when it begins, by the GPUs that are free then (`workload/rollout.py`)."""
+"""How a rollout is carried out is decided when it begins, by the GPUs that are free then (`eviction/rollout.py`)."""
 
 
 @pytest.fixture(scope="session")

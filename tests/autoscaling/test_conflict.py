@@ -6,7 +6,7 @@ from inference_operator.api.conditions import Condition
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
-from inference_operator.autoscaling.conflict import ConflictInputs, ScalingConflict, scaling_conflict
+from inference_operator.autoscaling.conflict import ScalingConflict, scaling_conflict
 from inference_operator.manifest import Key, Manifest
 from inference_operator.views.lookups import (
     ForeignAutoscaler,
@@ -42,7 +42,7 @@ def found(
     lookups: LookupResults = {
         ForeignAutoscalersLookup("default", "qwen"): result or ForeignAutoscalers(seen, autoscalers)
     }
-    return scaling_conflict(ConflictInputs(KEY, spec, "qwen-engine", live, before, lookups))
+    return scaling_conflict(KEY, spec, "qwen-engine", live, before, lookups=lookups)
 
 
 def test_one_on_the_deployment_of_the_engines_holds_the_live_number() -> None:

@@ -7,8 +7,8 @@ from inference_operator.manifest import POD, STATEFUL_SET, Key, Manifest, Ref
 from inference_operator.objects.names import ENGINE, labels
 from inference_operator.views.lookups import EventsLookup, ObjectEvents
 from inference_operator.views.pod import GROUP_LABEL, POD_INDEX_LABEL
-from inference_operator.workload.half_placed import FIRST_BACKOFF, GIVEN_BACK_ANNOTATION, GROUP_WAIT, RECHECK
-from inference_operator.workload.lost_nodes import LOST_AFTER
+from inference_operator.workload.eviction.half_placed import FIRST_BACKOFF, GIVEN_BACK_ANNOTATION, GROUP_WAIT, RECHECK
+from inference_operator.workload.eviction.lost_nodes import LOST_AFTER
 from tests.controller.world import USER, World
 from tests.testing.builders import KEY, NOW, inference_deployment, unschedulable
 from tests.testing.memory_cluster import BIRTH, SYSTEM_METADATA

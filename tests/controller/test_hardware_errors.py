@@ -2,7 +2,7 @@
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.manifest import POD, Ref
-from inference_operator.workload.hardware_errors import MOVED_ANNOTATION, RECORD_TIME
+from inference_operator.workload.eviction.hardware_errors import MOVED_ANNOTATION, RECORD_TIME
 from tests.controller.world import World
 from tests.testing.builders import ENGINES, pod
 from tests.testing.memory_cluster import SYSTEM_METADATA, Request

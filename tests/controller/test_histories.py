@@ -12,7 +12,7 @@ from inference_operator.objects.names import DOWNLOAD, ENGINE, INSPECTION, ROUTE
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.telemetry.resources import ResourceMetrics
-from inference_operator.workload.rollout import ROLLOUT_ANNOTATION
+from inference_operator.workload.eviction.rollout import ROLLOUT_ANNOTATION
 from tests.controller.downloads import finish_downloads
 from tests.controller.test_autoscaling import WINDOW, Fleet
 from tests.controller.world import World

@@ -6,7 +6,7 @@ from inference_operator.kube.lookup_poller import look_up
 from inference_operator.manifest import POD, Manifest, Ref
 from inference_operator.views.lookups import FreeGpusLookup
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, pod_template_hash
-from inference_operator.workload.rollout import ROLLOUT_ANNOTATION, Rollout, RolloutReason
+from inference_operator.workload.eviction.rollout import ROLLOUT_ANNOTATION, Rollout, RolloutReason
 from tests.controller.world import RESOURCE, World
 from tests.testing.builders import ENGINES, deployment_status, pod, ready_pod, unschedulable
 from tests.testing.memory_cluster import SYSTEM_METADATA, Request

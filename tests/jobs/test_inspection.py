@@ -8,21 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference_operator.api.effective_spec import effective_spec
 from inference_operator.api.model import ModelSpec
-from inference_operator.api.refusal import Refusal
-from inference_operator.api.resource import resource
-from inference_operator.api.spec import MAX_NAME_LENGTH, Spec
-from inference_operator.engines.registry import ENGINES, VLLM
+from inference_operator.api.spec import MAX_NAME_LENGTH
 from inference_operator.jobs.attempt import job_attempt
 from inference_operator.jobs.inspection import MODEL_FILE, inspection_task, model_record
-from inference_operator.jobs.task import JobInputs, task_jobs
 from inference_operator.manifest import CONFIG_MAP, JOB, Key, Manifest, Owner, Ref
 from inference_operator.models.checkpoint import Weights
 from inference_operator.models.entry import Entry
-from inference_operator.models.source import model_source
 from inference_operator.objects.names import INSPECTION, job_name
 from inference_operator.settings import Settings
+from tests.jobs.shared import shared_context
 from tests.testing.builders import KEY, UID, inference_deployment
 from tests.testing.collected import entry
 from tests.testing.everything import POD_TEMPLATE, SCHEDULING
@@ -42,13 +37,7 @@ SOURCES = ["hf://org/model", "pvc://models/a/b", "oci://ghcr.io/org/model:1"]
 
 def job(source: str = "hf://org/model", *, number: int = 1, owner: Owner = OWNER, **more: object) -> Manifest:
     raw = inference_deployment(source=source)
-    asked = resource({**raw, "spec": {**raw["spec"], **more}}).spec
-    assert isinstance(asked, Spec), asked
-    where = model_source(source)
-    assert not isinstance(where, Refusal), where
-    effective = effective_spec(asked, SETTINGS.engine_defaults, SETTINGS.router_defaults)
-    inputs = JobInputs(effective, ENGINES[VLLM].access(asked.engine, asked.model), owner, SETTINGS)
-    return task_jobs(inspection_task(inputs, where)).job(number, None)
+    return inspection_task(shared_context({**raw, "spec": {**raw["spec"], **more}}, owner, SETTINGS)).job(number, None)
 
 
 def pod(manifest: Manifest) -> Manifest:

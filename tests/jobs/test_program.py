@@ -8,19 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from inference_operator.api.effective_spec import effective_spec
-from inference_operator.api.refusal import Refusal
-from inference_operator.api.resource import resource
-from inference_operator.api.spec import Spec
-from inference_operator.engines.registry import ENGINES, VLLM
-from inference_operator.jobs.download import DownloadInputs, download_task
+from inference_operator.jobs.download import Download, download_task
 from inference_operator.jobs.inspection import inspection_task
+from inference_operator.jobs.placement import WritableClaim
 from inference_operator.jobs.program import PROGRAM_FILE
 from inference_operator.jobs.state import ObservedJobs, job_state
-from inference_operator.jobs.task import JobInputs, task_jobs
 from inference_operator.manifest import CONFIG_MAP, Manifest, Owner
-from inference_operator.models.source import model_source
+from inference_operator.roles.context import SharedContext
 from inference_operator.settings import Settings
+from tests.jobs.shared import shared_context
 from tests.testing.builders import KEY, NOW, UID, inference_deployment
 from tests.testing.schemas import validate
 
@@ -35,19 +31,14 @@ STOCK = Settings(
 PUBLISHED = Settings(operator_image="example.com/operator:1")
 
 
-def inputs(settings: Settings, **more: object) -> JobInputs:
+def inputs(settings: Settings, **more: object) -> SharedContext:
     raw = inference_deployment(source="hf://org/model")
-    asked = resource({**raw, "spec": {**raw["spec"], **more}}).spec
-    assert isinstance(asked, Spec), asked
-    effective = effective_spec(asked, settings.engine_defaults, settings.router_defaults)
-    return JobInputs(effective, ENGINES[VLLM].access(asked.engine, asked.model), OWNER, settings)
+    return shared_context({**raw, "spec": {**raw["spec"], **more}}, OWNER, settings)
 
 
 def inspection(settings: Settings, **more: object) -> tuple[Manifest, Manifest]:
     """The pod of the Job, and its ConfigMap."""
-    source = model_source("hf://org/model")
-    assert not isinstance(source, Refusal)
-    jobs = task_jobs(inspection_task(inputs(settings, **more), source))
+    jobs = inspection_task(inputs(settings, **more))
     made = jobs.job(1, None)
     validate(copy.deepcopy(made), "1.36")
     (program,) = jobs.program.values() or [{}]
@@ -112,8 +103,8 @@ def test_a_published_image_needs_no_program() -> None:
 
 @pytest.mark.parametrize("settings", [STOCK, PUBLISHED])
 def test_a_download_runs_the_same_program(settings: Settings) -> None:
-    download = DownloadInputs(inputs(settings), "0" * 40, "models")
-    pod = task_jobs(download_task(download)).content["spec"]["template"]["spec"]
+    download = Download(inputs(settings), "0" * 40, WritableClaim("models"))
+    pod = download_task(download).content["spec"]["template"]["spec"]
     start = ["python3", "/operator-program/lib"] if settings is STOCK else ["infd"]
     assert pod["containers"][0]["command"] == [*start, "download", "hf://org/model"]
 
@@ -125,9 +116,7 @@ def test_another_program_is_another_job() -> None:
 
 
 def test_the_config_map_exists_as_long_as_a_job_does() -> None:
-    source = model_source("hf://org/model")
-    assert not isinstance(source, Refusal)
-    task = inspection_task(inputs(STOCK), source)
+    task = inspection_task(inputs(STOCK))
     observed = ObservedJobs({}, [], NOW, {})
     assert CONFIG_MAP in {ref.kind for ref in job_state(task, observed).desired}
     assert not job_state(task, observed, wanted=False).desired

@@ -6,16 +6,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from inference_operator.api.effective_spec import effective_spec
-from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults
 from inference_operator.api.reasons import Reason
-from inference_operator.api.resource import resource
-from inference_operator.api.spec import Spec
-from inference_operator.engines.registry import ENGINES, VLLM
 from inference_operator.jobs.attempts import FIRST_WAIT
 from inference_operator.jobs.result import Cause, Failure, failure_text
 from inference_operator.jobs.state import JOB_CLEANUP_DELAY, JobState, ObservedJobs, without_jobs
-from inference_operator.jobs.task import JobInputs
 from inference_operator.manifest import CONFIG_MAP, JOB, Manifest, Owner, Ref
 from inference_operator.models.config import NotUnderstood
 from inference_operator.objects.cache_volume import CacheVolume
@@ -23,6 +17,7 @@ from inference_operator.settings import Settings
 from inference_operator.views.pod import PodProblem, PodView
 from tests.jobs import conversion
 from tests.jobs.conversion import CONVERSION, conversion_state, text
+from tests.jobs.shared import shared_context
 from tests.testing.builders import KEY, NOW, UID, inference_deployment
 from tests.testing.everything import POD_TEMPLATE, SCHEDULING
 from tests.testing.inspected import over
@@ -36,12 +31,8 @@ RAW = inference_deployment()
 def state(
     live: Mapping[Ref, Manifest] | None = None, *pods: PodView, now: datetime = NOW, raw: Manifest = RAW
 ) -> JobState[str]:
-    asked = resource(raw).spec
-    assert isinstance(asked, Spec)
-    access = ENGINES[VLLM].access(asked.engine, asked.model)
-    effective = effective_spec(asked, EngineDefaults(), RouterDefaults())
-    inputs = JobInputs(effective, access, Owner(KEY, UID), Settings())
-    return conversion_state(inputs, CacheVolume("models", "key"), ObservedJobs(live or {}, pods, now, {}))
+    shared = shared_context(raw, Owner(KEY, UID), Settings())
+    return conversion_state(shared, CacheVolume("models", "key"), ObservedJobs(live or {}, pods, now, {}))
 
 
 def ended(found: JobState[str], kind: str) -> dict[Ref, Manifest]:

@@ -108,7 +108,7 @@ def test_engines_start_after_the_verification_whose_job_is_kept() -> None:
     assert isinstance(first, Planned)
     assert (first.model_wait, ENGINES in first.desired, len(jobs(first))) == (None, True, 1)
     second = outcome(after(signed, first))
-    assert (jobs(second), second.recheck_at) == (jobs(first), first.recheck_at)
+    assert (jobs(second), second.due) == (jobs(first), first.due)
     (look,) = [one for one in second.lookups if isinstance(one, ConfigMapLookup)]
     assert not look.often
 
@@ -203,8 +203,8 @@ def test_an_unsigned_image_is_refused_and_tried_again() -> None:
     assert found.refusal.field == "spec.model.verify"
     assert "has no signature in its registry." in found.refusal.message
     assert ENGINES not in found.desired
-    assert found.recheck_at
-    later = replace(begun, children=dict(found.desired), now=found.recheck_at)
+    assert found.due
+    later = replace(begun, children=dict(found.desired), now=found.due)
     assert len(jobs(outcome(ended(later, job_of(found.desired), UNSIGNED)))) == 2
 
 

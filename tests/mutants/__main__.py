@@ -4,7 +4,7 @@
     python -m tests.mutants --defence ROW [-o text|json] [--state FILE]
 
 Without `--defence`: random mutants (`tests/mutants/operators.py`) of packages or modules, such as `status` or
-`workload.moving`. The seed and the code decide which. Those that mean the same as the code stand in
+`workload.eviction.drain`. The seed and the code decide which. Those that mean the same as the code stand in
 `tests/mutants/equivalents.toml`. With it: the defences of `tests/mutants/defences.toml` whose promise contains the
 text ROW, or `all`.
 

@@ -91,9 +91,9 @@ def test_an_interrupted_run_goes_on_and_one_over_other_files_begins_anew(
 
 
 def test_modules_are_packages_or_files_and_their_own_tests_come_first() -> None:
-    (moving,) = modules(["workload.moving"])
-    assert moving in modules(["workload"])
-    assert paths_of_tests(moving) == [str(moving), "tests/workload", "tests/pipeline", "tests/status"]
+    (drain,) = modules(["workload.eviction.drain"])
+    assert drain in modules(["workload"])
+    assert paths_of_tests(drain) == [str(drain), "tests/workload", "tests/pipeline", "tests/status"]
     assert paths_of_tests(MODULE)[:2] == [str(MODULE), TESTS]
     with pytest.raises(SystemExit, match=r"--module nosuch: there is no such package"):
         modules(["nosuch"])

@@ -18,11 +18,11 @@ from inference_operator.objects.pinned import Pinned
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.router.pinned_router import ROUTER_PIN, RouterContent
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION
-from inference_operator.workload.half_placed import GIVEN_BACK_ANNOTATION, GivenBack
-from inference_operator.workload.hardware_errors import MOVED_ANNOTATION, recorded_moves
-from inference_operator.workload.moving import MOVE_ANNOTATION, MoveRecord
+from inference_operator.workload.eviction.drain import MOVE_ANNOTATION, MoveRecord
+from inference_operator.workload.eviction.half_placed import GIVEN_BACK_ANNOTATION, GivenBack
+from inference_operator.workload.eviction.hardware_errors import MOVED_ANNOTATION, recorded_moves
+from inference_operator.workload.eviction.rollout import ROLLOUT_ANNOTATION, Rollout, RolloutReason
 from inference_operator.workload.pinned_template import ENGINE_PIN, EngineContent
-from inference_operator.workload.rollout import ROLLOUT_ANNOTATION, Rollout, RolloutReason
 from tests.testing.builders import inference_deployment, planned
 from tests.testing.for_each import for_each
 

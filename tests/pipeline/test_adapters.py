@@ -187,7 +187,7 @@ def test_pods_are_told_of_a_list_once_it_is_written_and_once_more_if_they_did_no
     raw = adapted("one")
     before = serving(raw, [*records(raw), listed(raw, {})])
     assert decided(before).pods == ()
-    assert decided(before).recheck_at is not None
+    assert decided(before).due is not None
     reports = {"qwen-engine-a": report_of({}, ())}
     written = serving(raw, [*records(raw), listed(raw, ONE)], reports=reports)
     (update,) = decided(written).pods

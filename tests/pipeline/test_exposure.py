@@ -89,11 +89,11 @@ def test_the_routers_stay_until_the_live_service_selects_the_engines() -> None:
     assert isinstance(decided, Planned)
     assert decided.desired[SERVICE_OF_ROUTERS]["spec"]["selector"]["app.kubernetes.io/component"] == "engine"
     assert {ref: decided.desired[ref] for ref in OF_ROUTERS} == {ref: children[ref] for ref in OF_ROUTERS}
-    assert decided.recheck_at == NOW + timedelta(seconds=1)
+    assert decided.due == NOW + timedelta(seconds=1)
     switched = {**children, SERVICE_OF_ROUTERS: decided.desired[SERVICE_OF_ROUTERS]}
     then = outcome(inputs(EXTERNAL, children=switched.values()))
     assert not OF_ROUTERS & then.desired.keys()
-    assert then.recheck_at is None
+    assert then.due is None
 
 
 @pytest.mark.parametrize(("ready", "component"), [(0, "engine"), (1, "router")])
@@ -111,7 +111,7 @@ def test_the_network_policy_of_engines_admits_everybody_until_the_live_service_s
     switching = planned(inference_deployment(), children=children.values(), settings=settings)
     assert switching.desired[SERVICE_OF_ROUTERS]["spec"]["selector"]["app.kubernetes.io/component"] == "router"
     assert "from" not in switching.desired[policy]["spec"]["ingress"][0]
-    assert switching.recheck_at == NOW + timedelta(seconds=1)
+    assert switching.due == NOW + timedelta(seconds=1)
 
 
 def test_the_network_policy_of_engines_admits_everybody_while_the_service_selects_them() -> None:

@@ -18,7 +18,7 @@ from inference_operator.views.engine import engines_of
 from inference_operator.views.node import node_view
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, PodView, pod_view
 from inference_operator.views.workload import TEMPORARY_ANNOTATION, role_view
-from inference_operator.workload.moving import DRAINING_COST, MOVE_ANNOTATION
+from inference_operator.workload.eviction.drain import DRAINING_COST, MOVE_ANNOTATION
 from tests.testing.builders import (
     BUDGET_OF_ENGINES,
     BUDGET_OF_ROUTERS,

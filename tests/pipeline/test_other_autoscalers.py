@@ -109,8 +109,8 @@ def test_an_hpa_gets_the_fewest_engines_of_the_schedule_at_its_time(hour: int, l
     found = outcome(inputs(raw, children=[model_known(raw)], settings=PROMETHEUS, now=at))
     assert isinstance(found, Planned)
     assert found.desired[HPA]["spec"]["minReplicas"] == least
-    assert found.recheck_at is not None
-    assert found.recheck_at <= at.replace(hour=8 if hour < 8 else 18) + timedelta(days=hour >= 18)
+    assert found.due is not None
+    assert found.due <= at.replace(hour=8 if hour < 8 else 18) + timedelta(days=hour >= 18)
 
 
 def test_the_builtin_backend_makes_no_object_of_another_autoscaler() -> None:
@@ -172,7 +172,7 @@ class TestReplicas:
         raw = asked("KEDA", replicas=0, minReplicas=0)
         new = seen(raw, live=[scaled_object(raw, READY, age=timedelta(seconds=20))], engines=3, recorded=3)
         assert replicas(new) == 3
-        assert decided(new).recheck_at == NOW + timedelta(seconds=40)
+        assert decided(new).due == NOW + timedelta(seconds=40)
         assert replicas(seen(raw, live=[scaled_object(raw, READY)], engines=3, recorded=3)) == 0
 
 

@@ -72,10 +72,10 @@ def test_what_two_parts_contribute_is_joined() -> None:
     first, second = config_map("b", x="1"), config_map("a", x="2")
     late, early = NOW + timedelta(minutes=2), NOW + timedelta(minutes=1)
     waits = (ModelWait(Reason.DOWNLOADING_MODEL, "first"), ModelWait(Reason.VERIFYING_MODEL, "second"))
-    download = Part(feature=Feature.DOWNLOAD, desired=first, due=late, notice="One.", wait=waits[0])
-    adapters = Part(feature=Feature.ADAPTERS, desired=second, due=early, notice="Two.", wait=waits[1])
+    download = Part(feature=Feature.DOWNLOAD, desired=first, due=late, notice="One.", model_wait=waits[0])
+    adapters = Part(feature=Feature.ADAPTERS, desired=second, due=early, notice="Two.", model_wait=waits[1])
     found = summed(Paused(), [adapters, download])
-    assert (found.recheck_at, found.notice, found.model_wait) == (early, "One. Two.", waits[0])
+    assert (found.due, found.notice, found.model_wait) == (early, "One. Two.", waits[0])
     assert list(found.desired.items()) == [*first.items(), *second.items()]
 
 

@@ -27,7 +27,7 @@ from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.status.report import report
 from inference_operator.views.draining_node import DrainingNode
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, PodView, pod_view
-from inference_operator.workload.moving import DRAINING_COST, MOVE_ANNOTATION
+from inference_operator.workload.eviction.drain import DRAINING_COST, MOVE_ANNOTATION
 from tests.testing.builders import (
     CONFIG,
     ENGINES,

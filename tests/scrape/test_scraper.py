@@ -22,8 +22,7 @@ from inference_operator.scrape.scraper import ENGINES, WORKERS, Callbacks, Scrap
 from inference_operator.settings import Settings
 from inference_operator.views.pod import ADAPTERS_PORT, PodView
 from inference_operator.views.samples import REPORT_PATH, AdapterReport, ProbeState, RouterSample, Samples
-from inference_operator.workload.stall import has_stalled
-from inference_operator.workload.traffic import has_responded
+from inference_operator.workload.eviction.stall import has_responded, has_stalled
 from tests.scrape.pods import IDLE, LOADED, STATISTICS, answering, engine, engines_among, router
 from tests.testing.engine_groups import grouped
 

@@ -10,7 +10,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.write_results import WriteResult
 from inference_operator.views.node import node_view
 from inference_operator.views.pod import pod_template_hash
-from inference_operator.workload.half_placed import GIVEN_BACK_ANNOTATION, GivenBack
+from inference_operator.workload.eviction.half_placed import GIVEN_BACK_ANNOTATION, GivenBack
 from tests.status.situations import observed, starting, view
 from tests.testing.builders import H100, NODES, NOW, deployment_status, inference_deployment, planned, ready_pod
 from tests.testing.engine_groups import grouped

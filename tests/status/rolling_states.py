@@ -8,8 +8,8 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.status.write_results import WriteResult
 from inference_operator.views.draining_node import DrainingNode
 from inference_operator.views.workload import workload_view
-from inference_operator.workload.moving import MOVE_ANNOTATION, MoveRecord
-from inference_operator.workload.rollout import RolloutReason
+from inference_operator.workload.eviction.drain import MOVE_ANNOTATION, MoveRecord
+from inference_operator.workload.eviction.rollout import RolloutReason
 from tests.status.situations import (
     MINUTES,
     NEW_ENGINE,

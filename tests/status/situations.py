@@ -15,7 +15,7 @@ from inference_operator.status.report import Report, report
 from inference_operator.status.write_results import WriteResult
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, PodView, pod_template_hash, pod_view
 from inference_operator.views.samples import Samples
-from inference_operator.workload.rollout import ROLLOUT_ANNOTATION, Rollout, RolloutReason
+from inference_operator.workload.eviction.rollout import ROLLOUT_ANNOTATION, Rollout, RolloutReason
 from tests.testing.builders import (
     ENGINES,
     NOW,

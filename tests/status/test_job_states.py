@@ -83,7 +83,7 @@ def test_the_cause_of_an_unknown_model_on_cpus_stays_once_its_engines_are_decide
     ]
     text = message(reported(later), ConditionType.MODEL_RESOLVED)
     assert text == "The model's files could not be read. pvc://models/mine: is of no use. Use another."
-    assert again.recheck_at is None
+    assert again.due is None
 
 
 def test_a_claim_without_a_size_names_why_the_size_of_the_model_is_not_known() -> None:

@@ -11,7 +11,7 @@ from inference_operator.models.side_files import SideFiles
 from inference_operator.pipeline.decide import outcome
 from inference_operator.planning.known_model import KnownModel
 from inference_operator.status.model_resolved import model_resolved
-from inference_operator.status.observed import observed as observation
+from inference_operator.status.observation import Observation
 from inference_operator.views.node import node_view
 from tests.status.situations import (
     MINUTES,
@@ -94,20 +94,20 @@ def test_the_summary_names_a_gpu_kind_that_no_node_has_with_its_cure() -> None:
 
 def test_model_resolved_describes_a_model_without_an_architecture_name() -> None:
     situation = observed(RAW)
-    seen = observation(situation, outcome(situation), [])
-    assert isinstance(seen.model, KnownModel)
-    assert isinstance(seen.model.facts, ModelFacts)
-    nameless = replace(seen.model, facts=replace(seen.model.facts, architecture=""))
-    text = model_resolved(replace(seen, model=nameless)).message
+    decided = outcome(situation)
+    assert isinstance(decided.model, KnownModel)
+    assert isinstance(decided.model.facts, ModelFacts)
+    nameless = replace(decided.model, facts=replace(decided.model.facts, architecture=""))
+    text = model_resolved(Observation(situation, replace(decided, model=nameless), [])).message
     assert text.startswith("A model whose config names no architecture: ")
 
 
 def test_model_resolved_says_that_a_model_has_no_chat_template() -> None:
     situation = observed(RAW)
-    seen = observation(situation, outcome(situation), [])
-    assert isinstance(seen.model, KnownModel)
-    known = seen.model.facts
+    decided = outcome(situation)
+    assert isinstance(decided.model, KnownModel)
+    known = decided.model.facts
     assert isinstance(known, ModelFacts)
-    silent = replace(seen.model, facts=replace(known, side=SideFiles(has_chat_template=False)))
-    assert "no chat template" in model_resolved(replace(seen, model=silent)).message
-    assert "no chat template" not in model_resolved(seen).message
+    silent = replace(decided.model, facts=replace(known, side=SideFiles(has_chat_template=False)))
+    assert "no chat template" in model_resolved(Observation(situation, replace(decided, model=silent), [])).message
+    assert "no chat template" not in model_resolved(Observation(situation, decided, [])).message

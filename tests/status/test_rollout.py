@@ -1,16 +1,11 @@
 """Messages of Reconciling about a rollout."""
 
-from dataclasses import replace
-
 import pytest
 
 from inference_operator.api.reasons import ConditionType
-from inference_operator.api.status import StartupStatus, StartupStep
-from inference_operator.pipeline.decide import outcome
-from inference_operator.status.observed import observed as observation
-from inference_operator.status.reconciling import reconciling
+from inference_operator.api.status import StartupStatus, StartupStep, Status
 from tests.status.rolling_states import UNDECIDED
-from tests.status.situations import message, observed, reported
+from tests.status.situations import message, observed, reported, starting, view
 from tests.testing.builders import deployment_status, inference_deployment
 
 
@@ -43,7 +38,9 @@ def test_reconciling_names_the_wait_for_free_gpus_during_a_rollout() -> None:
 
 def test_reconciling_says_that_earlier_engines_serve_while_a_new_one_downloads_the_model() -> None:
     raw = inference_deployment(rollout={"strategy": "Surge"})
-    rolling = observed(raw, live=raw, engines=deployment_status(2, updated=1, ready=1), routers=deployment_status(2))
-    downloading = StartupStatus(pod="qwen-engine-b", step=StartupStep.DOWNLOADING_MODEL)
-    said = reconciling(replace(observation(rolling, outcome(rolling), []), startup=downloading)).message
+    new = view(starting(state={"running": {}}, started=False), age=1, name="qwen-engine-b")
+    downloading = Status(startup=StartupStatus(pod=new.name, step=StartupStep.DOWNLOADING_MODEL))
+    engines, routers = deployment_status(2, updated=1, ready=1), deployment_status(2)
+    rolling = observed(raw, live=raw, engines=engines, routers=routers, pods=[new], before=downloading, minutes=5)
+    said = message(reported(rolling), ConditionType.RECONCILING)
     assert "Earlier engines serve until it is ready. With `spec.cache` a Job downloads before the rollout." in said

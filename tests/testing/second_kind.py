@@ -20,7 +20,7 @@ from inference_operator.controller.resource_kind import KINDS, ResourceKind
 from inference_operator.manifest import API_VERSION, CONFIG_MAP, INFERENCE_DEPLOYMENT, Kind, Ref
 from inference_operator.objects.child import child
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.pipeline.outcomes import Decision
+from inference_operator.pipeline.part import Decision
 from inference_operator.status.events import Event
 from inference_operator.status.report import Report, Requeue
 from inference_operator.status.write_results import Applied, Failed, WriteResult

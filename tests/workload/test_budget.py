@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference_operator.workload.budget import Disruption
+from inference_operator.workload.eviction.budget import Disruption
 
 
 @dataclass(frozen=True)

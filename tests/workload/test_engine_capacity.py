@@ -5,7 +5,7 @@ import pytest
 from inference_operator.manifest import Manifest
 from inference_operator.views.lookups import ClusterGpus, NodeGpus
 from inference_operator.views.node import node_view
-from inference_operator.workload.rollout import EngineCapacity, engine_capacity
+from inference_operator.workload.eviction.rollout import EngineCapacity, engine_capacity
 from tests.testing.nodes import node
 
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}

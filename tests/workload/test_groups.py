@@ -11,14 +11,14 @@ from inference_operator.manifest import STATEFUL_SET, Ref
 from inference_operator.pipeline.decide import outcome
 from inference_operator.views.pod import PodView, pod_template_hash
 from inference_operator.views.samples import EngineActivity, EngineSample, Samples
-from inference_operator.workload.groups import GroupInputs, Groups, LiveGroup, groups
+from inference_operator.workload.groups import Groups, LiveGroup, groups
 from tests.testing.builders import NOW, inference_deployment, inputs, planned
 
 SURGE, REPLACE = RolloutStrategy.SURGE, RolloutStrategy.REPLACE
 
 
 def decided(*live: LiveGroup, replicas: int = 1, strategy: RolloutStrategy = SURGE, old_engines: int = 0) -> Groups:
-    return groups(GroupInputs(live, {one.slot for one in live}, replicas, strategy, old_engines))
+    return groups(live, {one.slot for one in live}, replicas, strategy, old_engines)
 
 
 def serving(slot: int, *, current: bool = True, requests: int = 0) -> LiveGroup:
@@ -30,7 +30,7 @@ def test_a_new_role_gets_all_groups_at_once() -> None:
 
 
 def test_a_name_that_pods_of_a_former_group_have_is_not_used() -> None:
-    found = groups(GroupInputs([], {0, 2}, 2, SURGE))
+    found = groups([], {0, 2}, 2, SURGE)
     assert found.current == (1, 3)
 
 
@@ -103,7 +103,7 @@ class Fleet:
     live: list[LiveGroup] = field(default_factory=list)
 
     def reconcile(self, replicas: int, strategy: RolloutStrategy) -> Groups:
-        found = groups(GroupInputs(tuple(self.live), {one.slot for one in self.live}, replicas, strategy))
+        found = groups(tuple(self.live), {one.slot for one in self.live}, replicas, strategy)
         known = {one.slot: one for one in self.live}
         kept = {*found.current, *found.old, *([found.off] if found.off is not None else [])}
         created = [LiveGroup(slot, is_current=True) for slot in found.current if slot not in known]

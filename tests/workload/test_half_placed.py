@@ -19,7 +19,7 @@ from inference_operator.views.lookups import EventsLookup, EventSummary, LogLook
 from inference_operator.views.node import NodeView, node_view
 from inference_operator.views.pod import PodProblem, PodView, Terminated
 from inference_operator.views.pod_startup import PodStartup, StartupStage
-from inference_operator.workload.half_placed import (
+from inference_operator.workload.eviction.half_placed import (
     GIVEN_BACK_ANNOTATION,
     GROUP_WAIT,
     LONGEST_BACKOFF,

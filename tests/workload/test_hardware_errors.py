@@ -13,7 +13,7 @@ from inference_operator.views.engine import engines_of
 from inference_operator.views.lookups import LogText, LookupResults
 from inference_operator.views.node import NodeView
 from inference_operator.views.pod import PodView, pod_view
-from inference_operator.workload.hardware_errors import MOVED_ANNOTATION, moved_pods, pods_to_move
+from inference_operator.workload.eviction.hardware_errors import MOVED_ANNOTATION, moved_pods, pods_to_move
 from tests.testing.builders import pod, waiting
 from tests.testing.engine_groups import grouped
 

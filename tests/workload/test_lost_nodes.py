@@ -11,8 +11,8 @@ from inference_operator.views.draining_node import OUT_OF_SERVICE
 from inference_operator.views.engine import EngineView, engines_of
 from inference_operator.views.node import NodeView, Taint, node_view
 from inference_operator.views.pod import PodView, pod_view
-from inference_operator.workload.lost_nodes import ENDS_LATE, LOST_AFTER, lost_due, lost_pods
-from inference_operator.workload.lost_nodes import pods_of_lost_nodes as removals_of
+from inference_operator.workload.eviction.lost_nodes import ENDS_LATE, LOST_AFTER, lost_due, lost_pods
+from inference_operator.workload.eviction.lost_nodes import pods_of_lost_nodes as removals_of
 from tests.testing.builders import NOW, pod
 from tests.testing.nodes import node
 

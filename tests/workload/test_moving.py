@@ -18,15 +18,14 @@ from inference_operator.views.node import node_view
 from inference_operator.views.pod import PodProblem, PodView
 from inference_operator.views.pod_startup import StartupTimes
 from inference_operator.views.workload import TEMPORARY_ANNOTATION, role_view
-from inference_operator.workload.moving import (
+from inference_operator.workload.eviction.drain import (
     DRAINING_COST,
     MOVE_ANNOTATION,
     Move,
-    MoveInputs,
     MoveRecord,
     move,
 )
-from inference_operator.workload.rollout import UNSCHEDULABLE_LIMIT
+from inference_operator.workload.eviction.rollout import UNSCHEDULABLE_LIMIT, EngineSet
 from tests.testing.builders import NOW
 from tests.testing.nodes import GPU, node
 
@@ -64,7 +63,7 @@ def workload(temporary: int = 0, record: MoveRecord | None = None, replicas: int
     return {"kind": "Deployment", "metadata": meta, "spec": {"replicas": replicas + temporary}}
 
 
-BASE = MoveInputs(
+BASE = EngineSet(
     engines=[],
     template=NEW,
     pod=POD,
@@ -72,12 +71,8 @@ BASE = MoveInputs(
     workloads=[workload()],
     leaving=CORDONED,
     gpu_resource=GPU,
-    pods_per_engine=1,
-    node_wait=None,
-    one_node=False,
     longest_start=30 * MINUTE,
-    asked=None,
-    budgets=True,
+    eviction_wait=None,
 )
 
 
@@ -100,7 +95,7 @@ def test_a_service_of_one_engine_refuses_evictions_from_the_start() -> None:
     assert two.disruption((1, 1)).keeps is None, "one of two may go"
 
 
-@pytest.mark.parametrize("more", [{"asked": timedelta(0)}, {"budgets": False}, {"leaving": None}])
+@pytest.mark.parametrize("more", [{"eviction_wait": timedelta(0)}, {"budgets": False}, {"leaving": None}])
 def test_without_a_wait_a_budget_or_the_right_to_see_nodes_nothing_is_refused(more: Mapping[str, Any]) -> None:
     found = decided(engine("a", "good"), **more)
     assert (found.may_refuse, found.refuses, found.temporary) == (False, False, 0)
@@ -191,9 +186,9 @@ def test_a_drain_waits_as_long_as_requested_or_as_a_start_takes(
 ) -> None:
     started = StartupTimes(NOW - times, NOW, NOW, NOW) if times else None
     leaver, live = engine("a", "gone", startup_times=started), [workload(1, MoveRecord(NOW))]
-    before = decided(leaver, starting("b"), workloads=live, asked=asked, now=NOW + wait - timedelta(seconds=1))
+    before = decided(leaver, starting("b"), workloads=live, eviction_wait=asked, now=NOW + wait - timedelta(seconds=1))
     assert (before.refuses, before.due) == (True, NOW + wait)
-    after = decided(leaver, starting("b"), workloads=live, asked=asked, now=NOW + wait)
+    after = decided(leaver, starting("b"), workloads=live, eviction_wait=asked, now=NOW + wait)
     assert (after.refuses, after.temporary, after.due) == (False, 1, None), "the successor starts on"
 
 
@@ -213,16 +208,16 @@ def test_a_drain_goes_on_after_the_wait_although_the_successor_never_serves(want
     """Kubernetes expects the temporary engine to be healthy too."""
     engines = [engine("a", "gone"), *(engine(f"c{n}", "good") for n in range(1, wanted)), starting("b")]
     live = [workload(1, MoveRecord(NOW), replicas=wanted)]
-    waits = decided(*engines, workloads=live, wanted=wanted, asked=MINUTE)
+    waits = decided(*engines, workloads=live, wanted=wanted, eviction_wait=MINUTE)
     assert (waits.temporary, waits.due) == (1, NOW + MINUTE)
     assert may_go(waits, healthy=wanted) == 0, "the successor does not serve yet"
     assert may_go(waits, healthy=wanted + 1) == 1
-    late = decided(*engines, workloads=live, wanted=wanted, asked=MINUTE, now=NOW + MINUTE)
+    late = decided(*engines, workloads=live, wanted=wanted, eviction_wait=MINUTE, now=NOW + MINUTE)
     assert late.temporary == 1
     assert may_go(late, healthy=wanted) == 1
     soon = decided(*engines, workloads=live, wanted=wanted, leaving=SPOT)
     assert may_go(soon, healthy=wanted) == 1
-    never = decided(*engines, workloads=live, wanted=wanted, asked=timedelta(0))
+    never = decided(*engines, workloads=live, wanted=wanted, eviction_wait=timedelta(0))
     assert may_go(never, healthy=wanted) == 1
 
 

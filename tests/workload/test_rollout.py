@@ -12,11 +12,11 @@ from inference_operator.views.engine import engines_of
 from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, Lookup, LookupResult, NodeGpus, Unavailable
 from inference_operator.views.node import node_view
 from inference_operator.views.pod import PodProblem, PodView
-from inference_operator.workload.rollout import (
+from inference_operator.workload.eviction.rollout import (
     ROLLOUT_ANNOTATION,
     UNSCHEDULABLE_LIMIT,
+    EngineSet,
     Rollout,
-    RolloutInputs,
     RolloutReason,
     Undecided,
     rollout,
@@ -55,8 +55,17 @@ def deployment(*, gpus: int = 1, carries: Rollout | None = None) -> Manifest:
 
 def moving(
     *pods: PodView, asked: RolloutStrategy = AUTO, live: Manifest | None = None, template: str = NEW, gpus: int = 1
-) -> RolloutInputs:
-    return RolloutInputs(asked, template, {"containers": [container(gpus)]}, live, engines_of(pods), GPU)
+) -> EngineSet:
+    return EngineSet(
+        strategy=asked,
+        template=template,
+        pod={"containers": [container(gpus)]},
+        workloads=[live] if live else [],
+        engines=engines_of(pods),
+        gpu_resource=GPU,
+        longest_start=timedelta(0),
+        eviction_wait=None,
+    )
 
 
 def free_gpus_result(*free: int, total: int = 8) -> dict[Lookup, LookupResult]:
@@ -65,7 +74,7 @@ def free_gpus_result(*free: int, total: int = 8) -> dict[Lookup, LookupResult]:
 
 
 def decided(
-    engines: RolloutInputs, seen: dict[Lookup, LookupResult] | None = None, *, visible: bool = True
+    engines: EngineSet, seen: dict[Lookup, LookupResult] | None = None, *, visible: bool = True
 ) -> Rollout | Undecided:
     return rollout(engines, seen or {}, nodes_visible=visible, now=NOW)
 
@@ -143,7 +152,7 @@ def test_a_recorded_rollout_decision_stays_when_free_gpus_change(standing: Rollo
         assert decided(moving(*pods, live=live), free_gpus_result(8)) == standing
 
 
-def surging(why: RolloutReason = RolloutReason.FREE_SLOT, *, age: int, problem: PodProblem = NO_ROOM) -> RolloutInputs:
+def surging(why: RolloutReason = RolloutReason.FREE_SLOT, *, age: int, problem: PodProblem = NO_ROOM) -> EngineSet:
     live = deployment(carries=Rollout(NEW, SURGE, why))
     return moving(pod(OLD), pod(NEW, problem=problem, age=age), live=live)
 
@@ -154,7 +163,7 @@ def test_an_unschedulable_surge_switches_to_replace_once() -> None:
     assert switch_due(young) == NOW + timedelta(seconds=1)
     switched = decided(old)
     assert switched == Rollout(NEW, REPLACE, RolloutReason.UNSCHEDULABLE)
-    after = replace(old, live=deployment(carries=switched))
+    after = replace(old, workloads=[deployment(carries=switched)])
     assert decided(after) == switched
     assert switch_due(after) is None
     assert decided(replace(after, engines=engines_of([pod(NEW, problem=NO_ROOM, age=900)]))) == switched
@@ -188,7 +197,7 @@ def test_an_invalid_rollout_annotation_is_decided_again(text: str) -> None:
 WAIT = timedelta(minutes=15)
 
 
-def elastic(engines: RolloutInputs, *more: PodView) -> RolloutInputs:
+def elastic(engines: EngineSet, *more: PodView) -> EngineSet:
     return replace(engines, node_wait=WAIT, engines=(*engines.engines, *engines_of(more)))
 
 

@@ -9,7 +9,7 @@ from inference_operator.objects.pod_patch import PodDeletion, PodPatch
 from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodProblem, PodView
 from inference_operator.views.samples import EngineActivity, EngineSample, ProbeState, Samples
-from inference_operator.workload.stall import STALLED_GRACE_SECONDS, has_stalled, needs_probe, stalled_engines
+from inference_operator.workload.eviction.stall import STALLED_GRACE_SECONDS, has_stalled, needs_probe, stalled_engines
 from tests.testing.engine_groups import grouped
 
 STALL = 300.0

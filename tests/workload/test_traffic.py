@@ -13,8 +13,7 @@ from inference_operator.objects.pod_patch import PodPatch
 from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import TRAFFIC_LABEL, PodView
 from inference_operator.views.samples import EngineActivity, EngineSample, ProbeState, Samples, next_activity
-from inference_operator.workload.stall import has_stalled, is_suspect, needs_probe
-from inference_operator.workload.traffic import traffic_changes
+from inference_operator.workload.eviction.stall import has_stalled, is_suspect, needs_probe, traffic_changes
 from tests.testing.engine_groups import grouped
 
 SECONDS, SCRAPE = 30.0, 15.0

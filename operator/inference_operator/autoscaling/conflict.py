@@ -26,23 +26,6 @@ from inference_operator.views.raw import mapping, objects
 
 
 @dataclass(frozen=True, slots=True)
-class ConflictInputs:
-    """A workload whose replicas the operator decides, as observed."""
-
-    key: Key
-    spec: Spec
-    workload: str
-    """Name of the engines' Deployment."""
-    live: Manifest | None
-    """The live Deployment."""
-    before: Condition | None
-    """The last condition `ScalingActive`."""
-    lookups: LookupResults
-    has_scale: bool = True
-    """Whether `/scale` of the resource is about the engines."""
-
-
-@dataclass(frozen=True, slots=True)
 class ScalingConflict:
     """Foreign autoscalers, and whether the operator leaves `replicas` alone because of them."""
 
@@ -61,31 +44,46 @@ class ScalingConflict:
         return self.is_frozen and not self.on_workload
 
 
-def scaling_conflict(inputs: ConflictInputs) -> ScalingConflict | None:
-    """The foreign autoscalers that act on the engines; None where the operator does not decide."""
-    autoscaling = inputs.spec.autoscaling
+def scaling_conflict(
+    key: Key,
+    spec: Spec,
+    workload: str,
+    live: Manifest | None,
+    before: Condition | None,
+    *,
+    lookups: LookupResults,
+    has_scale: bool = True,
+) -> ScalingConflict | None:
+    """The foreign autoscalers that act on the engines; None where the operator does not decide.
+
+    Args:
+        workload: name of the engines' Deployment.
+        live: the live Deployment.
+        before: the last condition `ScalingActive`.
+        has_scale: whether `/scale` of the resource is about the engines.
+    """
+    autoscaling = spec.autoscaling
     if autoscaling is None or autoscaling.backend is not AutoscalingBackend.BUILT_IN:
         return None
-    writers = scale_writers(inputs.live)
-    before = inputs.before
+    writers = scale_writers(live)
     was_reported = before is not None and before.reason == Reason.AUTOSCALER_CONFLICT
-    trace = f"{inputs.spec.replicas} {writers}".strip()
-    name = inputs.key.name if inputs.has_scale else inputs.workload
-    lookup = ForeignAutoscalersLookup(inputs.key.namespace, name, trace, often=bool(writers) or was_reported)
-    result = inputs.lookups.get(lookup)
+    trace = f"{spec.replicas} {writers}".strip()
+    name = key.name if has_scale else workload
+    lookup = ForeignAutoscalersLookup(key.namespace, name, trace, often=bool(writers) or was_reported)
+    result = lookups.get(lookup)
     if result is None or (isinstance(result, ForeignAutoscalers) and result.seen != trace):
         was_held = was_reported and before is not None and before.status == "False"
         return ScalingConflict(lookup, is_frozen=bool(writers) or was_held)
     foreign = result.autoscalers if isinstance(result, ForeignAutoscalers) else ()
     targets = {
-        (DEPLOYMENT.name, inputs.workload): (on_workload := list[ForeignAutoscaler]()),
-        (KIND, inputs.key.name): (on_scale := list[ForeignAutoscaler]()),
+        (DEPLOYMENT.name, workload): (on_workload := list[ForeignAutoscaler]()),
+        (KIND, key.name): (on_scale := list[ForeignAutoscaler]()),
     }
-    own = (KIND, inputs.key.name)  # which goes with its backend
+    own = (KIND, key.name)  # which goes with its backend
     for autoscaler in foreign:
         if (autoscaler.kind, autoscaler.name) != own:
             targets.get((autoscaler.target_kind, autoscaler.target_name), []).append(autoscaler)
-    return ScalingConflict(lookup, bool(on_workload), tuple(on_workload), tuple(on_scale) if inputs.has_scale else ())
+    return ScalingConflict(lookup, bool(on_workload), tuple(on_workload), tuple(on_scale) if has_scale else ())
 
 
 def scale_writers(live: Manifest | None) -> str:

@@ -1,7 +1,5 @@
 """The HorizontalPodAutoscaler, or the ScaledObject of KEDA, that acts on the `/scale` of an InferenceDeployment."""
 
-from dataclasses import dataclass
-
 from inference_operator.api.autoscaling import AutoscalingBackend, AutoscalingSpec
 from inference_operator.api.autoscaling_schedule import ScheduleSpec
 from inference_operator.manifest import (
@@ -39,70 +37,61 @@ KINDS = {AutoscalingBackend.HPA: HORIZONTAL_POD_AUTOSCALER, AutoscalingBackend.K
 """The kind of object that makes a backend act."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExternalInputs:
-    """Parameters of the object."""
-
-    spec: AutoscalingSpec
-    owner: Owner
-    role: str
-    """The role that `/scale` is about."""
-    query: str
-    prometheus_url: str
-    """Address at which KEDA queries Prometheus."""
-    least: int
-    """Fewest engines now, for a HorizontalPodAutoscaler, which knows no times."""
-
-
 def external_ref(spec: AutoscalingSpec, owner: Owner) -> Ref | None:
     """The object that makes the backend act; None with `BuiltIn`."""
     kind = KINDS.get(spec.backend)
     return Ref(kind, owner.key.namespace, owner.key.name) if kind else None
 
 
-def external_autoscaler(request: ExternalInputs) -> Manifest | None:
-    """The object that makes the backend act; None with `BuiltIn`, and for KEDA without an address of Prometheus."""
-    if request.spec.backend is AutoscalingBackend.HPA:
-        return _horizontal_pod_autoscaler(request)
-    if request.spec.backend is AutoscalingBackend.KEDA and request.prometheus_url:
-        return _scaled_object(request)
+def external_autoscaler(
+    spec: AutoscalingSpec, owner: Owner, role: str, query: str, *, prometheus_url: str, least: int
+) -> Manifest | None:
+    """The object that makes the backend act; None with `BuiltIn`, and for KEDA without an address of Prometheus.
+
+    Args:
+        role: the role that `/scale` is about.
+        least: fewest engines now, for a HorizontalPodAutoscaler, which knows no times.
+    """
+    if spec.backend is AutoscalingBackend.HPA:
+        return _horizontal_pod_autoscaler(spec, owner, role, query, least)
+    if spec.backend is AutoscalingBackend.KEDA and prometheus_url:
+        return _scaled_object(spec, owner, role, query, prometheus_url)
     return None
 
 
-def _horizontal_pod_autoscaler(request: ExternalInputs) -> Manifest:
-    metric = {"name": METRIC, "selector": {"matchLabels": {METRIC_LABEL: request.owner.key.name}}}
+def _horizontal_pod_autoscaler(spec: AutoscalingSpec, owner: Owner, role: str, query: str, least: int) -> Manifest:
+    metric = {"name": METRIC, "selector": {"matchLabels": {METRIC_LABEL: owner.key.name}}}
     target = {"type": "AverageValue", "averageValue": "1"}
     content = {
         "spec": {
-            "scaleTargetRef": _target(request.owner),
-            "minReplicas": request.least,
-            "maxReplicas": request.spec.max_replicas,
+            "scaleTargetRef": _target(owner),
+            "minReplicas": least,
+            "maxReplicas": spec.max_replicas,
             "metrics": [{"type": "External", "external": {"metric": metric, "target": target}}],
-            "behavior": _behavior(request.spec),
+            "behavior": _behavior(spec),
         }
     }
     return child(
         HORIZONTAL_POD_AUTOSCALER,
-        request.owner.key.name,
-        owner=request.owner,
-        component=request.role,
+        owner.key.name,
+        owner=owner,
+        component=role,
         content=content,
-        annotations={QUERY_ANNOTATION: request.query},
+        annotations={QUERY_ANNOTATION: query},
     )
 
 
-def _scaled_object(request: ExternalInputs) -> Manifest:
+def _scaled_object(spec: AutoscalingSpec, owner: Owner, role: str, query: str, prometheus_url: str) -> Manifest:
     """It keeps the replicas where the query fails; at zero or below the minimum it starts the minimum, at least one.
 
     Fields: kedacore/keda v2.21.0, apis/keda/v1alpha1/scaledobject_types.go and pkg/scalers/prometheus_scaler.go.
     """
-    spec = request.spec
     trigger = {
         "type": "prometheus",
         "metricType": "AverageValue",
         "metadata": {
-            "serverAddress": request.prometheus_url,
-            "query": request.query,
+            "serverAddress": prometheus_url,
+            "query": query,
             "threshold": "1",
             "activationThreshold": "0",
             "ignoreNullValues": "false",  # KEDA's default reads missing metrics as zero demand
@@ -110,7 +99,7 @@ def _scaled_object(request: ExternalInputs) -> Manifest:
     }
     content = {
         "spec": {
-            "scaleTargetRef": _target(request.owner),
+            "scaleTargetRef": _target(owner),
             "pollingInterval": POLLING_SECONDS,
             "cooldownPeriod": int(spec.idle_timeout.total_seconds()),
             "minReplicaCount": spec.min_replicas,
@@ -126,9 +115,9 @@ def _scaled_object(request: ExternalInputs) -> Manifest:
     }
     return child(
         SCALED_OBJECT,
-        request.owner.key.name,
-        owner=request.owner,
-        component=request.role,
+        owner.key.name,
+        owner=owner,
+        component=role,
         content=content,
         # KEDA gives its HorizontalPodAutoscaler the labels of the ScaledObject; this one would say that it is ours.
         annotations={"scaledobject.keda.sh/hpa-excluded-labels": MANAGED_BY_LABEL},

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from inference_operator.api.autoscaling import AutoscalingBackend, AutoscalingSpec
 from inference_operator.api.reasons import Reason
+from inference_operator.api.spec import Spec
 from inference_operator.autoscaling.external import external_ref
-from inference_operator.manifest import Kind, Manifest, Owner
+from inference_operator.manifest import SCALED_OBJECT, Kind, Manifest, Owner, Ref
 from inference_operator.views.raw import condition, mapping, timestamp
 
 KEDA_FIRST_WRITE = timedelta(seconds=60)
@@ -29,36 +29,35 @@ class ExternalState:
     """Time of the next check: no event announces the change."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExternalStateInputs:
-    """The external autoscaler as observed."""
+def external_state(
+    spec: Spec,
+    owner: Owner,
+    live: Manifest | None,
+    unavailable: Mapping[Kind, str],
+    *,
+    prometheus_url: str,
+    now: datetime,
+) -> ExternalState | None:
+    """The state; None where the operator decides.
 
-    spec: AutoscalingSpec
-    owner: Owner
-    requested: int
-    """`spec.replicas`, which the autoscaler writes through `/scale`."""
-    live: Manifest | None
-    """The live HorizontalPodAutoscaler or ScaledObject."""
-    unavailable: Mapping[Kind, str]
-    """Kinds that the operator cannot use, and why."""
-    prometheus_url: str
-    now: datetime
-
-
-def external_state(inputs: ExternalStateInputs) -> ExternalState | None:
-    ref = external_ref(inputs.spec, inputs.owner)
+    Args:
+        spec: the external autoscaler writes its `replicas` through `/scale`.
+        live: the live HorizontalPodAutoscaler or ScaledObject.
+        unavailable: kinds that the operator cannot use, and why.
+    """
+    ref = external_ref(spec.autoscaling, owner) if spec.autoscaling else None
     if ref is None:
         return None
-    if why := inputs.unavailable.get(ref.kind):
+    if why := unavailable.get(ref.kind):
         return ExternalState(Reason.AUTOSCALER_MISSING, f"`autoscaling.backend` has no effect: {why}")
-    keda = inputs.spec.backend is AutoscalingBackend.KEDA
-    if keda and not inputs.prometheus_url:
+    keda = ref.kind is SCALED_OBJECT
+    if keda and not prometheus_url:
         fix = "Set `settings.prometheusUrl` of the operator's chart, or use the backend `BuiltIn`."
         message = f"KEDA needs the address of Prometheus, which the operator does not know. {fix}"
         return ExternalState(Reason.AUTOSCALER_MISSING, message)
-    if inputs.live is None:
+    if live is None:
         return ExternalState(Reason.AUTOSCALER_PENDING, f"{ref} is not there yet.")
-    return _of_scaled_object(inputs, inputs.live) if keda else _of_hpa(inputs, inputs.live)
+    return _of_scaled_object(ref, live, spec.replicas, now) if keda else _of_hpa(ref, live)
 
 
 def followed_replicas(requested: int, now: int, state: ExternalState) -> int:
@@ -76,9 +75,9 @@ def followed_replicas(requested: int, now: int, state: ExternalState) -> int:
     return requested if state.replicas == requested else max(requested, now)
 
 
-def _of_hpa(inputs: ExternalStateInputs, live: Manifest) -> ExternalState:
+def _of_hpa(ref: Ref, live: Manifest) -> ExternalState:
     """By the conditions of the HorizontalPodAutoscaler controller (Kubernetes 1.36, pkg/controller/podautoscaler)."""
-    ref, status = external_ref(inputs.spec, inputs.owner), mapping(live, "status")
+    status = mapping(live, "status")
     active, able = condition(status, "ScalingActive"), condition(status, "AbleToScale")
     for state in (able, active):
         if state.get("status") == "False":
@@ -100,9 +99,9 @@ def _hpa_fix(reason: str) -> str:
     )
 
 
-def _of_scaled_object(inputs: ExternalStateInputs, live: Manifest) -> ExternalState:
+def _of_scaled_object(ref: Ref, live: Manifest, requested: int, now: datetime) -> ExternalState:
     """By the conditions of KEDA (kedacore/keda v2.21.0, apis/keda/v1alpha1/condition_types.go)."""
-    ref, status = external_ref(inputs.spec, inputs.owner), mapping(live, "status")
+    status = mapping(live, "status")
     ready = condition(status, "Ready")
     if problem := _problem_of_keda(status):
         cause = f"{problem.get('reason')}: {problem.get('message', '')}".strip().rstrip(".")
@@ -111,12 +110,12 @@ def _of_scaled_object(inputs: ExternalStateInputs, live: Manifest) -> ExternalSt
     if ready.get("status") != "True":
         return ExternalState(Reason.AUTOSCALER_PENDING, f"KEDA has not accepted {ref} yet. Check that KEDA runs.")
     created = timestamp(mapping(live, "metadata").get("creationTimestamp"))
-    settled = created + KEDA_FIRST_WRITE if created else inputs.now
-    if inputs.now < settled:
+    settled = created + KEDA_FIRST_WRITE if created else now
+    if now < settled:
         message = f"{ref} is new; no engine is taken away in its first minute."
         return ExternalState(Reason.AUTOSCALER_PENDING, message, due=settled)
     message = f"{ref} sets the number of engines."
-    return ExternalState(Reason.FOLLOWING_AUTOSCALER, message, replicas=inputs.requested)
+    return ExternalState(Reason.FOLLOWING_AUTOSCALER, message, replicas=requested)
 
 
 def _problem_of_keda(status: Manifest) -> Manifest:

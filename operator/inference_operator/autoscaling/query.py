@@ -6,8 +6,6 @@ at intervals of up to a minute, so here 15 % of the capacity stay free, and a ba
 docs/explanation/autoscaling.md measures both.
 """
 
-from dataclasses import dataclass
-
 from inference_operator.engines.telemetry import EngineSeries
 from inference_operator.manifest import Key
 from inference_operator.objects.names import ROUTER, workload_name
@@ -41,21 +39,7 @@ RATE_WINDOW = "2m"
 """Window of the mean time of a request: at least two samples of a scrape interval of up to 60 s."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueryInputs:
-    """Parameters of the query."""
-
-    key: Key
-    role: str
-    target: float
-    """Requests that one engine should have at a time."""
-    bypasses_routers: bool
-    """Whether something else than the operator's routers sends requests; only engines know of them then."""
-    metrics: EngineSeries
-    """The names of the engine's series."""
-
-
-def engines_query(inputs: QueryInputs) -> str:
+def engines_query(key: Key, role: str, target: float, *, bypasses_routers: bool, metrics: EngineSeries) -> str:
     """The number of engines that the demand needs, as a query with one value; no value without metrics of requests.
 
     There are O outstanding requests and n engines. An engine should have C requests, and a request takes S seconds.
@@ -68,31 +52,36 @@ def engines_query(inputs: QueryInputs) -> str:
 
     The number is absolute. It does not contain the number of replicas, so nothing compounds while engines start.
 
+    Args:
+        target: requests that one engine should have at a time.
+        bypasses_routers: whether something else than the operator's routers sends requests; only engines know of them.
+        metrics: the names of the engine's series.
+
     Examples:
         >>> metrics = EngineSeries("running", "waiting", "finished_total")
-        >>> inputs = QueryInputs(Key("default", "qwen"), "engine", 32.0, bypasses_routers=True, metrics=metrics)
-        >>> engines_query(inputs).endswith(") / 32")
+        >>> query = engines_query(Key("default", "qwen"), "engine", 32.0, bypasses_routers=True, metrics=metrics)
+        >>> query.endswith(") / 32")
         True
     """
-    routers = f'{{{_pods(inputs.key, ROUTER)},proxy="{BACKEND}"}}'
-    queued, held, sent = (f"sum({name}{{{_pods(inputs.key, ROUTER)}}})" for name in (QUEUED, HELD, RUNNING))
+    routers = f'{{{_pods(key, ROUTER)},proxy="{BACKEND}"}}'
+    queued, held, sent = (f"sum({name}{{{_pods(key, ROUTER)}}})" for name in (QUEUED, HELD, RUNNING))
     outstanding = f"({queued} + {held} + ({sent} or vector(0)))"
     engines, time = f"max({ACTIVE}{routers})", f"vector({DRAIN_SECONDS})"
-    if inputs.metrics.running:
-        pods = _pods(inputs.key, inputs.role)
-        names = filter(None, (inputs.metrics.running, inputs.metrics.waiting))
+    if metrics.running:
+        pods = _pods(key, role)
+        names = filter(None, (metrics.running, metrics.waiting))
         running, *waiting = (f"{name}{{{pods}}}" for name in names)
         engines = f"count(count by (pod) ({running}))"
-        if inputs.bypasses_routers:
+        if bypasses_routers:
             outstanding = f"({' + '.join(f'sum({series})' for series in (running, *waiting))})"
-        if inputs.metrics.finished:
-            finish_rate = f"(sum(rate({inputs.metrics.finished}{{{pods}}}[{RATE_WINDOW}])) > 0)"
+        if metrics.finished:
+            finish_rate = f"(sum(rate({metrics.finished}{{{pods}}}[{RATE_WINDOW}])) > 0)"
             time = f"(sum(avg_over_time({running}[{RATE_WINDOW}])) / {finish_rate} or vector({DRAIN_SECONDS}))"
-    served = f"{inputs.target:g} * scalar({engines} or vector(0))"
+    served = f"{target:g} * scalar({engines} or vector(0))"
     drained = f"clamp_max({time} / {DRAIN_SECONDS}, 1)"
     level = f"clamp_max({outstanding}, {served}) / {UTILIZATION}"
     backlog = f"clamp_min({outstanding} - {served}, 0) * {drained}"
-    return f"({level} + {backlog}) / {inputs.target:g}"
+    return f"({level} + {backlog}) / {target:g}"
 
 
 def _pods(key: Key, component: str) -> str:

@@ -13,7 +13,7 @@ from inference_operator.manifest import STATEFUL_SET, Key, Kind, Ref
 from inference_operator.pipeline.inputs import Shared
 from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodView
-from inference_operator.workload.half_placed import HalfPlaced, half_placed, is_half_placed
+from inference_operator.workload.eviction.half_placed import HalfPlaced, half_placed, is_half_placed
 
 
 class SharedStore:

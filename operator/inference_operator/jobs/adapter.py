@@ -1,6 +1,5 @@
 """The copy of an adapter to the claim of `spec.cache`: a Job for each adapter, so that none waits for another."""
 
-from dataclasses import dataclass
 from functools import partial
 
 from inference_operator.api.adapters import AdapterSpec
@@ -8,36 +7,24 @@ from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.jobs.adapter_result import StoredAdapter, parsed_adapter, record_data, recorded_adapter
 from inference_operator.jobs.download import RESOURCES
+from inference_operator.jobs.placement import WritableClaim
 from inference_operator.jobs.program import job_command
 from inference_operator.jobs.record import Record
 from inference_operator.jobs.result import TERMINATION_MESSAGE, refusal_of
 from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
-from inference_operator.jobs.task import JobInputs, JobTask
-from inference_operator.manifest import Manifest, Owner
+from inference_operator.jobs.task import JobTask
+from inference_operator.manifest import Owner
 from inference_operator.models.source import ModelSource, is_downloaded
-from inference_operator.objects.cache_volume import ROOT, CacheVolume, cache_volumes, whole_mount
+from inference_operator.objects.cache_volume import ROOT, whole_mount
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.container import environment, process_fields, secret_variables
 from inference_operator.objects.model_volume import model_argument, model_mounts, model_volumes
 from inference_operator.objects.names import ADAPTER
 from inference_operator.objects.volumes import writable_mounts, writable_volumes
+from inference_operator.roles.context import SharedContext
 
 DEADLINE_SECONDS = 3600
 """Time limit of one attempt: an adapter has some GB at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class AdapterInputs:
-    """An adapter, and the claim for it."""
-
-    job: JobInputs
-    adapter: AdapterSpec
-    source: ModelSource
-    claim: str
-    placement: Manifest | None = None
-    """Scheduling fields instead of the requested ones, for a claim that one node only can mount; None for others."""
-    claim_known: bool = True
-    """Whether the claim has been looked up, whose access modes decide where a Job may run. If not, none starts."""
 
 
 def access_of(adapter: AdapterSpec, model: ModelSpec) -> ModelSpec:
@@ -50,12 +37,14 @@ def access_of(adapter: AdapterSpec, model: ModelSpec) -> ModelSpec:
     return model.model_copy(update=update)
 
 
-def adapter_state(inputs: AdapterInputs, observed: ObservedJobs) -> JobState[StoredAdapter]:
-    record = adapter_record(inputs.job.owner, inputs.adapter, inputs.claim)
+def adapter_state(
+    shared: SharedContext, adapter: AdapterSpec, source: ModelSource, claim: WritableClaim, observed: ObservedJobs
+) -> JobState[StoredAdapter]:
+    record = adapter_record(shared.owner, adapter, claim.name)
     if stored := record.stored(observed.live):
         return recorded(record, stored)
-    state = job_state(adapter_task(inputs), observed)
-    return state if inputs.claim_known else state.without_new_jobs(observed.live)
+    state = job_state(adapter_task(shared, adapter, source, claim), observed)
+    return state if claim.is_known else state.without_new_jobs(observed.live)
 
 
 def adapter_record(owner: Owner, adapter: AdapterSpec, claim: str) -> Record[StoredAdapter]:
@@ -65,17 +54,18 @@ def adapter_record(owner: Owner, adapter: AdapterSpec, claim: str) -> Record[Sto
     return Record(owner, ADAPTER, asked, data, recorded_adapter)
 
 
-def adapter_task(inputs: AdapterInputs) -> JobTask[StoredAdapter]:
-    adapter, access, settings = inputs.adapter, inputs.job.access, inputs.job.settings
+def adapter_task(
+    shared: SharedContext, adapter: AdapterSpec, source: ModelSource, claim: WritableClaim
+) -> JobTask[StoredAdapter]:
+    access, settings, pull_policy = shared.access, shared.settings, shared.settings.image_pull_policy
     revision = [f"--revision={adapter.revision}"] if adapter.revision else []
-    pickle = ["--allow-pickle"] if inputs.job.spec.model.allow_pickle else []
-    source, pull_policy = inputs.source, settings.image_pull_policy
+    pickle = ["--allow-pickle"] if shared.effective.model.allow_pickle else []
     folder = [] if is_downloaded(source) else [f"--folder={model_argument(source)}"]
     return JobTask(
-        inputs=inputs.job,
+        shared=shared,
         component=ADAPTER,
         subject=f"the adapter `{adapter.name}`",
-        purpose=f"copies the adapter `{adapter.name}` to the claim {inputs.claim}",
+        purpose=f"copies the adapter `{adapter.name}` to the claim {claim.name}",
         image=settings.operator_image,
         process=process_fields(
             command=[*job_command(settings), "download", adapter.source],
@@ -85,14 +75,14 @@ def adapter_task(inputs: AdapterInputs) -> JobTask[StoredAdapter]:
         resources=RESOURCES,
         deadline_seconds=DEADLINE_SECONDS,
         volumes=[
-            *cache_volumes(CacheVolume(inputs.claim, "")),
+            *claim.volumes,
             *model_volumes(source, pull_policy=pull_policy),
             *writable_volumes(access.writable),
         ],
         mounts=[whole_mount(), *model_mounts(source), *writable_mounts(access.writable)],
         where_engines_run=True,
-        placement=inputs.placement,
-        record=adapter_record(inputs.job.owner, adapter, inputs.claim),
+        placement=claim.placement,
+        record=adapter_record(shared.owner, adapter, claim.name),
         parse=parsed_adapter,
         refuse=partial(refusal_of, timed_out=Reason.DOWNLOAD_FAILED, verb="tried", field=field_of(adapter)),
     )

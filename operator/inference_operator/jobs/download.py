@@ -7,17 +7,19 @@ from functools import partial
 
 from inference_operator.api.reasons import Reason
 from inference_operator.jobs.download_result import Downloaded, parsed_download, record_data, recorded_download
+from inference_operator.jobs.placement import WritableClaim
 from inference_operator.jobs.program import job_command
 from inference_operator.jobs.record import Record
 from inference_operator.jobs.result import TERMINATION_MESSAGE, refusal_of
 from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
-from inference_operator.jobs.task import JobInputs, JobTask
+from inference_operator.jobs.task import JobTask
 from inference_operator.manifest import Manifest
-from inference_operator.objects.cache_volume import ROOT, CacheVolume, cache_volumes, whole_mount
+from inference_operator.objects.cache_volume import ROOT, whole_mount
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.container import environment, process_fields, secret_variables
 from inference_operator.objects.names import DOWNLOAD
 from inference_operator.objects.volumes import writable_mounts, writable_volumes
+from inference_operator.roles.context import SharedContext
 from inference_operator.views.lookups import LogLookup, LogText, Lookup, LookupResults
 from inference_operator.views.pod import PodView
 
@@ -35,29 +37,25 @@ _STEP = re.compile(r"^Downloading \d{1,3} %[ -~]{0,80}$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class DownloadInputs:
+class Download:
     """A model, and the claim for it."""
 
-    job: JobInputs
+    shared: SharedContext
     commit: str
     """The commit that engines load; empty if the hub could not be asked when the engines were sized."""
-    claim: str
+    claim: WritableClaim
     kernels: Sequence[str] = ("",)
     """Folders of the compiled kernels on it; one that is empty stands for none."""
     empties_kernels: bool = False
     """Whether the Job deletes the compiled kernels, because an engine found them broken."""
-    placement: Manifest | None = None
-    """Scheduling fields instead of the requested ones, for a claim that one node only can mount; None for others."""
-    claim_known: bool = True
-    """Whether the claim has been looked up, whose access modes decide where a Job may run. If not, none starts."""
 
     @property
     def revision(self) -> str:
         """The revision to download; empty is the default branch."""
-        return self.commit or self.job.access.revision or ""
+        return self.commit or self.shared.access.revision or ""
 
 
-def download_state(inputs: DownloadInputs, observed: ObservedJobs) -> JobState[Downloaded]:
+def download_state(inputs: Download, observed: ObservedJobs) -> JobState[Downloaded]:
     """State of the download, with the progress that the log of its pod shows."""
     record = _record(inputs)
     stored = record.stored(observed.live)
@@ -66,23 +64,23 @@ def download_state(inputs: DownloadInputs, observed: ObservedJobs) -> JobState[D
     state = job_state(download_task(inputs), observed, repeated=inputs.empties_kernels)
     logs = _logs(inputs, state, observed)
     step = next((step for log in logs if (step := _last_step(observed.results, log))), "")
-    state = state if inputs.claim_known else state.without_new_jobs(observed.live)
+    state = state if inputs.claim.is_known else state.without_new_jobs(observed.live)
     state = replace(state, lookups=(*state.lookups, *logs))
     # While a retry makes progress, the message alone has the failure before it.
     return replace(state, refusal=None if step else state.refusal, message=_message(inputs, state, step))
 
 
-def download_task(inputs: DownloadInputs) -> JobTask[Downloaded]:
-    model, access, settings = inputs.job.spec.model, inputs.job.access, inputs.job.settings
+def download_task(inputs: Download) -> JobTask[Downloaded]:
+    model, access, settings = inputs.shared.effective.model, inputs.shared.access, inputs.shared.settings
     revision = [f"--revision={inputs.revision}"] if inputs.revision else []
     pickle = ["--allow-pickle"] if model.allow_pickle else []
     empties = ["--empty-kernels"] if inputs.empties_kernels else []
     paths = [f"--cache={ROOT}", *(f"--kernels={key}" for key in inputs.kernels), f"--to={TERMINATION_MESSAGE}"]
     return JobTask(
-        inputs=inputs.job,
+        shared=inputs.shared,
         component=DOWNLOAD,
         subject="the download of the model",
-        purpose=f"downloads the model to the claim {inputs.claim}",
+        purpose=f"downloads the model to the claim {inputs.claim.name}",
         image=settings.operator_image,
         process=process_fields(
             command=[*job_command(settings), "download", model.source],
@@ -91,29 +89,29 @@ def download_task(inputs: DownloadInputs) -> JobTask[Downloaded]:
         ),
         resources=RESOURCES,
         deadline_seconds=DEADLINE_SECONDS,
-        volumes=[*cache_volumes(CacheVolume(inputs.claim, "")), *writable_volumes(access.writable)],
+        volumes=[*inputs.claim.volumes, *writable_volumes(access.writable)],
         mounts=[whole_mount(), *writable_mounts(access.writable)],
         where_engines_run=True,
-        placement=inputs.placement,
+        placement=inputs.claim.placement,
         record=_record(inputs),
         parse=parsed_download,
         refuse=partial(refusal_of, timed_out=Reason.DOWNLOAD_FAILED, verb="tried"),
     )
 
 
-def _record(inputs: DownloadInputs) -> Record[Downloaded]:
-    model, claim = inputs.job.spec.model.source, inputs.claim
+def _record(inputs: Download) -> Record[Downloaded]:
+    model, claim = inputs.shared.effective.model.source, inputs.claim.name
     asked = content_hash([model, inputs.revision, claim, *inputs.kernels])
     data = partial(record_data, claim=claim, model=model)
-    return Record(inputs.job.owner, DOWNLOAD, asked, data, recorded_download)
+    return Record(inputs.shared.owner, DOWNLOAD, asked, data, recorded_download)
 
 
-def _logs(inputs: DownloadInputs, state: JobState[Downloaded], observed: ObservedJobs) -> list[LogLookup]:
+def _logs(inputs: Download, state: JobState[Downloaded], observed: ObservedJobs) -> list[LogLookup]:
     """The logs of the Jobs' pods that run; none if the operator may not read logs."""
     names = tuple(f"{job}-" for job in state.jobs)
-    if not inputs.job.settings.read_logs:
+    if not inputs.shared.settings.read_logs:
         return []
-    namespace = inputs.job.owner.key.namespace
+    namespace = inputs.shared.owner.key.namespace
     own = (pod for pod in observed.pods if pod.name.startswith(names) and _runs(pod))
     return [LogLookup(namespace, pod.name, pod.uid, DOWNLOAD, run=0, previous=False, running=True) for pod in own]
 
@@ -130,9 +128,9 @@ def _last_step(results: LookupResults, log: Lookup) -> str:
     return str(steps[-1]) if steps else ""
 
 
-def _message(inputs: DownloadInputs, state: JobState[Downloaded], step: str) -> str:
+def _message(inputs: Download, state: JobState[Downloaded], step: str) -> str:
     """Progress: the Job, why its pod does not run or how far it is, and why the attempt before failed."""
-    claim, waiting, failure = inputs.claim, state.progress.waiting, state.progress.failure
+    claim, waiting, failure = inputs.claim.name, state.progress.waiting, state.progress.failure
     if state.complete:
         return ""
     if not state.jobs:

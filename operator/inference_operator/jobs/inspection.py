@@ -8,15 +8,16 @@ from inference_operator.jobs.program import job_command
 from inference_operator.jobs.record import Record, result_in
 from inference_operator.jobs.result import TERMINATION_MESSAGE
 from inference_operator.jobs.state import JobState, ObservedJobs, job_state, recorded
-from inference_operator.jobs.task import JobInputs, JobTask
+from inference_operator.jobs.task import JobTask
 from inference_operator.manifest import Manifest, Owner
 from inference_operator.models.entry import Entry
-from inference_operator.models.source import DOWNLOADED, ModelSource
+from inference_operator.models.source import DOWNLOADED
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.container import environment, process_fields, secret_variables
 from inference_operator.objects.model_volume import MODEL_PATH, model_mounts, model_volumes
 from inference_operator.objects.names import INSPECTION
 from inference_operator.objects.volumes import writable_mounts, writable_volumes
+from inference_operator.roles.context import SharedContext
 
 INSPECTION_VERSION = 3
 """Raised when facts depend on more of a model's files than before: each model then needs a new inspection."""
@@ -35,27 +36,25 @@ RESOURCES: Manifest = {
 disk once."""
 
 
-def inspection_state(
-    inputs: JobInputs, source: ModelSource, observed: ObservedJobs, *, wanted: bool
-) -> JobState[Entry]:
+def inspection_state(shared: SharedContext, observed: ObservedJobs, *, wanted: bool) -> JobState[Entry]:
     """State of the inspection.
 
     Args:
         wanted: whether the result is needed. If not, no further attempt is made.
     """
-    record = model_record(inputs.spec.model, inputs.access.revision, owner=inputs.owner)
+    record = model_record(shared.effective.model, shared.access.revision, owner=shared.owner)
     if stored := record.stored(observed.live):
         return recorded(record, stored)  # the usual case, which builds no Job
-    return job_state(inspection_task(inputs, source), observed, wanted=wanted)
+    return job_state(inspection_task(shared), observed, wanted=wanted)
 
 
-def inspection_task(inputs: JobInputs, source: ModelSource) -> JobTask[Entry]:
-    model, access, settings = inputs.spec.model, inputs.access, inputs.settings
+def inspection_task(shared: SharedContext) -> JobTask[Entry]:
+    model, source, access, settings = shared.effective.model, shared.source, shared.access, shared.settings
     where = [f"--folder={MODEL_PATH}"] if not isinstance(source, DOWNLOADED) else []
     revision = [f"--revision={access.revision}"] if access.revision else []
     pickle = ["--allow-pickle"] if model.allow_pickle else []
     return JobTask(
-        inputs=inputs,
+        shared=shared,
         component=INSPECTION,
         subject="the model's files",
         purpose="reads the model's files to determine its size",
@@ -73,7 +72,7 @@ def inspection_task(inputs: JobInputs, source: ModelSource) -> JobTask[Entry]:
         ],
         mounts=[*model_mounts(source), *writable_mounts(access.writable)],
         where_engines_run=not isinstance(source, DOWNLOADED),
-        record=model_record(model, access.revision, owner=inputs.owner),
+        record=model_record(model, access.revision, owner=shared.owner),
         parse=parsed_result,
         refuse=inspection_refusal,
     )

@@ -7,12 +7,29 @@ A claim for pods on all nodes needs no such rule.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from inference_operator.manifest import Manifest
+from inference_operator.objects.cache_volume import CacheVolume, cache_volumes
 from inference_operator.views.pod import PodView
 from inference_operator.views.raw import mapping, objects
 
 PLACEMENT_FIELDS = ("nodeSelector", "affinity")
+
+
+@dataclass(frozen=True, slots=True)
+class WritableClaim:
+    """A claim to which a Job writes."""
+
+    name: str
+    placement: Manifest | None = None
+    """Scheduling fields instead of the requested ones, where one node only can mount it; None for others."""
+    is_known: bool = True
+    """Whether it has been looked up, if it must be: its access modes decide where a Job may run. Else none starts."""
+
+    @property
+    def volumes(self) -> list[Manifest]:
+        return cache_volumes(CacheVolume(self.name, ""))
 
 
 def placement(engines: Sequence[PodView], engine_pod: Manifest) -> Manifest:

@@ -18,7 +18,7 @@ from inference_operator.jobs.attempts import AttemptsProgress, attempts_progress
 from inference_operator.jobs.placement import placement_of
 from inference_operator.jobs.record import Record
 from inference_operator.jobs.result import Result
-from inference_operator.jobs.task import JobTask, TaskJobs, task_jobs
+from inference_operator.jobs.task import JobTask
 from inference_operator.manifest import JOB, Manifest, Ref
 from inference_operator.objects.names import COMPONENT_LABEL
 from inference_operator.views.lookups import Lookup, LookupResults, ObjectEvents
@@ -94,18 +94,17 @@ def job_state(
     stored = task.record.stored(observed.live) if task.record else None
     if task.record and stored is not None and not repeated:
         return recorded(task.record, stored)
-    jobs = task_jobs(task)
-    attempts = _attempts(observed, task.component, jobs.job_hash)
+    attempts = _attempts(observed, task.component, task.job_hash)
     current = [attempt for job, attempt in attempts if "deletionTimestamp" not in job["metadata"]]
     progress = attempts_progress(current, observed.now, wanted=wanted, subject=task.subject, parse=task.parse)
-    kept = _kept_placements(jobs, attempts, observed)
-    desired = [jobs.job(number, kept.get(number, task.placement)) for number in progress.jobs]
+    kept = _kept_placements(task, attempts, observed)
+    desired = [task.job(number, kept.get(number, task.placement)) for number in progress.jobs]
     result = progress.result or stored
     records = [task.record.manifest(result)] if task.record and result is not None else []
     waits = [attempt.wait for attempt in current if attempt.wait and attempt.number in progress.jobs]
     state = JobState(
         progress,
-        {**(jobs.program if desired else {}), **{Ref.of(manifest): manifest for manifest in (*records, *desired)}},
+        {**(task.program if desired else {}), **{Ref.of(manifest): manifest for manifest in (*records, *desired)}},
         lookups=tuple(wait.lookup for wait in waits if wait.due <= observed.now),
         due=tuple(wait.due for wait in waits if wait.due > observed.now),
         refusal=task.refuse(progress.failure) if progress.failure else None,
@@ -143,12 +142,12 @@ def _with_events(attempt: Attempt, results: LookupResults) -> Attempt:
 
 
 def _kept_placements(
-    jobs: TaskJobs, attempts: Sequence[tuple[Manifest, Attempt]], observed: ObservedJobs
+    task: JobTask[Result], attempts: Sequence[tuple[Manifest, Attempt]], observed: ObservedJobs
 ) -> dict[int, Manifest | None]:
     """The placements of Jobs that run or have ended, by the number of the attempt; None for the requested fields."""
     return {
         attempt.number: None
-        if attempt.job == jobs.name(attempt.number, None)
+        if attempt.job == task.name(attempt.number, None)
         else placement_of(job["spec"]["template"]["spec"])
         for job, attempt in reversed(attempts)
         if attempt.finished or _has_run(attempt, observed)

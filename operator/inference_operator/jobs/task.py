@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Generic
 
-from inference_operator.api.effective_spec import EffectiveSpec
 from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.model_access import HubAccess
@@ -13,34 +13,24 @@ from inference_operator.jobs.placement import with_placement
 from inference_operator.jobs.program import program_objects, with_program
 from inference_operator.jobs.record import Record
 from inference_operator.jobs.result import Failure, Result
-from inference_operator.manifest import JOB, Manifest, Owner, Ref
+from inference_operator.manifest import JOB, Manifest, Ref
 from inference_operator.objects.child import child, content_hash
 from inference_operator.objects.names import job_name, labels, selector_labels
 from inference_operator.objects.pod import RESTRICTED_CONTAINER, account, restricted_pod
 from inference_operator.objects.pod_additions import mounts, volumes
 from inference_operator.objects.scheduling import on_linux, scheduling
+from inference_operator.roles.context import SharedContext
 from inference_operator.settings import Settings
 
 _ANYWHERE = ("tolerations", "priorityClassName", "schedulerName")
 _WHERE_ENGINES_RUN = ("nodeSelector", "tolerations", "affinity", "priorityClassName", "schedulerName")
 
 
-@dataclass(frozen=True, slots=True)
-class JobInputs:
-    """The inputs that all Jobs of a resource have in common."""
-
-    spec: EffectiveSpec
-    access: HubAccess
-    """The engine's access to the model, and its user."""
-    owner: Owner
-    settings: Settings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class JobTask(Generic[Result]):
-    """Something that a Job does once for a resource."""
+    """Something that a Job does once for a resource. Its Jobs are equal but for attempt and placement."""
 
-    inputs: JobInputs
+    shared: SharedContext
     component: str
     """Component label of its Jobs, pods and record, and name of the container."""
     subject: str
@@ -66,18 +56,19 @@ class JobTask(Generic[Result]):
     refuse: Callable[[Failure], Refusal]
     """The refusal of a specification whose Job failed."""
 
+    @cached_property
+    def content(self) -> Manifest:
+        return job_content(self)
 
-@dataclass(frozen=True, slots=True)
-class TaskJobs:
-    """The Jobs of a task: equal but for the number of the attempt and the placement."""
+    @cached_property
+    def job_hash(self) -> str:
+        """Hash of the content. By it attempts belong together; the placement is no part of it."""
+        return content_hash(self.content)
 
-    owner: Owner
-    component: str
-    content: Manifest
-    job_hash: str
-    """Hash of the content. By it attempts belong together; the placement is no part of it."""
-    program: Mapping[Ref, Manifest]
-    """The ConfigMap with the program that they install; empty if their image has it."""
+    @property
+    def program(self) -> Mapping[Ref, Manifest]:
+        """The ConfigMap with the program that its Jobs install; empty if their image has it."""
+        return program_objects(self.content["spec"]["template"]["spec"], self.shared.owner, self.shared.settings)
 
     def job(self, attempt: int, placement: Manifest | None) -> Manifest:
         """The Job of one attempt. A Job cannot be edited, so each change of its content gives it another name.
@@ -89,7 +80,7 @@ class TaskJobs:
         return child(
             JOB,
             self.name(attempt, placement),
-            owner=self.owner,
+            owner=self.shared.owner,
             component=self.component,
             content=self.content if placement is None else with_placement(self.content, placement),
             annotations={JOB_HASH_ANNOTATION: self.job_hash, ATTEMPT_ANNOTATION: str(attempt)},
@@ -97,21 +88,15 @@ class TaskJobs:
 
     def name(self, attempt: int, placement: Manifest | None) -> str:
         name_hash = self.job_hash if placement is None else content_hash([self.job_hash, placement])
-        return job_name(self.owner.key.name, self.component, name_hash, attempt)
-
-
-def task_jobs(task: JobTask[Result]) -> TaskJobs:
-    inputs, content = task.inputs, job_content(task)
-    program = program_objects(content["spec"]["template"]["spec"], inputs.owner, inputs.settings)
-    return TaskJobs(inputs.owner, task.component, content, content_hash(content), program)
+        return job_name(self.shared.owner.key.name, self.component, name_hash, attempt)
 
 
 def job_content(task: JobTask[Result]) -> Manifest:
-    inputs, added, name = task.inputs, task.inputs.spec.pod_template, task.inputs.owner.key.name
-    more = volumes(added.volumes, pull_policy=inputs.settings.image_pull_policy)
-    pod = job_pod(_task_container(task), [*task.volumes, *more], inputs.access, inputs.settings, added)
-    pod = {**with_program(pod, inputs.owner, inputs.settings), **_scheduling(task)}
-    metadata: Manifest = {"labels": {**inputs.owner.child_labels, **added.labels, **labels(name, task.component)}}
+    shared, added, name = task.shared, task.shared.effective.pod_template, task.shared.owner.key.name
+    more = volumes(added.volumes, pull_policy=shared.settings.image_pull_policy)
+    pod = job_pod(_task_container(task), [*task.volumes, *more], shared.access, shared.settings, added)
+    pod = {**with_program(pod, shared.owner, shared.settings), **_scheduling(task)}
+    metadata: Manifest = {"labels": {**shared.owner.child_labels, **added.labels, **labels(name, task.component)}}
     if added.annotations:
         metadata["annotations"] = dict(added.annotations)
     return job_fields(task.deadline_seconds, {"metadata": metadata, "spec": pod})
@@ -153,8 +138,8 @@ def job_container(
 
 
 def _task_container(task: JobTask[Result]) -> Manifest:
-    own = [*task.mounts, *mounts(task.inputs.spec.pod_template.volume_mounts)]
-    settings, resources = task.inputs.settings, task.resources
+    own = [*task.mounts, *mounts(task.shared.effective.pod_template.volume_mounts)]
+    settings, resources = task.shared.settings, task.resources
     return job_container(task.component, task.process, settings, image=task.image, resources=resources, mounts=own)
 
 
@@ -164,7 +149,7 @@ def _scheduling(task: JobTask[Result]) -> Manifest:
     The engine's RuntimeClass may need a GPU, which the Job does not have. So the Job gets that of the operator's
     defaults for routers.
     """
-    spec, settings, name = task.inputs.spec, task.inputs.settings, task.inputs.owner.key.name
+    spec, settings, name = task.shared.effective, task.shared.settings, task.shared.owner.key.name
     fields = scheduling(spec.scheduling, gpus=1, selector=selector_labels(name, task.component))
     names = _WHERE_ENGINES_RUN if task.where_engines_run else _ANYWHERE
     runtime = settings.router_defaults.scheduling.runtime_class_name

@@ -32,10 +32,11 @@ from inference_operator.jobs.cosign import (
 )
 from inference_operator.jobs.result import Failure, refusal_of
 from inference_operator.jobs.state import JobState, ObservedJobs, is_job_of, job_state
-from inference_operator.jobs.task import JobInputs, JobTask
+from inference_operator.jobs.task import JobTask
 from inference_operator.manifest import JOB, Manifest, Owner, Ref
 from inference_operator.objects.child import DESIRED_HASH_ANNOTATION, child
 from inference_operator.objects.names import VERIFICATION
+from inference_operator.roles.context import SharedContext
 from inference_operator.sentences import sentences
 from inference_operator.views.lookups import ConfigMapLookup, ConfigMapText, LookupResult, Unavailable
 from inference_operator.views.raw import annotations
@@ -67,10 +68,10 @@ class PublicKey:
 
 
 @dataclass(frozen=True, slots=True)
-class VerificationInputs:
+class Verification:
     """An image, and the key that must have signed it."""
 
-    job: JobInputs
+    shared: SharedContext
     reference: str
     """The image, with its digest."""
     what: str
@@ -102,7 +103,7 @@ def all_verified(states: Sequence[JobState[Ref]], succeeded: Succeeded, now: dat
     )
 
 
-def verification_state(inputs: VerificationInputs, observed: ObservedJobs, succeeded: Succeeded) -> JobState[Ref]:
+def verification_state(inputs: Verification, observed: ObservedJobs, succeeded: Succeeded) -> JobState[Ref]:
     """How far one verification is. Its result is the Job that has verified the image."""
     look = inputs.key.text if isinstance(inputs.key.text, ConfigMapLookup) else None
     key = ConfigMapText(inputs.key.text) if isinstance(inputs.key.text, str) else observed.results.get(inputs.key.text)
@@ -120,19 +121,19 @@ def verification_state(inputs: VerificationInputs, observed: ObservedJobs, succe
     return state if look is None else replace(state, lookups=(replace(look, often=not done), *state.lookups))
 
 
-def verification_task(inputs: VerificationInputs, public_key: str) -> JobTask[Ref]:
+def verification_task(inputs: Verification, public_key: str) -> JobTask[Ref]:
     """The verification as a task. Its Job has the key itself, so another one in the ConfigMap changes no result."""
-    spec, variable = inputs.job.spec, inputs.key.variable
+    spec, variable = inputs.shared.effective, inputs.key.variable
     credentials = credential_volumes(spec.pod_template)
     process = cosign_process(
         inputs.reference, variable, public_key, spec.engine.env, with_credentials=bool(credentials)
     )
     return JobTask(
-        inputs=replace(inputs.job, spec=replace(spec, pod_template=_with_certificates(spec.pod_template))),
+        shared=replace(inputs.shared, effective=replace(spec, pod_template=_with_certificates(spec.pod_template))),
         component=VERIFICATION,
         subject=f"the signature of `{inputs.reference}`",
         purpose=f"verifies the signature of {inputs.what} with {inputs.key.name}",
-        image=inputs.job.settings.verifier_image,
+        image=inputs.shared.settings.verifier_image,
         process=process,
         resources=RESOURCES,
         deadline_seconds=DEADLINE_SECONDS,
@@ -155,7 +156,7 @@ def _with_certificates(added: PodTemplateSpec) -> PodTemplateSpec:
     return added.model_copy(update={"volumes": kept, "volume_mounts": mounts})
 
 
-def _verified(inputs: VerificationInputs, public_key: str | None, succeeded: Succeeded) -> Succeeded:
+def _verified(inputs: Verification, public_key: str | None, succeeded: Succeeded) -> Succeeded:
     """A Job that has verified the image with this key, with any key if that is None; empty without one."""
     reference, variable = inputs.reference, inputs.key.variable
     verified = (item for item in succeeded.items() if verifies(item[1], reference, variable, public_key))
@@ -177,18 +178,18 @@ def _as_written(job: Manifest, owner: Owner) -> Manifest:
 _OWN_ANNOTATIONS = (JOB_HASH_ANNOTATION, ATTEMPT_ANNOTATION, DESIRED_HASH_ANNOTATION)
 
 
-def _refusal(inputs: VerificationInputs, failure: Failure) -> Refusal:
+def _refusal(inputs: Verification, failure: Failure) -> Refusal:
     refusal = refusal_of(failure, timed_out=Reason.VERIFICATION_FAILED, verb="verified", field=inputs.field)
     cure = sentences(refusal.cure, inputs.key.message)
     return replace(refusal, problem=sentences(inputs.key.demand, refusal.problem), cure=cure)
 
 
-def _unknown_key(inputs: VerificationInputs, result: LookupResult | None) -> str:
+def _unknown_key(inputs: Verification, result: LookupResult | None) -> str:
     why = f" It cannot be read: {result.why}." if isinstance(result, Unavailable) else ""
     return f"{inputs.key.name[0].upper()}{inputs.key.name[1:]} is read to verify the image.{why}"
 
 
-def _no_key(inputs: VerificationInputs) -> Refusal:
+def _no_key(inputs: Verification) -> Refusal:
     cure = "Create it with `kubectl create configmap NAME --from-file=cosign.pub`. It is read again every 15 seconds."
     problem = f"{inputs.key.name} does not exist."
     return Refusal(Reason.VERIFICATION_FAILED, inputs.field, problem, cure)

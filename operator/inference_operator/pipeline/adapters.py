@@ -10,7 +10,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import AdapterPhase
-from inference_operator.jobs.adapter import AdapterInputs, access_of, adapter_state, field_of
+from inference_operator.jobs.adapter import access_of, adapter_state, field_of
 from inference_operator.jobs.adapter_result import StoredAdapter
 from inference_operator.jobs.state import JobState
 from inference_operator.manifest import Ref
@@ -18,12 +18,12 @@ from inference_operator.models.adapter import base_problem
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import ModelSource, file_of, model_source, repository_of, stored_name
 from inference_operator.objects.adapter_list import adapter_list, adapter_list_ref, listed_adapters
-from inference_operator.objects.cache_volume import ADAPTER_CACHE, claim_name, snapshot_path
+from inference_operator.objects.cache_volume import ADAPTER_CACHE, snapshot_path
 from inference_operator.objects.names import ROUTER
 from inference_operator.pipeline.adapter_lists import Adapter, decided_list, is_awaited, list_updates
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.pipeline.model_download import claim_lookups, job_placement
-from inference_operator.pipeline.model_wait import ModelStep, job_inputs, job_wait, observed_jobs
+from inference_operator.pipeline.model_download import claim_lookups, writable_claim
+from inference_operator.pipeline.model_wait import ModelStep, job_wait, observed_jobs
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.pipeline.part import Feature, Hold, ModelWait, Part
 
@@ -56,7 +56,7 @@ def adapters(inputs: Inputs, planned: Planned, cache: CacheSpec) -> ModelStep:
         adapters=tuple(copy.adapter for copy in copies) or _without_files(spec),
     )
     if _decides_slots(inputs, planned, copies):
-        return ModelStep(replace(part, wait=_wait(copies)), hold=Hold.NEW_ENGINES)
+        return ModelStep(replace(part, model_wait=_wait(copies)), hold=Hold.NEW_ENGINES)
     return ModelStep(_with_list(inputs, planned, part))
 
 
@@ -73,22 +73,15 @@ def _wait(copies: Sequence[_Copy]) -> ModelWait:
 
 def _copy(inputs: Inputs, planned: Planned, cache: CacheSpec, adapter: AdapterSpec) -> _Copy:
     """One adapter with its Job."""
-    spec, common = planned.shared.stated, job_inputs(inputs, planned.shared)
+    shared, spec = planned.shared, planned.shared.stated
     if any(adapter.name in role.process.model_names for role in planned.roles):
         return _Copy(Adapter(adapter.name, refusal=_taken(adapter), keeps_former=False))
     source = _source(adapter)
     if isinstance(source, Refusal):
         return _Copy(Adapter(adapter.name, refusal=source))
-    access = planned.scaled_role.context.engine.access(common.spec.engine, access_of(adapter, spec.model))
-    job = AdapterInputs(
-        replace(common, access=access),
-        adapter,
-        source,
-        claim_name(cache, inputs.owner.key.name),
-        placement=job_placement(inputs, planned),
-        claim_known=all(look in inputs.lookups for look in claim_lookups(inputs, cache)),
-    )
-    state = adapter_state(job, observed_jobs(inputs))
+    access = planned.scaled_role.context.engine.access(shared.effective.engine, access_of(adapter, spec.model))
+    claim = writable_claim(inputs, planned, cache)
+    state = adapter_state(replace(shared, access=access), adapter, source, claim, observed_jobs(inputs))
     stored = state.progress.result
     if stored is None:
         progress = "" if state.refusal else state.message or f"The adapter `{adapter.name}` is copied to the claim."

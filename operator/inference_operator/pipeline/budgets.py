@@ -15,7 +15,7 @@ from inference_operator.pipeline.routers import kept_routers
 from inference_operator.roles.context import LiveRole
 from inference_operator.views.engine import EngineView, engines_of
 from inference_operator.views.raw import mapping
-from inference_operator.workload.budget import Disruption
+from inference_operator.workload.eviction.budget import Disruption
 
 _FEWEST_REPLICAS = 2
 """With one replica a budget could only hold a drain for ever, unless the operator may open it."""
@@ -34,9 +34,9 @@ def _decided(inputs: Inputs, planned: Planned) -> Mapping[Ref, Manifest]:
     for role in planned.roles:
         most = role.context.spec.stated.most_replicas
         has_groups = any(manifest["kind"] == STATEFUL_SET.name for manifest in role.workload.objects)
-        if most >= _FEWEST_REPLICAS or has_groups or (most and role.move.may_refuse):
+        if most >= _FEWEST_REPLICAS or has_groups or (most and role.change.move.may_refuse):
             serving = _serving(role.context.live.engines)
-            disruption = role.move.disruption(serving, planned_pods=role.plan.plan.parallel.nodes)
+            disruption = role.change.move.disruption(serving, planned_pods=role.plan.plan.parallel.nodes)
             budgets.update(_budget(inputs, role.name, disruption))
     router, move = planned.shared.stated.router, planned.router_move
     routes = router.strategy is not RouterStrategy.EXTERNAL

@@ -15,7 +15,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.planning.engine_plan import ModelFindings
 from inference_operator.planning.role_plan import PlanState, plan_state
 from inference_operator.roles.context import LiveRole, RoleContext, SharedContext
-from inference_operator.roles.engine_choice import ChoiceInputs, EngineChoice, engine_choice
+from inference_operator.roles.engine_choice import EngineChoice, engine_choice
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION, PinnedPlan
 from inference_operator.roles.spec import RoleSpec
 from inference_operator.views.engine import engines_of
@@ -41,7 +41,9 @@ def shared_context(inputs: Inputs, spec: Spec, contexts: Sequence[RoleContext]) 
     effective = effective_spec(with_slots, settings.engine_defaults, settings.router_defaults)
     reader = next(context for context in contexts if context.spec.has_scale)
     access = reader.engine.access(effective.engine, effective.model)
-    return SharedContext(effective=effective, source=reader.source, access=access)
+    return SharedContext(
+        effective=effective, source=reader.source, access=access, owner=inputs.owner, settings=inputs.settings
+    )
 
 
 def live_roles(inputs: Inputs, specs: Sequence[RoleSpec]) -> Mapping[str, LiveRole]:
@@ -123,7 +125,7 @@ def _with_chosen_engine(inputs: Inputs, state: PlanState, model: ModelFindings) 
     if state.latest:
         return replace(state, context=replace(context, choice=EngineChoice.of_plan(state.latest)))
     facts = model.facts if isinstance(model.facts, ModelFacts) else None
-    choice = engine_choice(ChoiceInputs(context.spec, model.architecture, facts, inputs.engines, inputs.settings))
+    choice = engine_choice(context.spec, model.architecture, facts, inputs.engines, inputs.settings)
     if isinstance(choice, Refusal):
         return choice
     spec = replace(context.spec, engine=choice.name)

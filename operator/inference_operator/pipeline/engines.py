@@ -19,7 +19,7 @@ def engines(inputs: Inputs, planned: Planned) -> Part:
         feature=Feature.ENGINES,
         desired=_objects(inputs, planned),
         lookups=tuple(lookup for role in roles for lookup in role.lookups),
-        due=min((role.recheck_at for role in roles if role.recheck_at), default=None),
+        due=min((role.change.due for role in roles if role.change.due), default=None),
         notice=sentences(*(role.notice for role in roles)),
     )
 

@@ -39,7 +39,7 @@ from inference_operator.views.node import NodeView
 from inference_operator.views.pod import PodView
 from inference_operator.views.samples import Samples
 from inference_operator.views.workload import WORKLOAD_KINDS, WorkloadView, newest_first, workload_view
-from inference_operator.workload.half_placed import HalfPlaced
+from inference_operator.workload.eviction.half_placed import HalfPlaced
 
 _WRITE_FAILS = frozenset({Reason.NAME_CONFLICT, Reason.CHILD_REJECTED, Reason.REQUEST_FAILED})
 """Reasons for which an object of the resource was not written at the last try."""

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 from inference_operator.api.cache import CacheSpec
 from inference_operator.api.reasons import Reason
-from inference_operator.jobs.download import DownloadInputs, download_state
-from inference_operator.jobs.placement import mounted_claims, placement
+from inference_operator.jobs.download import Download, download_state
+from inference_operator.jobs.placement import WritableClaim, mounted_claims, placement
 from inference_operator.manifest import Manifest
 from inference_operator.objects.cache_volume import claim_name
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_claim import cache_volume, one_node_claim
-from inference_operator.pipeline.model_wait import ModelStep, job_inputs, observed_jobs, task_part
+from inference_operator.pipeline.model_wait import ModelStep, observed_jobs, task_part
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.pipeline.part import Feature, Hold, Part
 from inference_operator.pipeline.role import Role
@@ -20,22 +20,19 @@ from inference_operator.views.lookups import ClaimLookup, Lookup
 
 def download(inputs: Inputs, planned: Planned, cache: CacheSpec) -> ModelStep:
     """The objects of the download; until it has ended, new engines wait."""
-    spec, roles = planned.shared.stated, planned.roles
     if not inputs.jobs:
         return ModelStep(Part(feature=Feature.DOWNLOAD))
-    foreign = claim_lookups(inputs, cache)
-    request = DownloadInputs(
-        job_inputs(inputs, planned.shared),
+    request = Download(
+        planned.shared,
         planned.plan.commit,
-        claim_name(cache, inputs.owner.key.name),
+        writable_claim(inputs, planned, cache),
         _kernels(inputs, planned),
-        empties_kernels=any(_broken_kernels(inputs, role) for role in roles),
-        placement=job_placement(inputs, planned),
-        claim_known=all(lookup in inputs.lookups for lookup in foreign),
+        empties_kernels=any(_broken_kernels(inputs, role) for role in planned.roles),
     )
     state = download_state(request, observed_jobs(inputs))
     part = task_part(inputs, planned, Feature.DOWNLOAD, state, Reason.DOWNLOADING_MODEL)
-    part = replace(part, lookups=(*foreign, *part.lookups), one_node_claim=one_node_claim(inputs, spec))
+    lookups = (*claim_lookups(inputs, cache), *part.lookups)
+    part = replace(part, lookups=lookups, one_node_claim=one_node_claim(inputs, planned.shared.stated))
     if state.refusal:
         return ModelStep(part, state.refusal, Hold.OTHERS)
     return ModelStep(part, hold=Hold.NOTHING if state.complete else Hold.NEW_ENGINES)
@@ -52,7 +49,12 @@ def _kernels(inputs: Inputs, planned: Planned) -> tuple[str, ...]:
     return tuple(dict.fromkeys(volume.key for volume in volumes if volume))
 
 
-def job_placement(inputs: Inputs, planned: Planned) -> Manifest | None:
+def writable_claim(inputs: Inputs, planned: Planned, cache: CacheSpec) -> WritableClaim:
+    name, foreign = claim_name(cache, inputs.owner.key.name), claim_lookups(inputs, cache)
+    return WritableClaim(name, _placement(inputs, planned), all(lookup in inputs.lookups for lookup in foreign))
+
+
+def _placement(inputs: Inputs, planned: Planned) -> Manifest | None:
     """Where a Job that writes to the claim may run, if one node only can mount it at a time; None if any node may.
 
     Engines of all roles mount it: where any of them has it mounted, the Job can run too.

@@ -10,7 +10,7 @@ from inference_operator.models.entry import Entry
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import DOWNLOADED, HubModel, ModelSource, file_of
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.pipeline.model_wait import job_inputs, observed_jobs
+from inference_operator.pipeline.model_wait import observed_jobs
 from inference_operator.pipeline.part import Feature, Part
 from inference_operator.planning.engine_plan import ModelFindings
 from inference_operator.planning.known_model import KnownModel, fallback_model, inspected_model, known_model
@@ -51,7 +51,7 @@ def _inspection(inputs: Inputs, shared: SharedContext, states: Sequence[PlanStat
     if (on_cpus and not isinstance(source, DOWNLOADED)) or (catalogued and isinstance(catalogued.facts, ModelFacts)):
         return JobState()
     wanted = any(_needs_facts(state) for state in states)
-    return inspection_state(job_inputs(inputs, shared), source, observed_jobs(inputs), wanted=wanted)
+    return inspection_state(shared, observed_jobs(inputs), wanted=wanted)
 
 
 def _reads_on_cpus(context: RoleContext) -> bool:

@@ -7,19 +7,19 @@ from inference_operator.admission.administrator_rules import SIGNATURES_KEY
 from inference_operator.admission.named_parts import images
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import Spec
-from inference_operator.jobs.task import JobInputs
 from inference_operator.jobs.verification import (
     PublicKey,
-    VerificationInputs,
+    Verification,
     all_verified,
     succeeded_jobs,
     verification_state,
 )
-from inference_operator.models.source import ImageModel, ModelSource
+from inference_operator.models.source import ImageModel
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.pipeline.model_wait import ModelStep, job_inputs, observed_jobs, task_part
+from inference_operator.pipeline.model_wait import ModelStep, observed_jobs, task_part
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.pipeline.part import Feature, Hold, Part
+from inference_operator.roles.context import SharedContext
 from inference_operator.views.lookups import ConfigMapLookup
 
 
@@ -37,8 +37,7 @@ def verification(inputs: Inputs, planned: Planned) -> ModelStep:
     if not inputs.jobs:
         return ModelStep(Part(feature=Feature.VERIFICATION))
     observed, succeeded = observed_jobs(inputs), succeeded_jobs(inputs.children, inputs.owner)
-    common = job_inputs(inputs, planned.shared)
-    asked, demanded = _asked_by_user(common, planned.shared.source), _required_by_owner(common, planned)
+    asked, demanded = _asked_by_user(planned.shared), _required_by_owner(planned)
     required = [verification_state(verification, observed, succeeded) for verification in demanded]
     states = [*(verification_state(verification, observed, succeeded) for verification in asked), *required]
     if not states:
@@ -50,24 +49,24 @@ def verification(inputs: Inputs, planned: Planned) -> ModelStep:
     return ModelStep(part, hold=Hold.NOTHING if state.complete else Hold.ENGINES)
 
 
-def _asked_by_user(common: JobInputs, source: ModelSource) -> Iterator[VerificationInputs]:
+def _asked_by_user(shared: SharedContext) -> Iterator[Verification]:
     """The verification of the model's image with the key that the user names."""
-    verify = common.spec.model.verify
-    if verify is None or not isinstance(source, ImageModel):
+    verify = shared.effective.model.verify
+    if verify is None or not isinstance(shared.source, ImageModel):
         return
     ref = verify.config_map_ref
-    look = ConfigMapLookup(common.owner.key.namespace, ref.name, ref.key)
+    look = ConfigMapLookup(shared.owner.key.namespace, ref.name, ref.key)
     key = PublicKey(f"the key `{ref.key}` of the ConfigMap `{ref.name}`", look)
-    yield VerificationInputs(common, source.reference, "the image", "spec.model.verify", key)
+    yield Verification(shared, shared.source.reference, "the image", "spec.model.verify", key)
 
 
-def _required_by_owner(common: JobInputs, planned: Planned) -> Iterator[VerificationInputs]:
+def _required_by_owner(planned: Planned) -> Iterator[Verification]:
     """The verifications of all images that the specification of a role names with the key in the setting `policy`."""
-    required = common.settings.policy.signatures
+    required = planned.shared.settings.policy.signatures
     if not required.key:
         return
     demand = BEGIN.format(SIGNATURES_KEY, "requires a signature.")
     key = PublicKey("the key of this cluster's policy", required.key, "COSIGN_POLICY_KEY", demand, required.message)
     named = {text: f"spec.{field}" for role in planned.roles for field, text in images(role.context.spec.stated)}
     for reference, field in named.items():
-        yield VerificationInputs(common, reference, f"the image in `{field}`", field, key)
+        yield Verification(planned.shared, reference, f"the image in `{field}`", field, key)

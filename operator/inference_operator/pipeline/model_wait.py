@@ -6,12 +6,10 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.jobs.result import Result
 from inference_operator.jobs.state import JobState, ObservedJobs
-from inference_operator.jobs.task import JobInputs
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.pipeline.part import Feature, Hold, ModelWait, Part
 from inference_operator.pipeline.role import Role
-from inference_operator.roles.context import SharedContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +21,6 @@ class ModelStep:
     """Why it cannot be done, or why it has failed."""
     hold: Hold = Hold.NOTHING
     """What stays as it is meanwhile."""
-
-
-def job_inputs(inputs: Inputs, shared: SharedContext) -> JobInputs:
-    """The inputs of all Jobs of a resource."""
-    return JobInputs(shared.effective, shared.access, inputs.owner, inputs.settings)
 
 
 def observed_jobs(inputs: Inputs) -> ObservedJobs:
@@ -42,7 +35,7 @@ def task_part(inputs: Inputs, planned: Planned, feature: Feature, task: JobState
         desired=task.desired,
         lookups=task.lookups,
         due=task.recheck_at(inputs.now),
-        wait=None if task.refusal else _wait(planned, job_wait(task, reason)),
+        model_wait=None if task.refusal else _wait(planned, job_wait(task, reason)),
     )
 
 
@@ -64,4 +57,4 @@ def _wait(planned: Planned, wait: ModelWait) -> ModelWait | None:
 def _serves(role: Role) -> bool:
     """Whether an engine is wanted and serves; not while the first ones start, or while all end."""
     live = role.context.live
-    return role.replicas > 0 and (live.view.ready > 0 or any(engine.has_answered for engine in live.engines))
+    return role.change.wanted > 0 and (live.view.ready > 0 or any(engine.has_answered for engine in live.engines))

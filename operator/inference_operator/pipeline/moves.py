@@ -11,8 +11,8 @@ from inference_operator.pipeline.part import Feature, Part
 from inference_operator.sentences import sentences
 from inference_operator.views.engine import engines_of
 from inference_operator.workload.deployment import PULL_SECONDS
-from inference_operator.workload.moving import NO_MOVE, Move, MoveInputs, move
-from inference_operator.workload.rollout import UNSCHEDULABLE_LIMIT
+from inference_operator.workload.eviction.drain import NO_MOVE, Move, move
+from inference_operator.workload.eviction.rollout import UNSCHEDULABLE_LIMIT, EngineSet
 
 _STAYS = "{} on a node that is leaving do not move meanwhile: a drain ends them before their successors start."
 
@@ -22,29 +22,23 @@ def router_move(inputs: Inputs, spec: Spec) -> Move:
 
     A router starts within seconds once its node has the image. So an eviction waits for a node and a pull by default.
     """
-    wanted = spec.router.replicas
-    if wanted != 1 or spec.router.strategy is RouterStrategy.EXTERNAL:
+    if spec.router.replicas != 1 or spec.router.strategy is RouterStrategy.EXTERNAL:
         return NO_MOVE
     live, settings, asked = inputs.router_deployment, inputs.settings, spec.scheduling.eviction_wait
     longest = timedelta(seconds=PULL_SECONDS)
-    given = MoveInputs(
+    routers = EngineSet(
         engines=engines_of(inputs.pods_of(ROUTER)),
         template=inputs.routers.template or "",
-        pod={},
-        wanted=wanted,
         workloads=[live] if live else [],
         leaving=inputs.leaving,
-        gpu_resource="",
-        pods_per_engine=1,
         node_wait=settings.surge_wait,
-        one_node=False,
         longest_start=longest,
-        asked=longest + (settings.surge_wait or UNSCHEDULABLE_LIMIT) if asked is None else asked,
+        eviction_wait=longest + (settings.surge_wait or UNSCHEDULABLE_LIMIT) if asked is None else asked,
         budgets=settings.single_engine_budgets,
         can_record=inputs.can_write,
         noun="router",
     )
-    return move(given, {}, inputs.now)
+    return move(routers, {}, inputs.now)
 
 
 def moves(planned: Planned) -> Part:

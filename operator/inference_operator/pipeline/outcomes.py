@@ -1,69 +1,29 @@
 """What a decision of any kind says, and the four possible outcomes of one about an InferenceDeployment."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.autoscaling.inputs import ScalingInputs
-from inference_operator.autoscaling.target import Target
-from inference_operator.fleet.rollout_slots import FleetState
 from inference_operator.jobs.result import Failure
-from inference_operator.manifest import Manifest, Ref
-from inference_operator.objects.pod_patch import PodPatch
-from inference_operator.pipeline.adapter_lists import Adapter
-from inference_operator.pipeline.part import Hold, ModelWait
+from inference_operator.pipeline.part import Hold, ModelWait, Sum
 from inference_operator.pipeline.role import Role
 from inference_operator.pipeline.routing import Routing
 from inference_operator.planning.known_model import KnownModel
 from inference_operator.roles.context import SharedContext
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.router.children import RouterObjects
-from inference_operator.views.lookups import Lookup
-from inference_operator.workload.moving import NO_MOVE, Move
+from inference_operator.workload.eviction.drain import NO_MOVE, Move
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """What the controller carries out of a decision about a resource of any kind."""
-
-    desired: Mapping[Ref, Manifest] = field(default_factory=dict)
-    """The objects that the resource should have. Where nothing new is decided, the live ones."""
-    lookups: tuple[Lookup, ...] = ()
-    """Lookups that the next decision needs."""
-    fleet_state: FleetState = FleetState.UNDECIDED
-    """How far a change of the owner's settings is here."""
-    pods: tuple[PodPatch, ...] = ()
-    """What changes of pods that exist: which ones are deleted, go first, get requests, or read their adapters again."""
-    scaling: tuple[ScalingInputs, ...] = ()
-    """The inputs of autoscaling of each role about whose number of engines the operator decides."""
-    engine_key: Manifest | None = None
-    """The Secret with the key that engines ask for, without the key; None if no engine asks for it."""
-    awaits_adapters: bool = False
-    """Whether an engine has yet to tell that it has carried out its list of adapters."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome(Decision):
+class Outcome(Sum):
     """The fields of every outcome. All but those of the model are the sum of its parts."""
 
     model: KnownModel | None = None
     """The model, as far as it is known."""
     model_failure: Failure | None = None
     """Why the model's files could not be read; None if they were, or need not be."""
-    recheck_at: datetime | None = None
-    """When to decide again if no event comes before."""
-    notice: str = ""
-    """The notices for users about the decisions."""
-    model_wait: ModelWait | None = None
-    """Why engines wait for their model; None if they do not."""
-    targets: Mapping[str, Target] = field(default_factory=dict)
-    """How many requests one engine should have, and what decides that, by role; those without autoscaling have none."""
-    adapters: tuple[Adapter, ...] = ()
-    """The adapters of the specification, where one is planned."""
-    one_node_claim: str = ""
-    """Name of the engines' claim, if pods on one node only can mount it; empty if not, and without a claim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +63,7 @@ class Planned(Outcome):
     @property
     def engine_moves(self) -> Sequence[Move]:
         """How the engines of each role move away from nodes that are leaving."""
-        return [role.move for role in self.roles]
+        return [role.change.move for role in self.roles]
 
     @property
     def all_moves(self) -> Sequence[Move]:

@@ -82,31 +82,50 @@ class ModelWait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """What one feature contributes to an outcome.
+class Decision:
+    """What the controller carries out of a decision about a resource of any kind."""
 
-    What has one author, such as the inputs of autoscaling, is None or empty in all parts but that of its feature.
-    """
-
-    feature: Feature
     desired: Mapping[Ref, Manifest] = field(default_factory=dict)
-    """The objects that it writes. No other part writes them."""
-    kept: Mapping[Ref, Manifest] = field(default_factory=dict)
-    """Live objects that stay as they are, unless a part writes them."""
+    """The objects that the resource should have."""
     lookups: tuple[Lookup, ...] = ()
     """Lookups that the next decision needs."""
+    fleet_state: FleetState = FleetState.UNDECIDED
+    """How far a change of the administrator's settings is here."""
+    pods: tuple[PodPatch, ...] = ()
+    """What changes of pods that exist: which ones are deleted, go first, get requests, or read their adapters again."""
+    scaling: tuple[ScalingInputs, ...] = ()
+    """The inputs of autoscaling of each role about whose number of engines the operator decides."""
+    engine_key: Manifest | None = None
+    """The Secret with the key that engines ask for, without the key; None if no engine asks for it."""
+    awaits_adapters: bool = False
+    """Whether an engine has yet to tell that it has carried out its list of adapters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sum(Decision):
+    """What features contribute: one of them in its part, all of them together in an outcome.
+
+    What has one author, such as the inputs of autoscaling, has its default in all parts but that of its feature.
+    """
+
     due: datetime | None = None
     """When to decide again if no event comes before."""
     notice: str = ""
-    """A notice for users, in sentences."""
-    wait: ModelWait | None = None
-    """What engines wait for."""
-    pods: tuple[PodPatch, ...] = ()
-    """What it changes of pods. No other part changes the same field of the same pod."""
-    fleet_state: FleetState | None = None
-    scaling: tuple[ScalingInputs, ...] = ()
+    """Notices for users, in sentences."""
+    model_wait: ModelWait | None = None
+    """Why engines wait for their model; None if they do not."""
     targets: Mapping[str, Target] = field(default_factory=dict)
-    engine_key: Manifest | None = None
+    """How many requests one engine should have, and what decides that, by role; those without autoscaling have none."""
     adapters: tuple[Adapter, ...] = ()
-    awaits_adapters: bool = False
+    """The adapters of the specification, where one is planned."""
     one_node_claim: str = ""
+    """Name of the engines' claim, if pods on one node only can mount it; empty if not, and without a claim."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part(Sum):
+    """What one feature contributes. No other part writes the same object, or the same field of the same pod."""
+
+    feature: Feature
+    kept: Mapping[Ref, Manifest] = field(default_factory=dict)
+    """Live objects that stay as they are, unless a part writes them."""

@@ -14,7 +14,7 @@ from inference_operator.pipeline.part import Feature, Part
 from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import PodView
 from inference_operator.views.samples import Samples
-from inference_operator.workload.moving import DRAINING_COST
+from inference_operator.workload.eviction.drain import DRAINING_COST
 
 
 def removal_order(inputs: Inputs, planned: Planned) -> Part:

@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 
-from inference_operator.api.autoscaling import AutoscalingSpec
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import AutoscalingStatus
-from inference_operator.autoscaling.conflict import ConflictInputs, ScalingConflict, scale_writers, scaling_conflict
+from inference_operator.autoscaling.conflict import ScalingConflict, scale_writers, scaling_conflict
 from inference_operator.autoscaling.external import external_ref
-from inference_operator.autoscaling.external_state import ExternalState, ExternalStateInputs, external_state
+from inference_operator.autoscaling.external_state import ExternalState, external_state
 from inference_operator.autoscaling.inputs import ScalingResult, autoscaled_replicas
 from inference_operator.autoscaling.schedule import Floor, floor_at
 from inference_operator.manifest import Manifest
@@ -59,26 +58,20 @@ def observed_scaling(inputs: Inputs, stated: Spec, live: LiveRole) -> ObservedSc
     return ObservedScaling(
         recorded=recorded,
         result=result,
-        external=_external(inputs, spec, stated.replicas) if live.has_scale else None,
-        conflict=scaling_conflict(
-            ConflictInputs(key, stated, name, live.workload, before, inputs.lookups, live.has_scale)
-        ),
-        floor=floor_at(spec, inputs.now),
-    )
-
-
-def _external(inputs: Inputs, spec: AutoscalingSpec, requested: int) -> ExternalState | None:
-    ref = external_ref(spec, inputs.owner)
-    return external_state(
-        ExternalStateInputs(
-            spec=spec,
-            owner=inputs.owner,
-            requested=requested,
-            live=inputs.child(ref) if ref else None,
-            unavailable=inputs.unavailable_kinds,
+        external=external_state(
+            stated,
+            inputs.owner,
+            inputs.child(ref) if (ref := external_ref(spec, inputs.owner)) else None,
+            inputs.unavailable_kinds,
             prometheus_url=inputs.settings.prometheus_url,
             now=inputs.now,
         )
+        if live.has_scale
+        else None,
+        conflict=scaling_conflict(
+            key, stated, name, live.workload, before, lookups=inputs.lookups, has_scale=live.has_scale
+        ),
+        floor=floor_at(spec, inputs.now),
     )
 
 

@@ -18,7 +18,7 @@ from inference_operator.router.inputs import RouterInputs, Upstream, slots
 from inference_operator.router.pinned_router import live_cold_start_seconds
 from inference_operator.workload.children import engines_selector
 from inference_operator.workload.deployment import progress_deadline_seconds
-from inference_operator.workload.moving import Move
+from inference_operator.workload.eviction.drain import Move
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from inference_operator.api.router import RouterStrategy
-from inference_operator.autoscaling.external import ExternalInputs, external_autoscaler
+from inference_operator.autoscaling.external import external_autoscaler
 from inference_operator.autoscaling.inputs import ScalingInputs, measured_load, scaling_inputs, target_factor
-from inference_operator.autoscaling.query import QueryInputs, engines_query
+from inference_operator.autoscaling.query import engines_query
 from inference_operator.autoscaling.target import Target, target_concurrency
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.inputs import Inputs
@@ -48,7 +48,7 @@ def _request(planned: Planned, role: Role, target: Target) -> ScalingInputs | No
         target=target,
         plan=_plan_id(role.plan),
         role=role.name,
-        replicas=role.replicas,
+        replicas=role.change.wanted,
         engines=role.context.live.engines,
         floor=role.scaling.floor,
         share=_share(planned, role),
@@ -58,7 +58,7 @@ def _request(planned: Planned, role: Role, target: Target) -> ScalingInputs | No
 
 def _share(planned: Planned, role: Role) -> float:
     """The part of the requests that routers send to a role: by weights, as if all had the engines that are wanted."""
-    weights = {other.name: other.context.spec.weight * max(other.replicas, 1) for other in planned.roles}
+    weights = {other.name: other.context.spec.weight * max(other.change.wanted, 1) for other in planned.roles}
     return weights[role.name] / sum(weights.values())
 
 
@@ -89,17 +89,16 @@ def _autoscaler(
     stated, floor = role.context.spec.stated, role.scaling.floor
     if stated.autoscaling is None:
         return {}, {}
-    query = QueryInputs(
-        key=inputs.owner.key,
-        role=role.name,
-        target=targets[role.name].concurrency,
+    query = engines_query(
+        inputs.owner.key,
+        role.name,
+        targets[role.name].concurrency,
         bypasses_routers=stated.router.strategy is RouterStrategy.EXTERNAL,
         metrics=role.context.engine.series,
     )
     url = inputs.settings.prometheus_url
     least = floor.replicas if floor else stated.autoscaling.min_replicas
-    request = ExternalInputs(stated.autoscaling, inputs.owner, role.name, engines_query(query), url, least)
-    built = external_autoscaler(request)
+    built = external_autoscaler(stated.autoscaling, inputs.owner, role.name, query, prometheus_url=url, least=least)
     if built is None:
         return {}, {}
     ref = Ref.of(built)

@@ -10,7 +10,7 @@ from inference_operator.manifest import Manifest
 from inference_operator.objects.names import component_of
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.views.workload import WORKLOAD_KINDS, WorkloadView, newest_first, role_view
-from inference_operator.workload.rollout import ROLLOUT_ANNOTATION
+from inference_operator.workload.eviction.rollout import ROLLOUT_ANNOTATION
 
 
 def turn_inputs(inputs: Inputs) -> TurnInputs:

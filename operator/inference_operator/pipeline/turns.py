@@ -28,7 +28,7 @@ def _state(inputs: Inputs, verdict: Outcome) -> FleetState:
     if not isinstance(verdict, Planned) or verdict.is_frozen:
         # nothing is changed: only pods that are being replaced count
         return observed if observed is FleetState.ROLLING else FleetState.UNDECIDED
-    uses = {verdict.router.use, *(role.template_use for role in verdict.roles)}
+    uses = {verdict.router.use, *(role.used.use for role in verdict.roles)}
     if PinUse.SETTINGS in uses:
         return FleetState.FAILED if _is_rejected(inputs) else FleetState.ROLLING
     return FleetState.WAITING if PinUse.HELD in uses else observed

@@ -6,10 +6,9 @@ from inference_operator.objects.pod_patch import PodPatch
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.part import Feature, Part
 from inference_operator.roles.context import LiveRole
-from inference_operator.workload.hardware_errors import pods_to_move
-from inference_operator.workload.lost_nodes import lost_due, pods_of_lost_nodes
-from inference_operator.workload.stall import stalled_engines
-from inference_operator.workload.traffic import traffic_changes
+from inference_operator.workload.eviction.hardware_errors import pods_to_move
+from inference_operator.workload.eviction.lost_nodes import lost_due, pods_of_lost_nodes
+from inference_operator.workload.eviction.stall import stalled_engines, traffic_changes
 
 
 def removals(inputs: Inputs, roles: Sequence[LiveRole]) -> Part:

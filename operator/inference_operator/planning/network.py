@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from inference_operator.api.effective_spec import EffectiveSpec
 from inference_operator.api.network import NetworkSpec
@@ -10,6 +9,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import Manifest
+from inference_operator.roles.context import RoleContext
 from inference_operator.sentences import sentences
 from inference_operator.settings import Capacity
 from inference_operator.sizing.plan import Plan
@@ -20,77 +20,55 @@ RESOURCE, TOPOLOGY_KEY = "spec.hardware.network.resource", "spec.scheduling.topo
 _OF_DEFAULTS = "It comes from the operator's setting `engineDefaults`."
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkInputs:
-    """Requests of a group's members, and the nodes."""
-
-    spec: EffectiveSpec
-    plan: Plan
-    nodes: Sequence[NodeView] | None
-    """Nodes with GPUs; None if the operator cannot list nodes."""
-    pod: Manifest
-    """The pod specification of a member."""
-    capacity: Capacity
-
-    @property
-    def suiting(self) -> Sequence[NodeView]:
-        """The nodes with the GPUs of the plan on which a member may run."""
-        least = self.plan.gpus_per_pod
-        return [
-            node
-            for node in self.nodes or ()
-            if least and node.count(self.plan.resource) >= least and matches_node(node, self.pod)
-        ]
-
-
-def refusal_of_network(inputs: NetworkInputs) -> Refusal | None:
+def refusal_of_network(context: RoleContext, plan: Plan, pod: Manifest) -> Refusal | None:
     """Why no nodes have the network or topology that a group asks for; None if they have, or may come.
 
     Nodes of a pool that has none yet are not judged: what they will have is not known.
+
+    Args:
+        pod: the pod specification of a member.
     """
-    if inputs.plan.parallel.nodes == 1 or not inputs.suiting:
+    least = plan.gpus_per_pod
+    suiting = [
+        node for node in context.nodes or () if least and node.count(plan.resource) >= least and matches_node(node, pod)
+    ]
+    if plan.parallel.nodes == 1 or not suiting:
         return None
-    return _of_devices(inputs) or _of_topology(inputs)
+    needed = plan.parallel.nodes if context.settings.capacity is Capacity.FIXED else 1
+    return _of_devices(context.spec.effective, suiting, needed) or _of_topology(context.spec.effective, suiting, needed)
 
 
-def _of_devices(inputs: NetworkInputs) -> Refusal | None:
+def _of_devices(spec: EffectiveSpec, suiting: Sequence[NodeView], needed: int) -> Refusal | None:
     """No node, or where none can be added too few, have the devices."""
-    network = inputs.spec.network
-    resource, devices = network.resource, network.devices
+    resource, devices = spec.network.resource, spec.network.devices
     if resource is None:
         return None
-    amounts = [node.count(resource) for node in inputs.suiting]
-    if sum(amount >= devices for amount in amounts) >= _least_nodes(inputs):
+    amounts = [node.count(resource) for node in suiting]
+    if sum(amount >= devices for amount in amounts) >= needed:
         return None
     asked = f"`{resource}`" if devices == 1 else f"{devices} `{resource}`"
     most = f" The most that one has is {max(amounts)}." if max(amounts) else ""
-    problem = f"{_too_few(inputs)} for the engine offer {asked}.{most}"
-    origin = "" if inputs.spec.stated.hardware.network.resource else _OF_DEFAULTS
+    problem = f"{_too_few(needed)} for the engine offer {asked}.{most}"
+    origin = "" if spec.stated.hardware.network.resource else _OF_DEFAULTS
     cure = "Install the device plugin of the network, or name a resource that these nodes have."
     return Refusal(Reason.NO_SUITABLE_NETWORK, RESOURCE, sentences(problem, origin), cure)
 
 
-def _of_topology(inputs: NetworkInputs) -> Refusal | None:
+def _of_topology(spec: EffectiveSpec, suiting: Sequence[NodeView], needed: int) -> Refusal | None:
     """No node, or where none can be added too few of one domain, have the label."""
-    key = inputs.spec.scheduling.topology_key
+    key = spec.scheduling.topology_key
     if key is None:
         return None
-    domains = Counter(node.labels[key] for node in inputs.suiting if key in node.labels)
-    if max(domains.values(), default=0) >= _least_nodes(inputs):
+    domains = Counter(node.labels[key] for node in suiting if key in node.labels)
+    if max(domains.values(), default=0) >= needed:
         return None
     shared = " with the same value" if domains else ""
-    problem = f"{_too_few(inputs)} for the engine have the label `{key}`{shared}."
+    problem = f"{_too_few(needed)} for the engine have the label `{key}`{shared}."
     return Refusal(Reason.NO_SUITABLE_NETWORK, TOPOLOGY_KEY, problem, "Use a label that such nodes have, or remove it.")
 
 
-def _least_nodes(inputs: NetworkInputs) -> int:
-    """The nodes that must exist: those of one engine where none can be added, else one."""
-    return inputs.plan.parallel.nodes if inputs.capacity is Capacity.FIXED else 1
-
-
-def _too_few(inputs: NetworkInputs) -> str:
-    least = _least_nodes(inputs)
-    return "No nodes" if least == 1 else f"Fewer than {least} nodes"
+def _too_few(needed: int) -> str:
+    return "No nodes" if needed == 1 else f"Fewer than {needed} nodes"
 
 
 def unused_fields(stated: Spec, plan: Plan) -> str:

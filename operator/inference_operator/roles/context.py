@@ -65,13 +65,15 @@ class LiveRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedContext:
-    """What all roles of an InferenceDeployment have in common, by decision: model, claim, adapters and router."""
+    """What the roles and the Jobs of an InferenceDeployment have in common: model, claim, adapters and router."""
 
     effective: EffectiveSpec
     """The InferenceDeployment's own specification, with the slots for its adapters."""
     source: ModelSource
     access: HubAccess
     """How Jobs read the model's files: with the user of the engines of the role that has `/scale`."""
+    owner: Owner
+    settings: Settings
 
     @property
     def stated(self) -> Spec:

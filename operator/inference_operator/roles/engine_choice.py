@@ -8,14 +8,15 @@
    the registry. If none does, it gets the default engine.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.model_access import Support
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.models.checkpoint import WeightFormat, format_of
+from inference_operator.models.checkpoint import format_of
 from inference_operator.models.facts import ModelFacts
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.roles.spec import RoleSpec
@@ -44,59 +45,48 @@ NO_CHOICE = EngineChoice()
 """Nothing was chosen: the engine is the one that was asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChoiceInputs:
-    """The inputs of a choice."""
+_SupportOf: TypeAlias = Callable[[str], Support]
+"""Whether the engine of this name runs the model."""
 
-    role: RoleSpec
-    architecture: str
-    """That of the model; empty if it is unknown."""
-    facts: ModelFacts | None
-    """The facts of the model, if they are known."""
-    engines: EngineRegistry
-    settings: Settings
 
-    def support(self, name: str) -> Support:
-        """Whether an engine runs the model."""
-        engine, stated = self.engines[name], self.role.stated
-        weights = self._weights
+def engine_choice(
+    role: RoleSpec, architecture: str, facts: ModelFacts | None, engines: EngineRegistry, settings: Settings
+) -> EngineChoice | Refusal:
+    """The engine of a role without a plan that stays, or why the engine that it names cannot run the model.
+
+    Args:
+        architecture: that of the model; empty if it is unknown.
+        facts: the facts of the model, if they are known.
+    """
+
+    def support_of(name: str) -> Support:
+        engine, weights = engines[name], format_of(facts.weights_from) if facts else None
         if weights is not None and weights not in engine.formats:
             return Support(f"{name} does not read weights that are {weights.value}.")
-        return engine.support(self.architecture, image=engine.desired_image(stated, self.settings))
+        return engine.support(architecture, image=engine.desired_image(role.stated, settings))
 
-    @property
-    def _weights(self) -> WeightFormat | None:
-        return format_of(self.facts.weights_from) if self.facts else None
-
-
-def engine_choice(inputs: ChoiceInputs) -> EngineChoice | Refusal:
-    """The engine of a role without a plan that stays, or why the engine that it names cannot run the model."""
-    return _automatic(inputs) if inputs.role.is_automatic else _named(inputs)
+    if not role.is_automatic:
+        return _named(role.engine, engines.default, support_of)
+    if not architecture or (facts and facts.is_pooling):
+        return EngineChoice(engines.default)
+    return _automatic(engines, support_of)
 
 
-def _named(inputs: ChoiceInputs) -> EngineChoice | Refusal:
-    name = inputs.role.engine
-    support = inputs.support(name)
-    if support.obstacle and name != inputs.engines.default:
+def _named(name: str, default: str, support_of: _SupportOf) -> EngineChoice | Refusal:
+    support = support_of(name)
+    if support.obstacle and name != default:
         cure = "Use another model, or `spec.engine.kind: Auto`."
         return Refusal(Reason.UNSUPPORTED_ARCHITECTURE, "spec.engine.kind", support.obstacle, cure)
     return EngineChoice(name, support.implementation, support.lost)
 
 
-def _automatic(inputs: ChoiceInputs) -> EngineChoice:
-    default = inputs.engines.default
-    if not inputs.architecture or (inputs.facts and inputs.facts.is_pooling):
-        return EngineChoice(default)
-    links = list(_links(inputs))
+def _automatic(engines: EngineRegistry, support_of: _SupportOf) -> EngineChoice:
+    links = [(name, support_of(name)) for name in engines.in_order]
     chosen = next(((name, support) for name, support in links if not support.obstacle), None)
     if chosen is None:
-        return EngineChoice(default)
+        return EngineChoice(engines.default)
     name, support = chosen
-    if name == default:
+    if name == engines.default:
         return EngineChoice(name, support.implementation, support.lost)
     obstacles = (support.obstacle for _, support in links[: links.index(chosen)])
     return EngineChoice(name, support.implementation, sentences(f"The engine is {name}.", *obstacles, support.lost))
-
-
-def _links(inputs: ChoiceInputs) -> Iterator[tuple[str, Support]]:
-    return ((name, inputs.support(name)) for name in inputs.engines.in_order)

@@ -35,7 +35,7 @@ from inference_operator.views.samples import (
     combined_samples,
     next_activity,
 )
-from inference_operator.workload.stall import has_stalled, needs_probe
+from inference_operator.workload.eviction.stall import has_stalled, needs_probe
 
 WORKERS = 32
 """InferenceDeployments scraped at a time. A pod that does not answer occupies its worker until the timeout."""

@@ -7,11 +7,8 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.status import AdapterPhase, AdapterStatus
 from inference_operator.objects.adapter_list import AdapterList, adapter_list_ref, listed_adapters
 from inference_operator.pipeline.adapter_lists import Adapter
-from inference_operator.pipeline.inputs import Inputs
-from inference_operator.pipeline.outcomes import Planned
 from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionVerdict, Observation
-from inference_operator.views.engine import EngineView
 from inference_operator.views.pod import ADAPTERS_PORT
 from inference_operator.views.samples import AdapterReport
 
@@ -24,13 +21,14 @@ _REASONS = {
 """Reasons of the condition, the phase that matters most first."""
 
 
-def adapters_of(inputs: Inputs, planned: Planned | None, engines: Sequence[EngineView]) -> tuple[AdapterStatus, ...]:
+def adapters_of(observation: Observation) -> tuple[AdapterStatus, ...]:
     """The status of each adapter; as before while nothing is decided."""
-    before = {adapter.name: adapter for adapter in inputs.resource.status.adapters}
+    inputs, planned = observation.inputs, observation.planned
+    before = {adapter.name: adapter for adapter in observation.previous.adapters}
     if planned is None:
         return tuple(before.values())
     live = listed_adapters(inputs.child(adapter_list_ref(inputs.owner)))
-    serving = [engine for engine in engines if engine.is_serving and ADAPTERS_PORT in engine.leader.ports]
+    serving = [engine for engine in observation.staying if engine.is_serving and ADAPTERS_PORT in engine.leader.ports]
     reports = {engine.name: inputs.samples.adapters.get(engine.uid) for engine in serving}
     statuses = (_status(adapter, live, reports) for adapter in planned.adapters)
     return tuple(_since(status, before.get(status.name), inputs.now) for status in statuses)
@@ -77,7 +75,7 @@ def ready_adapters(adapters: Sequence[AdapterStatus]) -> str:
 
 def adapters_available(observation: Observation) -> ConditionVerdict | None:
     """The condition; none without adapters. Its message is about the first adapter with the worst phase."""
-    adapters = observation.adapters
+    adapters, planned = adapters_of(observation), observation.planned
     if not adapters:
         return None
     ready = sum(adapter.phase is AdapterPhase.READY for adapter in adapters)
@@ -87,6 +85,7 @@ def adapters_available(observation: Observation) -> ConditionVerdict | None:
             is_awaited = observation.wait is not None and observation.wait.message == first.message
             reason_text = "the first engine waits for it." if is_awaited else first.message or "engines load it."
             message = sentences(count, f"`{first.name}`: {reason_text}")
-            wait = observation.adapter_wait if phase is AdapterPhase.COPYING else None
-            return ConditionVerdict("False", wait.reason if wait else reason, message)
+            waits = [copy.wait for copy in (planned.adapters if planned else ()) if copy.wait]
+            is_copying = bool(waits) and phase is AdapterPhase.COPYING
+            return ConditionVerdict("False", waits[0].reason if is_copying else reason, message)
     return ConditionVerdict("True", Reason.ADAPTERS_READY, count)

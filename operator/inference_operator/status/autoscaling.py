@@ -71,7 +71,7 @@ def scaling_observation(
 
 def _without_gpu(decided: Role | None, engines: Sequence[EngineView]) -> int:
     """Engines that wait for a node, and those that fixed capacity rules out."""
-    capped = decided.replicas - decided.workload.replicas if decided else 0
+    capped = decided.change.wanted - decided.workload.replicas if decided else 0
     return max(0, capped) + sum(engine.is_unschedulable for engine in engines)
 
 
@@ -89,11 +89,11 @@ def _status(
         return before
     start = start_seconds(before, role.context.live.engines)
     known = {"start_seconds": None if start is None else int(start), **_target(target)}
-    if before is not None and before.desired_replicas == role.replicas:
+    if before is not None and before.desired_replicas == role.change.wanted:
         return before.model_copy(update=known)
     decided = AutoscalingStatus(
-        desired_replicas=role.replicas,
-        reason=_by_others(scaling) or _reason(scaling, limits, role.replicas),
+        desired_replicas=role.change.wanted,
+        reason=_by_others(scaling) or _reason(scaling, limits, role.change.wanted),
         last_scale_time=inputs.now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     )
     return decided.model_copy(update=known)

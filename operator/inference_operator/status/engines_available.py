@@ -120,7 +120,7 @@ def _unread(observation: Observation) -> str:
 
 def _network(observation: Observation) -> str:
     """Sentence about engines that do not use their network devices; empty if none is known."""
-    return next(filter(None, (slow_network(role.network) for role in observation.roles)), "")
+    return next(filter(None, (slow_network(observation.network(role)) for role in observation.roles)), "")
 
 
 def _members(observation: Observation) -> str:

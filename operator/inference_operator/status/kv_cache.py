@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from inference_operator.api.status import EngineStatus, KvCacheStatus
-from inference_operator.pipeline.inputs import Inputs
-from inference_operator.sizing.plan import Plan
+from inference_operator.api.status import KvCacheStatus
+from inference_operator.status.observation import Observation, RoleObservation
 from inference_operator.views.engine import EngineView
 from inference_operator.views.samples import Samples
 
@@ -13,32 +12,20 @@ DEVIATION = 0.1
 (`python -m bench.sizing`)."""
 
 
-def kv_cache(
-    inputs: Inputs,
-    recorded: EngineStatus | None,
-    template: str | None,
-    engines: Sequence[EngineView],
-    plan: Plan | None,
-) -> KvCacheStatus | None:
-    """The KV cache of the engines of a template, as the first of them reported it.
+def kv_cache(observation: Observation, role: RoleObservation) -> KvCacheStatus | None:
+    """The KV cache of the engines of a role's template, as the first of them reported it.
 
     The number is read back from status while the template stays, so that status does not change without a
     cause or when the operator restarts.
-
-    Args:
-        inputs: everything that was observed.
-        recorded: the role's engine, as status has it.
-        template: hash of the pod template.
-        engines: the engines of the role.
-        plan: their plan.
     """
+    template, plan, engine = role.live.view.template, role.plan, role.recorded.engine
     if template is None:
         return None
-    before = recorded.kv_cache if recorded else None
+    before = engine.kv_cache if engine else None
     reported = (
         before.reported_tokens
         if before and before.pod_template_hash == template
-        else _reported([engine for engine in engines if engine.template == template], inputs.samples)
+        else _reported([engine for engine in role.engines if engine.template == template], observation.inputs.samples)
     )
     if reported is None:
         return None

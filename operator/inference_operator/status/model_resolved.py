@@ -5,7 +5,7 @@ from inference_operator.chain import Chain
 from inference_operator.jobs.inspection_result import inspection_refusal
 from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.facts import ModelFacts
-from inference_operator.models.source import ImageModel, ModelSource
+from inference_operator.models.source import ImageModel, model_source
 from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionVerdict, Observation
 from inference_operator.units import GIB
@@ -40,7 +40,7 @@ def is_unreadable(observation: Observation) -> bool:
     refusal = observation.refusal
     if refusal is None:
         return False
-    return refusal.reason in UNREADABLE or (observation.model is None and refusal.reason in _WITHOUT_POD)
+    return refusal.reason in UNREADABLE or (observation.outcome.model is None and refusal.reason in _WITHOUT_POD)
 
 
 def _inspecting(observation: Observation) -> ConditionVerdict | None:
@@ -58,23 +58,24 @@ def _not_verified(observation: Observation) -> ConditionVerdict | None:
 def _unreadable(observation: Observation) -> ConditionVerdict | None:
     """The model is unknown, and the specification is refused for that."""
     refusal = observation.refusal
-    if observation.model or refusal is None or not is_unreadable(observation):
+    if observation.outcome.model or refusal is None or not is_unreadable(observation):
         return None
     return ConditionVerdict("False", refusal.reason, "The model cannot be read.")
 
 
 def _known(observation: Observation) -> ConditionVerdict | None:
     """The model was read: what it is, or which figure it lacks."""
-    if observation.model is None:
+    known = observation.outcome.model
+    if known is None:
         return None
-    model, origin = observation.model.facts, observation.model.origin
+    model, origin = known.facts, known.origin
     if not isinstance(model, ModelFacts):
         return ConditionVerdict("False", Reason.MODEL_NOT_UNDERSTOOD, f"{model.message} Read from {origin}.")
     size = f"{model.weight_bytes / GIB:.1f} GiB of weights ({model.weights_from})"
     name = model.architecture or "A model whose config names no architecture"
     message = sentences(
         f"{name}: {size}, up to {model.context:,} tokens. From {origin}.",
-        _tag(observation.source),
+        _tag(observation),
         _pickle(model),
         _without_chat(model),
     )
@@ -83,15 +84,15 @@ def _known(observation: Observation) -> ConditionVerdict | None:
 
 def _not_read(observation: Observation) -> ConditionVerdict | None:
     """The model's files could not be read, and engines start without a check."""
-    failure = observation.model_failure
-    if observation.model or failure is None:
+    failure = observation.outcome.model_failure
+    if observation.outcome.model or failure is None:
         return None
-    message = sentences("The model's files could not be read.", failure.message, _tag(observation.source))
+    message = sentences("The model's files could not be read.", failure.message, _tag(observation))
     return ConditionVerdict("Unknown", inspection_refusal(failure).reason, message)
 
 
 def _unknown(observation: Observation) -> ConditionVerdict:
-    message = sentences("No model facts available: the model has not been inspected.", _tag(observation.source))
+    message = sentences("No model facts available: the model has not been inspected.", _tag(observation))
     return ConditionVerdict("Unknown", Reason.MODEL_UNKNOWN, message)
 
 
@@ -102,8 +103,9 @@ model_resolved: Chain[Observation, ConditionVerdict] = Chain(
 """Whether the model is known, and what it is."""
 
 
-def _tag(source: ModelSource | None) -> str:
+def _tag(observation: Observation) -> str:
     """A sentence about an image that may change under its name; empty for other sources."""
+    source = model_source(observation.spec.model.source) if observation.spec else None
     if not isinstance(source, ImageModel) or source.is_pinned:
         return ""
     return (

@@ -1,36 +1,45 @@
-"""The observation that the rules of all conditions read, and the verdict that they give."""
+"""The observation of a round, which the rules of all conditions read, and the verdict that they give."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from inference_operator.api.explanations import with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.status import AdapterStatus, KvCacheStatus, NetworkStatus, StartupStatus, Status
-from inference_operator.diagnosis.component import Component
+from inference_operator.api.router import RouterSpec
+from inference_operator.api.spec import Spec
+from inference_operator.api.status import NetworkStatus, RoleStatus, StartupStatus, Status
+from inference_operator.diagnosis.component import Component, in_engines, is_latest, seen, stays
+from inference_operator.diagnosis.diagnoses import Diagnoses, diagnoses
 from inference_operator.diagnosis.group_members import GroupMembers
+from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.diagnosis.pending_causes import rejection_cure
 from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis
 from inference_operator.diagnosis.startup_progress import sentence
-from inference_operator.fleet.rollout_slots import FleetState
-from inference_operator.jobs.attempts import PodWait
-from inference_operator.jobs.result import Failure
-from inference_operator.manifest import Key
-from inference_operator.models.source import ModelSource
+from inference_operator.manifest import CONFIG_MAP, SERVICE, Key, Ref
+from inference_operator.objects.names import ROUTER, headless_service_name, router_name
+from inference_operator.pipeline.contexts import live_roles, observed_again, role_specs
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
 from inference_operator.pipeline.part import ModelWait
-from inference_operator.planning.known_model import KnownModel
+from inference_operator.pipeline.role import Role
+from inference_operator.roles.context import LiveRole
 from inference_operator.roles.pinned_plan import PinnedPlan
+from inference_operator.router.exposure import Exposure, exposures
 from inference_operator.sentences import sentences
 from inference_operator.sizing.plan import Plan
-from inference_operator.status.autoscaling import ScalingObservation
-from inference_operator.status.request_path import RequestPath
-from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting
+from inference_operator.status.autoscaling import ScalingObservation, scaling_observation
+from inference_operator.status.members import members_due, reported_members
+from inference_operator.status.network import network
+from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
 from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import Lookup
-from inference_operator.views.workload import WorkloadView
-from inference_operator.workload.rollout import Rollout
+from inference_operator.views.workload import WorkloadView, combined
+from inference_operator.workload.eviction.lost_nodes import lost_pods
+from inference_operator.workload.eviction.rollout import Rollout
 
 ConditionStatus: TypeAlias = Literal["True", "False", "Unknown"]
 
@@ -44,132 +53,312 @@ class ConditionVerdict:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RoleObservation:
-    """One role: its plan, its engines and their problems."""
+    """One role after the writes of a round."""
 
-    component: Component
-    """Its workload, counted in engines, and its pods."""
-    engines: Sequence[EngineView]
-    """Its engines that stay: not of an earlier template, and not being deleted."""
-    pinned: PinnedPlan | None
-    """Its plan: decided in this round, or recorded before."""
-    kv_cache: KvCacheStatus | None
-    """The KV cache of its engines, once one has reported it."""
-    scaling: ScalingObservation
-    unread: int
-    """Its ready engines whose metrics cannot be read."""
-    has_scale: bool
-    """Whether `/scale` is about it."""
-    network: NetworkStatus | None = None
-    """The network between the nodes of an engine, once a log has told it."""
-    has_only_groups: bool = False
-    """Whether each of its workloads is a StatefulSet, the pods of one engine."""
-    rollout: Rollout | None = None
-    """The rollout of its engines."""
-    rollout_undecided: bool = False
-    """Whether its engines wait to be replaced until a lookup shows which GPUs are free."""
-    missing_gpu_kind: str = ""
-    """The kind of GPU that its plan needs and no node has; empty if a node has it."""
-    capacity: str = ""
-    """Sentence about the requests that one engine carries; empty if the speed of its GPUs is unknown."""
-    gang_backoff: str = ""
-    """Sentences about its groups that gave their nodes back for others; empty if none did."""
-    lost: str = ""
-    """Sentences about its pods on nodes that do not answer; empty if there are none."""
-    members: GroupMembers | None = None
-    """The members of a group that is not ready: of the one whose problem or progress is reported."""
-    moves: bool = False
-    """Whether successors start for engines on draining nodes."""
-    doubt: str = ""
-    """Why this release would refuse the plan that is kept, in a sentence; empty if it would not."""
-    disk_shortfall: str = ""
-    """Sentence about the nodes, which lack the disk that an engine requests; empty if one has it."""
+    live: LiveRole
+    decided: Role | None
+    """The role as decided in this round; None while nothing is decided."""
+    stated: Spec | None
+    """Its specification; None if that is invalid."""
+    recorded: RoleStatus
+    """What the former status says about it."""
 
     @property
     def name(self) -> str:
-        return self.component.name
+        return self.live.name
+
+    @cached_property
+    def engines(self) -> Sequence[EngineView]:
+        """Its engines that stay: not of an earlier template, and not being deleted."""
+        return [engine for engine in self.live.engines if stays(engine, self.live.view)]
+
+    @property
+    def latest(self) -> Sequence[EngineView]:
+        """The engines of the latest template, also those of which pods are being deleted."""
+        return [engine for engine in self.live.engines if is_latest(engine, self.live.view)]
+
+    @cached_property
+    def component(self) -> Component:
+        """Its workload, counted in engines, and its pods."""
+        workload = in_engines(seen(self.live.view, self.live.engines), self.live.engines)
+        pods = [pod for engine in self.engines for pod in engine.pods]
+        return Component(self.name, workload, pods, self.decided.context.engine if self.decided else self.live.engine)
+
+    @property
+    def pinned(self) -> PinnedPlan | None:
+        """Its plan: decided in this round, or recorded before."""
+        return self.decided.plan if self.decided else self.live.recorded
 
     @property
     def plan(self) -> Plan | None:
         return self.pinned.plan if self.pinned else None
 
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """The request, everything that runs for it, and the problems of that, after the writes of one round."""
-
-    key: Key
-    roles: Sequence[RoleObservation]
-    """At least one."""
-    desired: int
-    """Engines that should run. While nothing is changed, those of the live workload."""
-    engines: WorkloadView
-    """The workloads of all roles."""
-    routers: WorkloadView
-    fleet_state: FleetState
-    """State of a change of the administrator's settings."""
-    engines_outdated: Reason | None
-    """Why a renewal would change engines; None if they are as this release builds them, or if nothing is decided."""
-    routers_outdated: bool
-    """Whether this release builds another pod template or configuration than the routers keep."""
-    open_attacks: Sequence[str]
-    """Attacks that this release closes and the routers do not."""
-    path: RequestPath
-    """The path of requests to the engines."""
-    refusal: Refusal | None
-    source: ModelSource | None
-    """The source of the model; None if the specification or the source is invalid."""
-    inspection: ModelWait | None
-    """Progress of the model's inspection; None if nothing waits for it."""
-    model_wait: ModelWait | None
-    """Why engines wait for their model; None if they do not."""
-    adapter_wait: PodWait | None
-    """Why the Job of an adapter does not run; None if none waits."""
-    model_failure: Failure | None
-    """Why the model's files could not be read; None if they were, or need not be."""
-    paused: bool
-    blocked: Conflict | Waiting | Rejected | Failed | None
-    """Why a child could not be written; causes that a user must resolve come before those that pass."""
-    failures: Sequence[Failed]
-    problem: PodDiagnosis | None
-    """The pod whose problem matters most, and why it does not run."""
-    router_problem: PodDiagnosis | None
-    """The router pod whose problem matters most, and why it does not run."""
-    out_of_traffic: Sequence[str]
-    """Names of the engines that get no new requests, because they made no progress; sorted."""
-    stall: str
-    """The engine that this round found stalled; empty if none."""
-    replacing: bool
-    """Whether ready engines, without those that are being deleted, are fewer than desired."""
-    notice: str
-    """Sentences for users about the decision; empty if there are none."""
-    model: KnownModel | None
-    adapters: Sequence[AdapterStatus]
-    startup: StartupStatus | None
-    """The start that status reports; None if none is to be reported."""
-    lookups: tuple[Lookup, ...]
-    """Lookups that tell more."""
-    due: tuple[datetime, ...]
-    """Times at which some of this changes without an event."""
-    previous: Status
-    now: datetime
+    @property
+    def rollout(self) -> Rollout | None:
+        return self.decided.change.rollout if self.decided else None
 
     @property
-    def progress(self) -> str:
-        """The startup progress in sentences; empty if there is none. A group's begins when all members have joined."""
-        waits = any(role.members and not role.members.all_joined for role in self.roles)
-        return sentences(self.members, sentence(self.startup) if self.startup and not waits else "")
+    def has_only_groups(self) -> bool:
+        """Whether each of its workloads is a StatefulSet, the pods of one engine."""
+        return bool(self.live.groups) and len(self.live.groups) == len(self.live.workloads)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What was observed after the writes of a round, its decision, and the results of its writes."""
+
+    inputs: Inputs
+    """With the objects of the results already in it."""
+    outcome: Outcome
+    results: Sequence[WriteResult]
+
+    @property
+    def key(self) -> Key:
+        return self.inputs.resource.key
+
+    @property
+    def spec(self) -> Spec | None:
+        """The specification; None if it is invalid."""
+        spec = self.inputs.resource.spec
+        return spec if isinstance(spec, Spec) else None
+
+    @property
+    def previous(self) -> Status:
+        return self.inputs.resource.status
+
+    @cached_property
+    def planned(self) -> Planned | None:
+        return self.outcome if isinstance(self.outcome, Planned) else None
+
+    @cached_property
+    def decided_roles(self) -> Sequence[Role]:
+        return self.planned.roles if self.planned else ()
+
+    @property
+    def paused(self) -> bool:
+        return isinstance(self.outcome, Paused)
+
+    @cached_property
+    def refusal(self) -> Refusal | None:
+        return self.outcome.refusal if isinstance(self.outcome, Refused) else None
+
+    @property
+    def inspection(self) -> ModelWait | None:
+        """Progress of the model's inspection; None if nothing waits for it."""
+        return self.outcome.wait if isinstance(self.outcome, NeedsInspection) else None
+
+    @property
+    def wait(self) -> ModelWait | None:
+        """Why engines wait for a Job; None if they do not."""
+        return self.inspection or (self.planned.model_wait if self.planned else None)
+
+    @property
+    def notice(self) -> str:
+        """Sentences for users about the decision; empty if there are none."""
+        return self.planned.notice if self.planned else ""
+
+    @property
+    def engines_outdated(self) -> Reason | None:
+        """Why a renewal would change engines; None if they are as this release builds them, or nothing is decided."""
+        return self.planned.outdated_engines if self.planned else None
+
+    @cached_property
+    def roles(self) -> Sequence[RoleObservation]:
+        """At least one."""
+        if self.planned:
+            return [
+                self._role(observed_again(self.inputs, role.context.live), role, role.context.spec.stated)
+                for role in self.planned.roles
+            ]
+        specs = role_specs(self.inputs)
+        stated = {spec.name: spec.stated for spec in specs}
+        return [self._role(live, None, stated.get(name)) for name, live in live_roles(self.inputs, specs).items()]
+
+    def _role(self, live: LiveRole, decided: Role | None, stated: Spec | None) -> RoleObservation:
+        return RoleObservation(live, decided, stated, self.previous.of_role(live.name, has_scale=live.has_scale))
 
     @property
     def scaled_role(self) -> RoleObservation:
         """The role that `/scale` is about; any, where neither specification nor status tells which one."""
-        return min(self.roles, key=lambda role: not role.has_scale)
+        return min(self.roles, key=lambda role: not role.live.has_scale)
+
+    @cached_property
+    def staying(self) -> Sequence[EngineView]:
+        """The engines of all roles that stay."""
+        return [engine for role in self.roles for engine in role.engines]
+
+    @cached_property
+    def engines(self) -> WorkloadView:
+        """The workloads of all roles. While there are none, a Job that they wait for has the requested deadline."""
+        workload = combined([role.component.workload for role in self.roles])
+        requested = self.spec.rollout.progress_deadline if self.spec else None
+        return replace(workload, deadline=requested) if requested and not workload.exists else workload
+
+    @cached_property
+    def desired(self) -> int:
+        """Engines that should run. While nothing is changed, those of the live workload."""
+        if self.planned:
+            return sum(role.change.wanted for role in self.planned.roles)
+        if self.engines.exists or self.spec is None:
+            return self.engines.desired
+        return sum(role.stated.replicas for role in self.roles if role.stated)
+
+    @cached_property
+    def router_component(self) -> Component:
+        pods = self.inputs.pods_of(ROUTER)
+        workload = seen(self.inputs.routers, pods)
+        return Component(ROUTER, workload, [pod for pod in pods if stays(pod, workload)])
+
+    @property
+    def routers(self) -> WorkloadView:
+        return self.router_component.workload
+
+    @property
+    def routers_outdated(self) -> bool:
+        """Whether this release builds another pod template or configuration than the routers keep."""
+        latest = self.planned.latest_router_template if self.planned else ""
+        return bool(latest) and self.routers.exists and self.routers.template != latest
+
+    @cached_property
+    def bypasses_routers(self) -> bool:
+        """Whether the Service selects the engines themselves, so that requests need no router."""
+        return self.inputs.bypasses_routers
+
+    @cached_property
+    def connected(self) -> bool:
+        """Whether the Services and the router's configuration exist, which requests need."""
+        name, namespace = self.key.name, self.key.namespace
+        engines = [Ref(SERVICE, namespace, headless_service_name(name, role.name)) for role in self.roles]
+        config = [] if self.bypasses_routers else [Ref(CONFIG_MAP, namespace, router_name(name))]
+        return all(ref in self.inputs.children for ref in (self.inputs.main_service, *config, *engines))
+
+    @cached_property
+    def exposures(self) -> Sequence[Exposure]:
+        """Exposures of the router outside the cluster."""
+        router, inputs = self.spec.router if self.spec else RouterSpec(), self.inputs
+        return exposures(router, inputs.main_service, inputs.children, inputs.unavailable_kinds)
+
+    @cached_property
+    def scaling(self) -> Mapping[str, ScalingObservation]:
+        """The autoscaling of each role, by its name."""
+        targets = self.outcome.targets
+        return {
+            role.name: scaling_observation(
+                self.inputs,
+                role.stated,
+                role.live,
+                role.decided,
+                target=targets.get(role.name),
+                engines=role.engines,
+            )
+            for role in self.roles
+        }
+
+    @cached_property
+    def blocked(self) -> Conflict | Waiting | Rejected | Failed | None:
+        """Why a child could not be written; causes that a user must resolve come before those that pass."""
+        obstacles = (Conflict | Waiting | Rejected, Failed)
+        return next((result for kinds in obstacles for result in self.results if isinstance(result, kinds)), None)
+
+    @cached_property
+    def diagnosis_inputs(self) -> DiagnosisInputs:
+        return DiagnosisInputs(
+            namespace=self.key.namespace,
+            roles={role.name: role.component for role in self.roles},
+            lookups=self.inputs.lookups,
+            read_logs=self.inputs.settings.read_logs,
+            nodes_visible=not self.inputs.settings.namespaces,
+            now=self.inputs.now,
+            one_node_claim=self.planned.one_node_claim if self.planned else "",
+        )
+
+    @cached_property
+    def diagnoses(self) -> Diagnoses:
+        return diagnoses(self.router_component, self.previous.startup, self.diagnosis_inputs)
+
+    @cached_property
+    def problem(self) -> PodDiagnosis | None:
+        """The pod whose problem matters most, and why it does not run."""
+        return self.diagnoses.problem
+
+    @property
+    def startup(self) -> StartupStatus | None:
+        """The start that status reports; None if none is to be reported."""
+        return self.diagnoses.startup.status
+
+    @property
+    def lookups(self) -> tuple[Lookup, ...]:
+        """Lookups that tell more."""
+        return self.diagnoses.lookups(self.diagnosis_inputs)
+
+    @property
+    def due(self) -> Iterator[datetime]:
+        """Times at which some of this changes without an event."""
+        yield from self.diagnoses.due
+        yield from (moment for role in self.roles for moment in members_due(role.latest, self.inputs.now))
+        if self.outcome.due:
+            yield self.outcome.due
+
+    @property
+    def stall(self) -> str:
+        """Why stalled engines are deleted; one sentence for all pods of an engine."""
+        deletions = (patch.delete for patch in self.outcome.pods if patch.delete)
+        return "; ".join(dict.fromkeys(pod.why for pod in deletions if pod.reason is Reason.ENGINE_STALLED))
+
+    @property
+    def out_of_traffic(self) -> Sequence[str]:
+        """Names of the engines that get no new requests, because they made no progress; sorted."""
+        engines = (engine for role in self.roles for engine in role.live.engines)
+        return sorted(engine.name for engine in engines if not (engine.traffic or engine.terminating))
 
     @property
     def unread(self) -> int:
         """Ready engines whose metrics cannot be read."""
-        return sum(role.unread for role in self.roles)
+        return sum(map(self.unread_of, self.roles))
+
+    def unread_of(self, role: RoleObservation) -> int:
+        """Those of a role.
+
+        Until each was scraped, as many as before: an operator that has just started knows nothing.
+        """
+        samples = self.inputs.samples
+        ready = [engine.uid for engine in role.engines if engine.ready]
+        if all(uid in samples.engines or uid in samples.unread for uid in ready):
+            return sum(uid in samples.unread for uid in ready)
+        return min(role.recorded.engine.unread_metrics if role.recorded.engine else 0, len(ready))
+
+    @property
+    def replacing(self) -> bool:
+        """Whether ready engines, without those that are being deleted, are fewer than desired."""
+        serving = sum(engine.is_serving for role in self.roles for engine in role.live.engines)
+        return serving < self.engines.desired
+
+    @cached_property
+    def groups(self) -> Sequence[GroupMembers]:
+        """Of each role, the members of the group that is not ready and whose problem or progress is reported."""
+        sizes = ((role, role.plan.parallel.nodes if role.plan else 1) for role in self.roles)
+        lookups, now = self.inputs.lookups, self.inputs.now
+        groups = (reported_members(role.latest, size, self.diagnoses, lookups=lookups, now=now) for role, size in sizes)
+        return [members for members in groups if members]
+
+    def network(self, role: RoleObservation) -> NetworkStatus | None:
+        """The network between the nodes of a role's engines, once a log has told it."""
+        decided = role.decided if role.plan and role.plan.parallel.nodes > 1 else None
+        resource = decided.context.spec.effective.network.resource if decided else None
+        return network(self.inputs, role.recorded.engine, role.live.view.template, role.component.pods, resource)
+
+    @property
+    def members(self) -> str:
+        """Sentences about the members of groups that are not ready; empty if there are none."""
+        return sentences(*(group.sentence for group in self.groups))
+
+    @property
+    def progress(self) -> str:
+        """The startup progress in sentences; empty if there is none. A group's begins when all members have joined."""
+        waits = any(not group.all_joined for group in self.groups)
+        return sentences(self.members, sentence(self.startup) if self.startup and not waits else "")
 
     @property
     def rollout(self) -> Rollout | None:
@@ -180,37 +369,32 @@ class Observation:
     @property
     def rollout_undecided(self) -> bool:
         """Whether engines wait to be replaced until a lookup shows which GPUs are free."""
-        return any(role.rollout_undecided for role in self.roles)
+        return any(role.change.rollout is None for role in self.decided_roles)
 
     @property
     def missing_gpu_kind(self) -> str:
         """A kind of GPU that a plan needs and no node has; empty if there is none."""
-        return next((role.missing_gpu_kind for role in self.roles if role.missing_gpu_kind), "")
+        return next((role.missing_gpu_kind for role in self.decided_roles if role.missing_gpu_kind), "")
 
     @property
     def engine_since(self) -> datetime | None:
-        staying = (engine for role in self.roles for engine in role.engines if not engine.failed)
-        return min((engine.created for engine in staying if engine.created), default=None)
-
-    @property
-    def wait(self) -> ModelWait | None:
-        """Why engines wait for a Job; None if they do not."""
-        return self.inspection or self.model_wait
+        running = (engine for engine in self.staying if not engine.failed)
+        return min((engine.created for engine in running if engine.created), default=None)
 
     @property
     def complete(self) -> bool:
         """Whether every object that serving needs exists, even if not as desired now."""
-        return self.path.connected and self.engines.exists and (self.path.bypasses_routers or self.routers.exists)
+        return self.connected and self.engines.exists and (self.bypasses_routers or self.routers.exists)
 
     @property
     def serving(self) -> bool:
         """Whether a request would be answered now."""
-        return self.path.connected and self.engines.ready > 0 and self.routable
+        return self.connected and self.engines.ready > 0 and self.routable
 
     @property
     def routable(self) -> bool:
         """Whether a request would reach an engine that is ready."""
-        return self.path.bypasses_routers or self.routers.ready > 0
+        return self.bypasses_routers or self.routers.ready > 0
 
     @property
     def at_zero(self) -> bool:
@@ -230,28 +414,25 @@ class Observation:
             return ""
         return with_cure(f"Kubernetes refuses a pod: {workload.rejection}", rejection_cure(workload.rejection))
 
-    @property
+    @cached_property
     def rolling(self) -> bool:
         return self.engines.rolling or self.routers.rolling
 
-    @property
+    @cached_property
     def unschedulable(self) -> bool:
         """Whether the pod whose problem matters most waits for a node. It may do so for any time."""
         if self.problem is None:
             return bool(self.gang_backoff)
         return self.problem.reason is Reason.UNSCHEDULABLE
 
-    @property
+    @cached_property
     def gang_backoff(self) -> str:
         """Sentences about groups that gave their nodes back for others; empty if none did."""
-        return sentences(*(role.gang_backoff for role in self.roles))
+        return sentences(*(role.change.yielding.notice for role in self.decided_roles))
 
-    @property
-    def members(self) -> str:
-        """Sentences about the members of groups that are not ready; empty if there are none."""
-        return sentences(*(role.members.sentence for role in self.roles if role.members))
-
-    @property
+    @cached_property
     def lost(self) -> str:
         """Sentences about pods on nodes that do not answer; empty if there are none."""
-        return sentences(*(role.lost for role in self.roles))
+        inputs, roles = self.inputs, self.roles
+        of_roles = ([*lost_pods(role.live.engines, inputs.nodes, inputs.now)] for role in roles)
+        return sentences(*(pod.sentence(self.key.namespace) for lost in of_roles for pod in lost))

@@ -73,7 +73,7 @@ def _paused(observation: Observation) -> ConditionVerdict | None:
     """The user paused it: what runs is counted, without a cause, since the operator does nothing about it."""
     if not observation.paused:
         return None
-    idle = observation.at_zero and observation.path.connected and observation.routable
+    idle = observation.at_zero and observation.connected and observation.routable
     engines = f"{observation.engines.ready} of {observation.desired} engines"
     message = (
         "Paused: the operator changes nothing while `spec.paused` is true."
@@ -83,10 +83,10 @@ def _paused(observation: Observation) -> ConditionVerdict | None:
 
 
 def _scaled_to_zero(observation: Observation) -> ConditionVerdict | None:
-    if not (observation.at_zero and observation.path.connected and observation.routable):
+    if not (observation.at_zero and observation.connected and observation.routable):
         return None
     by_demand, by_hand = "The next request starts an engine.", "Set `spec.replicas` to 1 or more to serve."
-    is_scaled = any(role.scaling.status for role in observation.roles)
+    is_scaled = any(scaling.status for scaling in observation.scaling.values())
     message = sentences("Scaled to zero.", by_demand if is_scaled else by_hand, observation.notice)
     return ConditionVerdict("True", Reason.SCALED_TO_ZERO, message)
 

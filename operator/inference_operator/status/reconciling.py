@@ -13,7 +13,7 @@ from inference_operator.status.ready import cause, missing_node, ready
 from inference_operator.status.shared_rules import paused, waiting
 from inference_operator.status.stalled import stalled
 from inference_operator.status.write_results import Failed, Waiting
-from inference_operator.workload.rollout import WHY, Rollout, RolloutReason
+from inference_operator.workload.eviction.rollout import WHY, Rollout, RolloutReason
 
 UNDECIDED_ROLLOUT = "Engines will be replaced once free GPUs are known."
 """Message while a rollout waits for the lookup that decides its strategy."""
@@ -56,7 +56,7 @@ def _undecided_rollout(observation: Observation) -> ConditionVerdict | None:
 
 def _moving(observation: Observation) -> ConditionVerdict | None:
     """Ready, and an engine or the only router moves to another node."""
-    is_engine = any(role.moves for role in observation.roles)
+    is_engine = any(role.change.move.moves for role in observation.decided_roles)
     if not (_settled(observation) and (is_engine or observation.routers.temporary)):
         return None
     what = "An engine" if is_engine else "The only router"

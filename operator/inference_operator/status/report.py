@@ -9,7 +9,6 @@ from inference_operator.api.conditions import MAX_MESSAGE_LENGTH, Condition
 from inference_operator.api.explanations import EXPLANATIONS, with_cure
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import Resource, SpecT, StatusT
-from inference_operator.api.spec import Spec
 from inference_operator.api.status import MAX_EXTERNAL_URLS, EngineStatus, RoleStatus, Status
 from inference_operator.fleet.rollout_slots import FleetState
 from inference_operator.manifest import Key
@@ -18,19 +17,19 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome
 from inference_operator.pipeline.renewal import renewal_due
 from inference_operator.router.service import url
-from inference_operator.status.adapters import adapters_available, ready_adapters
+from inference_operator.status.adapters import adapters_available, adapters_of, ready_adapters
 from inference_operator.status.columns import gpus, model_name, sizes
 from inference_operator.status.engines_available import engines_available
+from inference_operator.status.kv_cache import kv_cache
 from inference_operator.status.model_resolved import model_resolved
 from inference_operator.status.observation import ConditionVerdict, Observation, RoleObservation
-from inference_operator.status.observed import observed
 from inference_operator.status.ready import ready
 from inference_operator.status.reconciling import reconciling
 from inference_operator.status.routing import exposed, router_available
 from inference_operator.status.scaling_active import scaling_active
 from inference_operator.status.sized import sized
 from inference_operator.status.stalled import progress_deadline, stalled
-from inference_operator.status.write_results import WriteResult
+from inference_operator.status.write_results import Failed, WriteResult
 from inference_operator.views.lookups import Lookup
 from inference_operator.views.pod import POD_INDEX_LABEL
 
@@ -47,7 +46,7 @@ def renewed(observation: Observation) -> ConditionVerdict | None:
 
     The message tells nothing of other InferenceDeployments, which may be of other users.
     """
-    reason = _RENEWAL_REASONS.get(observation.fleet_state)
+    reason = _RENEWAL_REASONS.get(observation.outcome.fleet_state)
     if reason is None:
         return None
     if reason is Reason.ROLLING_OUT:
@@ -112,52 +111,48 @@ class Report(Generic[StatusT]):
 
 
 def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> Report:
-    """The status after a round of writes.
-
-    Args:
-        inputs: what was observed, with the objects of the results already in it.
-    """
-    current = observed(inputs, outcome, results)
+    """The status after a round of writes."""
+    current = Observation(inputs, outcome, results)
     verdicts = {kind: verdict for kind, rule in RULES.items() if (verdict := rule(current))}
     conditions = tuple(_condition(kind, verdict, inputs) for kind, verdict in verdicts.items())
-    overall, spec, scaled = summary(verdicts), inputs.resource.spec, current.scaled_role
-    own = _role_status(scaled)
+    overall, scaled, adapters = summary(verdicts), current.scaled_role, adapters_of(current)
+    own = _role_status(current, scaled)
     status = Status(
         observed_generation=inputs.resource.generation,
         reason=overall.reason,
         message=overall.message[:MAX_MESSAGE_LENGTH],
-        model=model_name(spec.model.source) if isinstance(spec, Spec) else "",
+        model=model_name(current.spec.model.source) if current.spec else "",
         gpus=", ".join(dict.fromkeys(gpus(role.plan) for role in current.roles if role.plan)),
         conditions=conditions,
         url=url(inputs.resource.owner, cluster_domain=inputs.settings.cluster_domain),
-        external_urls=tuple(url for exposure in current.path.exposures for url in exposure.urls)[:MAX_EXTERNAL_URLS],
+        external_urls=tuple(url for exposure in current.exposures for url in exposure.urls)[:MAX_EXTERNAL_URLS],
         replicas=own.replicas,
         ready_replicas=own.ready_replicas,
         ready=f"{current.engines.ready}/{current.desired}",
         selector=_selector(current.key, scaled),
         plan=own.plan,
         engine=own.engine,
-        roles=tuple(map(_role_status, current.roles)) if len(current.roles) > 1 else (),
+        roles=tuple(_role_status(current, role) for role in current.roles) if len(current.roles) > 1 else (),
         startup=current.startup,
         autoscaling=own.autoscaling,
-        adapters_ready=ready_adapters(current.adapters),
-        adapters=tuple(current.adapters),
+        adapters_ready=ready_adapters(adapters),
+        adapters=adapters,
     )
     due = _or_window(_requeue(current, status), inputs)
     requeue = replace(due, lookups=(*outcome.lookups, *current.lookups))
     return Report(status, requeue if requeue != Requeue() else None)
 
 
-def _role_status(role: RoleObservation) -> RoleStatus:
+def _role_status(current: Observation, role: RoleObservation) -> RoleStatus:
     pinned, workload = role.pinned, role.component.workload
     engine = pinned and EngineStatus(
         kind=pinned.engine,
         implementation=pinned.plan.implementation,
         image=pinned.image,
         model_commit=pinned.commit,
-        kv_cache=role.kv_cache,
-        network=role.network,
-        unread_metrics=role.unread,
+        kv_cache=kv_cache(current, role),
+        network=current.network(role),
+        unread_metrics=current.unread_of(role),
     )
     return RoleStatus(
         name=role.name,
@@ -165,7 +160,7 @@ def _role_status(role: RoleObservation) -> RoleStatus:
         ready_replicas=workload.ready,
         plan=sizes(pinned.plan) if pinned else None,
         engine=engine,
-        autoscaling=role.scaling.status,
+        autoscaling=current.scaling[role.name].status,
     )
 
 
@@ -230,12 +225,15 @@ def _text(moment: datetime) -> str:
 
 def _requeue(current: Observation, status: Status) -> Requeue:
     """Reconcile again after a failure, while a foreign object has the name of a child, and when a deadline passes."""
-    if current.failures:
-        return Requeue(max(failure.retry_after for failure in current.failures), backoff=True)
+    if failures := [result for result in current.results if isinstance(result, Failed)]:
+        return Requeue(max(failure.retry_after for failure in failures), backoff=True)
     if current.blocked is not None:
         return Requeue(RECHECK.total_seconds())
-    deadline = progress_deadline(replace(current, previous=status))  # the problem may begin with this very status
-    due = [moment - current.now for moment in (deadline, *current.due) if moment and moment > current.now]
+    deadline, now = (
+        progress_deadline(current, status),
+        current.inputs.now,
+    )  # the problem may begin with this very status
+    due = [moment - now for moment in (deadline, *current.due) if moment and moment > now]
     return Requeue(min(due).total_seconds()) if due else Requeue()
 
 

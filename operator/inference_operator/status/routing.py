@@ -2,24 +2,35 @@
 
 from inference_operator.api.explanations import with_cure
 from inference_operator.api.reasons import Reason
+from inference_operator.api.router import RouterStrategy
 from inference_operator.chain import Chain
 from inference_operator.diagnosis.pending_causes import rejection_reason
 from inference_operator.diagnosis.pod_diagnosis import cure_of
+from inference_operator.manifest import Manifest
+from inference_operator.router.security_revision import open_attacks
 from inference_operator.sentences import sentences
 from inference_operator.status.observation import ConditionVerdict, Observation
 from inference_operator.status.shared_rules import ready_of
+from inference_operator.views.raw import mapping, objects
 
 
 def _external(observation: Observation) -> ConditionVerdict | None:
     """A Gateway or another router sends requests. The message names where it finds the engines."""
-    path = observation.path
-    if not path.external:
+    spec, bypasses = observation.spec, observation.bypasses_routers
+    if not (spec.router.strategy is RouterStrategy.EXTERNAL if spec else bypasses):
         return None
+    services = [mapping(role.live.service or {}, "spec") for role in observation.roles]
+    ports = " or ".join(next((str(port["port"]) for port in objects(service, "ports")), "0") for service in services)
+    selectors = " or ".join(_as_text(mapping(service, "selector")) for service in services)
     message = (
-        f"No router runs: `spec.router.strategy` is `External`. Send requests to port {path.engine_ports} of the pods"
-        f" with the labels {path.engines_selector}. The Service {observation.key.name} selects them too."
+        f"No router runs: `spec.router.strategy` is `External`. Send requests to port {ports} of the pods"
+        f" with the labels {selectors}. The Service {observation.key.name} selects them too."
     )
     return ConditionVerdict("True", Reason.EXTERNAL_ROUTING, message)
+
+
+def _as_text(selector: Manifest) -> str:
+    return ",".join(f"{name}={value}" for name, value in sorted(selector.items()))
 
 
 def _rolling_out(observation: Observation) -> ConditionVerdict | None:
@@ -34,7 +45,7 @@ def _rolling_out(observation: Observation) -> ConditionVerdict | None:
 
 def _keeping(observation: Observation) -> ConditionVerdict | None:
     """Routers serve, and keep a pod template or configuration that this release would build otherwise."""
-    attacks = observation.open_attacks
+    attacks = open_attacks(observation.inputs.router_deployment)
     if not (observation.routers.ready and (attacks or observation.routers_outdated)):
         return None
     why = (
@@ -54,7 +65,7 @@ def _serving(observation: Observation) -> ConditionVerdict | None:
 
 
 def _counted(observation: Observation) -> str:
-    routers, problem = observation.routers, observation.router_problem
+    routers, problem = observation.routers, observation.diagnoses.router_problem
     ready = min(routers.ready, routers.desired)  # a temporary one may be ready too
     return sentences(ready_of(ready, routers.desired, "router"), problem.message if problem else "")
 
@@ -69,7 +80,7 @@ def _pod_refused(observation: Observation) -> ConditionVerdict | None:
 
 
 def _pod_problem(observation: Observation) -> ConditionVerdict | None:
-    problem = observation.router_problem
+    problem = observation.diagnoses.router_problem
     if problem is None:
         return None
     is_explained = problem is observation.problem  # by Reconciling or Stalled, since no router is ready
@@ -90,14 +101,14 @@ router_available: Chain[Observation, ConditionVerdict] = Chain(
 
 def _without_address(observation: Observation) -> ConditionVerdict | None:
     """An object that exposes the router has no address."""
-    missing = [exposure for exposure in observation.path.exposures if exposure.reason is not Reason.EXPOSED]
+    missing = [exposure for exposure in observation.exposures if exposure.reason is not Reason.EXPOSED]
     if not missing:
         return None
     return ConditionVerdict("False", missing[0].reason, sentences(*(exposure.message for exposure in missing)))
 
 
 def _exposed(observation: Observation) -> ConditionVerdict | None:
-    exposures = observation.path.exposures
+    exposures = observation.exposures
     if not exposures:
         return None
     return ConditionVerdict("True", Reason.EXPOSED, sentences(*(exposure.message for exposure in exposures)))

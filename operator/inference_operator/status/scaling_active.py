@@ -33,11 +33,11 @@ class _Scaled:
 
 def scaling_active(observation: Observation) -> ConditionVerdict | None:
     """Whether the number of engines follows the demand; None without autoscaling."""
-    scaled = [role for role in observation.roles if role.scaling.status]
     before = observation.previous.condition(ConditionType.SCALING_ACTIVE) if len(observation.roles) == 1 else None
     verdicts = {
-        role.name: _with_autoscaling(_Scaled(observation.key, role.scaling, observation.paused, before))
-        for role in scaled
+        name: _with_autoscaling(_Scaled(observation.key, scaling, observation.paused, before))
+        for name, scaling in observation.scaling.items()
+        if scaling.status
     }
     return of_roles(verdicts) if verdicts else None
 

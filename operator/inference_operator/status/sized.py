@@ -5,14 +5,15 @@ from dataclasses import dataclass
 
 from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
+from inference_operator.autoscaling.inputs import measured_load
 from inference_operator.chain import Chain
 from inference_operator.planning.disk import DISK_CURE
 from inference_operator.sentences import sentences
 from inference_operator.sizing.plan import PerGpu, Plan
-from inference_operator.sizing.serving import Load, serving_of_plan
+from inference_operator.sizing.serving import serving_of_plan
 from inference_operator.sizing.shape import Objective, ParallelSizes
 from inference_operator.status.correction import correction
-from inference_operator.status.kv_cache import remark
+from inference_operator.status.kv_cache import kv_cache, remark
 from inference_operator.status.model_resolved import is_unreadable
 from inference_operator.status.observation import ConditionVerdict, Observation, RoleObservation
 from inference_operator.status.shared_rules import of_roles
@@ -62,7 +63,8 @@ def _not_sized(observation: Observation) -> ConditionVerdict | None:
 
 def _of_roles(observation: Observation) -> ConditionVerdict:
     """The figures of each role."""
-    return of_roles({role.name: _of_plan(_Sized(role, role.plan)) for role in observation.roles if role.plan})
+    roles = observation.roles
+    return of_roles({role.name: _of_plan(_Sized(observation, role, role.plan)) for role in roles if role.plan})
 
 
 sized: Chain[Observation, ConditionVerdict] = Chain((_refused, _inspecting, _not_sized), otherwise=_of_roles)
@@ -83,21 +85,22 @@ def not_run(parallel: ParallelSizes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Sized:
+    observation: Observation
     role: RoleObservation
     plan: Plan
 
     @property
     def reported(self) -> str:
         """Sentences about what an engine carries, what engines reported, and the disks of nodes."""
-        disk = f"{self.role.disk_shortfall} {DISK_CURE}" if self.role.disk_shortfall else ""
+        shortfall = self.role.decided.disk_shortfall if self.role.decided else ""
         return sentences(
-            self.role.doubt,
+            self.role.decided.doubt if self.role.decided else "",
             not_run(self.plan.parallel),
             self.plan.engine_choice,
-            self.role.capacity,
+            *_capacity(self.observation, self.role, self.plan),
             correction(self.plan),
-            remark(self.role.kv_cache),
-            disk,
+            remark(kv_cache(self.observation, self.role)),
+            f"{shortfall} {DISK_CURE}" if shortfall else "",
         )
 
 
@@ -174,11 +177,17 @@ def _memory(plan: Plan, per_gpu: PerGpu) -> Iterator[str]:
     yield f"That is {longest} at once{each}, or {per_gpu.max_concurrency_at_2048_tokens:g} of 2,048."
 
 
-def capacity(plan: Plan, objective: Objective, load: Load) -> Iterator[str]:
-    """What one engine carries, in sentences; none if the speed of its GPUs is unknown."""
+def _capacity(observation: Observation, role: RoleObservation, plan: Plan) -> Iterator[str]:
+    """What one engine carries, in sentences; none if the speed of its GPUs is unknown.
+
+    The target is computed for requests of some length. While nothing is decided, it is as recorded.
+    """
     engine = serving_of_plan(plan)
     if engine is None:
         return
+    target = observation.outcome.targets.get(role.name)
+    load = target.load if target else measured_load(role.recorded.autoscaling, None)
+    objective = Objective.requested(role.stated.autoscaling) if role.stated else Objective()
     served, limit, keeps = engine.best(load, objective)
     each = f" and {objective.tpot * MILLISECONDS:g} ms for each further one" if engine.costs.decodes else ""
     goal = f"{objective.ttft:g} s to the first token{each}"

@@ -5,6 +5,7 @@ from datetime import datetime
 from inference_operator.api.duration import in_words
 from inference_operator.api.explanations import EXPLANATIONS, with_cure
 from inference_operator.api.reasons import ConditionType, Reason
+from inference_operator.api.status import Status
 from inference_operator.chain import Chain
 from inference_operator.objects.child import ADOPT_ANNOTATION
 from inference_operator.objects.names import ROUTER
@@ -69,8 +70,8 @@ def _deadline_exceeded(observation: Observation) -> bool:
     """
     if isinstance(observation.blocked, Waiting) or observation.unschedulable or observation.rollout_undecided:
         return False
-    deadline = progress_deadline(observation)
-    if deadline is not None and observation.now >= deadline:
+    deadline = progress_deadline(observation, observation.previous)
+    if deadline is not None and observation.inputs.now >= deadline:
         return True
     if observation.wait or _engines_are_down(observation):
         return False  # the Deployment may have given up earlier: on a further engine, or on the specification before
@@ -94,8 +95,12 @@ def _lasting_problem(observation: Observation) -> str:
     return sentences(state.message, cause(observation))
 
 
-def progress_deadline(observation: Observation) -> datetime | None:
-    """The deadline of the current problem; None without one, or where the Deployment measures it itself."""
+def progress_deadline(observation: Observation, status: Status) -> datetime | None:
+    """The deadline of the current problem; None without one, or where the Deployment measures it itself.
+
+    Args:
+        status: it says since when there is the problem.
+    """
     if observation.paused:
         return None
     if since := _job_problem(observation):
@@ -104,9 +109,9 @@ def progress_deadline(observation: Observation) -> datetime | None:
         return None
     problem, deadline = observation.problem, observation.engines.deadline
     if problem and problem.pod.created and problem.reason not in _WITHOUT_DEADLINE:
-        return max(problem.pod.created, _down_since(observation, problem.pod.component)) + deadline
+        return max(problem.pod.created, _down_since(observation, status, problem.pod.component)) + deadline
     if _engines_are_down(observation):
-        down = _down_since(observation)
+        down = _down_since(observation, status)
         return max(down, observation.engine_since or down) + deadline
     return None
 
@@ -117,10 +122,10 @@ def _job_problem(observation: Observation) -> datetime | None:
     return wait.since if wait and wait.reason not in _WITHOUT_DEADLINE else None
 
 
-def _down_since(observation: Observation, component: str = "") -> datetime:
+def _down_since(observation: Observation, status: Status, component: str = "") -> datetime:
     """Since when requests fail because the component is not available; now if that begins now."""
     available = ConditionType.ROUTER_AVAILABLE if component == ROUTER else ConditionType.ENGINES_AVAILABLE
-    before = [observation.previous.condition(kind) for kind in (ConditionType.READY, available)]
+    before = [status.condition(kind) for kind in (ConditionType.READY, available)]
     return max(
-        condition.since if condition and condition.status == "False" else observation.now for condition in before
+        condition.since if condition and condition.status == "False" else observation.inputs.now for condition in before
     )

@@ -1,30 +1,43 @@
 """The decisions about a role's workload, which its objects are built from."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
+from inference_operator.api.spec import RolloutStrategy
 from inference_operator.fleet.turn import Turn
-from inference_operator.workload.half_placed import Yielding
-from inference_operator.workload.hardware_errors import MovedPods
-from inference_operator.workload.moving import Move
+from inference_operator.views.lookups import Lookup
+from inference_operator.workload.eviction.drain import Move
+from inference_operator.workload.eviction.half_placed import Yielding
+from inference_operator.workload.eviction.hardware_errors import MovedPods
+from inference_operator.workload.eviction.rollout import Rollout
 from inference_operator.workload.pinned_template import PinnedTemplate
-from inference_operator.workload.rollout import Rollout
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadChange:
-    """The decisions about a role's workload."""
+    """The decisions about a role's engines."""
 
     template: PinnedTemplate
     """The pod template in use."""
-    rollout: Rollout
-    """How pods are replaced."""
+    rollout: Rollout | None
+    """How pods are replaced; None until the lookup that decides it has a result. The live workload stays until then."""
     moved: MovedPods
     """Pods that were moved away from broken GPUs."""
-    replicas: int
+    wanted: int
     """Engines that are wanted."""
+    replicas: int
+    """The same, but no more than fit on the nodes where nodes limit them."""
     yielding: Yielding
     """Groups that gave their nodes back."""
     move: Move
     """How engines move away from nodes that are leaving."""
     turn: Turn | None = None
-    """That of the resource in a change of the owner; None if it has none."""
+    """That of the resource in a change of the administrator; None if it has none."""
+    lookups: tuple[Lookup, ...] = ()
+    due: datetime | None = None
+    """When some of this changes without an event."""
+
+    @property
+    def strategy(self) -> RolloutStrategy:
+        """`Surge` or `Replace`."""
+        return self.rollout.strategy if self.rollout else RolloutStrategy.SURGE

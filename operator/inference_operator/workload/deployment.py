@@ -12,10 +12,10 @@ from inference_operator.objects.scheduling import QUEUE_LABEL, queue_labels
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.views.raw import annotations
 from inference_operator.workload.change import WorkloadChange
-from inference_operator.workload.hardware_errors import MOVED_ANNOTATION
+from inference_operator.workload.eviction.hardware_errors import MOVED_ANNOTATION
+from inference_operator.workload.eviction.rollout import ROLLOUT_ANNOTATION
 from inference_operator.workload.pinned_template import ENGINE_PIN
 from inference_operator.workload.pod_spec import WorkloadInputs
-from inference_operator.workload.rollout import ROLLOUT_ANNOTATION
 
 PULL_SECONDS = 300
 """Part of the progress deadline for scheduling and for pulling the engine's image: 10 GB at 60 MB/s take 170 s."""
@@ -32,14 +32,14 @@ _ROLLING_UPDATE: Mapping[RolloutStrategy, Manifest] = {
 
 def engine_deployment(inputs: WorkloadInputs, change: WorkloadChange) -> Manifest:
     """The Deployment of the role. The operator alone owns its `replicas`."""
-    template, rollout, moved, move = change.template, change.rollout, change.moved, change.move
+    template, move = change.template, change.move
     replicas = change.replicas + move.temporary
     content = {
         "spec": {
             "replicas": replicas,
             "revisionHistoryLimit": 2,
             "progressDeadlineSeconds": progress_deadline_seconds(inputs.spec.stated, inputs.process),
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": _ROLLING_UPDATE[rollout.strategy]},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": _ROLLING_UPDATE[change.strategy]},
             "selector": {"matchLabels": selector_labels(inputs.name, inputs.role)},
             "template": template.content.template,
         }
@@ -52,9 +52,9 @@ def engine_deployment(inputs: WorkloadInputs, change: WorkloadChange) -> Manifes
         content=content,
         annotations={
             **PLAN_ANNOTATION.entry(inputs.plan),
-            **ROLLOUT_ANNOTATION.entry(rollout),
+            **ROLLOUT_ANNOTATION.entry(change.rollout),
             **ENGINE_PIN.entry(template),
-            **moved.entry,
+            **change.moved.entry,
             **move.annotations(replicas),
             **TURN_ANNOTATION.entry(change.turn),
         },

@@ -22,14 +22,14 @@ from inference_operator.views.samples import Samples
 from inference_operator.views.workload import ENGINES_ANNOTATION, PROGRESS_DEADLINE_ANNOTATION, workload_view
 from inference_operator.workload.change import WorkloadChange
 from inference_operator.workload.deployment import progress_deadline_seconds
+from inference_operator.workload.eviction.drain import MOVE_ANNOTATION
+from inference_operator.workload.eviction.half_placed import GIVEN_BACK_ANNOTATION
+from inference_operator.workload.eviction.hardware_errors import MOVED_ANNOTATION
+from inference_operator.workload.eviction.rollout import ROLLOUT_ANNOTATION
 from inference_operator.workload.gang import GangScheduler, gang_of, gang_scheduler
-from inference_operator.workload.groups import GroupInputs, Groups, LiveGroup, groups
-from inference_operator.workload.half_placed import GIVEN_BACK_ANNOTATION
-from inference_operator.workload.hardware_errors import MOVED_ANNOTATION
-from inference_operator.workload.moving import MOVE_ANNOTATION
+from inference_operator.workload.groups import Groups, LiveGroup, groups
 from inference_operator.workload.pinned_template import ENGINE_PIN
 from inference_operator.workload.pod_spec import WorkloadInputs
-from inference_operator.workload.rollout import ROLLOUT_ANNOTATION
 
 _ANNOTATIONS = (
     PLAN_ANNOTATION.key,
@@ -58,13 +58,11 @@ def wanted_groups(inputs: WorkloadInputs, change: WorkloadChange, samples: Sampl
     ]
     alone = (engine for engine in live.engines if not engine.leader.group and engine.template != template)
     return groups(
-        GroupInputs(
-            live=[group for group in live_groups if group is not None],
-            taken=_taken(inputs, live.groups, live.pods),
-            replicas=change.replicas,
-            strategy=RolloutStrategy.SURGE if moves else change.rollout.strategy,
-            old_engines=sum(engine.is_serving for engine in alone),
-        )
+        [group for group in live_groups if group is not None],
+        _taken(inputs, live.groups, live.pods),
+        change.replicas,
+        RolloutStrategy.SURGE if moves else change.strategy,
+        old_engines=sum(engine.is_serving for engine in alone),
     )
 
 

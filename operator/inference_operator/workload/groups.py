@@ -35,22 +35,6 @@ class LiveGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupInputs:
-    """The groups of a role, as they are and as they should become."""
-
-    live: Sequence[LiveGroup]
-    """The newest first."""
-    taken: Collection[int]
-    """Slots whose names are in use, also by pods of a group that is gone."""
-    replicas: int
-    """Engines that are wanted."""
-    strategy: RolloutStrategy
-    """`Surge` or `Replace`."""
-    old_engines: int = 0
-    """Engines of an old Deployment that serve."""
-
-
-@dataclass(frozen=True, slots=True)
 class Groups:
     """The groups that a role should have, by slot."""
 
@@ -64,39 +48,48 @@ class Groups:
     """Engines of the old Deployment that stay."""
 
 
-def groups(inputs: GroupInputs) -> Groups:
+def groups(
+    live: Sequence[LiveGroup], taken: Collection[int], replicas: int, strategy: RolloutStrategy, old_engines: int = 0
+) -> Groups:
     """The groups of a role, by the rules at the top of this module.
+
+    Args:
+        live: the newest first.
+        taken: slots whose names are in use, also by pods of a group that is gone.
+        replicas: engines that are wanted.
+        strategy: `Surge` or `Replace`.
+        old_engines: engines of an old Deployment that serve.
 
     Examples:
         >>> old = LiveGroup(0, is_current=False, serves=True)
-        >>> groups(GroupInputs([old], {0}, 1, RolloutStrategy.SURGE))
+        >>> groups([old], {0}, 1, RolloutStrategy.SURGE)
         Groups(current=(1,), old=(0,), off=None, old_engines=0)
-        >>> groups(GroupInputs([old], {0}, 1, RolloutStrategy.REPLACE))
+        >>> groups([old], {0}, 1, RolloutStrategy.REPLACE)
         Groups(current=(1,), old=(), off=None, old_engines=0)
     """
-    if not inputs.replicas:
-        newest = min(inputs.live, key=lambda group: not group.is_current, default=None)
+    if not replicas:
+        newest = min(live, key=lambda group: not group.is_current, default=None)
         return Groups(current=(), off=newest.slot if newest else None)
-    current = sorted((group for group in inputs.live if group.is_current), key=_removed_last_first)
-    old = [group for group in inputs.live if not group.is_current]
+    current = sorted((group for group in live if group.is_current), key=_removed_last_first)
+    old = [group for group in live if not group.is_current]
     serving = sum(group.serves for group in current)
-    wanted = inputs.replicas
-    if inputs.old_engines or any(group.serves for group in old):
-        wanted = min(inputs.replicas, max(serving + 1, len(current)))
+    wanted = replicas
+    if old_engines or any(group.serves for group in old):
+        wanted = min(replicas, max(serving + 1, len(current)))
     kept = [group.slot for group in current[:wanted]]
-    added = _free_slots(inputs.taken, wanted - len(kept))
-    room = old_engines(inputs.strategy, inputs.replicas, serving=serving, current=wanted)
+    added = _free_slots(taken, wanted - len(kept))
+    room = kept_engines(strategy, replicas, serving=serving, current=wanted)
     staying = [group.slot for group in old if group.serves][:room]
-    if not staying and old and not current and inputs.strategy is RolloutStrategy.SURGE:
+    if not staying and old and not current and strategy is RolloutStrategy.SURGE:
         staying = [old[0].slot]
     return Groups(
         current=(*sorted(kept), *added),
         old=tuple(sorted(staying)),
-        old_engines=min(inputs.old_engines, max(0, room - len(staying))),
+        old_engines=min(old_engines, max(0, room - len(staying))),
     )
 
 
-def old_engines(strategy: RolloutStrategy, replicas: int, *, serving: int, current: int) -> int:
+def kept_engines(strategy: RolloutStrategy, replicas: int, *, serving: int, current: int) -> int:
     """The number of old engines that may stay.
 
     Args:

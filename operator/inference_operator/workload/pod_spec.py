@@ -48,7 +48,7 @@ READY_PERIOD_SECONDS, READY_FAILURES = 5, 3
 """Not ready after 15 s of refused connections, or three minutes without an answer."""
 ALIVE_PERIOD_SECONDS, ALIVE_FAILURES = 30, 5
 """Restarted after two and a half minutes of refused connections, or five without an answer. A restart costs a whole
-load, and an engine that answers but makes no progress is found by its metrics (`workload/stall.py`)."""
+load, and an engine that answers but makes no progress is found by its metrics (`workload/eviction/stall.py`)."""
 
 
 ADAPTER_LOADER_RESOURCES: Manifest = {

@@ -13,7 +13,7 @@ from inference_operator.views.samples import Samples
 from inference_operator.workload.change import WorkloadChange
 from inference_operator.workload.deployment import engine_deployment, scaled_deployment
 from inference_operator.workload.group_sets import group_set, scaled_group, wanted_groups
-from inference_operator.workload.groups import old_engines
+from inference_operator.workload.groups import kept_engines
 from inference_operator.workload.pod_spec import WorkloadInputs
 
 
@@ -43,10 +43,10 @@ def engine_workload(inputs: WorkloadInputs, change: WorkloadChange, samples: Sam
 
 def _of_pods(inputs: WorkloadInputs, change: WorkloadChange, _: Samples) -> Sequence[Manifest]:
     """The Deployment, and old groups that serve until its engines do."""
-    template, rollout, replicas, live = change.template, change.rollout, change.replicas, inputs.context.live
+    template, replicas, live = change.template, change.replicas, inputs.context.live
     deployment = engine_deployment(inputs, change)
     serving = sum(engine.is_serving and engine.template == template.template_hash for engine in live.engines)
-    room = old_engines(rollout.strategy, replicas, serving=serving, current=min(replicas, serving + 1))
+    room = kept_engines(change.strategy, replicas, serving=serving, current=min(replicas, serving + 1))
     of_groups = {name for name, engine in live.engines_of_groups.items() if engine.is_serving}
     old = [group for name, group in live.groups.items() if name in of_groups][:room]
     return [deployment, *old]

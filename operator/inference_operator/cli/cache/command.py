@@ -31,10 +31,10 @@ from inference_operator.cli.offline import UNKNOWN_UID
 from inference_operator.cli.output import dumped, table
 from inference_operator.cli.parser import RefusedError, UsageError, harmless
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.jobs.download import DownloadInputs
+from inference_operator.jobs.download import Download
 from inference_operator.jobs.download_result import Downloaded, parsed_download
+from inference_operator.jobs.placement import WritableClaim
 from inference_operator.jobs.result import Failure
-from inference_operator.jobs.task import JobInputs
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import CLAIM, CONFIG_MAP, POD, Key, Manifest, Owner, Ref
@@ -42,6 +42,7 @@ from inference_operator.model_files.pruning import PruneReport, parsed_report
 from inference_operator.model_files.uses import COMMAND, claim_uses, record_claim, record_commit, record_model
 from inference_operator.models.source import DOWNLOADED, model_source
 from inference_operator.objects.names import MANAGED_BY_LABEL
+from inference_operator.roles.context import SharedContext
 from inference_operator.settings import Settings
 from inference_operator.units import GIB
 from inference_operator.views.raw import mapping
@@ -119,9 +120,10 @@ def prefetch(options: argparse.Namespace, engines: EngineRegistry) -> int:
     raise RefusedError(f"Job {ref.name}: {why}")
 
 
-def _download(options: argparse.Namespace, engines: EngineRegistry) -> DownloadInputs:
+def _download(options: argparse.Namespace, engines: EngineRegistry) -> Download:
     """The download that the operator would request for a resource with this model and claim."""
-    if not isinstance(model_source(options.source), DOWNLOADED):
+    source = model_source(options.source)
+    if not isinstance(source, DOWNLOADED):
         raise UsageError(f"{options.source}: only `hf://org/name` and `s3://bucket/path` can be downloaded.")
     model: Manifest = {"source": options.source, **({"revision": options.revision} if options.revision else {})}
     if options.allow_pickle:
@@ -145,7 +147,8 @@ def _download(options: argparse.Namespace, engines: EngineRegistry) -> DownloadI
     effective = effective_spec(spec, settings.engine_defaults, settings.router_defaults)
     access = engines[engines.default].access(effective.engine, effective.model)
     owner = Owner(Key(options.namespace, COMMAND), UNKNOWN_UID)
-    return DownloadInputs(JobInputs(effective, access, owner, settings), "", options.claim)
+    shared = SharedContext(effective=effective, source=source, access=access, owner=owner, settings=settings)
+    return Download(shared, "", WritableClaim(options.claim))
 
 
 def _settings(options: argparse.Namespace) -> Settings:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from inference_operator.controller.cluster import ClusterError
 from inference_operator.engines.model_access import HubAccess
-from inference_operator.jobs.download import RESOURCES, DownloadInputs, download_task
+from inference_operator.jobs.download import RESOURCES, Download, download_task
 from inference_operator.jobs.download_result import Downloaded, record_data
 from inference_operator.jobs.placement import mounted_claims, only_node
 from inference_operator.jobs.result import TERMINATION_MESSAGE
-from inference_operator.jobs.task import job_container, job_content, job_fields, job_pod
+from inference_operator.jobs.task import job_container, job_fields, job_pod
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import (
@@ -40,17 +40,17 @@ PRUNE_DEADLINE_SECONDS = 3600
 """Time limit of pruning: deleting some thousand files takes minutes on slow network file systems."""
 
 
-def prefetch_job(inputs: DownloadInputs) -> Manifest:
+def prefetch_job(inputs: Download) -> Manifest:
     """The Job of a download without a resource: as the operator creates it, but with another name and no owner."""
-    content = job_content(download_task(inputs))
-    return _job("prefetch", inputs.job.owner.key.namespace, content["spec"])
+    content = download_task(inputs).content
+    return _job("prefetch", inputs.shared.owner.key.namespace, content["spec"])
 
 
-def prefetch_record(inputs: DownloadInputs, result: Downloaded) -> Manifest:
+def prefetch_record(inputs: Download, result: Downloaded) -> Manifest:
     """The ConfigMap that lets `infd cache list` know the model after the Job is gone."""
-    source, claim = inputs.job.spec.model.source, inputs.claim
+    source, claim = inputs.shared.effective.model.source, inputs.claim.name
     name = f"{COMMAND}-prefetch-{content_hash([source, result.commit, claim])}"
-    head = _object(CONFIG_MAP, name, inputs.job.owner.key.namespace, DOWNLOAD)
+    head = _object(CONFIG_MAP, name, inputs.shared.owner.key.namespace, DOWNLOAD)
     return {**head, "data": record_data(result, claim=claim, model=source)}
 
 

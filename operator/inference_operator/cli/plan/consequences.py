@@ -16,7 +16,7 @@ from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.router.pinned_router import live_cold_start_seconds
 from inference_operator.views.engine import engines_of
 from inference_operator.views.workload import role_view, workload_view
-from inference_operator.workload.rollout import WHY
+from inference_operator.workload.eviction.rollout import WHY
 
 NO_LOSS, HELD, UNANSWERED = "NoLoss", "Held", "MayBeRefused"
 """What becomes of requests during the change: all are answered as usual; they wait at the routers; or some may be
@@ -133,7 +133,7 @@ def _of_role(before: Inputs, role: Role, held: int) -> RoleConsequence:
     per_engine = role.plan.plan.gpus_per_replica
     gpus_before = live.desired * (recorded.plan.gpus_per_replica if recorded else per_engine)
     gpus_after = role.workload.replicas * per_engine
-    rollout = role.rollout if old else None
+    rollout = role.change.rollout if old else None
     surges = rollout is not None and rollout.strategy is RolloutStrategy.SURGE
     start = start_seconds(before.resource.status.autoscaling, engines)
     ready = sum(one.is_serving for one in engines)

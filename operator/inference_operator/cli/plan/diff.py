@@ -128,8 +128,8 @@ async def difference(
     except RejectedError as error:
         return Difference(namespace, name, refusal=f"The API server refuses it: {error.cause}", is_new=live is None)
     settings = operator or await found_settings(cluster, namespace)
-    before = await live_inputs(api, cluster, live or edited, settings, engines, now=api.clock.now())
-    after, is_paused = _unpaused(replace(before.inputs, resource=resource(edited)))
+    before, notes = await live_inputs(api, cluster, live or edited, settings, engines, now=api.clock.now())
+    after, is_paused = _unpaused(replace(before, resource=resource(edited)))
     found, assumed = await predicted(cluster, after)
     return Difference(
         namespace,
@@ -138,9 +138,9 @@ async def difference(
         is_new=live is None,
         is_paused=is_paused,
         changes=tuple(map(_change, found.writes)),
-        consequences=consequences(before.inputs, found),
+        consequences=consequences(before, found),
         waits=found.outcome.wait.message if isinstance(found.outcome, NeedsInspection) else "",
-        notes=(*before.notes, *assumed),
+        notes=(*notes, *assumed),
     )
 
 

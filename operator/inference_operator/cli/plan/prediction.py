@@ -124,15 +124,6 @@ _OF_LOOKUPS: Mapping[type[Lookup], str] = {
 """What is assumed without a lookup's result."""
 
 
-@dataclass(frozen=True, slots=True)
-class LiveInputs:
-    """The observations, and what is assumed where the user may not read."""
-
-    inputs: Inputs
-    notes: tuple[str, ...]
-    """Sentences."""
-
-
 async def live_inputs(
     api: Api,
     cluster: KubeCluster,
@@ -141,8 +132,8 @@ async def live_inputs(
     engines: EngineRegistry,
     *,
     now: datetime,
-) -> LiveInputs:
-    """The observations about a resource.
+) -> tuple[Inputs, tuple[str, ...]]:
+    """The observations about a resource, and sentences about what is assumed where the user may not read.
 
     Raises:
         UsageError: the user may not read the children.
@@ -172,7 +163,7 @@ async def live_inputs(
     if not operator.settings.namespaces and inputs.leaving is None:
         inputs = replace(inputs, leaving={})  # the operator sees the nodes, also where the user may not
     shared = replace(inputs.shared, fleet=Fleet(is_stopped=_waits_for_turn(inputs)))
-    return LiveInputs(replace(inputs, shared=shared), tuple(notes))
+    return replace(inputs, shared=shared), tuple(notes)
 
 
 def _waits_for_turn(inputs: Inputs) -> bool:

@@ -16,7 +16,7 @@ Rules of `rollout`, the first that applies:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -26,6 +26,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import RolloutStrategy
 from inference_operator.manifest import Manifest
 from inference_operator.objects.annotation import JsonAnnotation
+from inference_operator.views.draining_node import DrainingNode
 from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, Lookup, LookupResult
 from inference_operator.views.node_fit import engines_in, schedulable_now
@@ -115,31 +116,49 @@ ROLLOUT_ANNOTATION = JsonAnnotation("inference-operator.dev/rollout", TypeAdapte
 """Annotation of a workload: the decision for its template."""
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutInputs:
-    """A role's engines, as they are and as they should become."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSet:
+    """The engines of a role, or the routers, as they are and as they should become."""
 
-    requested: RolloutStrategy
-    template: str
-    """The hash of the desired pod template."""
-    pod: Manifest
-    """The pod specification of the desired template."""
-    live: Manifest | None
-    """The live workload, if there is one."""
     engines: Sequence[EngineView]
-    """All engines of the role."""
-    gpu_resource: str
-    """The resource name of its GPUs."""
+    workloads: Sequence[Manifest]
+    """Their live workload, the newest object first."""
+    template: str
+    """Hash of the desired pod template."""
+    pod: Manifest = field(default_factory=dict)
+    """Its pod specification."""
+    gpu_resource: str = ""
+    pods_per_engine: int = 1
+    """Each has its own GPUs."""
+    wanted: int = 1
+    """Engines that are wanted."""
+    strategy: RolloutStrategy = RolloutStrategy.AUTO
+    """As requested."""
+    leaving: Mapping[str, DrainingNode] | None = None
+    """Nodes that are leaving; None where the operator cannot see nodes."""
     node_wait: timedelta | None = None
-    """How long to wait for a new node before the last ready engine ends; None where nodes cannot be added."""
+    """How long a successor waits for a new node; None where nodes cannot be added."""
     one_node: bool = False
     """Whether only pods on one node can mount the volumes at a time."""
-    pods_per_engine: int = 1
-    """Pods of one engine, each with its own GPUs."""
+    longest_start: timedelta
+    """The longest time that a start may take."""
+    eviction_wait: timedelta | None
+    """How long an eviction waits, as requested; None for the default, and nothing for no wait."""
+    budgets: bool = True
+    """Whether the administrator allows to refuse the eviction of the only engine."""
+    can_record: bool = True
+    """Whether the API server takes what the operator writes: else nobody would know how long an eviction has waited."""
+    noun: str = "engine"
+    """What an engine is called in notices."""
+
+    @property
+    def live(self) -> Manifest | None:
+        """The live object that has the records; None without a workload."""
+        return next(iter(self.workloads), None)
 
     @property
     def waits_for_node(self) -> bool:
-        """Whether the rollout waits for a node: one may come, and to replace would end the last ready engine."""
+        """Whether a rollout waits for a node: one may come, and to replace would end the last ready engine."""
         ready = sum(engine.is_serving for engine in self.engines)
         return self.node_wait is not None and ready <= 1
 
@@ -158,7 +177,7 @@ class Undecided:
 
 
 def rollout(
-    inputs: RolloutInputs, results: Mapping[Lookup, LookupResult], *, nodes_visible: bool, now: datetime
+    inputs: EngineSet, results: Mapping[Lookup, LookupResult], *, nodes_visible: bool, now: datetime
 ) -> Rollout | Undecided:
     """The strategy, by the rules at the top of this module.
 
@@ -169,15 +188,15 @@ def rollout(
         now: the time.
     """
     template = inputs.template
-    if inputs.requested is not RolloutStrategy.AUTO:
-        return Rollout(template, inputs.requested, RolloutReason.ASKED)
+    if inputs.strategy is not RolloutStrategy.AUTO:
+        return Rollout(template, inputs.strategy, RolloutReason.ASKED)
     if inputs.recorded:
         if inputs.one_node and _is_apart(inputs):
             return _replace(template, RolloutReason.ONE_NODE)
         due = switch_due(inputs)
         late = RolloutReason.NO_NODE_CAME if inputs.waits_for_node else RolloutReason.UNSCHEDULABLE
         return _replace(template, late) if due and due <= now else inputs.recorded
-    if inputs.live is None or not _old_engines_run(inputs):
+    if inputs.live is None or not old_engines_run(inputs):
         return _surge(template, RolloutReason.NOTHING_RUNS)
     if not requested_amount(inputs.pod, inputs.gpu_resource):
         return _surge(template, RolloutReason.NO_GPUS)
@@ -185,7 +204,7 @@ def rollout(
 
 
 def _by_free_gpus(
-    inputs: RolloutInputs, live: Manifest, results: Mapping[Lookup, LookupResult], *, nodes_visible: bool
+    inputs: EngineSet, live: Manifest, results: Mapping[Lookup, LookupResult], *, nodes_visible: bool
 ) -> Rollout | Undecided:
     template, needed = inputs.template, requested_amount(inputs.pod, inputs.gpu_resource)
     freed = requested_amount(_pod_spec(live), inputs.gpu_resource)
@@ -202,16 +221,16 @@ def _by_free_gpus(
     return _without_free_gpus(inputs) if capacity else _surge(template, RolloutReason.UNKNOWN)
 
 
-def _without_free_gpus(inputs: RolloutInputs) -> Rollout:
+def _without_free_gpus(inputs: EngineSet) -> Rollout:
     if inputs.waits_for_node:
         return _surge(inputs.template, RolloutReason.NODE_MAY_COME)
     return _replace(inputs.template, RolloutReason.NO_FREE_SLOT)
 
 
-def switch_due(inputs: RolloutInputs) -> datetime | None:
+def switch_due(inputs: EngineSet) -> datetime | None:
     """When a surge switches to replace; None where its pod is schedulable, or ending an engine would not help."""
     recorded = inputs.recorded
-    if inputs.requested is not RolloutStrategy.AUTO or recorded is None or not _old_engines_run(inputs):
+    if inputs.strategy is not RolloutStrategy.AUTO or recorded is None or not old_engines_run(inputs):
         return None
     if recorded.strategy is not RolloutStrategy.SURGE or recorded.why not in _MAY_SWITCH:
         return None
@@ -268,7 +287,7 @@ def _lacks_resources(engine: EngineView, template: str) -> bool:
     return any(words in problem.cause for problem in problems for words in _INSUFFICIENT)
 
 
-def _is_apart(inputs: RolloutInputs) -> bool:
+def _is_apart(inputs: EngineSet) -> bool:
     """Whether a new engine waits on another node than all engines of earlier templates."""
     old = [engine for engine in inputs.engines if engine.template != inputs.template and engine.has_answered]
     new = [engine for engine in inputs.engines if engine.template == inputs.template and not engine.terminating]
@@ -276,7 +295,8 @@ def _is_apart(inputs: RolloutInputs) -> bool:
     return bool(there) and any(not (there.issuperset(other.nodes) or other.has_answered) for other in new)
 
 
-def _old_engines_run(inputs: RolloutInputs) -> bool:
+def old_engines_run(inputs: EngineSet) -> bool:
+    """Whether engines of an earlier template are left, which the rollout replaces."""
     old = (engine for engine in inputs.engines if engine.template != inputs.template)
     return any(not (engine.terminating or engine.failed) for engine in old)
 

@@ -15,7 +15,7 @@ The only router of a service moves by the same rules: read "router" for "engine"
 5. Autoscaling knows nothing of temporary engines: the limits hold for the wanted number.
 
 An eviction is refused while the engine is the only one, from the start, and while it moves and its successor is not
-ready (`workload/budget.py`). The operator allows it when no successor can be had, when the machine ends soon
+ready (`workload/eviction/budget.py`). The operator allows it when no successor can be had, when the machine ends soon
 anyway, after a time, and where that time cannot be written down.
 """
 
@@ -26,7 +26,6 @@ from datetime import UTC, datetime, timedelta
 from pydantic import TypeAdapter
 
 from inference_operator.api.duration import in_words
-from inference_operator.manifest import Manifest
 from inference_operator.objects.annotation import JsonAnnotation, UtcTime
 from inference_operator.sentences import sentences
 from inference_operator.views.draining_node import DrainingNode
@@ -34,8 +33,13 @@ from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, LookupResults
 from inference_operator.views.resource_requests import requested_amount
 from inference_operator.views.workload import TEMPORARY_ANNOTATION, role_view
-from inference_operator.workload.budget import Disruption
-from inference_operator.workload.rollout import UNSCHEDULABLE_LIMIT, engine_capacity
+from inference_operator.workload.eviction.budget import Disruption
+from inference_operator.workload.eviction.rollout import (
+    UNSCHEDULABLE_LIMIT,
+    EngineSet,
+    engine_capacity,
+    old_engines_run,
+)
 
 DRAINING_COST = -1
 """Deletion cost of a leaver. Every other engine has 0 or more."""
@@ -56,61 +60,6 @@ class MoveRecord:
 
 MOVE_ANNOTATION = JsonAnnotation("inference-operator.dev/move", TypeAdapter(MoveRecord))
 """Annotation of a workload: since when one of its engines has to move, and whether its successor found no node."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoveInputs:
-    """A role's engines, and everything that decides about their nodes."""
-
-    engines: Sequence[EngineView]
-    template: str
-    """Hash of the pod template in use."""
-    pod: Manifest
-    """Its pod specification."""
-    wanted: int
-    """Engines that are wanted."""
-    workloads: Sequence[Manifest]
-    """The live workload, the newest object first."""
-    leaving: Mapping[str, DrainingNode] | None
-    """Nodes that are leaving; None where the operator cannot see nodes."""
-    gpu_resource: str
-    pods_per_engine: int
-    node_wait: timedelta | None
-    """How long a successor waits for a new node; None where nodes cannot be added."""
-    one_node: bool
-    """Whether only pods on one node can mount the volumes."""
-    longest_start: timedelta
-    """The longest time that a start may take."""
-    asked: timedelta | None
-    """How long an eviction waits, as requested; None for the default, and nothing for no wait."""
-    budgets: bool
-    """Whether the administrator allows to refuse the eviction of the only engine."""
-    can_record: bool = True
-    """Whether the API server takes what the operator writes: else nobody would know how long an eviction has waited."""
-    noun: str = "engine"
-    """What moves, for notices."""
-
-    @property
-    def recorded(self) -> MoveRecord | None:
-        """What the live workload remembers."""
-        return MOVE_ANNOTATION.read(next(iter(self.workloads), None))
-
-    @property
-    def temporary(self) -> int:
-        """Temporary engines of the live workload."""
-        return role_view(self.workloads).temporary
-
-    @property
-    def is_rolling(self) -> bool:
-        """Whether engines of an earlier template are left, which the rollout replaces."""
-        return any(
-            engine.template != self.template and not (engine.terminating or engine.failed) for engine in self.engines
-        )
-
-    def node_of(self, engine: EngineView) -> DrainingNode | None:
-        """The node of an engine that is leaving, one that ends soon first; None if all of its nodes stay."""
-        nodes = [node for name in engine.nodes if (node := (self.leaving or {}).get(name))]
-        return max(nodes, key=lambda node: node.is_soon, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +121,7 @@ NO_MOVE = Move()
 """Nothing has to move, and no budget is needed for that."""
 
 
-def move(inputs: MoveInputs, results: LookupResults, now: datetime) -> Move:
+def move(inputs: EngineSet, results: LookupResults, now: datetime) -> Move:
     """How engines move, by the rules at the top of this module.
 
     Args:
@@ -181,13 +130,13 @@ def move(inputs: MoveInputs, results: LookupResults, now: datetime) -> Move:
         now: the time.
     """
     visible, is_single = inputs.leaving is not None, inputs.wanted == 1
-    waits = (inputs.budgets or inputs.wanted > 1) and inputs.asked != timedelta(0)
+    waits = (inputs.budgets or inputs.wanted > 1) and inputs.eviction_wait != timedelta(0)
     may_refuse = waits and visible
     leavers = _leavers(inputs)
-    missing, known = inputs.wanted - _others(inputs), inputs.recorded or MoveRecord(_begin(inputs, now))
+    missing, known = inputs.wanted - _others(inputs), _recorded(inputs) or MoveRecord(_begin(inputs, now))
     if not leavers or not inputs.wanted:
         notice = _UNSEEN.format(inputs.noun) if is_single and waits and not visible else ""
-        kept = Move(temporary=inputs.temporary, record=known) if _lost_its_node(inputs, missing, now) else Move()
+        kept = Move(temporary=_live_temporary(inputs), record=known) if _lost_its_node(inputs, missing, now) else Move()
         return replace(
             kept, wanted=inputs.wanted, may_refuse=may_refuse, refuses=may_refuse and is_single, notice=notice
         )
@@ -195,18 +144,18 @@ def move(inputs: MoveInputs, results: LookupResults, now: datetime) -> Move:
     ends = _gives_up(inputs, known)
     over = _came_to_a_leaving_node(inputs, known) or (ends is not None and ends <= now)
     record = replace(known, gave_up=known.gave_up or over)
-    has_place = place != 0 or inputs.temporary > 0 or _has_more(inputs)  # those have theirs
-    moves = inputs.is_rolling or missing <= 0 or (has_place and not record.gave_up)
+    has_place = place != 0 or _live_temporary(inputs) > 0 or _has_more(inputs)  # those have theirs
+    moves = old_engines_run(inputs) or missing <= 0 or (has_place and not record.gave_up)
     late = record.since + _wait(inputs, leavers)
-    is_soon = any(node.is_soon for leaver in leavers if (node := inputs.node_of(leaver)))
-    is_kept = inputs.recorded is not None or inputs.can_record
+    is_soon = any(node.is_soon for leaver in leavers if (node := _node_of(inputs, leaver)))
+    is_kept = _recorded(inputs) is not None or inputs.can_record
     refuses = may_refuse and moves and not is_soon and now < late and is_kept
     due = (late if refuses else None, ends)
     return Move(
         wanted=inputs.wanted,
         leavers=leavers,
         temporary=_temporary(inputs, leavers, place, missing) if moves else 0,
-        moves=moves and (place is not None or inputs.recorded is not None),
+        moves=moves and (place is not None or _recorded(inputs) is not None),
         record=record,
         may_refuse=may_refuse,
         refuses=refuses,
@@ -219,70 +168,86 @@ def move(inputs: MoveInputs, results: LookupResults, now: datetime) -> Move:
 _UNSEEN = "The operator cannot see nodes, so a drain ends the only {} before another one is ready."
 
 
-def _begin(inputs: MoveInputs, now: datetime) -> datetime:
+def _recorded(inputs: EngineSet) -> MoveRecord | None:
+    """What the live workload remembers."""
+    return MOVE_ANNOTATION.read(inputs.live)
+
+
+def _live_temporary(inputs: EngineSet) -> int:
+    """Temporary engines of the live workload."""
+    return role_view(inputs.workloads).temporary
+
+
+def _node_of(inputs: EngineSet, engine: EngineView) -> DrainingNode | None:
+    """The node of an engine that is leaving, one that ends soon first; None if all of its nodes stay."""
+    nodes = [node for name in engine.nodes if (node := (inputs.leaving or {}).get(name))]
+    return max(nodes, key=lambda node: node.is_soon, default=None)
+
+
+def _begin(inputs: EngineSet, now: datetime) -> datetime:
     """When the move begins: after the second in which the youngest engine of these nodes was created: no successor."""
-    there = (engine for engine in inputs.engines if inputs.node_of(engine) and not engine.terminating)
+    there = (engine for engine in inputs.engines if _node_of(inputs, engine) and not engine.terminating)
     return max([now, *(engine.created + timedelta(seconds=1) for engine in there if engine.created)])
 
 
-def _leavers(inputs: MoveInputs) -> tuple[EngineView, ...]:
+def _leavers(inputs: EngineSet) -> tuple[EngineView, ...]:
     """The engines that have to move: those that serve, and once a move has begun all that have not ended."""
     concerned = (
-        engine for engine in inputs.engines if not (engine.terminating or engine.failed) and inputs.node_of(engine)
+        engine for engine in inputs.engines if not (engine.terminating or engine.failed) and _node_of(inputs, engine)
     )
-    return tuple(engine for engine in concerned if engine.is_serving or inputs.recorded)
+    return tuple(engine for engine in concerned if engine.is_serving or _recorded(inputs))
 
 
-def _lost_its_node(inputs: MoveInputs, missing: int, now: datetime) -> bool:
+def _lost_its_node(inputs: EngineSet, missing: int, now: datetime) -> bool:
     """Whether a successor starts while its engine's node is gone from the API, and the pod is not yet."""
-    record = inputs.recorded
+    record = _recorded(inputs)
     if record is None or record.gave_up or missing <= 0 or now >= record.since + _wait(inputs, ()):
         return False
     return _has_more(inputs)
 
 
-def _has_more(inputs: MoveInputs) -> bool:
+def _has_more(inputs: EngineSet) -> bool:
     """Whether there are more engines than are wanted: a successor exists."""
     return sum(not (engine.terminating or engine.failed) for engine in inputs.engines) > inputs.wanted
 
 
-def _came_to_a_leaving_node(inputs: MoveInputs, record: MoveRecord) -> bool:
+def _came_to_a_leaving_node(inputs: EngineSet, record: MoveRecord) -> bool:
     """Whether a node that is leaving got an engine after the move had begun. Pods have the second of their creation."""
     since = record.since.replace(microsecond=0)
-    return inputs.recorded is not None and any(
+    return _recorded(inputs) is not None and any(
         engine.created and engine.created >= since
         for engine in inputs.engines
-        if inputs.node_of(engine) and not engine.terminating
+        if _node_of(inputs, engine) and not engine.terminating
     )
 
 
-def _others(inputs: MoveInputs) -> int:
+def _others(inputs: EngineSet) -> int:
     """The engines that serve and stay."""
     return sum(
-        engine.is_serving and not inputs.node_of(engine) and engine.template == inputs.template
+        engine.is_serving and not _node_of(inputs, engine) and engine.template == inputs.template
         for engine in inputs.engines
     )
 
 
-def _temporary(inputs: MoveInputs, leavers: Sequence[EngineView], place: int | None, missing: int) -> int:
+def _temporary(inputs: EngineSet, leavers: Sequence[EngineView], place: int | None, missing: int) -> int:
     """Engines above the wanted number: the successors, until others serve and the leavers are marked.
 
     A ReplicaSet that has too many pods ends those first that are not ready. So leavers that are not needed go before
     or after successors start, and not meanwhile.
     """
     pods = [leaver.leader for leaver in leavers if not leaver.leader.group]
-    if inputs.is_rolling or not pods:
+    if old_engines_run(inputs) or not pods:
         return 0
     if place is None:
-        return inputs.temporary
+        return _live_temporary(inputs)
     unneeded = len(pods) - missing
     if missing <= 0 or (unneeded > 0 and not _starting(inputs)):
-        return 0 if all(pod.deletion_cost <= DRAINING_COST for pod in pods) else inputs.temporary
+        return 0 if all(pod.deletion_cost <= DRAINING_COST for pod in pods) else _live_temporary(inputs)
     return max(0, unneeded + min(place, missing))
 
 
 def _place(
-    inputs: MoveInputs, results: LookupResults, leavers: Sequence[EngineView], missing: int
+    inputs: EngineSet, results: LookupResults, leavers: Sequence[EngineView], missing: int
 ) -> tuple[FreeGpusLookup | None, int | None]:
     """How many successors find a place at most, and the lookup that tells; None until it has.
 
@@ -297,22 +262,22 @@ def _place(
     gpus = results.get(lookup)
     if not isinstance(gpus, ClusterGpus):
         return lookup, max(1, missing) if lookup in results else None
-    if inputs.temporary:
-        return lookup, max(0, inputs.temporary - len(leavers) + missing)
+    if _live_temporary(inputs):
+        return lookup, max(0, _live_temporary(inputs) - len(leavers) + missing)
     staying = replace(gpus, nodes=tuple(node for node in gpus.nodes if node.node.name not in (inputs.leaving or {})))
     free = engine_capacity(staying, inputs.pod, needed, pods=inputs.pods_per_engine).free
     return lookup, _starting(inputs) + free
 
 
-def _starting(inputs: MoveInputs) -> int:
+def _starting(inputs: EngineSet) -> int:
     """The engines that start on nodes that stay, or wait for one."""
     return sum(
-        not (engine.terminating or engine.failed or engine.is_serving or inputs.node_of(engine))
+        not (engine.terminating or engine.failed or engine.is_serving or _node_of(inputs, engine))
         for engine in inputs.engines
     )
 
 
-def _gives_up(inputs: MoveInputs, record: MoveRecord) -> datetime | None:
+def _gives_up(inputs: EngineSet, record: MoveRecord) -> datetime | None:
     """When a successor that waits for a node has waited too long; None if none waits."""
     limit, since = inputs.node_wait or UNSCHEDULABLE_LIMIT, record.since.replace(microsecond=0)
     pending = (engine.created for engine in inputs.engines if engine.is_unschedulable and not engine.terminating)
@@ -320,10 +285,10 @@ def _gives_up(inputs: MoveInputs, record: MoveRecord) -> datetime | None:
     return min(waiting) + limit if waiting else None
 
 
-def _wait(inputs: MoveInputs, leavers: Sequence[EngineView]) -> timedelta:
+def _wait(inputs: EngineSet, leavers: Sequence[EngineView]) -> timedelta:
     """How long an eviction waits: as requested, else as long as a node and a start may take."""
-    if inputs.asked is not None:
-        return inputs.asked
+    if inputs.eviction_wait is not None:
+        return inputs.eviction_wait
     measured = _measured_start(leavers)
     start = min(inputs.longest_start, START_MARGIN * measured) if measured else inputs.longest_start
     return start + (inputs.node_wait or UNSCHEDULABLE_LIMIT)
@@ -334,9 +299,9 @@ def _measured_start(leavers: Sequence[EngineView]) -> timedelta | None:
     return max((times.ready - times.created for leaver in leavers if (times := leaver.startup_times)), default=None)
 
 
-def _notice(inputs: MoveInputs, leavers: Sequence[EngineView], late: datetime | None, *, moves: bool) -> str:
+def _notice(inputs: EngineSet, leavers: Sequence[EngineView], late: datetime | None, *, moves: bool) -> str:
     """What happens to the leavers, and until when a drain waits."""
-    places = {node.name: node.why for leaver in leavers if (node := inputs.node_of(leaver))}
+    places = {node.name: node.why for leaver in leavers if (node := _node_of(inputs, leaver))}
     what = f"the only {inputs.noun}" if inputs.wanted == 1 else f"an {inputs.noun}"
     where = sentences(*(f"Node `{name}`, {why}, has {what} of this service." for name, why in places.items()))
     if not moves:

@@ -24,7 +24,7 @@ from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import LogText, LookupResults
 from inference_operator.views.node import NodeView
 from inference_operator.views.pod import PodView
-from inference_operator.workload.stall import STALLED_GRACE_SECONDS
+from inference_operator.workload.eviction.stall import STALLED_GRACE_SECONDS
 
 MOVED_ANNOTATION: JsonAnnotation[Mapping[str, str]] = JsonAnnotation(
     "inference-operator.dev/moved-pods", TypeAdapter(dict[str, str])

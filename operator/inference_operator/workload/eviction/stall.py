@@ -1,13 +1,29 @@
-"""Stall watchdog: finds an engine that has requests and makes no progress, so that its pods are deleted.
+"""Stalled engines: they have requests and make no progress. They get no new requests, and later their pods are deleted.
 
-The kubelet's probes cannot find it. vLLM's `/health` only reads an error flag (vLLM 0.32.0,
+The kubelet's probes cannot find them. vLLM's `/health` only reads an error flag (vLLM 0.32.0,
 vllm/v1/engine/async_llm.py, check_health), and so answers 200 while the engine core hangs.
+
+In traffic a stalled engine would collect all clients: each request that another engine finishes frees its client for
+the stalled one. Deletion by the stall watchdog comes later, since a new engine has to load the model.
+
+1. An engine has stalled if it has had requests, made no progress for `seconds`, and not answered a probe request for
+   half of them.
+2. A stalled engine is taken out only while another one stays in that is ready, has a sample and makes progress or is
+   idle. So where all stall, for example because their storage is slow, all stay.
+3. An engine that is out comes back with its response to the probe request. One that does not support this request
+   comes back with its progress, or when its own metrics count no request.
+4. If no ready engine is left in traffic, all that are out come back.
+
+The decision reads labels and samples and nothing else, so a new leader decides the same once it has samples. Until
+then an engine that is out stays out; one that does not support the probe request comes back with its first sample.
+An engine comes back at most once for each stall, and each stall takes `seconds`. So it changes at most twice in that
+time.
 """
 
 from collections.abc import Sequence
 
 from inference_operator.api.reasons import Reason
-from inference_operator.objects.pod_patch import PodDeletion, PodPatch
+from inference_operator.objects.pod_patch import PodDeletion, PodPatch, traffic_label
 from inference_operator.views.engine import EngineView
 from inference_operator.views.samples import EngineActivity, ProbeState, Samples
 
@@ -73,3 +89,46 @@ def stalled_engines(
     why = f"Pod `{engine.name}` {what} for {stall_seconds:.0f} s"
     deletion = PodDeletion(why, Reason.ENGINE_STALLED, STALLED_GRACE_SECONDS)
     return tuple(PodPatch(pod=pod, delete=deletion) for pod in engine.pods)
+
+
+def traffic_changes(engines: Sequence[EngineView], samples: Samples, *, seconds: float) -> tuple[PodPatch, ...]:
+    """The engines to take out of traffic, and those to take back in.
+
+    Args:
+        engines: those of one role.
+        samples: their latest samples.
+        seconds: how long an engine may make no progress.
+    """
+    ready = [engine for engine in engines if engine.is_serving]
+    inside = [engine for engine in ready if engine.traffic]
+    outside = [engine for engine in ready if not engine.traffic]
+    sampled = [(engine, samples.engines[engine.uid]) for engine in inside if engine.uid in samples.engines]
+    stalled: list[EngineView] = []
+    if not inside:
+        returning, why = outside, "no other engine is ready"
+    else:
+        returning, why = [engine for engine in outside if _serves_again(samples, engine, seconds)], "it responds again"
+        if any(not is_suspect(activity, seconds=seconds) for _, activity in sampled):
+            stalled = [engine for engine, activity in sampled if has_stalled(activity, seconds=seconds)]
+    out = f"it made no progress for {seconds:.0f} s"
+    return (
+        *(_change(engine, in_traffic=False, why=out) for engine in stalled),
+        *(_change(engine, in_traffic=True, why=why) for engine in returning),
+    )
+
+
+def _change(engine: EngineView, *, in_traffic: bool, why: str) -> PodPatch:
+    """A new value of the traffic label of an engine's leader, which serves its requests."""
+    return PodPatch(pod=engine.leader, labels=traffic_label(in_traffic=in_traffic), why=why)
+
+
+def _serves_again(samples: Samples, engine: EngineView, seconds: float) -> bool:
+    activity = samples.engines.get(engine.uid)
+    return activity is not None and has_responded(activity, seconds=seconds)
+
+
+def has_responded(engine: EngineActivity, *, seconds: float) -> bool:
+    """Whether an engine that is out of traffic serves again."""
+    if engine.probe is ProbeState.UNSUPPORTED:
+        return not has_stalled(engine, seconds=seconds)
+    return engine.probe is ProbeState.RESPONDED
