@@ -20,7 +20,7 @@ from inference_operator.controller.resource_kind import KINDS, ResourceKind
 from inference_operator.manifest import API_VERSION, CONFIG_MAP, INFERENCE_DEPLOYMENT, Kind, Ref
 from inference_operator.objects.child import child
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.pipeline.part import Decision
+from inference_operator.pipeline.part import ResourceDecision
 from inference_operator.status.events import Event
 from inference_operator.status.report import Report, Requeue
 from inference_operator.status.write_results import Applied, Failed, WriteResult
@@ -50,11 +50,11 @@ def list_name(name: str) -> str:
     return f"{name}-list"
 
 
-def decide(inputs: RosterInputs) -> Decision:
+def decide(inputs: RosterInputs) -> ResourceDecision:
     """One ConfigMap; after a mistake in the specification, what is there."""
     key, spec = inputs.resource.key, inputs.resource.spec
     if isinstance(spec, Refusal):
-        return Decision(desired=inputs.children)
+        return ResourceDecision(desired=inputs.children)
     lines = [spec.title, *sorted(model.key.name for model in inputs.shared.followed)]
     made = child(
         CONFIG_MAP,
@@ -63,10 +63,10 @@ def decide(inputs: RosterInputs) -> Decision:
         component=COMPONENT,
         content={"data": {"list": "\n".join(lines)}},
     )
-    return Decision(desired={Ref.of(made): made})
+    return ResourceDecision(desired={Ref.of(made): made})
 
 
-def report(inputs: RosterInputs, _: Decision, results: Sequence[WriteResult]) -> Report[RosterStatus]:
+def report(inputs: RosterInputs, _: ResourceDecision, results: Sequence[WriteResult]) -> Report[RosterStatus]:
     """Ready once the list is written; again after a request that failed."""
     spec, unwritten = inputs.resource.spec, [result for result in results if not isinstance(result, Applied)]
     refused = isinstance(spec, Refusal)

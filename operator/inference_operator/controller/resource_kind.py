@@ -10,12 +10,12 @@ from inference_operator.api.resource import INFERENCE_DEPLOYMENT_API, Resource, 
 from inference_operator.manifest import Kind
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.pipeline.part import Decision
+from inference_operator.pipeline.part import ResourceDecision
 from inference_operator.status.events import Event, events
 from inference_operator.status.report import Report, report
 from inference_operator.status.write_results import WriteResult
 
-DecisionT = TypeVar("DecisionT", bound=Decision, default=Decision)
+DecisionT = TypeVar("DecisionT", bound=ResourceDecision, default=ResourceDecision)
 
 
 @dataclass(frozen=True, slots=True)

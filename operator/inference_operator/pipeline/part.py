@@ -82,7 +82,7 @@ class ModelWait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class ResourceDecision:
     """What the controller carries out of a decision about a resource of any kind."""
 
     desired: Mapping[Ref, Manifest] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sum(Decision):
+class Sum(ResourceDecision):
     """What features contribute: one of them in its part, all of them together in an outcome.
 
     What has one author, such as the inputs of autoscaling, has its default in all parts but that of its feature.
