@@ -188,7 +188,7 @@ def _keep_a_model(workspace: Workspace) -> None:
     workspace.patch("kept", {"cache": {"whenDeleted": "Delete"}})
     eventually(partial(_is_owned, workspace, "kept-cache"), seconds=20, what="an owner of the claim")
     workspace.patch("kept", {"cache": {"size": None, "whenDeleted": None, "claimName": "models"}})
-    workspace.settled("kept", "Reconciling", "True", "DownloadingModel", saying="to the claim models")
+    workspace.settled("kept", "Reconciling", "True", saying="to the claim models")  # that it lacks is said soon
     workspace.kubectl("delete", "infd", "kept")
     eventually(partial(_is_gone, workspace, "persistentvolumeclaim", "kept-cache"), seconds=20, what="no claim")
     assert workspace.exists("persistentvolumeclaim", "left-cache"), "it is retained"

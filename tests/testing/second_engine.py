@@ -150,7 +150,7 @@ def two_roles(stated: Spec, settings: Settings, _engines: EngineRegistry) -> Seq
     if own is None:
         return (usual,)
     weight = own.pop("weight", 1)
-    fields = stated.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    fields = stated.model_dump(by_alias=True, exclude_unset=True)
     helper = Spec.model_validate({**fields, **HELPER_SPEC, **own})
     return (usual, role_spec(HELPER, ECHO, helper, settings, weight=weight))
 
