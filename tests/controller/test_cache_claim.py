@@ -6,7 +6,7 @@ from inference_operator.api.reasons import ConditionType
 from inference_operator.jobs.attempt import ATTEMPT_ANNOTATION
 from inference_operator.jobs.placement import only_node, placement_of
 from inference_operator.manifest import CLAIM, POD, SYSTEM_LABEL, Manifest, Ref
-from inference_operator.objects.child import ADOPT_ANNOTATION, ALLOWED
+from inference_operator.objects.child import ADOPT_ANNOTATION, ALLOWED, OWNER_ANNOTATION
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.views.lookups import ClaimLookup, ClaimView, Unavailable
@@ -14,6 +14,7 @@ from tests.controller.downloads import download_jobs, finish_downloads, show_pod
 from tests.controller.test_healing import add_pod
 from tests.controller.world import RESOURCE, World
 from tests.testing.builders import ENGINES, KEY, ready_pod
+from tests.testing.memory_cluster import BIRTH
 
 OWN = Ref(CLAIM, KEY.namespace, f"{KEY.name}-cache")
 CACHE = {"size": "40Gi"}
@@ -129,6 +130,54 @@ async def test_a_claim_that_another_one_has_left_is_taken_over_if_its_annotation
     assert left.conditions()["Reconciling"] == ("True", "DownloadingModel")
     (job,) = download_jobs(left)
     assert volumes(job["spec"]["template"]) == [OWN.name]
+
+
+async def test_a_claim_that_another_one_has_left_is_used_if_the_resource_names_it(left: World) -> None:
+    before = left.live(OWN)
+    left.ask(cache={"claimName": OWN.name})
+    await left.settle()
+    left.cache.put_lookup(ClaimLookup(KEY.namespace, OWN.name), ClaimView(("ReadWriteOnce",)))
+    await left.reconcile()
+    await left.settle()
+    await finish_downloads(left)
+    assert volumes(left.live(ENGINES)["spec"]["template"]) == [OWN.name]
+    assert left.live(OWN) == before
+
+
+async def older_release(world: World, claim_created: str) -> None:
+    """Make the retained claim one of a release that wrote no uid into it, and start the operator again."""
+    world.cluster.created[OWN] = claim_created
+    world.cluster.edit(OWN, lambda live: live["metadata"]["annotations"].pop(OWNER_ANNOTATION))
+    await world.restart()
+    await world.settle()
+
+
+SECOND_BEFORE, SECOND_AFTER = BIRTH.replace("05Z", "04Z"), BIRTH.replace("05Z", "06Z")
+
+
+@pytest.mark.parametrize("created", [SECOND_BEFORE, SECOND_AFTER])
+@pytest.mark.parametrize("serves", [True, False])
+async def test_a_claim_of_a_release_without_uids_stays_with_its_resource(
+    world: World, created: str, *, serves: bool
+) -> None:
+    """An engine mounts it, though a former resource made it; or a Job, before there is any engine."""
+    world.ask(cache={**CACHE, "whenDeleted": "Retain"})
+    await world.settle()
+    if serves:
+        await finish_downloads(world)
+    await older_release(world, created)
+    assert world.live(OWN)["metadata"]["annotations"][OWNER_ANNOTATION] == world.live(RESOURCE)["metadata"]["uid"]
+    assert world.conditions()["Stalled"][0] == "False"
+
+
+@pytest.mark.parametrize(("created", "taken"), [(SECOND_BEFORE, False), (SECOND_AFTER, True)])
+async def test_a_claim_of_a_release_without_uids_that_no_pod_mounts_belongs_to_no_later_resource(
+    left: World, created: str, *, taken: bool
+) -> None:
+    left.ask(cache={**CACHE, "whenDeleted": "Retain"})
+    await older_release(left, created)
+    assert (OWNER_ANNOTATION in left.live(OWN)["metadata"]["annotations"]) is taken
+    assert (left.conditions()["Stalled"] == ("True", "NameConflict")) is not taken
 
 
 async def test_retaining_an_existing_claim_takes_its_owner_reference_away(cached: World) -> None:

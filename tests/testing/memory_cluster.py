@@ -77,6 +77,8 @@ class MemoryCluster:
         self.requests: list[Request] = []
         """Writes and reads of one object, in order."""
         self.events: deque[tuple[str, Manifest]] = deque()
+        self.created: dict[Ref, str] = {}
+        """Creation times of objects that are not `BIRTH`."""
         self._observers: list[Callable[[Ref, Manifest], None]] = []
         self._objects: dict[Ref, _Stored] = {}
         self._versions = itertools.count(1)
@@ -343,7 +345,7 @@ class MemoryCluster:
         system: Manifest = {
             "uid": stored.uid,
             "resourceVersion": str(stored.version),
-            "creationTimestamp": BIRTH,
+            "creationTimestamp": self.created.get(ref, BIRTH),
             "managedFields": [
                 {"manager": name.removesuffix("/scale").removesuffix("/status")}
                 | ({"subresource": "scale"} if name.endswith("/scale") else {})

@@ -17,8 +17,9 @@ from inference_operator.controller.scaling_store import ScalingStore
 from inference_operator.controller.shared_store import SharedStore
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import ENGINES, VLLM, EngineRegistry
-from inference_operator.manifest import DEPLOYMENT, INFERENCE_DEPLOYMENT, STATEFUL_SET, Key, Kind, Manifest, Ref
-from inference_operator.objects.child import is_child
+from inference_operator.jobs.placement import mounted_claims
+from inference_operator.manifest import DEPLOYMENT, INFERENCE_DEPLOYMENT, STATEFUL_SET, Key, Kind, Manifest, Owner, Ref
+from inference_operator.objects.child import is_child, outlives_unnamed
 from inference_operator.objects.names import ROUTER, is_role, slot_of, workload_name
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.roles.spec import RolePolicy, requested_roles
@@ -27,6 +28,7 @@ from inference_operator.status.write_results import Applied, Deleted, WriteResul
 from inference_operator.views.engine import EngineView, engines_of
 from inference_operator.views.lookups import Lookup, LookupResult
 from inference_operator.views.pod import PodView
+from inference_operator.views.raw import mapping
 from inference_operator.views.resource_figures import ResourceFigures
 
 STATES = ("ready", "progressing", "stalled")
@@ -130,13 +132,14 @@ class Cache:
         cached = self._resources.get(key)
         if cached is None:
             return None
-        requested: AnyResource = self.kinds[key.kind].api.parse(cached.manifest)
+        live = cached.manifest
+        requested: AnyResource = self.kinds[key.kind].api.parse(live)
         if requested.deleting:
             return None
-        pods, others = self.pods(key), (owned.manifest for owned in self._owned(key) if not owned.pod)
+        pods, others = self.pods(key), [owned.manifest for owned in self._owned(key) if not owned.pod]
         return Inputs(
             resource=requested,
-            children={Ref.of(m): m for m in others if is_child(m, requested.owner)},
+            children=_children(others, requested.owner, since=_created(live)),
             pods=pods,
             settings=self._settings,
             now=now,
@@ -259,3 +262,20 @@ class Cache:
             refs.discard(ref)
             if not refs:
                 del self._by_owner[key]
+
+
+def _children(owned: Sequence[Manifest], owner: Owner, *, since: str) -> dict[Ref, Manifest]:
+    """The children among objects with the owner's name.
+
+    A claim of a release that wrote no uid into it is one if the owner's pods mount it, or if it is not older than the
+    owner, which was created at `since`. Another one was left by a former resource, perhaps of another account.
+    """
+    children = {Ref.of(manifest): manifest for manifest in owned if is_child(manifest, owner)}
+    claims = {Ref.of(manifest): manifest for manifest in owned if outlives_unnamed(manifest, owner)}
+    templates = [mapping(mapping(child, "spec"), "template") for child in children.values()] if claims else []
+    mounted = {name for template in templates for name in mounted_claims(mapping(template, "spec")).values()}
+    return children | {ref: m for ref, m in claims.items() if ref.name in mounted or _created(m) >= since}
+
+
+def _created(manifest: Manifest) -> str:
+    return str(manifest["metadata"].get("creationTimestamp", ""))

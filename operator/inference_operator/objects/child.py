@@ -110,13 +110,26 @@ def is_child(manifest: Manifest, owner: Owner) -> bool:
         >>> is_child(kept, first), is_child(kept, second), is_child(kept, Owner(Key("a", "other"), "1"))
         (True, False, False)
     """
-    if owner.owns(manifest):
-        return True
+    annotations = manifest["metadata"].get("annotations") or {}
+    return owner.owns(manifest) or (
+        _is_alone(manifest, owner)
+        and (annotations.get(OWNER_ANNOTATION) == owner.uid or annotations.get(ADOPT_ANNOTATION) in (ALLOWED, BEGUN))
+    )
+
+
+def outlives_unnamed(manifest: Manifest, owner: Owner) -> bool:
+    """Whether an earlier release made the object to outlive an owner of this name, whose uid it does not tell."""
+    annotations = manifest["metadata"].get("annotations") or {}
+    is_old = OWNER_ANNOTATION not in annotations and annotations.get(RETAIN_ANNOTATION) == "true"
+    return is_old and _is_alone(manifest, owner)
+
+
+def _is_alone(manifest: Manifest, owner: Owner) -> bool:
+    """Whether the object has no owner, and the labels of a child of an owner with this name."""
     meta = manifest["metadata"]
-    labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+    labels = meta.get("labels") or {}
     return (
         not meta.get("ownerReferences")
-        and (annotations.get(OWNER_ANNOTATION) == owner.uid or annotations.get(ADOPT_ANNOTATION) in (ALLOWED, BEGUN))
         and (labels.get(MANAGED_BY_LABEL), labels.get(NAME_LABEL)) == (MANAGER, owner.key.name)
         and meta["namespace"] == owner.key.namespace
     )
