@@ -57,8 +57,10 @@ def test_sources_of_models_and_adapters_are_marked_as_names_of_claims() -> None:
 def test_the_names_in_the_policies_of_children_are_those_of_the_code() -> None:
     name = key_secret_name(Owner(Key("models", "qwen"), "0f8e3b1c-6d4a-4c58-9c2e-8a7d2f1b5e60"))
     quoted = set(re.findall(r"'([^']*)'", "\n".join(line for line in CHILDREN.splitlines() if line[:1] != "#")))
-    (part,) = {text for text in quoted if text.startswith("-")}
-    assert part in name
+    (form,) = {text for text in quoted if text.startswith("-")}
+    assert re.search(form, name)
+    for honest in ("search-engine-key-prod", "engine-key-0f8e3b1c-old", "jet-engine-key-0f8e3b1c2", "qwen-engine-keys"):
+        assert not re.search(form, honest)
     assert {MANAGED_BY_LABEL, MANAGER, GROUP, PLURAL} <= quoted
 
 
