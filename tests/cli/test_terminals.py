@@ -6,6 +6,7 @@ finds in them: change its title, fill the clipboard, or write over what an admin
 
 import io
 import json
+import os
 import re
 from collections.abc import Iterator
 from datetime import timedelta
@@ -18,6 +19,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from inference_operator.cli.chat.command import ChatWaits
 from inference_operator.cli.commands import COMMANDS
 from inference_operator.cli.doctor.facts import MUTATING_WEBHOOKS
 from inference_operator.cli.status.screen import Harmless
@@ -171,14 +173,21 @@ def attacked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[H
     """An API server that attacks, which the kubeconfig names."""
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", os.devnull)  # each command would read all certificates of the system
+    for waits in ("status.readings.BETWEEN_SECONDS", "cluster_command.POLL_SECONDS"):
+        monkeypatch.setattr(f"inference_operator.cli.{waits}", 0.01)
     Hostile.everywhere, Hostile.code = False, 0
     with serving(Hostile, tmp_path / "config"):
         yield Hostile
 
 
 def attacks(infd: Infd, command: str, *arguments: str) -> list[str]:
-    at_once = {"timeout": 0} if command in {"pause", "resume"} else {}
-    _, said, complaints = infd(command, *arguments, stdin=QWEN, **at_once)
+    at_once: dict[str, dict[str, object]] = {
+        "pause": {"timeout": 0},
+        "resume": {"timeout": 0},
+        "chat": {"waits": ChatWaits(0.01, 0.01, 0.01, 0.01)},
+    }
+    _, said, complaints = infd(command, *arguments, stdin=QWEN, **at_once.get(command, {}))
     assert "Traceback" not in complaints
     return [f"{command} {arguments}: {line!r}" for line in (said + complaints).split("\n") if CONTROL.search(line)]
 

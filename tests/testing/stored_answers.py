@@ -11,6 +11,9 @@ from urllib.parse import parse_qs
 
 from inference_operator.manifest import Manifest
 
+SHUTDOWN_SECONDS = 0.02
+"""How long the end of a server may take, at each of hundreds of tests."""
+
 
 class ApiServer(BaseHTTPRequestHandler):
     """Answers GET requests with what is stored for their path, and PATCH requests with 403, unless it is changeable."""
@@ -47,6 +50,11 @@ class ApiServer(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """Say nothing of clients that go away."""
+
+
 @contextmanager
 def stored_answers(kubeconfig: Path) -> Iterator[dict[str, bytes]]:
     """The answers of an API server by path, which the kubeconfig that is written names."""
@@ -58,8 +66,8 @@ def stored_answers(kubeconfig: Path) -> Iterator[dict[str, bytes]]:
 @contextmanager
 def serving(server: type[BaseHTTPRequestHandler], kubeconfig: Path) -> Iterator[None]:
     """An API server, which the kubeconfig that is written names."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), server) as http:
-        thread = threading.Thread(target=http.serve_forever)
+    with _Server(("127.0.0.1", 0), server) as http:
+        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": SHUTDOWN_SECONDS})
         thread.start()
         config = {
             "apiVersion": "v1",
