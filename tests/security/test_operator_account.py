@@ -577,6 +577,10 @@ def test_the_operator_may_make_no_object_by_which_a_controller_acts_on_objects_o
     assert refused(
         "templates", JOB, {**selected, "template": {**adopting, "spec": {**pod(), "restartPolicy": "Never"}}}
     )
+    # The controller takes claims that have such names and no owner, and deletes them (Kubernetes 1.36, StatefulSet).
+    claim = {"metadata": {"name": "data"}, **CONTENT[CLAIM.name]}
+    deleting = {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Delete"}}
+    assert refused("templates", STATEFUL_SET, {"volumeClaimTemplates": [claim], **deleting})
     assert refused("services", SERVICE, {"externalIPs": ["192.0.2.1"]})
     assert refused("services", SERVICE, {"type": "ExternalName", "externalName": "example.com"})
 
