@@ -13,6 +13,7 @@ from pydantic.functional_validators import BeforeValidator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from inference_operator.api.administrator_policy import AdministratorPolicy
+from inference_operator.api.duration import duration
 from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.hardware import Device
 from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults
@@ -295,6 +296,12 @@ class Settings(BaseSettings):
     def surge_wait(self) -> timedelta | None:
         """How long a rollout waits for a node; None where no node can be added."""
         return timedelta(seconds=self.surge_wait_seconds) if self.capacity is Capacity.ELASTIC else None
+
+    @property
+    def longest_eviction_wait(self) -> timedelta:
+        """The administrator's bound, which a wait by default keeps too."""
+        most = self.policy.eviction_wait.most
+        return duration(most) if most else timedelta.max
 
     @field_validator("no_progress_seconds")
     @classmethod

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from inference_operator.api.administrator_policy import AdministratorPolicy
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.manifest import STATEFUL_SET, Manifest, Ref
 from inference_operator.pipeline.decide import outcome
@@ -188,6 +189,20 @@ def test_a_move_of_the_only_router_from_the_cordon_to_its_end() -> None:
     over = outcome(observed(ONE_ROUTER, after(serves, children), here, router(template, "b", "good")))
     assert MOVE_ANNOTATION.key not in over.desired[ROUTERS]["metadata"]["annotations"]
     assert over.desired[ROUTERS] == planned(ONE_ROUTER).desired[ROUTERS]
+
+
+def test_a_wait_by_default_is_no_longer_than_the_administrator_allows() -> None:
+    """A service could else hold a drain for longer by leaving out how long."""
+    policy = AdministratorPolicy(evictionWait={"most": "2m"})  # type: ignore[call-arg] # the alias
+    children, settings = living(planned(ONE_ROUTER).desired), Settings(policy=policy)
+    of_engines, of_routers = template_of(children), template_of(children, "router")
+    leavers = engine(of_engines, "a", "gone"), router(of_routers, "r", "gone")
+    children = after(outcome(observed(ONE_ROUTER, children, *leavers, settings=settings)), children)
+    starting = engine(of_engines, "b", "good", ready=False), router(of_routers, "s", "good", ready=False)
+    for seconds, allowed in ((119, CLOSED), (121, GOES_ON)):
+        moving = observed(ONE_ROUTER, children, *leavers, *starting, settings=settings)
+        late = outcome(replace(moving, now=NOW + timedelta(seconds=seconds)))
+        assert [budget(late, one) for one in (BUDGET_OF_ENGINES, BUDGET_OF_ROUTERS)] == [allowed, allowed]
 
 
 def test_engine_and_only_router_of_one_node_move_together_and_the_status_says_both() -> None:

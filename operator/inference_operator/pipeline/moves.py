@@ -26,6 +26,7 @@ def router_move(inputs: Inputs, spec: Spec) -> Move:
         return NO_MOVE
     live, settings, asked = inputs.router_deployment, inputs.settings, spec.scheduling.eviction_wait
     longest = timedelta(seconds=PULL_SECONDS)
+    default = min(longest + (settings.surge_wait or UNSCHEDULABLE_LIMIT), settings.longest_eviction_wait)
     routers = EngineSet(
         engines=engines_of(inputs.pods_of(ROUTER)),
         template=inputs.routers.template or "",
@@ -33,7 +34,7 @@ def router_move(inputs: Inputs, spec: Spec) -> Move:
         leaving=inputs.leaving,
         node_wait=settings.surge_wait,
         longest_start=longest,
-        eviction_wait=longest + (settings.surge_wait or UNSCHEDULABLE_LIMIT) if asked is None else asked,
+        eviction_wait=default if asked is None else asked,
         budgets=settings.single_engine_budgets,
         can_record=inputs.can_write,
         noun="router",

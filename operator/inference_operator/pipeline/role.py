@@ -195,6 +195,7 @@ def _engine_set(inputs: Inputs, workload: WorkloadInputs, template: PinnedTempla
         one_node=bool(one_node_claim(inputs, stated)),
         longest_start=timedelta(seconds=progress_deadline_seconds(stated, workload.process)),
         eviction_wait=stated.scheduling.eviction_wait,
+        longest_wait=settings.longest_eviction_wait,
         budgets=settings.single_engine_budgets,
         can_record=inputs.can_write,
     )

@@ -291,7 +291,7 @@ def _wait(inputs: EngineSet, leavers: Sequence[EngineView]) -> timedelta:
         return inputs.eviction_wait
     measured = _measured_start(leavers)
     start = min(inputs.longest_start, START_MARGIN * measured) if measured else inputs.longest_start
-    return start + (inputs.node_wait or UNSCHEDULABLE_LIMIT)
+    return min(start + (inputs.node_wait or UNSCHEDULABLE_LIMIT), inputs.longest_wait)
 
 
 def _measured_start(leavers: Sequence[EngineView]) -> timedelta | None:

@@ -144,6 +144,8 @@ class EngineSet:
     """The longest time that a start may take."""
     eviction_wait: timedelta | None
     """How long an eviction waits, as requested; None for the default, and nothing for no wait."""
+    longest_wait: timedelta = timedelta.max
+    """The longest default."""
     budgets: bool = True
     """Whether the administrator allows to refuse the eviction of the only engine."""
     can_record: bool = True
