@@ -115,6 +115,16 @@ def test_status_reads_each_page_once_and_who_may_read_none_is_told_once(infd: In
     assert found["no_traffic"] == "you lack the right to get `pods/proxy`"
 
 
+def test_programs_get_the_rows_in_the_order_of_the_table(infd: Infd, behind: Behind) -> None:
+    names = [f"{letter}-model" for letter in "hgfedcba"]
+    for name in names:
+        one = inference_deployment(name=name)
+        one["metadata"]["uid"] = f"uid-of-{name}"
+        behind.objects[Ref.of(one).path] = one
+    found = json.loads(infd("list", "--traffic", "--output=json")[1])
+    assert [row["name"] for row in found] == sorted(names)
+
+
 class Emptied:
     """A cluster whose resources were just deleted, or are after the first answers."""
 
