@@ -117,7 +117,14 @@ def test_the_former_words_print_the_same_and_name_the_new_ones(infd: Infd, serve
     server[RESOURCE] = scaled({"desiredReplicas": 3, "reason": "20 requests", "lastScaleTime": "2026-01-02T03:04:05Z"})
     server[PODS], server[EVENTS] = listing(), listing()
     now = infd("status", "--why", "qwen")
-    for former in (["explain", "qwen"], ["explain", "autoscaling", "qwen"]):
+    here = ("-n", "default")
+    for former in (
+        ["explain", "qwen"],
+        ["explain", "autoscaling", "qwen"],
+        ["explain", *here, "autoscaling", "qwen"],
+        ["explain", "autoscaling", *here, "qwen"],
+        ["explain", "--namespace=default", "autoscaling", "qwen"],
+    ):
         status, output, complaints = infd(*former)
         assert (status, output) == now[:2]
         assert complaints == "`infd explain` is now `infd status --why`, and goes with the next release.\n"

@@ -36,7 +36,13 @@ def _named_as_now(words: Sequence[str]) -> Sequence[str]:
         return words
     now = FORMER_NAMES[name]
     print(f"`infd {name}` is now `infd {' '.join(now)}`, and goes with the next release.", file=sys.stderr)
-    return [*now, *(rest[1:] if rest[0:1] == ["autoscaling"] and rest[1:] else rest)]
+    around = zip(["", *rest], rest, [*rest[1:], ""], strict=False)
+    return [*now, *(word for before, word, after in around if not _is_topic(before, word, after))]
+
+
+def _is_topic(before: str, word: str, after: str) -> bool:
+    """Whether the word is that of `explain autoscaling NAME`, and neither an option's value nor the only name."""
+    return word == "autoscaling" and bool(after) and not (before.startswith("-") and "=" not in before)
 
 
 def _run(options: argparse.Namespace, engines: object) -> int:
