@@ -252,7 +252,7 @@ def with_number_of(last: Manifest, spec: Manifest) -> Manifest:
 async def test_children_depend_on_the_spec_and_not_on_earlier_specs(
     cluster: KubeCluster, kubernetes: LocalCluster
 ) -> None:
-    source = Specs(seed=7)
+    source = Specs(seed=8)
     last = {f"h{n}": without_cache(with_router(whole(of_one_kind(source.valid())))) for n in range(20)}
     for step in range(3):
         # Routers keep the server slots of the most engines that there were, and an autoscaler the number that it

@@ -193,7 +193,7 @@ def test_a_move_of_the_only_router_from_the_cordon_to_its_end() -> None:
 
 def test_a_wait_by_default_is_no_longer_than_the_administrator_allows() -> None:
     """A service could else hold a drain for longer by leaving out how long."""
-    policy = AdministratorPolicy(evictionWait={"most": "2m"})  # type: ignore[call-arg] # the alias
+    policy = AdministratorPolicy(evictionWait={"most": "2m"})
     children, settings = living(planned(ONE_ROUTER).desired), Settings(policy=policy)
     of_engines, of_routers = template_of(children), template_of(children, "router")
     leavers = engine(of_engines, "a", "gone"), router(of_routers, "r", "gone")
