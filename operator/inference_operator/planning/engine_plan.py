@@ -177,24 +177,24 @@ def _of_model(inputs: PlanInputs, facts: ModelFacts | NotUnderstood | None, engi
     """Why the engine does not run this model as it is requested; None if it does, or if its facts are not known."""
     if not isinstance(facts, ModelFacts):
         return None
-    return engine.check_format(facts) or engine.check_facts(facts) or request_refusal(inputs, facts, engine)
-
-
-def request_refusal(inputs: PlanInputs, facts: ModelFacts, engine: Engine) -> Refusal | None:
     spec = inputs.spec.engine
-    return engine.check_request(spec, facts, with_draft(engine.shape(spec)), image=inputs.image)
+    return (
+        engine.check_format(facts)
+        or engine.check_facts(facts)
+        or engine.check_request(spec, facts, with_draft(engine.shape(spec)), image=inputs.image)
+    )
 
 
-def doubt_of(plan: Plan, inputs: PlanInputs, engine: Engine) -> str:
-    """Why this release would not make a plan that stays, in a sentence; empty if it would, or if that is not known."""
-    inputs = _as_served(inputs, engine)
-    facts = inputs.model.facts
-    if not isinstance(facts, ModelFacts):
-        return ""
-    refused, offer = request_refusal(inputs, facts, engine), offer_named(plan.gpu) if plan.gpu else None
-    why = f"{refused.field}: {refused.problem}" if refused else ""
+def doubt_of(plan: Plan, spec: Spec, facts: ModelFacts, engine: Engine, image: str) -> str:
+    """Why this release would not make a plan that stays, in a sentence; empty if it would.
+
+    It looks at no node: whatever serves is decided all the time.
+    """
+    facts, shape = engine.as_served(facts, spec.engine), with_draft(engine.shape(spec.engine))
+    refused = engine.check_request(spec.engine, facts, shape, image=image)
+    why, offer = f"{refused.field}: {refused.problem}" if refused else "", offer_named(plan.gpu) if plan.gpu else None
     if not why and offer and plan.per_gpu:
-        why = engine.on_gpus(inputs.image, offer).unable(facts, sizing_inputs(inputs.spec, engine).shape) or ""
+        why = engine.on_gpus(image, offer).unable(facts, shape) or ""
     return f"The plan stays, but would be refused for a new specification: {why}" if why else ""
 
 

@@ -119,8 +119,10 @@ def _all_unschedulable(engines: Sequence[EngineView]) -> bool:
 def role_plan(state: PlanState, model: ModelFindings) -> RolePlan | Refusal:
     """The plan of the role, by the rules at the top of this module; or why it has none."""
     if state.kept:
-        healed = _healed(state, model, state.kept)
-        doubt = doubt_of(healed.plan, _plan_inputs(state, model), state.context.engine)
+        healed, context, facts = _healed(state, model, state.kept), state.context, model.facts
+        if not isinstance(facts, ModelFacts):
+            return RolePlan(healed, is_kept=True)
+        doubt = doubt_of(healed.plan, context.spec.stated, facts, context.engine, state.image)
         return RolePlan(healed, is_kept=True, doubt=doubt)
     inputs = _plan_inputs(state, model)
     lookups = free_gpus_lookups(inputs.offers) if state.latest and _lack_gpus(state.context, inputs.offers) else ()
