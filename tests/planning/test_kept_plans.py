@@ -20,6 +20,7 @@ from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned, Refused
 from inference_operator.planning.engine_plan import ModelFindings
 from inference_operator.planning.known_model import known_model
+from inference_operator.planning.network import refusal_of_network
 from inference_operator.planning.role_plan import RolePlan, plan_state, role_plan, spec_hash
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.status.report import report
@@ -102,3 +103,4 @@ def test_a_plan_that_stays_is_decided_without_a_look_at_all_nodes() -> None:
     plan = role_plan(plan_state(context), ModelFindings(known_model(source, None), None))
     assert isinstance(plan, RolePlan)
     assert (plan.is_kept, bool(plan.doubt)) == (True, True)
+    assert refusal_of_network(context, plan.pinned.plan, {}) is None

@@ -28,11 +28,13 @@ def refusal_of_network(context: RoleContext, plan: Plan, pod: Manifest) -> Refus
     Args:
         pod: the pod specification of a member.
     """
+    if plan.parallel.nodes == 1:
+        return None
     least = plan.gpus_per_pod
     suiting = [
         node for node in context.nodes or () if least and node.count(plan.resource) >= least and matches_node(node, pod)
     ]
-    if plan.parallel.nodes == 1 or not suiting:
+    if not suiting:
         return None
     needed = plan.parallel.nodes if context.settings.capacity is Capacity.FIXED else 1
     return _of_devices(context.spec.effective, suiting, needed) or _of_topology(context.spec.effective, suiting, needed)
