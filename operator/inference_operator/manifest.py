@@ -15,8 +15,7 @@ KIND = "InferenceDeployment"
 PLURAL = "inferencedeployments"
 
 ARCHITECTURE_LABEL, SYSTEM_LABEL = "kubernetes.io/arch", "kubernetes.io/os"
-"""Labels that each kubelet sets."""
-"""Node label of the processor architecture."""
+"""Node labels of the processor architecture and of the operating system, which each kubelet sets."""
 GPU_RESOURCE = "nvidia.com/gpu"
 """The extended resource of whole NVIDIA GPUs, and the default of `spec.hardware.gpu.resourceName`."""
 

@@ -229,10 +229,7 @@ def _requeue(current: Observation, status: Status) -> Requeue:
         return Requeue(max(failure.retry_after for failure in failures), backoff=True)
     if current.blocked is not None:
         return Requeue(RECHECK.total_seconds())
-    deadline, now = (
-        progress_deadline(current, status),
-        current.inputs.now,
-    )  # the problem may begin with this very status
+    now, deadline = current.inputs.now, progress_deadline(current, status)  # it may begin with this very status
     due = [moment - now for moment in (deadline, *current.due) if moment and moment > now]
     return Requeue(min(due).total_seconds()) if due else Requeue()
 
