@@ -25,7 +25,8 @@ from inference_operator.workload.eviction.drain import (
     MoveRecord,
     move,
 )
-from inference_operator.workload.eviction.rollout import UNSCHEDULABLE_LIMIT, EngineSet
+from inference_operator.workload.eviction.obstacles import UNSCHEDULABLE_LIMIT
+from inference_operator.workload.eviction.rollout import EngineSet
 from tests.testing.builders import NOW
 from tests.testing.nodes import GPU, node
 

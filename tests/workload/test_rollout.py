@@ -12,9 +12,9 @@ from inference_operator.views.engine import engines_of
 from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, Lookup, LookupResult, NodeGpus, Unavailable
 from inference_operator.views.node import node_view
 from inference_operator.views.pod import PodProblem, PodView
+from inference_operator.workload.eviction.obstacles import UNSCHEDULABLE_LIMIT
 from inference_operator.workload.eviction.rollout import (
     ROLLOUT_ANNOTATION,
-    UNSCHEDULABLE_LIMIT,
     EngineSet,
     Rollout,
     RolloutReason,
@@ -95,7 +95,7 @@ def test_a_requested_rollout_strategy_is_used_without_a_lookup(asked: RolloutStr
     for live, template in ((None, NEW), (LIVE, NEW), (LIVE, OLD)):
         engines = moving(pod(), asked=asked, live=live, template=template)
         assert decided(engines) == Rollout(template, asked, RolloutReason.ASKED)
-        assert switch_due(engines) is None
+        assert switch_due(engines, {}) is None
 
 
 def test_a_rollout_is_undecided_until_free_gpus_are_looked_up() -> None:
@@ -138,7 +138,7 @@ def test_a_group_surges_only_where_all_of_its_pods_find_free_gpus(
 def test_the_rollout_surges_when_ending_an_engine_frees_too_few_gpus(seen: dict[Lookup, LookupResult]) -> None:
     assert decided(moving(pod(), live=LIVE, gpus=2), seen) == Rollout(NEW, SURGE, RolloutReason.NO_USE)
     assert decided(moving(pod(), live=LIVE, gpus=2), free_gpus_result(2)) == Rollout(
-        NEW, SURGE, RolloutReason.FREE_SLOT
+        NEW, SURGE, RolloutReason.FREE_SLOT, needs_more=True
     )
 
 
@@ -160,12 +160,12 @@ def surging(why: RolloutReason = RolloutReason.FREE_SLOT, *, age: int, problem: 
 def test_an_unschedulable_surge_switches_to_replace_once() -> None:
     young, old = surging(age=29), surging(age=30)
     assert decided(young) == Rollout(NEW, SURGE, RolloutReason.FREE_SLOT)
-    assert switch_due(young) == NOW + timedelta(seconds=1)
+    assert switch_due(young, {}) == NOW + timedelta(seconds=1)
     switched = decided(old)
     assert switched == Rollout(NEW, REPLACE, RolloutReason.UNSCHEDULABLE)
     after = replace(old, workloads=[deployment(carries=switched)])
     assert decided(after) == switched
-    assert switch_due(after) is None
+    assert switch_due(after, {}) is None
     assert decided(replace(after, engines=engines_of([pod(NEW, problem=NO_ROOM, age=900)]))) == switched
 
 
@@ -176,11 +176,11 @@ def test_an_unschedulable_surge_without_counted_gpus_switches_to_replace(why: Ro
 
 def test_a_surge_never_switches_to_replace_where_that_would_not_help() -> None:
     """A new engine that fits no node must not end the engine that serves."""
-    assert switch_due(surging(age=600, problem=NO_SUCH_NODE)) is None
-    assert switch_due(surging(RolloutReason.NO_USE, age=600)) is None
-    assert switch_due(surging(age=600, problem=PodProblem(Reason.IMAGE_PULL_FAILED, "not found"))) is None
+    assert switch_due(surging(age=600, problem=NO_SUCH_NODE), {}) is None
+    assert switch_due(surging(RolloutReason.NO_USE, age=600), {}) is None
+    assert switch_due(surging(age=600, problem=PodProblem(Reason.IMAGE_PULL_FAILED, "not found")), {}) is None
     alone = surging(age=600)
-    assert switch_due(replace(alone, engines=alone.engines[1:])) is None
+    assert switch_due(replace(alone, engines=alone.engines[1:]), {}) is None
 
 
 def test_the_unschedulable_limit_is_30_seconds_as_documented() -> None:
@@ -210,14 +210,14 @@ def test_where_nodes_can_be_added_the_last_ready_engine_is_kept_and_a_node_await
 def test_of_several_ready_engines_one_is_replaced_without_waiting_for_a_node() -> None:
     two = elastic(moving(pod(), live=LIVE), pod())
     assert decided(two, free_gpus_result(0)) == Rollout(NEW, REPLACE, RolloutReason.NO_FREE_SLOT)
-    assert switch_due(elastic(surging(age=0), pod())) == NOW + UNSCHEDULABLE_LIMIT
+    assert switch_due(elastic(surging(age=0), pod()), {}) == NOW + UNSCHEDULABLE_LIMIT
 
 
 @pytest.mark.parametrize("why", [RolloutReason.NODE_MAY_COME, RolloutReason.FREE_SLOT, RolloutReason.UNKNOWN])
 def test_a_surge_that_got_no_node_in_time_switches_to_replace(why: RolloutReason) -> None:
     waiting, late = elastic(surging(why, age=899)), elastic(surging(why, age=900))
     assert decided(waiting) == Rollout(NEW, SURGE, why)
-    assert switch_due(waiting) == NOW + timedelta(seconds=1)
+    assert switch_due(waiting, {}) == NOW + timedelta(seconds=1)
     assert decided(late) == Rollout(NEW, REPLACE, RolloutReason.NO_NODE_CAME)
 
 

@@ -315,7 +315,8 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     Reason.SWITCHED_TO_REPLACE: Explanation(
         _RECONCILING,
         "A surge rollout found no node for its new engine within 30 s (`surgeWaitSeconds` where nodes can be added and"
-        " only one engine is ready), so this rollout continues with the strategy Replace.",
+        " only one engine is ready), or a full quota or a volume in use kept it from starting. So this rollout"
+        " continues with the strategy Replace.",
         "No action needed. To wait for a node instead, set `spec.rollout.strategy: Surge`.",
     ),
     Reason.WAITING_FOR_NODE: Explanation(

@@ -136,13 +136,7 @@ _GENERAL = "Unable to attach or mount volumes"
 
 
 def _not_mounted(events: ObjectEvents) -> PodProblem | None:
-    """The most specific Event about volumes after the last Event about images.
-
-    A kubelet pulls images only once all volumes are mounted (Kubernetes 1.36, pkg/kubelet/kubelet.go, SyncPod).
-    """
-    since = list(takewhile(lambda event: event.reason not in _OF_IMAGES, events.events))
-    messages = [event.message for reason in _UNAVAILABLE for event in since if event.reason == reason]
-    message = _most_specific(messages)
+    message = _mount_message(events)
     if attached := _ATTACHED_ELSEWHERE.search(message):
         users = f" by {attached['users']}" if attached["users"] else ""
         return PodProblem(
@@ -154,6 +148,24 @@ def _not_mounted(events: ObjectEvents) -> PodProblem | None:
     if not message:
         return None
     return PodProblem(Reason.VOLUME_UNAVAILABLE, f"a volume cannot be mounted: {message}", cure=_cure_of_mount(message))
+
+
+def _mount_message(events: ObjectEvents) -> str:
+    """The most specific Event about volumes after the last Event about images; empty without one.
+
+    A kubelet pulls images only once all volumes are mounted (Kubernetes 1.36, pkg/kubelet/kubelet.go, SyncPod).
+    """
+    since = list(takewhile(lambda event: event.reason not in _OF_IMAGES, events.events))
+    return _most_specific([event.message for reason in _UNAVAILABLE for event in since if event.reason == reason])
+
+
+def attached_elsewhere(events: ObjectEvents) -> Sequence[str] | None:
+    """The pods that use a volume on another node, empty where Kubernetes names none; None if no volume is in use."""
+    attached = _ATTACHED_ELSEWHERE.search(_mount_message(events))
+    if attached is None:
+        return None
+    users = str(attached["users"] or "")
+    return users.removeprefix("pod(s) ").split(", ") if users.startswith("pod(s) ") else ()
 
 
 _NO_OBJECT = re.compile(r'(?P<kind>secret|configmap) "(?P<name>[^"]{1,253})" not found')

@@ -1,7 +1,12 @@
 """The claim that keeps a model between starts, as engines and Jobs mount it."""
 
+from collections.abc import Collection
+from dataclasses import dataclass
+
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
+from inference_operator.jobs.placement import mounted_claims
+from inference_operator.manifest import Manifest
 from inference_operator.models.source import is_downloaded, model_source
 from inference_operator.objects.cache_volume import CacheVolume, claim_name
 from inference_operator.objects.child import content_hash
@@ -21,7 +26,39 @@ def one_node_claim(inputs: Inputs, spec: Spec) -> str:
         modes = (spec.cache.access_mode,)
     elif isinstance(lookup := inputs.lookups.get(ClaimLookup(inputs.owner.key.namespace, name)), ClaimView):
         modes = lookup.access_modes
-    return name if modes and not _SHARED.intersection(modes) else ""
+    return name if is_of_one_node(modes) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class OneNode:
+    """Whether pods on one node only can mount the claims of an engine at a time."""
+
+    applies: bool | None
+    """None until the lookups tell."""
+    lookups: tuple[ClaimLookup, ...] = ()
+
+
+def one_node(inputs: Inputs, spec: Spec, pod: Manifest, *, matters: bool) -> OneNode:
+    """Whether that holds for any claim of a pod: of the cache, of its model, of adapters, and those that users add.
+
+    Args:
+        inputs: everything that was observed.
+        spec: the specification, whose cache's claim the operator may have made.
+        pod: the pod's specification.
+        matters: whether the others are worth a request.
+    """
+    if one_node_claim(inputs, spec):
+        return OneNode(applies=True)
+    others = sorted({*mounted_claims(pod).values()} - {claim_name(spec.cache, inputs.owner.key.name)})
+    lookups = tuple(ClaimLookup(inputs.owner.key.namespace, name) for name in others) if matters else ()
+    views = [inputs.lookups.get(lookup) for lookup in lookups]
+    if any(isinstance(view, ClaimView) and is_of_one_node(view.access_modes) for view in views):
+        return OneNode(applies=True, lookups=lookups)
+    return OneNode(applies=None if None in views else False, lookups=lookups)
+
+
+def is_of_one_node(modes: Collection[str]) -> bool:
+    return bool(modes) and not _SHARED.intersection(modes)
 
 
 def cache_volume(inputs: Inputs, spec: Spec, plan: PinnedPlan) -> CacheVolume | None:

@@ -12,7 +12,8 @@ from inference_operator.sentences import sentences
 from inference_operator.views.engine import engines_of
 from inference_operator.workload.deployment import PULL_SECONDS
 from inference_operator.workload.eviction.drain import NO_MOVE, Move, move
-from inference_operator.workload.eviction.rollout import UNSCHEDULABLE_LIMIT, EngineSet
+from inference_operator.workload.eviction.obstacles import UNSCHEDULABLE_LIMIT
+from inference_operator.workload.eviction.rollout import EngineSet
 
 _STAYS = "{} on a node that is leaving do not move meanwhile: a drain ends them before their successors start."
 

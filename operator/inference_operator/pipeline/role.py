@@ -10,7 +10,7 @@ from inference_operator.fleet.turn import next_turn
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.engine_key import unguarded
 from inference_operator.pipeline.inputs import Inputs
-from inference_operator.pipeline.model_claim import one_node_claim
+from inference_operator.pipeline.model_claim import OneNode, one_node
 from inference_operator.pipeline.replicas import ObservedScaling, desired_replicas, observed_scaling
 from inference_operator.pipeline.templates import RoleTemplates, role_templates
 from inference_operator.pipeline.turn_inputs import turn_inputs
@@ -28,7 +28,7 @@ from inference_operator.workload.deployment import progress_deadline_seconds
 from inference_operator.workload.eviction.drain import move
 from inference_operator.workload.eviction.half_placed import yielding
 from inference_operator.workload.eviction.hardware_errors import move_due, moved_pods
-from inference_operator.workload.eviction.rollout import EngineSet, Undecided, rollout, switch_due
+from inference_operator.workload.eviction.rollout import EngineSet, Undecided, rollout, surge_cure, switch_due
 from inference_operator.workload.pinned_template import PinnedTemplate
 from inference_operator.workload.pod_spec import WorkloadInputs
 from inference_operator.workload.workload import Workload, engine_workload, live_workload
@@ -142,23 +142,25 @@ def _change(inputs: Inputs, used: RoleTemplates, scaling: ObservedScaling) -> Wo
     context, template = used.inputs.context, used.template
     live, lookups, now = context.live, context.lookups, context.now
     wanted, replicas = desired_replicas(context, used.inputs.plan, scaling, template.content.template["spec"])
-    engines = _engine_set(inputs, used.inputs, template, replicas)
+    mounts = _one_node(inputs, context, template)
+    engines = _engine_set(inputs, used.inputs, template, replicas, one_node=mounts.applies)
     decided = rollout(engines, lookups, nodes_visible=not context.settings.namespaces, now=now)
     moving = move(engines, lookups, now)
     moved = moved_pods(live.workload, live.engines, lookups, context.engine, context.nodes)
     yielded = yielding(context, inputs.shared.half_placed)
-    due = (switch_due(engines), move_due(live.workload, moved, now), yielded.due, moving.due)
+    due = (switch_due(engines, lookups), move_due(live.workload, moved, now), yielded.due, moving.due)
     looks = (decided.lookup,) if isinstance(decided, Undecided) else ()
     return WorkloadChange(
         template=template,
         rollout=None if isinstance(decided, Undecided) else decided,
+        surge_cure=surge_cure(engines, lookups),
         moved=moved,
         wanted=wanted,
         replicas=replicas,
         yielding=yielded,
         move=moving,
         turn=next_turn(turn_inputs(inputs), used.use, template.template_hash, live.workloads),
-        lookups=(*looks, *yielded.lookups, *moving.lookups),
+        lookups=(*looks, *mounts.lookups, *yielded.lookups, *moving.lookups),
         due=min(filter(None, due), default=None),
     )
 
@@ -177,7 +179,19 @@ def _notice(inputs: Inputs, used: RoleTemplates, change: WorkloadChange) -> str:
     )
 
 
-def _engine_set(inputs: Inputs, workload: WorkloadInputs, template: PinnedTemplate, wanted: int) -> EngineSet:
+def _one_node(inputs: Inputs, context: RoleContext, template: PinnedTemplate) -> OneNode:
+    """Whether its engines can be on one node only; claims are looked up while a rollout or a move needs to know it."""
+    leaving = inputs.leaving or {}
+    matters = any(
+        engine.template != template.template_hash or not leaving.keys().isdisjoint(engine.nodes)
+        for engine in context.live.engines
+    )
+    return one_node(inputs, context.spec.stated, template.content.template["spec"], matters=matters)
+
+
+def _engine_set(
+    inputs: Inputs, workload: WorkloadInputs, template: PinnedTemplate, wanted: int, *, one_node: bool | None
+) -> EngineSet:
     """The engines of the role, whose rollout and moves are decided."""
     context, plan, settings = workload.context, workload.plan.plan, workload.settings
     stated = context.spec.stated
@@ -192,7 +206,7 @@ def _engine_set(inputs: Inputs, workload: WorkloadInputs, template: PinnedTempla
         strategy=stated.rollout.strategy,
         leaving=inputs.leaving,
         node_wait=settings.surge_wait,
-        one_node=bool(one_node_claim(inputs, stated)),
+        one_node=one_node,
         longest_start=timedelta(seconds=progress_deadline_seconds(stated, workload.process)),
         eviction_wait=stated.scheduling.eviction_wait,
         longest_wait=settings.longest_eviction_wait,

@@ -372,6 +372,11 @@ class Observation:
         return any(role.change.rollout is None for role in self.decided_roles)
 
     @property
+    def surge_cure(self) -> str:
+        """What lets rollouts go on that surge as asked and cannot, in a sentence; empty if nothing needs it."""
+        return sentences(*dict.fromkeys(role.change.surge_cure for role in self.decided_roles))
+
+    @property
     def missing_gpu_kind(self) -> str:
         """A kind of GPU that a plan needs and no node has; empty if there is none."""
         return next((role.missing_gpu_kind for role in self.decided_roles if role.missing_gpu_kind), "")

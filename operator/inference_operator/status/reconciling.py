@@ -77,7 +77,8 @@ def _settled(observation: Observation) -> bool:
 
 def _pod_refused(observation: Observation) -> ConditionVerdict | None:
     workload = observation.rejected_workload
-    return ConditionVerdict("True", rejection_reason(workload.rejection), observation.rejection) if workload else None
+    message = sentences(observation.rejection, observation.surge_cure)
+    return ConditionVerdict("True", rejection_reason(workload.rejection), message) if workload else None
 
 
 def _rollout_without_gpu(observation: Observation) -> ConditionVerdict | None:
@@ -93,6 +94,8 @@ def _rollout_without_gpu(observation: Observation) -> ConditionVerdict | None:
 _WITHOUT_GPU: Mapping[RolloutReason, Reason] = {
     RolloutReason.UNSCHEDULABLE: Reason.SWITCHED_TO_REPLACE,
     RolloutReason.NO_NODE_CAME: Reason.SWITCHED_TO_REPLACE,
+    RolloutReason.QUOTA_FULL: Reason.SWITCHED_TO_REPLACE,
+    RolloutReason.VOLUME_IN_USE: Reason.SWITCHED_TO_REPLACE,
     RolloutReason.ONE_NODE: Reason.SWITCHED_TO_REPLACE,
     RolloutReason.NODE_MAY_COME: Reason.WAITING_FOR_NODE,
 }
@@ -109,7 +112,7 @@ def _pod_problem(observation: Observation) -> ConditionVerdict | None:
     problem = observation.problem
     if problem is None:
         return None
-    message = sentences(problem.message, observation.gang_backoff, observation.members)
+    message = sentences(problem.message, observation.surge_cure, observation.gang_backoff, observation.members)
     return ConditionVerdict("True", problem.reason, message)
 
 

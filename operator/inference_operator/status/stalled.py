@@ -88,7 +88,7 @@ def _lasting_problem(observation: Observation) -> str:
         return observation.wait.message
     problem = observation.problem.message if observation.problem else observation.rejection
     if problem:
-        return sentences(problem, observation.members)
+        return sentences(problem, observation.surge_cure, observation.members)
     state = ready(observation)
     if state.status == "True":
         return "No pod of the new specification has become ready."

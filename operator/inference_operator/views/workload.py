@@ -8,11 +8,11 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from inference_operator.manifest import DEPLOYMENT, STATEFUL_SET, Kind, Manifest
 from inference_operator.views.pod import pod_template_hash
-from inference_operator.views.raw import annotations, mapping, objects
+from inference_operator.views.raw import annotations, mapping, objects, timestamp
 from inference_operator.views.untrusted_text import one_line
 
 _DEADLINE_EXCEEDED = ("False", "ProgressDeadlineExceeded")
@@ -53,6 +53,8 @@ class WorkloadView:
     ready: int = 0
     rejection: str = ""
     """Why pods cannot be created, in the API server's words."""
+    rejected_since: datetime | None = None
+    """Since when they cannot."""
     deadline_exceeded: bool = False
     """Whether its controller reports no progress within the progress deadline. That of groups measures none."""
     deadline: timedelta = DEFAULT_PROGRESS_DEADLINE
@@ -164,6 +166,7 @@ def _deployment(deployment: Manifest) -> WorkloadView:
         updated=status.get("updatedReplicas", 0),
         ready=status.get("readyReplicas", 0),
         rejection=one_line(failure.get("message")) if failure.get("status") == "True" else "",
+        rejected_since=timestamp(failure.get("lastTransitionTime")),
         deadline_exceeded=observed >= latest and (progress.get("status"), progress.get("reason")) == _DEADLINE_EXCEEDED,
         deadline=DEFAULT_PROGRESS_DEADLINE if deadline is None else timedelta(seconds=deadline),
         template=pod_template_hash(mapping(template, "metadata")),

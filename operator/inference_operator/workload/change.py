@@ -21,6 +21,8 @@ class WorkloadChange:
     """The pod template in use."""
     rollout: Rollout | None
     """How pods are replaced; None until the lookup that decides it has a result. The live workload stays until then."""
+    surge_cure: str = ""
+    """What lets a rollout go on that surges as asked and cannot, in a sentence; empty if nothing needs it."""
     moved: MovedPods
     """Pods that were moved away from broken GPUs."""
     wanted: int

@@ -9,9 +9,10 @@ The only router of a service moves by the same rules: read "router" for "engine"
    may come, or GPUs that nobody can count. Old groups are kept beside new ones instead.
 3. Temporary engines stay until as many other engines serve as are wanted. By then each leaver is marked as the first to
    go, so that a ReplicaSet ends it and not its successor, which serves.
-4. A successor that has waited too long for a node ends. It is not tried again while there is a leaver: a cordon may
-   last for days, and a node autoscaler that cannot add a node does not learn to. The same holds for a successor that
-   got a node that is leaving, whose sign keeps no pods away: its own successor would get one too.
+4. A successor that has waited too long for a node, or that a quota or a volume keeps from starting, ends. It is not
+   tried again while there is a leaver: a cordon may last for days, and a node autoscaler that cannot add a node does
+   not learn to. The same holds for a successor that got a node that is leaving, whose sign keeps no pods away: its own
+   successor would get one too.
 5. Autoscaling knows nothing of temporary engines: the limits hold for the wanted number.
 
 An eviction is refused while the engine is the only one, from the start, and while it moves and its successor is not
@@ -34,12 +35,8 @@ from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, Lookup
 from inference_operator.views.resource_requests import requested_amount
 from inference_operator.views.workload import TEMPORARY_ANNOTATION, role_view
 from inference_operator.workload.eviction.budget import Disruption
-from inference_operator.workload.eviction.rollout import (
-    UNSCHEDULABLE_LIMIT,
-    EngineSet,
-    engine_capacity,
-    old_engines_run,
-)
+from inference_operator.workload.eviction.obstacles import NOT_READY, UNSCHEDULABLE_LIMIT, Start, obstacles
+from inference_operator.workload.eviction.rollout import EngineSet, engine_capacity, old_engines_run
 
 DRAINING_COST = -1
 """Deletion cost of a leaver. Every other engine has 0 or more."""
@@ -55,11 +52,11 @@ class MoveRecord:
     since: UtcTime
     """When the operator first saw that an engine has to move."""
     gave_up: bool = False
-    """Whether a successor waited too long for a node."""
+    """Whether a successor waited too long for a node, or for what kept it from starting."""
 
 
 MOVE_ANNOTATION = JsonAnnotation("inference-operator.dev/move", TypeAdapter(MoveRecord))
-"""Annotation of a workload: since when one of its engines has to move, and whether its successor found no node."""
+"""Annotation of a workload: since when one of its engines has to move, and whether its successor could not start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +138,7 @@ def move(inputs: EngineSet, results: LookupResults, now: datetime) -> Move:
             kept, wanted=inputs.wanted, may_refuse=may_refuse, refuses=may_refuse and is_single, notice=notice
         )
     lookup, place = _place(inputs, results, leavers, missing)
-    ends = _gives_up(inputs, known)
+    ends = _gives_up(inputs, known, results)
     over = _came_to_a_leaving_node(inputs, known) or (ends is not None and ends <= now)
     record = replace(known, gave_up=known.gave_up or over)
     has_place = place != 0 or _live_temporary(inputs) > 0 or _has_more(inputs)  # those have theirs
@@ -253,8 +250,8 @@ def _place(
 
     While there are temporary engines no others are added: a new count of free GPUs may still have theirs.
     """
-    if inputs.one_node:
-        return None, 0
+    if inputs.one_node is not False:
+        return None, 0 if inputs.one_node else None
     needed = requested_amount(inputs.pod, inputs.gpu_resource)
     if not needed or inputs.node_wait is not None:
         return None, max(1, missing)
@@ -277,12 +274,23 @@ def _starting(inputs: EngineSet) -> int:
     )
 
 
-def _gives_up(inputs: EngineSet, record: MoveRecord) -> datetime | None:
-    """When a successor that waits for a node has waited too long; None if none waits."""
-    limit, since = inputs.node_wait or UNSCHEDULABLE_LIMIT, record.since.replace(microsecond=0)
-    pending = (engine.created for engine in inputs.engines if engine.is_unschedulable and not engine.terminating)
-    waiting = [max(created, since) for created in pending if created]
-    return min(waiting) + limit if waiting else None
+def _gives_up(inputs: EngineSet, record: MoveRecord, results: LookupResults) -> datetime | None:
+    """When a successor has waited too long for a node, or for what keeps it from starting; None if nothing does."""
+    since = record.since.replace(microsecond=0)
+    staying = [engine for engine in inputs.engines if not engine.terminating]
+    start = Start(
+        new=[engine for engine in staying if not engine.is_serving],
+        old=[engine for engine in staying if _node_of(inputs, engine)],
+        workload=role_view(inputs.workloads if _live_temporary(inputs) else ()),
+        namespace=inputs.namespace,
+        results=results,
+    )
+    waits = (
+        max(begin, since) + (inputs.node_wait if inputs.node_wait and obstacle.node_helps else obstacle.limit)
+        for obstacle, begin in obstacles(start)
+        if obstacle is not NOT_READY
+    )
+    return min(waits, default=None)
 
 
 def _wait(inputs: EngineSet, leavers: Sequence[EngineView]) -> timedelta:

@@ -3,8 +3,8 @@
 Rules of `rollout`, the first that applies:
 
 - `spec.rollout.strategy` names a strategy: that one.
-- The live workload records a decision for this template: it stays. If a surge pod has waited too long for GPUs, the
-  rollout switches to replace.
+- The live workload records a decision for this template: it stays. If the surge engine has waited too long for what the
+  end of an old engine gives it (`workload/eviction/obstacles.py`), the rollout switches to replace.
 - Pods on one node only can mount the volumes, and the surge pod is on another one: switch to replace.
 - No engine of an earlier template runs: surge.
 - Free GPUs have not been looked up yet: undecided, the live Deployment stays as it is.
@@ -15,30 +15,29 @@ Rules of `rollout`, the first that applies:
   rollout switches to replace, because that ends the last engine.
 """
 
+import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
+from itertools import product
+from typing import Annotated
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
-from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import RolloutStrategy
 from inference_operator.manifest import Manifest
 from inference_operator.objects.annotation import JsonAnnotation
+from inference_operator.quantity import value
 from inference_operator.views.draining_node import DrainingNode
 from inference_operator.views.engine import EngineView
-from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, Lookup, LookupResult
+from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, LookupResults
 from inference_operator.views.node_fit import engines_in, schedulable_now
+from inference_operator.views.raw import mapping, objects
 from inference_operator.views.resource_requests import requested_amount
-
-UNSCHEDULABLE_LIMIT = timedelta(seconds=30)
-"""How long a surge pod may be unschedulable before the rollout switches to replace, where it does not wait for a node.
-The scheduler tries again within seconds after a change."""
-
-_INSUFFICIENT = ("Insufficient ", "Too many pods")
-"""The scheduler's words where a node would fit if fewer pods were on it (Kubernetes 1.36,
-pkg/scheduler/framework/plugins/noderesources/fit.go)."""
+from inference_operator.views.workload import role_view
+from inference_operator.workload.eviction.obstacles import ATTACHED, EXCLUSIVE, QUOTA, Obstacle, Start, obstacles
 
 
 class RolloutReason(StrEnum):
@@ -63,6 +62,10 @@ class RolloutReason(StrEnum):
     """No node was added in time for the surge pod."""
     ONE_NODE = "OneNode"
     """The surge pod is on another node than the engine whose volume it needs."""
+    QUOTA_FULL = "QuotaFull"
+    """A quota allows no surge pod."""
+    VOLUME_IN_USE = "VolumeInUse"
+    """The surge pod needs a volume that an old engine uses, and only one of them can."""
 
 
 WHY: Mapping[RolloutReason, str] = {
@@ -86,6 +89,8 @@ WHY: Mapping[RolloutReason, str] = {
     ),
     RolloutReason.NO_NODE_CAME: "because no node for the new engine came within `surgeWaitSeconds`",
     RolloutReason.ONE_NODE: "because only pods on one node can mount the claim, and the new engine is on another",
+    RolloutReason.QUOTA_FULL: "because a quota of the namespace allows no further pod",
+    RolloutReason.VOLUME_IN_USE: "because the new engine needs a volume that an old one uses",
 }
 """The end of a sentence about a strategy, in the status and in `infd plan --diff`."""
 
@@ -101,6 +106,14 @@ _MAY_SWITCH = frozenset(
 )
 
 
+_LATE: Mapping[Obstacle, RolloutReason] = {
+    QUOTA: RolloutReason.QUOTA_FULL,
+    EXCLUSIVE: RolloutReason.VOLUME_IN_USE,
+    ATTACHED: RolloutReason.VOLUME_IN_USE,
+}
+"""Why a rollout switches to replace, beside the lack of a node."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rollout:
     """A decision."""
@@ -110,6 +123,8 @@ class Rollout:
     strategy: RolloutStrategy
     """`Surge` or `Replace`."""
     why: RolloutReason
+    needs_more: Annotated[bool, Field(exclude_if=operator.not_)] = False
+    """Whether a new engine requests more of anything than an old one, which then may not make place for it."""
 
 
 ROLLOUT_ANNOTATION = JsonAnnotation("inference-operator.dev/rollout", TypeAdapter(Rollout))
@@ -138,8 +153,8 @@ class EngineSet:
     """Nodes that are leaving; None where the operator cannot see nodes."""
     node_wait: timedelta | None = None
     """How long a successor waits for a new node; None where nodes cannot be added."""
-    one_node: bool = False
-    """Whether only pods on one node can mount the volumes at a time."""
+    one_node: bool | None = False
+    """Whether only pods on one node can mount the volumes at a time; None until their claims are looked up."""
     longest_start: timedelta
     """The longest time that a start may take."""
     eviction_wait: timedelta | None
@@ -157,6 +172,10 @@ class EngineSet:
     def live(self) -> Manifest | None:
         """The live object that has the records; None without a workload."""
         return next(iter(self.workloads), None)
+
+    @property
+    def namespace(self) -> str:
+        return str(mapping(self.live or {}, "metadata").get("namespace", ""))
 
     @property
     def waits_for_node(self) -> bool:
@@ -178,9 +197,7 @@ class Undecided:
     lookup: FreeGpusLookup
 
 
-def rollout(
-    inputs: EngineSet, results: Mapping[Lookup, LookupResult], *, nodes_visible: bool, now: datetime
-) -> Rollout | Undecided:
+def rollout(inputs: EngineSet, results: LookupResults, *, nodes_visible: bool, now: datetime) -> Rollout | Undecided:
     """The strategy, by the rules at the top of this module.
 
     Args:
@@ -195,18 +212,21 @@ def rollout(
     if inputs.recorded:
         if inputs.one_node and _is_apart(inputs):
             return _replace(template, RolloutReason.ONE_NODE)
-        due = switch_due(inputs)
-        late = RolloutReason.NO_NODE_CAME if inputs.waits_for_node else RolloutReason.UNSCHEDULABLE
-        return _replace(template, late) if due and due <= now else inputs.recorded
+        switch = _switch(inputs, results)
+        return _replace(template, switch.why) if switch and switch.due <= now else inputs.recorded
     if inputs.live is None or not old_engines_run(inputs):
         return _surge(template, RolloutReason.NOTHING_RUNS)
     if not requested_amount(inputs.pod, inputs.gpu_resource):
-        return _surge(template, RolloutReason.NO_GPUS)
-    return _by_free_gpus(inputs, inputs.live, results, nodes_visible=nodes_visible)
+        decided: Rollout | Undecided = _surge(template, RolloutReason.NO_GPUS)
+    else:
+        decided = _by_free_gpus(inputs, inputs.live, results, nodes_visible=nodes_visible)
+    if isinstance(decided, Undecided) or decided.why not in _MAY_SWITCH:
+        return decided
+    return replace(decided, needs_more=_needs_more(inputs.pod, _pod_spec(inputs.live)))
 
 
 def _by_free_gpus(
-    inputs: EngineSet, live: Manifest, results: Mapping[Lookup, LookupResult], *, nodes_visible: bool
+    inputs: EngineSet, live: Manifest, results: LookupResults, *, nodes_visible: bool
 ) -> Rollout | Undecided:
     template, needed = inputs.template, requested_amount(inputs.pod, inputs.gpu_resource)
     freed = requested_amount(_pod_spec(live), inputs.gpu_resource)
@@ -229,18 +249,62 @@ def _without_free_gpus(inputs: EngineSet) -> Rollout:
     return _replace(inputs.template, RolloutReason.NO_FREE_SLOT)
 
 
-def switch_due(inputs: EngineSet) -> datetime | None:
-    """When a surge switches to replace; None where its pod is schedulable, or ending an engine would not help."""
+@dataclass(frozen=True, slots=True)
+class _Switch:
+    """A surge that becomes a replacement."""
+
+    due: datetime
+    why: RolloutReason
+
+
+def switch_due(inputs: EngineSet, results: LookupResults) -> datetime | None:
+    """When a surge switches to replace; None if nothing hinders its engine, or if ending another would not help."""
+    switch = _switch(inputs, results)
+    return switch.due if switch else None
+
+
+def _switch(inputs: EngineSet, results: LookupResults) -> _Switch | None:
     recorded = inputs.recorded
     if inputs.strategy is not RolloutStrategy.AUTO or recorded is None or not old_engines_run(inputs):
         return None
     if recorded.strategy is not RolloutStrategy.SURGE or recorded.why not in _MAY_SWITCH:
         return None
-    waiting = [
-        engine.created for engine in inputs.engines if _lacks_resources(engine, inputs.template) and engine.created
-    ]
-    limit = inputs.node_wait if inputs.node_wait and inputs.waits_for_node else UNSCHEDULABLE_LIMIT
-    return min(waiting) + limit if waiting else None
+    without_node = RolloutReason.NO_NODE_CAME if inputs.waits_for_node else RolloutReason.UNSCHEDULABLE
+    switches = (
+        _Switch(since + _limit(obstacle, inputs), _LATE.get(obstacle, without_node))
+        for obstacle, since in obstacles(_start(inputs, results))
+        if obstacle.removed
+    )
+    return min(switches, key=lambda switch: switch.due, default=None)
+
+
+def surge_cure(inputs: EngineSet, results: LookupResults) -> str:
+    """What lets a rollout go on that surges because it is asked to, in a sentence; empty if nothing needs it."""
+    if inputs.strategy is not RolloutStrategy.SURGE or inputs.recorded is None or not old_engines_run(inputs):
+        return ""
+    return _REPLACE_INSTEAD if any(found.removed for found, _ in obstacles(_start(inputs, results))) else ""
+
+
+_REPLACE_INSTEAD = "Or set `spec.rollout.strategy: Replace`: then an old engine ends before its successor starts."
+
+
+def _start(inputs: EngineSet, results: LookupResults) -> Start:
+    """The start of the next engine of the desired template."""
+    of_template = [engine for engine in inputs.engines if engine.template == inputs.template]
+    return Start(
+        new=[engine for engine in of_template if not (engine.terminating or engine.is_serving)],
+        old=[engine for engine in inputs.engines if engine.template != inputs.template],
+        ending=[engine for engine in inputs.engines if engine.terminating],
+        workload=role_view(inputs.workloads),
+        namespace=inputs.namespace,
+        needs_more=inputs.recorded is not None and inputs.recorded.needs_more,
+        results=results,
+    )
+
+
+def _limit(obstacle: Obstacle, inputs: EngineSet) -> timedelta:
+    waits = obstacle.node_helps and inputs.waits_for_node
+    return inputs.node_wait if inputs.node_wait and waits else obstacle.limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,13 +346,6 @@ def _replace(template: str, why: RolloutReason) -> Rollout:
     return Rollout(template, RolloutStrategy.REPLACE, why)
 
 
-def _lacks_resources(engine: EngineView, template: str) -> bool:
-    if engine.template != template or engine.terminating:
-        return False
-    problems = (pod.problem for pod in engine.pods if pod.problem and pod.problem.reason is Reason.UNSCHEDULABLE)
-    return any(words in problem.cause for problem in problems for words in _INSUFFICIENT)
-
-
 def _is_apart(inputs: EngineSet) -> bool:
     """Whether a new engine waits on another node than all engines of earlier templates."""
     old = [engine for engine in inputs.engines if engine.template != inputs.template and engine.has_answered]
@@ -305,3 +362,18 @@ def old_engines_run(inputs: EngineSet) -> bool:
 
 def _pod_spec(workload: Manifest) -> Manifest:
     return ((workload.get("spec") or {}).get("template") or {}).get("spec") or {}
+
+
+def _needs_more(new: Manifest, old: Manifest) -> bool:
+    """Whether one pod specification requests or limits more of anything than another, by the sums of containers."""
+    before = _amounts(old)
+    return any(amount > before.get(what, 0) for what, amount in _amounts(new).items())
+
+
+def _amounts(pod: Manifest) -> Mapping[tuple[str, str], Decimal]:
+    containers = (*objects(pod, "containers"), *objects(pod, "initContainers"))
+    totals: dict[tuple[str, str], Decimal] = {}
+    for container, kind in product(containers, ("requests", "limits")):
+        for name, amount in mapping(mapping(container, "resources"), kind).items():
+            totals[kind, name] = totals.get((kind, name), Decimal(0)) + value(str(amount))
+    return totals

@@ -1,0 +1,161 @@
+"""What keeps one more engine from starting, and whether the end of an old engine removes it: the table `OBSTACLES`.
+
+While an engine still ends, its end may remove the obstacle by itself. So all limits but that of room count from then.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import InvalidOperation
+
+from inference_operator.api.reasons import Reason
+from inference_operator.diagnosis.pending_causes import attached_elsewhere, volume_wait
+from inference_operator.quantity import value
+from inference_operator.views.engine import EngineView
+from inference_operator.views.lookups import LookupResults, ObjectEvents
+from inference_operator.views.pod import PodView
+from inference_operator.views.workload import WorkloadView
+
+UNSCHEDULABLE_LIMIT = timedelta(seconds=30)
+"""How long an obstacle may last before a rollout switches to replace, where it does not wait for a node. The scheduler
+and the controllers of Kubernetes try again within seconds after a change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """One more engine that should start."""
+
+    new: Sequence[EngineView]
+    """The engines that are to stay and do not serve."""
+    old: Sequence[EngineView]
+    """The engines that it replaces."""
+    ending: Sequence[EngineView] = ()
+    workload: WorkloadView
+    """The workload that makes their pods."""
+    namespace: str = ""
+    needs_more: bool = False
+    """Whether it requests more of anything than an old engine."""
+    results: LookupResults
+
+    def refused(self) -> str:
+        """Why Kubernetes makes no pod; empty if it does, or has not seen the latest specification."""
+        return self.workload.rejection if self.workload.observed else ""
+
+    def unschedulable(self, words: re.Pattern[str]) -> datetime | None:
+        """Since when the scheduler refuses a pod with a message in which these words are."""
+        return _first(
+            engine.created
+            for engine in self.new
+            if any(
+                pod.problem and pod.problem.reason is Reason.UNSCHEDULABLE and words.search(pod.problem.cause)
+                for pod in engine.pods
+            )
+        )
+
+    def attached(self) -> datetime | None:
+        """Since when a pod waits on its node for a volume that another node has."""
+        return _first(self._attached_since(pod) for engine in self.new for pod in engine.pods)
+
+    def _attached_since(self, pod: PodView) -> datetime | None:
+        wait = volume_wait(pod, namespace=self.namespace)
+        events = self.results.get(wait.lookup) if wait else None
+        users = attached_elsewhere(events) if isinstance(events, ObjectEvents) else None
+        names = {pod.name for engine in self.old for pod in engine.pods}
+        is_ours = users is not None and (not users or not names.isdisjoint(users))
+        return pod.start.placed if pod.start and is_ours else None
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """A row of the table."""
+
+    name: str
+    since: Callable[[Start], datetime | None]
+    """Its signal: since when it keeps the engine from starting; None if it does not."""
+    removed: bool
+    """Whether the end of an old engine removes it."""
+    limit: timedelta = UNSCHEDULABLE_LIMIT
+    node_helps: bool = False
+    """Whether a new node would remove it too, so that it is worth to wait for one."""
+
+
+_ROOM = re.compile(r"Insufficient |Too many pods")
+"""The scheduler's words where a node would fit if fewer pods were on it (Kubernetes 1.36,
+pkg/scheduler/framework/plugins/noderesources/fit.go)."""
+_APART = re.compile(
+    r"didn't match pod anti-affinity rules|didn't satisfy existing pods anti-affinity rules"
+    r"|didn't match pod topology spread constraints(?! \(missing)|didn't have free ports for the requested pod ports"
+    r"|exceed max volume count"
+)
+"""Its words where a node would fit without a pod that is on it (Kubernetes 1.36, pkg/scheduler/framework/plugins:
+interpodaffinity, podtopologyspread, nodeports, nodevolumelimits)."""
+_EXCLUSIVE = re.compile(r"ReadWriteOncePod access mode")
+"""Its words where another pod has the claim, on whichever node (the same, volumerestrictions)."""
+_OVER_QUOTA = re.compile(
+    r"exceeded quota: .*?requested: (?P<requested>\S+), used: (?P<used>\S+), limited: (?P<limit>\S+)"
+)
+"""Kubernetes 1.36, pkg/admission/plugin/resourcequota/controller.go."""
+
+
+def _first(moments: Iterable[datetime | None]) -> datetime | None:
+    return min((moment for moment in moments if moment), default=None)
+
+
+def _refused_since(start: Start) -> datetime | None:
+    return start.workload.rejected_since if start.refused() else None
+
+
+def _over_quota(start: Start) -> datetime | None:
+    """Since when a quota is full that would suffice for the new engine in the place of an old one."""
+    is_enough = not start.needs_more and _has_place_for_one(start.refused())
+    return _refused_since(start) if is_enough else None
+
+
+def _has_place_for_one(message: str) -> bool:
+    """Whether a quota is only full: neither lower than what is used, nor than what one pod requests.
+
+    Examples:
+        >>> _has_place_for_one("exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1")
+        True
+        >>> _has_place_for_one("exceeded quota: q, requested: memory=2Gi, used: memory=1Gi, limited: memory=1Gi")
+        False
+    """
+    found = _OVER_QUOTA.search(message)
+    try:
+        requested, used, limit = (
+            {name: value(amount) for name, _, amount in (entry.partition("=") for entry in listed.split(","))}
+            for listed in (found.groups() if found else ("", "", ""))
+        )
+    except (InvalidOperation, KeyError):
+        return False
+    return bool(requested) and all(max(requested[name], used.get(name, 0)) <= limit.get(name, -1) for name in requested)
+
+
+def _not_serving(start: Start) -> datetime | None:
+    return _first(engine.created for engine in start.new)
+
+
+ROOM = Obstacle("no room", lambda start: start.unschedulable(_ROOM), removed=True, node_helps=True)
+APART = Obstacle("kept apart", lambda start: start.unschedulable(_APART), removed=True, node_helps=True)
+EXCLUSIVE = Obstacle(
+    "claim of one pod", lambda start: start.unschedulable(_EXCLUSIVE), removed=True, limit=timedelta(0)
+)
+QUOTA = Obstacle("full quota", _over_quota, removed=True)
+ATTACHED = Obstacle("volume in use", Start.attached, removed=True)
+REFUSED = Obstacle("pod refused", _refused_since, removed=False)
+"""By another quota, a LimitRange, or an admission policy."""
+UNFIT = Obstacle("no suitable node", lambda start: start.unschedulable(re.compile("")), removed=False, node_helps=True)
+NOT_READY = Obstacle("not ready", _not_serving, removed=False)
+"""It pulls, loads, crashes, or waits for what an old engine does not hold."""
+
+OBSTACLES = (EXCLUSIVE, ROOM, APART, QUOTA, ATTACHED, REFUSED, UNFIT, NOT_READY)
+"""Several may apply. Only one whose row says that this removes it ends an old engine."""
+
+
+def obstacles(start: Start) -> Iterator[tuple[Obstacle, datetime]]:
+    """The obstacles of an engine's start, each with since when it counts."""
+    ended = max((pod.ends_by for engine in start.ending for pod in engine.pods if pod.ends_by), default=None)
+    for obstacle in OBSTACLES:
+        if since := obstacle.since(start):
+            yield obstacle, since if ended is None or obstacle is ROOM else max(since, ended)
