@@ -1,16 +1,23 @@
 """Rollouts and drains whose new engine cannot start while the old one is there: they end, as their strategy says."""
 
 import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
+from e2e.localkube.handle import LocalCluster
 from e2e.localkube.waiting import eventually
-from tests.apiserver.test_rollout import EDIT, await_rolled, how, pool, spec
+from tests.apiserver.test_rollout import EDIT, TAINT, await_rolled, how, pool, spec
 from tests.testing.workspace import Workspace
 
 __all__ = ["pool"]
 
 ENGINES = "inference-operator.dev/name=one,app.kubernetes.io/component=engine"
 REPLACING = (0, 1)
+LIMIT_SECONDS = 75
+"""The limit of a refused successor is 30 s."""
 
 
 def serve(workspace: Workspace, asked: dict[str, Any]) -> None:
@@ -89,3 +96,72 @@ def test_engines_with_a_claim_of_one_pod_replace_each_other(workspace: Workspace
     serve(workspace, spec(pool, podTemplate=MOUNTED))
     workspace.patch("one", EDIT)
     assert replaced(workspace) == "VolumeInUse"
+
+
+@pytest.fixture
+def far(kubernetes: LocalCluster) -> Iterator[str]:
+    """Two nodes with one GPU each: `near`, and `far`, on which no kubelet starts pods and which is cordoned first."""
+    made = json.loads(kubernetes.kubectl("get", "node", "gpu-0", "--output=json"))
+    room = {**made["status"]["capacity"], "nvidia.com/gpu": "1"}
+    for name, played in (("near", True), ("far", False)):
+        labels = {**made["metadata"]["labels"], "kubernetes.io/hostname": name, "pool": "claim"}
+        node = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": name,
+                "labels": labels if played else {key: value for key, value in labels.items() if key != "type"},
+                "annotations": {"kwok.x-k8s.io/node": "fake"} if played else {},
+            },
+            "spec": {"taints": [TAINT], "unschedulable": not played},
+            "status": {"capacity": room, "allocatable": room},
+        }
+        kubernetes.kubectl("apply", "--filename=-", input=json.dumps(node))
+    yield "far"
+    kubernetes.kubectl("delete", "node", "near", "far")
+
+
+def let_it_be_schedulable(kubernetes: LocalCluster, name: str) -> None:
+    """As a kubelet that has just reported, for the time that the controllers of nodes believe it."""
+    kubernetes.kubectl("uncordon", name)
+    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now}
+    status = json.dumps({"status": {"conditions": [{**ready, "lastTransitionTime": now}]}})
+    kubernetes.kubectl("patch", "node", name, "--subresource=status", "--type=merge", f"--patch={status}")
+
+
+def test_engines_whose_claim_one_node_mounts_replace_each_other_although_another_node_has_a_free_gpu(
+    workspace: Workspace, far: str, kubernetes: LocalCluster
+) -> None:
+    claim(workspace, "ReadWriteOnce")
+    where = {"nodeSelector": {"pool": "claim"}, "tolerations": [TAINT]}
+    serve(workspace, {**spec(far, podTemplate=MOUNTED), "scheduling": where})
+    let_it_be_schedulable(kubernetes, far)
+    workspace.patch("one", EDIT)
+    eventually(
+        lambda: how(workspace, "one")["why"] == "OneNode",
+        seconds=30,
+        what=lambda: f"replaced: {how(workspace, 'one')}, {workspace.get('infd', 'one')['status']['conditions']}",
+    )
+    decided = how(workspace, "one")
+    assert (decided["maxSurge"], decided["maxUnavailable"]) == REPLACING
+
+
+def test_a_drain_under_a_full_quota_goes_on_after_the_limit(
+    workspace: Workspace, pool: str, kubernetes: LocalCluster
+) -> None:
+    asked = spec(pool)
+    serve(workspace, {**asked, "scheduling": {"tolerations": asked["scheduling"]["tolerations"]}})
+    full_quota(workspace)
+    (pod,) = workspace.all("pods", ENGINES)
+    kubernetes.kubectl("cordon", pod["spec"]["nodeName"])
+    try:
+        workspace.settled("one", "Reconciling", "True", "NodeLeaving")
+        eventually(
+            lambda: workspace.get("poddisruptionbudget", "one-engine")["status"].get("disruptionsAllowed") == 1,
+            seconds=LIMIT_SECONDS,
+            what=lambda: f"an eviction is allowed: {workspace.get('infd', 'one')['status']['conditions']}",
+        )
+        assert workspace.replicas("one") == 1
+    finally:
+        kubernetes.kubectl("uncordon", pod["spec"]["nodeName"])

@@ -2,9 +2,11 @@
 
 from datetime import timedelta
 
+import pytest
+
 from inference_operator.kube.lookup_poller import look_up
 from inference_operator.manifest import POD, Manifest, Ref
-from inference_operator.views.lookups import FreeGpusLookup
+from inference_operator.views.lookups import ClaimLookup, ClaimView, FreeGpusLookup
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, pod_template_hash
 from inference_operator.workload.eviction.rollout import ROLLOUT_ANNOTATION, Rollout, RolloutReason
 from tests.controller.world import RESOURCE, World
@@ -25,12 +27,12 @@ def put(world: World, manifest: Manifest) -> None:
         world.cluster.set_status(Ref.of(manifest), manifest["status"])
 
 
-def put_engine(world: World, name: str, status: Manifest) -> None:
+def put_engine(world: World, name: str, status: Manifest, *, on: str = "") -> None:
     """Add a pod as the live Deployment's ReplicaSet does."""
     manifest = pod(name=name, status=status)
     template = pod_template_hash(world.live(ENGINES)["spec"]["template"]["metadata"])
     manifest["metadata"]["annotations"] = {TEMPLATE_HASH_ANNOTATION: template}
-    put(world, manifest)
+    put(world, {**manifest, "spec": {"nodeName": on}} if on else manifest)
 
 
 def put_two_engines(world: World) -> None:
@@ -166,3 +168,27 @@ async def test_a_rollout_strategy_in_the_spec_is_used_without_a_lookup(serving: 
     assert strategy(serving) == (REPLACING, RolloutReason.ASKED)
     serving.ask()
     assert APPLY not in await serving.settle()
+
+
+MOUNTED = {"volumes": [{"name": "w", "persistentVolumeClaim": {"claimName": "weights"}}]}
+
+
+@pytest.mark.parametrize(("mode", "why"), [("ReadWriteOnce", "OneNode"), ("ReadWriteMany", "FreeSlot")])
+async def test_a_surge_apart_from_the_claim_that_users_add_switches_to_replace(
+    serving: World, mode: str, why: str
+) -> None:
+    serving.ask(podTemplate=MOUNTED)
+    await serving.settle()
+    put_engine(serving, "qwen-engine-old", ready_pod(), on="near")
+    put(serving, node("far", gpus=1))
+    serving.ask(podTemplate=MOUNTED, engine={"args": ["--seed=8"]})
+    await looked_up(serving)
+    again = await serving.reconcile()
+    assert again is not None
+    look = ClaimLookup("default", "weights")
+    assert look in again.lookups
+    assert strategy(serving)[1] == "FreeSlot"
+    serving.cache.put_lookup(look, ClaimView((mode,)))
+    put_engine(serving, "qwen-engine-new", {}, on="far")
+    await serving.settle()
+    assert strategy(serving)[1] == why

@@ -13,10 +13,19 @@ from inference_operator.api.reasons import Reason
 from inference_operator.manifest import Manifest
 from inference_operator.views.draining_node import DrainingNode
 from inference_operator.views.engine import EngineView, engines_of
-from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, LookupResults, NodeGpus, Unavailable
+from inference_operator.views.lookups import (
+    ClusterGpus,
+    EventsLookup,
+    EventSummary,
+    FreeGpusLookup,
+    LookupResults,
+    NodeGpus,
+    ObjectEvents,
+    Unavailable,
+)
 from inference_operator.views.node import node_view
 from inference_operator.views.pod import PodProblem, PodView
-from inference_operator.views.pod_startup import StartupTimes
+from inference_operator.views.pod_startup import PodStartup, StartupStage, StartupTimes
 from inference_operator.views.workload import TEMPORARY_ANNOTATION, role_view
 from inference_operator.workload.eviction.drain import (
     DRAINING_COST,
@@ -171,6 +180,47 @@ def test_a_successor_that_fits_nowhere_is_given_up_after_the_time_of_a_rollout()
     assert (found.temporary, found.due) == (1, NOW + UNSCHEDULABLE_LIMIT)
     found = decided(engine("a", "gone"), pending("b"), workloads=live, now=NOW + UNSCHEDULABLE_LIMIT)
     assert (found.temporary, found.refuses) == (0, False)
+
+
+FULL = "exceeded quota: gpus, requested: pods=1, used: pods=1, limited: pods=1"
+
+
+@pytest.mark.parametrize("why", [FULL, 'admission webhook "w" denied the request'])
+def test_a_successor_that_kubernetes_refuses_holds_a_drain_no_longer_than_the_limit(why: str) -> None:
+    failure = {"type": "ReplicaFailure", "status": "True", "message": why, "lastTransitionTime": NOW.isoformat()}
+    live = {**workload(1, MoveRecord(NOW)), "status": {"conditions": [failure]}}
+    waits = decided(engine("a", "gone"), workloads=[live], node_wait=15 * MINUTE, results={})
+    assert (waits.temporary, waits.refuses, waits.due) == (1, True, NOW + UNSCHEDULABLE_LIMIT)
+    late = NOW + UNSCHEDULABLE_LIMIT
+    over = decided(engine("a", "gone"), workloads=[live], node_wait=15 * MINUTE, results={}, now=late)
+    assert (over.temporary, over.moves, over.refuses) == (0, False, False)
+    kept = {**live, **workload(0, over.record)}
+    again = decided(engine("a", "gone"), workloads=[kept], node_wait=15 * MINUTE, results={}, now=late)
+    assert (again.temporary, again.moves, again.refuses) == (0, False, False), "it is not tried again"
+
+
+def test_a_refused_pod_that_is_no_successor_does_not_end_the_wait_of_a_drain() -> None:
+    failure = {"type": "ReplicaFailure", "status": "True", "message": FULL, "lastTransitionTime": NOW.isoformat()}
+    live = {**workload(0, MoveRecord(NOW)), "status": {"conditions": [failure]}}
+    found = decided(engine("a", "gone"), workloads=[live], now=NOW + 2 * UNSCHEDULABLE_LIMIT)
+    assert (found.temporary, found.refuses) == (1, True)
+
+
+def test_a_successor_that_cannot_mount_the_volume_of_its_engine_holds_no_drain() -> None:
+    waits = PodStartup(StartupStage.SANDBOX, NOW, None)
+    said = 'Multi-Attach error for volume "weights" Volume is already used by pod(s) a'
+    events: LookupResults = {EventsLookup("", "b", "b"): ObjectEvents((EventSummary("FailedAttachVolume", said),))}
+    pods = engine("a", "gone"), engine("b", "good", ready=False, start=waits)
+    live, late = [workload(1, MoveRecord(NOW))], NOW + UNSCHEDULABLE_LIMIT
+    assert decided(*pods, workloads=live, results={**free(0)}, now=late).refuses
+    assert not decided(*pods, workloads=live, results={**free(0), **events}, now=late).refuses
+
+
+def test_no_successor_starts_before_the_claims_are_looked_up_nor_where_one_node_mounts_them() -> None:
+    unknown = decided(engine("a", "gone"), one_node=None)
+    assert (unknown.temporary, unknown.refuses, unknown.lookups) == (0, True, ())
+    known = decided(engine("a", "gone"), one_node=True, workloads=[workload(0, unknown.record)])
+    assert (known.temporary, known.moves, known.refuses) == (0, False, False)
 
 
 @pytest.mark.parametrize(
