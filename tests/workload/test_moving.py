@@ -185,8 +185,14 @@ def test_a_successor_that_fits_nowhere_is_given_up_after_the_time_of_a_rollout()
 FULL = "exceeded quota: gpus, requested: pods=1, used: pods=1, limited: pods=1"
 
 
-@pytest.mark.parametrize("why", [FULL, 'admission webhook "w" denied the request'])
-def test_a_successor_that_kubernetes_refuses_holds_a_drain_no_longer_than_the_limit(why: str) -> None:
+@pytest.mark.parametrize(
+    ("why", "words"),
+    [
+        (FULL, "A quota of the namespace allows no successor beside it"),
+        ('admission webhook "w" denied the request', "Kubernetes refuses the pod of its successor"),
+    ],
+)
+def test_a_successor_that_kubernetes_refuses_holds_a_drain_no_longer_than_the_limit(why: str, words: str) -> None:
     failure = {"type": "ReplicaFailure", "status": "True", "message": why, "lastTransitionTime": NOW.isoformat()}
     live = {**workload(1, MoveRecord(NOW)), "status": {"conditions": [failure]}}
     waits = decided(engine("a", "gone"), workloads=[live], node_wait=15 * MINUTE, results={})
@@ -197,6 +203,7 @@ def test_a_successor_that_kubernetes_refuses_holds_a_drain_no_longer_than_the_li
     kept = {**live, **workload(0, over.record)}
     again = decided(engine("a", "gone"), workloads=[kept], node_wait=15 * MINUTE, results={}, now=late)
     assert (again.temporary, again.moves, again.refuses) == (0, False, False), "it is not tried again"
+    assert f"{words}: a drain interrupts the service" in again.notice
 
 
 def test_a_refused_pod_that_is_no_successor_does_not_end_the_wait_of_a_drain() -> None:

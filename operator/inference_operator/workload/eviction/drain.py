@@ -20,11 +20,13 @@ ready (`workload/eviction/budget.py`). The operator allows it when no successor 
 anyway, after a time, and where that time cannot be written down.
 """
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from inference_operator.api.duration import in_words
 from inference_operator.objects.annotation import JsonAnnotation, UtcTime
@@ -35,7 +37,14 @@ from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, Lookup
 from inference_operator.views.resource_requests import requested_amount
 from inference_operator.views.workload import TEMPORARY_ANNOTATION, role_view
 from inference_operator.workload.eviction.budget import Disruption
-from inference_operator.workload.eviction.obstacles import NOT_READY, UNSCHEDULABLE_LIMIT, Start, obstacles
+from inference_operator.workload.eviction.obstacles import (
+    NOT_READY,
+    OBSTACLES,
+    ROOM,
+    UNSCHEDULABLE_LIMIT,
+    Start,
+    obstacles,
+)
 from inference_operator.workload.eviction.rollout import EngineSet, engine_capacity, old_engines_run
 
 DRAINING_COST = -1
@@ -53,6 +62,8 @@ class MoveRecord:
     """When the operator first saw that an engine has to move."""
     gave_up: bool = False
     """Whether a successor waited too long for a node, or for what kept it from starting."""
+    obstacle: Annotated[str, Field(exclude_if=operator.not_)] = ""
+    """The name of what kept it from starting (`workload/eviction/obstacles.py`), if it was not the lack of a node."""
 
 
 MOVE_ANNOTATION = JsonAnnotation("inference-operator.dev/move", TypeAdapter(MoveRecord))
@@ -138,9 +149,13 @@ def move(inputs: EngineSet, results: LookupResults, now: datetime) -> Move:
             kept, wanted=inputs.wanted, may_refuse=may_refuse, refuses=may_refuse and is_single, notice=notice
         )
     lookup, place = _place(inputs, results, leavers, missing)
-    ends = _gives_up(inputs, known, results)
-    over = _came_to_a_leaving_node(inputs, known) or (ends is not None and ends <= now)
-    record = replace(known, gave_up=known.gave_up or over)
+    ends, obstacle = _gives_up(inputs, known, results)
+    is_late = ends is not None and ends <= now
+    record = replace(
+        known,
+        gave_up=known.gave_up or is_late or _came_to_a_leaving_node(inputs, known),
+        obstacle=obstacle if is_late and not known.gave_up else known.obstacle,
+    )
     has_place = place != 0 or _live_temporary(inputs) > 0 or _has_more(inputs)  # those have theirs
     moves = old_engines_run(inputs) or missing <= 0 or (has_place and not record.gave_up)
     late = record.since + _wait(inputs, leavers)
@@ -156,7 +171,7 @@ def move(inputs: EngineSet, results: LookupResults, now: datetime) -> Move:
         record=record,
         may_refuse=may_refuse,
         refuses=refuses,
-        notice=_notice(inputs, leavers, late if refuses else None, moves=moves),
+        notice=_notice(inputs, leavers, late if refuses else None, record, moves=moves),
         lookups=(lookup,) if lookup else (),
         due=min((moment for moment in due if moment and moment > now), default=None),
     )
@@ -274,8 +289,8 @@ def _starting(inputs: EngineSet) -> int:
     )
 
 
-def _gives_up(inputs: EngineSet, record: MoveRecord, results: LookupResults) -> datetime | None:
-    """When a successor has waited too long for a node, or for what keeps it from starting; None if nothing does."""
+def _gives_up(inputs: EngineSet, record: MoveRecord, results: LookupResults) -> tuple[datetime | None, str]:
+    """When a successor has waited too long, and the obstacle if it is no lack of a node; None if nothing holds it."""
     since = record.since.replace(microsecond=0)
     staying = [engine for engine in inputs.engines if not engine.terminating]
     start = Start(
@@ -285,12 +300,16 @@ def _gives_up(inputs: EngineSet, record: MoveRecord, results: LookupResults) -> 
         namespace=inputs.namespace,
         results=results,
     )
-    waits = (
-        max(begin, since) + (inputs.node_wait if inputs.node_wait and obstacle.node_helps else obstacle.limit)
+    waits = [
+        (
+            max(begin, since) + (inputs.node_wait if inputs.node_wait and obstacle.node_helps else obstacle.limit),
+            obstacle,
+        )
         for obstacle, begin in obstacles(start)
         if obstacle is not NOT_READY
-    )
-    return min(waits, default=None)
+    ]
+    ends, first = min(waits, key=lambda wait: wait[0], default=(None, ROOM))
+    return ends, "" if first.node_helps else first.name
 
 
 def _wait(inputs: EngineSet, leavers: Sequence[EngineView]) -> timedelta:
@@ -307,23 +326,23 @@ def _measured_start(leavers: Sequence[EngineView]) -> timedelta | None:
     return max((times.ready - times.created for leaver in leavers if (times := leaver.startup_times)), default=None)
 
 
-def _notice(inputs: EngineSet, leavers: Sequence[EngineView], late: datetime | None, *, moves: bool) -> str:
+def _notice(
+    inputs: EngineSet, leavers: Sequence[EngineView], late: datetime | None, record: MoveRecord, *, moves: bool
+) -> str:
     """What happens to the leavers, and until when a drain waits."""
     places = {node.name: node.why for leaver in leavers if (node := _node_of(inputs, leaver))}
     what = f"the only {inputs.noun}" if inputs.wanted == 1 else f"an {inputs.noun}"
     where = sentences(*(f"Node `{name}`, {why}, has {what} of this service." for name, why in places.items()))
     if not moves:
-        return sentences(where, _gap(leavers) if inputs.wanted == len(leavers) else f"{_NO_ROOM}.")
+        why = next((row.no_successor for row in OBSTACLES if row.name == record.obstacle), ROOM.no_successor)
+        return sentences(where, _gap(leavers, why) if inputs.wanted == len(leavers) else f"{why}.")
     waits = f"A drain waits for it until {late.astimezone(UTC):%H:%M:%S} UTC at the latest." if late else ""
     return sentences(where, "Its successor starts before it ends.", waits)
 
 
-_NO_ROOM = "No other node has room for its successor"
-
-
-def _gap(leavers: Sequence[EngineView]) -> str:
+def _gap(leavers: Sequence[EngineView], why: str) -> str:
     """How long a drain interrupts a service without a place for a successor, as far as a start was measured."""
-    told = f"{_NO_ROOM}: a drain interrupts the service until it has started elsewhere."
+    told = f"{why}: a drain interrupts the service until it has started elsewhere."
     start = _measured_start(leavers)
     if not start:
         return told

@@ -78,6 +78,8 @@ class Obstacle:
     limit: timedelta = UNSCHEDULABLE_LIMIT
     node_helps: bool = False
     """Whether a new node would remove it too, so that it is worth to wait for one."""
+    no_successor: str = "No other node has room for its successor"
+    """Why an engine gets no successor, as a sentence without its end."""
 
 
 _ROOM = re.compile(r"Insufficient |Too many pods")
@@ -136,14 +138,24 @@ def _not_serving(start: Start) -> datetime | None:
     return _first(engine.created for engine in start.new)
 
 
+_HELD = "Its successor needs a volume that it uses"
+
 ROOM = Obstacle("no room", lambda start: start.unschedulable(_ROOM), removed=True, node_helps=True)
 APART = Obstacle("kept apart", lambda start: start.unschedulable(_APART), removed=True, node_helps=True)
 EXCLUSIVE = Obstacle(
-    "claim of one pod", lambda start: start.unschedulable(_EXCLUSIVE), removed=True, limit=timedelta(0)
+    "claim of one pod",
+    lambda start: start.unschedulable(_EXCLUSIVE),
+    removed=True,
+    limit=timedelta(0),
+    no_successor=_HELD,
 )
-QUOTA = Obstacle("full quota", _over_quota, removed=True)
-ATTACHED = Obstacle("volume in use", Start.attached, removed=True)
-REFUSED = Obstacle("pod refused", _refused_since, removed=False)
+QUOTA = Obstacle(
+    "full quota", _over_quota, removed=True, no_successor="A quota of the namespace allows no successor beside it"
+)
+ATTACHED = Obstacle("volume in use", Start.attached, removed=True, no_successor=_HELD)
+REFUSED = Obstacle(
+    "pod refused", _refused_since, removed=False, no_successor="Kubernetes refuses the pod of its successor"
+)
 """By another quota, a LimitRange, or an admission policy."""
 UNFIT = Obstacle("no suitable node", lambda start: start.unschedulable(re.compile("")), removed=False, node_helps=True)
 NOT_READY = Obstacle("not ready", _not_serving, removed=False)
