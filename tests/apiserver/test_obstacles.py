@@ -9,6 +9,7 @@ import pytest
 
 from e2e.localkube.handle import LocalCluster
 from e2e.localkube.waiting import eventually
+from tests.apiserver.test_groups import PAIR, members
 from tests.apiserver.test_rollout import EDIT, TAINT, await_rolled, how, pool, spec
 from tests.testing.workspace import Workspace
 
@@ -17,7 +18,7 @@ __all__ = ["pool"]
 ENGINES = "inference-operator.dev/name=one,app.kubernetes.io/component=engine"
 REPLACING = (0, 1)
 LIMIT_SECONDS = 75
-"""The limit of a refused successor is 30 s."""
+"""The limit of a refused pod is 30 s."""
 
 
 def serve(workspace: Workspace, asked: dict[str, Any]) -> None:
@@ -165,3 +166,18 @@ def test_a_drain_under_a_full_quota_goes_on_after_the_limit(
         assert workspace.replicas("one") == 1
     finally:
         kubernetes.kubectl("uncordon", pod["spec"]["nodeName"])
+
+
+def test_groups_under_a_full_quota_replace_each_other(workspace: Workspace) -> None:
+    workspace.create("qwen", PAIR)
+    workspace.settled("qwen")
+    workspace.settled("qwen", "Reconciling", "False")
+    old = set(members(workspace).values())
+    workspace.kubectl("create", "quota", "gpus", "--hard=requests.nvidia.com/gpu=2")
+    workspace.patch("qwen", EDIT)
+    eventually(
+        lambda: len(members(workspace)) == len(old) and not old & set(members(workspace).values()),
+        seconds=LIMIT_SECONDS,
+        what=lambda: f"new pods only: {members(workspace)}, {workspace.get('infd', 'qwen')['status']['conditions']}",
+    )
+    workspace.settled("qwen", "Reconciling", "False")

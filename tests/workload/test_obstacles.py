@@ -12,13 +12,14 @@ from inference_operator.api.spec import RolloutStrategy
 from inference_operator.manifest import Manifest
 from inference_operator.views.engine import engines_of
 from inference_operator.views.lookups import EventsLookup, EventSummary, LookupResults, ObjectEvents
-from inference_operator.views.pod import PodProblem, PodView
+from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, PodProblem, PodView
 from inference_operator.views.pod_startup import PodStartup, StartupStage
 from inference_operator.workload.eviction.rollout import (
     ROLLOUT_ANNOTATION,
     EngineSet,
     Rollout,
     RolloutReason,
+    creation_lookups,
     rollout,
     surge_cure,
     switch_due,
@@ -214,3 +215,24 @@ def test_no_engine_ends_for_an_obstacle_that_this_does_not_remove(
         node_wait=NODE_WAIT if waits else None,
     )
     assert rollout(drawn, results, nodes_visible=True, now=NOW + timedelta(hours=hours)) == recorded
+
+
+def test_a_quota_that_refuses_the_pods_of_a_new_group_ends_an_old_one() -> None:
+    """Only Events show it, so they are asked for."""
+    engines = surging()
+    meta = {"name": "qwen-engine-1", "namespace": "chat", "uid": "set", "creationTimestamp": (NOW - AGE).isoformat()}
+    template = {"metadata": {"annotations": {TEMPLATE_HASH_ANNOTATION: NEW}}}
+    group: Manifest = {
+        "kind": "StatefulSet",
+        "metadata": {**meta, "annotations": engines.workloads[0]["metadata"]["annotations"]},
+        "spec": {"replicas": 2, "template": template},
+    }
+    waiting = replace(engines, workloads=[group])
+    (lookup,) = creation_lookups(waiting)
+    failed = EventSummary("FailedCreate", f"create Pod a in StatefulSet b failed error: {ONE_MORE}")
+    events: LookupResults = {lookup: ObjectEvents((failed, EventSummary("SuccessfulCreate", "create Pod b")))}
+    assert switch_due(waiting, {}) is None
+    assert rollout(waiting, events, nodes_visible=True, now=NOW) == Rollout(NEW, REPLACE, FULL)
+    members = [unready(group="qwen-engine-1", index=index) for index in range(2)]
+    whole = replace(waiting, engines=engines_of([pod(OLD), *members]))
+    assert (creation_lookups(whole), switch_due(whole, events)) == ([], None)

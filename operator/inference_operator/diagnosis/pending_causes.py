@@ -43,9 +43,9 @@ def volume_wait(pod: PodView, *, namespace: str) -> PendingWait | None:
     return PendingWait(EventsLookup(namespace, pod.name, pod.uid), pod.start.placed + VOLUME_LOOKUP_AFTER)
 
 
-def creation_wait(job: Manifest) -> PendingWait | None:
-    """The wait of a Job for its pod; None if its creation time is unknown."""
-    meta = mapping(job, "metadata")
+def creation_wait(owner: Manifest) -> PendingWait | None:
+    """The wait of a Job or a StatefulSet for its pods; None if its creation time is unknown."""
+    meta = mapping(owner, "metadata")
     created = timestamp(meta.get("creationTimestamp"))
     name, namespace, uid = (str(meta.get(field, "")) for field in ("name", "namespace", "uid"))
     return PendingWait(EventsLookup(namespace, name, uid), created + CREATION_LOOKUP_AFTER) if created else None
@@ -75,7 +75,8 @@ def problem_from_events(events: ObjectEvents) -> PodProblem | None:
 
 
 _FAILED, _CREATED = "FailedCreate", "SuccessfulCreate"
-"""Reasons of a Job's Events about its pod (Kubernetes 1.36, pkg/controller/controller_utils.go)."""
+"""Reasons of a Job's Events about its pod (Kubernetes 1.36, pkg/controller/controller_utils.go), and of a StatefulSet's
+(pkg/controller/statefulset/stateful_pod_control.go)."""
 
 _BEFORE_CAUSE = re.compile(
     r'^(?:\(combined from similar events\): )?Error creating: (?:[Pp]ods? "[^"]{0,253}" is (?:forbidden|invalid): )?'
@@ -85,11 +86,17 @@ _BEFORE_CAUSE = re.compile(
 
 def _not_created(events: ObjectEvents) -> PodProblem | None:
     """Why the last attempt to create a pod failed; None if it did not."""
-    last = next((event for event in events.events if event.reason in (_FAILED, _CREATED)), None)
-    if last is None or last.reason == _CREATED:
+    message = creation_failure(events)
+    if not message:
         return None
-    cause = _BEFORE_CAUSE.sub("", last.message)
+    cause = _BEFORE_CAUSE.sub("", message)
     return PodProblem(rejection_reason(cause), f"Kubernetes refuses it: {cause}", cure=rejection_cure(cause))
+
+
+def creation_failure(events: ObjectEvents) -> str:
+    """Why the last attempt to create a pod failed, as Kubernetes says it; empty if it did not."""
+    last = next((event for event in events.events if event.reason in (_FAILED, _CREATED)), None)
+    return last.message if last and last.reason == _FAILED else ""
 
 
 def rejection_reason(message: str) -> Reason:

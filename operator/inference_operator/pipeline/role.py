@@ -28,7 +28,14 @@ from inference_operator.workload.deployment import progress_deadline_seconds
 from inference_operator.workload.eviction.drain import move
 from inference_operator.workload.eviction.half_placed import yielding
 from inference_operator.workload.eviction.hardware_errors import move_due, moved_pods
-from inference_operator.workload.eviction.rollout import EngineSet, Undecided, rollout, surge_cure, switch_due
+from inference_operator.workload.eviction.rollout import (
+    EngineSet,
+    Undecided,
+    creation_lookups,
+    rollout,
+    surge_cure,
+    switch_due,
+)
 from inference_operator.workload.pinned_template import PinnedTemplate
 from inference_operator.workload.pod_spec import WorkloadInputs
 from inference_operator.workload.workload import Workload, engine_workload, live_workload
@@ -160,7 +167,7 @@ def _change(inputs: Inputs, used: RoleTemplates, scaling: ObservedScaling) -> Wo
         yielding=yielded,
         move=moving,
         turn=next_turn(turn_inputs(inputs), used.use, template.template_hash, live.workloads),
-        lookups=(*looks, *mounts.lookups, *yielded.lookups, *moving.lookups),
+        lookups=(*looks, *creation_lookups(engines), *mounts.lookups, *yielded.lookups, *moving.lookups),
         due=min(filter(None, due), default=None),
     )
 

@@ -141,6 +141,7 @@ def _rolling_out(observation: Observation) -> ConditionVerdict:
         "Pods of the previous specification are being replaced.",
         _strategy(observation.rollout) if observation.engines.rolling and observation.rollout else "",
         observation.progress,
+        observation.surge_cure,
         _download(observation),
     )
     return ConditionVerdict("True", Reason.ROLLING_OUT, message)

@@ -10,7 +10,14 @@ from datetime import datetime, timedelta
 from decimal import InvalidOperation
 
 from inference_operator.api.reasons import Reason
-from inference_operator.diagnosis.pending_causes import attached_elsewhere, volume_wait
+from inference_operator.diagnosis.pending_causes import (
+    CREATION_LOOKUP_AFTER,
+    attached_elsewhere,
+    creation_failure,
+    creation_wait,
+    volume_wait,
+)
+from inference_operator.manifest import Manifest
 from inference_operator.quantity import value
 from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import LookupResults, ObjectEvents
@@ -33,14 +40,22 @@ class Start:
     ending: Sequence[EngineView] = ()
     workload: WorkloadView
     """The workload that makes their pods."""
+    groups: Sequence[Manifest] = ()
+    """The StatefulSets of new engines that lack pods: only Events show why."""
     namespace: str = ""
     needs_more: bool = False
     """Whether it requests more of anything than an old engine."""
     results: LookupResults
 
-    def refused(self) -> str:
-        """Why Kubernetes makes no pod; empty if it does, or has not seen the latest specification."""
-        return self.workload.rejection if self.workload.observed else ""
+    def refused(self) -> tuple[str, datetime | None]:
+        """Why Kubernetes makes no pod, and since when; empty if it does, or has not seen the latest specification."""
+        if self.workload.rejection and self.workload.observed:
+            return self.workload.rejection, self.workload.rejected_since
+        for wait in filter(None, map(creation_wait, self.groups)):
+            events = self.results.get(wait.lookup)
+            if isinstance(events, ObjectEvents) and (message := creation_failure(events)):
+                return message, wait.due - CREATION_LOOKUP_AFTER
+        return "", None
 
     def unschedulable(self, words: re.Pattern[str]) -> datetime | None:
         """Since when the scheduler refuses a pod with a message in which these words are."""
@@ -105,13 +120,13 @@ def _first(moments: Iterable[datetime | None]) -> datetime | None:
 
 
 def _refused_since(start: Start) -> datetime | None:
-    return start.workload.rejected_since if start.refused() else None
+    return start.refused()[1]
 
 
 def _over_quota(start: Start) -> datetime | None:
     """Since when a quota is full that would suffice for the new engine in the place of an old one."""
-    is_enough = not start.needs_more and _has_place_for_one(start.refused())
-    return _refused_since(start) if is_enough else None
+    message, since = start.refused()
+    return since if not start.needs_more and _has_place_for_one(message) else None
 
 
 def _has_place_for_one(message: str) -> bool:

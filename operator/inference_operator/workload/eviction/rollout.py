@@ -16,6 +16,7 @@ Rules of `rollout`, the first that applies:
 """
 
 import operator
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -27,16 +28,17 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter
 
 from inference_operator.api.spec import RolloutStrategy
-from inference_operator.manifest import Manifest
+from inference_operator.diagnosis.pending_causes import creation_wait
+from inference_operator.manifest import STATEFUL_SET, Manifest
 from inference_operator.objects.annotation import JsonAnnotation
 from inference_operator.quantity import value
 from inference_operator.views.draining_node import DrainingNode
 from inference_operator.views.engine import EngineView
-from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, LookupResults
+from inference_operator.views.lookups import ClusterGpus, EventsLookup, FreeGpusLookup, LookupResults
 from inference_operator.views.node_fit import engines_in, schedulable_now
 from inference_operator.views.raw import mapping, objects
 from inference_operator.views.resource_requests import requested_amount
-from inference_operator.views.workload import role_view
+from inference_operator.views.workload import role_view, workload_view
 from inference_operator.workload.eviction.obstacles import ATTACHED, EXCLUSIVE, QUOTA, Obstacle, Start, obstacles
 
 
@@ -285,7 +287,25 @@ def surge_cure(inputs: EngineSet, results: LookupResults) -> str:
     return _REPLACE_INSTEAD if any(found.removed for found, _ in obstacles(_start(inputs, results))) else ""
 
 
-_REPLACE_INSTEAD = "Or set `spec.rollout.strategy: Replace`: then an old engine ends before its successor starts."
+_REPLACE_INSTEAD = "With `spec.rollout.strategy: Replace`, an old engine ends before its successor starts."
+
+
+def creation_lookups(inputs: EngineSet) -> Sequence[EventsLookup]:
+    """The Events that show why new groups get no pods while old engines run."""
+    groups = _unfinished_groups(inputs) if old_engines_run(inputs) else ()
+    return [wait.lookup for group in groups if (wait := creation_wait(group))]
+
+
+def _unfinished_groups(inputs: EngineSet) -> Sequence[Manifest]:
+    """The StatefulSets of the desired template that have fewer pods than they ask for."""
+    made = Counter(pod.group for engine in inputs.engines for pod in engine.pods)
+    groups = (workload for workload in inputs.workloads if workload.get("kind") == STATEFUL_SET.name)
+    return [
+        group
+        for group in groups
+        if workload_view(group).template == inputs.template
+        and made[group["metadata"]["name"]] < mapping(group, "spec").get("replicas", 1)
+    ]
 
 
 def _start(inputs: EngineSet, results: LookupResults) -> Start:
@@ -296,6 +316,7 @@ def _start(inputs: EngineSet, results: LookupResults) -> Start:
         old=[engine for engine in inputs.engines if engine.template != inputs.template],
         ending=[engine for engine in inputs.engines if engine.terminating],
         workload=role_view(inputs.workloads),
+        groups=_unfinished_groups(inputs),
         namespace=inputs.namespace,
         needs_more=inputs.recorded is not None and inputs.recorded.needs_more,
         results=results,
