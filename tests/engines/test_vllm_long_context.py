@@ -8,6 +8,8 @@ import pytest
 
 from inference_operator.api.engine import EngineSpec
 from inference_operator.engines.vllm.vllm import Vllm
+from inference_operator.models.config import Config
+from inference_operator.models.context import rope_parameters
 from inference_operator.models.facts import ModelFacts
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned, Refused
@@ -53,6 +55,29 @@ def test_scaling_is_refused_where_vllm_cannot_do_it() -> None:
     assert "scaled by `llama3` already" in refused_as(llama)
     assert "Only models that read and write text" in refused_as(model("Qwen/Qwen3.5-27B"))
     assert "Only models that read and write text" in refused_as(model("deepseek-ai/DeepSeek-V3"))
+
+
+def test_yarn_of_the_model_itself_gives_the_positions_and_the_other_parameters() -> None:
+    """vLLM 0.32.0 reads both betas of gpt-oss (`model_executor/models/gpt_oss.py`)."""
+    own = {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0}
+    scaling = {**own, "original_max_position_embeddings": 4096, "x" * 9000: 1, "note": "y" * 9000, "most": float("inf")}
+    config = Config({"max_position_embeddings": 131072, "rope_theta": 150000, "rope_scaling": scaling})
+    facts = replace(QWEN3, context=131072, rope=rope_parameters(config))
+    spec = EngineSpec(ropeScaling={"factor": 64})
+    assert ENGINE.as_served(facts, spec).context == 64 * 4096
+    assert json.loads(ENGINE.config_overrides(facts, spec))["rope_parameters"] == {
+        **own,
+        "factor": 64.0,
+        "original_max_position_embeddings": 4096,
+        "rope_theta": 150000,
+    }
+
+
+def test_rotary_positions_of_kinds_of_layers_are_not_scaled() -> None:
+    """vLLM 0.32.0 reads `rope_parameters[layer_type]` of them, which one object for all layers lacks."""
+    nested = rope_parameters(Config({"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}))
+    for facts in (replace(QWEN3, rope=nested), replace(QWEN3, architecture="Gemma3ForCausalLM")):
+        assert "The kinds of layers of this model have rotary positions of their own" in refused_as(facts, theta=1e6)
 
 
 def decided(**engine: Any) -> Planned | Refused:  # noqa: ANN401 - fields of the API

@@ -46,6 +46,26 @@ SAID: list[tuple[str, Reason, str]] = [
         "Remove `spec.engine.kvCacheDtype`",
     ),
     (
+        "No valid attention backend found for NVIDIA A100-SXM4-80GB with AttentionSelectorConfig(head_size=64). Reasons:"
+        " {FLASH_ATTN: [kv_cache_dtype not supported], FLASHINFER: [attention sinks not supported, compute capability"
+        " not supported]}.",
+        Reason.UNSUPPORTED_PRECISION,
+        "Remove `spec.engine.kvCacheDtype`",
+    ),
+    (
+        "No valid attention backend found for NVIDIA H100 80GB HBM3 with AttentionSelectorConfig(head_size=576). Reasons:"
+        " {CUTLASS_MLA: [dtype not supported, compute capability not supported], TRITON_MLA: [dtype not supported]}.",
+        Reason.UNSUPPORTED_PRECISION,
+        "Remove `spec.engine.dtype`",
+    ),
+    (
+        "No valid attention backend found for NVIDIA A100-SXM4-80GB with AttentionSelectorConfig(block_size=8). Reasons:"
+        " {FLASH_ATTN: [block_size not supported], FLASHMLA: [block_size not supported, compute capability not"
+        " supported]}.",
+        Reason.INVALID_ARGUMENT,
+        "Remove `--block-size` in `spec.engine.args`",
+    ),
+    (
         "Selected backend AttentionBackendEnum.FLASHMLA is not valid for this configuration. Reason: ['x']",
         Reason.INVALID_ARGUMENT,
         "the attention backend `FLASHMLA` does not compute this model here",

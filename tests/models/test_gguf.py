@@ -16,6 +16,7 @@ from inference_operator.models.gguf import (
     Items,
     ShortHeaderError,
     config_of,
+    damage,
     gguf_header,
     has_chat_template,
 )
@@ -74,6 +75,16 @@ def test_experts_are_counted(tmp_path: Path) -> None:
     facts = facts_of(gguf_header(written.read_bytes()))
     assert facts.experts
     assert (facts.experts.count, facts.experts.top_k, facts.experts.intermediate_size) == (8, 2, 32)
+
+
+def test_tensors_may_begin_at_a_smaller_multiple_than_the_usual_one() -> None:
+    """`general.alignment` is any multiple of 8 (ggml, `docs/gguf.md`)."""
+    text = b"general.alignment"
+    start = b"GGUF" + struct.pack("<IQQQ", 3, 1, 1, len(text)) + text + struct.pack("<II", 4, 8)
+    header = start + struct.pack("<Q8sIQIQ", 8, b"a.weight", 1, 4, 0, 0)
+    file = header + bytes(-len(header) % 8) + bytes(16)
+    assert damage(gguf_header(file), 1, len(file)) is None
+    assert damage(gguf_header(file), 1, len(header) + 15) is not None
 
 
 @pytest.mark.parametrize("missing", ["add_block_count", "add_embedding_length", "add_head_count"])

@@ -61,6 +61,15 @@ def test_a_config_with_a_wrong_field_raises_no_exception(name: str, key: str, va
     assert isinstance(model_facts({**known.config, key: value}, known.weights), ModelFacts | NotUnderstood)
 
 
+@pytest.mark.parametrize("ratio", ["9" * 5000, "\u00b2", ""])
+def test_a_ratio_of_a_compressed_cache_that_is_no_number_is_named(ratio: str) -> None:
+    known = entry("deepseek-ai/DeepSeek-V4-Pro")
+    assert known
+    found = model_facts({**known.config, "compress_ratios": [ratio]})
+    assert isinstance(found, NotUnderstood)
+    assert found.field == "config.json.compress_ratios"
+
+
 @given(JSON, st.dictionaries(st.text(max_size=8), st.integers(0, 100), max_size=3))
 def test_any_weight_index_gives_a_size_or_a_refusal(index: object, sizes: dict[str, int]) -> None:
     assert isinstance(weights_of_files(sizes, index), Weights | NotUnderstood)

@@ -88,8 +88,8 @@ class RopeScalingSpec(SpecModel):
         None,
         ge=1,
         le=MAX_TOKENS,
-        description="Positions that the factor multiplies, as the model's card names them. Default: the model's"
-        f" context. {RESIZES}",
+        description="Positions that the factor multiplies, as the model's card names them. Default: those that the"
+        f" model's config names for YaRN, or else the model's context. {RESIZES}",
     )
     theta: float | None = Field(
         None,

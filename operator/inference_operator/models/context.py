@@ -1,5 +1,6 @@
 """The longest sequence of a model, derived as vLLM derives it (0.32.0, `vllm/config/model.py`)."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -43,6 +44,12 @@ GENERATING = (
     *("MiDashengLMModel", "MossAudioModel", "Qwen2_5OmniModel"),
 )
 """Endings in `Model` that generate text (vLLM 0.32.0, `_SUFFIX_TO_DEFAULTS`, and names of its registry)."""
+
+
+PER_LAYER = "per layer"
+"""Stands for the type of rotary positions of a model whose kinds of layers have several."""
+_NAME, _MOST_PARAMETERS, _LARGEST_PARAMETER = re.compile(r"[a-z]\w{0,63}", re.ASCII), 32, 1e15
+"""Bounds of the parameters of rotary positions, which a plan and an argument repeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,19 +136,28 @@ def _rope_type(rope: Config) -> str:
 
 
 def rope_parameters(config: Config) -> tuple[tuple[str, float | str], ...]:
-    """The parameters of rotary positions that all layers share; none if the config states no base of them.
+    """The parameters of rotary positions that all layers share; only a type where layers have several kinds of them.
 
     Examples:
         >>> rope_parameters(Config({"rope_theta": 1000000, "partial_rotary_factor": 0.5}))
         (('partial_rotary_factor', 0.5), ('rope_theta', 1000000))
         >>> rope_parameters(Config({"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}))
-        ()
+        (('rope_type', 'per layer'),)
+        >>> rope_parameters(Config({"rope_theta": 5000, "rope_scaling": {"type": "yarn", "beta_fast": 32}}))
+        (('beta_fast', 32), ('rope_theta', 5000), ('rope_type', 'yarn'))
     """
-    section = config.section("rope_parameters")
+    section, scaling = config.section("rope_parameters"), config.section("rope_scaling")
     if any(isinstance(value, dict) for value in section.fields.values()):
-        return ()
-    scaling = _rope_type(config.section("rope_scaling"))
+        return (("rope_type", PER_LAYER),)
     outer = {name: config.fields.get(name) for name in ("rope_theta", "partial_rotary_factor")}
-    stated = {**outer, **({"rope_type": scaling} if scaling else {}), **section.fields}
-    kept = {name: value for name, value in stated.items() if isinstance(value, int | float | str)}
-    return tuple(sorted(kept.items())) if "rope_theta" in kept else ()
+    kind = _rope_type(scaling)
+    stated = {**outer, **scaling.fields, **({"rope_type": kind} if kind else {}), **section.fields}
+    kept = {name: value for name, value in stated.items() if name != "type" and _NAME.fullmatch(name) and _plain(value)}
+    return tuple(sorted(kept.items())[:_MOST_PARAMETERS]) if "rope_theta" in kept else ()
+
+
+def _plain(value: object) -> bool:
+    """Whether an argument can repeat the value: a number or a name."""
+    if isinstance(value, int | float):
+        return abs(value) <= _LARGEST_PARAMETER
+    return isinstance(value, str) and bool(_NAME.fullmatch(value))

@@ -36,8 +36,6 @@ _SCALARS = {
 }
 _STRING, _ARRAY = 8, 9
 """Types of values (`docs/gguf.md`, `gguf_metadata_value_type`)."""
-_ALIGNMENT = 32
-"""Tensors begin at a multiple of it; files may name a larger one (`docs/gguf.md`, `general.alignment`)."""
 _PLAIN_BITS = {0: 32, 1: 16, 30: 16}
 _PLAIN = {0: "float32", 1: "float16", 30: "bfloat16"}
 _BITS = {
@@ -116,7 +114,7 @@ def gguf_header(content: bytes) -> GgufHeader:
         elements[kind] += size
         has_head = has_head or name == "output.weight"
         data = max(data, offset + math.ceil(size * (_PLAIN_BITS.get(kind) or _BITS.get(kind, 0)) / 8))
-    least = math.ceil(reader.at / _ALIGNMENT) * _ALIGNMENT + data if data else 0
+    least = reader.at + data if data else 0  # and up to the next multiple of `general.alignment`, which may be 8
     return GgufHeader(metadata, elements, least, has_head)
 
 

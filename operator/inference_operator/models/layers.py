@@ -1,5 +1,7 @@
 """Groups of layers by their attention and KV cache, from a `config.json`."""
 
+import re
+
 from inference_operator.models.config import Config, UnreadableError
 from inference_operator.models.facts import Attention, LayerGroup
 from inference_operator.models.states import states
@@ -10,6 +12,7 @@ CHUNKED_EVERY = 4
 """Llama 4: one layer in four has no chunks (transformers 5.0, `Llama4TextConfig.no_rope_layer_interval`)."""
 INDEX_SCALE_BYTES = 4
 """The sparse attention of DeepSeek V3.2 keeps 8-bit keys and a float32 scale for its index."""
+_RATIO = re.compile(r"\d{1,9}", re.ASCII)
 
 
 def head_dimension(config: Config) -> int:
@@ -115,7 +118,7 @@ def _compressed(config: Config) -> tuple[LayerGroup, ...]:
     size, window = head_dimension(config), config.count("sliding_window") or 0
     groups = []
     for ratio, layers in config.tally("compress_ratios").items():
-        if not ratio.isdigit():
+        if not _RATIO.fullmatch(ratio):
             raise UnreadableError("compress_ratios", "has a key that is not a whole number")
         each = int(ratio)
         kind = LayerGroup(Attention.LATENT, layers, 1, size, token_bytes=2.0 * size / each) if each else None

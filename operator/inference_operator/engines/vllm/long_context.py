@@ -8,16 +8,21 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
-from inference_operator.api.engine import EngineSpec, RopeScalingSpec
+from inference_operator.api.engine import MAX_TOKENS, EngineSpec, RopeScalingSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.vllm.cli_args import given_options
+from inference_operator.models.context import PER_LAYER
 from inference_operator.models.facts import ModelFacts
 
 FIELD, HF_OVERRIDES = "spec.engine.ropeScaling", "--hf-overrides"
 YARN = "yarn"
 _REPLACED = ("default", YARN)
 """Types of rotary positions that YaRN replaces."""
+_ORIGINAL = "original_max_position_embeddings"
+_PER_LAYER = ("Gemma3", "Gemma4", "Rnj1", "Plamo3")
+"""Beginnings of architectures that read parameters for each kind of layer (0.32.0, `model_executor/models`:
+`rope_parameters[layer_type]`), also where a config in an earlier form does not show it."""
 
 
 def extended_facts(facts: ModelFacts, scaling: RopeScalingSpec | None) -> ModelFacts:
@@ -29,7 +34,10 @@ def extended_facts(facts: ModelFacts, scaling: RopeScalingSpec | None) -> ModelF
 
 
 def _original(facts: ModelFacts, scaling: RopeScalingSpec) -> int:
-    return scaling.original_max_position_embeddings or facts.context
+    """The positions that the factor multiplies. A model with YaRN has a longer context than these."""
+    stated = dict(facts.rope).get(_ORIGINAL)
+    own = int(stated) if isinstance(stated, int | float) and 0 < stated <= MAX_TOKENS else facts.context
+    return scaling.original_max_position_embeddings or own
 
 
 def config_overrides(facts: ModelFacts, scaling: RopeScalingSpec | None) -> str:
@@ -41,7 +49,7 @@ def config_overrides(facts: ModelFacts, scaling: RopeScalingSpec | None) -> str:
     if scaling is None:
         return ""
     parameters: dict[str, float | str] = {**dict(facts.rope), "rope_type": YARN, "factor": scaling.factor}
-    parameters["original_max_position_embeddings"] = _original(facts, scaling)
+    parameters[_ORIGINAL] = _original(facts, scaling)
     if scaling.theta:
         parameters["rope_theta"] = scaling.theta
     longest = int(scaling.factor * _original(facts, scaling))
@@ -64,6 +72,8 @@ def refusal_of_scaling(spec: EngineSpec, facts: ModelFacts) -> Refusal | None:
     if facts.has_vision or facts.uses_mla or facts.is_pooling:
         return _refusal("Only models that read and write text, without latent attention, have it.", "Remove it.")
     kind = parameters.get("rope_type", "default")
+    if kind == PER_LAYER or facts.architecture.startswith(_PER_LAYER):
+        return _refusal("The kinds of layers of this model have rotary positions of their own.", "Remove it.")
     if kind not in _REPLACED:
         shown = f"`{kind}`" if isinstance(kind, str) and kind.isidentifier() else "another way"
         return _refusal(f"The positions of this model are scaled by {shown} already.", "Remove it.")

@@ -10,6 +10,7 @@ from inference_operator.engines.known_error import COUNT, KnownError, known_erro
 
 _WORD = r"[\w.-]{1,40}"
 _TENSOR = "Set `spec.parallelism.tensor` to a smaller size"
+_NO_BACKEND = r"No valid attention backend found for (?:(?!No valid)[^\n]){0,4000}?"
 _CLASSES = r"(?P<what>[A-Z_]{3,40})"
 
 
@@ -53,14 +54,22 @@ _OF_PRECISION: Sequence[KnownError] = (
         "a KV cache in bfloat16 needs a GPU of compute capability 8.0, and this one has {have}."
         " Set `spec.engine.kvCacheDtype: float16`",
     ),
-    # platforms/cuda.py
+    # platforms/cuda.py, with what each backend lacks. Most lack more than one thing, so what only one lacks decides.
     _precision(
-        r"No valid attention backend found for [^\n]{0,4000}?compute capability not supported",
-        "no kernel on this GPU computes the attention of this model. Use a newer GPU, or another model",
+        _NO_BACKEND + r"\[kv_cache_dtype not supported\]",
+        "no kernel on this GPU has the KV cache type for the attention of this model. Remove `spec.engine.kvCacheDtype`",
     ),
     _precision(
-        r"No valid attention backend found for [^\n]{0,4000}?kv_cache_dtype not supported",
-        "no kernel on this GPU has the KV cache type for the attention of this model. Remove `spec.engine.kvCacheDtype`",
+        _NO_BACKEND + r"\[dtype not supported\]",
+        "no kernel on this GPU computes the attention of this model in this data type. Remove `spec.engine.dtype`",
+    ),
+    _argument(
+        _NO_BACKEND + r"\[block_size not supported\]",
+        "no kernel has blocks of this size for the attention of this model. Remove `--block-size`",
+    ),
+    _precision(
+        _NO_BACKEND + "compute capability not supported",
+        "no kernel on this GPU computes the attention of this model. Use a newer GPU, or another model",
     ),
     _precision(
         r"No valid attention backend found for",
