@@ -122,3 +122,24 @@ def test_an_absurdly_large_kv_cache_is_refused_before_a_pod_exists() -> None:
     found = outcome(inputs(asking("--kv-cache-memory-bytes=2048T")))
     assert isinstance(found, Refused)
     assert (found.refusal.reason, found.refusal.field) == (Reason.INVALID_SPEC, "spec.engine.args[0]")
+
+
+@pytest.mark.parametrize(
+    ("tag", "verdict"),
+    [
+        ("v0.32.0", ("True", "Fits")),
+        ("v0.32.1-cu129", ("True", "Fits")),
+        ("nightly", ("True", "Fits")),
+        ("v0.27.0", ("Unknown", "PartlyEstimated")),
+        ("v0.33.0", ("Unknown", "PartlyEstimated")),
+    ],
+)
+def test_an_image_of_another_version_is_planned_by_the_tables_there_are_and_says_so(
+    tag: str, verdict: tuple[str, str]
+) -> None:
+    raw = inference_deployment(engine={"image": f"vllm/vllm-openai:{tag}"})
+    state, reason, message = sized(raw)
+    said = f"The image has vLLM {tag.removeprefix('v')}: which models, data types and GPUs go together is taken from"
+    assert ((state, reason), said in message) == (verdict, verdict[0] == "Unknown")
+    assert message.startswith("Tensor parallel 1 on H100-80GB:")
+    assert arithmetic(raw).weights_gib == arithmetic(asking()).weights_gib

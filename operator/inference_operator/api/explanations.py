@@ -448,7 +448,8 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     Reason.PARTLY_ESTIMATED: Explanation(
         _SIZED,
         "Memory could not be computed completely: the model or GPUs are unknown, or a part such as a draft model is"
-        " unknown, or engines run on CPUs, for which nodes are not checked.",
+        " unknown, or engines run on CPUs, for which nodes are not checked, or the image has another version of vLLM"
+        " than the operator's tables.",
         "No action needed if the sizes are right. Otherwise see the message, or set `spec.engine.resources`.",
     ),
     Reason.NOT_SIZED: Explanation(

@@ -188,6 +188,10 @@ class Engine(ABC):
         """A notice about known vulnerabilities of the version in an image; empty: none is known."""
         return ""
 
+    def doubt_of_tables(self, image: str, /) -> str:
+        """A sentence that plans for this image follow the tables of another version; empty if they do not."""
+        return ""
+
     def parsers(self, image: str, *, model: str, architecture: str) -> Parsers:
         """The parsers that this image's engine needs for the answers of a model; `model` is a repository or path."""
         return Parsers()

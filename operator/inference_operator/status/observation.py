@@ -19,6 +19,7 @@ from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.diagnosis.pending_causes import rejection_cure
 from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis
 from inference_operator.diagnosis.startup_progress import sentence
+from inference_operator.engines.base import Engine
 from inference_operator.manifest import CONFIG_MAP, SERVICE, Key, Ref
 from inference_operator.objects.names import ROUTER, headless_service_name, router_name
 from inference_operator.pipeline.contexts import live_roles, observed_again, role_specs
@@ -84,7 +85,11 @@ class RoleObservation:
         """Its workload, counted in engines, and its pods."""
         workload = in_engines(seen(self.live.view, self.live.engines), self.live.engines)
         pods = [pod for engine in self.engines for pod in engine.pods]
-        return Component(self.name, workload, pods, self.decided.context.engine if self.decided else self.live.engine)
+        return Component(self.name, workload, pods, self.engine)
+
+    @property
+    def engine(self) -> Engine:
+        return self.decided.context.engine if self.decided else self.live.engine
 
     @property
     def pinned(self) -> PinnedPlan | None:

@@ -90,11 +90,17 @@ class _Sized:
     plan: Plan
 
     @property
+    def doubt_of_tables(self) -> str:
+        pinned = self.role.pinned
+        return self.role.engine.doubt_of_tables(pinned.image) if pinned else ""
+
+    @property
     def reported(self) -> str:
         """Sentences about what an engine carries, what engines reported, and the disks of nodes."""
         shortfall = self.role.decided.disk_shortfall if self.role.decided else ""
         return sentences(
             self.role.decided.doubt if self.role.decided else "",
+            self.doubt_of_tables,
             not_run(self.plan.parallel),
             self.plan.engine_choice,
             *_capacity(self.observation, self.role, self.plan),
@@ -120,12 +126,19 @@ def _without_a_part(sized: _Sized) -> ConditionVerdict | None:
     return ConditionVerdict("Unknown", Reason.PARTLY_ESTIMATED, message)
 
 
+def _by_other_tables(sized: _Sized) -> ConditionVerdict | None:
+    """The image has another version than the tables."""
+    if not sized.doubt_of_tables:
+        return None
+    return ConditionVerdict("Unknown", Reason.PARTLY_ESTIMATED, sentences(*_figures(sized.plan), sized.reported))
+
+
 def _fits(sized: _Sized) -> ConditionVerdict:
     reason = Reason.CONTEXT_REDUCED if sized.plan.context_reduced else Reason.FITS
     return ConditionVerdict("True", reason, sentences(*_figures(sized.plan), sized.reported))
 
 
-_of_plan: Chain[_Sized, ConditionVerdict] = Chain((_without_sizing, _without_a_part), otherwise=_fits)
+_of_plan: Chain[_Sized, ConditionVerdict] = Chain((_without_sizing, _without_a_part, _by_other_tables), otherwise=_fits)
 
 
 def _unchecked(plan: Plan) -> str:

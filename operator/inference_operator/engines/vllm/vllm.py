@@ -67,6 +67,7 @@ from inference_operator.engines.vllm.metrics import (
 )
 from inference_operator.engines.vllm.named_code import refusal_of_named_code
 from inference_operator.engines.vllm.option_classes import CLASSES
+from inference_operator.engines.vllm.options import VERSION
 from inference_operator.engines.vllm.parsers import parser_arguments, parsers_of, refusal_of_parsers
 from inference_operator.engines.vllm.phase import HINTS, LOADED, phase
 from inference_operator.engines.vllm.precision import refusal_of_precision
@@ -283,6 +284,16 @@ class Vllm(Engine):
 
     def advisories(self, image: str) -> str:
         return notice_of_advisories(image)
+
+    def doubt_of_tables(self, image: str) -> str:
+        """Only of images that name their version; others are taken for the tables' own."""
+        version = version_of_image(image)
+        if version_of(version or VERSION) == version_of(VERSION):
+            return ""
+        return (
+            f"The image has vLLM {version}: which models, data types and GPUs go together is taken from vLLM {VERSION},"
+            " and may differ."
+        )
 
     def process(
         self,
