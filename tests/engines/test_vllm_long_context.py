@@ -71,12 +71,19 @@ def test_yarn_of_the_model_itself_gives_the_positions_and_the_other_parameters()
         "original_max_position_embeddings": 4096,
         "rope_theta": 150000,
     }
+    shorter = EngineSpec(ropeScaling={"factor": 2})
+    found = ENGINE.check_request(shorter, facts, ENGINE.shape(shorter), image="")
+    assert found
+    assert "The model's own factor is 32, so its context would be shorter." in found.message
 
 
 def test_rotary_positions_of_kinds_of_layers_are_not_scaled() -> None:
     """vLLM 0.32.0 reads `rope_parameters[layer_type]` of them, which one object for all layers lacks."""
     nested = rope_parameters(Config({"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}))
-    for facts in (replace(QWEN3, rope=nested), replace(QWEN3, architecture="Gemma3ForCausalLM")):
+    for facts in (
+        replace(QWEN3, rope=nested),
+        *(replace(QWEN3, architecture=f"{one}ForCausalLM") for one in ("Gemma3", "Olmo3")),
+    ):
         assert "The kinds of layers of this model have rotary positions of their own" in refused_as(facts, theta=1e6)
 
 

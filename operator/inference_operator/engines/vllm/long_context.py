@@ -20,9 +20,10 @@ YARN = "yarn"
 _REPLACED = ("default", YARN)
 """Types of rotary positions that YaRN replaces."""
 _ORIGINAL = "original_max_position_embeddings"
-_PER_LAYER = ("Gemma3", "Gemma4", "Rnj1", "Plamo3")
+_PER_LAYER = ("Gemma3", "Gemma4", "Rnj1", "Olmo3")
 """Beginnings of architectures that read parameters for each kind of layer (0.32.0, `model_executor/models`:
-`rope_parameters[layer_type]`), also where a config in an earlier form does not show it."""
+`rope_parameters[layer_type]`; transformers 5.19.0, `models/olmo3`), also where a config in an earlier form does
+not show it."""
 
 
 def extended_facts(facts: ModelFacts, scaling: RopeScalingSpec | None) -> ModelFacts:
@@ -81,6 +82,10 @@ def refusal_of_scaling(spec: EngineSpec, facts: ModelFacts) -> Refusal | None:
         return _refusal(
             "The base of the model's rotary positions is not known.", f"Set `{FIELD}.theta` to its `rope_theta`."
         )
+    own = parameters.get("factor")
+    if scaling.original_max_position_embeddings is None and isinstance(own, int | float) and scaling.factor < own:
+        problem = f"The model's own factor is {own:g}, so its context would be shorter."
+        return _refusal(problem, f"Set `{FIELD}.factor` to more than it, or remove it.")
     return None
 
 
