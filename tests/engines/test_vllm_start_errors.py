@@ -161,7 +161,7 @@ SAID: list[tuple[str, Reason, str]] = [
         Reason.INVALID_ARGUMENT,
         "Add `--convert`",
     ),
-    ("Unsupported task: 'score' Supported tasks: ['embed']", Reason.INVALID_ARGUMENT, "has no such task"),
+    ("RuntimeError: Unsupported task: 'score' Supported tasks: ['embed']", Reason.INVALID_ARGUMENT, "has no such task"),
     ("Model a/b does not support any pooling tasks. See", Reason.INVALID_ARGUMENT, "no embeddings or scores"),
     (
         "KDA recurrent state supports only auto, float32, and bfloat16; got x",
@@ -183,13 +183,26 @@ def test_no_cause_repeats_what_a_stranger_writes() -> None:
     secret = "hunter2"  # noqa: S105 - a stranger's word
     for said in (
         f"No valid attention backend found for {secret} with x. Reasons: {secret}: [compute capability not supported]",
-        f"Unsupported task: {secret!r} Supported tasks: [{secret}]",
+        f"RuntimeError: Unsupported task: {secret!r} Supported tasks: [{secret}]",
         f"Model {secret} does not support any pooling tasks",
         f"KDA recurrent state supports only auto, float32, and bfloat16; got {secret}",
     ):
         found = Vllm().diagnose(f"ValueError: {said}\n")
         assert found
         assert secret not in found.cause
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "(APIServer pid=1) ValueError: Unsupported task: 'score' Supported tasks: ['generate']",
+        "(EngineCore pid=90) INFO 11-28 23:10:04 [core.py:118] CacheConfig(block_size=16, kv_sharing_fast_prefill=False)",
+        "(EngineCore pid=90)     if self.cache_config.kv_sharing_fast_prefill:",
+    ],
+)
+def test_a_request_s_error_and_names_in_logs_are_no_cause(said: str) -> None:
+    found = Vllm().diagnose(f"{said}\n(EngineCore pid=90) RuntimeError: the queue is broken\n")
+    assert found is None or found.reason is not Reason.INVALID_ARGUMENT
 
 
 def test_each_error_has_another_wording() -> None:

@@ -451,6 +451,9 @@ def test_a_gguf_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
 def test_pieces_of_a_gguf_file_are_no_model(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(bytes(100))
     assert "Join the pieces with `cat`" in said_of(tmp_path)
+    (tmp_path / "Q4").mkdir()
+    (tmp_path / "Q4" / "whole.gguf").write_bytes(b"x")
+    assert "for example `/Q4/whole.gguf`" in said_of(tmp_path)
 
 
 LARGE_3 = {

@@ -195,13 +195,12 @@ def _top_level_files(sizes: Mapping[str, int], ending: str) -> Mapping[str, int]
 
 def _elsewhere(sizes: Mapping[str, int]) -> NotUnderstood | None:
     """The refusal that names where GGUF models are: in folders, or in pieces; None if there are none."""
-    if any(_PIECE.search(path) for path in sizes):
-        problem = "the GGUF model is in pieces that are no files of their own."
-        return NotUnderstood("weights", problem, "Join the pieces with `cat` to one file that ends in `.gguf`.")
     below = sorted(path for path in sizes if _is_gguf_model(path.rpartition("/")[2]))
-    firsts = [path for path in below if gguf_parts(path)[0] == path]
     if not below:
-        return None
+        problem, cure = "the GGUF model is in pieces that are no files of their own.", "Join the pieces with `cat`"
+        pieces = any(_PIECE.search(path) for path in sizes)
+        return NotUnderstood("weights", problem, f"{cure} to one file that ends in `.gguf`.") if pieces else None
+    firsts = [path for path in below if gguf_parts(path)[0] == path]
     shown = next((path for path in firsts if _SHOWN.fullmatch(path)), "")
     example = f", for example `/{shown}`" if shown else ""
     count = len(firsts) or len(below)

@@ -221,7 +221,7 @@ _OF_RUNNERS: Sequence[KnownError] = (
         "the model has no scores or embeddings as it is. Add `--convert`, or remove `--runner`",
     ),
     _argument(
-        r"Unsupported task: ",
+        "RuntimeError: Unsupported task: ",  # a request's own error of the same words has another type
         "the model has no such task. Correct `--pooler-config`",
     ),
     _argument(r"does not support any pooling tasks", "the model gives no embeddings or scores. Remove `--runner`"),
@@ -250,9 +250,10 @@ _OF_RUNNERS: Sequence[KnownError] = (
         rf"Invalid prefix_match_unit=(?P<unit>{COUNT})",
         "prefixes of {unit} tokens do not fit the KV cache. Remove `--prefix-match-unit`",
     ),
+    # config/vllm.py
     _argument(
-        r"--kv-sharing-fast-prefill is not supported|kv_sharing_fast_prefill",
-        "the layers of this model share no KV cache. Remove `--kv-sharing-fast-prefill`",
+        "Fast prefill optimization for KV sharing is not compatible with EAGLE",
+        "EAGLE needs the logits of all tokens. Remove `--kv-sharing-fast-prefill`",
     ),
     # transformers, modeling_rope_utils.py
     _refused(
