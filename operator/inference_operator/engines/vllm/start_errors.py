@@ -45,12 +45,13 @@ _OF_PRECISION: Sequence[KnownError] = (
     # v1/attention/backends/triton_attn.py, mla/triton_mla.py
     _precision(
         r"FP8 KV cache is not supported by the Triton (?:MLA|attention) backend[^\n]{0,120}?"
-        r"compute capability (?P<have>\d{1,2}\.\d)\)",
+        r"compute capability (?P<have>\d{1,2}\.\d)\)[^\n]{0,120}?--kv-cache-dtype (?P<other>b?float16)",
         "this model has an FP8 KV cache only on GPUs of compute capability 8.9, and this one has {have}."
-        " Set `spec.engine.kvCacheDtype: bfloat16`, or use a newer GPU",
+        " Set `spec.engine.kvCacheDtype: {other}`, or use a newer GPU",
     ),
     _precision(
-        r"bfloat16 KV cache is not supported on [^\n]{0,120}?compute capability (?P<have>\d{1,2}\.\d)\)",
+        r"bfloat16 KV cache is not supported (?:on|by the Triton MLA) [^\n]{0,120}?"
+        r"compute capability (?P<have>\d{1,2}\.\d)\)",
         "a KV cache in bfloat16 needs a GPU of compute capability 8.0, and this one has {have}."
         " Set `spec.engine.kvCacheDtype: float16`",
     ),
@@ -161,7 +162,8 @@ _OF_SIZES: Sequence[KnownError] = (
     ),
     # config/compilation.py
     _refused(
-        r"CUDAGraphMode\.(?P<what>[A-Z_]{1,40}) is not supported with (?P<backend>\w{1,60}) backend",
+        r"CUDAGraphMode\.(?P<what>[A-Z_]{1,40}) is not supported with (?P<backend>\w{1,60}) backend"
+        r"[^\n]{0,80}?; please try",  # warnings say which mode it sets instead
         "CUDA graphs of the mode {what} are not possible with {backend}. Remove `--compilation-config` and"
         " `--attention-backend` from `spec.engine.args`",
     ),
@@ -226,7 +228,7 @@ _OF_RUNNERS: Sequence[KnownError] = (
     ),
     _argument(r"does not support any pooling tasks", "the model gives no embeddings or scores. Remove `--runner`"),
     _argument(
-        r"This model does not support LoRA|does not support LoRA yet",
+        r"This model does not support LoRA|(?<!PCP) does not support LoRA yet",
         "vLLM has no LoRA adapters for this model. Remove `spec.model.adapters`, or `--enable-lora`",
     ),
     _argument(
@@ -257,7 +259,7 @@ _OF_RUNNERS: Sequence[KnownError] = (
     ),
     # transformers, modeling_rope_utils.py
     _refused(
-        r"`rope_(?:scaling|parameters)`'s factor field must be|Missing required keys in `rope_(?:scaling|parameters)`",
+        "KeyError: .{0,2}Missing required keys in `rope_(?:scaling|parameters)`",  # of wrong ones it only warns
         "the model's rotary positions are not scaled as they are described. Correct `spec.engine.ropeScaling`",
     ),
 )
