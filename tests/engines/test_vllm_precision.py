@@ -13,7 +13,7 @@ from inference_operator.models.facts import Attention, LayerGroup, ModelFacts
 from inference_operator.models.model import model_facts
 from inference_operator.sizing.choice import choose
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
-from inference_operator.sizing.shape import SizingInputs
+from inference_operator.sizing.shape import Shape, SizingInputs
 from tests.sizing.pools import model, on_gpus, pool
 
 ENGINE, IMAGE = Vllm(), "docker.io/vllm/vllm-openai:v0.32.0"
@@ -150,9 +150,10 @@ def test_an_fp8_cache_of_usual_heads_needs_only_ampere() -> None:
 def test_a_cache_that_the_checkpoint_states_counts_as_a_requested_one() -> None:
     facts = model("Qwen/Qwen3-8B")
     kept = replace(facts, quantization=replace(facts.quantization, kv_cache_fp8=True, method="modelopt_fp4"))
-    found = choose(kept, pool("T4:1"), on_gpus, SizingInputs())
-    assert isinstance(found, Infeasible)
-    assert found.problem.endswith("The checkpoint asks for it; `spec.engine.kvCacheDtype: float16` does not.")
+    for shape in (Shape(), Shape(kv_cache_dtype="fp8")):
+        found = choose(kept, pool("T4:1"), on_gpus, SizingInputs(shape=shape))
+        assert isinstance(found, Infeasible)
+        assert found.problem.endswith("The checkpoint asks for it; `spec.engine.kvCacheDtype: float16` does not.")
     assert able(kept, "T4:1", kvCacheDtype="float16")
 
 

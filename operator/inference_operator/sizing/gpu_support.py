@@ -119,8 +119,8 @@ class GpuSupport:
 
     def _without_cache(self, facts: ModelFacts, shape: Shape, used: str, capability: tuple[int, int]) -> str | None:
         """Why no kernel on this GPU has the KV cache that is requested, or that the checkpoint states."""
-        stated = _stored_cache(facts) if self.attention and shape.kv_cache_dtype == AUTO else ""
-        kept = stated or shape.kv_cache_dtype
+        stated = _stored_cache(facts) if self.attention else ""
+        kept = stated if stated and shape.kv_cache_dtype == AUTO else shape.kv_cache_dtype
         if not kept.startswith("fp8"):
             return None
         able = self.attention.get((self._kind(facts, used), kept), frozenset())
