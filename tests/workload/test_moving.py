@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from inference_operator.api.reasons import Reason
@@ -487,6 +487,7 @@ def rest(cluster: Cluster) -> Iterator[int]:
 
 
 @given(wanted=st.integers(1, 3), room=st.integers(1, 5), elastic=st.booleans(), steps=STEPS)
+@example(wanted=2, room=1, elastic=True, steps=[("cordon", 0), ("operate", 0), ("uncordon", 0)])
 def test_cordons_and_uncordons_in_any_order_never_cost_an_engine_that_is_wanted(
     *, wanted: int, room: int, elastic: bool, steps: Sequence[tuple[str, int]]
 ) -> None:

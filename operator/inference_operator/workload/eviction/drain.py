@@ -211,11 +211,15 @@ def _leavers(inputs: EngineSet) -> tuple[EngineView, ...]:
 
 
 def _lost_its_node(inputs: EngineSet, missing: int, now: datetime) -> bool:
-    """Whether a successor starts while its engine's node is gone from the API, and the pod is not yet."""
+    """Whether a successor starts while its engine's node is gone from the API, and the pod is not yet.
+
+    An engine without a node has lost none: it waits for one, as before the move.
+    """
     record = _recorded(inputs)
     if record is None or record.gave_up or missing <= 0 or now >= record.since + _wait(inputs, ()):
         return False
-    return _has_more(inputs)
+    silent = (engine for engine in inputs.engines if not (engine.is_serving or engine.terminating))
+    return _has_more(inputs) and any(engine.nodes for engine in silent)
 
 
 def _has_more(inputs: EngineSet) -> bool:
