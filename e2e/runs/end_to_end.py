@@ -19,7 +19,7 @@ SHARED = (
     ("e2e/test_adapter_memory.py",),
     ("e2e/test_push.py",),
     ("e2e/test_verify.py",),
-    ("e2e/test_derived_sizes.py", "e2e/test_group_arguments.py"),
+    ("e2e/test_draw.py", "e2e/test_derived_sizes.py", "e2e/test_group_arguments.py"),
     ("e2e/test_bucket.py",),
     ("e2e/test_arguments.py", "e2e/test_sglang.py", "e2e/test_media_client.py"),
     ("e2e/test_bucket_faults.py",),
