@@ -16,8 +16,6 @@ PLURAL = "inferencedeployments"
 
 ARCHITECTURE_LABEL, SYSTEM_LABEL = "kubernetes.io/arch", "kubernetes.io/os"
 """Node labels of the processor architecture and of the operating system, which each kubelet sets."""
-GPU_RESOURCE = "nvidia.com/gpu"
-"""The extended resource of whole NVIDIA GPUs, and the default of `spec.hardware.gpu.resourceName`."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

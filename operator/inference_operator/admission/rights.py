@@ -26,7 +26,8 @@ from inference_operator.api.duration import duration
 from inference_operator.api.engine_kind import EngineKind
 from inference_operator.engines.options import OptionClasses
 from inference_operator.engines.rights import unsafe_arguments, unsafe_variables
-from inference_operator.manifest import CLAIM, GPU_RESOURCE, Kind, Manifest
+from inference_operator.hardware.resources import VENDOR
+from inference_operator.manifest import CLAIM, Kind, Manifest
 
 USE = "use"
 """The verb on an object that lends it to InferenceDeployments. Kubernetes itself has no such verb."""
@@ -193,7 +194,6 @@ _WAIT_FIELD = "scheduling.evictionWait"
 _MORE = f"more than {FREE_EVICTION_WAIT}"
 KIND_FIELD = "engine.kind"
 _GPU_FIELD = "hardware.gpu.resourceName"
-_GPU_DOMAIN = GPU_RESOURCE.partition("/")[0] + "/"
 
 SHOWN = r"^(--[A-Za-z0-9._-]{1,64}|-[A-Za-z])$"
 """Names of options that a message may quote. The rest of an argument may be a secret, also directly after `-n`."""
@@ -249,9 +249,9 @@ def _amounts(field: str) -> Check:
 
 _GPU_RESOURCE = Check(
     _GPU_FIELD,
-    f"!{value_of('object', _GPU_FIELD)}.orValue('{_GPU_DOMAIN}').startsWith('{_GPU_DOMAIN}')",
-    lambda spec: [] if (part(spec, _GPU_FIELD) or _GPU_DOMAIN).startswith(_GPU_DOMAIN) else [""],
-    subject=f"'a resource outside {_GPU_DOMAIN} '",
+    f"!{value_of('object', _GPU_FIELD)}.orValue('{VENDOR}').startsWith('{VENDOR}')",
+    lambda spec: [] if (part(spec, _GPU_FIELD) or VENDOR).startswith(VENDOR) else [""],
+    subject=f"'a resource outside {VENDOR} '",
 )
 
 

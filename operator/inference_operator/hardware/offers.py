@@ -7,13 +7,8 @@ from operator import attrgetter
 
 from inference_operator.hardware.kinds import GIB_OF_MIB, LOST_TO_CUDA, GpuKind, kind_named, kind_of_product
 from inference_operator.hardware.node_labels import GKE, KIND_LABELS, PRODUCT, kind_of_labels
-from inference_operator.manifest import GPU_RESOURCE
+from inference_operator.hardware.resources import GPU_RESOURCE, MIG_RESOURCE, SHARED_RESOURCE, mig_resource
 
-VENDOR = "nvidia.com/"
-"""Prefix of NVIDIA's extended resources."""
-SHARED_RESOURCE = "nvidia.com/gpu.shared"
-MIG_RESOURCE = re.compile(r"nvidia\.com/mig-(?P<profile>(?P<parts>\d)g\.(?P<memory>\d+)gb(?:\.me)?)")
-"""One resource for each profile under the strategy `mixed` (NVIDIA/k8s-device-plugin 0.18, README)."""
 MIG_PRODUCT = re.compile(r"-MIG-(?P<profile>(?P<parts>\d)g\.(?P<memory>\d+)gb(?:\.me)?)$")
 """Suffix of the product label under the strategy `single` of GPU feature discovery."""
 MIG_KIND = re.compile(
@@ -168,7 +163,7 @@ def offer_named(name: str, *, per_node: int = 1, price: float | None = None) -> 
     if mig is None:
         return replace(offer, product=name) if is_product else offer
     labelled = mig["sign"] != " "
-    resource = GPU_RESOURCE if labelled else f"{VENDOR}mig-{mig['profile'].lower()}"
+    resource = GPU_RESOURCE if labelled else mig_resource(mig["profile"])
     labels = {PRODUCT: name} if labelled else {}
     return replace(_slice(labels, kind, resource, per_node, mig), price=price)
 

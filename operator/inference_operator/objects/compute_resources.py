@@ -6,8 +6,8 @@ from inference_operator.api.container import ResourcesSpec
 from inference_operator.api.network import NetworkSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.hardware.offers import VENDOR
-from inference_operator.manifest import GPU_RESOURCE, Manifest
+from inference_operator.hardware.resources import is_gpu
+from inference_operator.manifest import Manifest
 from inference_operator.quantity import canonical, multiplied, value
 from inference_operator.sizing.plan import Plan
 
@@ -16,7 +16,7 @@ NO_NETWORK = NetworkSpec()
 
 def refusal_of_resources(requested: ResourcesSpec, field: str = "spec.engine.resources") -> Refusal | None:
     for part, amounts in (("requests", requested.requests), ("limits", requested.limits)):
-        if gpus := next((name for name in amounts if name.startswith(VENDOR)), None):
+        if gpus := next((name for name in amounts if is_gpu(name)), None):
             return Refusal(
                 Reason.MANAGED_ARGUMENT,
                 f"{field}.{part}[{gpus}]",
@@ -38,7 +38,7 @@ def refusal_of_resources(requested: ResourcesSpec, field: str = "spec.engine.res
 def refusal_of_network_devices(requested: ResourcesSpec, network: NetworkSpec) -> Refusal | None:
     """Why the network devices of a group are no such devices, or are requested twice; None if they are valid."""
     name = network.resource or ""
-    if name == GPU_RESOURCE or name.startswith((f"{GPU_RESOURCE}.", f"{VENDOR}mig-")):
+    if is_gpu(name):
         cure = "Name the resource of network devices, for example `rdma/hca_shared_devices_a`."
         return Refusal(Reason.INVALID_SPEC, "spec.hardware.network.resource", f"`{name}` is a GPU.", cure)
     part = next((part for part in ("requests", "limits") if name in getattr(requested, part)), "")

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from inference_operator.api.scheduling import PodScheduling, SchedulingSpec, TopologySpread
 from inference_operator.hardware.node_labels import GKE, PLATFORM_LABELS, PRODUCT, Alternative, alternatives
 from inference_operator.hardware.offers import label_of
-from inference_operator.manifest import ARCHITECTURE_LABEL, GPU_RESOURCE, SYSTEM_LABEL, Manifest
+from inference_operator.hardware.resources import GPU_TOLERATION
+from inference_operator.manifest import ARCHITECTURE_LABEL, SYSTEM_LABEL, Manifest
 from inference_operator.objects.api_form import api_form
 from inference_operator.sizing.plan import Plan
 from inference_operator.views.pod import GROUP_LABEL
@@ -13,9 +14,6 @@ from inference_operator.views.pod import GROUP_LABEL
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 """Label of a Deployment whose pods Kueue admits. Kueue itself copies it into the pods
 (kubernetes-sigs/kueue, pkg/controller/jobs/deployment/deployment_webhook.go)."""
-
-GPU_TOLERATION: Manifest = {"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}
-"""GPU nodes are often tainted with their resource's name (NVIDIA GPU operator, GKE, EKS)."""
 
 _UNCHANGED = ("nodeSelector", "affinity", "priorityClassName", "runtimeClassName", "schedulerName")
 

@@ -11,7 +11,8 @@ from inference_operator.api.spec import Spec
 from inference_operator.api.validation import SpecModel
 from inference_operator.engines.base import Engine
 from inference_operator.hardware.offers import offer_named
-from inference_operator.manifest import GPU_RESOURCE, Manifest
+from inference_operator.hardware.resources import GPU_RESOURCE
+from inference_operator.manifest import Manifest
 from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.facts import ModelFacts

@@ -9,7 +9,6 @@ from inference_operator.api.spec import Spec
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.node_labels import unknown_kind
 from inference_operator.hardware.offers import (
-    VENDOR,
     GpuOffer,
     declared_offer,
     merged,
@@ -17,7 +16,8 @@ from inference_operator.hardware.offers import (
     offers_of_node,
     priced,
 )
-from inference_operator.manifest import GPU_RESOURCE, Manifest
+from inference_operator.hardware.resources import GPU_RESOURCE, is_gpu
+from inference_operator.manifest import Manifest
 from inference_operator.settings import PREFIX, Capacity, Settings
 from inference_operator.sizing.plan import Plan
 from inference_operator.views.node import NodeView
@@ -159,8 +159,8 @@ def gpus_by_kind(nodes: Sequence[NodeView], added: Sequence[str] = ()) -> Mappin
 
 
 def has_gpus(node: NodeView) -> bool:
-    """Whether a node has NVIDIA GPUs, also while it reports none: its device plugin may be starting anew."""
-    return any(name.startswith(VENDOR) for name in node.allocatable)
+    """Whether a node has GPUs, also while it reports none: its device plugin may be starting anew."""
+    return any(is_gpu(name) for name in node.allocatable)
 
 
 def _suiting(nodes: Sequence[NodeView] | None, pod: Manifest) -> Sequence[NodeView]:
@@ -168,7 +168,7 @@ def _suiting(nodes: Sequence[NodeView] | None, pod: Manifest) -> Sequence[NodeVi
     return [
         node
         for node in nodes or ()
-        if matches_node(node, pod) and any(name.startswith(VENDOR) and node.count(name) for name in node.allocatable)
+        if matches_node(node, pod) and any(is_gpu(name) and node.count(name) for name in node.allocatable)
     ]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from inference_operator.api.hardware import Device
-from inference_operator.manifest import GPU_RESOURCE
+from inference_operator.hardware.resources import GPU_RESOURCE
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.budget import Budget
 from inference_operator.sizing.cpu import CpuNeeds

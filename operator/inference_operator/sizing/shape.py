@@ -5,7 +5,7 @@ from typing import Self
 
 from inference_operator.api.autoscaling import TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN, AutoscalingSpec
 from inference_operator.api.engine_profile import EngineProfile
-from inference_operator.manifest import GPU_RESOURCE
+from inference_operator.hardware.resources import GPU_RESOURCE
 from inference_operator.models.facts import ModelFacts, Quantization
 
 

@@ -13,7 +13,8 @@ from inference_operator.engines.registry import EngineRegistry
 from inference_operator.hardware.needs import DRIVER_MAJOR
 from inference_operator.hardware.node_labels import AWS_NAME, COREWEAVE, GKE, PRODUCT, kind_of_labels
 from inference_operator.hardware.offers import offers_of_node
-from inference_operator.manifest import GPU_RESOURCE, INFERENCE_DEPLOYMENT, NODE, POD, Manifest
+from inference_operator.hardware.resources import is_gpu
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, NODE, POD, Manifest
 from inference_operator.settings import PREFIX, Settings
 from inference_operator.views.node import NodeView, node_view
 from inference_operator.views.raw import condition, mapping, objects
@@ -24,7 +25,6 @@ PRESENT = "nvidia.com/gpu.present"
 MOST_NAMES = 3
 """Nodes or resources that a message names."""
 NVIDIA = "nvidia"
-VENDOR = f"{GPU_RESOURCE.partition('/')[0]}/"
 
 
 def gpus(facts: ClusterFacts) -> Iterator[Finding]:
@@ -135,7 +135,7 @@ def _is_told(node: NodeView) -> bool:
 
 def _allocatable(node: NodeView) -> int:
     """GPUs and parts of GPUs that pods can request."""
-    return sum(node.count(name) for name in node.allocatable if name.startswith(VENDOR))
+    return sum(node.count(name) for name in node.allocatable if is_gpu(name))
 
 
 def _names(nodes: Sequence[NodeView]) -> str:

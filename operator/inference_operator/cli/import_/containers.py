@@ -12,7 +12,8 @@ from inference_operator.engines.options import ImportedArguments
 from inference_operator.engines.registry import ENGINES, VLLM
 from inference_operator.hardware.kinds import kind_of_product
 from inference_operator.hardware.node_labels import PRODUCT
-from inference_operator.manifest import GPU_RESOURCE, Manifest
+from inference_operator.hardware.resources import is_gpu
+from inference_operator.manifest import Manifest
 from inference_operator.settings import Settings
 from inference_operator.views.raw import mapping, objects
 
@@ -215,7 +216,7 @@ def _take_resources(origin: ForeignObject, draft: Draft, path: Path) -> None:
             if name in {"cpu", "memory", "ephemeral-storage"}:
                 value = origin.take(object, *path, kind, name)
                 kept[name] = str(value)
-            elif str(name).startswith(GPU_RESOURCE.partition("/")[0]):
+            elif is_gpu(str(name)):
                 origin.leave(computed, *path, kind, name)
         draft.put(f"engine.resources.{kind}", kept)
 
