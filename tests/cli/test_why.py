@@ -128,6 +128,7 @@ def test_the_former_words_print_the_same_and_name_the_new_ones(infd: Infd, serve
         status, output, complaints = infd(*former)
         assert (status, output) == now[:2]
         assert complaints == "`infd explain` is now `infd status --why`, and goes with the next release.\n"
+    assert infd("help", "explain")[:2] == infd("status", "--help")[:2]
 
 
 def test_programs_get_the_explanation_with_the_facts(infd: Infd, server: dict[str, bytes]) -> None:

@@ -32,6 +32,8 @@ FORMER_NAMES = {"top": ("list", "--traffic"), "explain": ("status", "--why")}
 def _named_as_now(words: Sequence[str]) -> Sequence[str]:
     """The words of a former command in those of now, which a line tells; `explain autoscaling` is `explain`."""
     name, *rest = words or [""]
+    if name == "help" and rest[:1] and rest[0] in FORMER_NAMES:
+        return [name, FORMER_NAMES[rest[0]][0]]
     if name not in FORMER_NAMES:
         return words
     now = FORMER_NAMES[name]
