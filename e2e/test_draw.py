@@ -12,8 +12,7 @@ from inference_operator.manifest import Manifest
 
 PAIRS, MANY = 750, 5000
 LEAST_REFUSED, LEAST_HITS = 0.3, 10
-LEAST_AGREEMENT = 0.98
-"""0.99 as soon as the operator refuses sizes of blocks that no backend has, most of what is left."""
+LEAST_AGREEMENT = 0.99
 MOST_UNTOLD = 0.03
 """Share of pairs about which the stand-ins tell nothing."""
 

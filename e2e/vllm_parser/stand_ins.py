@@ -50,6 +50,9 @@ class Anything(type):
             raise AttributeError(name)
         return Anything(name, (_Object,), {})
 
+    def __contains__(cls, _: object) -> bool:
+        return True  # else Python asks for item after item, without end
+
     def __getitem__(cls, _: object) -> type:
         return cls
 

@@ -50,6 +50,9 @@ def started(config: Any, cache_bytes: int | None) -> dict[str, Any]:  # noqa: AN
         config: vLLM's configuration.
         cache_bytes: what is left for the cache, on each GPU. It decides about models with states alone; None: unknown.
     """
+    PLATFORM.check_if_supports_dtype(
+        config.model_config.dtype
+    )  # as the worker does (0.32.0, `v1/worker/gpu_worker.py`)
     whole = cache_bytes is not None and config.model_config.is_hybrid
     stand_ins.Layers.most = 0 if whole else FIRST_LAYERS
     with _start(config):
