@@ -41,17 +41,21 @@ SIZES = {
     "cpuOffloadGiB": "cpu_offload_gb",
 }
 """Fields of the spec, and vLLM's names of the parsed values."""
+QUANTIZED = ("awq", "gptq")
+"""Methods of checkpoints that are quantized: vLLM cannot apply them while it loads weights."""
 REPLACED = ["--lora-modules", "b=org/b", "--lora-modules", "a=/a"]
 """Adapters that vLLM forgets, because it reads the last list only; the operator refuses them too."""
 ABBREVIATED = ["m", "--tensor_par", "2", "--served-model=a", "--por=1", "-tp=4"]
 """Abbreviated spellings; the operator recognises managed flags in them."""
 
 
-def in_volume() -> Entry:
-    """What an inspection finds in the volumes that samples name: Qwen3-8B."""
+def in_volume(method: str = "") -> Entry:
+    """What an inspection finds in the volumes that samples name: Qwen3-8B, quantized where a sample says so."""
     qwen = entry("Qwen/Qwen3-8B")
     assert qwen
-    return replace(qwen, weights=Weights(16_381_470_720, "model.safetensors.index.json"))
+    quantized = {"quantization_config": {"quant_method": method, "bits": 4, "group_size": 128}}
+    config = {**qwen.config, **(quantized if method in QUANTIZED else {})}
+    return replace(qwen, config=config, weights=Weights(16_381_470_720, "model.safetensors.index.json"))
 
 
 def arguments(sample: Path) -> list[str]:
@@ -61,7 +65,8 @@ def arguments(sample: Path) -> list[str]:
 
 def arguments_of(raw: Manifest) -> list[str]:
     """The arguments of the engine container for a resource."""
-    planned = outcome(offline_inputs(raw, GPUS, ENGINES, model=in_volume()))
+    model = in_volume(raw["spec"].get("engine", {}).get("quantization", ""))
+    planned = outcome(offline_inputs(raw, GPUS, ENGINES, model=model))
     assert isinstance(planned, Planned), planned
     engine = next(m for ref, m in planned.desired.items() if ref.name.endswith("-engine") and "template" in m["spec"])
     result: list[str] = engine["spec"]["template"]["spec"]["containers"][0]["args"]

@@ -103,7 +103,7 @@ class EngineBehindRouter:
         assert (status, self.too_long in body) == (400, True), body
 
     def test_routes_that_control_the_server_are_closed_at_the_router(self, named: Served) -> None:
-        for path in self.closed:
+        for path in set(self.closed) - {"/"}:  # where the router answers health checks itself
             assert named.get(path)[0] == 404
 
     def test_a_stopped_engine_finishes_its_streams_and_is_gone_soon_after(self, named: Served, say: Say) -> None:

@@ -284,7 +284,7 @@ async def _lines_of_random_requests(loopback: Loopback, requests: int) -> None:
     async def send(_: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", loopback.port)
         method = chance.choice([b"POST", b"GET", some(8)])
-        path = chance.choice([b"/v1/chat/completions", b"/", b"/v1/models/"]) + some(chance.choice([4, 40, 3000]))
+        path = chance.choice([b"/v1/chat/completions", b"/a", b"/v1/models/"]) + some(chance.choice([4, 40, 3000]))
         body = json.dumps({"type": JSON, "pieces": [some(30).decode("latin-1")], "model": some(9).decode("latin-1")})
         lines = [method + b" " + path + b" HTTP/1.1", b"Host: x", b"Connection: close"]
         lines += [b"X-Request-ID: " + some(40), b"traceparent: " + some(60), b"Content-Type: " + some(20)]

@@ -54,7 +54,6 @@ async def test_haproxy_accepts_the_configuration_without_a_warning(loopback: Loo
         "/v1/load_lora_adapter",
         "/v1",
         "/v1/completionsx",
-        "/",
         "//metrics",
         "/%6detrics",
         "/V1/completions",

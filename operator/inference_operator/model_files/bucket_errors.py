@@ -71,7 +71,8 @@ _ERRORS = (
     StoreError(
         Cause.GATED,
         "there is no key, and the pod has no identity, or it was refused.",
-        f"Add `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` to {SECRET}, or give the pods' ServiceAccount a role.",
+        f"Add `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` to {SECRET},"
+        " or give the ServiceAccount of the pods a role.",
         words=("http://169.254.", "AssumeRoleWithWebIdentity", "POST REDACTED", "/v1/credentials"),
     ),
     StoreError(
