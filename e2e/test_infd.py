@@ -20,7 +20,7 @@ from e2e.model.tiny_gguf import write_gguf
 from e2e.model.tiny_llama import model_folder
 from e2e.test_llama_cpp import IMAGE, SMALL, WHOLE
 
-SECONDS = 120
+SECONDS = 300
 REQUESTS = 5
 
 
