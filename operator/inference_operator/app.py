@@ -223,7 +223,8 @@ def stop_after(ended: asyncio.Task[Any], stop: asyncio.Event) -> None:
     """
     if not stop.is_set():
         error = None if ended.cancelled() else ended.exception()
-        log.critical("Restarting: the loop %s has ended", ended.get_name(), exc_info=error)
+        lost_lease = isinstance(error, NotLeaderError)  # which stops the process anyway
+        log.critical("Restarting: the loop %s has ended", ended.get_name(), exc_info=None if lost_lease else error)
         stop.set()
 
 

@@ -196,7 +196,7 @@ def timeless(child: Manifest) -> Manifest:
     given = ("clusterIP", "clusterIPs", "healthCheckNodePort", *of_a_job, *(("strategy",) if passing else ()))
     spec = {name: value for name, value in child.get("spec", {}).items() if name not in given}
     if child["kind"] == SERVICE.name:
-        spec["ports"] = [{**port, "nodePort": None} for port in spec["ports"]]
+        spec["ports"] = [{**port, "nodePort": None} for port in spec.get("ports", ())]
     return {**{name: value for name, value in child.items() if name != "status"}, "metadata": meta, "spec": spec}
 
 
