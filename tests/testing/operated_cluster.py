@@ -129,8 +129,8 @@ def operated_by(module: str, operator: OperatorProcess, account: Path, log: Path
     process.start()
     yield process
     process.stop()
-    assert "Traceback" not in process.log(), process.log()
     operator.start()
+    assert "Traceback" not in process.log(), process.log()
 
 
 @contextmanager
