@@ -30,17 +30,8 @@ collect_ignore = [
     "model/run_kinds.py",
     "model/run_load.py",
     "model/run_starts.py",
-    "vllm_parser/architectures.py",
-    "vllm_parser/parse.py",
-    "vllm_parser/derive.py",
-    "vllm_parser/stand_ins.py",
-    "vllm_parser/start.py",
-    "vllm_parser/tables.py",
-    "vllm_parser/transformers_options.py",
-    "vllm_parser/fetch.py",
-    "vllm_parser/guarded.py",
-    "sglang_parser/parse.py",
 ]
+collect_ignore_glob = ["vllm_parser/*.py", "sglang_parser/*.py"]
 """Scripts that run inside the engine's image; they import packages that exist only there."""
 
 
