@@ -28,9 +28,21 @@ class StoreError:
         return code in self.codes or status in self.statuses or any(words in text for words in self.words)
 
 
-_DAMAGED = "Download it again when the bucket is complete."
+_CHANGED = StoreError(
+    Cause.DAMAGED,
+    "a file was changed in the bucket while it was downloaded.",
+    "Download it again when the bucket is complete.",
+    ("NoSuchKey",),
+)
+_REFUSED = StoreError(
+    Cause.GATED,
+    "the store refuses the key, or it may not read the bucket ({code}).",
+    f"Check {SECRET}, and that its user may list the bucket and read its objects.",
+    ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "Forbidden"),
+    ("401", "403"),
+)
 _ERRORS = (
-    StoreError(Cause.DAMAGED, "a file was changed in the bucket while it was downloaded.", _DAMAGED, ("NoSuchKey",)),
+    _CHANGED,
     # Amazon S3 API reference, "List of error codes". The words are the client's for Amazon's response without a code
     # (object_store 0.14, `client/retry.rs`).
     StoreError(
@@ -75,13 +87,7 @@ _ERRORS = (
         " or give the ServiceAccount of the pods a role.",
         words=("http://169.254.", "AssumeRoleWithWebIdentity", "POST REDACTED", "/v1/credentials"),
     ),
-    StoreError(
-        Cause.GATED,
-        "the store refuses the key, or it may not read the bucket ({code}).",
-        f"Check {SECRET}, and that its user may list the bucket and read its objects.",
-        ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "Forbidden"),
-        ("401", "403"),
-    ),
+    _REFUSED,
     StoreError(
         Cause.UNREACHABLE,
         "the certificate of the store or of the proxy is not trusted.",
@@ -90,7 +96,6 @@ _ERRORS = (
     ),
 )
 """The first that matches counts."""
-_REFUSED = next(error for error in _ERRORS if "AccessDenied" in error.codes)
 
 
 def missing(model: BucketModel) -> Failure:
@@ -108,7 +113,7 @@ def failure_of(model: BucketModel, error: Exception) -> Failure:
     if isinstance(error, InvalidPathError):
         problem = "a file's name has an empty part, a `..` or a control character."
         return Failure(Cause.DAMAGED, NotUnderstood(model.name, problem, "Rename it, or use a path without it."))
-    known = _ERRORS[0] if isinstance(error, PreconditionError) else _known(code, status, text)
+    known = _CHANGED if isinstance(error, PreconditionError) else _known(code, status, text)
     if known is None:
         cure = "Check the network, the proxy and `spec.model.s3.endpoint`."
         return Failure(Cause.UNREACHABLE, NotUnderstood(model.name, _unreachable(status, code), cure))
