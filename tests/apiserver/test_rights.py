@@ -199,10 +199,13 @@ def _divide_an_engine_over_nodes(workspace: Workspace) -> None:
     spec = {**QWEN, "parallelism": {"tensor": 1, "nodes": 2}}
     _find_names_taken(workspace, "wide", spec, "statefulset")
     workspace.kubectl("delete", "statefulset", "wide-engine-0", "--ignore-not-found")
+    own = "inference-operator.dev/name=wide,app.kubernetes.io/component=engine"
+    for kind in ("statefulset", "pods"):  # a new group gets no name that a pod of a former one still has
+        eventually(partial(_has, workspace, kind, own, 0), seconds=60, what=f"no {kind} of the former resources")
     workspace.create("wide", spec)
-    eventually(lambda: workspace.exists("statefulset", "wide-engine-0"), seconds=60, what="the group")
+    eventually(partial(_has, workspace, "statefulset", own, 1), seconds=60, what="the group")
     workspace.patch("wide", {"parallelism": {"nodes": None}})
-    eventually(partial(_is_gone, workspace, "statefulset", "wide-engine-0"), seconds=60, what="no group any more")
+    eventually(partial(_has, workspace, "statefulset", own, 0), seconds=60, what="no group any more")
     workspace.kubectl("delete", "infd", "wide")
 
 
