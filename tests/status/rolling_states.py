@@ -11,6 +11,8 @@ from inference_operator.views.workload import workload_view
 from inference_operator.workload.eviction.drain import MOVE_ANNOTATION, MoveRecord
 from inference_operator.workload.eviction.rollout import RolloutReason
 from tests.status.situations import (
+    CURRENT,
+    FULL_QUOTA,
     MINUTES,
     NEW_ENGINE,
     NO_IMAGE,
@@ -83,6 +85,28 @@ ROLLING_STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, s
             routers=deployment_status(2),
             pods=[view(NO_IMAGE, age=MINUTES)],
         ),
+        [],
+        ("True Serving", "False Settled", "True ProgressDeadlineExceeded"),
+    ),
+    "rolling, the new pod has had a problem for ten minutes that the end of no engine removes": (
+        decided(
+            observed(
+                engines=deployment_status(2, updated=1, ready=1),
+                routers=deployment_status(2),
+                pods=[OLD_ENGINE, view(NO_IMAGE, template=CURRENT, age=10)],
+            ),
+            RolloutReason.FREE_SLOT,
+        ),
+        [],
+        ("True Serving", "False Settled", "True ProgressDeadlineExceeded"),
+    ),
+    "rolling, a full quota allows no surge": (
+        FULL_QUOTA,
+        [],
+        ("True Serving", "True QuotaExceeded", "False NotStalled"),
+    ),
+    "rolling, a full quota has allowed no surge as asked for ten minutes": (
+        replace(FULL_QUOTA, now=NOW + timedelta(minutes=10)),
         [],
         ("True Serving", "False Settled", "True ProgressDeadlineExceeded"),
     ),

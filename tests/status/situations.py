@@ -46,6 +46,11 @@ REFUSED_POD = {
     "conditions": [{"type": "ReplicaFailure", "status": "True", "message": "denied by policy"}],
 }
 EVICTED: Manifest = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
+REJECTED: Manifest = {
+    "phase": "Failed",
+    "reason": "UnexpectedAdmissionError",
+    "message": "Pod was rejected: Allocate failed due to no healthy devices present",
+}
 OVERDUE = {"conditions": [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]}
 NO_GPU = unschedulable("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")
 HALF_AN_HOUR = {"startedAt": "2026-01-02T02:30:00Z", "finishedAt": "2026-01-02T03:00:02Z"}
@@ -167,6 +172,27 @@ def decided(situation: Inputs, why: RolloutReason) -> Inputs:
 
 
 OLD_ENGINE = view(ready_pod(), name="qwen-engine-old", template="earlier")
+FULL_QUOTA = decided(
+    observed(
+        inference_deployment(rollout={"strategy": "Surge"}),
+        live=inference_deployment(rollout={"strategy": "Surge"}),
+        engines={
+            **deployment_status(1, updated=0, ready=1),
+            "conditions": [
+                {
+                    "type": "ReplicaFailure",
+                    "status": "True",
+                    "message": "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1",
+                    "lastTransitionTime": NOW.isoformat(),
+                }
+            ],
+        },
+        routers=deployment_status(2),
+        pods=[OLD_ENGINE],
+    ),
+    RolloutReason.ASKED,
+)
+"""A rollout that surges as asked, and a quota that allows no further pod."""
 NEW_ENGINE = view(starting(state={"running": {}}, started=False), name="qwen-engine-new", template=CURRENT, age=1)
 WAITING_FOR_NODE = decided(replace(SWITCHED_TO_REPLACE, now=NOW + timedelta(minutes=1)), RolloutReason.NODE_MAY_COME)
 """The same a minute after the edit, on a cluster to which nodes can be added and that has no free GPU."""

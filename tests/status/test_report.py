@@ -6,27 +6,35 @@ import pytest
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.rollouts import RolloutSettings
+from inference_operator.api.status import Status
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ROUTER
-from inference_operator.views.pod import pod_template_hash
+from inference_operator.status.report import Report
+from inference_operator.views.pod import PodView, pod_template_hash
 from inference_operator.views.samples import Samples
+from inference_operator.workload.eviction.rollout import RolloutReason
 from tests.status.situations import (
     CRASHING,
+    CURRENT,
     EVICTED,
     HUNG,
     MINUTES,
     NO_IMAGE,
     NO_SECRET,
+    OLD_ENGINE,
     OVER_QUOTA,
     OVERDUE,
     RAW,
     REFUSED_POD,
+    REJECTED,
     SERVING,
+    decided,
     loading,
     main_conditions,
     message,
     observed,
     reported,
+    starting,
     view,
 )
 from tests.testing.builders import (
@@ -78,6 +86,53 @@ def test_a_failed_pod_is_the_reported_cause_until_another_cause_is_known() -> No
     assert message(both, ConditionType.RECONCILING).startswith("Pod qwen-engine-a ")
     router_down = observed(engines=deployment_status(1), routers=deployment_status(2, ready=0), pods=[evicted])
     assert main_conditions(reported(router_down))[1] == "True RouterUnavailable"
+
+
+def rejected(name: str, age: int, **more: object) -> PodView:
+    return replace(view(REJECTED, name=f"qwen-engine-{name}", age=age), node="gpu-1", **more)  # type: ignore[arg-type]
+
+
+def test_pods_that_a_node_rejects_name_it_and_are_stalled_after_ten_minutes_although_each_is_a_new_one() -> None:
+    first = reported(loading(pods=[rejected("z", 0)]))
+    assert main_conditions(first) == ("False PodRejected", "True PodRejected", "False NotStalled")
+    assert message(first, ConditionType.RECONCILING).startswith(
+        "Pod qwen-engine-z does not run on node `gpu-1`: UnexpectedAdmissionError: Pod was rejected: Allocate failed"
+    )
+    assert first.requeue is not None
+    assert first.requeue.seconds == 600
+    pods = [rejected("z", 0), rejected("a", -8), view({"phase": "Pending"}, name="qwen-engine-b", age=-9)]
+    later = reported(loading(pods=pods, before=first.status, minutes=9))
+    assert later.status.message == first.status.message, "the first one, so that the status is not written for each"
+    late = reported(loading(pods=pods, before=later.status, minutes=10))
+    assert main_conditions(late) == ("False PodRejected", "False Settled", "True ProgressDeadlineExceeded")
+    assert message(late, ConditionType.STALLED).startswith("For 10 minutes: Pod qwen-engine-z does not run on node")
+    assert main_conditions(reported(loading(pods=pods, before=late.status, minutes=11))) == main_conditions(late)
+
+
+def test_a_rollout_whose_pods_a_node_rejects_is_stalled_after_ten_minutes_beside_engines_that_serve() -> None:
+    def rolling(pods: list[PodView], before: Status, minutes: int) -> Report:
+        engines = deployment_status(2, updated=1, ready=1)
+        pods = [OLD_ENGINE, *pods]
+        situation = observed(engines=engines, routers=deployment_status(2), pods=pods, before=before, minutes=minutes)
+        return reported(decided(situation, RolloutReason.FREE_SLOT))
+
+    long_ago = rejected("left", 60 * 24, template=CURRENT)
+    first = rolling([long_ago], reported(SERVING).status, 0)
+    assert main_conditions(first) == ("True Serving", "True PodRejected", "False NotStalled")
+    assert main_conditions(rolling([long_ago], first.status, 9))[2] == "False NotStalled"
+    assert main_conditions(rolling([long_ago], first.status, 10))[2] == "True ProgressDeadlineExceeded"
+    starts = view(starting(state={"running": {}}, started=False), name="qwen-engine-b", age=-1, template=CURRENT)
+    assert main_conditions(rolling([long_ago, starts], first.status, 10))[1] == "True RollingOut"
+
+
+def test_a_further_engine_that_a_node_rejects_is_no_stall() -> None:
+    two = inference_deployment(replicas=2)
+    engines = deployment_status(2, ready=1)
+    situation = observed(two, live=two, engines=engines, routers=deployment_status(2), pods=[rejected("a", 60)])
+    result = reported(situation)
+    assert main_conditions(result) == ("True Serving", "False Settled", "False NotStalled")
+    assert message(result, ConditionType.ENGINES_AVAILABLE).startswith("1 of 2 engines are ready. Pod qwen-engine-a ")
+    assert result.requeue is None
 
 
 def test_the_summary_is_the_rejection_of_a_pod() -> None:

@@ -10,6 +10,7 @@ from inference_operator.views.lookups import LogLookup
 from inference_operator.views.pod import PodProblem, Terminated, pod_view
 from inference_operator.views.untrusted_text import MAX_CAUSE_LENGTH, one_line
 from tests.testing.builders import NOW, pod, ready_pod, unschedulable, waiting
+from tests.testing.for_each import for_each
 
 OOM_KILLED = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": ""}}
 FAILED = {"terminated": {"exitCode": 1, "reason": "Error", "message": "ValueError: No supported config format found\n"}}
@@ -211,6 +212,34 @@ def test_the_problem_of_a_failed_pod_has_its_reason_and_message(said: Manifest, 
     view = pod_view(pod(status=status), component="engine")
     assert view.failed
     assert view.problem == PodProblem(Reason.POD_REJECTED, cause)
+
+
+REJECTIONS: dict[str, tuple[str, str]] = {
+    "UnexpectedAdmissionError": ("Allocate failed due to no healthy devices present", "Look at the devices of `gpu-1`"),
+    "OutOfnvidia.com/gpu": ("Node didn't have enough resource", "Something on `gpu-1` uses what the scheduler"),
+    "NodeAffinity": ("Predicate NodeAffinity failed", "The labels of `gpu-1` no longer match"),
+    "TopologyAffinityError": ("Resources cannot be allocated", "The Topology Manager of `gpu-1` allows no"),
+    "NodeShutdown": ("Pod was rejected as the node is shutting down.", "`gpu-1` shuts down"),
+    "SysctlForbidden": ("forbidden sysctl", "If `gpu-1` rejects every pod, run `kubectl cordon gpu-1`"),
+}
+
+
+@for_each(REJECTIONS)
+def test_a_pod_that_its_node_rejects_names_the_node_and_what_helps_there(reason: str) -> None:
+    said, cure = REJECTIONS[reason]
+    status = {"phase": "Failed", "reason": reason, "message": f"Pod was rejected: {said}"}
+    rejected = {**pod(status=status), "spec": {"nodeName": "gpu-1"}}
+    view = pod_view(rejected, component="engine")
+    assert view.rejected
+    assert view.problem is not None
+    assert view.problem.cause == f"{reason}: Pod was rejected: {said}"
+    assert view.problem.cure.startswith(cure)
+    admitted = {**status, "containerStatuses": [{"name": "engine"}]}
+    assert not pod_view({**rejected, "status": admitted}, component="engine").rejected
+    pressed = {"phase": "Failed", "reason": "Evicted", "message": "The node had condition: [DiskPressure]."}
+    full = pod_view({**rejected, "status": pressed}, component="engine").problem
+    assert full is not None
+    assert (full.reason, full.cure) == (Reason.DISK_FULL, ""), "its reason has a cure"
 
 
 def test_the_problem_of_a_failed_pod_without_a_reason_is_how_its_container_ended() -> None:

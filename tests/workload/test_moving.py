@@ -24,7 +24,7 @@ from inference_operator.views.lookups import (
     Unavailable,
 )
 from inference_operator.views.node import node_view
-from inference_operator.views.pod import PodProblem, PodView
+from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, PodProblem, PodView
 from inference_operator.views.pod_startup import PodStartup, StartupStage, StartupTimes
 from inference_operator.views.workload import TEMPORARY_ANNOTATION, role_view
 from inference_operator.workload.eviction.drain import (
@@ -35,7 +35,7 @@ from inference_operator.workload.eviction.drain import (
     move,
 )
 from inference_operator.workload.eviction.obstacles import UNSCHEDULABLE_LIMIT
-from inference_operator.workload.eviction.rollout import EngineSet
+from inference_operator.workload.eviction.rollout import EngineSet, creation_lookups
 from tests.testing.builders import NOW
 from tests.testing.nodes import GPU, node
 
@@ -185,6 +185,11 @@ def test_a_successor_that_fits_nowhere_is_given_up_after_the_time_of_a_rollout()
 FULL = "exceeded quota: gpus, requested: pods=1, used: pods=1, limited: pods=1"
 
 
+def refused(live: Manifest, why: str = FULL) -> Manifest:
+    failure = {"type": "ReplicaFailure", "status": "True", "message": why, "lastTransitionTime": NOW.isoformat()}
+    return {**live, "status": {"conditions": [failure]}}
+
+
 @pytest.mark.parametrize(
     ("why", "words"),
     [
@@ -193,8 +198,7 @@ FULL = "exceeded quota: gpus, requested: pods=1, used: pods=1, limited: pods=1"
     ],
 )
 def test_a_successor_that_kubernetes_refuses_holds_a_drain_no_longer_than_the_limit(why: str, words: str) -> None:
-    failure = {"type": "ReplicaFailure", "status": "True", "message": why, "lastTransitionTime": NOW.isoformat()}
-    live = {**workload(1, MoveRecord(NOW)), "status": {"conditions": [failure]}}
+    live = refused(workload(1, MoveRecord(NOW)), why)
     waits = decided(engine("a", "gone"), workloads=[live], node_wait=15 * MINUTE, results={})
     assert (waits.temporary, waits.refuses, waits.due) == (1, True, NOW + UNSCHEDULABLE_LIMIT)
     late = NOW + UNSCHEDULABLE_LIMIT
@@ -207,10 +211,44 @@ def test_a_successor_that_kubernetes_refuses_holds_a_drain_no_longer_than_the_li
 
 
 def test_a_refused_pod_that_is_no_successor_does_not_end_the_wait_of_a_drain() -> None:
-    failure = {"type": "ReplicaFailure", "status": "True", "message": FULL, "lastTransitionTime": NOW.isoformat()}
-    live = {**workload(0, MoveRecord(NOW)), "status": {"conditions": [failure]}}
+    live = refused(workload(0, MoveRecord(NOW)))
     found = decided(engine("a", "gone"), workloads=[live], now=NOW + 2 * UNSCHEDULABLE_LIMIT)
     assert (found.temporary, found.refuses) == (1, True)
+
+
+def test_a_new_engine_of_a_rollout_that_kubernetes_refuses_holds_a_drain_no_longer_either() -> None:
+    """As with the strategy Surge under a full quota, which never switches."""
+    old, live = engine("a", "gone", template=OLD), refused(workload(0, MoveRecord(NOW)))
+    waits = decided(old, workloads=[live])
+    assert (waits.moves, waits.refuses, waits.due) == (True, True, NOW + UNSCHEDULABLE_LIMIT)
+    over = decided(old, workloads=[live], now=NOW + UNSCHEDULABLE_LIMIT)
+    assert (over.moves, over.refuses) == (False, False)
+    assert "A quota of the namespace allows no successor beside it" in over.notice
+
+
+def test_a_quota_that_refuses_the_pods_of_a_successor_that_is_a_group_holds_a_drain_no_longer_than_the_limit() -> None:
+    """Only Events of its StatefulSet show it, so they are asked for."""
+    leader = engine("a-0", "gone", group="a").leader
+    pair = EngineView(leader, (engine("a-1", "gone", group="a", index=1).leader,))
+
+    def group(name: str) -> Manifest:
+        created = {"namespace": "chat", "uid": name, "creationTimestamp": NOW.isoformat()}
+        template = {"metadata": {"annotations": {TEMPLATE_HASH_ANNOTATION: NEW}}}
+        notes = {"annotations": MOVE_ANNOTATION.entry(MoveRecord(NOW))}
+        return {
+            "kind": "StatefulSet",
+            "metadata": {"name": name, **created, **notes},
+            "spec": {"replicas": 2, "template": template},
+        }
+
+    live, late = [group("b"), group("a")], NOW + UNSCHEDULABLE_LIMIT
+    inputs = replace(BASE, engines=[pair], workloads=live, pods_per_engine=2)
+    (lookup,) = creation_lookups(inputs)
+    assert lookup == EventsLookup("chat", "b", "b")
+    failed = ObjectEvents((EventSummary("FailedCreate", f"create Pod b-0 in StatefulSet b failed error: {FULL}"),))
+    assert move(inputs, {**free(1, 1)}, late).refuses
+    assert move(inputs, {**free(1, 1), lookup: failed}, NOW).due == late
+    assert not move(inputs, {**free(1, 1), lookup: failed}, late).refuses
 
 
 def test_a_successor_that_cannot_mount_the_volume_of_its_engine_holds_no_drain() -> None:

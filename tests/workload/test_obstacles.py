@@ -10,16 +10,21 @@ from hypothesis import strategies as st
 from inference_operator.api.reasons import Reason
 from inference_operator.api.spec import RolloutStrategy
 from inference_operator.manifest import Manifest
+from inference_operator.views.draining_node import DrainingNode
 from inference_operator.views.engine import engines_of
-from inference_operator.views.lookups import EventsLookup, EventSummary, LookupResults, ObjectEvents
-from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, PodProblem, PodView
+from inference_operator.views.lookups import EventsLookup, EventSummary, LogLookup, LookupResults, ObjectEvents
+from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, PodProblem, PodView, Terminated
 from inference_operator.views.pod_startup import PodStartup, StartupStage
+from inference_operator.views.workload import WorkloadView
+from inference_operator.workload.eviction.drain import move
+from inference_operator.workload.eviction.obstacles import APART, ROOM, UNFIT, Lasting, Start
 from inference_operator.workload.eviction.rollout import (
     ROLLOUT_ANNOTATION,
     EngineSet,
     Rollout,
     RolloutReason,
     creation_lookups,
+    lasting_obstacle,
     rollout,
     surge_cure,
     switch_due,
@@ -140,6 +145,12 @@ CASES: dict[str, tuple[EngineSet, LookupResults, RolloutReason | None, timedelta
     "image": (surging(unready(problem=PodProblem(Reason.IMAGE_PULL_FAILED, "not found"))), {}, None, LIMIT),
     "crash": (surging(unready(problem=PodProblem(Reason.CRASH_LOOP, "ended"))), {}, None, LIMIT),
     "never ready": (surging(unready()), {}, None, LIMIT),
+    "rejected by its node": (
+        surging(unready(failed=True, problem=PodProblem(Reason.POD_REJECTED, "UnexpectedAdmissionError"))),
+        {},
+        None,
+        LIMIT,
+    ),
 }
 """Each obstacle: what is seen, why the rollout switches to replace if it does, and after which time."""
 
@@ -159,13 +170,55 @@ def test_only_an_obstacle_that_the_end_of_an_engine_removes_ends_one_after_its_l
 @pytest.mark.parametrize("name", CASES)
 def test_a_surge_as_asked_never_switches_and_names_the_strategy_that_would_help(name: str) -> None:
     engines, results, why, _ = CASES[name]
-    recorded = ROLLOUT_ANNOTATION.entry(Rollout(NEW, SURGE, RolloutReason.ASKED))
-    meta = {**engines.workloads[0]["metadata"], "annotations": recorded}
-    asked = replace(engines, strategy=SURGE, workloads=[{**engines.workloads[0], "metadata": meta}])
+    asked = surging_as(engines, SURGE, RolloutReason.ASKED)
     assert rollout(asked, results, nodes_visible=True, now=NOW) == Rollout(NEW, SURGE, RolloutReason.ASKED)
     assert ("spec.rollout.strategy: Replace" in surge_cure(asked, results)) is bool(why)
     assert switch_due(asked, results) is None
     assert surge_cure(engines, results) == ""
+
+
+def surging_as(engines: EngineSet, asked: RolloutStrategy, why: RolloutReason, /, **more: object) -> EngineSet:
+    """The same with another record."""
+    meta = {**engines.workloads[0]["metadata"], "annotations": ROLLOUT_ANNOTATION.entry(Rollout(NEW, SURGE, why))}
+    return replace(engines, strategy=asked, workloads=[{**engines.workloads[0], "metadata": meta}], **more)  # type: ignore[arg-type]
+
+
+OTHER_LIMITS = {"never ready": None, "rejected by its node": None}
+"""One is the progress deadline's matter. The other's pods are replaced all the time: the first one kept shows it."""
+STALL = timedelta(minutes=10)
+
+
+def stall_of(name: str) -> Lasting | None:
+    engines, _, _, _ = CASES[name]
+    waits = any(row.node_helps for row in (ROOM, APART, UNFIT) if row.since(start_of(engines)))
+    return OTHER_LIMITS.get(name, Lasting(NOW - AGE, NODE_WAIT if waits else STALL))
+
+
+def start_of(engines: EngineSet) -> Start:
+    return Start(new=engines.engines[1:], old=engines.engines[:1], workload=WorkloadView(), results={})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_holds_a_rollout_for_which_no_engine_ends_has_a_limit(name: str) -> None:
+    engines, results, why, _ = CASES[name]
+    assert lasting_obstacle(engines, results) == (None if why else stall_of(name))
+    for asked in (SURGE, REPLACE):
+        assert lasting_obstacle(surging_as(engines, asked, RolloutReason.ASKED), results) == stall_of(name)
+    assert lasting_obstacle(surging_as(engines, AUTO, RolloutReason.NO_USE), results) == stall_of(name)
+    assert lasting_obstacle(replace(engines, engines=engines.engines[1:]), results) is None
+
+
+def test_the_limit_counts_from_the_first_end_of_a_container_and_from_the_end_of_old_engines() -> None:
+    log = LogLookup("chat", "engine", "u", "engine", 0, previous=True, running=False)
+    ended = Terminated("", log, timedelta(minutes=8))
+    crashing = surging(unready(problem=PodProblem(Reason.CRASH_LOOP, "ended", ended)))
+    assert lasting_obstacle(crashing, {}) == Lasting(NOW - AGE + timedelta(minutes=8), STALL)
+    served = surging(unready(problem=PodProblem(Reason.CRASH_LOOP, "ended", ended), has_served=True))
+    assert lasting_obstacle(served, {}) is None, "nobody knows when it first ended: the progress deadline counts"
+    ends_by = NOW + timedelta(minutes=5)
+    ending = engines_of([pod(OLD, terminating=True, ends_by=ends_by)])
+    later = replace(crashing, engines=[*crashing.engines, *ending])
+    assert lasting_obstacle(later, {}) == Lasting(ends_by, STALL)
 
 
 def test_a_full_quota_ends_no_engine_for_one_that_requests_more() -> None:
@@ -198,23 +251,43 @@ def test_a_refusal_of_an_earlier_specification_ends_no_engine() -> None:
 @given(
     name=st.sampled_from([name for name, (_, _, why, _) in CASES.items() if why is None]),
     why=st.sampled_from(MAY_SWITCH),
+    asked=st.sampled_from((AUTO, SURGE)),
     waits=st.booleans(),
+    drained=st.booleans(),
+    budgets=st.booleans(),
     serving=st.integers(1, 3),
     hours=st.integers(0, 100),
 )
 def test_no_engine_ends_for_an_obstacle_that_this_does_not_remove(
-    *, name: str, why: RolloutReason, waits: bool, serving: int, hours: int
+    *,
+    name: str,
+    why: RolloutReason,
+    asked: RolloutStrategy,
+    waits: bool,
+    drained: bool,
+    budgets: bool,
+    serving: int,
+    hours: int,
 ) -> None:
+    """It is named as what holds the rollout, until its limit. A drain waits for no successor longer than it says."""
     engines, results, _, _ = CASES[name]
-    recorded = Rollout(NEW, SURGE, why)
-    meta = {**engines.workloads[0]["metadata"], "annotations": ROLLOUT_ANNOTATION.entry(recorded)}
-    drawn = replace(
+    recorded, now = RolloutReason.ASKED if asked is SURGE else why, NOW + timedelta(hours=hours)
+    drawn = surging_as(
         engines,
-        engines=[*engines.engines, *engines_of([pod(OLD)] * (serving - 1))],
-        workloads=[{**engines.workloads[0], "metadata": meta}],
+        asked,
+        recorded,
+        engines=[*engines_of([pod(OLD, node="near")] * serving), *engines.engines[1:]],
         node_wait=NODE_WAIT if waits else None,
+        leaving={"near": DrainingNode("near", "which is cordoned")} if drained else {},
+        wanted=serving,
+        budgets=budgets,
     )
-    assert rollout(drawn, results, nodes_visible=True, now=NOW + timedelta(hours=hours)) == recorded
+    assert rollout(drawn, results, nodes_visible=True, now=now) == Rollout(NEW, SURGE, recorded)
+    assert (lasting_obstacle(drawn, results) is None) is (name in OTHER_LIMITS)
+    moving = move(drawn, results, now)
+    assert moving.temporary == 0
+    assert moving.due is not None or not (drained and moving.refuses)
+    assert moving.may_refuse is (budgets or serving > 1)
 
 
 def test_a_quota_that_refuses_the_pods_of_a_new_group_ends_an_old_one() -> None:

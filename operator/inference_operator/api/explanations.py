@@ -554,8 +554,9 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     ),
     Reason.POD_REJECTED: Explanation(
         _RECONCILING,
-        "The API server rejects a pod, or a node rejected or evicted it.",
-        "Change what the message names.",
+        "The API server rejects a pod, or a node rejected or evicted it. A pod that a node rejects is replaced at once;"
+        " the operator keeps three of them and deletes the others.",
+        "Change what the message names. A node that rejects every pod: `kubectl cordon` it until it is repaired.",
     ),
     Reason.ENGINE_NOT_PROGRESSING: Explanation(
         ConditionType.ENGINES_AVAILABLE,
@@ -571,7 +572,8 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     ),
     Reason.PROGRESS_DEADLINE_EXCEEDED: Explanation(
         _STALLED,
-        "A problem that can resolve by itself has lasted longer than `spec.rollout.progressDeadline`.",
+        "A problem that can resolve by itself has lasted longer than `spec.rollout.progressDeadline`. Two have ten"
+        " minutes: nodes that reject pods, and an obstacle of a rollout that the end of no engine removes.",
         "See the cause in the message.",
     ),
 }

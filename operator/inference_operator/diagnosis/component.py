@@ -30,8 +30,22 @@ class Component:
         over: the failed pod has been replaced already.
         """
         replaced = self.workload.ready >= self.workload.desired and not self.workload.rolling
-        troubled = [pod for pod in self.pods if pod.problem and not (pod.failed and replaced)]
+        rejected = {pod.uid for pod in rejected_pods(self.pods)}
+        troubled = [
+            pod
+            for pod in self.pods
+            if pod.problem and not (pod.failed and (replaced or (pod.rejected and pod.uid not in rejected)))
+        ]
         return min(troubled, key=_blame, default=None)
+
+
+def rejected_pods(pods: Sequence[PodView]) -> Sequence[PodView]:
+    """The pods that nodes reject now, the oldest first: a later pod that a node has admitted ends that."""
+    admitted = max((str(pod.created) for pod in pods if pod.admitted and not pod.failed), default="")
+    return sorted(
+        (pod for pod in pods if pod.rejected and str(pod.created) > admitted),
+        key=lambda pod: (str(pod.created), pod.name),
+    )
 
 
 def _blame(pod: PodView) -> tuple[bool, bool, int, str, str]:

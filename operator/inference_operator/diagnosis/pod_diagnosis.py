@@ -82,7 +82,12 @@ def _not_started(case: _Case) -> PodDiagnosis | None:
     if case.problem.terminated:
         return None
     cure = case.problem.cure or cure_of(case.problem.reason)
-    return case.diagnosis(case.problem.reason, with_cure(case.problem.cause, cure))
+    where = _on_node(case.pod) if case.pod.rejected else ""
+    return case.diagnosis(case.problem.reason, with_cure(case.problem.cause, cure), where=where)
+
+
+def _on_node(pod: PodView) -> str:
+    return f" on node `{pod.node}`" if pod.node else ""
 
 
 def _ended_after_another(case: _Case) -> PodDiagnosis | None:
@@ -106,8 +111,8 @@ def _engine_error(case: _Case) -> PodDiagnosis | None:
     error = known_end(engine, ended.message, log.text if isinstance(log, LogText) else "")
     if error is None:
         return None
-    on_node = error.reason is Reason.GPU_HARDWARE_ERROR and case.pod.node
-    return case.diagnosis(error.reason, f"{error.cause}.", where=f" on node `{case.pod.node}`" if on_node else "")
+    where = _on_node(case.pod) if error.reason is Reason.GPU_HARDWARE_ERROR else ""
+    return case.diagnosis(error.reason, f"{error.cause}.", where=where)
 
 
 def _startup_timeout(case: _Case) -> PodDiagnosis | None:

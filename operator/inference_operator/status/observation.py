@@ -40,6 +40,7 @@ from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import Lookup
 from inference_operator.views.workload import WorkloadView, combined
 from inference_operator.workload.eviction.lost_nodes import lost_pods
+from inference_operator.workload.eviction.obstacles import Lasting
 from inference_operator.workload.eviction.rollout import Rollout
 
 ConditionStatus: TypeAlias = Literal["True", "False", "Unknown"]
@@ -84,6 +85,8 @@ class RoleObservation:
     def component(self) -> Component:
         """Its workload, counted in engines, and its pods."""
         workload = in_engines(seen(self.live.view, self.live.engines), self.live.engines)
+        if self.decided and self.decided.change.refusal:
+            workload = replace(workload, rejection=self.decided.change.refusal)
         pods = [pod for engine in self.engines for pod in engine.pods]
         return Component(self.name, workload, pods, self.engine)
 
@@ -380,6 +383,12 @@ class Observation:
     def surge_cure(self) -> str:
         """What lets rollouts go on that surge as asked and cannot, in a sentence; empty if nothing needs it."""
         return sentences(*dict.fromkeys(role.change.surge_cure for role in self.decided_roles))
+
+    @property
+    def obstacle(self) -> Lasting | None:
+        """What holds the rollout of a role, and for which no engine ends; None if nothing does."""
+        obstacles = (role.change.obstacle for role in self.decided_roles if role.change.obstacle)
+        return min(obstacles, key=lambda obstacle: obstacle.ends, default=None)
 
     @property
     def missing_gpu_kind(self) -> str:

@@ -14,6 +14,8 @@ from inference_operator.status.observation import ConditionVerdict, Observation
 from inference_operator.status.ready import cause, ready
 from inference_operator.status.shared_rules import paused, refused
 from inference_operator.status.write_results import Conflict, Rejected, Waiting
+from inference_operator.views.workload import DEFAULT_PROGRESS_DEADLINE
+from inference_operator.workload.eviction.obstacles import Lasting
 
 
 def _name_conflict(observation: Observation) -> ConditionVerdict | None:
@@ -44,7 +46,9 @@ def _too_late(observation: Observation) -> ConditionVerdict | None:
     """A first start or a rollout makes no progress, or serving engines are down, for too long."""
     if not _deadline_exceeded(observation):
         return None
-    message = f"For {in_words(observation.engines.deadline)}: {_lasting_problem(observation)}"
+    lasting = _lasting(observation, observation.previous)
+    limit = lasting.limit if lasting else observation.engines.deadline
+    message = f"For {in_words(limit)}: {_lasting_problem(observation)}"
     return ConditionVerdict("True", Reason.PROGRESS_DEADLINE_EXCEEDED, message)
 
 
@@ -59,8 +63,8 @@ stalled: Chain[Observation, ConditionVerdict] = Chain(
 """Whether waiting cannot help."""
 
 _WITHOUT_DEADLINE = frozenset({Reason.UNSCHEDULABLE, Reason.POD_REJECTED})
-"""Problems of a pod that pass: an unschedulable pod may wait for a node for any time, and a rejected pod is replaced.
-Every other problem lasts until somebody acts."""
+"""Problems of a pod that pass: an unschedulable pod may wait for a node for any time, and a pod that a node evicts is
+replaced. Every other problem lasts until somebody acts. Pods that nodes reject have a deadline of their own."""
 
 
 def _deadline_exceeded(observation: Observation) -> bool:
@@ -68,12 +72,12 @@ def _deadline_exceeded(observation: Observation) -> bool:
 
     Not while a rollout is undecided: the problem is one of the template that it replaces.
     """
-    if isinstance(observation.blocked, Waiting) or observation.unschedulable or observation.rollout_undecided:
+    if isinstance(observation.blocked, Waiting) or observation.rollout_undecided:
         return False
-    deadline = progress_deadline(observation, observation.previous)
-    if deadline is not None and observation.inputs.now >= deadline:
+    lasting = _lasting(observation, observation.previous)
+    if lasting is not None and observation.inputs.now >= lasting.ends:
         return True
-    if observation.wait or _engines_are_down(observation):
+    if observation.unschedulable or observation.wait or _engines_are_down(observation):
         return False  # the Deployment may have given up earlier: on a further engine, or on the specification before
     return observation.engines.failed or observation.routers.failed
 
@@ -101,25 +105,49 @@ def progress_deadline(observation: Observation, status: Status) -> datetime | No
     Args:
         status: it says since when there is the problem.
     """
+    lasting = _lasting(observation, status)
+    return lasting.ends if lasting else None
+
+
+def _lasting(observation: Observation, status: Status) -> Lasting | None:
     if observation.paused:
         return None
+    problem, deadline = observation.problem, observation.engines.deadline
     if since := _job_problem(observation):
-        return since + observation.engines.deadline
+        return Lasting(since, deadline)
+    if since := _rejected_since(observation, status):
+        # Each new pod is progress for a Deployment, which therefore never reports that it has made none.
+        return Lasting(since, min(deadline, DEFAULT_PROGRESS_DEADLINE))
+    if observation.obstacle:
+        return observation.obstacle
     if ready(observation).status == "True" or observation.unschedulable:
         return None
-    problem, deadline = observation.problem, observation.engines.deadline
     if problem and problem.pod.created and problem.reason not in _WITHOUT_DEADLINE:
-        return max(problem.pod.created, _down_since(observation, status, problem.pod.component)) + deadline
+        return Lasting(max(problem.pod.created, _down_since(observation, status, problem.pod.component)), deadline)
     if _engines_are_down(observation):
         down = _down_since(observation, status)
-        return max(down, observation.engine_since or down) + deadline
+        return Lasting(max(down, observation.engine_since or down), deadline)
     return None
+
+
+def _rejected_since(observation: Observation, status: Status) -> datetime | None:
+    """Since when nodes reject the pods of a first start, of a rollout, or of engines that have served; None if not."""
+    problem = observation.problem
+    if problem is None or not problem.pod.rejected or problem.pod.created is None:
+        return None
+    if ready(observation).status == "True" and not observation.rolling:
+        return None  # a further engine, which nobody waits for
+    reconciling, stalled = status.condition(ConditionType.RECONCILING), status.condition(ConditionType.STALLED)
+    if stalled and stalled.status == "True":
+        return problem.pod.created
+    works = reconciling is not None and reconciling.status == "True"
+    return max(problem.pod.created, reconciling.since if reconciling and works else observation.inputs.now)
 
 
 def _job_problem(observation: Observation) -> datetime | None:
     """Since when the pod of a Job does not run, which engines wait for; None if it runs, or may still do so."""
     wait = observation.wait
-    return wait.since if wait and wait.reason not in _WITHOUT_DEADLINE else None
+    return wait.since if wait and wait.reason is not Reason.UNSCHEDULABLE else None
 
 
 def _down_since(observation: Observation, status: Status, component: str = "") -> datetime:

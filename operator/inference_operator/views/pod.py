@@ -13,7 +13,7 @@ from inference_operator.views.container_restart import ContainerRestart, contain
 from inference_operator.views.lookups import LogLookup
 from inference_operator.views.pod_startup import PodStartup, StartupTimes, pod_startup, startup_times
 from inference_operator.views.raw import condition, mapping, objects, timestamp
-from inference_operator.views.start_cures import missing_object_cure, pull_cure
+from inference_operator.views.start_cures import missing_object_cure, node_cure, pull_cure
 from inference_operator.views.untrusted_text import one_line, termination_message
 
 TEMPLATE_HASH_ANNOTATION = "inference-operator.dev/template"
@@ -124,6 +124,13 @@ class PodView:
     """Whether it is ready, or has been before."""
     restarts: int = 0
     """Restarts of all of its containers, in place."""
+    admitted: bool = False
+    """Whether its kubelet has admitted it, and so reports its containers."""
+
+    @property
+    def rejected(self) -> bool:
+        """Whether its kubelet has rejected it: no container starts (Kubernetes 1.36, pkg/kubelet, rejectPod)."""
+        return self.failed and not self.admitted
 
 
 def has_answered(pod: PodView) -> bool:
@@ -191,12 +198,18 @@ def pod_view(pod: Manifest, *, component: str) -> PodView:
         restart=container_restart(main),
         engine_key=str(mapping(meta, "annotations").get(ENGINE_KEY_ANNOTATION, "")),
         has_served=has_been_ready(pod),
-        restarts=sum(
-            count
-            for container in objects(status, "containerStatuses")
-            if isinstance(count := container.get("restartCount"), int)
-        ),
+        restarts=_restarts(status),
+        admitted=_is_admitted(status),
     )
+
+
+def _restarts(status: Manifest) -> int:
+    counts = (container.get("restartCount") for container in objects(status, "containerStatuses"))
+    return sum(count for count in counts if isinstance(count, int))
+
+
+def _is_admitted(status: Manifest) -> bool:
+    return bool(status.get("containerStatuses") or status.get("initContainerStatuses"))
 
 
 def has_been_ready(pod: Manifest) -> bool:
@@ -258,7 +271,9 @@ def _problem(pod: Manifest, status: Manifest) -> PodProblem | None:
         parts = (one_line(status.get("reason")), one_line(status.get("message")))
         cause = ": ".join(part for part in parts if part) or "it has failed"
         reason = Reason.DISK_FULL if _DISK_FULL.search(cause) else Reason.POD_REJECTED
-        return PodProblem(reason, cause)
+        is_rejected = reason is Reason.POD_REJECTED and not _is_admitted(status)
+        cure = node_cure(cause, str(mapping(pod, "spec").get("nodeName", ""))) if is_rejected else ""
+        return PodProblem(reason, cause, cure=cure)
     for container in (*objects(status, "initContainerStatuses"), *objects(status, "containerStatuses")):
         if problem := _container_problem(pod, container):
             return problem

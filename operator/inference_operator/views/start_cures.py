@@ -1,6 +1,7 @@
-"""Cures of a container that the kubelet cannot start, where its message alone decides them."""
+"""Cures of a pod or a container that the kubelet does not start, where its message alone decides them."""
 
 import re
+from collections.abc import Mapping
 
 from inference_operator.manifest import Manifest
 from inference_operator.views.raw import mapping, objects
@@ -75,3 +76,32 @@ def pull_cure(message: str) -> str:
         "Check the network path from the nodes to the registry (DNS, proxy, firewall), or set `imageRegistry` of the"
         " operator's chart to a registry that they reach."
     )
+
+
+_NODE_CURES: Mapping[str, str] = {
+    "OutOf": (
+        "Something on `{node}` uses what the scheduler takes for free, such as a static pod or one that still ends."
+        " If it lasts, {cordon}."
+    ),
+    "NodeAffinity": "The labels of `{node}` no longer match: correct them, or `spec.scheduling` of this resource.",
+    "TopologyAffinityError": "The Topology Manager of `{node}` allows no such set of CPUs and devices: {cordon}.",
+    "NodeShutdown": "`{node}` shuts down: add a node, or wait until it is back.",
+    "UnexpectedAdmissionError": "Look at the devices of `{node}` and at their plugin. Until they work, {cordon}.",
+    "": "If `{node}` rejects every pod, {cordon}.",
+}
+"""What helps, by how the kubelet's reason begins (Kubernetes 1.36, pkg/kubelet: lifecycle/predicate.go, cm/admission,
+cm/topologymanager, nodeshutdown)."""
+
+
+def node_cure(cause: str, node: str) -> str:
+    """What helps where the kubelet of a node rejects a pod.
+
+    Examples:
+        >>> node_cure("NodeShutdown: Pod was rejected", "gpu-1")
+        '`gpu-1` shuts down: add a node, or wait until it is back.'
+        >>> node_cure("SysctlForbidden", "gpu-1")
+        'If `gpu-1` rejects every pod, run `kubectl cordon gpu-1`, so that new pods get another node.'
+    """
+    cordon = f"run `kubectl cordon {node}`, so that new pods get another node"
+    cure = next(text for reason, text in _NODE_CURES.items() if cause.startswith(reason))
+    return cure.format(node=node, cordon=cordon) if node else ""

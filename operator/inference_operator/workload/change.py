@@ -9,6 +9,7 @@ from inference_operator.views.lookups import Lookup
 from inference_operator.workload.eviction.drain import Move
 from inference_operator.workload.eviction.half_placed import Yielding
 from inference_operator.workload.eviction.hardware_errors import MovedPods
+from inference_operator.workload.eviction.obstacles import Lasting
 from inference_operator.workload.eviction.rollout import Rollout
 from inference_operator.workload.pinned_template import PinnedTemplate
 
@@ -23,6 +24,10 @@ class WorkloadChange:
     """How pods are replaced; None until the lookup that decides it has a result. The live workload stays until then."""
     surge_cure: str = ""
     """What lets a rollout go on that surges as asked and cannot, in a sentence; empty if nothing needs it."""
+    obstacle: Lasting | None = None
+    """What holds the rollout, and for which no engine ends; None if nothing does."""
+    refusal: str = ""
+    """Why Kubernetes makes no pods of new groups, in its words; empty if it makes them."""
     moved: MovedPods
     """Pods that were moved away from broken GPUs."""
     wanted: int

@@ -38,6 +38,7 @@ from inference_operator.views.resource_requests import requested_amount
 from inference_operator.views.workload import TEMPORARY_ANNOTATION, role_view
 from inference_operator.workload.eviction.budget import Disruption
 from inference_operator.workload.eviction.obstacles import (
+    FAILING,
     NOT_READY,
     OBSTACLES,
     ROOM,
@@ -45,7 +46,7 @@ from inference_operator.workload.eviction.obstacles import (
     Start,
     obstacles,
 )
-from inference_operator.workload.eviction.rollout import EngineSet, engine_capacity, old_engines_run
+from inference_operator.workload.eviction.rollout import EngineSet, engine_capacity, old_engines_run, unfinished_groups
 
 DRAINING_COST = -1
 """Deletion cost of a leaver. Every other engine has 0 or more."""
@@ -157,7 +158,7 @@ def move(inputs: EngineSet, results: LookupResults, now: datetime) -> Move:
         obstacle=obstacle if is_late and not known.gave_up else known.obstacle,
     )
     has_place = place != 0 or _live_temporary(inputs) > 0 or _has_more(inputs)  # those have theirs
-    moves = old_engines_run(inputs) or missing <= 0 or (has_place and not record.gave_up)
+    moves = missing <= 0 or ((has_place or old_engines_run(inputs)) and not record.gave_up)
     late = record.since + _wait(inputs, leavers)
     is_soon = any(node.is_soon for leaver in leavers if (node := _node_of(inputs, leaver)))
     is_kept = _recorded(inputs) is not None or inputs.can_record
@@ -300,7 +301,8 @@ def _gives_up(inputs: EngineSet, record: MoveRecord, results: LookupResults) -> 
     start = Start(
         new=[engine for engine in staying if not engine.is_serving],
         old=[engine for engine in staying if _node_of(inputs, engine)],
-        workload=role_view(inputs.workloads if _live_temporary(inputs) else ()),
+        workload=role_view(inputs.workloads if _live_temporary(inputs) or old_engines_run(inputs) else ()),
+        groups=unfinished_groups(inputs),
         namespace=inputs.namespace,
         results=results,
     )
@@ -310,7 +312,7 @@ def _gives_up(inputs: EngineSet, record: MoveRecord, results: LookupResults) -> 
             obstacle,
         )
         for obstacle, begin in obstacles(start)
-        if obstacle is not NOT_READY
+        if obstacle not in (FAILING, NOT_READY)
     ]
     ends, first = min(waits, key=lambda wait: wait[0], default=(None, ROOM))
     return ends, "" if first.node_helps else first.name

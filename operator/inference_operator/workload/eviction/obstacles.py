@@ -15,6 +15,7 @@ from inference_operator.diagnosis.pending_causes import (
     attached_elsewhere,
     creation_failure,
     creation_wait,
+    problem_from_events,
     volume_wait,
 )
 from inference_operator.manifest import Manifest
@@ -80,6 +81,35 @@ class Start:
         is_ours = users is not None and (not users or not names.isdisjoint(users))
         return pod.start.placed if pod.start and is_ours else None
 
+    def unmounted(self) -> datetime | None:
+        """Since when a pod waits on its node for a volume that cannot be mounted."""
+        waits = (
+            (wait, pod.start.placed)
+            for engine in self.new
+            for pod in engine.pods
+            if (wait := volume_wait(pod, namespace=self.namespace)) and pod.start
+        )
+        found = ((self.results.get(wait.lookup), placed) for wait, placed in waits)
+        return _first(
+            placed for events, placed in found if isinstance(events, ObjectEvents) and problem_from_events(events)
+        )
+
+    def ended(self, since: datetime) -> datetime:
+        """The later of a time, and of when the engines that end now have ended."""
+        return max([since, *(pod.ends_by for engine in self.ending for pod in engine.pods if pod.ends_by)])
+
+
+@dataclass(frozen=True, slots=True)
+class Lasting:
+    """What keeps pods from starting, and until when it may."""
+
+    since: datetime
+    limit: timedelta
+
+    @property
+    def ends(self) -> datetime:
+        return self.since + self.limit
+
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
@@ -109,6 +139,7 @@ _APART = re.compile(
 interpodaffinity, podtopologyspread, nodeports, nodevolumelimits)."""
 _EXCLUSIVE = re.compile(r"ReadWriteOncePod access mode")
 """Its words where another pod has the claim, on whichever node (the same, volumerestrictions)."""
+_OTHER = re.compile(f"^(?!.*(?:{_ROOM.pattern}|{_APART.pattern}|{_EXCLUSIVE.pattern}))")
 _OVER_QUOTA = re.compile(
     r"exceeded quota: .*?requested: (?P<requested>\S+), used: (?P<used>\S+), limited: (?P<limit>\S+)"
 )
@@ -119,14 +150,14 @@ def _first(moments: Iterable[datetime | None]) -> datetime | None:
     return min((moment for moment in moments if moment), default=None)
 
 
-def _refused_since(start: Start) -> datetime | None:
-    return start.refused()[1]
-
-
 def _over_quota(start: Start) -> datetime | None:
     """Since when a quota is full that would suffice for the new engine in the place of an old one."""
     message, since = start.refused()
     return since if not start.needs_more and _has_place_for_one(message) else None
+
+
+def _refused(start: Start) -> datetime | None:
+    return None if _over_quota(start) else start.refused()[1]
 
 
 def _has_place_for_one(message: str) -> bool:
@@ -149,6 +180,18 @@ def _has_place_for_one(message: str) -> bool:
     return bool(requested) and all(max(requested[name], used.get(name, 0)) <= limit.get(name, -1) for name in requested)
 
 
+def _failing(start: Start) -> datetime | None:
+    """Since when a pod that has never served cannot start. Its container has ended for the first time after a run."""
+    failing = (
+        (engine.created, pod.problem.terminated)
+        for engine in start.new
+        for pod in engine.pods
+        if pod.problem and pod.problem.reason is not Reason.UNSCHEDULABLE and not (pod.failed or pod.has_served)
+    )
+    begins = (created + ((ended and ended.ran) or timedelta(0)) for created, ended in failing if created)
+    return _first([*begins, None if start.attached() else start.unmounted()])
+
+
 def _not_serving(start: Start) -> datetime | None:
     return _first(engine.created for engine in start.new)
 
@@ -168,21 +211,20 @@ QUOTA = Obstacle(
     "full quota", _over_quota, removed=True, no_successor="A quota of the namespace allows no successor beside it"
 )
 ATTACHED = Obstacle("volume in use", Start.attached, removed=True, no_successor=_HELD)
-REFUSED = Obstacle(
-    "pod refused", _refused_since, removed=False, no_successor="Kubernetes refuses the pod of its successor"
-)
+REFUSED = Obstacle("pod refused", _refused, removed=False, no_successor="Kubernetes refuses the pod of its successor")
 """By another quota, a LimitRange, or an admission policy."""
-UNFIT = Obstacle("no suitable node", lambda start: start.unschedulable(re.compile("")), removed=False, node_helps=True)
+UNFIT = Obstacle("no suitable node", lambda start: start.unschedulable(_OTHER), removed=False, node_helps=True)
+FAILING = Obstacle("failing", _failing, removed=False)
+"""Its image cannot be pulled, its volume cannot be mounted, or its container ends."""
 NOT_READY = Obstacle("not ready", _not_serving, removed=False)
-"""It pulls, loads, crashes, or waits for what an old engine does not hold."""
+"""It pulls or loads: that it does so for too long is the progress deadline's matter."""
 
-OBSTACLES = (EXCLUSIVE, ROOM, APART, QUOTA, ATTACHED, REFUSED, UNFIT, NOT_READY)
+OBSTACLES = (EXCLUSIVE, ROOM, APART, QUOTA, ATTACHED, REFUSED, UNFIT, FAILING, NOT_READY)
 """Several may apply. Only one whose row says that this removes it ends an old engine."""
 
 
 def obstacles(start: Start) -> Iterator[tuple[Obstacle, datetime]]:
     """The obstacles of an engine's start, each with since when it counts."""
-    ended = max((pod.ends_by for engine in start.ending for pod in engine.pods if pod.ends_by), default=None)
     for obstacle in OBSTACLES:
         if since := obstacle.since(start):
-            yield obstacle, since if ended is None or obstacle is ROOM else max(since, ended)
+            yield obstacle, since if obstacle is ROOM else start.ended(since)

@@ -38,8 +38,17 @@ from inference_operator.views.lookups import ClusterGpus, EventsLookup, FreeGpus
 from inference_operator.views.node_fit import engines_in, schedulable_now
 from inference_operator.views.raw import mapping, objects
 from inference_operator.views.resource_requests import requested_amount
-from inference_operator.views.workload import role_view, workload_view
-from inference_operator.workload.eviction.obstacles import ATTACHED, EXCLUSIVE, QUOTA, Obstacle, Start, obstacles
+from inference_operator.views.workload import DEFAULT_PROGRESS_DEADLINE, role_view, workload_view
+from inference_operator.workload.eviction.obstacles import (
+    ATTACHED,
+    EXCLUSIVE,
+    NOT_READY,
+    QUOTA,
+    Lasting,
+    Obstacle,
+    Start,
+    obstacles,
+)
 
 
 class RolloutReason(StrEnum):
@@ -287,16 +296,40 @@ def surge_cure(inputs: EngineSet, results: LookupResults) -> str:
     return _REPLACE_INSTEAD if any(found.removed for found, _ in obstacles(_start(inputs, results))) else ""
 
 
+def lasting_obstacle(inputs: EngineSet, results: LookupResults) -> Lasting | None:
+    """What holds a rollout, and for which no engine ends: that does not help, or is not asked for; None if nothing.
+
+    Where ending one helps, the rollout switches to replace, or has done so.
+    """
+    recorded = inputs.recorded
+    if recorded is None or not old_engines_run(inputs):
+        return None
+    never_switches = inputs.strategy is not RolloutStrategy.AUTO or recorded.why is RolloutReason.NO_USE
+    start = _start(inputs, results)
+    found = (
+        Lasting(start.ended(since), max(DEFAULT_PROGRESS_DEADLINE, _limit(obstacle, inputs)))
+        for obstacle, since in obstacles(start)
+        if obstacle is not NOT_READY and (never_switches or not obstacle.removed)
+    )
+    return min(found, key=lambda lasting: lasting.ends, default=None)
+
+
+def refusal_of_groups(inputs: EngineSet, results: LookupResults) -> str:
+    """Why Kubernetes makes no pods of new groups, which only Events tell; empty if it makes them."""
+    return _start(inputs, results).refused()[0] if unfinished_groups(inputs) else ""
+
+
 _REPLACE_INSTEAD = "With `spec.rollout.strategy: Replace`, an old engine ends before its successor starts."
 
 
 def creation_lookups(inputs: EngineSet) -> Sequence[EventsLookup]:
-    """The Events that show why new groups get no pods while old engines run."""
-    groups = _unfinished_groups(inputs) if old_engines_run(inputs) else ()
+    """The Events that show why new groups get no pods while engines run that they replace."""
+    is_moving = any(not (inputs.leaving or {}).keys().isdisjoint(engine.nodes) for engine in inputs.engines)
+    groups = unfinished_groups(inputs) if old_engines_run(inputs) or is_moving else ()
     return [wait.lookup for group in groups if (wait := creation_wait(group))]
 
 
-def _unfinished_groups(inputs: EngineSet) -> Sequence[Manifest]:
+def unfinished_groups(inputs: EngineSet) -> Sequence[Manifest]:
     """The StatefulSets of the desired template that have fewer pods than they ask for."""
     made = Counter(pod.group for engine in inputs.engines for pod in engine.pods)
     groups = (workload for workload in inputs.workloads if workload.get("kind") == STATEFUL_SET.name)
@@ -316,7 +349,7 @@ def _start(inputs: EngineSet, results: LookupResults) -> Start:
         old=[engine for engine in inputs.engines if engine.template != inputs.template],
         ending=[engine for engine in inputs.engines if engine.terminating],
         workload=role_view(inputs.workloads),
-        groups=_unfinished_groups(inputs),
+        groups=unfinished_groups(inputs),
         namespace=inputs.namespace,
         needs_more=inputs.recorded is not None and inputs.recorded.needs_more,
         results=results,
