@@ -20,6 +20,7 @@ from inference_operator.views.node import node_view
 from inference_operator.views.pod import TEMPLATE_HASH_ANNOTATION, PodView, pod_view
 from inference_operator.views.workload import TEMPORARY_ANNOTATION, role_view
 from inference_operator.workload.eviction.drain import DRAINING_COST, MOVE_ANNOTATION
+from inference_operator.workload.eviction.obstacles import UNSCHEDULABLE_LIMIT
 from tests.testing.builders import (
     BUDGET_OF_ENGINES,
     BUDGET_OF_ROUTERS,
@@ -189,6 +190,46 @@ def test_a_move_of_the_only_router_from_the_cordon_to_its_end() -> None:
     over = outcome(observed(ONE_ROUTER, after(serves, children), here, router(template, "b", "good")))
     assert MOVE_ANNOTATION.key not in over.desired[ROUTERS]["metadata"]["annotations"]
     assert over.desired[ROUTERS] == planned(ONE_ROUTER).desired[ROUTERS]
+
+
+@pytest.mark.parametrize("message", ["exceeded quota: q, requested: pods=1, used: pods=4, limited: pods=4", "denied"])
+def test_a_temporary_router_that_kubernetes_refuses_holds_no_drain_after_the_limit(message: str) -> None:
+    children = living(planned(ONE_ROUTER).desired)
+    pods = engine(template_of(children), "e", "good"), router(template_of(children, "router"), "a", "gone")
+    first = outcome(observed(ONE_ROUTER, children, *pods))
+    failure = {"type": "ReplicaFailure", "status": "True", "message": message, "lastTransitionTime": NOW.isoformat()}
+    children = [
+        {**one, "status": {**one["status"], "conditions": [failure]}} if Ref.of(one) == ROUTERS else one
+        for one in after(first, children)
+    ]
+    given = observed(ONE_ROUTER, children, *pods)
+    begin = NOW + timedelta(seconds=1)  # the router is as old as the cordon
+    waits, late = outcome(given), outcome(replace(given, now=begin + UNSCHEDULABLE_LIMIT))
+    assert [one.desired[ROUTERS]["spec"]["replicas"] for one in (waits, late)] == [2, 1]
+    assert [budget(one, BUDGET_OF_ROUTERS) for one in (waits, late)] == [CLOSED, GOES_ON]
+
+
+def test_failed_pods_of_engines_and_routers_are_deleted_but_three_and_none_where_nothing_is_done() -> None:
+    children = living(planned(QWEN).desired)
+
+    def failed(component: str) -> list[PodView]:
+        views = [
+            pod_view(
+                pod(name=f"{component}-{number}", component=component, status={"phase": "Failed"}), component=component
+            )
+            for number in range(5)
+        ]
+        return [replace(view, created=NOW + timedelta(seconds=number)) for number, view in enumerate(views)]
+
+    given = inputs(QWEN, children=children, pods=[*failed("engine"), *failed("router")])
+    assert outcome(given).due == NOW + timedelta(seconds=11)
+    late = outcome(replace(given, now=NOW + timedelta(minutes=2)))
+    assert sorted(patch.pod.name for patch in late.pods if patch.delete) == [
+        f"{component}-{number}" for component in ("engine", "router") for number in (1, 2)
+    ]
+    paused = {**QWEN, "spec": {**QWEN["spec"], "paused": True}}
+    still = outcome(replace(inputs(paused, children=children, pods=given.pods), now=NOW + timedelta(minutes=2)))
+    assert [patch for patch in still.pods if patch.delete] == []
 
 
 def test_a_wait_by_default_is_no_longer_than_the_administrator_allows() -> None:
