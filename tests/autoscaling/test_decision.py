@@ -186,6 +186,14 @@ def test_zero_follows_the_idle_time_and_one_request_ends_it() -> None:
     assert fleet.step(1 / PERIOD).replicas >= 1
 
 
+def test_a_first_start_that_takes_longer_than_the_idle_time_goes_on() -> None:
+    fleet = Fleet(replace(SETTINGS, min_replicas=0), starts=False)
+    fleet.ready = 0
+    assert fleet.run(rate=0, seconds=3 * SETTINGS.idle_seconds)[-1] == 1
+    fleet.ready = 1
+    assert fleet.run(rate=0, seconds=2 * SETTINGS.idle_seconds)[-1] == 0
+
+
 @pytest.mark.parametrize("rate", [0.0, 1.0])
 def test_missing_metrics_keep_the_replicas_and_never_lead_to_zero(rate: float) -> None:
     fleet = Fleet(replace(SETTINGS, min_replicas=0), replicas=6)
