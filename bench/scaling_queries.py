@@ -14,6 +14,7 @@ from bench.fleet_simulation import Observed, Scaler
 from bench.promql import Labels, Store, labels, parsed
 from bench.scaling_rules import HPA_SECONDS, TOLERANCE, Window
 from inference_operator.api.autoscaling import AutoscalingBackend, AutoscalingSpec
+from inference_operator.api.prometheus import PrometheusSettings
 from inference_operator.autoscaling.external import (
     QUERY_ANNOTATION,
     external_autoscaler,
@@ -26,7 +27,7 @@ from inference_operator.objects.names import ENGINE, ROUTER, workload_name
 KEY = Key("bench", "model")
 HASHES = "6f9c8d7b54-x2k"
 """The end of a pod's name, less two characters that tell pods apart."""
-PROMETHEUS = "http://prometheus.bench:9090"
+PROMETHEUS = PrometheusSettings(url="http://prometheus.bench:9090")
 SCRAPE_SECONDS = 15.0
 """Interval of scrapes, as the how-to recommends it."""
 RULE_SECONDS = 15.0
@@ -39,7 +40,7 @@ def rendered(backend: AutoscalingBackend, concurrency: float, max_replicas: int)
     """The object that the operator creates for a backend, with its default settings."""
     spec = AutoscalingSpec.model_validate({"backend": backend, "minReplicas": 1, "maxReplicas": max_replicas})
     query = engines_query(KEY, ENGINE, concurrency, bypasses_routers=False, metrics=SERIES)
-    found = external_autoscaler(spec, Owner(KEY, uid="bench"), ENGINE, query, prometheus_url=PROMETHEUS, least=1)
+    found = external_autoscaler(spec, Owner(KEY, uid="bench"), ENGINE, query, prometheus=PROMETHEUS, least=1)
     if found is None:
         raise ValueError(f"{backend} needs no object")
     return found

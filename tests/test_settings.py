@@ -34,6 +34,8 @@ def test_an_empty_namespaces_setting_means_the_whole_cluster(monkeypatch: pytest
         ("HTTP_PORT", "65536"),
         ("IMAGE_PULL_POLICY", "Sometimes"),
         ("READ_LOGS", "maybe"),
+        ("PROMETHEUS", '{"url": "https://user:pass@prometheus.example"}'),
+        ("PROMETHEUS", '{"url": "https://prometheus.example", "authModes": ["bearer"]}'),
         ("CLUSTER_DOMAIN", "not a domain"),
         ("LEASE_NAME", "Not a name"),
         ("LEASE_RENEW_SECONDS", "10.5"),

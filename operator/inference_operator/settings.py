@@ -17,6 +17,7 @@ from inference_operator.api.duration import duration
 from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.hardware import Device
 from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults
+from inference_operator.api.prometheus import PrometheusSettings
 from inference_operator.api.rollouts import RolloutSettings
 from inference_operator.api.validation import Labels
 
@@ -258,8 +259,8 @@ class Settings(BaseSettings):
     """Node labels that name a kind of GPU, as `KIND:LABEL=VALUE`, beside those that the operator knows of platforms.
     A label must be one that the node pool itself has, so that a node autoscaler can act before a node exists."""
 
-    prometheus_url: str = Field("", pattern=r"^(https?://[^\s]{1,500})?$")
-    """Address at which KEDA queries Prometheus, for `spec.autoscaling.backend: KEDA`."""
+    prometheus: Annotated[PrometheusSettings, NoDecode, BeforeValidator(_json)] = PrometheusSettings()
+    """Where KEDA queries Prometheus, and with which authentication, as JSON."""
 
     traces_endpoint: str = Field("", pattern=r"^(https?://[^\s/]{1,253}(/[^\s]{0,250})?)?$")
     """URL of an OpenTelemetry collector to which engines send spans; arguments of a resource may name another."""

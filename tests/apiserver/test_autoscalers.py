@@ -73,6 +73,9 @@ def test_a_scaled_object_waits_for_keda_and_is_created_when_its_crd_comes(
     qwen.settled("qwen", "ScalingActive", "False", "AutoscalerMissing", saying="Install its CustomResource")
     with optional_kinds(kubernetes, operator, scaled_object_crd()):
         qwen.settled("qwen", "ScalingActive", "Unknown", "AutoscalerPending", saying="Check that KEDA runs")
+        (trigger,) = qwen.get("scaledobject", "qwen")["spec"]["triggers"]
+        assert trigger["authenticationRef"] == {"kind": "ClusterTriggerAuthentication", "name": "thanos"}
+        assert trigger["metadata"]["namespace"] == qwen.namespace
         ready = {"type": "Ready", "status": "True", "reason": "ScaledObjectReady", "message": ""}
         failing = {"type": "Fallback", "status": "True", "reason": "FallbackExists", "message": "a trigger fails"}
         set_status(qwen, "scaledobject", {"conditions": [ready, failing]})

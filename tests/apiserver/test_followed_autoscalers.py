@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from e2e.helpers.free_ports import free_port
 from e2e.localkube.handle import LocalCluster
 from e2e.localkube.waiting import eventually
+from inference_operator.admission.operator_policy import OperatorAccount, operator_policies
+from inference_operator.api.prometheus import PrometheusSettings
 from inference_operator.autoscaling.external import METRIC, METRIC_LABEL, QUERY_ANNOTATION
 from tests.testing.demand import demand, prometheus, value
 from tests.testing.keda import keda
 from tests.testing.metrics_api import adapter
-from tests.testing.operated_cluster import SETTINGS, free_lease, new_workspace
+from tests.testing.operated_cluster import PROMETHEUS, RELEASE, SETTINGS, SYSTEM, free_lease, new_workspace
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QWEN, Workspace
 
@@ -46,13 +49,24 @@ def address() -> str:
 def own(
     kubernetes: LocalCluster, operator: OperatorProcess, account: Path, address: str, tmp_path: Path
 ) -> Iterator[OperatorProcess]:
-    """An operator of the test's own, which knows the address of Prometheus."""
+    """An operator of the test's own, which knows the address of Prometheus, as the policy of its account does."""
     operator.stop()
-    process = OperatorProcess(account, tmp_path / "log", {**SETTINGS, "PROMETHEUS_URL": address})
+    prometheus = PrometheusSettings(url=address)
+    allow(kubernetes, prometheus)
+    process = OperatorProcess(
+        account, tmp_path / "log", {**SETTINGS, "PROMETHEUS": prometheus.model_dump_json(by_alias=True)}
+    )
     yield process
     process.kill()
     free_lease(kubernetes)
+    allow(kubernetes, PrometheusSettings.model_validate_json(PROMETHEUS))
     operator.start()
+
+
+def allow(cluster: LocalCluster, prometheus: PrometheusSettings) -> None:
+    """Let the policies of the operator's account allow this Prometheus."""
+    policies = operator_policies(OperatorAccount(SYSTEM, RELEASE, prometheus=prometheus))
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", input=yaml.safe_dump_all(policies))
 
 
 def port_of(address: str) -> int:

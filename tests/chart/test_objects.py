@@ -9,6 +9,7 @@ from generators import chart_values
 from inference_operator.admission.operator_policy import OperatorAccount, operator_policies
 from inference_operator.admission.writer_policy import writer_policies
 from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults
+from inference_operator.api.prometheus import PrometheusSettings
 from inference_operator.api.spec import Spec
 from inference_operator.engines.registry import ENGINES
 from inference_operator.manifest import Manifest
@@ -179,6 +180,27 @@ def test_the_chart_contains_the_generated_admission_policy_and_can_leave_it_out(
         (
             ("settings.engineDefaults.serviceAccountName=a", "settings.routerDefaults.serviceAccountName=b"),
             OperatorAccount(NAMESPACE, RELEASE, pod_accounts=("a", "b")),
+        ),
+        (
+            (
+                *(f"settings.prometheus.{one}" for one in ("url=https://p:9092/api", "authModes={bearer,tls}")),
+                *(
+                    f"settings.prometheus.{one}"
+                    for one in ("clusterTriggerAuthentication=thanos", "namespace=Resource")
+                ),
+            ),
+            OperatorAccount(
+                NAMESPACE,
+                RELEASE,
+                prometheus=PrometheusSettings.model_validate(
+                    {
+                        "url": "https://p:9092/api",
+                        "authModes": ["bearer", "tls"],
+                        "clusterTriggerAuthentication": "thanos",
+                        "namespace": "Resource",
+                    }
+                ),
+            ),
         ),
     ],
 )

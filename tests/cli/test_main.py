@@ -10,6 +10,7 @@ from inference_operator import __version__
 from inference_operator.admission.operator_policy import OperatorAccount, operator_policies
 from inference_operator.admission.writer_policy import writer_policies
 from inference_operator.api.crd import crd
+from inference_operator.api.prometheus import PrometheusSettings
 from inference_operator.cli.commands import run_command
 from inference_operator.cli.parser import UsageError
 from inference_operator.engines.registry import ENGINES
@@ -209,8 +210,9 @@ def test_the_policy_command_prints_the_policies_of_the_operators_own_account(inf
     usual = OperatorAccount("inference-operator-system", "inference-operator")
     assert list(yaml.safe_load_all(output)) == operator_policies(usual)
     names = ("--namespace=a", "--name=b", "--account=c", "--pod-account=d", "--pod-account=e")
-    _, output, _ = infd("policy", "--operator", *names)
-    assert list(yaml.safe_load_all(output)) == operator_policies(OperatorAccount("a", "b", "c", ("d", "e")))
+    prometheus = PrometheusSettings(url="https://prometheus.example")
+    _, output, _ = infd("policy", "--operator", *names, f"--prometheus={prometheus.model_dump_json(by_alias=True)}")
+    assert list(yaml.safe_load_all(output)) == operator_policies(OperatorAccount("a", "b", "c", ("d", "e"), prometheus))
 
 
 def test_kubectl_finds_the_command_as_a_plugin() -> None:

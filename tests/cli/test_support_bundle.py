@@ -30,7 +30,7 @@ SECRET_FIELDS = st.sampled_from(
         *("accountKey", "azurestorageaccountkey", "pwd", "signature", "sig", "tls.key"),
     ]
 )
-VARIABLE = st.sampled_from(["A", "HF_TOKEN", "INFERENCE_OPERATOR_PROMETHEUS_URL", "INFERENCE_OPERATOR_ENGINE_DEFAULTS"])
+VARIABLE = st.sampled_from(["A", "HF_TOKEN", "INFERENCE_OPERATOR_PROMETHEUS", "INFERENCE_OPERATOR_ENGINE_DEFAULTS"])
 
 
 def archive_of(manifest: dict[str, Any], log: str) -> str:

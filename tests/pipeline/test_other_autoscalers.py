@@ -11,19 +11,34 @@ import pytest
 import yaml
 from syrupy.assertion import SnapshotAssertion
 
+from inference_operator.api.prometheus import PrometheusSettings
 from inference_operator.api.reasons import ConditionType
 from inference_operator.engines.vllm.metrics import SERIES
 from inference_operator.manifest import HORIZONTAL_POD_AUTOSCALER, SCALED_OBJECT, Kind, Manifest, Ref
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned
+from inference_operator.settings import Settings
 from inference_operator.status.report import report
 from tests.testing.builders import ENGINES, NOW, SETTINGS, inference_deployment, inputs, model_known, planned
 from tests.testing.golden import GoldenFile
 from tests.testing.schemas import validate
 
 HPA, SCALED = Ref(HORIZONTAL_POD_AUTOSCALER, "default", "qwen"), Ref(SCALED_OBJECT, "default", "qwen")
-PROMETHEUS = SETTINGS.model_copy(update={"prometheus_url": "http://prometheus.monitoring.svc:9090"})
+
+
+def of_prometheus(url: str, **fields: object) -> Settings:
+    found = PrometheusSettings.model_validate({"url": url, **fields})
+    return SETTINGS.model_copy(update={"prometheus": found})
+
+
+PROMETHEUS = of_prometheus("http://prometheus.monitoring.svc:9090")
+OPENSHIFT = of_prometheus(
+    "https://thanos-querier.openshift-monitoring.svc:9092",
+    clusterTriggerAuthentication="thanos",
+    authModes=["bearer"],
+    namespace="Resource",
+)
 METRICS_OF_VLLM = Path(__file__).parents[1] / "engines" / "vllm-0.32.0-metrics.txt"
 ACTIVE = {"type": "ScalingActive", "status": "True", "reason": "ValidMetricFound"}
 NO_METRICS_API = {
@@ -87,16 +102,17 @@ def scaled_object(raw: Manifest, *conditions: Mapping[str, str], age: timedelta 
 
 
 @pytest.mark.parametrize(
-    ("raw", "ref"),
+    ("raw", "ref", "settings"),
     [
-        pytest.param(asked("HPA"), HPA, id="hpa"),
-        pytest.param(asked("KEDA", minReplicas=0, idleTimeout="10m"), SCALED, id="keda"),
-        pytest.param(asked("KEDA", schedule=[OFFICE]), SCALED, id="keda-schedule"),
-        pytest.param(asked("HPA", router={"strategy": "External"}), HPA, id="hpa-external"),
+        pytest.param(asked("HPA"), HPA, PROMETHEUS, id="hpa"),
+        pytest.param(asked("KEDA", minReplicas=0, idleTimeout="10m"), SCALED, PROMETHEUS, id="keda"),
+        pytest.param(asked("KEDA", schedule=[OFFICE]), SCALED, PROMETHEUS, id="keda-schedule"),
+        pytest.param(asked("KEDA"), SCALED, OPENSHIFT, id="keda-authenticated"),
+        pytest.param(asked("HPA", router={"strategy": "External"}), HPA, PROMETHEUS, id="hpa-external"),
     ],
 )
-def test_golden_autoscaler(raw: Manifest, ref: Ref, snapshot: SnapshotAssertion) -> None:
-    found = built(raw)
+def test_golden_autoscaler(raw: Manifest, ref: Ref, settings: Settings, snapshot: SnapshotAssertion) -> None:
+    found = planned(raw, settings=settings).desired
     validate(found[ref])
     assert {HPA, SCALED} & found.keys() == {ref}
     assert yaml.safe_dump(found[ref], width=1000) == snapshot.use_extension(GoldenFile.ending("yaml"))
@@ -239,15 +255,14 @@ def test_the_condition_says_what_another_autoscaler_does_and_names_the_fix(name:
     ("kinds", "url", "words"),
     [
         ({SCALED_OBJECT: "the cluster has no scaledobjects.keda.sh. Install its CRD."}, "http://p", "Install its CRD"),
-        ({}, "", "Set `settings.prometheusUrl`"),
+        ({}, "", "Set `settings.prometheus.url`"),
     ],
 )
 def test_without_keda_or_the_address_of_prometheus_there_is_no_object_and_the_condition_names_the_fix(
     kinds: Mapping[Kind, str], url: str, words: str
 ) -> None:
     found = seen(asked("KEDA", replicas=2), engines=4, recorded=4)
-    settings = SETTINGS.model_copy(update={"prometheus_url": url})
-    without = replace(found, unavailable_kinds=kinds, settings=settings)
+    without = replace(found, unavailable_kinds=kinds, settings=of_prometheus(url))
     assert SCALED not in decided(without).desired
     assert replicas(without) == 4
     status, reason, message = scaling_active(without)

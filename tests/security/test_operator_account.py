@@ -602,24 +602,54 @@ def test_the_operator_may_neither_publish_nor_cut_off_nor_hold_pods_of_others(
         assert refused_by("selectors") in answer.message, (kind, change, answer)
 
 
-def test_a_scaled_object_of_the_operator_reads_no_secret(
+def test_keda_asks_only_the_prometheus_of_the_settings_for_a_scaled_object_of_the_operator(
     thief: RequestsOf, victim: Workspace, kubernetes: LocalCluster, operator: OperatorProcess
 ) -> None:
     """KEDA sends what it resolves from a Secret or a variable of a pod to the address of the trigger."""
     target = {"apiVersion": API_VERSION, "kind": KIND, "name": "qwen"}
-    metadata = {"serverAddress": "http://prometheus.example:9090", "query": "up", "threshold": "1"}
+    usual = {
+        "type": "prometheus",
+        "metadata": {
+            "serverAddress": "https://prometheus.example:9092",
+            "query": "up",
+            "threshold": "1",
+            "authModes": "bearer",
+            "namespace": victim.namespace,
+        },
+        "authenticationRef": {"name": "thanos", "kind": "ClusterTriggerAuthentication"},
+    }
+    cron = {"type": "cron", "metadata": {"timezone": "UTC", "start": "0 8 * * *", "end": "0 9 * * *"}}
+
+    def changed(**changes: str | None) -> Manifest:
+        metadata = {**usual["metadata"], **changes}
+        return {**usual, "metadata": {key: value for key, value in metadata.items() if value is not None}}
 
     def answer(trigger: Manifest, target: Manifest = target) -> Answer:
         spec = {"spec": {"scaleTargetRef": target, "triggers": [trigger]}}
         return thief.post(dry(SCALED_OBJECT, victim.namespace), child(SCALED_OBJECT, "stolen", spec))
 
-    usual = {"type": "prometheus", "metadata": metadata}
     with optional_kinds(kubernetes, operator, scaled_object_crd()):
         eventually(lambda: answer(usual).accepted, seconds=60, what=lambda: answer(usual).message)
+        assert answer(cron).accepted
         for trigger in (
             {"type": "redis", "metadata": {"address": "attacker.example:6379", "passwordFromEnv": "PASSWORD"}},
-            {**usual, "metadata": {**metadata, "passwordFromEnv": "PASSWORD"}},
+            changed(serverAddress="https://attacker.example"),
+            changed(serverAddress="https://prometheus.example:9092@attacker.example"),
+            changed(serverAddress=None, serverAddressFromEnv="ADDRESS"),
+            changed(passwordFromEnv="PASSWORD"),
+            changed(authModes="basic"),
+            changed(authModes=None),
+            changed(namespace="kube-system"),
+            changed(namespace=None),
+            changed(queryParameters="namespace=kube-system"),
+            changed(customHeaders="X-Scope-OrgID=theirs"),
+            changed(unsafeSsl="true"),
             {**usual, "authenticationRef": {"name": "stolen", "kind": "ClusterTriggerAuthentication"}},
+            {**usual, "authenticationRef": {"name": "thanos", "kind": "TriggerAuthentication"}},
+            {**usual, "authenticationRef": {"name": "thanos"}},
+            {key: value for key, value in usual.items() if key != "authenticationRef"},
+            {**cron, "authenticationRef": {"name": "thanos", "kind": "ClusterTriggerAuthentication"}},
+            {**cron, "metadata": {**cron["metadata"], "startFromEnv": "START"}},
         ):
             assert refused_by("autoscalers") in answer(trigger).message
         deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "theirs"}

@@ -1,5 +1,6 @@
 """A real API server with simulated GPU nodes, and the operator beside it with the rights that the chart gives it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -45,6 +46,15 @@ QUICK_LEASE = {
 """Shorter than shipped, for tests that wait for a takeover."""
 SCRAPE_SECONDS, NO_PROGRESS_SECONDS, STALL_SECONDS = 1, 4, 10
 """The shortest there are; the pods here have addresses that nobody has, so that nothing stands still by chance."""
+PROMETHEUS = json.dumps(
+    {
+        "url": "https://prometheus.example:9092",
+        "clusterTriggerAuthentication": "thanos",
+        "authModes": ["bearer"],
+        "namespace": "Resource",
+    }
+)
+"""The setting `prometheus` of the chart and of the operator, which is none of the chart."""
 SETTINGS = {
     "RESYNC_SECONDS": str(RESYNC_SECONDS),
     "SCRAPE_SECONDS": str(SCRAPE_SECONDS),
@@ -52,7 +62,7 @@ SETTINGS = {
     "STALL_SECONDS": str(STALL_SECONDS),
     "SURGE_WAIT_SECONDS": "30",
     "LOG_FORMAT": "text",
-    "PROMETHEUS_URL": "http://prometheus.example:9090",
+    "PROMETHEUS": PROMETHEUS,
     **PATIENT_LEASE,
 }
 IMPATIENT_OPERATOR = "tests.testing.impatient_operator"
@@ -83,6 +93,7 @@ def account(kubernetes: LocalCluster, tmp_path_factory: pytest.TempPathFactory) 
             str(CHART),
             f"--namespace={SYSTEM}",
             "--create-namespace",
+            f"--set-json=settings.prometheus={PROMETHEUS}",
         ],
         check=True,
         capture_output=True,

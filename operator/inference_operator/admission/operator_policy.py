@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 
 import yaml
 
+from inference_operator.api.prometheus import PrometheusSettings
 from inference_operator.manifest import (
     CHILD_KINDS,
     GROUP,
@@ -48,6 +49,8 @@ class OperatorAccount:
     """Name of its ServiceAccount; empty: the same."""
     pod_accounts: tuple[str, ...] = ()
     """ServiceAccounts that its settings name for pods."""
+    prometheus: PrometheusSettings = field(default_factory=PrometheusSettings)
+    """The Prometheus that its settings name for KEDA."""
     kinds: tuple[Kind, ...] = RESOURCE_KINDS
     """The kinds of resources that it reconciles. The file names the shipped ones."""
 
@@ -64,6 +67,10 @@ def operator_policies(operator: OperatorAccount) -> list[Manifest]:
         "OPERATOR_NAME": operator.name,
         "OPERATOR_ACCOUNT": operator.account or operator.name,
         "POD_ACCOUNTS": ",".join(operator.pod_accounts),
+        "PROMETHEUS_AUTHENTICATION": operator.prometheus.cluster_trigger_authentication,
+        "PROMETHEUS_AUTH_MODES": operator.prometheus.sent_modes,
+        "PROMETHEUS_NAMESPACE": operator.prometheus.namespace,
+        "PROMETHEUS_URL": operator.prometheus.url,
     }
     text = TEXT
     for placeholder, value in names.items():

@@ -244,7 +244,7 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     Reason.AUTOSCALER_MISSING: Explanation(
         ConditionType.SCALING_ACTIVE,
         "`spec.autoscaling.backend` is `KEDA`, and KEDA's CRD or the address of Prometheus is missing.",
-        "Install KEDA, and set `settings.prometheusUrl` of the operator's chart. The operator finds KEDA within"
+        "Install KEDA, and set `settings.prometheus.url` of the operator's chart. The operator finds KEDA within"
         " half a minute.",
     ),
     Reason.AUTOSCALER_CONFLICT: Explanation(

@@ -2,6 +2,7 @@
 
 from inference_operator.api.autoscaling import AutoscalingBackend, AutoscalingSpec
 from inference_operator.api.autoscaling_schedule import ScheduleSpec
+from inference_operator.api.prometheus import PrometheusSettings, QueriedNamespace
 from inference_operator.manifest import (
     API_VERSION,
     HORIZONTAL_POD_AUTOSCALER,
@@ -44,7 +45,7 @@ def external_ref(spec: AutoscalingSpec, owner: Owner) -> Ref | None:
 
 
 def external_autoscaler(
-    spec: AutoscalingSpec, owner: Owner, role: str, query: str, *, prometheus_url: str, least: int
+    spec: AutoscalingSpec, owner: Owner, role: str, query: str, *, prometheus: PrometheusSettings, least: int
 ) -> Manifest | None:
     """The object that makes the backend act; None with `BuiltIn`, and for KEDA without an address of Prometheus.
 
@@ -54,8 +55,8 @@ def external_autoscaler(
     """
     if spec.backend is AutoscalingBackend.HPA:
         return _horizontal_pod_autoscaler(spec, owner, role, query, least)
-    if spec.backend is AutoscalingBackend.KEDA and prometheus_url:
-        return _scaled_object(spec, owner, role, query, prometheus_url)
+    if spec.backend is AutoscalingBackend.KEDA and prometheus.url:
+        return _scaled_object(spec, owner, role, query, prometheus)
     return None
 
 
@@ -81,22 +82,13 @@ def _horizontal_pod_autoscaler(spec: AutoscalingSpec, owner: Owner, role: str, q
     )
 
 
-def _scaled_object(spec: AutoscalingSpec, owner: Owner, role: str, query: str, prometheus_url: str) -> Manifest:
+def _scaled_object(
+    spec: AutoscalingSpec, owner: Owner, role: str, query: str, prometheus: PrometheusSettings
+) -> Manifest:
     """It keeps the replicas where the query fails; at zero or below the minimum it starts the minimum, at least one.
 
     Fields: kedacore/keda v2.21.0, apis/keda/v1alpha1/scaledobject_types.go and pkg/scalers/prometheus_scaler.go.
     """
-    trigger = {
-        "type": "prometheus",
-        "metricType": "AverageValue",
-        "metadata": {
-            "serverAddress": prometheus_url,
-            "query": query,
-            "threshold": "1",
-            "activationThreshold": "0",
-            "ignoreNullValues": "false",  # KEDA's default reads missing metrics as zero demand
-        },
-    }
     content = {
         "spec": {
             "scaleTargetRef": _target(owner),
@@ -110,7 +102,7 @@ def _scaled_object(spec: AutoscalingSpec, owner: Owner, role: str, query: str, p
                 "behavior": "currentReplicasIfHigher",
             },
             "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behavior(spec)}},
-            "triggers": [trigger, *map(_cron_trigger, spec.schedule)],
+            "triggers": [_demand_trigger(query, prometheus, owner.key.namespace), *map(_cron_trigger, spec.schedule)],
         }
     }
     return child(
@@ -122,6 +114,25 @@ def _scaled_object(spec: AutoscalingSpec, owner: Owner, role: str, query: str, p
         # KEDA gives its HorizontalPodAutoscaler the labels of the ScaledObject; this one would say that it is ours.
         annotations={"scaledobject.keda.sh/hpa-excluded-labels": MANAGED_BY_LABEL},
     )
+
+
+def _demand_trigger(query: str, prometheus: PrometheusSettings, namespace: str) -> Manifest:
+    """What KEDA asks Prometheus. The admission policy of the operator's account allows no other key."""
+    metadata = {
+        "serverAddress": prometheus.url,
+        "query": query,
+        "threshold": "1",
+        "activationThreshold": "0",
+        "ignoreNullValues": "false",  # KEDA's default reads missing metrics as zero demand
+    }
+    if prometheus.auth_modes:
+        metadata["authModes"] = prometheus.sent_modes
+    if prometheus.namespace is QueriedNamespace.RESOURCE:
+        metadata["namespace"] = namespace
+    trigger: Manifest = {"type": "prometheus", "metricType": "AverageValue", "metadata": metadata}
+    if name := prometheus.cluster_trigger_authentication:
+        trigger["authenticationRef"] = {"kind": "ClusterTriggerAuthentication", "name": name}
+    return trigger
 
 
 def _cron_trigger(entry: ScheduleSpec) -> Manifest:

@@ -52,7 +52,7 @@ def external_state(
         return ExternalState(Reason.AUTOSCALER_MISSING, f"`autoscaling.backend` has no effect: {why}")
     keda = ref.kind is SCALED_OBJECT
     if keda and not prometheus_url:
-        fix = "Set `settings.prometheusUrl` of the operator's chart, or use the backend `BuiltIn`."
+        fix = "Set `settings.prometheus.url` of the operator's chart, or use the backend `BuiltIn`."
         message = f"KEDA needs the address of Prometheus, which the operator does not know. {fix}"
         return ExternalState(Reason.AUTOSCALER_MISSING, message)
     if live is None:

@@ -63,7 +63,7 @@ def observed_scaling(inputs: Inputs, stated: Spec, live: LiveRole) -> ObservedSc
             inputs.owner,
             inputs.child(ref) if (ref := external_ref(spec, inputs.owner)) else None,
             inputs.unavailable_kinds,
-            prometheus_url=inputs.settings.prometheus_url,
+            prometheus_url=inputs.settings.prometheus.url,
             now=inputs.now,
         )
         if live.has_scale

@@ -96,9 +96,9 @@ def _autoscaler(
         bypasses_routers=stated.router.strategy is RouterStrategy.EXTERNAL,
         metrics=role.context.engine.series,
     )
-    url = inputs.settings.prometheus_url
+    prometheus = inputs.settings.prometheus
     least = floor.replicas if floor else stated.autoscaling.min_replicas
-    built = external_autoscaler(stated.autoscaling, inputs.owner, role.name, query, prometheus_url=url, least=least)
+    built = external_autoscaler(stated.autoscaling, inputs.owner, role.name, query, prometheus=prometheus, least=least)
     if built is None:
         return {}, {}
     ref = Ref.of(built)

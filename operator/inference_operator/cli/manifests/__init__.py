@@ -42,6 +42,12 @@ def add_policy(command: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a ServiceAccount that the operator's settings name for pods; may be repeated",
     )
+    own.add_argument(
+        "--prometheus",
+        default="{}",
+        metavar="JSON",
+        help="the operator's setting `prometheus`: the address and the authentication that KEDA may use",
+    )
     command.set_defaults(run="manifests.command:print_policies")
 
 

@@ -8,12 +8,14 @@ import secrets
 import sys
 
 import yaml
+from pydantic import ValidationError
 
 from inference_operator.admission.administrator_policy import PolicyScope, administrator_policy
 from inference_operator.admission.operator_policy import OperatorAccount, operator_policies
 from inference_operator.admission.writer_policy import writer_policies
 from inference_operator.api.crd import crd
 from inference_operator.api.editor_schema import editor_schema
+from inference_operator.api.prometheus import PrometheusSettings
 from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.cli.output import dump, schema_text
 from inference_operator.cli.parser import UsageError
@@ -32,7 +34,13 @@ def print_policies(options: argparse.Namespace, engines: EngineRegistry) -> int:
     if options.owner:
         found = administrator_policy(PolicyScope(options.namespace, options.name))
     elif options.operator:
-        operator = OperatorAccount(options.namespace, options.name, options.account, tuple(options.pod_account))
+        try:
+            prometheus = PrometheusSettings.model_validate_json(options.prometheus)
+        except ValidationError as error:
+            raise UsageError(f"--prometheus is not the setting: {error.errors()[0]['msg']}") from error
+        operator = OperatorAccount(
+            options.namespace, options.name, options.account, tuple(options.pod_account), prometheus
+        )
         found = operator_policies(operator)
     else:
         found = writer_policies(engines.option_classes)
