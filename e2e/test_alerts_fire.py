@@ -110,7 +110,9 @@ class Node:
 
     async def fires(self, alert: str, name: str = "") -> None:
         """Wait until an alert fires, for the resource of this name if there is one."""
-        of = f'alertname="{alert}",alertstate="firing"' + (f',namespace="default",name="{name}"' if name else "")
+        of = f'alertname="{alert}",alertstate="firing"' + (
+            f',resource_namespace="default",name="{name}"' if name else ""
+        )
         begin = time.monotonic()
         while not await self.prometheus.query(f"ALERTS{{{of}}}"):
             states = await self.prometheus.query("ALERTS")

@@ -75,7 +75,7 @@ async def scraped_pages(prometheus: Prometheus, tiny: Served) -> Mapping[Page, f
 
 async def shown(prometheus: Prometheus, tiny: Served) -> Mapping[str, Mapping[str, Sequence[Line]]]:
     """The lines of every panel, by dashboard and title."""
-    source = Source(prometheus.session, prometheus.url, {"namespace": tiny.namespace, "name": tiny.name})
+    source = Source(prometheus.session, prometheus.url, {"resource_namespace": tiny.namespace, "name": tiny.name})
     boards = {name: json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8")) for name in SHOWN}
     span = Span(time.time(), SHOWN_SECONDS, rate_seconds=4 * SCRAPE_SECONDS)
     return {
@@ -86,7 +86,7 @@ async def shown(prometheus: Prometheus, tiny: Served) -> Mapping[str, Mapping[st
 
 async def counted(prometheus: Prometheus, tiny: Served) -> Mapping[str, float]:
     """Requests and tokens since the processes began, as the sums of the dashboards' own series."""
-    of = f'namespace="{tiny.namespace}",name="{tiny.name}"'
+    of = f'resource_namespace="{tiny.namespace}",name="{tiny.name}"'
     asked = {
         "answered": f'haproxy_frontend_http_responses_total{{proxy="api",code="2xx",{of}}}',
         "forwarded": f'haproxy_backend_http_requests_total{{proxy="engines",{of}}}',

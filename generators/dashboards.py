@@ -1,13 +1,17 @@
 """The dashboards, as tables of panels with their queries."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
-from generators.grafana import NUMBERS, STATES, Dashboard, Panel, Queries, Steps
+from generators.grafana import CLUSTER, NUMBERS, STATES, Dashboard, Panel, Queries, Steps
 
 FOLDER = Path(__file__).parents[1] / "charts" / "inference-operator" / "files" / "dashboards"
 
-ONE = '{namespace="$namespace",name="$name"}'
-OF = 'namespace="$namespace",name="$name"'
+OF = 'resource_namespace="$resource_namespace",name="$name"'
+ONE = f"{{{OF}}}"
+SERIES = re.compile(r"\b((?:infd|inference_operator|haproxy|vllm|sglang|llamacpp|transformers|DCGM)[_:][\w:]*)(\{)?")
+IN_CLUSTER = f'{CLUSTER}=~"${CLUSTER}|"'
 ANSWERS = f'{{proxy="api",code=~"2xx|4xx|5xx",{OF}}}'
 """A router sends no answers of other classes."""
 R = "[$__rate_interval]"
@@ -16,6 +20,7 @@ BUDGET: Steps = ((None, "red"), (0, "orange"), (0.25, "green"))
 """Of the share that is left."""
 DAYS: Steps = ((None, "red"), (7, "green"))
 """Until a certificate ends; red where the alert InferenceCertificateEnds fires with the default notice."""
+RESOURCE = "{{resource_namespace}}/{{name}} {{cluster}}"
 NONE = "None recorded"
 """For panels about faults: their series begin with the first fault."""
 NO_AUTOSCALING = "spec.autoscaling is not set, or another autoscaler decides"
@@ -29,7 +34,7 @@ def _quantiles(histogram: str, labels: str, *quantiles: float) -> Queries:
 SERVICE = Dashboard(
     "inference-service",
     "Inference / Service",
-    ("namespace", "name"),
+    ("resource_namespace", "name"),
     [
         Panel(
             "Conditions",
@@ -93,7 +98,7 @@ SERVICE = Dashboard(
             {
                 "left": "1 - (sum(increase(haproxy_frontend_http_responses_total"
                 f'{{proxy="api",code="5xx",{OF}}}[30d])) / (sum(increase(haproxy_frontend_http_responses_total'
-                f'{{proxy="api",{OF}}}[30d])) > 0)) / (1 - scalar(infd:availability_objective:ratio))'
+                f'{{proxy="api",{OF}}}[30d])) > 0)) / (1 - scalar(max(infd:availability_objective:ratio)))'
             },
             nothing="No request yet",
             kind=NUMBERS,
@@ -275,8 +280,8 @@ FLEET = Dashboard(
             "GPUs of InferenceDeployments that had no request for an hour",
             "short",
             {
-                "{{namespace}}/{{name}}": 'sum by (namespace, name) (infd_gpus{state="allocated"}) > 0'
-                " and on (namespace, name) infd:requests:increase1h == 0"
+                RESOURCE: 'sum by (cluster, resource_namespace, name) (infd_gpus{state="allocated"}) > 0'
+                " and on (cluster, resource_namespace, name) infd:requests:increase1h == 0"
             },
             whole=True,
             nothing=NONE,
@@ -293,7 +298,7 @@ FLEET = Dashboard(
             "Engines without a node",
             "Engines that wait for a node",
             "short",
-            {"{{namespace}}/{{name}}": 'max by (namespace, name) (infd_replicas{state="unscheduled"}) > 0'},
+            {RESOURCE: 'max by (cluster, resource_namespace, name) (infd_replicas{state="unscheduled"}) > 0'},
             whole=True,
             nothing=NONE,
         ),
@@ -301,7 +306,7 @@ FLEET = Dashboard(
             "Cost per hour",
             "Of the allocated GPUs, in the currency of settings.gpuOffers",
             "short",
-            {"{{namespace}}": "sum by (namespace) (infd_cost_per_hour)"},
+            {"{{resource_namespace}}": "sum by (resource_namespace) (infd_cost_per_hour)"},
             nothing="No prices in settings.gpuOffers",
         ),
         Panel(
@@ -309,8 +314,8 @@ FLEET = Dashboard(
             "In the currency of settings.gpuOffers, by the tokens of the last hour; too high in the first hour",
             "short",
             {
-                "{{namespace}}/{{name}}": "sum by (namespace, name) (infd_cost_per_hour)"
-                " / (sum by (namespace, name) "
+                RESOURCE: "sum by (cluster, resource_namespace, name) (infd_cost_per_hour)"
+                " / (sum by (cluster, resource_namespace, name) "
                 "(increase(vllm:prompt_tokens_total[1h]) + increase(vllm:generation_tokens_total[1h])) > 0) * 1e6"
             },
             nothing="No prices in settings.gpuOffers, or no tokens in the last hour",
@@ -320,7 +325,7 @@ FLEET = Dashboard(
             "Prompts and answers together",
             "short",
             {
-                "{{namespace}}/{{name}}": "sum by (namespace, name) "
+                RESOURCE: "sum by (cluster, resource_namespace, name) "
                 f"(rate(vllm:prompt_tokens_total{R}) + rate(vllm:generation_tokens_total{R}))"
             },
         ),
@@ -328,7 +333,7 @@ FLEET = Dashboard(
             "Requests that wait",
             "In engines, for a slot, or for the first engine",
             "short",
-            {"{{namespace}}/{{name}}": "infd:waiting_requests:sum > 0"},
+            {RESOURCE: "infd:waiting_requests:sum > 0"},
             whole=True,
             nothing=NONE,
         ),
@@ -346,7 +351,7 @@ FLEET = Dashboard(
             "Router restarts",
             "Restarts of routers' containers in an hour",
             "short",
-            {"{{namespace}}/{{name}}": "sum by (namespace, name) (increase(infd_router_restarts_total[1h])) > 0"},
+            {RESOURCE: "sum by (cluster, resource_namespace, name) (increase(infd_router_restarts_total[1h])) > 0"},
             nothing=NONE,
         ),
         Panel(
@@ -362,7 +367,7 @@ FLEET = Dashboard(
 ROUTER = Dashboard(
     "inference-router",
     "Inference / Router",
-    ("namespace", "name"),
+    ("resource_namespace", "name"),
     [
         Panel(
             "Requests",
@@ -616,7 +621,29 @@ OPERATOR = Dashboard(
     ],
 )
 
-DASHBOARDS = {"service": SERVICE, "fleet": FLEET, "router": ROUTER, "operator": OPERATOR}
+
+def narrowed(query: str) -> str:
+    """A query of the chosen cluster, or of all; series without the label are of every one.
+
+    Examples:
+        >>> narrowed('sum(infd_leader) + max(haproxy_up{proxy="api"})')
+        'sum(infd_leader{cluster=~"$cluster|"}) + max(haproxy_up{cluster=~"$cluster|",proxy="api"})'
+    """
+    return SERIES.sub(lambda found: f"{found[1]}{{{IN_CLUSTER}{',' if found[2] else '}'}", query)
+
+
+def _of_clusters(board: Dashboard) -> Dashboard:
+    panels = [
+        replace(panel, queries={legend: narrowed(query) for legend, query in panel.queries.items()})
+        for panel in board.panels
+    ]
+    return replace(board, variables=(CLUSTER, *board.variables), panels=panels)
+
+
+DASHBOARDS = {
+    name: _of_clusters(board)
+    for name, board in {"service": SERVICE, "fleet": FLEET, "router": ROUTER, "operator": OPERATOR}.items()
+}
 
 
 def write() -> None:

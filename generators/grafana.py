@@ -16,6 +16,8 @@ counts four of them, so that it has two scrapes at least."""
 Steps = Sequence[tuple[float | None, str]]
 """Colours by the value from which they hold; the first value is None."""
 PLAIN: Steps = ((None, "text"),)
+CLUSTER = "cluster"
+"""The label by which Thanos and Mimir tell clusters apart. Where no series has it, the variable offers only All."""
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 Queries = Mapping[str, str]
@@ -43,7 +45,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """A dashboard; `variables` are label names of `infd_replicas`, each narrowed by those before it."""
+    """A dashboard; `variables` are label names of series of every operator, each narrowed by those before it."""
 
     uid: str
     title: str
@@ -74,9 +76,14 @@ def _datasource() -> dict[str, object]:
 
 def _variables(names: Sequence[str]) -> Iterator[dict[str, object]]:
     for number, name in enumerate(names):
-        narrowed = ",".join(f'{before}="${before}"' for before in names[:number])
-        query = f"label_values(infd_replicas{{{narrowed}}}, {name})"
+        narrowed = ",".join(
+            f'{before}=~"${before}|"' if before == CLUSTER else f'{before}="${before}"' for before in names[:number]
+        )
+        series = "infd_leader" if name == CLUSTER else f"infd_replicas{{{narrowed}}}"
+        query = f"label_values({series}, {name})"
+        every = {"includeAll": True, "allValue": ".*", "current": {"text": "All", "value": "$__all"}}
         yield {
+            **(every if name == CLUSTER else {}),
             "name": name,
             "type": "query",
             "datasource": SOURCE,

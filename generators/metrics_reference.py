@@ -87,8 +87,8 @@ repeated.
 """
 
 CARDINALITY = f"""
-Metrics with the labels `namespace` and `name` tell of one InferenceDeployment. They are computed from the operator's
-cache at each scrape, and end with their InferenceDeployment. Each has at most {MAX_SERIES} series:
+Metrics with the labels `resource_namespace` and `name` tell of one InferenceDeployment. They are computed from the
+operator's cache at each scrape, and end with their InferenceDeployment. Each has at most {MAX_SERIES} series:
 {MAX_SERIES * 1000:,} for a thousand. The others have a fixed number, but for `infd_api_requests_total`: at most one for
 each verb, kind and status that occurred, some dozens.
 """

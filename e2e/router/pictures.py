@@ -1,4 +1,4 @@
-"""Draws the dashboards from a Prometheus: `python -m e2e.router.pictures URL FOLDER --set namespace=default`.
+"""Draws the dashboards from a Prometheus: `python -m e2e.router.pictures URL FOLDER --set resource_namespace=default`.
 
 Each panel runs its own queries over a range of time, as Grafana does, and lies where its `gridPos` says. No registry of
 packages that this project uses has Grafana's server, so this is how the dashboards are looked at.
@@ -91,7 +91,7 @@ class Source:
 
     async def _series(self, target: Mapping[str, str], span: Span) -> list[Line]:
         query = target["expr"].replace("$__rate_interval", f"{span.rate_seconds:.0f}s")
-        for name, value in self.variables.items():
+        for name, value in {"cluster": ".*", **self.variables}.items():
             query = query.replace(f"${name}", value)
         within = {"start": span.end - span.seconds, "end": span.end, "step": span.step}
         async with self.session.post(f"{self.url}/api/v1/query_range", data={"query": query, **within}) as answer:

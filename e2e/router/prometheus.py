@@ -138,7 +138,6 @@ def static_jobs(targets: Sequence[Target]) -> Jobs:
     return [
         {
             "job_name": f"target-{number}",
-            "honor_labels": True,
             "metrics_path": target.path,
             "params": dict(target.parameters or {}),
             "static_configs": [{"targets": [target.address], "labels": dict(target.labels)}],

@@ -22,7 +22,7 @@ Series = dict[str, str]
 
 def resource(name: str, **changes: str) -> Series:
     """The series of a resource; without changes those of a healthy one. An empty value removes a series."""
-    of = f'namespace="a",name="{name}"'
+    of = f'resource_namespace="a",name="{name}"'
     first_byte = "inference_operator_router_time_to_first_byte_seconds"
     every = {
         f'infd_replicas{{{of},state="desired"}}': "desired",
@@ -177,7 +177,8 @@ FAULTS = (
             'infd_rollout_resources{pod="o-1",state="rolling"}': over_time("0"),
         },
     ),
-    Fault("InferenceOperatorDown", 6, {}, "critical", leads=False),
+    Fault("InferenceOperatorDown", 7, {}, "critical", leads=False),
+    Fault("InferenceOperatorDown", 6, {LEADS: over_time("0")}, "critical"),
     Fault("InferenceOperatorStalls", 12, {'infd_event_loop_longest_stall_seconds{pod="o-1"}': over_time("1.5")}),
     Fault(
         "InferenceOperatorFails",
@@ -239,13 +240,19 @@ def outcome(
     folder: Path, series: Series, minutes: Sequence[int], expected: Sequence[str], rules_file: Path = RULES
 ) -> str:
     """What promtool says if exactly these alerts fire; empty if they do."""
+    return verdict(folder, series, [firing(minute, expected) for minute in minutes], rules_file)
+
+
+def firing(minute: int, expected: Sequence[str], matcher: str = "") -> dict[str, object]:
+    """At this minute exactly these alerts fire, of those that the matcher selects."""
+    samples = [{"labels": one, "value": 1} for one in expected]
+    return {"expr": f'ALERTS{{alertstate="firing"{matcher}}}', "exp_samples": samples, "eval_time": f"{minute}m"}
+
+
+def verdict(folder: Path, series: Series, checks: Sequence[object], rules_file: Path = RULES) -> str:
+    """What promtool says of these checks; empty if they hold."""
     lines = [{"series": name, "values": values} for name, values in series.items()]
-    firing = {"expr": 'ALERTS{alertstate="firing"}', "exp_samples": [{"labels": one, "value": 1} for one in expected]}
-    test = {
-        "interval": "1m",
-        "input_series": lines,
-        "promql_expr_test": [{**firing, "eval_time": f"{minute}m"} for minute in minutes],
-    }
+    test = {"interval": "1m", "input_series": lines, "promql_expr_test": checks}
     file = written(
         folder / "test.yaml", {"rule_files": [str(rules_file)], "evaluation_interval": "1m", "tests": [test]}
     )
@@ -255,15 +262,37 @@ def outcome(
 
 def others(*, leads: bool = True) -> Series:
     """What is well in every test."""
-    return {**resource("well"), **ZERO, LEADS: over_time("1" if leads else "0"), STANDS_BY: over_time("0")}
+    return {
+        **resource("well"),
+        **ZERO,
+        LEADS: over_time("1" if leads else f"1x0 0x{MINUTES}"),
+        STANDS_BY: over_time("0"),
+    }
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.alert)
 def test_an_alert_fires_on_its_fault_alone_and_not_for_a_resource_at_zero(fault: Fault, tmp_path: Path) -> None:
-    own = {"namespace": "a", "name": "ill"} if any('name="ill"' in one for one in fault.series) else {}
+    series = {**others(leads=fault.leads), **fault.series}
+    assert outcome(tmp_path, series, [fault.minute], [expected_of(fault)]) == ""
+
+
+def expected_of(fault: Fault, **more: str) -> str:
+    """The series of its alert."""
+    own = {"resource_namespace": "a", "name": "ill"} if any('name="ill"' in one for one in fault.series) else {}
     labels = {"alertname": fault.alert, "alertstate": "firing", "severity": fault.severity, **own, **fault.labels}
-    expected = "ALERTS{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
-    assert outcome(tmp_path, {**others(leads=fault.leads), **fault.series}, [fault.minute], [expected]) == ""
+    return "ALERTS{" + ",".join(f'{name}="{value}"' for name, value in {**labels, **more}.items()) + "}"
+
+
+def test_clusters_with_the_same_names_in_one_store_are_kept_apart(tmp_path: Path) -> None:
+    """Each fault has a cluster of its own, in a Thanos or Mimir that has the series of all."""
+    series, checks = Series(), []
+    for number, fault in enumerate(fault for fault in FAULTS if LEADS not in fault.series):
+        cluster = f"c{number}"
+        of_cluster = {**others(leads=fault.leads), **fault.series}
+        series |= {one.replace("{", f'{{cluster="{cluster}",', 1): values for one, values in of_cluster.items()}
+        checks.append(firing(fault.minute, [expected_of(fault, cluster=cluster)], f',cluster="{cluster}"'))
+    assert len(checks) == len(FAULTS) - 1
+    assert verdict(tmp_path, series, checks) == ""
 
 
 @pytest.mark.parametrize("case", NOT_FAULTS)
@@ -288,7 +317,9 @@ def test_the_lowest_objective_of_the_chart_has_an_alert(
     rule["expr"] = f"vector({lowest})"
     file = written(tmp_path / "rules.yaml", changed)
     severity = "critical" if alert == "InferenceErrorBudgetBurn" else "warning"
-    expected = f'ALERTS{{alertname="{alert}",alertstate="firing",namespace="a",name="ill",severity="{severity}"}}'
+    expected = (
+        f'ALERTS{{alertname="{alert}",alertstate="firing",resource_namespace="a",name="ill",severity="{severity}"}}'
+    )
     assert outcome(tmp_path, {**others(), **resource("ill", **bad)}, [60, 400], [expected], file) == ""
 
 

@@ -9,7 +9,7 @@ from e2e.router.prometheus import promtool, written
 from generators.engine_rules import RULES, engine_rules
 
 MINUTES, AT = 20, "15m"
-OF = 'namespace="a",name="qwen"'
+OF = 'resource_namespace="a",name="qwen"'
 ROUTER = {
     f'inference_operator_router_running_requests{{{OF},pod="r1",engine="10.0.0.1:8000"}}': "3",
     f'inference_operator_router_running_requests{{{OF},pod="r2",engine="10.0.0.1:8000"}}': "4",

@@ -53,7 +53,7 @@ ROUTER = {
     "tls": {"secretRef": {"name": "tls"}},
 }
 USER, KEY = "alice", "sk-alice"
-OF = {"namespace": "default", "name": MODEL}
+OF = {"resource_namespace": "default", "name": MODEL}
 NOW = datetime.now(UTC)
 RATE_SECONDS = 4.0
 """The window of rates in pictures, whose load changes within seconds."""
@@ -213,14 +213,21 @@ async def shown(prometheus: Prometheus) -> tuple[Mapping[str, Values], set[str]]
             for legend, query in panel.queries.items():
                 series = await prometheus.query(_in_the_window(query))
                 form = legend.replace("{{", "{").replace("}}", "}")
-                found.setdefault(title, {}).update({form.format_map(defaultdict(str, one)): v for one, v in series})
+                found.setdefault(title, {}).update(
+                    {form.format_map(defaultdict(str, one)).strip(): v for one, v in series}
+                )
                 if not series:
                     empty.add(f"{title}, {legend}")
     return found, empty
 
 
 def _in_the_window(query: str) -> str:
-    variables = {"$__rate_interval": f"{WINDOW_SECONDS}s", "$namespace": "default", "$name": MODEL}
+    variables = {
+        "$__rate_interval": f"{WINDOW_SECONDS}s",
+        "$cluster": ".*",
+        "$resource_namespace": "default",
+        "$name": MODEL,
+    }
     for name, value in variables.items():
         query = query.replace(name, value)
     return query
@@ -294,7 +301,7 @@ async def choices(prometheus: Prometheus) -> Mapping[str, Sequence[str]]:
     for variable in json.loads(DASHBOARDS["service"].json())["templating"]["list"][1:]:
         query, label = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]["query"]).groups()  # type: ignore[union-attr]
         for name, values in found.items():
-            query = query.replace(f"${name}", values[0])
+            query = query.replace(f"${name}", values[0] if values else ".*")
         found[variable["name"]] = await prometheus.values(label, query)
     return found
 
@@ -348,7 +355,7 @@ async def test_every_panel_shows_what_the_load_explains(loopback: Loopback, cach
             if (not wrong and unexplained == NEEDS_A_RECONCILE) or time.monotonic() > deadline:
                 break
         assert [name for name in EXPORTED if name not in await exported(loopback)] == []
-        assert await choices(prometheus) == {"namespace": ["default"], "name": [MODEL]}
+        assert await choices(prometheus) == {"cluster": [], "resource_namespace": ["default"], "name": [MODEL]}
     assert (wrong, unexplained) == ([], NEEDS_A_RECONCILE)
     hits = found["service: Prefix cache hits"]["hits"]
     assert 0 < hits < 1, "a prompt in seven is new"

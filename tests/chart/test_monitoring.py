@@ -13,7 +13,8 @@ from inference_operator.router.first_byte import BOUNDS_SECONDS
 from inference_operator.router.observe import ROUTER_METRICS_PATH
 from inference_operator.router.process import METRICS_PORTS
 from inference_operator.settings import Settings
-from tests.chart.helm import REPOSITORY, Helm
+from inference_operator.telemetry.metrics import DESCRIPTIONS
+from tests.chart.helm import NAMESPACE, REPOSITORY, Helm
 from tests.testing.builders import ENGINES, inference_deployment, planned
 from tests.testing.structural import schema_errors
 from tests.testing.upstream_crds import prometheus_operator_crd
@@ -99,6 +100,29 @@ def test_monitors_look_into_the_namespaces_of_the_scope_only(helm: Helm) -> None
     some = of_kind(helm, "PodMonitor", MONITORS, "scope.namespaces={team-a,team-b}")["inference-operator-engines"]
     assert every["spec"]["namespaceSelector"] == {"any": True}
     assert some["spec"]["namespaceSelector"] == {"matchNames": ["team-a", "team-b"]}
+
+
+def test_namespaces_can_have_monitors_of_their_own(helm: Helm) -> None:
+    """OpenShift's user workload monitoring ignores `namespaceSelector` (cluster-monitoring-operator, 4.21)."""
+    found = [
+        one for one in helm.objects(MONITORS, "monitoring.podMonitors.namespaces={a,b}") if one["kind"] == "PodMonitor"
+    ]
+    own = {
+        (one["metadata"]["namespace"], one["metadata"]["name"].rpartition("-")[2]): one["spec"].get("namespaceSelector")
+        for one in found
+    }
+    pods = {(namespace, what): {"matchNames": [namespace]} for namespace in "ab" for what in ("engines", "routers")}
+    assert own == {**pods, (NAMESPACE, "operator"): None}
+
+
+def test_every_series_of_a_resource_has_the_label_that_no_platform_overwrites(helm: Helm) -> None:
+    monitors = of_kind(helm, "PodMonitor", MONITORS)
+    for name in ("inference-operator-engines", "inference-operator-routers"):
+        for endpoint in monitors[name]["spec"]["podMetricsEndpoints"]:
+            assert {one["targetLabel"] for one in endpoint["relabelings"]} == {"name", "resource_namespace"}
+    (endpoint,) = monitors["inference-operator"]["spec"]["podMetricsEndpoints"]
+    assert "honorLabels" not in endpoint
+    assert all("namespace" not in one.labels for one in DESCRIPTIONS)
 
 
 def test_labels_by_which_prometheus_selects_are_added(helm: Helm) -> None:

@@ -64,7 +64,10 @@ class World:
     def samples(self, metric: str) -> dict[str, float]:
         """Values of a metric of the resource `qwen`, by its other labels."""
         own = [one for one in self.series() if one.name == metric and one.labels["name"] == "qwen"]
-        return {",".join(v for n, v in one.labels.items() if n not in ("namespace", "name")): one.value for one in own}
+        return {
+            ",".join(v for n, v in one.labels.items() if n not in ("resource_namespace", "name")): one.value
+            for one in own
+        }
 
 
 def condition(kind: str, status: str, reason: str) -> dict[str, str]:

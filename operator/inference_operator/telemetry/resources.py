@@ -58,7 +58,7 @@ MAX_SERIES = (
 )
 """Series of one InferenceDeployment."""
 
-_OF = ("namespace", "name")
+_OF = ("resource_namespace", "name")
 
 CONDITION = Description(
     "infd_condition", "gauge", (*_OF, "type", "status", "reason"), "Always 1; the labels hold a condition of the status"
