@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from inference_operator.api.reasons import ConditionType
+from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
 from inference_operator.manifest import HTTP_ROUTE, INGRESS, NETWORK_POLICY, Kind, Manifest, Ref
@@ -191,6 +192,52 @@ def test_an_http_route_has_no_timeout_and_the_gateways_it_names() -> None:
     assert route["rules"][0]["backendRefs"][0]["port"] == 80
 
 
+def route_rules(spec: Manifest, **route: object) -> list[Manifest]:
+    wanted = {**HTTP_ROUTED["httpRoute"], **route}
+    desired = planned(inference_deployment(**spec, router={"httpRoute": wanted})).desired
+    return list(desired[ROUTE]["spec"]["rules"])
+
+
+def headers_of(rule: Manifest) -> list[str]:
+    return [header["value"] for match in rule["matches"] for header in match["headers"]]
+
+
+def test_a_route_by_path_removes_it_and_takes_nothing_else() -> None:
+    (rule,) = route_rules({}, path="/models/qwen")
+    assert rule["matches"] == [{"path": {"type": "PathPrefix", "value": "/models/qwen"}}]
+    assert rule["filters"] == [
+        {"type": "URLRewrite", "urlRewrite": {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}}}
+    ]
+    assert rule["timeouts"] == {"request": "0s"}
+
+
+def test_a_route_by_header_takes_all_names_of_the_model_and_of_its_adapters() -> None:
+    adapters = [{"name": f"a{n}", "source": f"hf://org/a{n}"} for n in range(64)]
+    model = {**inference_deployment()["spec"]["model"], "adapters": adapters}
+    rules = route_rules({"model": model, "cache": {"size": "100Gi"}}, modelHeader="X-Gateway-Model-Name")
+    assert [len(rule["matches"]) for rule in rules] == [64, 2]
+    names = [name for rule in rules for name in headers_of(rule)]
+    assert names == ["qwen", "Qwen/Qwen3-8B", *(adapter["name"] for adapter in adapters)]
+    assert all("filters" not in rule for rule in rules)
+    (alone,) = route_rules({"model": model, "cache": {"size": "100Gi"}}, modelHeader="x-gateway-base-model-name")
+    assert headers_of(alone) == ["qwen"]
+
+
+def test_a_route_by_path_and_header_has_a_rule_of_each() -> None:
+    by_path, by_header = route_rules({}, path="/models/qwen", modelHeader="X-Gateway-Model-Name")
+    assert "headers" not in by_path["matches"][0]
+    assert headers_of(by_header) == ["qwen", "Qwen/Qwen3-8B"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "models/qwen", "/models/qwen/", "/models//qwen", "/../qwen", "/v1", "/v1/qwen", "/a%2fb"]
+)
+def test_a_path_that_no_gateway_could_remove_is_refused(path: str) -> None:
+    refused = resource(inference_deployment(router={"httpRoute": {**HTTP_ROUTED["httpRoute"], "path": path}})).spec
+    assert isinstance(refused, Refusal)
+    assert "spec.router.httpRoute.path" in refused.message
+
+
 def test_without_gateway_api_there_is_no_route_and_the_condition_names_the_fix() -> None:
     raw = inference_deployment(router=HTTP_ROUTED)
     missing = {HTTP_ROUTE: "the cluster has no httproutes. Install its CustomResourceDefinition."}
@@ -261,6 +308,20 @@ ADDRESSES: dict[str, tuple[Manifest, Ref, Manifest, tuple[str, str], list[str]]]
         {"parents": [{"conditions": [*ACCEPTED["parents"][0]["conditions"], OWN]}]},
         ("True", "Exposed"),
         ["https://llm.example.com/v1"],
+    ),
+    "an accepted route by path": (
+        {"httpRoute": {**HTTP_ROUTED["httpRoute"], "path": "/models/qwen"}},
+        ROUTE,
+        ACCEPTED,
+        ("True", "Exposed"),
+        ["https://llm.example.com/models/qwen/v1"],
+    ),
+    "an accepted route by path and header": (
+        {"httpRoute": {**HTTP_ROUTED["httpRoute"], "path": "/models/qwen", "modelHeader": "x-model"}},
+        ROUTE,
+        ACCEPTED,
+        ("True", "Exposed"),
+        ["https://llm.example.com/models/qwen/v1", "https://llm.example.com/v1"],
     ),
     "a pattern of an Ingress": (
         {"ingress": {"host": "*.example.com"}},

@@ -62,6 +62,8 @@ _BY_RULE: Mapping[str, tuple[object, ...]] = {
     "spec.router.service.loadBalancerClass": ("example.com/lb",),
     "allowedOrigins[]": ("https://app.example.com", "http://localhost:3000"),
     "allowedDomains[]": ("images.example.com", "media"),
+    "spec.router.httpRoute.path": ("/models/qwen", "/v1"),
+    "spec.router.httpRoute.modelHeader": ("X-Gateway-Model-Name", "x-gateway-base-model-name"),
     "hostnames[]": ("llm.example.com", "*.example.com"),
     "host": ("llm.example.com",),
     "image": ("example.com/sidecar:1",),

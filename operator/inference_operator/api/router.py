@@ -9,10 +9,17 @@ from pydantic import Field, StringConstraints
 from inference_operator.api.container import ResourcesSpec
 from inference_operator.api.duration import Within
 from inference_operator.api.pod_template import PodTemplateSpec
-from inference_operator.api.router_exposure import CorsSpec, HttpRouteSpec, IngressSpec, ServiceSpec, TlsSpec
+from inference_operator.api.router_exposure import (
+    HEADER_NAME,
+    CorsSpec,
+    HttpRouteSpec,
+    IngressSpec,
+    ServiceSpec,
+    TlsSpec,
+)
 from inference_operator.api.router_keys import RouterKeysSpec
 from inference_operator.api.scheduling import PodScheduling
-from inference_operator.api.validation import CelRules, Quantity, Rule, SpecModel, matches
+from inference_operator.api.validation import CelRules, Quantity, Rule, SpecModel
 
 DEFAULT_WAIT = timedelta(minutes=5)
 """Half of the 10 minutes that the `openai` package waits for an answer (openai-python 2, `DEFAULT_TIMEOUT`)."""
@@ -96,9 +103,6 @@ class RouterMetricsSpec(SpecModel):
     )
 
 
-_HEADER = matches("[A-Za-z][-A-Za-z0-9_]*", "must be the name of a header, for example `x-session-id`")
-
-
 class RouterSpec(SpecModel):
     """The load balancer in front of the engines."""
 
@@ -127,7 +131,7 @@ class RouterSpec(SpecModel):
             " selects the engines. Default: `LeastOutstanding`. Change: rolling restart of the routers."
         ),
     )
-    session_header: Annotated[str, StringConstraints(max_length=63), CelRules(_HEADER)] = Field(
+    session_header: Annotated[str, StringConstraints(max_length=63), CelRules(HEADER_NAME)] = Field(
         "x-session-id",
         description="Header that identifies a session, for `PrefixAffinity`. Default: `x-session-id`."
         " Change: rolling restart of the routers.",

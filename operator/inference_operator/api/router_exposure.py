@@ -22,6 +22,7 @@ from inference_operator.api.validation import (
 MAX_PARENTS = 8
 MAX_HOSTNAMES = 8
 MAX_ORIGINS = 16
+MAX_PATH = 253
 
 Annotations = Annotated[
     dict[str, Annotated[str, StringConstraints(max_length=MAX_ANNOTATION_LENGTH)]],
@@ -115,6 +116,22 @@ class ParentRef(SpecModel):
     )
 
 
+_SEGMENT = "[A-Za-z0-9_][-A-Za-z0-9._~]*"
+_PATH = matches(
+    f"(/{_SEGMENT})+",
+    "must begin with `/`, not end with it, and consist of letters, digits and `-._~`, for example `/models/qwen`",
+)
+_NOT_THE_API = Rule(
+    "!self.matches('^/v1(/|$)')",
+    lambda path: not re.match("/v1(/|$)", path),
+    "must not begin with `/v1`: the Gateway removes the path from requests, and the API's own paths begin so",
+)
+HEADER_NAME = matches("[A-Za-z][-A-Za-z0-9_]*", "must be the name of a header, for example `x-session-id`")
+BASE_MODEL_HEADER = "X-Gateway-Base-Model-Name"
+"""Header that carries the base model of the requested name alone (Gateway API Inference Extension 1.5,
+pkg/bbr/plugins/basemodelextractor)."""
+
+
 class HttpRouteSpec(SpecModel):
     """An HTTPRoute of Gateway API in front of the Service."""
 
@@ -127,6 +144,17 @@ class HttpRouteSpec(SpecModel):
         (),
         max_length=MAX_HOSTNAMES,
         description="Host names that clients use. Default: those of the Gateway's listeners. Change: in place.",
+    )
+    path: Annotated[str, StringConstraints(max_length=MAX_PATH), CelRules(_PATH, _NOT_THE_API)] | None = Field(
+        None,
+        description="Path before `/v1`, for example `/models/qwen`, so that several models share a host name. The"
+        " Gateway removes it. Default: none, the route takes every path of its host names. Change: in place.",
+    )
+    model_header: Annotated[str, StringConstraints(max_length=63), CelRules(HEADER_NAME)] | None = Field(
+        None,
+        description="Header in which an extension of the Gateway repeats the `model` of a request, for example"
+        f" `X-Gateway-Model-Name`: the route takes requests with a name of this model or of an adapter; of"
+        f" `{BASE_MODEL_HEADER}`, its first name alone. Default: none. Change: in place.",
     )
 
 

@@ -80,6 +80,7 @@ def router_objects(
             [role.name for role in served],
         ),
         bypasses_routers=way.desired,
+        adapter_names=tuple(adapter.name for adapter in spec.stated.model.adapters),
         engine_key=key,
         keeps_engine_key=not any(is_wanted(spec.stated, engine, settings) for engine in engines),
         has_http_routes=HTTP_ROUTE not in inputs.unavailable_kinds,

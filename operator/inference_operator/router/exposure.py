@@ -122,7 +122,10 @@ def _of_route(wanted: HttpRouteSpec, ref: Ref, live: Manifest | None, unavailabl
         return Exposure(ref, (), Reason.ADDRESS_PENDING, message)
     scheme = "https" if any(_is_https(parent) for parent in wanted.parent_refs) else "http"
     message = f"A Gateway has accepted {ref}.{_patterns(wanted.hostnames)}"
-    return Exposure(ref, _urls(scheme, wanted.hostnames), Reason.EXPOSED, message)
+    urls = list(_urls(scheme, wanted.hostnames, wanted.path)) if wanted.path else []
+    if wanted.model_header or not wanted.path:
+        urls += _urls(scheme, wanted.hostnames)
+    return Exposure(ref, urls, Reason.EXPOSED, message)
 
 
 def _current_conditions(route: Manifest) -> Sequence[Manifest]:
@@ -136,9 +139,9 @@ def _current_conditions(route: Manifest) -> Sequence[Manifest]:
     ]
 
 
-def _urls(scheme: str, hosts: Iterable[str]) -> Sequence[str]:
+def _urls(scheme: str, hosts: Iterable[str], path: str = "") -> Sequence[str]:
     """URLs of the OpenAI API at host names; a pattern such as `*.example.com` is no address."""
-    return [f"{scheme}://{host}/v1" for host in hosts if not _is_pattern(host)]
+    return [f"{scheme}://{host}{path}/v1" for host in hosts if not _is_pattern(host)]
 
 
 def _patterns(hosts: Iterable[str]) -> str:

@@ -64,6 +64,8 @@ class RouterInputs:
     """Labels of the engines that take requests."""
     bypasses_routers: bool = False
     """Whether the main Service selects the engines instead of the routers."""
+    adapter_names: tuple[str, ...] = ()
+    """Names of the requested adapters, which an HTTPRoute may match."""
     engine_key: str = ""
     """Name of the Secret with the key that engines ask of these routers; empty: they ask for none."""
     keeps_engine_key: bool = False

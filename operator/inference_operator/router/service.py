@@ -3,7 +3,9 @@
 It selects the routers, or with `External` the engines.
 """
 
-from inference_operator.api.router_exposure import HttpRouteSpec, IngressSpec, ParentRef
+from collections.abc import Iterator, Sequence
+
+from inference_operator.api.router_exposure import BASE_MODEL_HEADER, HttpRouteSpec, IngressSpec, ParentRef
 from inference_operator.manifest import HTTP_ROUTE, INGRESS, SERVICE, Manifest, Owner
 from inference_operator.objects.child import child
 from inference_operator.objects.names import (
@@ -19,6 +21,8 @@ from inference_operator.router.process import METRICS_PORTS, PORT, TLS_PORT
 SERVICE_PORT = 80
 TLS_SERVICE_PORT = 443
 GATEWAY_GROUP = "gateway.networking.k8s.io"
+MAX_MATCHES = 64
+"""Matches of a rule of an HTTPRoute (Gateway API v1.4, config/crd/standard)."""
 
 ENGINE_PORT = "http"
 """Name of the port of every engine's API."""
@@ -96,13 +100,12 @@ def ingress(wanted: IngressSpec, inputs: RouterInputs) -> Manifest:
 
 
 def http_route(wanted: HttpRouteSpec, inputs: RouterInputs) -> Manifest:
-    """The HTTPRoute: every path goes to the main Service, and a request may take any time.
+    """The HTTPRoute to the main Service; a request may take any time.
 
     It is written with the defaults of the CRD, so that they are no drift (Gateway API v1.4, config/crd/standard).
     """
     name = service_name(inputs.name)
-    rule = {
-        "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
+    target = {
         "backendRefs": [{"kind": "Service", "name": name, "port": SERVICE_PORT, "weight": 1}],
         "timeouts": {"request": "0s"},  # no timeout (GEP-1742); many Gateways have one of 15 s
     }
@@ -110,10 +113,41 @@ def http_route(wanted: HttpRouteSpec, inputs: RouterInputs) -> Manifest:
         "spec": {
             "parentRefs": [_parent(parent) for parent in wanted.parent_refs],
             **({"hostnames": list(wanted.hostnames)} if wanted.hostnames else {}),
-            "rules": [rule],
+            "rules": [{**match, **target} for match in _matches(wanted, inputs)],
         }
     }
     return child(HTTP_ROUTE, name, owner=inputs.owner, component=ROUTER, content=content)
+
+
+def _matches(wanted: HttpRouteSpec, inputs: RouterInputs) -> Iterator[Manifest]:
+    """Matches and filters of each rule: of the model's path, of its names in a header, or of every path.
+
+    A Gateway prefers the longest path, so that requests below the path of a model never need the header.
+    """
+    if wanted.path:
+        cut = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}
+        yield {
+            "matches": [{"path": {"type": "PathPrefix", "value": wanted.path}}],
+            "filters": [{"type": "URLRewrite", "urlRewrite": {"path": cut}}],
+        }
+    every: Manifest = {"path": {"type": "PathPrefix", "value": "/"}}
+    if wanted.model_header:
+        named = [{**every, "headers": [_header(wanted.model_header, name)]} for name in _names(wanted, inputs)]
+        for first in range(0, len(named), MAX_MATCHES):
+            yield {"matches": named[first : first + MAX_MATCHES]}
+    elif not wanted.path:
+        yield {"matches": [every]}
+
+
+def _names(wanted: HttpRouteSpec, inputs: RouterInputs) -> Sequence[str]:
+    """Values of the header that mean this model."""
+    if (wanted.model_header or "").lower() == BASE_MODEL_HEADER.lower():
+        return inputs.model_names[:1]
+    return list(dict.fromkeys((*inputs.model_names, *inputs.adapter_names)))
+
+
+def _header(name: str, value: str) -> Manifest:
+    return {"type": "Exact", "name": name, "value": value}
 
 
 def _parent(parent: ParentRef) -> Manifest:
