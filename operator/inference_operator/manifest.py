@@ -85,6 +85,7 @@ DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget")
 NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy")
 INGRESS = Kind("networking.k8s.io/v1", "Ingress")
 HTTP_ROUTE = Kind("gateway.networking.k8s.io/v1", "HTTPRoute")
+INFERENCE_POOL = Kind("inference.networking.k8s.io/v1", "InferencePool")
 HORIZONTAL_POD_AUTOSCALER = Kind("autoscaling/v2", "HorizontalPodAutoscaler")
 SCALED_OBJECT = Kind("keda.sh/v1alpha1", "ScaledObject")
 COSCHEDULING_GROUP = Kind("scheduling.x-k8s.io/v1alpha1", "PodGroup")
@@ -111,7 +112,7 @@ CHILD_KINDS = (
 """The kinds of child objects, in the order in which the operator writes them. NetworkPolicies are not listed: the
 operator has rights on them only where its settings use them."""
 
-OPTIONAL_KINDS = (HTTP_ROUTE, SCALED_OBJECT, COSCHEDULING_GROUP, VOLCANO_GROUP)
+OPTIONAL_KINDS = (HTTP_ROUTE, INFERENCE_POOL, SCALED_OBJECT, COSCHEDULING_GROUP, VOLCANO_GROUP)
 """Kinds of child objects that a cluster has only if their CRD is installed."""
 
 

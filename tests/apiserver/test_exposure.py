@@ -9,7 +9,7 @@ import pytest
 from e2e.localkube.audit_log import AuditLog
 from e2e.localkube.handle import LocalCluster
 from e2e.localkube.waiting import eventually
-from tests.testing.gateway_api import http_route_crd
+from tests.testing.gateway_api import http_route_crd, inference_pool_crd
 from tests.testing.operated_cluster import optional_kinds
 from tests.testing.operator_process import OperatorProcess
 from tests.testing.workspace import QUIET_SECONDS, QWEN, Workspace
@@ -25,6 +25,12 @@ ROUTED = {
     "hostnames": ["a.example.com"],
 }
 SECONDS = 60
+_CONDITIONS = [
+    {"type": kind, "status": "True", "reason": kind, "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+    for kind in ("Accepted", "ResolvedRefs")
+]
+ACCEPTED = {"parents": [{"controllerName": "example.com/gw", "parentRef": {"name": "gw"}, "conditions": _CONDITIONS}]}
+"""What a Gateway's controller writes on an object that it serves."""
 
 
 def set_status(workspace: Workspace, what: str, status: dict[str, Any]) -> None:
@@ -143,18 +149,7 @@ def test_a_route_waits_for_gateway_api_and_is_created_when_its_crd_comes(
     qwen.settled("qwen")
     with optional_kinds(kubernetes, operator, http_route_crd()):
         qwen.settled("qwen", "Exposed", "False", "AddressPending")
-        accepted = [
-            {
-                "type": kind,
-                "status": "True",
-                "reason": kind,
-                "message": "",
-                "lastTransitionTime": "2026-01-02T03:04:05Z",
-            }
-            for kind in ("Accepted", "ResolvedRefs")
-        ]
-        parent = {"controllerName": "example.com/gw", "parentRef": {"name": "gw"}, "conditions": accepted}
-        set_status(qwen, "httproute", {"parents": [parent]})
+        set_status(qwen, "httproute", ACCEPTED)
         until_external(qwen, "https://a.example.com/v1")
         time.sleep(QUIET_SECONDS)
         version = qwen.get("httproute", "qwen")["metadata"]["resourceVersion"]
@@ -162,3 +157,42 @@ def test_a_route_waits_for_gateway_api_and_is_created_when_its_crd_comes(
         assert qwen.get("httproute", "qwen")["metadata"]["resourceVersion"] == version, "defaults are no drift"
         qwen.patch("qwen", {"router": {"httpRoute": None}})
         eventually(lambda: not qwen.exists("httproute", "qwen"), seconds=SECONDS, what="the HTTPRoute is gone")
+
+
+def test_two_models_share_a_host_name_by_path_and_by_header(
+    kubernetes: LocalCluster, operator: OperatorProcess, qwen: Workspace
+) -> None:
+    """The real CRD accepts the rules, and what it adds to them is no drift."""
+    shared = {**ROUTED, "path": "/models/qwen", "modelHeader": "X-Gateway-Model-Name"}
+    with optional_kinds(kubernetes, operator, http_route_crd()):
+        qwen.patch("qwen", {"router": {"httpRoute": shared}})
+        eventually(lambda: qwen.exists("httproute", "qwen"), seconds=SECONDS, what="the HTTPRoute")
+        set_status(qwen, "httproute", ACCEPTED)
+        until_external(qwen, "https://a.example.com/models/qwen/v1", "https://a.example.com/v1")
+        time.sleep(QUIET_SECONDS)
+        version = qwen.get("httproute", "qwen")["metadata"]["resourceVersion"]
+        time.sleep(QUIET_SECONDS)
+        assert qwen.get("httproute", "qwen")["metadata"]["resourceVersion"] == version, "defaults are no drift"
+        qwen.patch("qwen", {"router": {"httpRoute": None}})
+        eventually(lambda: not qwen.exists("httproute", "qwen"), seconds=SECONDS, what="the HTTPRoute is gone")
+
+
+def test_a_pool_of_engines_comes_with_its_crd_and_goes_with_its_field(
+    kubernetes: LocalCluster, operator: OperatorProcess, qwen: Workspace
+) -> None:
+    picker = {"endpointPickerRef": {"name": "epp"}}
+    qwen.patch("qwen", {"router": {"strategy": "External", "inferencePool": picker}})
+    qwen.settled("qwen", "Exposed", "False", "GatewayApiMissing", saying="Install its CustomResourceDefinition")
+    with optional_kinds(kubernetes, operator, inference_pool_crd()):
+        qwen.settled("qwen", "Exposed", "False", "AddressPending")
+        set_status(qwen, "inferencepool", ACCEPTED)
+        qwen.settled("qwen", "Exposed", "True", "Exposed")
+        assert qwen.get("inferencepool", "qwen")["spec"]["endpointPickerRef"]["port"] == {"number": 9002}
+        time.sleep(QUIET_SECONDS)
+        version = qwen.get("inferencepool", "qwen")["metadata"]["resourceVersion"]
+        time.sleep(QUIET_SECONDS)
+        assert qwen.get("inferencepool", "qwen")["metadata"]["resourceVersion"] == version, "defaults are no drift"
+        qwen.patch("qwen", {"router": {"inferencePool": None}})
+        eventually(lambda: not qwen.exists("inferencepool", "qwen"), seconds=SECONDS, what="the InferencePool is gone")
+    qwen.patch("qwen", {"router": {"strategy": "LeastOutstanding"}})
+    qwen.settled("qwen", "RouterAvailable", "True", "Serving")

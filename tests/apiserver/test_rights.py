@@ -14,7 +14,7 @@ from e2e.localkube.handle import LocalCluster
 from e2e.localkube.waiting import eventually
 from tests.apiserver.hung_engine import let_an_engine_stand_still, let_an_engine_stand_still_for_a_while
 from tests.apiserver.inspection import MINE, MODEL, let_it_say
-from tests.testing.gateway_api import http_route_crd
+from tests.testing.gateway_api import http_route_crd, inference_pool_crd
 from tests.testing.keda import scaled_object_crd
 from tests.testing.operated_cluster import RELEASE, STALL_SECONDS, SYSTEM, optional_kinds
 from tests.testing.operator_process import OperatorProcess
@@ -26,6 +26,7 @@ EXPOSED = {
     "httpRoute": {"parentRefs": [{"name": "gw"}]},
     "keys": {"secretRef": {"name": "users"}},
 }
+POOLED = {"strategy": "External", "inferencePool": {"endpointPickerRef": {"name": "epp"}}}
 CREATED = 201
 FORBIDDEN = 403
 
@@ -34,7 +35,7 @@ FORBIDDEN = 403
 def every_kind(kubernetes: LocalCluster, operator: OperatorProcess, tmp_path: Path) -> Iterator[None]:
     """The CRDs of all optional kinds, while the operator runs."""
     groups = (coscheduling_definition(), volcano_groups(tmp_path))
-    with optional_kinds(kubernetes, operator, http_route_crd(), scaled_object_crd(), *groups):
+    with optional_kinds(kubernetes, operator, http_route_crd(), inference_pool_crd(), scaled_object_crd(), *groups):
         yield
 
 
@@ -54,6 +55,7 @@ def test_the_operator_uses_every_right_of_its_role_and_no_other(workspace: Works
     _inspect_a_model(workspace)
     _await_garbage_collection(workspace)
     _find_names_taken(workspace, "left", {**QWEN, "router": EXPOSED}, "httproute")
+    _find_names_taken(workspace, "left-pool", {**QWEN, "router": POOLED}, "inferencepool")
     _leave_routing_to_others(workspace)
     for backend, kind in (("HPA", "horizontalpodautoscaler"), ("KEDA", "scaledobject")):
         _leave_scaling_to_others(workspace, backend, kind)
@@ -134,10 +136,12 @@ def _leave_routing_to_others(workspace: Workspace) -> None:
     limits = {"keys": {"secretRef": {"name": "users"}, "maxConcurrent": 8}}
     workspace.create("shown", {**QWEN, "router": {**EXPOSED, **limits}})
     eventually(lambda: workspace.exists("httproute", "shown"), seconds=20, what="the HTTPRoute")
-    fields = {"strategy": "External", "ingress": None, "httpRoute": None, "keys": None}
+    fields = {**POOLED, "ingress": None, "httpRoute": None, "keys": None}
     workspace.patch("shown", {"router": fields})
+    eventually(lambda: workspace.exists("inferencepool", "shown"), seconds=20, what="the InferencePool")
+    workspace.patch("shown", {"router": {"inferencePool": None}})
     routers = (("deployment", "shown-router"), ("service", "shown-routers"))
-    for kind, name in (("ingress", "shown"), ("httproute", "shown"), *routers):
+    for kind, name in (("ingress", "shown"), ("httproute", "shown"), ("inferencepool", "shown"), *routers):
         eventually(partial(_is_gone, workspace, kind, name), seconds=20, what=f"{kind} is gone")
     workspace.kubectl("delete", "infd", "shown")
 

@@ -10,7 +10,7 @@ from inference_operator.api.reasons import ConditionType
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
-from inference_operator.manifest import HTTP_ROUTE, INGRESS, NETWORK_POLICY, Kind, Manifest, Ref
+from inference_operator.manifest import HTTP_ROUTE, INFERENCE_POOL, INGRESS, NETWORK_POLICY, Kind, Manifest, Ref
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned, Refused
 from inference_operator.settings import Settings
@@ -30,6 +30,8 @@ from tests.testing.builders import (
 )
 
 INGRESS_OF_ROUTERS, ROUTE = Ref(INGRESS, "default", "qwen"), Ref(HTTP_ROUTE, "default", "qwen")
+POOL = Ref(INFERENCE_POOL, "default", "qwen")
+POOLED = {"strategy": "External", "inferencePool": {"endpointPickerRef": {"name": "epp"}}}
 OF_ROUTERS = {ROUTERS, CONFIG, BUDGET_OF_ROUTERS}
 """Objects without which no router serves, and the budget of the two routers."""
 EXTERNAL = inference_deployment(router={"strategy": "External"})
@@ -135,7 +137,39 @@ def test_the_network_policy_of_engines_admits_everybody_while_the_service_select
 def test_external_refuses_every_other_field_of_the_router(field: Manifest) -> None:
     decided = outcome(inputs(inference_deployment(router={"strategy": "External", **field})))
     assert isinstance(decided, Refused)
-    assert "every other field of `router` must be removed" in decided.refusal.message
+    assert "every other field of `router` but `inferencePool` must be removed" in decided.refusal.message
+
+
+def test_a_pool_of_external_selects_the_engines_in_traffic() -> None:
+    desired = planned(inference_deployment(router=POOLED)).desired
+    assert desired[POOL]["spec"] == {
+        "selector": {"matchLabels": desired[SERVICE_OF_ENGINES]["spec"]["selector"]},
+        "targetPorts": [{"number": 8000}],
+        "endpointPickerRef": {"name": "epp", "port": {"number": 9002}},
+    }
+    alone = planned(inference_deployment(router={"strategy": "External", "inferencePool": {}})).desired
+    assert "endpointPickerRef" not in alone[POOL]["spec"]
+
+
+def test_a_pool_beside_routers_is_refused() -> None:
+    refused = resource(inference_deployment(router={"inferencePool": {}})).spec
+    assert isinstance(refused, Refusal)
+    assert "`inferencePool` needs `strategy: External`" in refused.message
+
+
+def test_a_pool_stays_while_its_kind_cannot_be_listed() -> None:
+    raw = inference_deployment(router=POOLED)
+    children = live(raw)
+    missing = {INFERENCE_POOL: "no right to list it."}
+    seen = replace(inputs(raw, children=children.values()), unavailable_kinds=missing)
+    decided = outcome(seen)
+    assert decided.desired[POOL] == children[POOL]
+    found = report(seen, decided, ()).status.condition(ConditionType.EXPOSED)
+    assert found
+    assert (found.reason, found.message) == (
+        "GatewayApiMissing",
+        "`spec.router.inferencePool` has no effect: no right to list it.",
+    )
 
 
 def test_external_refuses_zero_replicas() -> None:
@@ -322,6 +356,15 @@ ADDRESSES: dict[str, tuple[Manifest, Ref, Manifest, tuple[str, str], list[str]]]
         ACCEPTED,
         ("True", "Exposed"),
         ["https://llm.example.com/models/qwen/v1", "https://llm.example.com/v1"],
+    ),
+    "a pool that no Gateway uses": (POOLED, POOL, {}, ("False", "AddressPending"), []),
+    "a pool that a Gateway uses": (POOLED, POOL, ACCEPTED, ("True", "Exposed"), []),
+    "a pool that a Gateway refuses": (
+        POOLED,
+        POOL,
+        {"parents": [{"conditions": [REFUSED]}]},
+        ("False", "RouteNotAccepted"),
+        [],
     ),
     "a pattern of an Ingress": (
         {"ingress": {"host": "*.example.com"}},

@@ -120,6 +120,7 @@ CONTENT: dict[str, Manifest] = {
     },
     "NetworkPolicy": {"spec": {"podSelector": {"matchLabels": labels("qwen", "engine")}, "policyTypes": ["Ingress"]}},
     "HTTPRoute": {"spec": {}},
+    "InferencePool": {"spec": {"selector": {"matchLabels": {"a": "b"}}, "targetPorts": [{"number": 8000}]}},
     "ScaledObject": {
         "spec": {
             "scaleTargetRef": {"name": "theirs"},

@@ -38,6 +38,7 @@ GRANTS: Mapping[str, tuple[Right, ...]] = {
         Right("create", "services"),
         Right("create", "ingresses", "networking.k8s.io"),
         Right("create", "httproutes", "gateway.networking.k8s.io"),
+        Right("create", "inferencepools", "inference.networking.k8s.io"),
         Right("create", "persistentvolumeclaims"),
         Right("create", "horizontalpodautoscalers", "autoscaling"),
         Right("create", "scaledobjects", "keda.sh"),

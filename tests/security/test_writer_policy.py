@@ -16,7 +16,7 @@ from tests.testing.workspace import QWEN, Workspace
 
 PLAIN, POD_MAKER, READER, PUBLISHER = "plain", "pod-maker", "reader", "publisher"
 """May write InferenceDeployments, and: nothing else; create pods; get the Secret and the ConfigMap `known` and every
-claim; create Services, Ingresses and HTTPRoutes."""
+claim; create Services, Ingresses, HTTPRoutes and InferencePools."""
 
 SHARED = "shared"
 """A claim that everybody may use."""
@@ -90,9 +90,10 @@ def users(kubernetes: Any, operator: Any) -> Iterator[dict[str, User]]:  # noqa:
             found.kubectl("create", "role", f"{user}-{number}", *role)
             found.kubectl("create", "rolebinding", f"{user}-{number}", f"--role={user}-{number}", f"--user={user}")
     # kubectl refuses to write a Role for a kind whose CRD is not installed.
-    rule = {"apiGroups": ["gateway.networking.k8s.io"], "resources": ["httproutes"], "verbs": ["create"]}
+    kinds = {"gateway.networking.k8s.io": "httproutes", "inference.networking.k8s.io": "inferencepools"}
+    rights = [{"apiGroups": [group], "resources": [plural], "verbs": ["create"]} for group, plural in kinds.items()]
     meta = {"name": "publisher-routes"}
-    routes = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": meta, "rules": [rule]}
+    routes = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": meta, "rules": rights}
     found.kubectl("apply", "--filename=-", input=json.dumps(routes))
     found.kubectl("create", "rolebinding", "publisher-routes", "--role=publisher-routes", f"--user={PUBLISHER}")
     made = {user: User(user, found) for user in rules}
@@ -213,6 +214,7 @@ EXPOSED: dict[str, tuple[str, dict[str, Any]]] = {
     "router.service": ("services", {"router": {"service": {"type": "LoadBalancer"}}}),
     "router.ingress": ("ingresses", {"router": {"ingress": {"host": "llm.example.com"}}}),
     "router.httpRoute": ("httproutes", {"router": {"httpRoute": {"parentRefs": [{"name": "gw"}]}}}),
+    "router.inferencePool": ("inferencepools", {"router": {"strategy": "External", "inferencePool": {}}}),
     "autoscaling.backend": ("horizontalpodautoscalers", {"autoscaling": {"maxReplicas": 2, "backend": "HPA"}}),
     "scheduling.evictionWait": ("poddisruptionbudgets", {"scheduling": {"evictionWait": "31m"}}),
 }

@@ -4,8 +4,8 @@ The operator creates pods for everybody who may write InferenceDeployments. So w
 requires the right that would give the same without the operator:
 
 1. A field that decides what runs in a pod, which hosts it reaches, or on which reserved nodes: to create pods.
-2. A field that becomes a Service, Ingress, HTTPRoute, autoscaler, long-lasting budget or claim of its own: to create
-   such objects.
+2. A field that becomes a Service, Ingress, HTTPRoute, InferencePool, autoscaler, long-lasting budget or claim of its
+   own: to create such objects.
 3. An argument or variable of the engine that is not known as harmless: to create pods. So does a variable from a
    Secret, unless it is made for a secret: the engine could show it.
 4. The name of a Secret, ConfigMap or claim: to create pods, or the verb `use` on the object. For a Secret or ConfigMap
@@ -175,6 +175,7 @@ NEEDS_RESOURCES: tuple[tuple[str, str, str], ...] = (
     ("router.service", "", "services"),
     ("router.ingress", "networking.k8s.io", "ingresses"),
     ("router.httpRoute", "gateway.networking.k8s.io", "httproutes"),
+    ("router.inferencePool", "inference.networking.k8s.io", "inferencepools"),
 )
 """Fields that become an object of a kind, with its API group and plural: their type and annotations decide what is
 published, and what controllers do."""

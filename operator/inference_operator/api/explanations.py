@@ -293,19 +293,21 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     ),
     Reason.ADDRESS_PENDING: Explanation(
         ConditionType.EXPOSED,
-        "The Service, Ingress or HTTPRoute has no address yet. A controller of the cluster assigns it.",
+        "The Service, Ingress or HTTPRoute has no address yet, or no Gateway uses the InferencePool. A controller of"
+        " the cluster assigns it.",
         "Wait. If it lasts, check that the cluster has a load balancer, an Ingress controller or a Gateway for it.",
     ),
     Reason.ROUTE_NOT_ACCEPTED: Explanation(
         ConditionType.EXPOSED,
-        "A Gateway does not accept the HTTPRoute; the message quotes it.",
-        "Correct `spec.router.httpRoute`, or the Gateway's listeners.",
+        "A Gateway does not accept the HTTPRoute or InferencePool; the message quotes it.",
+        "Correct `spec.router.httpRoute` or `.inferencePool`, or the Gateway's listeners.",
     ),
     Reason.GATEWAY_API_MISSING: Explanation(
         ConditionType.EXPOSED,
-        "`spec.router.httpRoute` is set, and the operator cannot use HTTPRoutes in this cluster.",
-        "Install Gateway API (v1.2 or later), or give the operator's account the right to `httproutes` if the message"
-        " says that it is missing. The operator looks again every half minute.",
+        "`spec.router.httpRoute` or `.inferencePool` is set, and the operator cannot use that kind in this cluster.",
+        "Install Gateway API (v1.2 or later) or its Inference Extension (v1.5 or later), or give the operator's account"
+        " the right to `httproutes` or `inferencepools` if the message says that it is missing. The operator looks"
+        " again every half minute.",
     ),
     Reason.ROLLING_OUT: Explanation(
         _RECONCILING,

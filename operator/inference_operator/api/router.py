@@ -13,6 +13,7 @@ from inference_operator.api.router_exposure import (
     HEADER_NAME,
     CorsSpec,
     HttpRouteSpec,
+    InferencePoolSpec,
     IngressSpec,
     ServiceSpec,
     TlsSpec,
@@ -176,6 +177,11 @@ class RouterSpec(SpecModel):
     http_route: HttpRouteSpec | None = Field(
         None, description="HTTPRoute of Gateway API in front of the Service. Default: none. Change: in place."
     )
+    inference_pool: InferencePoolSpec | None = Field(
+        None,
+        description="InferencePool of the engines, to which a Gateway sends requests. It needs `strategy: External`."
+        " Default: none. Change: in place.",
+    )
     tls: TlsSpec | None = Field(
         None,
         description="TLS on port 443 of the Service. HTTP stays on port 80. Default: none."
@@ -183,15 +189,26 @@ class RouterSpec(SpecModel):
     )
 
 
+_WITHOUT_ROUTER = {"strategy", "inference_pool"}
+"""Fields that mean something where no router runs."""
+
+
 def _needs_router(model: type[RouterSpec]) -> Rule:
     """The refusal of every other field of the router beside `External`: nothing would read it."""
-    others = [info.alias or name for name, info in model.model_fields.items() if name != "strategy"]
+    others = [info.alias or name for name, info in model.model_fields.items() if name not in _WITHOUT_ROUTER]
     given = " || ".join(f"has(self.{name})" for name in others)
     return Rule(
         f"!has(self.strategy) || self.strategy != 'External' || !({given})",
-        lambda router: router.strategy is not RouterStrategy.EXTERNAL or router.model_fields_set <= {"strategy"},
-        "`External` runs no router, so every other field of `router` must be removed",
+        lambda router: router.strategy is not RouterStrategy.EXTERNAL or router.model_fields_set <= _WITHOUT_ROUTER,
+        "`External` runs no router, so every other field of `router` but `inferencePool` must be removed",
     )
 
 
-RouterSpec.rules = (_needs_router(RouterSpec),)
+_POOL_NEEDS_EXTERNAL = Rule(
+    "!has(self.inferencePool) || (has(self.strategy) && self.strategy == 'External')",
+    lambda router: router.inference_pool is None or router.strategy is RouterStrategy.EXTERNAL,
+    "`inferencePool` needs `strategy: External`: its requests go to engines past the routers",
+)
+
+
+RouterSpec.rules = (_needs_router(RouterSpec), _POOL_NEEDS_EXTERNAL)

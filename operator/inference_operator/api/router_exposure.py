@@ -23,6 +23,9 @@ MAX_PARENTS = 8
 MAX_HOSTNAMES = 8
 MAX_ORIGINS = 16
 MAX_PATH = 253
+MAX_PORT = 65_535
+DEFAULT_PICKER_PORT = 9002
+"""Port of the reference implementation (Gateway API Inference Extension 1.6, pkg/lwepp)."""
 
 Annotations = Annotated[
     dict[str, Annotated[str, StringConstraints(max_length=MAX_ANNOTATION_LENGTH)]],
@@ -155,6 +158,23 @@ class HttpRouteSpec(SpecModel):
         description="Header in which an extension of the Gateway repeats the `model` of a request, for example"
         f" `X-Gateway-Model-Name`: the route takes requests with a name of this model or of an adapter; of"
         f" `{BASE_MODEL_HEADER}`, its first name alone. Default: none. Change: in place.",
+    )
+
+
+class EndpointPickerRef(SpecModel):
+    """The Service of an endpoint picker."""
+
+    name: ObjectName = Field(description="Name of the Service, in the namespace of this resource.")
+    port: int = Field(DEFAULT_PICKER_PORT, ge=1, le=MAX_PORT, description="Port of the Service. Default: 9002.")
+
+
+class InferencePoolSpec(SpecModel):
+    """An InferencePool of the Gateway API Inference Extension."""
+
+    endpoint_picker_ref: EndpointPickerRef | None = Field(
+        None,
+        description="Service that chooses an engine for each request. Default: none, the Gateway chooses; before v1.6"
+        " of the extension's CRD it is required. Change: in place.",
     )
 
 

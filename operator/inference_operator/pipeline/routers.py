@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from inference_operator.api.router import RouterStrategy
-from inference_operator.manifest import HTTP_ROUTE, Manifest, Ref
+from inference_operator.manifest import HTTP_ROUTE, INFERENCE_POOL, Manifest, Ref
 from inference_operator.objects.names import router_name
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned
@@ -35,12 +35,12 @@ def kept_routers(inputs: Inputs, planned: Planned) -> Mapping[Ref, Manifest]:
     """The live objects that stay, so that traffic goes on.
 
     - All of the router until the live Service selects the engines: that write may fail.
-    - The HTTPRoute while its kind cannot be listed: one refused listing must not end the traffic.
+    - HTTPRoute and InferencePool while their kind cannot be listed: one refused listing must not end the traffic.
     """
     router = planned.shared.stated.router
     if router.strategy is RouterStrategy.EXTERNAL and not planned.routing.live:
         names = (router_name(inputs.resource.key.name), inputs.main_service.name)
         return {ref: live for ref, live in inputs.children.items() if ref.name in names}
-    if not router.http_route or HTTP_ROUTE not in inputs.unavailable_kinds:
-        return {}
-    return {ref: live for ref, live in inputs.children.items() if ref.kind == HTTP_ROUTE}
+    wanted = {HTTP_ROUTE: router.http_route, INFERENCE_POOL: router.inference_pool}
+    kinds = {kind for kind, field in wanted.items() if field and kind in inputs.unavailable_kinds}
+    return {ref: live for ref, live in inputs.children.items() if ref.kind in kinds}

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from inference_operator.api.effective_spec import EffectiveSpec
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
-from inference_operator.manifest import HTTP_ROUTE
 from inference_operator.objects.names import ROUTER, headless_service_name, service_host
 from inference_operator.pipeline.engine_key import engines_ask, is_wanted, key_to_send
 from inference_operator.pipeline.inputs import Inputs
@@ -83,7 +82,7 @@ def router_objects(
         adapter_names=tuple(adapter.name for adapter in spec.stated.model.adapters),
         engine_key=key,
         keeps_engine_key=not any(is_wanted(spec.stated, engine, settings) for engine in engines),
-        has_http_routes=HTTP_ROUTE not in inputs.unavailable_kinds,
+        unavailable_kinds=frozenset(inputs.unavailable_kinds),
         temporary=move.temporary,
         move_annotations=move.annotations(spec.router.replicas + move.temporary),
     )

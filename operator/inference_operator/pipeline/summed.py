@@ -14,6 +14,7 @@ from inference_operator.manifest import (
     DISRUPTION_BUDGET,
     HORIZONTAL_POD_AUTOSCALER,
     HTTP_ROUTE,
+    INFERENCE_POOL,
     INGRESS,
     NETWORK_POLICY,
     SCALED_OBJECT,
@@ -37,6 +38,7 @@ _APPLY_ORDER: Mapping[Kind, int] = {
     DISRUPTION_BUDGET: 4,
     INGRESS: 5,
     HTTP_ROUTE: 6,
+    INFERENCE_POOL: 6,
     HORIZONTAL_POD_AUTOSCALER: 7,
     SCALED_OBJECT: 8,
 }

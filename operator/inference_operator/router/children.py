@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from inference_operator.api.router import RouterStrategy
 from inference_operator.fleet.turn import Turn, next_turn
-from inference_operator.manifest import CONFIG_MAP, Manifest, Owner, Ref
+from inference_operator.manifest import CONFIG_MAP, HTTP_ROUTE, INFERENCE_POOL, Manifest, Owner, Ref
 from inference_operator.objects.child import child, content_hash
 from inference_operator.objects.engine_key import asked_key
 from inference_operator.objects.names import ROUTER, router_name, selector_labels
@@ -24,7 +24,7 @@ from inference_operator.router.pinned_router import (
     router_inputs,
 )
 from inference_operator.router.process import METRICS_PORTS, PORT, TLS_PORT
-from inference_operator.router.service import http_route, ingress, main_service, peers_service
+from inference_operator.router.service import http_route, inference_pool, ingress, main_service, peers_service
 from inference_operator.router.waiting import cold_start_seconds
 from inference_operator.views.pod import PodView, has_answered
 
@@ -48,11 +48,11 @@ class RouterObjects:
 def children(inputs: RouterInputs, live: Manifest | None = None, pods: Sequence[PodView] = ()) -> RouterObjects:
     """All objects of the router. Pod template and configuration change together, or not at all.
 
-    With `External` these are the main Service alone: something else routes.
+    With `External` these are the main Service and the InferencePool alone: something else routes.
     """
     service = main_service(inputs)
     if inputs.spec.strategy is RouterStrategy.EXTERNAL:
-        return RouterObjects({Ref.of(service): service})
+        return RouterObjects({Ref.of(manifest): manifest for manifest in (service, *_exposure(inputs))})
     now = _built(inputs)
     serving = [pod.template for pod in pods if has_answered(pod)]
     used, why = ROUTER_PIN.use(now, live, serving, may_begin=inputs.turn.may_begin)
@@ -91,8 +91,10 @@ def _config(content: RouterContent, owner: Owner) -> Manifest:
 def _exposure(inputs: RouterInputs) -> Iterator[Manifest]:
     if inputs.spec.ingress:
         yield ingress(inputs.spec.ingress, inputs)
-    if inputs.spec.http_route and inputs.has_http_routes:
+    if inputs.spec.http_route and HTTP_ROUTE not in inputs.unavailable_kinds:
         yield http_route(inputs.spec.http_route, inputs)
+    if inputs.spec.inference_pool and INFERENCE_POOL not in inputs.unavailable_kinds:
+        yield inference_pool(inputs.spec.inference_pool, inputs)
 
 
 def _network_policy(inputs: RouterInputs) -> Manifest:

@@ -8,7 +8,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.router import RouterSpec
 from inference_operator.api.router_exposure import HttpRouteSpec, IngressSpec, ParentRef, ServiceType
-from inference_operator.manifest import HTTP_ROUTE, INGRESS, Kind, Manifest, Ref
+from inference_operator.manifest import HTTP_ROUTE, INFERENCE_POOL, INGRESS, Kind, Manifest, Ref
 from inference_operator.objects.names import COMPONENT_LABEL, ROUTER, is_role
 from inference_operator.objects.pod_additions import refusal_of_keys
 from inference_operator.views.pod import TRAFFIC_LABEL
@@ -69,6 +69,9 @@ def _exposures(
     if spec.http_route:
         route = Ref(HTTP_ROUTE, service.namespace, service.name)
         yield _of_route(spec.http_route, route, children.get(route), unavailable.get(HTTP_ROUTE, ""))
+    if spec.inference_pool:
+        pool = Ref(INFERENCE_POOL, service.namespace, service.name)
+        yield _of_pool(pool, children.get(pool), unavailable.get(INFERENCE_POOL, ""))
     if spec.ingress:
         ingress = Ref(INGRESS, service.namespace, service.name)
         yield _of_ingress(spec.ingress, ingress, children.get(ingress))
@@ -108,8 +111,28 @@ def _of_ingress(wanted: IngressSpec, ref: Ref, live: Manifest | None) -> Exposur
 
 
 def _of_route(wanted: HttpRouteSpec, ref: Ref, live: Manifest | None, unavailable: str) -> Exposure:
+    names = ", ".join(f"`{parent.name}`" for parent in wanted.parent_refs)
+    waits = f"No Gateway has accepted {ref} yet. Check that {names} exists and admits routes of this namespace."
+    if fault := _gateway_fault("httpRoute", ref, live, unavailable, waits):
+        return fault
+    scheme = "https" if any(_is_https(parent) for parent in wanted.parent_refs) else "http"
+    message = f"A Gateway has accepted {ref}.{_patterns(wanted.hostnames)}"
+    urls = list(_urls(scheme, wanted.hostnames, wanted.path)) if wanted.path else []
+    if wanted.model_header or not wanted.path:
+        urls += _urls(scheme, wanted.hostnames)
+    return Exposure(ref, urls, Reason.EXPOSED, message)
+
+
+def _of_pool(ref: Ref, live: Manifest | None, unavailable: str) -> Exposure:
+    waits = f"No Gateway uses {ref} yet. Name it in `backendRefs` of an HTTPRoute of a Gateway that knows the kind."
+    message = f"A Gateway sends requests to the engines of {ref}. No router holds them, repeats them or asks for keys."
+    return _gateway_fault("inferencePool", ref, live, unavailable, waits) or Exposure(ref, (), Reason.EXPOSED, message)
+
+
+def _gateway_fault(field: str, ref: Ref, live: Manifest | None, unavailable: str, waits: str) -> Exposure | None:
+    """Why no Gateway serves an object of a field of `spec.router`; None if one does."""
     if unavailable:
-        message = f"`spec.router.httpRoute` has no effect: {unavailable}"
+        message = f"`spec.router.{field}` has no effect: {unavailable}"
         return Exposure(ref, (), Reason.GATEWAY_API_MISSING, message)
     conditions = _current_conditions(live or {})
     refused = next((c for c in conditions if c.get("status") == "False"), None)
@@ -117,15 +140,8 @@ def _of_route(wanted: HttpRouteSpec, ref: Ref, live: Manifest | None, unavailabl
         message = f"A Gateway refuses {ref}: {refused.get('type')} is False ({refused.get('reason')}):"
         return Exposure(ref, (), Reason.ROUTE_NOT_ACCEPTED, f"{message} {refused.get('message', '')}".strip())
     if not any(c.get("type") == "Accepted" and c.get("status") == "True" for c in conditions):
-        names = ", ".join(f"`{parent.name}`" for parent in wanted.parent_refs)
-        message = f"No Gateway has accepted {ref} yet. Check that {names} exists and admits routes of this namespace."
-        return Exposure(ref, (), Reason.ADDRESS_PENDING, message)
-    scheme = "https" if any(_is_https(parent) for parent in wanted.parent_refs) else "http"
-    message = f"A Gateway has accepted {ref}.{_patterns(wanted.hostnames)}"
-    urls = list(_urls(scheme, wanted.hostnames, wanted.path)) if wanted.path else []
-    if wanted.model_header or not wanted.path:
-        urls += _urls(scheme, wanted.hostnames)
-    return Exposure(ref, urls, Reason.EXPOSED, message)
+        return Exposure(ref, (), Reason.ADDRESS_PENDING, waits)
+    return None
 
 
 def _current_conditions(route: Manifest) -> Sequence[Manifest]:

@@ -1,11 +1,11 @@
 """Everything that the objects of a router are built from, and the upstreams to which it sends requests."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from inference_operator.api.router import RouterSpec
 from inference_operator.fleet.turn import TurnInputs
-from inference_operator.manifest import Owner
+from inference_operator.manifest import Kind, Owner
 from inference_operator.settings import Settings
 
 MIN_SLOTS = 32
@@ -70,8 +70,8 @@ class RouterInputs:
     """Name of the Secret with the key that engines ask of these routers; empty: they ask for none."""
     keeps_engine_key: bool = False
     """Whether it is sent only because engines that run still ask for it."""
-    has_http_routes: bool = True
-    """Whether the cluster has the kind HTTPRoute."""
+    unavailable_kinds: Collection[Kind] = ()
+    """Kinds that the operator cannot use in this cluster."""
     temporary: int = 0
     """Routers above the wanted number, while the only one moves to another node."""
     move_annotations: Mapping[str, str] = field(default_factory=dict)

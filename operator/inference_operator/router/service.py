@@ -5,8 +5,14 @@ It selects the routers, or with `External` the engines.
 
 from collections.abc import Iterator, Sequence
 
-from inference_operator.api.router_exposure import BASE_MODEL_HEADER, HttpRouteSpec, IngressSpec, ParentRef
-from inference_operator.manifest import HTTP_ROUTE, INGRESS, SERVICE, Manifest, Owner
+from inference_operator.api.router_exposure import (
+    BASE_MODEL_HEADER,
+    HttpRouteSpec,
+    InferencePoolSpec,
+    IngressSpec,
+    ParentRef,
+)
+from inference_operator.manifest import HTTP_ROUTE, INFERENCE_POOL, INGRESS, SERVICE, Manifest, Owner
 from inference_operator.objects.child import child
 from inference_operator.objects.names import (
     ROUTER,
@@ -117,6 +123,20 @@ def http_route(wanted: HttpRouteSpec, inputs: RouterInputs) -> Manifest:
         }
     }
     return child(HTTP_ROUTE, name, owner=inputs.owner, component=ROUTER, content=content)
+
+
+def inference_pool(wanted: InferencePoolSpec, inputs: RouterInputs) -> Manifest:
+    """The InferencePool of all engines in traffic."""
+    picker = wanted.endpoint_picker_ref
+    ports = dict.fromkeys(upstream.port for upstream in inputs.upstreams)
+    content = {
+        "spec": {
+            "selector": {"matchLabels": dict(inputs.engines_selector)},
+            "targetPorts": [{"number": port} for port in ports],
+            **({"endpointPickerRef": {"name": picker.name, "port": {"number": picker.port}}} if picker else {}),
+        }
+    }
+    return child(INFERENCE_POOL, service_name(inputs.name), owner=inputs.owner, component=ROUTER, content=content)
 
 
 def _matches(wanted: HttpRouteSpec, inputs: RouterInputs) -> Iterator[Manifest]:
