@@ -9,15 +9,15 @@ it saves. Configs of other origin (aliases, training scripts, the base model of 
 and are not taken. `COLLECTED.json` adds the published size of checkpoints (`tests/testing/collected_models.json`).
 A file that is left out is named on stderr.
 
-    python -m bench.catalogue merge > NEW.json
+    python -m bench.catalogue merge [FOLDER SOURCE] > NEW.json
 
-Adds to the catalogue the models of `e2e/vllm_parser/public_models.jsonl`, and the instruct models of
-`data/instruct_models.json`: each is `like` another model, with some fields `set`, and its source says `why`.
+Adds to the catalogue the models of `e2e/vllm_parser/public_models.jsonl`, those of such a folder, and those of
+`data/related_models.json`: each is `like` another model, with some fields `set`, and its source says `why`.
 """
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from inference_operator.manifest import Manifest
@@ -67,16 +67,16 @@ def entries(folder: Path, source: str, sizes: Mapping[str, Weights]) -> Iterator
             config = with_quantization(config, json.loads(quantization.read_text(encoding="utf-8")))
         name = name_of(file)
         facts = model_facts(config, sizes.get(name))
-        why = facts.message if isinstance(facts, NotUnderstood) else "; ".join(facts.assumptions)
-        if not is_whole(config) or why:
-            print(f"{name}: left out: {why or 'not a whole config'}", file=sys.stderr)
+        if not is_whole(config) or not _is_complete(facts):
+            why = facts.message if isinstance(facts, NotUnderstood) else "; ".join(facts.assumptions)
+            print(f"{name}: left out: {why if is_whole(config) else 'not a whole config'}", file=sys.stderr)
             continue
         yield Entry(name, f"{source}/{file.name}", slim(config, sizes.get(name)), sizes.get(name))
 
 
-def merged() -> list[Entry]:
-    """The catalogue with all public and instruct models, by name. Sizes of checkpoints stay."""
-    found = {name: one for name in names() if (one := entry(name))}
+def merged(more: Iterable[Entry] = ()) -> list[Entry]:
+    """The catalogue with all public and related models, and further ones, by name. Sizes of checkpoints stay."""
+    found = {one.name: one for one in more} | {name: one for name in names() if (one := entry(name))}
     collected = {one["model"]: entry_of(one) for one in json.loads(COLLECTED.read_text(encoding="utf-8"))}
     for line in PUBLIC.read_text(encoding="utf-8").splitlines():
         model = json.loads(line)
@@ -86,7 +86,7 @@ def merged() -> list[Entry]:
         weights = found[name].weights if name in found else None
         if VARIANT not in name and _is_complete(model_facts(config, weights, side)):
             found[name] = Entry(name, model["source"], slim(config, weights, side), weights, side=side)
-    for row in json.loads(INSTRUCT.read_text(encoding="utf-8")):
+    for row in json.loads(RELATED.read_text(encoding="utf-8")):
         like = found.get(row["like"]) or collected[row["like"]]
         same = row["like"] == row["model"] and not row["set"]
         source = like.source if same else f"{like.source} ({row['why']})"
@@ -104,7 +104,7 @@ def _is_complete(facts: ModelFacts | NotUnderstood) -> bool:
 
 VARIANT = " with "
 """In the name of a public model: its config with a changed field, and no repository."""
-INSTRUCT = Path(__file__).parent / "data" / "instruct_models.json"
+RELATED = Path(__file__).parent / "data" / "related_models.json"
 PUBLIC = Path(__file__).parents[1] / "e2e" / "vllm_parser" / "public_models.jsonl"
 COLLECTED = Path(__file__).parents[1] / "tests" / "testing" / "collected_models.json"
 
@@ -122,12 +122,14 @@ def published_sizes(collected: Path) -> dict[str, Weights]:
 
 def main(arguments: Sequence[str]) -> int:
     """Print the catalogue, one model a line."""
-    if len(arguments) not in (1, 2, 3):
+    merging = list(arguments[:1]) == ["merge"]
+    folder = arguments[merging:]
+    if len(folder) not in ((0, 2) if merging else (2, 3)):
         print(__doc__, file=sys.stderr)
         return 2
-    sizes = published_sizes(Path(arguments[2])) if arguments[2:] else {}
-    merging = list(arguments) == ["merge"]
-    found = merged() if merging else entries(Path(arguments[0]), arguments[1].rstrip("/"), sizes)
+    sizes = published_sizes(Path(folder[2])) if folder[2:] else {}
+    read = entries(Path(folder[0]), folder[1].rstrip("/"), sizes) if folder else ()
+    found = merged(read) if merging else read
     print("[\n" + ",\n".join(json.dumps(entry_document(one), separators=(",", ":")) for one in found) + "\n]")
     return 0
 

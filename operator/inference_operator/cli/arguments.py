@@ -2,16 +2,14 @@
 
 from collections.abc import Sequence
 
-from inference_operator.api.hardware import Device
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.cli.parser import UsageError
-from inference_operator.engines.registry import ENGINES
 from inference_operator.hardware.kinds import GPU_KINDS
 from inference_operator.hardware.offers import GpuOffer, declared_offer
 from inference_operator.jobs.inspection_result import InspectionResult
 from inference_operator.models.facts import ModelFacts
-from inference_operator.models.source import HubModel, file_of, model_source
+from inference_operator.models.source import HubModel, model_source
 from inference_operator.planning.known_model import known_model
 from inference_operator.settings import DECLARED_GPUS, ModelInspection, Settings
 
@@ -56,12 +54,7 @@ def hub_model(
 
 
 def model_of_spec(spec: Spec | Refusal, revision: str | None, settings: Settings) -> InspectionResult | None:
-    """The same for a resource. On CPUs some engines need no facts."""
+    """The same for a resource."""
     if isinstance(spec, Refusal):
-        return None
-    source = model_source(spec.model.source)
-    names_file = not isinstance(source, Refusal) and bool(file_of(source))
-    needs_facts = names_file or ENGINES[ENGINES.of_kind(spec.engine.kind)].needs_inspection
-    if spec.hardware.device is Device.CPU and not needs_facts:
         return None
     return hub_model(spec.model.source, revision, settings, allow_pickle=spec.model.allow_pickle)

@@ -7,10 +7,16 @@ from inference_operator.models.config import Config
 from inference_operator.models.facts import Attention, Experts, LayerGroup, Matrix, MatrixPart, Split
 from inference_operator.models.states import block_pattern
 
-UNGATED = ("phi", "starcoder2", "gpt_neox", "gpt2", "opt", "bloom", "falcon", "mpt", "nemotron", "nemotron_h", "gptj")
+UNGATED = (
+    *("phi", "starcoder2", "gpt_neox", "gpt2", "opt", "bloom", "falcon", "mpt", "nemotron", "nemotron_h", "gptj"),
+    *("bert", "roberta", "xlm-roberta"),
+)
 """Model types whose MLP has two matrices, not three."""
 NORMS = 2
 """Normalization vectors of a layer; they count as one matrix with this many rows."""
+NAMES_OF_LATENT = ("moe_latent_size", "routed_expert_hidden_size")
+"""Fields with the width of what routed experts read and write, where it is not the model's: of Nemotron, and of Kimi K3
+(vLLM 0.32.0, `transformers_utils/configs/kimi_linear.py`)."""
 NAMES_OF_INTERMEDIATE = ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "d_ff")
 
 
@@ -105,7 +111,7 @@ def _feed_forward(config: Config, hidden: int, dense: int, layers: int, experts:
         yield from _mlp(hidden, dense, layers, gated)
         return
     expert_layers = _expert_layers(config, layers)
-    width, latent = experts.intermediate_size, config.positive("moe_latent_size")
+    width, latent = experts.intermediate_size, config.positive(*NAMES_OF_LATENT)
     inner = latent or hidden
     yield Matrix(
         MatrixPart.EXPERTS, gated * width, inner, expert_layers, Split.ROWS, stacked=experts.count, joined=gated
