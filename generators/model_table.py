@@ -1,7 +1,9 @@
 """Generates docs/reference/models.md: public models on kinds of GPUs, sized as the operator sizes them."""
 
+import json
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.engine_profile import EngineProfile
@@ -51,6 +53,16 @@ The models are those of the catalogue, which `infd fit` knows without a hub. `in
 |---|---|---|{"---|" * len(KINDS)}
 """
 
+RECIPES = Path(__file__).parents[1] / "bench" / "data" / "recipes.json"
+"""The models of vLLM's recipes, which `python -m bench.recipes` writes."""
+MISSING = """
+## Not in the catalogue
+Models of vLLM's recipes ({source}) that are not in the catalogue, because no public source was found that has their
+whole config, or because they generate no text. The operator reads such a model's own files; without the hub `infd fit`
+and `infd plan` need `--model FILE`, an output of `infd inspect`.
+
+{lines}"""
+
 
 def models() -> Iterator[tuple[str, ModelFacts | NotUnderstood]]:
     """Name and facts of each model of the catalogue."""
@@ -91,7 +103,19 @@ def _plans(profile: EngineProfile) -> dict[str, tuple[ModelFacts | NotUnderstood
 
 def page() -> str:
     """The page."""
-    return INTRODUCTION + "".join(_row(name, *one) for name, one in plans().items())
+    return INTRODUCTION + "".join(_row(name, *one) for name, one in plans().items()) + _missing()
+
+
+def _missing() -> str:
+    """The models of vLLM's recipes that the catalogue lacks, by organisation."""
+    recipes = json.loads(RECIPES.read_text(encoding="utf-8"))
+    owners: dict[str, list[str]] = {}
+    for recipe in recipes["models"]:
+        if entry(recipe["model"]) is None:
+            owner, _, model = recipe["model"].partition("/")
+            owners.setdefault(owner, []).append(model)
+    lines = "".join(f"- {owner}: {', '.join(models)}\n" for owner, models in sorted(owners.items()))
+    return MISSING.format(source=recipes["source"], lines=lines)
 
 
 def _row(name: str, facts: ModelFacts | NotUnderstood, own: dict[str, GpuPlan | Infeasible]) -> str:

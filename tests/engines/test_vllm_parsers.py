@@ -1,5 +1,9 @@
 """Parsers of tool calls and reasoning: defaults by family, fields, and arguments of the user."""
 
+import json
+import re
+from pathlib import Path
+
 import pytest
 
 from inference_operator.api.engine import EngineSpec
@@ -13,8 +17,20 @@ from inference_operator.engines.vllm.parsers import (
     parsers_of,
     refusal_of_parsers,
 )
+from tests.testing.for_each import for_each
 
 IMAGE = "vllm/vllm-openai:v0.32.0"
+RECIPES = json.loads((Path(__file__).parents[2] / "bench" / "data" / "recipes.json").read_text(encoding="utf-8"))
+SAME = {"qwen3_xml": "qwen3_coder", "glm45": "glm47"}
+"""Names of one parser (vLLM 0.32.0, `tool_parsers/__init__.py`, `reasoning/__init__.py`)."""
+OTHER_THAN_THE_RECIPE = {
+    r"DeepSeek-V3(-FP4)?$": "it does not think",
+    r"MiMo-V2-Flash": "vLLM 0.32 has parsers of its own for it, which the recipe of MiMo-V2.5 names",
+    r"Nemotron-3-Nano-(4|30)B": "the recipe loads a plugin, for which vLLM 0.32 has a parser",
+    r"Nemotron-Nano-9B-v2": "the recipe loads a plugin",
+    r"Nemotron-3-Super-120B-A12B-Base": "it does not chat",
+}
+"""Models whose parsers are not those of their recipe, and why."""
 QWEN = Parsers("hermes", "qwen3")
 
 
@@ -37,11 +53,20 @@ QWEN = Parsers("hermes", "qwen3")
         ("zai-org/GLM-4.7-FP8", ("glm47", "glm47")),
         ("mistralai/Mistral-Small-3.1-24B-Instruct-2503", ("mistral", "")),
         ("BAAI/bge-m3", ("", "")),
+        ("google/translategemma-4b-it", ("", "")),
     ],
 )
 def test_a_model_gets_the_parsers_of_its_family(model: str, expected: tuple[str, str]) -> None:
     found = parsers_of(model, "", image=IMAGE)
     assert (found.tool_call, found.reasoning) == expected
+
+
+@for_each(RECIPES["models"], named=lambda recipe: recipe["model"])
+def test_a_model_has_the_parsers_that_its_recipe_names(recipe: dict[str, str]) -> None:
+    found = parsers_of(recipe["model"], "", image=IMAGE)
+    pairs = ((recipe["tool"], found.tool_call), (recipe["reasoning"], found.reasoning))
+    differs = any(named and SAME.get(named, named) != SAME.get(own, own) for named, own in pairs)
+    assert differs == any(re.search(model, recipe["model"]) for model in OTHER_THAN_THE_RECIPE), pairs
 
 
 def test_every_familys_parsers_exist_in_this_release() -> None:

@@ -2,7 +2,8 @@
 
 Without them, vLLM refuses requests that leave the choice of tools to the model, and thoughts are part of the answer.
 The pairs are those of vLLM's documentation (0.32.0, `docs/features/tool_calling.md`, `reasoning_outputs.md`) and of
-its registries (`vllm/tool_parsers/__init__.py`, `vllm/reasoning/__init__.py`).
+its registries (`vllm/tool_parsers/__init__.py`, `vllm/reasoning/__init__.py`), and of vLLM's recipes
+(https://github.com/vllm-project/recipes at the commit in `bench/data/recipes.json`).
 """
 
 import re
@@ -61,14 +62,15 @@ FAMILIES = (
     _Family(r"Hermes-(2-Pro|3)", "hermes"),
     _Family(r"Llama-3\.[1-3].*Instruct", "llama3_json"),
     _Family(r"Llama-4-", "llama4_pythonic", "", "Llama4ForConditionalGeneration"),
-    _Family(r"Magistral", "mistral", "mistral"),
+    _Family(r"Magistral|Ministral-3-.*Reasoning|Mistral-(Medium-3\.5|Small-4)", "mistral", "mistral"),
     _Family(r"Mistral-(Nemo|Small|Medium|Large|7B-Instruct-v0\.3)|Ministral|Devstral|Codestral", "mistral"),
     _Family(r"gpt-oss", "openai", "openai_gptoss", "GptOssForCausalLM"),
     _Family(r"Kimi-K2-Thinking|Kimi-K2\.[5-9]", "kimi_k2", "kimi_k2"),
     _Family(r"Kimi-K2", "kimi_k2"),
     _Family(r"Kimi-K3", "kimi_k3", "kimi_k3"),
     _Family(r"GLM-4\.[56]", "glm45", "glm45"),
-    _Family(r"GLM-(4\.7|5)", "glm47", "glm47"),
+    _Family(r"GLM-(4\.7|5)|Macaron-V1", "glm47", "glm47"),
+    _Family(r"GLM-GA|Glyph", "", "glm45"),
     _Family(r"MiniMax-M2", "minimax_m2", "minimax_m2", "MiniMaxM2ForCausalLM"),
     _Family(r"MiniMax-M3", "minimax_m3", "minimax_m3"),
     _Family(r"Seed-OSS", "seed_oss", "seed_oss", "SeedOssForCausalLM"),
@@ -82,18 +84,29 @@ FAMILIES = (
     _Family(r"Olmo-3-.*Think", "olmo3", "olmo3"),
     _Family(r"Olmo-3-.*Instruct", "olmo3"),
     _Family(r"functiongemma", "functiongemma"),
-    _Family(r"gemma-4", "gemma4", "gemma4"),
+    _Family(r"gemma-4-|diffusiongemma", "gemma4", "gemma4"),
     _Family(r"Nemotron-3", "qwen3_coder", "nemotron_v3"),
     _Family(r"command-a", "cohere_command3"),
+    _Family(r"LFM2\.5-(.*Thinking|8B-A1B)", "lfm2", "qwen3"),
     _Family(r"LFM2", "lfm2"),
     _Family(r"Jamba", "jamba"),
     _Family(r"internlm(2_5|3)", "internlm"),
+    _Family(r"Intern-S1", "internlm", "deepseek_r1"),
+    _Family(r"Intern-S2", "qwen3_coder", "qwen3"),
     _Family(r"xLAM", "xlam"),
     _Family(r"Apertus-.*Instruct", "apertus"),
     _Family(r"MiMo-V2", "mimo", "mimo"),
     _Family(r"LongCat-Flash", "longcat"),
     _Family(r"Laguna", "poolside_v1", "poolside_v1"),
     _Family(r"Muse-Glimmer", "muse_glimmer", "muse_glimmer"),
+    _Family(r"Hy3\b", "hy_v3", "hy_v3"),
+    _Family(r"Ling-3", "ling3", "ling3"),
+    _Family(r"Inkling", "inkling", "inkling"),
+    _Family(r"Trinity-.*Thinking", "qwen3_coder", "deepseek_r1"),
+    _Family(r"dots3", "dots", "qwen3"),
+    _Family(r"Mellum2-.*Thinking", "hermes", "qwen3"),
+    _Family(r"Mellum2-.*Instruct", "hermes"),
+    _Family(r"MiniCPM-V-4\.6", "qwen3_coder"),
 )
 """The first family whose name matches applies. A reasoning parser treats an answer without marks as thoughts, so
 only models that think by default have one."""
