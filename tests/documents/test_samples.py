@@ -1,32 +1,23 @@
 import re
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import yaml
 
-from inference_operator.api.resource import resource
-from inference_operator.manifest import DEPLOYMENT, Ref
+from inference_operator.cli.arguments import settings_with
+from inference_operator.cli.offline import model_of, offline_inputs
+from inference_operator.engines.registry import ENGINES
+from inference_operator.manifest import DEPLOYMENT
+from inference_operator.models.catalogue import entry
 from inference_operator.pipeline.decide import outcome
-from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned
-from inference_operator.settings import Settings
-from tests.testing.builders import model_known
 
 SAMPLES = sorted((Path(__file__).parents[2] / "manifests" / "samples").glob("*.yaml"))
-NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-POOL = {
-    "quickstart": "RTX-4090:1",
-    "rtx-4090": "RTX-4090:1",
-    "zero": "RTX-4090:1",
-    "pvc": "L4:4",
-    "llama-70b-tp8": "H100-80GB:8",
-}
-"""GPUs that somebody has who takes the sample; others name theirs."""
-INSPECTED = {"llama-70b-gptq-int8": "meta-llama/Meta-Llama-3-70B"}
-"""What is in the volume of a sample, as far as it matters."""
+README = (SAMPLES[0].parent / "README.md").read_text(encoding="utf-8")
+OPTIONS = dict(re.findall(r"(?m)^\| \[([\w-]+)\]\(.*\| (?:`([^`]*)` )?\|$", README))
+"""The options of `infd plan` for each sample: the GPUs of somebody who takes it, and the facts of what no hub has."""
 HIGH_THROUGHPUT = ["--max-num-seqs=256", "--max-num-batched-tokens=16384", "--gpu-memory-utilization=0.95"]
 SIZES = {
     "quickstart": [
@@ -45,7 +36,8 @@ SIZES = {
         "--max-model-len=4096",
         "--max-num-seqs=4",
         "--gpu-memory-utilization=0.92",
-        "--cpu-offload-gb=20",
+        '--limit-mm-per-prompt={"video":0}',
+        "--cpu-offload-gb=24",
     ],
 }
 """What vLLM is told of sizes, exactly."""
@@ -70,14 +62,31 @@ GPUS = {
 """GPUs of all engines that the list of samples names as needed."""
 
 
-def planned(sample: Path) -> Planned:
-    offers = tuple(filter(None, [POOL.get(sample.stem)]))
-    asked = resource(yaml.safe_load(sample.read_text()))
-    inspected = model_known(yaml.safe_load(sample.read_text()), INSPECTED.get(sample.stem, ""))
-    children = {Ref.of(inspected): inspected}
-    result = outcome(Inputs(resource=asked, children=children, pods=(), settings=Settings(gpu_offers=offers), now=NOW))
+def planned(sample: Path, options: str = "") -> Planned:
+    words = (options or OPTIONS[sample.stem]).split()
+    chosen = dict(zip(words[::2], words[1::2], strict=True))
+    settings = settings_with([chosen["--gpu"]] if "--gpu" in chosen else [])
+    model = model_of(str(sample.parent / chosen["--model"])) if "--model" in chosen else None
+    result = outcome(offline_inputs(yaml.safe_load(sample.read_text()), settings, ENGINES, model=model))
     assert isinstance(result, Planned), result
     return result
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+def test_a_sample_that_no_hub_has_carries_the_command_of_its_plan(sample: Path) -> None:
+    text, options = sample.read_text(), OPTIONS[sample.stem]
+    source = yaml.safe_load(text)["spec"]["model"]["source"]
+    is_hubs = source.startswith("hf://") and "GGUF" not in source
+    assert is_hubs == ("--model" not in options)
+    assert is_hubs or f"infd plan -f {sample.name} {options}\n" in text
+
+
+def test_the_facts_of_a_sample_are_those_of_the_catalogue() -> None:
+    for file, name in {"qwen3-8b": "Qwen/Qwen3-8B", "llama-3-70b-gptq-int8": "meta-llama/Meta-Llama-3-70B"}.items():
+        stored, known = model_of(str(SAMPLES[0].parent / "models" / f"{file}.json")), entry(name)
+        assert stored
+        assert known
+        assert {**stored.config, "quantization_config": None} == {**known.config, "quantization_config": None}
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
@@ -104,18 +113,14 @@ def test_a_sample_needs_as_many_gpus_as_the_list_says(name: str, gpus: int) -> N
     assert found.plan.plan.gpus_per_replica * engines["spec"]["replicas"] == gpus
 
 
-def test_a_sample_with_nothing_but_the_model_and_its_gpu_takes_two_gpus_of_a_node_that_has_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_sample_with_nothing_but_the_model_and_its_gpu_takes_two_gpus_of_a_node_that_has_them() -> None:
     (sample,) = (path for path in SAMPLES if path.stem == "rtx-4090")
-    monkeypatch.setitem(POOL, "rtx-4090", "RTX-4090:2")
-    assert planned(sample).plan.plan.gpus_per_replica == 2
+    assert planned(sample, "--gpu RTX-4090:2").plan.plan.gpus_per_replica == 2
     assert "takes two" in sample.read_text()
 
 
 def test_the_list_of_samples_names_every_sample() -> None:
-    page = (SAMPLES[0].parent / "README.md").read_text()
-    assert sorted(re.findall(r"\]\((.+\.yaml)\)", page)) == [sample.name for sample in SAMPLES]
+    assert sorted(re.findall(r"\]\((.+\.yaml)\)", README)) == [sample.name for sample in SAMPLES]
 
 
 GATED = ("meta-llama/", "llama-3-70b")
@@ -126,5 +131,5 @@ GATED = ("meta-llama/", "llama-3-70b")
 def test_a_sample_with_a_gated_model_says_so_in_its_comment_and_in_the_list(sample: Path) -> None:
     text = sample.read_text()
     gated = any(name in yaml.safe_load(text)["spec"]["model"]["source"].lower() for name in GATED)
-    (row,) = (line for line in (sample.parent / "README.md").read_text().splitlines() if f"]({sample.name})" in line)
+    (row,) = (line for line in README.splitlines() if f"]({sample.name})" in line)
     assert ("gated" in text, "gated" in row) == (gated, gated)
