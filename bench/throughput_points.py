@@ -18,6 +18,7 @@ from inference_operator.models.facts import Kernel, ModelFacts, Quantization
 from inference_operator.models.model import model_facts
 from inference_operator.sizing.budget import TYPICAL_TOKENS, Gpu
 from inference_operator.sizing.efficiency import SPEEDUP, Cell, cell
+from inference_operator.sizing.kv_cache import cache_reads
 from inference_operator.sizing.paged import PagedEngine
 from inference_operator.sizing.serving import Load, Serving
 from inference_operator.sizing.shape import ParallelSizes, Shape
@@ -84,7 +85,7 @@ class Point:
         """The costs of a step, if tensor cores reach this share."""
         gpu = self.on_gpu.gpu
         return costs_of_work(
-            step_work(self.facts, self.on_gpu.engine, self.shape),
+            step_work(self.facts, cache_reads(self.facts, self.on_gpu.engine, self.shape), self.shape),
             gpu,
             self.on_gpu.overhead,
             operations_per_second=gpu.tflops * TERA * SPEEDUP[self.cell.arithmetic] * share,

@@ -246,6 +246,12 @@ def test_nodes_for_an_engine_of_one_node_are_refused(capsys: pytest.CaptureFixtu
     assert "--nodes: SGLang runs on one node. Remove it, or use `--engine VLLM`." in complaint
 
 
+def test_a_model_that_its_engine_refuses_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, complaint = fit(capsys, "Qwen/Qwen3-Embedding-0.6B --engine SGLang")
+    assert status == 2
+    assert "SGLang serves only models that generate text here, and this one embeds or ranks texts." in complaint
+
+
 def test_the_status_is_one_if_the_model_fits_on_no_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert fit(capsys, "meta-llama/Meta-Llama-3.1-70B --gpu L4 --nodes 1")[0] == 1
     assert fit(capsys, "meta-llama/Meta-Llama-3.1-70B --gpu L4 --gpu H100:8")[0] == 0

@@ -100,6 +100,7 @@ def test_no_option_that_users_may_set_names_a_file_a_host_a_module_or_another_mo
         ({"architecture": ""}, "names one architecture"),
         ({"other_architectures": ("Qwen2_5_VLForConditionalGeneration",)}, "names one architecture"),
         ({"has_vision": True}, "that read nothing but text"),
+        ({"is_pooling": True}, "that generate text here"),
         ({"quantization": replace(FACTS.quantization, kernel=Kernel.BITSANDBYTES)}, "another loader"),
     ],
 )
@@ -108,6 +109,16 @@ def test_a_model_that_could_read_files_or_bring_code_is_refused(changes: dict[st
     refusal = ENGINE.check_facts(replace(FACTS, **changes))
     assert refusal is not None
     assert said in refusal.message
+
+
+def test_a_step_takes_as_long_as_in_vllm_and_is_an_estimate() -> None:
+    shape, facts = Shape(ParallelSizes(2)), model("openai/gpt-oss-120b")
+    own, vllm = (engine.on_gpus("", H100).step_costs(facts, shape) for engine in (ENGINE, Vllm()))
+    assert own
+    assert vllm
+    assert (own.dense, own.experts, own.fixed, own.token) == (vllm.dense, vllm.experts, vllm.fixed, vllm.token)
+    assert (own.estimated, vllm.estimated) == (True, False)
+    assert ENGINE.on_gpus("", H100).step_costs(facts, replace(shape, attention_groups=2)) is None
 
 
 def test_a_served_name_with_a_colon_and_a_batch_without_whole_pages_are_refused() -> None:

@@ -27,6 +27,9 @@ KEYS = st.sampled_from([*FIELDS, *TEXT_CONFIGS, "vision_config", "linear_attn_co
 CONFIGS = st.dictionaries(KEYS, JSON | st.integers(0, 4096) | st.dictionaries(KEYS, JSON, max_size=4), max_size=16)
 
 
+WHISPER = {"architectures": ["WhisperForConditionalGeneration"], "encoder_layers": 32, "decoder_layers": 32}
+
+
 def facts(name: str) -> ModelFacts:
     known = entry(name)
     assert known
@@ -242,6 +245,15 @@ def counted_size(config: dict[str, object]) -> int:
     found = model_facts(config)
     assert isinstance(found, ModelFacts)
     return found.weight_bytes
+
+
+def test_a_model_with_a_decoder_behind_an_encoder_is_refused_as_such() -> None:
+    found = model_facts({**WHISPER, "is_encoder_decoder": True})
+    assert isinstance(found, NotUnderstood)
+    assert found.message == (
+        "config.json.is_encoder_decoder: is true: the operator sizes no model that has a decoder behind an encoder,"
+        " such as Whisper. vLLM starts it without a check of its sizes where `spec.parallelism.tensor` is set."
+    )
 
 
 def test_attention_layers_may_be_listed_by_their_indexes() -> None:

@@ -77,6 +77,10 @@ def model_facts(
         )
 
 
+ENCODER_DECODER = "is true: the operator sizes no model that has a decoder behind an encoder, such as Whisper"
+UNSIZED_CURE = "vLLM starts it without a check of its sizes where `spec.parallelism.tensor` is set."
+
+
 @dataclass(frozen=True, slots=True)
 class _Shape:
     """The numbers that all matrices depend on. Numbers that the config does not state are assumed and listed."""
@@ -93,6 +97,8 @@ class _Shape:
 def _shape(config: Config, context: int | None) -> _Shape:
     blocks = sum(block_pattern(config).values())
     names = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+    if config.flag("is_encoder_decoder", default=False) and config.count("decoder_layers", "num_decoder_layers"):
+        raise UnreadableError("is_encoder_decoder", ENCODER_DECODER, UNSIZED_CURE)
     layers = (config.positive(*names) or blocks) if blocks else config.required(*names)
     if layers > MOST_LAYERS:
         raise UnreadableError("num_hidden_layers", f"is above {MOST_LAYERS}")

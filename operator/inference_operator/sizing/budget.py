@@ -5,8 +5,9 @@ The terms are those of all engines. How large they are, and which of them an eng
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, Self
 
+from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.shape import Shape, SizingInputs
 from inference_operator.sizing.steptime import StepCosts
@@ -31,6 +32,18 @@ class Gpu:
     """Bandwidth of one direction to another GPU of the node."""
     capability: tuple[int, int] = (0, 0)
     """CUDA's compute capability."""
+
+    @classmethod
+    def of(cls, offer: GpuOffer) -> Self:
+        return cls(
+            offer.kind,
+            offer.memory_gib,
+            offer.linked,
+            bandwidth_gb_per_s=offer.bandwidth_gb_per_s,
+            tflops=offer.tflops,
+            link_gb_per_s=offer.link_gb_per_s,
+            capability=offer.capability,
+        )
 
 
 class TermName(StrEnum):

@@ -20,7 +20,7 @@ from inference_operator.sizing.encoder_division import EncoderDivision
 from inference_operator.sizing.engine_choices import BATCHED_TOKENS, CONTEXT, SEQUENCES, context_left
 from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.gpu_support import GpuSupport
-from inference_operator.sizing.kv_cache import allocated_cache, cache_layout
+from inference_operator.sizing.kv_cache import allocated_cache, cache_layout, cache_reads
 from inference_operator.sizing.lora_and_speculative import adapters_gib, draft_gib
 from inference_operator.sizing.rules import allowed_sizes, broken_rule
 from inference_operator.sizing.shape import Shape, SizingInputs
@@ -62,7 +62,8 @@ class PagedEngine:
 
     def step_costs(self, facts: ModelFacts, shape: Shape) -> StepCosts | None:
         """The seconds of the parts of a step; None if the GPU's speed is unknown."""
-        return step_costs(facts, self.gpu, self.engine, self.overhead, self._as_run(facts, shape))
+        as_run = self._as_run(facts, shape)
+        return step_costs(facts, self.gpu, cache_reads(facts, self.engine, as_run), self.overhead, as_run)
 
     def _as_run(self, facts: ModelFacts, shape: Shape) -> Shape:
         as_run = self.support.as_run(facts, shape, self.gpu.capability)

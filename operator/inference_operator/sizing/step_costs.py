@@ -20,7 +20,7 @@ from inference_operator.sizing.efficiency import (
     cell,
     measured_share,
 )
-from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.sizing.kv_cache import CacheReads
 from inference_operator.sizing.shape import Shape
 from inference_operator.sizing.steptime import Overhead, StepCosts
 from inference_operator.sizing.work import StepWork, step_work
@@ -28,18 +28,18 @@ from inference_operator.sizing.work import StepWork, step_work
 GIGA, TERA = 1e9, 1e12
 
 
-def step_costs(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, overhead: Overhead, shape: Shape) -> StepCosts | None:
+def step_costs(facts: ModelFacts, gpu: Gpu, reads: CacheReads, overhead: Overhead, shape: Shape) -> StepCosts | None:
     """The costs of a step; None if the GPU's speed is unknown, or if weights in host memory pass a bus in each step.
 
     Args:
-        engine: the engine's memory, which decides how the KV cache is kept.
+        reads: bytes of the engine's KV cache that a step reads.
     """
     if not (gpu.bandwidth_gb_per_s and gpu.tflops) or shape.cpu_offload_gib:
         return None
     kernel_cell = cell(facts, shape, gpu=gpu.name, capability=gpu.capability)
     share = measured_share(kernel_cell)
     costs = costs_of_work(
-        step_work(facts, engine, shape),
+        step_work(facts, reads, shape),
         gpu,
         overhead,
         operations_per_second=gpu.tflops * TERA * SPEEDUP[kernel_cell.arithmetic] * share.value,

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from inference_operator.models.facts import Attention, MatrixPart, ModelFacts, Split
-from inference_operator.sizing.engine_memory import EngineMemory
-from inference_operator.sizing.kv_cache import cache_reads
+from inference_operator.sizing.kv_cache import CacheReads
 from inference_operator.sizing.shape import Shape
 from inference_operator.sizing.weights import rank_weights
 
@@ -48,11 +47,10 @@ class StepWork:
     """Exchanges of a step between nodes."""
 
 
-def step_work(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> StepWork:
+def step_work(facts: ModelFacts, reads: CacheReads, shape: Shape) -> StepWork:
     parallel = shape.parallel
     stages = rank_weights(facts, shape)
     stage = max(stages, key=lambda each: each.always_read + each.experts)
-    reads = cache_reads(facts, engine, shape)
     part = math.ceil(facts.layers / parallel.pipeline) / facts.layers
     share = facts.experts.top_k / facts.experts.count if facts.experts else 0.0
     inside, between = _exchange(facts, shape, part)

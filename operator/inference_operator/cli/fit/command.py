@@ -211,7 +211,7 @@ def _served_model(options: argparse.Namespace, engine: Engine, shape: Shape) -> 
     spec = _arguments_spec(options.engine_args, engine).model_copy(update=given)
     facts = engine.as_served(asked_model(options), spec)
     image = f"engine:v{options.engine_version}" if options.engine_version else engine.image(Device.GPU, Settings())
-    if refusal := engine.check_request(spec, facts, shape, image=image):
+    if refusal := engine.check_facts(facts) or engine.check_request(spec, facts, shape, image=image):
         raise UsageError(refusal.message)
     return facts
 

@@ -30,12 +30,15 @@ def refusal_of_model(facts: ModelFacts) -> Refusal | None:
     """Why a model is not served with SGLang, or None.
 
     1. Its config names an architecture of the table, and no other one: SGLang looks at each of them.
-    2. It has no encoder of images, video or sound.
-    3. Its weights are in a format that the one loader of safetensors reads.
+    2. It generates text: SGLang would serve a model that embeds or ranks texts as if it did.
+    3. It has no encoder of images, video or sound.
+    4. Its weights are in a format that the one loader of safetensors reads.
     """
     problem = ""
     if facts.architecture not in _NAMES or facts.other_architectures:
         problem = "SGLang serves only models whose `config.json` names one architecture, of a text model that it knows."
+    elif facts.is_pooling:
+        problem = "SGLang serves only models that generate text here, and this one embeds or ranks texts."
     elif facts.has_vision or facts.tower:
         problem = "SGLang serves only models that read nothing but text here."
     elif facts.quantization.kernel is Kernel.BITSANDBYTES:

@@ -18,13 +18,15 @@ from dataclasses import dataclass, replace
 
 from inference_operator.engines.sglang.image import VERSION
 from inference_operator.models.facts import Attention, LayerGroup, ModelFacts
-from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget, Origin, Term, TermName
+from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget, Gpu, Origin, Term, TermName
 from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.engine_choices import BATCHED_TOKENS, CONTEXT, context_left
 from inference_operator.sizing.gpu_support import GpuSupport
+from inference_operator.sizing.kv_cache import CacheReads
 from inference_operator.sizing.rules import allowed_sizes, broken_rule
 from inference_operator.sizing.shape import KV_BYTES, ParallelSizes, Shape, SizingInputs
-from inference_operator.sizing.steptime import StepCosts
+from inference_operator.sizing.step_costs import step_costs
+from inference_operator.sizing.steptime import Overhead, StepCosts
 from inference_operator.sizing.weights import rank_weights
 from inference_operator.units import GIB
 
@@ -46,6 +48,8 @@ CONTEXT_GIB, GROUP_GIB = 0.6, 2.01
 """Memory before the weights are loaded, of one GPU and of each in a group: CUDA's context, as of vLLM
 (`engines/vllm/memory.py`), and with the buffers of NCCL ("Init torch distributed ends. mem usage=2.01 GB" with eight
 ranks, sgl-project/sglang#11716)."""
+OVERHEAD = Overhead(step=1e-3, sequence=5e-6)
+"""SGLang's own time in each step, taken to be that of vLLM (`engines/vllm/memory.py`)."""
 ORIGIN = f"SGLang {VERSION}"
 NO_STATES = "The operator does not know how SGLang divides memory between recurrent states and the KV cache."
 
@@ -107,8 +111,7 @@ def cache_gib(fraction: float, free_before: float, weights: float) -> float:
 class SGLangOnGpus:
     """SGLang on GPUs of one node."""
 
-    memory_gib: float
-    capability: tuple[int, int] = (0, 0)
+    gpu: Gpu
     reported_gib: float = 0.0
     """Memory that an engine reported to use beyond the estimate."""
 
@@ -116,7 +119,7 @@ class SGLangOnGpus:
         """Why the model cannot be computed here, or not be sized; None if it can."""
         if any(group.attention is Attention.STATE for group in facts.groups):
             return NO_STATES
-        return GpuSupport().unable(facts, shape, self.capability)
+        return GpuSupport().unable(facts, shape, self.gpu.capability)
 
     def broken_rule(self, facts: ModelFacts, shape: Shape) -> str | None:
         tensor, groups = shape.parallel.tensor, shape.attention_groups
@@ -131,17 +134,17 @@ class SGLangOnGpus:
         return tuple(groups * size for size in allowed_sizes(facts, shape, at_most // groups))
 
     def budget(self, facts: ModelFacts, shape: Shape) -> Budget:
-        reserve = reserve_gib(facts, shape, self.memory_gib) + self.reported_gib
-        fraction = shape.utilization or max(0.0, 1 - reserve / self.memory_gib)
+        reserve = reserve_gib(facts, shape, self.gpu.memory_gib) + self.reported_gib
+        fraction = shape.utilization or max(0.0, 1 - reserve / self.gpu.memory_gib)
         own = GROUP_GIB if shape.parallel.tensor > 1 else CONTEXT_GIB
         weights = max(0.0, self._weights(facts, shape) - shape.cpu_offload_gib)
-        kv = cache_gib(fraction, self.memory_gib - own, weights)
+        kv = cache_gib(fraction, self.gpu.memory_gib - own, weights)
         context, token = shape.context or facts.context, token_bytes(facts, shape)
         tokens = max(0, int(kv * GIB / token)) if token else 0
         graphs = graphs_gib(facts, shape)
-        activation = max(0.0, self.memory_gib * (1 - fraction) - graphs)
+        activation = max(0.0, self.gpu.memory_gib * (1 - fraction) - graphs)
         return Budget(
-            memory=self.memory_gib,
+            memory=self.gpu.memory_gib,
             utilization=fraction,
             weights=weights,
             activation=activation,
@@ -150,7 +153,7 @@ class SGLangOnGpus:
             kv_cache=kv,
             context=context,
             max_num_seqs=shape.max_num_seqs or SEQUENCES,
-            max_num_batched_tokens=shape.max_num_batched_tokens or chunk_tokens(self.memory_gib),
+            max_num_batched_tokens=shape.max_num_batched_tokens or chunk_tokens(self.gpu.memory_gib),
             outside=graphs,
             kv_needed=context * token / GIB,
             kv_token_bytes=token,
@@ -172,16 +175,20 @@ class SGLangOnGpus:
         whole_experts = shape.expert_parallel or groups > 1
         return rank_weights(facts, replace(shape, parallel=parallel, expert_parallel=whole_experts))[0].bytes / GIB
 
-    def step_costs(self, facts: ModelFacts, shape: Shape) -> StepCosts | None:  # noqa: ARG002 - protocol
-        """None: no measured speeds are known."""
-        return None
+    def step_costs(self, facts: ModelFacts, shape: Shape) -> StepCosts | None:
+        """Those of vLLM, as an estimate: no measurement of SGLang is known. None with groups of attention."""
+        if shape.attention_groups > 1:
+            return None
+        reads = CacheReads(token_bytes(facts, shape), windows={}, state=0.0)
+        costs = step_costs(facts, self.gpu, reads, OVERHEAD, shape)
+        return replace(costs, estimated=True) if costs else None
 
     def left_to_engine(self, facts: ModelFacts, shape: Shape, budget: Budget, inputs: SizingInputs) -> tuple[str, ...]:
         """The sizes that equal SGLang's own."""
         unset = shape.max_num_batched_tokens is None
         derived = (
             (CONTEXT, context_left(facts, inputs.context, budget.context)),
-            (BATCHED_TOKENS, unset and budget.max_num_batched_tokens == chunk_tokens(self.memory_gib)),
+            (BATCHED_TOKENS, unset and budget.max_num_batched_tokens == chunk_tokens(self.gpu.memory_gib)),
         )
         return tuple(name for name, is_default in derived if is_default)
 

@@ -258,17 +258,8 @@ class Vllm(Engine):
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> PagedEngine:
         """The version in the image's tag, or the latest known version, on these GPUs."""
         engine = vllm_memory(version_of_image(image), memory_gib=offer.memory_gib, product=offer.kind)
-        gpu = Gpu(
-            offer.kind,
-            offer.memory_gib,
-            offer.linked,
-            bandwidth_gb_per_s=offer.bandwidth_gb_per_s,
-            tflops=offer.tflops,
-            link_gb_per_s=offer.link_gb_per_s,
-            capability=offer.capability,
-        )
         overhead = step_overhead(version_of_image(image))
-        return PagedEngine(gpu, engine.with_reported(reported_gib), overhead, SUPPORT, ENCODERS)
+        return PagedEngine(Gpu.of(offer), engine.with_reported(reported_gib), overhead, SUPPORT, ENCODERS)
 
     def cpu_needs(self, facts: ModelFacts | None, shape: Shape) -> CpuNeeds:
         return cpu_needs(facts, vllm_cpu_memory(latent=facts is not None and facts.uses_mla), shape)
