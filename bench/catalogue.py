@@ -74,9 +74,9 @@ def entries(folder: Path, source: str, sizes: Mapping[str, Weights]) -> Iterator
         yield Entry(name, f"{source}/{file.name}", slim(config, sizes.get(name)), sizes.get(name))
 
 
-def merged(more: Iterable[Entry] = ()) -> list[Entry]:
-    """The catalogue with all public and related models, and further ones, by name. Sizes of checkpoints stay."""
-    found = {one.name: one for one in more} | {name: one for name in names() if (one := entry(name))}
+def merged(further: Iterable[Entry] = ()) -> list[Entry]:
+    """The catalogue with all public and related models and these further ones, by name. Sizes of checkpoints stay."""
+    found = {one.name: one for one in further} | {name: one for name in names() if (one := entry(name))}
     collected = {one["model"]: entry_of(one) for one in json.loads(COLLECTED.read_text(encoding="utf-8"))}
     for line in PUBLIC.read_text(encoding="utf-8").splitlines():
         model = json.loads(line)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.throughput_model import errors, held_out, implied, ordered, shares, stored
+from bench.throughput_model import PAGE, errors, figures, held_out, implied, ordered, page_with, shares, stored
 from bench.throughput_points import Point, points
 from inference_operator.models.facts import Kernel, Quantization
 from inference_operator.sizing import efficiency
@@ -49,6 +49,11 @@ def predictions(found: list[tuple[Point, float]]) -> dict[Point, float]:
 def test_the_stored_shares_are_those_of_all_measurements(found: list[tuple[Point, float]]) -> None:
     text = Path(efficiency.__file__).with_name("measured_shares.json").read_text(encoding="utf-8")
     assert stored(shares(found)) == text
+
+
+def test_the_page_has_the_figures_of_the_bench(found: list[tuple[Point, float]]) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert page_with(text, list(figures(found, points()[1]))) == text, "run `python -m bench.throughput_model --write`"
 
 
 def test_measurements_of_a_page_are_predicted_without_it(predictions: dict[Point, float]) -> None:
