@@ -115,7 +115,7 @@ def initial_replicas(scenario: Scenario, work: Workload) -> int:
 def computed_target(work: Workload, fleet: Fleet) -> float:
     """The target that the operator computes for an engine with these constants and the mean lengths of the requests."""
     load = Load(float(work.prompts.mean()), float(work.outputs.mean()))
-    return round(serving_of(fleet.engine).best(load, Objective(), late=True)[0].concurrency, 1)
+    return round(serving_of(fleet.engine).best(load, Objective())[0].concurrency, 1)
 
 
 def service_seconds(work: Workload, fleet: Fleet, concurrency: float) -> float:

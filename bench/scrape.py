@@ -46,7 +46,6 @@ from inference_operator.router.observe import HELD_PATH, HELD_SECONDS
 from inference_operator.scrape.schedule import Intervals
 from inference_operator.scrape.scraper import ENGINES, Callbacks, Scraped, Scraper, Targets, default_intervals
 from inference_operator.settings import Settings
-from inference_operator.sizing.shape import Objective
 from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodView
 
@@ -243,11 +242,7 @@ def _scaled(keys: Iterable[Key], load: Load) -> ScalingStore:
     for key in keys:
         store.want(
             key,
-            [
-                ScalingInputs(
-                    limits, load.engines, bypasses_routers=False, target=target, objective=Objective(), role=ENGINE
-                )
-            ],
+            [ScalingInputs(limits, load.engines, bypasses_routers=False, target=target, role=ENGINE)],
         )
     return store
 

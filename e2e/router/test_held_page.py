@@ -17,7 +17,6 @@ from inference_operator.router.observe import HELD_PATH
 from inference_operator.router.stats import SAMPLE_PATH, router_sample
 from inference_operator.scrape.scraper import Callbacks, Scraper, Targets
 from inference_operator.settings import Settings
-from inference_operator.sizing.shape import Objective
 from inference_operator.views.pod import PodView
 
 SOON = 30.0
@@ -59,7 +58,7 @@ async def test_the_operator_wants_an_engine_once_haproxy_holds_a_request(loopbac
     key, store, told = Key("default", "qwen"), ScalingStore(), asyncio.Queue[Key]()
     limits = ScalingSettings(0, 4, target_concurrency=4, start_seconds=60, idle_seconds=600)
     target = Target(4, TargetBound.REQUESTED, {})
-    scaled = ScalingInputs(limits, 0, bypasses_routers=False, target=target, objective=Objective(), role="engine")
+    scaled = ScalingInputs(limits, 0, bypasses_routers=False, target=target, role="engine")
     store.want(key, [scaled])
     scraper = Scraper(
         Targets(lambda: [key], lambda _: [_pod(loopback)], lambda _: [], lambda _key, _component: None),

@@ -8,7 +8,6 @@ from inference_operator.autoscaling.inputs import measured_load
 from inference_operator.autoscaling.latency import LENGTH_STEP, LatencyWindow, target_correction
 from inference_operator.autoscaling.target import Target, TargetBound
 from inference_operator.sizing.serving import TYPICAL_LOAD, Load
-from inference_operator.sizing.shape import Objective
 from inference_operator.views.samples import EngineSample, Histogram, TokenCounts
 
 BOUNDS = (0.01, 0.05, 2.0, inf)
@@ -31,7 +30,7 @@ def window(*samples: EngineSample) -> LatencyWindow:
 
 
 def corrected(found: LatencyWindow, target: Target = TARGET) -> tuple[float, Load]:
-    factor, load, _ = target_correction(found, target, Objective())
+    factor, load, _ = target_correction(found, target)
     return factor, load
 
 

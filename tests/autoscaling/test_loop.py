@@ -9,7 +9,6 @@ from inference_operator.autoscaling.target import Target, TargetBound
 from inference_operator.controller.scaling_store import ScalingStore
 from inference_operator.manifest import Key
 from inference_operator.objects.names import ENGINE, ROUTER
-from inference_operator.sizing.shape import Objective
 from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodView
 from inference_operator.views.samples import EngineActivity, EngineSample, RouterSample, Samples
@@ -22,7 +21,6 @@ REQUEST = ScalingInputs(
     replicas=1,
     bypasses_routers=False,
     target=Target(4, TargetBound.REQUESTED, {}),
-    objective=Objective(),
     role=ENGINE,
     plan="one/0",
 )

@@ -19,7 +19,6 @@ from inference_operator.objects.names import ENGINE
 from inference_operator.scrape.schedule import Pace
 from inference_operator.scrape.scraper import Callbacks, Scraper, Targets
 from inference_operator.settings import Settings
-from inference_operator.sizing.shape import Objective
 from inference_operator.views.pod import PodView
 from tests.scrape.pods import LOADED, answering, engine, engines_among, router
 
@@ -31,7 +30,6 @@ REQUEST = ScalingInputs(
     replicas=0,
     bypasses_routers=False,
     target=Target(4, TargetBound.REQUESTED, {}),
-    objective=Objective(),
     role=ENGINE,
 )
 

@@ -1,11 +1,14 @@
 """Models of the catalogue, GPU pools, and the engine memory settings for sizing tests."""
 
+from dataclasses import replace
+
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.hardware.kinds import kind_named
 from inference_operator.hardware.offers import GpuOffer, offer_of_kind
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
 from inference_operator.sizing.budget import EngineOnGpus
+from inference_operator.sizing.steptime import StepCosts
 from tests.testing.collected import entry
 
 VERSION = "0.32.0"
@@ -33,3 +36,10 @@ def pool(text: str) -> list[GpuOffer]:
 
 def on_gpus(offer: GpuOffer) -> EngineOnGpus:
     return Vllm().on_gpus(f"vllm:v{VERSION}", offer)
+
+
+def slowed(costs: StepCosts, factor: float) -> StepCosts:
+    """The costs of a step that takes this many times as long, whatever is in it."""
+    times = ("dense", "cached_token", "token", "fixed", "experts", "sequence", "attention", "exchange")
+    windows = {window: factor * seconds for window, seconds in costs.windows.items()}
+    return replace(costs, windows=windows, **{name: factor * getattr(costs, name) for name in times})

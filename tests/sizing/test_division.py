@@ -118,7 +118,7 @@ def test_an_engine_serves_what_all_its_data_parallel_ranks_serve() -> None:
     assert all_ranks.max_num_seqs == 8 * one.max_num_seqs
     assert all_ranks.room(TYPICAL_LOAD) == pytest.approx(8 * one.room(TYPICAL_LOAD))
     each, whole = one.at(16, TYPICAL_LOAD), all_ranks.at(128, TYPICAL_LOAD)
-    assert (whole.tpot, whole.ttft, whole.concurrency) == (each.tpot, each.ttft, 128)
+    assert whole == replace(each, concurrency=128, requests=whole.requests)
     assert whole.requests == pytest.approx(8 * each.requests)
     first, second = (all_ranks.at(number, TYPICAL_LOAD) for number in (1, 4))
     assert first.tpot == second.tpot, "fewer requests than ranks do not wait for each other"

@@ -106,7 +106,8 @@ def test_a_fleet_carries_its_rate_with_one_engine_less_it_does_not(rate: float) 
     for one in plans:
         assert one.replicas * one.capacity.requests >= rate
         assert (one.replicas - 1) * one.capacity.requests < rate
-        assert one.served.keeps(objective)
+        assert one.served.keeps(objective) or not one.keeps_objective
         assert one.served.requests == pytest.approx(rate / one.replicas, rel=0.02)
     ordered = by_cost(plans)
-    assert [one.memory_gib for one in ordered] == sorted(one.memory_gib for one in plans)
+    costs = [(not one.keeps_objective, one.memory_gib) for one in ordered]
+    assert costs == sorted(costs), "what keeps the objective comes first"

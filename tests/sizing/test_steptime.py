@@ -14,10 +14,10 @@ from inference_operator.models.facts import Kernel, Quantization
 from inference_operator.sizing import efficiency
 from inference_operator.sizing.efficiency import cell, measured_share
 from inference_operator.sizing.ranking import WITHOUT_OBJECTIVE
-from inference_operator.sizing.serving import TYPICAL_LOAD, Load, Serving, serving
+from inference_operator.sizing.serving import LEAST_SLACK, TYPICAL_LOAD, Load, Serving, serving
 from inference_operator.sizing.shape import Objective, ParallelSizes, Shape, SizingInputs
 from inference_operator.sizing.steptime import StepCosts
-from tests.sizing.pools import model, on_gpus, pool
+from tests.sizing.pools import model, on_gpus, pool, slowed
 
 COSTS = StepCosts(
     dense=0.005,
@@ -149,9 +149,27 @@ def test_the_best_load_keeps_the_objective_and_the_limits(load: Load, ttft: floa
     served, _, keeps = ENGINE.best(load, objective)
     assert keeps is served.keeps(objective)
     assert served.concurrency <= max(1.0, min(ENGINE.max_num_seqs, ENGINE.room(load)))
-    strict, _, kept = ENGINE.best(load, objective, late=True)
+    strict, _, kept = ENGINE.best(load, replace(objective, percentile=99))
     if kept:
-        assert strict.concurrency <= served.concurrency + 1
+        assert strict.concurrency <= served.concurrency
+
+
+@given(LOADS, st.floats(0.01, 10), st.floats(0.005, 1), st.floats(1, 30), st.floats(1, 1.5))
+def test_a_slower_engine_never_has_more_requests_at_once_or_a_higher_capacity(
+    load: Load, ttft: float, tpot: float, slow: float, slower: float
+) -> None:
+    objective = Objective(ttft, tpot)
+    engines = [replace(ENGINE, costs=slowed(ENGINE.costs, factor)) for factor in (slow, slow * slower)]
+    first, second = (engine.best(load, engine.attainable(load, objective))[0] for engine in engines)
+    assert second.concurrency <= first.concurrency
+    assert second.requests <= first.requests * (1 + 1e-9)
+
+
+@given(LOADS, st.floats(0.005, 0.2))
+def test_an_engine_that_is_fast_enough_aims_at_the_objective_itself(load: Load, tpot: float) -> None:
+    aim, alone = ENGINE.attainable(load, Objective(tpot=tpot)), ENGINE.at(1, load)
+    assert aim.tpot == max(tpot, LEAST_SLACK * alone.tpot_of(95))
+    assert aim.percentile == Objective().percentile
 
 
 @given(LOADS, st.floats(1, 200))

@@ -12,7 +12,6 @@ from inference_operator.autoscaling.external_state import ExternalState, followe
 from inference_operator.autoscaling.schedule import Floor
 from inference_operator.autoscaling.target import Target
 from inference_operator.sizing.serving import TYPICAL_LOAD, Load
-from inference_operator.sizing.shape import Objective
 from inference_operator.views.engine import EngineView
 
 UNKNOWN_START_SECONDS = 300.0
@@ -36,8 +35,6 @@ class ScalingInputs:
     """Whether something else than the operator's routers sends requests."""
     target: Target
     """The requests that one engine should have."""
-    objective: Objective
-    """Latencies by which the target is corrected."""
     role: str
     """The role whose engines are counted."""
     plan: str = ""
@@ -99,8 +96,7 @@ def scaling_inputs(
         scale_down_seconds=autoscaling.scale_down_delay.total_seconds(),
     )
     bypasses_routers = spec.router.strategy is RouterStrategy.EXTERNAL or not share
-    objective = Objective.requested(autoscaling)
-    return ScalingInputs(settings, replicas, bypasses_routers, target, objective, role, plan, share, has_scale)
+    return ScalingInputs(settings, replicas, bypasses_routers, target, role, plan, share, has_scale)
 
 
 def target_factor(

@@ -119,7 +119,7 @@ LENGTH_STEP, CACHED_STEP, CACHED_DIGITS = 1.25, 0.1, 2
 difference on."""
 
 
-def target_correction(window: LatencyWindow, target: Target, objective: Objective) -> tuple[float, Load, LatencyWindow]:
+def target_correction(window: LatencyWindow, target: Target) -> tuple[float, Load, LatencyWindow]:
     """The factor of the computed target and the lengths of requests after a round, and the window for the next one.
 
     A target that the user has set is not corrected. A window with other lengths than before only tells these: its
@@ -129,13 +129,13 @@ def target_correction(window: LatencyWindow, target: Target, objective: Objectiv
         window: what was measured since the last step.
         target: the present target, with its factor and the lengths that it was computed for.
     """
-    measured = window.measured(objective)
+    measured = window.measured(target.objective)
     if target.bound is TargetBound.REQUESTED or measured is None or not is_enough(measured):
         return target.factor, target.load, window
     load = window.load(target.load)
     if load != target.load:
         return target.factor, load, window.restarted(lowered=False)
-    factor = next_factor(target.factor, target.computed, measured, objective, most=target.most_factor)
+    factor = next_factor(target.factor, target.computed, measured, target.objective, most=target.most_factor)
     return factor, load, window.restarted(lowered=factor < target.factor)
 
 

@@ -82,7 +82,7 @@ def observed(state: LoopState, scraped: ScrapeRound) -> tuple[LoopState, Scaling
     answered = scraped.samples.engines
     latencies = {engine.uid: answered[engine.uid].sample for engine in engines if engine.uid in answered}
     window = state.latency.staying(engine.uid for engine in engines).after(latencies, at=scraped.at)
-    factor, load, window = target_correction(window, inputs.target, inputs.objective)
+    factor, load, window = target_correction(window, inputs.target)
     misses = state.misses + 1 if sample.missing else 0
     missing = sample.missing if misses >= MISSES_BEFORE_STATUS else ()
     result = ScalingResult(decision, missing, factor, inputs.plan, load)

@@ -1,17 +1,15 @@
 """The target concurrency C: how many requests one engine serves well at a time, computed from its pinned plan.
 
-C is the most requests at once of which 99 % keep the objective, by the model of a step's time (`sizing/serving.py`),
-for requests as long as the service's own. It is never more than `max_num_seqs`, or than the KV cache holds of them.
-
-If not even one request keeps the objective, fewer requests would cost many engines and still miss it. C is then the
-number with which a token takes `KNEE` times as long as for one request alone.
+C is the most requests at once of which the objective's percentile keeps it, by the model of a step's time
+(`sizing/serving.py`), for requests as long as the service's own. It is never more than `max_num_seqs`, or than the KV
+cache holds of them. On a GPU that is slow for the objective, twice the latencies of a lone request are the objective.
 
 Where the speed of the engine is unknown, `UNKNOWN_TARGET` stands for the bound of time. `target_correction.py` corrects
 C by what engines measure.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from inference_operator.sizing.budget import TYPICAL_TOKENS
@@ -21,10 +19,6 @@ from inference_operator.sizing.shape import Objective
 
 UNKNOWN_TARGET = 32.0
 """C on GPUs whose speed is unknown, and on CPUs."""
-
-KNEE = 2.0
-"""Beyond this factor of the time of a lone token, more requests add little throughput: the weights are then read for as
-long as everything else takes."""
 
 
 class TargetBound(StrEnum):
@@ -52,6 +46,8 @@ class Target:
     """The correction by measured latencies, by which the computed target was multiplied."""
     load: Load = TYPICAL_LOAD
     """The requests that it was computed for."""
+    objective: Objective = field(default_factory=Objective)
+    """The objective that it was computed for: the requested one, or what a slow engine attains."""
 
     @property
     def computed(self) -> float:
@@ -91,48 +87,35 @@ def target_concurrency(
         requested: `spec.autoscaling.targetConcurrency`, which replaces the computed value.
         factor: the correction of the computed value by measured latencies.
     """
-    bounds = _bounds(plan, max_num_seqs, objective, load)
+    known = serving_of_plan(plan)
+    engine = replace(known, max_num_seqs=max_num_seqs) if known else None
+    aim = engine.attainable(load, objective) if engine else objective
+    bounds = {TargetBound.SEQUENCES: float(max_num_seqs), **_bounds(plan, engine, load, objective, aim)}
     if requested is not None:
-        return Target(requested, TargetBound.REQUESTED, bounds, load=load)
+        return Target(requested, TargetBound.REQUESTED, bounds, load=load, objective=aim)
     bound = min(bounds, key=lambda name: bounds[name])
-    target = Target(max(1.0, bounds[bound]), bound, bounds, load=load)
+    target = Target(max(1.0, bounds[bound]), bound, bounds, load=load, objective=aim)
     if factor >= target.most_factor and factor > 1:
         bound, factor = min(_WALLS & set(bounds), key=lambda name: bounds[name]), target.most_factor
     return replace(target, concurrency=max(1.0, target.computed * factor), bound=bound, factor=factor)
 
 
 _WALLS = frozenset({TargetBound.SEQUENCES, TargetBound.KV_CACHE})
-_BOUND_OF = {
-    Limit.SEQUENCES: TargetBound.SEQUENCES,
-    Limit.KV_CACHE: TargetBound.KV_CACHE,
-    Limit.TPOT: TargetBound.TOKEN_TIME,
-    Limit.TTFT: TargetBound.FIRST_TOKEN,
-}
+_BOUND_OF = {Limit.TPOT: TargetBound.TOKEN_TIME, Limit.TTFT: TargetBound.FIRST_TOKEN}
 
 
-def _bounds(plan: Plan, max_num_seqs: int, objective: Objective, load: Load) -> dict[TargetBound, float]:
-    bounds = {TargetBound.SEQUENCES: float(max_num_seqs)}
-    engine = serving_of_plan(plan)
+def _bounds(
+    plan: Plan, engine: Serving | None, load: Load, objective: Objective, aim: Objective
+) -> dict[TargetBound, float]:
     if engine is None:
-        if plan.per_gpu is not None:
-            held = plan.parallel.data * plan.per_gpu.max_concurrency_at_2048_tokens * TYPICAL_TOKENS
-            bounds[TargetBound.KV_CACHE] = FULL * held / load.resident
-        return {**bounds, TargetBound.UNKNOWN_SPEED: UNKNOWN_TARGET}
-    engine = replace(engine, max_num_seqs=max_num_seqs)
-    if engine.costs.decodes:
-        bounds[TargetBound.KV_CACHE] = engine.room(load)
-    served, limit, keeps = engine.best(load, objective, late=True)
-    if not keeps and not served.keeps(objective):
-        bounds[TargetBound.TOO_SLOW] = _knee(engine, load)
-    elif limit not in (Limit.SEQUENCES, Limit.KV_CACHE):
-        bounds[_BOUND_OF[limit]] = served.concurrency
-    return bounds
-
-
-def _knee(engine: Serving, load: Load) -> float:
-    """The number of requests with which a token takes `KNEE` times as long as for one alone."""
-    alone = engine.at(1.0, load)
-    slow = (
-        Objective(ttft=float("inf"), tpot=KNEE * alone.tpot) if engine.costs.decodes else Objective(KNEE * alone.ttft)
-    )
-    return engine.best(load, slow)[0].concurrency
+        unknown = {TargetBound.UNKNOWN_SPEED: UNKNOWN_TARGET}
+        if plan.per_gpu is None:
+            return unknown
+        held = plan.parallel.data * plan.per_gpu.max_concurrency_at_2048_tokens * TYPICAL_TOKENS
+        return {TargetBound.KV_CACHE: FULL * held / load.resident, **unknown}
+    held_by_cache = {TargetBound.KV_CACHE: engine.room(load)} if engine.costs.decodes else {}
+    served, limit, _ = engine.best(load, aim)
+    if limit in (Limit.SEQUENCES, Limit.KV_CACHE):
+        return held_by_cache
+    relaxed = aim.tpot > objective.tpot if limit is Limit.TPOT else aim.ttft > objective.ttft
+    return {**held_by_cache, TargetBound.TOO_SLOW if relaxed else _BOUND_OF[limit]: served.concurrency}

@@ -3,9 +3,10 @@
 A step multiplies or divides the factor of C by `STEP`, after at least `STEP_REQUESTS` requests and `STEP_SECONDS`:
 
 - Down, if the mean time of a token with C requests in each engine surely breaks its objective.
-- Down, if surely less than `ATTAINED` of the requests kept an objective, while engines had at most C requests.
+- Down, if surely less than the objective's percentile of the requests kept it, while engines had at most C requests.
 - Up, if the mean time of a token with C requests in each engine surely keeps `ROOM` of its objective, and surely more
-  than `CLEARLY_ATTAINED` of the requests kept both objectives; not within `HOLD_SECONDS` after a step down.
+  than that kept both objectives: of those that may miss one, a part of `CLEARLY_FEWER`. Not within `HOLD_SECONDS` after
+  a step down.
 
 Engines rarely have exactly C requests. Latencies grow with the requests, and at most in proportion to them. So those of
 half of C are at most doubled, and those of twice C are at least halved. This holds for means. For parts of the requests
@@ -24,17 +25,15 @@ from inference_operator.sizing.shape import Objective
 
 STEP = 1.1
 STEP_REQUESTS = 200
-"""With 200 requests, two may break an objective."""
+"""With 200 requests, ten may break an objective of 95 %."""
 STEP_SECONDS = 60.0
 MOST = 4.0
 """By this factor C may fall: a C that is wrong by more has another cause than the model of a step's time."""
 
 ROOM = 0.9
 """Less than 1 / `STEP`, so that a step up breaks no objective, as latencies grow at most as fast as C."""
-ATTAINED = 0.99
-"""The part of the requests that shall keep an objective: with fewer, C falls."""
-CLEARLY_ATTAINED = 0.999
-"""With more, C may grow: a tenth of the requests that may break an objective do."""
+CLEARLY_FEWER = 0.1
+"""C may grow if less than this part of the requests that may break an objective do."""
 HOLD_SECONDS = 1800.0
 """C does not grow for this long after it fell: else it would break the objectives again and again to find the limit.
 `python -m bench.autoscaling --wrong` compares what a right C loses."""
@@ -85,16 +84,16 @@ def next_factor(
         return factor
     tpot = measured.tpot_seconds / objective.tpot
     attained = min(measured.ttft.most, measured.tpot.most)
-    if tpot / max(1.0, load) > 1 or (attained < ATTAINED and load <= 1):
+    if tpot / max(1.0, load) > 1 or (attained < objective.percentile / 100 and load <= 1):
         factor /= STEP
-    elif _may_grow(measured, tpot / min(1.0, load), load):
+    elif _may_grow(measured, tpot / min(1.0, load), load, objective):
         factor *= STEP
     return min(max(factor, 1 / MOST), most)
 
 
-def _may_grow(measured: LatencySample, tpot: float, load: float) -> bool:
+def _may_grow(measured: LatencySample, tpot: float, load: float, objective: Objective) -> bool:
     attained = min(measured.ttft.least, measured.tpot.least)
-    is_fast = tpot < ROOM and attained > CLEARLY_ATTAINED
+    is_fast = tpot < ROOM and 1 - attained < CLEARLY_FEWER * (1 - objective.percentile / 100)
     return is_fast and load >= LEAST_LOAD and measured.since_lowered >= HOLD_SECONDS
 
 

@@ -1,7 +1,8 @@
 """How many engines, of which sizes, carry a rate of requests within an objective: the arithmetic of `infd fit --rate`.
 
 - Each option is a kind of GPU with parallel sizes that hold the target, as for one engine.
-- An option that keeps no objective is out. The others need rate / (requests/s of one engine) engines, rounded up.
+- An option of which not even a lone request keeps the objective is out. The others need rate / (requests/s of one
+  engine at its target) engines, rounded up. Those whose target keeps the objective come before those that are slow.
 - The cost is the price of all GPUs; without a price for each kind, their memory stands for it. The lowest cost wins,
   then the fewest GPUs, then the lower time of a token.
 """
@@ -26,9 +27,11 @@ class FleetPlan:
     option: Option
     replicas: int
     capacity: Served
-    """One engine at the most that keeps the objective."""
+    """One engine at its target."""
     limit: Limit
     """The resource that limits throughput."""
+    keeps_objective: bool
+    """Whether the target keeps the objective; else the operator aims at twice the latencies of a lone request."""
     served: Served
     """One engine at its part of the rate."""
 
@@ -60,11 +63,12 @@ def fleet_plan(option: Option, load: Load, objective: Objective, rate: float) ->
     if option.costs is None:
         return None
     engine = serving(option.costs, option.candidate.budget, option.candidate.shape.parallel.data)
-    capacity, limit, keeps = engine.best(load, objective)
-    if not keeps:
+    if not engine.at(1.0, load).keeps(objective):
         return None
+    capacity, limit, _ = engine.best(load, engine.attainable(load, objective))
     replicas = max(1, math.ceil(rate / capacity.requests))
-    return FleetPlan(option, replicas, capacity, limit, at_rate(engine, load, rate / replicas))
+    keeps = capacity.keeps(objective)
+    return FleetPlan(option, replicas, capacity, limit, keeps, at_rate(engine, load, rate / replicas))
 
 
 def at_rate(engine: Serving, load: Load, rate: float) -> Served:
@@ -79,7 +83,8 @@ def at_rate(engine: Serving, load: Load, rate: float) -> Served:
 def by_cost(plans: Sequence[FleetPlan]) -> list[FleetPlan]:
     priced = all(plan.price is not None for plan in plans)
 
-    def cost(plan: FleetPlan) -> tuple[float, int, float, str]:
-        return (plan.price or 0.0) if priced else plan.memory_gib, plan.gpus, plan.served.tpot, plan.option.name
+    def cost(plan: FleetPlan) -> tuple[bool, float, int, float, str]:
+        cost = (plan.price or 0.0) if priced else plan.memory_gib
+        return not plan.keeps_objective, cost, plan.gpus, plan.served.tpot, plan.option.name
 
     return sorted(plans, key=cost)

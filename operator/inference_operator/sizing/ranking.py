@@ -1,9 +1,11 @@
 """Ranks the options of an engine: GPU kinds with their parallel sizes, all of which hold the target.
 
 The cost of an option is the price of its GPUs; without a price for each kind, their memory stands for it. Its gain is
-the requests that it ends in a second at the objective, with typical requests, divided by the cost.
+the typical requests that it ends in a second with as many at once as let half of them keep the objective, divided by
+the cost.
 
-1. An option that keeps no objective is dropped, if another one keeps it.
+1. An option with which not even a lone request keeps the objective is dropped, if another one keeps it. Here and
+   everywhere else that is meant of the objective's percentile.
 2. The floor: the KV cache has at least `LEAST_CACHE` of a card, or does not bind; and it holds `ENOUGH_REQUESTS`
    typical requests, if any option does. Options below the floor are dropped, if another one keeps it.
 3. The option of the least cost stays, unless one of a higher cost gains at least `CLEAR_GAIN` times as much. That is
@@ -16,7 +18,7 @@ cost; it is also the rule for pooling models, for a KV cache of a requested size
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.sizing.fitted_batch import Candidate
@@ -37,6 +39,10 @@ NEARLY_EQUAL_MEMORY = 1.1
 """Groups of GPUs whose memory differs by less than this factor are of one class, such as L4, A10G and RTX 4090. Their
 bandwidth then decides, because it limits the tokens per second. Across classes memory stands for the price, and a model
 does not occupy large GPUs that another one needs."""
+MEDIAN = 50
+"""Percentile of the requests for which the gains of options are compared. With a higher one, an engine of many GPUs
+gains because the number of its requests varies less. Routers give most of that to small engines too, as they send each
+request to the engine with the fewest; and the model of a percentile is less exact than that of a mean."""
 WITHOUT_OBJECTIVE = Objective(ttft=math.inf, tpot=math.inf)
 
 
@@ -49,9 +55,10 @@ class Option:
     costs: StepCosts | None
     """None if the speed of the GPUs is unknown."""
     served: Served | None
-    """The most requests at once that keep the objective."""
+    """The most requests at once of which half keep the objective."""
     limit: Limit | None
     keeps_objective: bool
+    """Whether a lone request does, for the objective's percentile."""
 
     @property
     def gpus(self) -> int:
@@ -95,8 +102,9 @@ def option_of(pool: Pool, candidate: Candidate, inputs: SizingInputs) -> Option:
     if costs is None or not costs.decodes:
         return Option(pool, candidate, costs, None, None, keeps_objective=False)
     objective = WITHOUT_OBJECTIVE if inputs.profile is EngineProfile.THROUGHPUT else inputs.objective
-    served, limit, keeps = serving(costs, candidate.budget, candidate.shape.parallel.data).best(TYPICAL_LOAD, objective)
-    return Option(pool, candidate, costs, served, limit, keeps)
+    engine = serving(costs, candidate.budget, candidate.shape.parallel.data)
+    served, limit, _ = engine.best(TYPICAL_LOAD, replace(objective, percentile=MEDIAN))
+    return Option(pool, candidate, costs, served, limit, keeps_objective=engine.at(1.0, TYPICAL_LOAD).keeps(objective))
 
 
 def ranked(options: Sequence[Option], profile: EngineProfile, previous_kind: str) -> Ranked:

@@ -7,11 +7,13 @@
 - If prompts need more than every step has room for, fewer sequences decode.
 - The mean step is the mean TPOT. That of a single request differs: the number of sequences beside it varies (Poisson),
   and so does the number of prompts that are computed during its answer, each of them with exponentially distributed
-  tokens. With `SIGMAS` standard deviations, 99 % of the requests have less. Answers vary too, and the shorter ones have
+  tokens. The percentile of the objective is that of a normal distribution. Answers vary too, and the shorter ones have
   the more extreme means: `SHORT` of the mean answer stands for them.
 - TTFT is the rest of the present step, the prompts that came before, and the steps of the own prompt. Lengths of
   prompts vary as much as they are long (Azure's traces of 2023), so prompts pass as through a queue with random
-  arrivals and exponential service (M/M/1): 95 % have passed after `LATE` times the mean.
+  arrivals and exponential service (M/M/1), whose times in the queue are exponentially distributed.
+- No request is asked to be faster than `LEAST_SLACK` times a lone one. An engine that is slow for its objective would
+  else get ever fewer requests, and cost ever more for latencies that it nearly or always misses.
 - Sequences in the KV cache have their prompt and half of their answer in the mean.
 - Pooling models read prompts and answer with one vector: all requests at once share full batches, and the objective of
   the first token is that of the whole answer.
@@ -20,6 +22,7 @@
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from statistics import NormalDist
 
 from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget
 from inference_operator.sizing.plan import PerGpu, Plan
@@ -29,10 +32,9 @@ from inference_operator.sizing.steptime import StepCosts
 TYPICAL_PROMPT, TYPICAL_ANSWER = 1732.0, 316.0
 """Tokens of a typical request where none is measured: `TYPICAL_TOKENS`, divided as in Azure's public trace of
 conversations of 2023, whose means are 1,155 and 211 (Azure/AzurePublicDataset, `AzureLLMInferenceTrace_conv.csv`)."""
-LATE = math.log(20)
-"""Means that 5 % of exponentially distributed times exceed; the objective is that of 95 % of the requests."""
-SIGMAS = 2.33
-"""Standard deviations above the mean that 1 % of normally distributed times exceed."""
+LEAST_SLACK = 2.0
+"""Of an objective, over the latencies of a lone request. Beyond twice the time of a lone token, more requests at once
+add little throughput: the weights are then read for as long as everything else takes."""
 SHORT = 0.2
 """Part of the mean answer whose TPOT decides, fitted to simulated engines (`python -m bench.serving_model`)."""
 FULL = 0.95
@@ -64,22 +66,41 @@ TYPICAL_LOAD = Load()
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """An engine with some requests at once."""
+    """An engine with some requests at once. Times are in seconds."""
 
     concurrency: float
     """Sequences that decode."""
-    tpot: float
-    """Mean, in seconds."""
-    late_tpot: float
-    """Of 99 % of the requests, in seconds."""
-    ttft: float
-    """Of 95 % of the requests, in seconds."""
     requests: float
     """Requests that it ends in a second."""
+    tpot: float = 0.0
+    """Mean."""
+    tpot_deviation: float = 0.0
+    """Standard deviation of the mean TPOT of a request."""
+    begin: float = 0.0
+    """Before the steps of a prompt, in the mean; with a pooling model, the time of the whole answer."""
+    prompt: float = 0.0
+    """In which the steps of a prompt are computed, in the mean."""
+    prompts_use: float = 0.0
+    """Part of the steps' room for prompts that is in use: 0 to 1."""
 
-    def keeps(self, objective: Objective, *, late: bool = False) -> bool:
-        """Whether the latencies keep an objective: the mean TPOT, or with `late` that of 99 % of the requests."""
-        return self.ttft <= objective.ttft and (self.late_tpot if late else self.tpot) <= objective.tpot
+    def tpot_of(self, percentile: float) -> float:
+        """The TPOT that this percentage of the requests keep."""
+        return self.tpot + NormalDist().inv_cdf(percentile / 100) * self.tpot_deviation
+
+    def ttft_of(self, percentile: float) -> float:
+        """The TTFT that this percentage of the requests keep; infinite if prompts arrive faster than they pass."""
+        return math.inf if self.prompts_use >= 1 else self.begin + self._late(percentile) / (1 - self.prompts_use)
+
+    def own_ttft_of(self, percentile: float) -> float:
+        """The same if no prompt waited for another one."""
+        return self.begin + self._late(percentile)
+
+    def keeps(self, objective: Objective) -> bool:
+        percentile = objective.percentile
+        return self.ttft_of(percentile) <= objective.ttft and self.tpot_of(percentile) <= objective.tpot
+
+    def _late(self, percentile: float) -> float:
+        return -math.log(1 - percentile / 100) * self.prompt
 
 
 class Limit(StrEnum):
@@ -130,7 +151,6 @@ class Serving:
         plain = self.costs.seconds(sequences, context=context)
         step = part * mixed + (1 - part) * plain
         own = max(1.0, load.new_prompt / chunk) * mixed
-        ttft = math.inf if part >= 1.0 else step / 2 + LATE * own / (1 - part)
         slowdown = (step - self.costs.seconds(1, context=context)) / max(concurrency, 1.0)
         deviation = math.sqrt(
             concurrency * slowdown**2 + 2 * sequences / load.answer * (own - plain) ** 2 / (SHORT * load.answer)
@@ -138,10 +158,12 @@ class Serving:
         stretched = concurrency / sequences
         return Served(
             concurrency,
-            tpot=step * stretched,
-            late_tpot=(step + SIGMAS * deviation) * stretched,
-            ttft=ttft,
             requests=sequences / (load.answer * step),
+            tpot=step * stretched,
+            tpot_deviation=deviation * stretched,
+            begin=step / 2,
+            prompt=own,
+            prompts_use=part,
         )
 
     def _pooling(self, concurrency: float, load: Load) -> Served:
@@ -149,26 +171,36 @@ class Serving:
         tokens = concurrency * load.new_prompt
         chunk = min(tokens, float(self.max_num_batched_tokens))
         seconds = tokens / chunk * self.costs.seconds(0, prompt=chunk, before=load.prompt - load.new_prompt / 2)
-        return Served(concurrency, 0.0, 0.0, seconds, concurrency / seconds)
+        return Served(concurrency, concurrency / seconds, begin=seconds)
 
-    def best(self, load: Load, objective: Objective, *, late: bool = False) -> tuple[Served, Limit, bool]:
+    def attainable(self, load: Load, objective: Objective) -> Objective:
+        """The objective, but not below `LEAST_SLACK` times the latencies of a lone request, for the same percentile.
+
+        So a slower engine never gets more requests at once: it loses at least as much as its objective gains.
+        """
+        alone, percentile = self.at(1.0, load), objective.percentile
+        return replace(
+            objective,
+            ttft=max(objective.ttft, LEAST_SLACK * alone.own_ttft_of(percentile)),
+            tpot=max(objective.tpot, LEAST_SLACK * alone.tpot_of(percentile)),
+        )
+
+    def best(self, load: Load, objective: Objective) -> tuple[Served, Limit, bool]:
         """The most requests at once that keep an objective, their limit, and whether any number keeps it.
-
-        With `late`, 99 % of the requests keep the objective of TPOT, and not only their mean.
 
         If none does, one request at a time is the engine's best.
         """
         most, limit = float(self.max_num_seqs), Limit.SEQUENCES
         if (room := self.room(load)) < most:
             most, limit = max(1.0, room), Limit.KV_CACHE
-        if (full := self.at(most, load)).keeps(objective, late=late):
+        if (full := self.at(most, load)).keeps(objective):
             return full, limit, True
         low, high = 1.0, most
-        if not (alone := self.at(low, load)).keeps(objective, late=late):
+        if not (alone := self.at(low, load)).keeps(objective):
             return alone, _missed(alone, objective), False
         while high - low > HALVED_UNTIL:
             middle = (low + high) / 2
-            low, high = (middle, high) if self.at(middle, load).keeps(objective, late=late) else (low, middle)
+            low, high = (middle, high) if self.at(middle, load).keeps(objective) else (low, middle)
         return self.at(low, load), _missed(self.at(high, load), objective), True
 
 
@@ -177,7 +209,7 @@ HALVED_UNTIL = 0.5
 
 
 def _missed(served: Served, objective: Objective) -> Limit:
-    return Limit.TTFT if served.ttft > objective.ttft else Limit.TPOT
+    return Limit.TTFT if served.ttft_of(objective.percentile) > objective.ttft else Limit.TPOT
 
 
 def serving(costs: StepCosts, budget: Budget, ranks: int = 1) -> Serving:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from inference_operator.api.autoscaling import TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN, AutoscalingSpec
+from inference_operator.api.autoscaling import PERCENTILE, TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN, AutoscalingSpec
 from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.hardware.resources import GPU_RESOURCE
 from inference_operator.models.facts import ModelFacts, Quantization
@@ -17,13 +17,16 @@ class Objective:
     """To the first token."""
     tpot: float = TIME_PER_OUTPUT_TOKEN.total_seconds()
     """Mean of each further token of a request."""
+    percentile: int = PERCENTILE
+    """The percentage of the requests that shall have each of them."""
 
     @classmethod
     def requested(cls, autoscaling: AutoscalingSpec | None) -> Self:
         """The objective of `spec.autoscaling`, or the default."""
         if autoscaling is None:
             return cls()
-        return cls(autoscaling.objective.ttft.total_seconds(), autoscaling.objective.tpot.total_seconds())
+        stated = autoscaling.objective
+        return cls(stated.ttft.total_seconds(), stated.tpot.total_seconds(), stated.percentile)
 
 
 LEAST_SEQUENCES = 64

@@ -3,7 +3,7 @@
 import argparse
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 
 from inference_operator.cli.output import table
@@ -19,7 +19,6 @@ LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1)
 BAR = 40
 MILLISECONDS = 1000
 DIGITS = 4
-DEFAULTS = Objective()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,8 @@ def asked_rate(options: argparse.Namespace) -> Asked | None:
     if options.rate is None:
         return None
     prompt, answer = options.prompt or round(TYPICAL_LOAD.prompt), options.answer or round(TYPICAL_LOAD.answer)
-    objective = Objective(options.ttft or DEFAULTS.ttft, options.tpot or DEFAULTS.tpot)
+    asked = {name: value for name in ("ttft", "tpot", "percentile") if (value := getattr(options, name)) is not None}
+    objective = replace(Objective(), **asked)
     return Asked(options.rate, Load(float(prompt), float(answer), options.cached), objective)
 
 
@@ -73,8 +73,9 @@ def _document(plan: FleetPlan, asked: Asked) -> Manifest:
         "max_model_len": plan.option.candidate.budget.context,
         "requests_per_second_per_engine": round(plan.capacity.requests, DIGITS),
         "concurrency_per_engine": round(plan.served.concurrency, 1),
-        "ttft_seconds": round(plan.served.ttft, DIGITS),
-        "tpot_seconds": round(plan.served.tpot, DIGITS),
+        "ttft_seconds": round(plan.served.ttft_of(asked.objective.percentile), DIGITS),
+        "tpot_seconds": round(plan.served.tpot_of(asked.objective.percentile), DIGITS),
+        "keeps_objective": plan.keeps_objective,
         "bound": str(plan.limit),
         "price_per_hour": plan.price,
         "price_per_million_tokens": None if million is None else round(million, DIGITS),
@@ -107,10 +108,10 @@ def _row(plan: FleetPlan, asked: Asked) -> Sequence[str]:
         str(plan.gpus),
         "-" if plan.price is None else f"{plan.price:.2f}",
         "-" if million is None else f"{million:.2f}",
-        f"{plan.served.ttft * MILLISECONDS:.0f} ms",
-        f"{plan.served.tpot * MILLISECONDS:.1f} ms",
+        f"{plan.served.ttft_of(asked.objective.percentile) * MILLISECONDS:.0f} ms",
+        f"{plan.served.tpot_of(asked.objective.percentile) * MILLISECONDS:.1f} ms",
         str(plan.limit),
-        "estimated" if estimated else "",
+        ", ".join(["slow"] * (not plan.keeps_objective) + ["estimated"] * estimated),
     )
 
 
@@ -120,9 +121,9 @@ def _in_words(ordered: Sequence[FleetPlan], asked: Asked) -> Iterator[str]:
     cached = f", {load.cached:.0%} of them cached," if load.cached else ""
     yield (
         f"{asked.rate:g} requests/s of {load.prompt:,.0f} prompt{cached} and {load.answer:,.0f} answer tokens within"
-        f" {goal.ttft:g} s to the first token and {goal.tpot * MILLISECONDS:g} ms for each further one:"
-        f" {best.replicas} x {best.option.name}. One engine carries {best.capacity.requests:.3g} requests/s, bound by"
-        f" {best.limit}."
+        f" {goal.ttft:g} s to the first token and {goal.tpot * MILLISECONDS:g} ms for each further one for"
+        f" {goal.percentile} % of them: {best.replicas} x {best.option.name}. One engine carries"
+        f" {best.capacity.requests:.3g} requests/s, bound by {best.limit}."
     )
     if len(ordered) > 1:
         second = ordered[1]
@@ -131,6 +132,11 @@ def _in_words(ordered: Sequence[FleetPlan], asked: Asked) -> Iterator[str]:
         else:
             ratio, unit = second.memory_gib / best.memory_gib, "the GPU memory"
         yield f"Runner-up: {second.replicas} x {second.option.name}, {ratio:.2f} times {unit}."
+    if not all(one.keeps_objective for one in ordered):
+        yield (
+            "slow: a lone request takes more than half of these times, so the operator aims at twice its times, and not"
+            " at these."
+        )
     if any(one.option.costs and one.option.costs.estimated for one in ordered):
         yield "estimated: no measurement of such a model on this kind of GPU is known."
 
@@ -153,10 +159,10 @@ def _plotted(plan: FleetPlan, asked: Asked) -> Iterator[str]:
 
 
 def _bars(rate: float, served: Served, objective: Objective) -> str:
-    tpot, ttft = served.tpot * MILLISECONDS, served.ttft * MILLISECONDS
-    bars = [_bar(served.tpot / objective.tpot), _bar(served.ttft / objective.ttft)]
-    first = f"{ttft:6.0f} ms" if isfinite(ttft) else "    grows"
-    return f"{rate:10.2f}  {tpot:6.1f} ms {bars[0]:{BAR}}  {first} {bars[1]}".rstrip()
+    tpot, ttft = served.tpot_of(objective.percentile), served.ttft_of(objective.percentile)
+    bars = [_bar(tpot / objective.tpot), _bar(ttft / objective.ttft)]
+    first = f"{ttft * MILLISECONDS:6.0f} ms" if isfinite(ttft) else "    grows"
+    return f"{rate:10.2f}  {tpot * MILLISECONDS:6.1f} ms {bars[0]:{BAR}}  {first} {bars[1]}".rstrip()
 
 
 def _bar(part: float) -> str:
