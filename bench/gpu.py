@@ -4,7 +4,8 @@
 
 Needs one NVIDIA GPU, `vllm` of the operator's release in PATH, and for the router root and the router's image. Weights
 are random (`--load-format dummy`), so nothing is downloaded. What cannot be measured here reads "not measured"; the
-exit status is 0 all the same. `--keep` keeps the logs of vLLM, and after each model the figures so far.
+exit status is 0 all the same. `--keep` keeps the logs of vLLM, and after each model the figures so far and its row of
+`bench/data/startups.csv`, with vLLM's own four figures of memory.
 
 - Each model starts with the arguments that the operator renders for this GPU. Weights, other memory and tokens of the
   KV cache are compared with what vLLM logs. Its "peak activation" is no term: it includes the estimate of CUDA graphs
@@ -16,6 +17,7 @@ exit status is 0 all the same. `--keep` keeps the logs of vLLM, and after each m
 
 import asyncio
 import contextlib
+import csv
 import json
 import math
 import random
@@ -29,18 +31,20 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
 import aiohttp
 
+from bench import startups
 from bench.figures import Aim, Figure, at_least, at_most, parser_of, shown
 from e2e.images.errors import ImageError
 from e2e.router.loopback import NAME_SERVER, Loopback, unpacked
 from e2e.router.names import Names
 from inference_operator.cli.offline import offline_inputs
 from inference_operator.engines.registry import ENGINES
+from inference_operator.engines.vllm.memory import LATEST
 from inference_operator.hardware.offers import GpuOffer, offer_named
 from inference_operator.manifest import Manifest
 from inference_operator.models.checkpoint import Weights
@@ -83,6 +87,12 @@ _LOADED = re.compile(r"Model loading took ([0-9.]+) GiB")
 _REQUESTED = re.compile(r"Desired GPU memory utilization is \([0-9.]+, ([0-9.]+) GiB\)")
 _AVAILABLE = re.compile(r"Available KV cache memory: ([0-9.]+) GiB")
 _TOKENS = re.compile(r"KV cache size: ([0-9,]+) tokens")
+OWN_FIGURES = {
+    "consumed_gib": re.compile(r"Actual usage is ([0-9.]+) GiB for consumed memory"),
+    "peak_gib": re.compile(r"([0-9.]+) GiB\s+for peak activation"),
+    "graphs_estimated_gib": re.compile(r"CUDA graph pool memory: [0-9.]+ GiB \(actual\), ([0-9.]+) GiB \(estimated\)"),
+    "graphs_actual_gib": re.compile(r"CUDA graph pool memory: ([0-9.]+) GiB \(actual\)"),
+}
 """vLLM 0.32.0: `v1/worker/gpu_model_runner.py`, `v1/worker/gpu_worker.py`, `v1/core/kv_cache_utils.py`."""
 
 
@@ -95,6 +105,10 @@ class Terms:
     others: float | None = None
     """GiB of activations, CUDA graphs and whatever is outside PyTorch: the engine's memory but weights and KV cache."""
     kv_tokens: int | None = None
+    kv_cache: float | None = None
+    """GiB."""
+    own: Mapping[str, float] = field(default_factory=dict)
+    """VLLM's own figures in GiB, by their columns of `startups.csv`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +130,8 @@ class Start:
     config: Manifest
     command: tuple[str, ...]
     """`MODEL` stands for its folder and `PORT` for its port."""
+    offer: GpuOffer
+    shape: Shape
     estimate: Terms
     serving: Serving | None
     """The model of its latencies; None for experts, and if the speed of the GPU is unknown."""
@@ -180,19 +196,24 @@ def start_of(name: str, offer: GpuOffer) -> Start | None:
     extra = ("--load-format=dummy", "--port=PORT")
     command = (*program, "MODEL", *rendered, *extra)
     serving = None if facts.experts else serving_of_plan(found.plan.plan)
-    return Start(name, config, command, estimate_of(found, facts, offer), serving)
+    shape = shape_of(found)
+    return Start(name, config, command, offer, shape, estimate_of(shape, facts, offer), serving)
 
 
-def estimate_of(found: Planned, facts: ModelFacts, offer: GpuOffer) -> Terms:
-    """The operator's estimate for the sizes of its plan."""
+def shape_of(found: Planned) -> Shape:
+    """The sizes of the operator's plan."""
     plan = found.plan.plan
-    shape = Shape(
+    return Shape(
         ParallelSizes(plan.gpus_per_replica),
         context=plan.max_model_len,
         utilization=plan.gpu_memory_utilization,
         max_num_seqs=plan.max_num_seqs,
         max_num_batched_tokens=plan.max_num_batched_tokens,
     )
+
+
+def estimate_of(shape: Shape, facts: ModelFacts, offer: GpuOffer) -> Terms:
+    """The operator's estimate for these sizes."""
     one: Budget = ENGINES[ENGINES.default].on_gpus("", offer).budget(facts, shape)
     return Terms(one.weights, one.activation + one.context_memory + one.graphs, one.kv_tokens)
 
@@ -202,14 +223,48 @@ def reported(log: str) -> Terms:
 
     Examples:
         >>> reported("Model loading took 15.27 GiB memory and 3.1 seconds. GPU KV cache size: 352,112 tokens, Maximum")
-        Terms(weights=15.27, others=None, kv_tokens=352112)
+        Terms(weights=15.27, others=None, kv_tokens=352112, kv_cache=None, own={})
     """
     loaded, requested, available, tokens = (
         float(found[-1].replace(",", "")) if (found := pattern.findall(log)) else None
         for pattern in (_LOADED, _REQUESTED, _AVAILABLE, _TOKENS)
     )
     others = requested - available - loaded if requested and loaded and available is not None else None
-    return Terms(loaded, others, None if tokens is None else int(tokens))
+    own = {name: float(found[-1]) for name, pattern in OWN_FIGURES.items() if (found := pattern.findall(log))}
+    return Terms(loaded, others, None if tokens is None else int(tokens), available, own)
+
+
+def keep_row(folder: Path, start: Start, found: Terms, *, served: bool) -> None:
+    """Append the row of a start-up to `startups.csv` in the folder."""
+    shape, path = start.shape, folder / startups.FILE.name
+    row = {
+        "id": "new",
+        "source": f"python -m bench.gpu {time.strftime('%Y-%m-%d')}: random weights",
+        "vllm_version": ".".join(map(str, LATEST)),
+        "model": start.name,
+        "gpu": start.offer.kind,
+        "gpu_mem_gib": start.offer.memory_gib,
+        "tp": shape.parallel.tensor,
+        "pp": shape.parallel.pipeline,
+        "gpu_memory_utilization": shape.utilization,
+        "max_model_len": shape.context,
+        "max_num_seqs": shape.max_num_seqs,
+        "max_num_batched_tokens": shape.max_num_batched_tokens,
+        "enforce_eager": shape.eager,
+        "weights_gib_per_gpu": found.weights,
+        "kv_gib_per_gpu": found.kv_cache,
+        "kv_tokens": found.kv_tokens,
+        "outcome": "ok" if served else "other",
+        **found.own,
+    }
+    is_new = not path.exists()
+    with startups.FILE.open(encoding="utf-8") as file:
+        columns = next(csv.reader(file))
+    with path.open("a", encoding="utf-8", newline="") as file:
+        rows = csv.DictWriter(file, columns, lineterminator="\n")
+        if is_new:
+            rows.writeheader()
+        rows.writerow(row)
 
 
 def measured(names: Sequence[str], starts: Mapping[str, Start], deadline: float, folder: Path) -> list[Figure]:
@@ -223,6 +278,7 @@ def measured(names: Sequence[str], starts: Mapping[str, Start], deadline: float,
         if start and time.monotonic() < deadline:
             write_model(own / "model", start.config)
             found, rates = asyncio.run(loaded(start, own, deadline, routed=name == names[-1]))
+            keep_row(folder, start, found, served=rates is not None)
         figures += compared(name, start.estimate if start else Terms(), found)
         figures += steps(name, rates, start.serving if start else None)
         (folder / "figures.json").write_text(shown(figures, "json"))

@@ -43,7 +43,7 @@ def _fit(training: Sequence[Case]) -> Callable[[Case], EngineMemory]:
     def engine(one: Case) -> EngineMemory:
         own = dict(one.engine.group_gib)
         groups = tuple((ranks, contexts.get((ranks, _late(one))) or own[ranks]) for ranks in RANKS)
-        slope = slopes[_lean(one)]
+        slope = None if one.engine.request_state else slopes[_lean(one)]  # the second runner copies no logits
         return replace(one.engine, logit_bytes=one.engine.logit_bytes if slope is None else slope, group_gib=groups)
 
     return engine

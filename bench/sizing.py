@@ -39,7 +39,6 @@ EXPLAINED = {
     "gt-264": "open: 5.6 GiB beside weights and cache on an L40S, no terms logged",
     "gt-265": "open: V0 before latent caches, padding of heads not logged",
     "gt-271": "open: compressed attention of DeepSeek V4",
-    "gt-292": "open: 0.7 GiB more beside weights and cache than estimated; ended before its terms were logged",
 }
 
 
@@ -139,6 +138,9 @@ def measured() -> tuple[list[Figure], list[str]]:
     for family in sorted({one.case.row.family for one in judged}):
         own = [one for one in judged if one.case.row.family == family]
         figures += spread(f"KV tokens of {family}", errors_of(own, "kv_tokens", "kv_tokens"))
+    for runner, second in (("first", False), ("second", True)):  # of models; vLLM runs the second from 0.29
+        own = [one for one in judged if one.case.engine.request_state is second]
+        figures += spread(f"KV tokens, {runner} runner", errors_of(own, "kv_tokens", "kv_tokens"), KV_TOKENS_AIMS)
     figures += kinds_of(judged)
     for name, group in (("family", lambda one: one.row.family), ("GPU", lambda one: one.gpu.name.partition("-")[0])):
         fitted = [Judged(one, ours(one), near=False) for one in without(cases, group)]

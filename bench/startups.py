@@ -173,4 +173,6 @@ def case(row: Startup) -> Case:
         speculation=Speculation(tokens) if (tokens := row.whole("speculative_tokens")) else None,
     )
     gpu = Gpu(row.fields["gpu"], memory, kind.linked if kind else True)
-    return Case(row, facts, gpu, vllm_memory(row.version, memory_gib=memory, product=gpu.name), shape)
+    capability = kind.capability if kind else (0, 0)
+    engine = vllm_memory(row.version, memory_gib=memory, product=gpu.name, capability=capability)
+    return Case(row, facts, gpu, engine, shape)

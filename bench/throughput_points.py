@@ -135,7 +135,7 @@ def _point(row: dict[str, str]) -> Point:
         capability=kind.capability,
     )
     overhead = step_overhead(row["version"]) if row["engine"] == "vLLM" else OTHER_OVERHEAD
-    engine = vllm_memory(memory_gib=kind.memory_gib, product=kind.name)
+    engine = vllm_memory(memory_gib=kind.memory_gib, product=kind.name, capability=kind.capability)
     load = Load(float(row["prompt_tokens"] or UNSTATED_PROMPT), float(row["answer_tokens"] or UNSTATED_ANSWER))
     return Point(
         source=row["source"],

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench import gpu
+from bench.startups import FILE, Startup, case
 from inference_operator.engines.vllm.arguments import managed_flag
 from inference_operator.hardware.offers import GpuOffer
 
@@ -20,6 +21,8 @@ for 40,960 tokens per request: 9.55x
 (EngineCore_DP0 pid=83) INFO 11-02 [gpu_worker.py:1028] Free memory on device (78.69/79.18 GiB) on startup. Desired \
 GPU memory utilization is (0.92, 72.85 GiB). Actual usage is 15.52 GiB for consumed memory (weights + non-torch), 2.43 \
 GiB for peak activation, and 0.86 GiB for CUDAGraph memory. Replace gpu_memory_utilization config with …
+(EngineCore_DP0 pid=83) INFO 11-02 [gpu_worker.py:972] CUDA graph pool memory: 0.86 GiB (actual), 0.81 GiB \
+(estimated), difference: 0.05 GiB (5.8%).
 """
 """As the source of vLLM 0.32.0 formats it (`v1/worker/gpu_model_runner.py`, `gpu_worker.py`, `kv_cache_utils.py`)."""
 H100 = "NVIDIA H100 80GB HBM3, 81559\n"
@@ -36,6 +39,19 @@ def test_the_bench_reads_weights_other_memory_and_tokens_from_vllms_log() -> Non
     found = gpu.reported(ON_GPU)
     assert (found.weights, found.kv_tokens) == (15.27, 391_312)
     assert found.others == pytest.approx(72.85 - 53.74 - 15.27)
+
+
+def test_the_bench_keeps_vllms_own_figures_as_a_row_of_the_startups(tmp_path: Path, h100: GpuOffer) -> None:
+    start = gpu.start_of("Qwen/Qwen3-8B", h100)
+    assert start is not None
+    for _ in range(2):
+        gpu.keep_row(tmp_path, start, gpu.reported(ON_GPU), served=True)
+    header, *rows = (tmp_path / "startups.csv").read_text().splitlines()
+    assert header == FILE.read_text().splitlines()[0]
+    assert len(rows) == 2
+    row = dict(zip(header.split(","), rows[0].split(","), strict=True))
+    assert [row[name] for name in (*gpu.OWN_FIGURES, "kv_gib_per_gpu")] == ["15.52", "2.43", "0.81", "0.86", "53.74"]
+    assert case(Startup(row)).shape.max_num_seqs == start.shape.max_num_seqs
 
 
 def test_the_bench_reads_the_tokens_of_a_recorded_start() -> None:

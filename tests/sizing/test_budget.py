@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from inference_operator.engines.vllm.memory import vllm_memory
+from inference_operator.engines.vllm.memory import RUNNER_GRAPH_GIB, vllm_memory
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.quantization import named_quantization
+from inference_operator.sizing.activation import graphs_gib
 from inference_operator.sizing.budget import Budget, Gpu
+from inference_operator.sizing.host import host_needs
 from inference_operator.sizing.kv_cache import cache_layout
 from inference_operator.sizing.paged import paged_budget
 from inference_operator.sizing.shape import ParallelSizes, Shape
@@ -35,6 +37,40 @@ def test_qwen_72b_on_two_h100_is_refused_at_the_default_utilization_with_graphs(
     assert found.utilization == pytest.approx(0.92)
     assert found.kv_cache < 0
     assert not found.fits
+
+
+def test_the_second_runner_keeps_counts_tables_and_token_ids_of_each_sequence() -> None:
+    """Qwen3-8B: a vocabulary of 151,936, one group of KV cache, blocks of 16 tokens."""
+    shape = Shape(context=32768, max_num_seqs=512, max_num_batched_tokens=2048)
+    half, whole = (on_h100("Qwen/Qwen3-8B", replace(shape, max_num_seqs=each), "0.32.0") for each in (512, 1024))
+    logits = 512 * 151_936 * 2
+    assert (whole.activation - half.activation) * GIB == pytest.approx(512 * 4 * (151_936 + 4748) + logits, rel=0.15)
+    assert (whole.pinned, half.pinned) == (1024 * 32768 * 4 / GIB, 512 * 32768 * 4 / GIB)
+    assert whole.outside * GIB == 1024 * 2048 * 2 * 4
+    assert (
+        host_needs(model("Qwen/Qwen3-8B"), shape, 4.0).memory_gib
+        == host_needs(model("Qwen/Qwen3-8B"), shape).memory_gib + 4
+    )
+    first = on_h100("Qwen/Qwen3-8B", shape, "0.28.0")
+    assert (first.pinned, first.outside) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("capability", "sequences", "captured"),
+    [
+        ((9, 0), 1024, 51 + 51),
+        ((9, 0), 256, 51 + 35),
+        ((9, 0), 8, 5 + 4),
+        ((10, 0), 1024, 83 + 83),
+        ((10, 0), 256, 51 + 35),
+    ],
+)
+def test_the_second_runner_captures_batches_by_sequences_and_gpu(
+    capability: tuple[int, int], sequences: int, captured: int
+) -> None:
+    engine = vllm_memory(memory_gib=79.19, capability=capability)
+    found = graphs_gib(model("Qwen/Qwen3-8B"), engine, Shape(max_num_seqs=sequences))
+    assert found == pytest.approx(36 * RUNNER_GRAPH_GIB * captured / 102)
 
 
 @pytest.mark.parametrize(

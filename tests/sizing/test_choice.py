@@ -172,11 +172,11 @@ def test_shared_gpus_cannot_be_sized() -> None:
 
 def test_a_shared_gpu_is_used_if_the_request_says_how_much_of_it() -> None:
     shared = [replace(one, shared=True) for one in pool("L40S:4")]
-    request = SizingInputs(shape=Shape(utilization=0.45))
+    request = SizingInputs(shape=Shape(utilization=0.5))
     found = choose(model("Qwen/Qwen3-8B"), shared, on_gpus, request)
     assert isinstance(found, GpuPlan)
-    assert (found.shape.parallel.tensor, found.budget.utilization) == (1, 0.45)
-    assert found.budget.needed <= 0.45 * found.offer.memory_gib
+    assert (found.shape.parallel.tensor, found.budget.utilization) == (1, 0.5)
+    assert found.budget.needed <= 0.5 * found.offer.memory_gib
     two = choose(model("Qwen/Qwen3-8B"), shared, on_gpus, replace(request, tensor=2))
     assert isinstance(two, Infeasible)
 

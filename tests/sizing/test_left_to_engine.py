@@ -10,7 +10,7 @@ from inference_operator.engines.vllm.memory_flags import memory_arguments, refus
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
 from inference_operator.sizing.choice import choose
-from inference_operator.sizing.fitting import FULL_LENGTH_REQUESTS, USUAL_CONTEXT
+from inference_operator.sizing.fitting import LONGEST_UNREQUESTED, TYPICAL_REQUESTS, USUAL_CONTEXT
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
 from inference_operator.sizing.plan import checked_plan
 from inference_operator.sizing.shape import Shape, SizingInputs
@@ -109,11 +109,37 @@ def test_a_batch_that_holds_no_prompt_of_an_encoder_is_refused() -> None:
     assert found.reason is InfeasibleReason.CONTEXT_TOO_LONG
 
 
-@pytest.mark.parametrize("gpus", ["L40S:4", "H100:8", "A100-40GB:8"])
-def test_a_default_context_above_the_usual_one_fits_four_times(gpus: str) -> None:
-    found = chosen(model("meta-llama/Llama-3.3-70B-Instruct"), gpus)
+@pytest.mark.parametrize(
+    ("name", "gpus", "context", "own"),
+    [
+        ("deepseek-ai/DeepSeek-V3", "H200:8", 163_840, 163_840),
+        ("google/gemma-3-27b-it", "H200:8", 131_072, 131_072),
+        ("Qwen/Qwen3-30B-A3B-Instruct-2507", "H200:8", 262_144, 262_144),
+        ("Qwen/Qwen3-30B-A3B-Instruct-2507", "L40S:8", 177_152, 262_144),
+        ("meta-llama/Llama-3.3-70B-Instruct", "H100:8", 131_072, 131_072),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", "H100:8", LONGEST_UNREQUESTED, 10_485_760),
+    ],
+)
+def test_a_default_context_is_the_models_own_or_the_longest_beside_eight_typical_requests(
+    name: str, gpus: str, context: int, own: int
+) -> None:
+    found = chosen(model(name), gpus)
     assert isinstance(found, GpuPlan)
-    assert found.budget.context <= USUAL_CONTEXT or found.budget.concurrency >= FULL_LENGTH_REQUESTS
+    assert (found.budget.context, found.model_context) == (context, own if context < own else 0)
+    assert found.budget.typical_beside_longest >= TYPICAL_REQUESTS
+    requested = chosen(model(name), gpus, context=min(own, 1_048_576))
+    assert isinstance(requested, GpuPlan)
+    assert requested.model_context == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["meta-llama/Llama-3.3-70B-Instruct", "Qwen/Qwen3-14B", "Qwen/Qwen3-30B-A3B-Instruct-2507"]
+)
+@pytest.mark.parametrize("gpus", ["L4:8", "H100:8", "B200:8"])
+def test_a_context_that_nobody_requests_never_takes_more_gpus(name: str, gpus: str) -> None:
+    found, usual = (chosen(model(name), gpus, context=context) for context in (None, USUAL_CONTEXT))
+    assert isinstance(found, GpuPlan)
+    assert found.context_reduced or (isinstance(usual, GpuPlan) and found.gpus_per_replica <= usual.gpus_per_replica)
 
 
 def test_a_longer_context_than_the_default_is_kept_on_request() -> None:

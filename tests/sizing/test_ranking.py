@@ -9,7 +9,7 @@ from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.sizing.choice import choose, options_for
 from inference_operator.sizing.fleet import by_cost, fleet_plan
 from inference_operator.sizing.gpu_plan import GpuPlan
-from inference_operator.sizing.ranking import CLEAR_GAIN, ENOUGH_REQUESTS
+from inference_operator.sizing.ranking import CLEAR_GAIN, LEAST_CACHE
 from inference_operator.sizing.serving import Load, serving
 from inference_operator.sizing.shape import Objective, ParallelSizes, Shape, SizingInputs
 from tests.sizing.pools import model, on_gpus, pool
@@ -33,7 +33,7 @@ def test_no_plan_is_below_the_floor_that_another_size_keeps() -> None:
 def test_the_smallest_size_that_starves_the_cache_loses_and_is_named() -> None:
     smallest, chosen = plan(MOE, "H100:8", profile=EngineProfile.SMALLEST), plan(MOE, "H100:8")
     assert (smallest.gpus_per_replica, chosen.gpus_per_replica) == (1, 2)
-    assert not smallest.budget.typical(ENOUGH_REQUESTS)
+    assert smallest.budget.kv_cache < LEAST_CACHE * smallest.budget.memory
     assert smallest.runner_up == ""
     assert chosen.runner_up.startswith("tensor parallel ")
     alone = plan(MOE, "H100:2")

@@ -9,14 +9,12 @@ import math
 from dataclasses import replace
 
 from inference_operator.models.facts import Kernel, ModelFacts
-from inference_operator.sizing.engine_memory import EngineMemory
+from inference_operator.sizing.engine_memory import LARGEST_GRAPH, EngineMemory, GraphMemory
 from inference_operator.sizing.lora_and_speculative import drafting_layers
 from inference_operator.sizing.shape import Shape
 from inference_operator.units import GIB
 
 VOCABULARY_PADDING = 64
-RESIDUALS = 4
-"""Tensors of the hidden size that exist at the same time in a layer: residual, input, output, and attention output."""
 POOLER_BYTES = 8
 """Bytes that a pooler needs for each hidden element of a batch: its input and its result in float32 (vLLM 0.32.0,
 `config/model.py`, `_get_head_dtype`)."""
@@ -65,16 +63,27 @@ def activation_gib(facts: ModelFacts, engine: EngineMemory, shape: Shape, contex
     tokens = batched_tokens(facts, engine, shape, context)
     hidden = tokens * facts.hidden_size * element
     width = facts.experts.intermediate_size if facts.experts else facts.intermediate_size or facts.hidden_size
-    forward = RESIDUALS * hidden + tokens * GATED * width / shape.parallel.tensor * element
+    forward = engine.hidden_tensors * hidden + tokens * GATED * width / shape.parallel.tensor * element
     vocabulary = math.ceil(facts.vocabulary / VOCABULARY_PADDING) * VOCABULARY_PADDING
     sampler = hidden + sequences(engine, shape) * vocabulary * (engine.logit_bytes + element) if ends else 0.0
+    kept = _penalties(facts, engine, shape) if ends else 0.0
     if facts.is_pooling:
         sampler = tokens * facts.hidden_size * POOLER_BYTES if ends else 0.0
     workspace = _workspace(facts, shape, tokens, element) if engine.expert_workspace else 0.0
     workspace += _gathered(facts, shape, tokens, element)
     encoder, cached = _encoder(facts, shape, tokens, context)
     vision = cached * facts.hidden_size * element / GIB + engine.vision_gib if facts.has_vision else 0.0
-    return engine.activation_gib + max(encoder * element, workspace + max(forward, sampler)) / GIB + vision
+    return engine.activation_gib + (kept + max(encoder * element, workspace + max(forward, sampler))) / GIB + vision
+
+
+def _penalties(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> float:
+    """Bytes of what the sampler keeps of each sequence: a count of each token, and a bit for each one of the prompt.
+
+    (vLLM 0.32.0, `v1/worker/gpu/sample/penalties.py`, `PenaltiesState`.)
+    """
+    if not engine.request_state or facts.is_pooling:
+        return 0.0
+    return sequences(engine, shape) * 4.0 * (facts.vocabulary + math.ceil(facts.vocabulary / 32))
 
 
 def _encoder(facts: ModelFacts, shape: Shape, tokens: int, context: int) -> tuple[int, int]:
@@ -122,9 +131,20 @@ def graphs_gib(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> float:
     )
     base = graphs.base_gib if shape.parallel.group == 1 else graphs.group_base_gib
     each = graphs.layer_gib + (graphs.expert_layer_gib if facts.experts else 0.0)
-    tokens = sequences(engine, shape) * (1 + shape.speculative_tokens)
-    captured_part = _captured(min(graphs.largest, 2 * tokens)) / _captured(graphs.largest)
-    return (base + each * layers) * captured_part * (shape.adapters.graph_sets if shape.adapters else 1)
+    captured = _captured_part(graphs, shape, sequences(engine, shape) * (1 + shape.speculative_tokens))
+    return (base + each * layers) * captured * (shape.adapters.graph_sets if shape.adapters else 1)
+
+
+def _captured_part(graphs: GraphMemory, shape: Shape, tokens: int) -> float:
+    """Number of captured graphs in relation to those of a batch of 512 tokens.
+
+    Batches up to twice the tokens of a step without prompts are captured. Graphs of whole steps are captured up to
+    these tokens (vLLM 0.32.0, `config/vllm.py`, `v1/worker/gpu/cudagraph_utils.py`).
+    """
+    if not graphs.whole_steps:
+        return _captured(min(graphs.largest, 2 * tokens)) / _captured(graphs.largest)
+    largest = min(graphs.largest, shape.max_num_batched_tokens or graphs.largest)
+    return (_captured(min(largest, 2 * tokens)) + _captured(min(largest, tokens))) / (2 * _captured(LARGEST_GRAPH))
 
 
 def _captured(largest: int) -> int:

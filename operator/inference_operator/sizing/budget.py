@@ -12,6 +12,9 @@ from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.shape import Shape, SizingInputs
 from inference_operator.sizing.steptime import StepCosts
 
+SPARE = 0.02
+"""Fraction of the GPU that stays free where sizing chooses a size. It covers what vLLM's profiling run does not measure
+(fragmentation, prompts' log probabilities; vllm-project/vllm#10637, #55169) and the error of the arithmetic."""
 TYPICAL_TOKENS = 2048
 """Tokens of a typical request, prompt and answer together (docs/explanation/sizing.md)."""
 
@@ -117,6 +120,14 @@ class Budget:
     """KV cache of one block of states, if the engine starts only with one for each sequence of a batch; otherwise 0."""
     whole_encoder: bool = False
     """Whether each tensor rank must have the whole encoder of images, since its layers cannot be divided."""
+    spare: float = SPARE
+    """Fraction of the memory that stays free where sizing chooses a size."""
+    pinned: float = 0.0
+    """Memory of the host that each rank pins for the tokens of its requests."""
+
+    @property
+    def spare_gib(self) -> float:
+        return self.spare * self.memory
 
     @property
     def offered(self) -> float:
@@ -147,6 +158,11 @@ class Budget:
     def outside_headroom(self) -> float:
         """Free memory outside of what the engine may use."""
         return self.memory - self.offered - self.outside
+
+    @property
+    def typical_beside_longest(self) -> float:
+        """Typical requests that fit beside one of the longest context."""
+        return self.typical_concurrency * (1 - 1 / self.concurrency) if self.concurrency > 1 else 0.0
 
     @property
     def fits(self) -> bool:

@@ -3,6 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Self
 
+LARGEST_GRAPH = 512
+"""Largest batch that vLLM captures by default (0.32.0, `config/vllm.py`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class GraphMemory:
@@ -16,8 +19,12 @@ class GraphMemory:
     """Additional amount for a layer with routed experts."""
     in_budget: bool
     """Whether the engine subtracts graphs before it sizes the KV cache; otherwise they are outside of its budget."""
-    largest: int = 512
+    largest: int = LARGEST_GRAPH
     """Largest captured batch."""
+    whole_steps: bool = False
+    """Whether graphs of whole steps are captured, and counted, beside those of the parts between attention."""
+    fitted_to: str = ""
+    """Measurements that the amounts are fitted to, if they are few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,13 @@ class EngineMemory:
     """Peak bytes of the sampler for each sequence and vocabulary entry, beside the logits in the model's data type."""
     activation_gib: float
     """Constant part of the peak."""
+    hidden_tensors: int
+    """Tensors of the hidden size that exist at the same time in a layer."""
+    request_state: bool
+    """Whether each rank keeps, for each sequence of a batch: its token ids in pinned memory of the host, tables of its
+    blocks on the GPU, and on the last stage counts of the vocabulary's entries, for penalties."""
+    spare: float
+    """Fraction of the GPU that stays free where sizing chooses a size."""
     vision_gib: float
     """Peak of encoding the largest image, without its entry in the encoder cache."""
     expert_workspace: bool

@@ -19,10 +19,6 @@ class Candidate:
     budget: Budget
 
 
-SPARE = 0.02
-"""Fraction of the GPU that stays free where sizing chooses a size. It covers what vLLM's profiling run does not measure
-(fragmentation, prompts' log probabilities; vllm-project/vllm#10637, #55169) and the error of the arithmetic."""
-
 SAFE_SEQUENCES = 32
 """Sequences of a batch where the size of states is unknown. Known models need less for one than for 8,192 tokens, and a
 plan has room for many more tokens than 32 times these."""
@@ -50,7 +46,7 @@ def fitted_batch(
     whole = Candidate(shape, engine.budget(facts, shape))
     if most and most < whole.budget.max_num_seqs:
         return fitted_batch(engine, facts, replace(shape, max_num_seqs=most), least=min(least, most))
-    spare = 0.0 if shape.kv_cache_bytes else SPARE * whole.budget.memory
+    spare = 0.0 if shape.kv_cache_bytes else whole.budget.spare_gib
     if not whole.budget.state_block_gib or whole.budget.states_headroom >= spare:
         return whole
     best, low, high = whole, least - 1, whole.budget.max_num_seqs

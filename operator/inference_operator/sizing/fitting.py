@@ -1,10 +1,11 @@
 """The longest context that fits on a group of GPUs of one kind.
 
-- A shape fits if its budget fits (`Budget.fits`) and `SPARE` of the GPU stays free. A shape whose tensor parallel size
+- A shape fits if its budget fits (`Budget.fits`) and its spare memory stays free. A shape whose tensor parallel size
   and context are both requested needs no spare memory.
 - The context is between a least and a longest number of tokens. If the longest fits, it is used; otherwise a binary
   search in steps of `CONTEXT_STEP` finds the longest that fits.
-- A context above `USUAL_CONTEXT` that nobody requested must fit `FULL_LENGTH_REQUESTS` times.
+- A context above `USUAL_CONTEXT` that nobody requested must leave room for `TYPICAL_REQUESTS` beside one request of its
+  length, and it is at most `LONGEST_UNREQUESTED`. It never decides which GPUs are chosen.
 - If neither `max_num_seqs` nor `max_num_batched_tokens` is requested, small batches are tried too, where the engine's
   own leave too little memory for the target: they leave more of it for the KV cache.
 - A plan must hold the requested number of typical requests at once; by default `TYPICAL_REQUESTS`.
@@ -20,15 +21,15 @@ from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.budget import EngineOnGpus
 from inference_operator.sizing.division import ONE_NODE, Division
-from inference_operator.sizing.fitted_batch import SPARE, Candidate, fitted_batch
+from inference_operator.sizing.fitted_batch import Candidate, fitted_batch
 from inference_operator.sizing.rules import SIZES
 from inference_operator.sizing.shape import ParallelSizes, Shape, SizingInputs
 
 USUAL_CONTEXT = 32768
 """Target context in tokens, for models that support it, if the user requests none (docs/explanation/sizing.md)."""
-FULL_LENGTH_REQUESTS = 4
-"""Sequences of a context above `USUAL_CONTEXT` that must fit at once, if the user requests no context. A longer context
-leaves no room for other requests, or for an error of the arithmetic (docs/explanation/sizing.md)."""
+LONGEST_UNREQUESTED = 262_144
+"""Longest context in tokens that nobody requests. Recipes set the context of models of 1,048,576 tokens too
+(vllm-project/recipes): each sequence of a batch costs memory for it (`Budget.pinned`)."""
 LEAST_CONTEXT = 8192
 """A context is not reduced below this number of tokens (docs/explanation/sizing.md)."""
 TYPICAL_REQUESTS = 8
@@ -66,13 +67,13 @@ class Pool:
 
     def fits(self, candidate: Candidate, inputs: SizingInputs) -> bool:
         """Whether it fits, with spare memory unless both tensor parallel size and context are requested."""
-        spare = 0.0 if inputs.tensor and inputs.context else SPARE * self.offer.memory_gib
         budget = candidate.budget
+        spare = 0.0 if inputs.tensor and inputs.context else budget.spare_gib
         # A KV cache of a requested size does not grow, so the spare memory is outside of the budget.
         inside = min(budget.headroom, budget.states_headroom)
         left = budget.outside_headroom if candidate.shape.kv_cache_bytes else inside
-        held = budget.concurrency * candidate.shape.parallel.data
-        roomy = bool(inputs.context) or budget.context <= USUAL_CONTEXT or held >= FULL_LENGTH_REQUESTS
+        beside = math.ceil(min(TYPICAL_REQUESTS, budget.max_num_seqs - 1) / candidate.shape.parallel.data)
+        roomy = bool(inputs.context) or budget.context <= USUAL_CONTEXT or budget.typical_beside_longest >= beside
         return budget.fits and left >= spare and roomy
 
     def starts(self, shape: Shape, inputs: SizingInputs) -> bool:
@@ -145,7 +146,7 @@ class Pool:
         A longer context than the target, which nobody requested, is not worth smaller batches.
         """
         least = aimed_context(self.facts, inputs)
-        most = inputs.context or max(least, self.facts.context)
+        most = inputs.context or max(least, min(self.facts.context, LONGEST_UNREQUESTED))
         for shape in _shapes(self.facts, inputs, parallel):
             candidate = self._longest(shape, inputs, least, most)
             if candidate is not None and enough(candidate, inputs):
@@ -154,7 +155,7 @@ class Pool:
 
     def longest(self, inputs: SizingInputs, parallel: ParallelSizes, least: int) -> Candidate | None:
         """The candidate of these sizes with the longest context, at least `least`; None if none fits."""
-        most = inputs.context or max(least, self.facts.context)
+        most = inputs.context or max(least, min(self.facts.context, LONGEST_UNREQUESTED))
         candidates = [self._longest(shape, inputs, least, most) for shape in _shapes(self.facts, inputs, parallel)]
         fitting = [candidate for candidate in candidates if candidate is not None]
         return max(fitting, key=lambda each: (each.budget.context, each.budget.max_num_seqs), default=None)

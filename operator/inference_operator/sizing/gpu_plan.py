@@ -33,6 +33,8 @@ class GpuPlan:
     host: HostNeeds
     context_reduced: bool
     """Whether the context is shorter than the target, because no larger group of GPUs exists."""
+    model_context: int = 0
+    """The model's own context in tokens, if sizing chose a shorter one; otherwise 0."""
     left_to_engine: tuple[str, ...] = ()
     """Sizes that the engine derives itself, by their names in `spec.engine`; no argument sets them."""
     assumptions: tuple[str, ...] = ()

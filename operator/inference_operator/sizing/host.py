@@ -22,15 +22,18 @@ SHARED_MEMORY_ABOVE_GIB = 16.0
 k8s.md`); NCCL and the workers' message queue need more with more ranks."""
 
 
-def host_needs(facts: ModelFacts, shape: Shape) -> HostNeeds:
+def host_needs(facts: ModelFacts, shape: Shape, pinned_gib: float = 0.0) -> HostNeeds:
     """CPU, memory and disk requests of each pod of an engine.
 
     The pod of each node downloads the whole checkpoint: vLLM divides it when it loads it. A KV cache in the host's
     memory is counted whole on each node, which is an upper bound.
+
+    Args:
+        pinned_gib: memory that each rank pins for the tokens of its requests.
     """
     ranks = shape.parallel.ranks_per_node
     checkpoint = facts.weight_bytes / GIB
-    memory = ENGINE_GIB + RANK_GIB * ranks + min(checkpoint, SHARD_GIB) + shape.cpu_offload_gib * ranks
+    memory = ENGINE_GIB + (RANK_GIB + pinned_gib) * ranks + min(checkpoint, SHARD_GIB) + shape.cpu_offload_gib * ranks
     memory += shape.kv_offload_gib + kept_adapters_gib(facts, shape)
     return HostNeeds(
         cpu=CORES_BESIDE_RANKS + ranks,

@@ -11,7 +11,6 @@ from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.facts import Kernel, ModelFacts, Quantization
 from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget
 from inference_operator.sizing.division import MOST_NODES
-from inference_operator.sizing.fitted_batch import SPARE
 from inference_operator.sizing.fitting import TYPICAL_REQUESTS, Pool, least_context, smallest_batches
 from inference_operator.sizing.gpu_plan import Infeasible, InfeasibleReason
 from inference_operator.sizing.impossible_division import (
@@ -179,10 +178,10 @@ def _total_memory(pool: Pool) -> tuple[float, float, str, str]:
 
 def _too_little_left(offer: GpuOffer, shape: Shape, budget: Budget, inputs: SizingInputs) -> str:
     group = f"{shape.parallel.words} on {offer.kind}"
-    if budget.headroom < SPARE * budget.memory:
+    if budget.headroom < budget.spare_gib:
         return (
             f"{group} leaves {budget.headroom:.1f} GiB of {budget.memory:.1f} beside one sequence of {budget.context:,}"
-            f" tokens; {SPARE * budget.memory:.1f} stay free for memory that profiling does not measure."
+            f" tokens; {budget.spare_gib:.1f} stay free for memory that profiling does not measure."
         )
     return (
         f"{group} holds {budget.typical_concurrency * shape.parallel.data:.1f} requests of"

@@ -5,6 +5,7 @@
 The formula is vLLM's own. It holds within 0.05 GiB for every published start-up that logs all of its terms.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 from inference_operator.models.facts import Kernel, ModelFacts
@@ -20,7 +21,7 @@ from inference_operator.sizing.encoder_division import EncoderDivision
 from inference_operator.sizing.engine_choices import BATCHED_TOKENS, CONTEXT, SEQUENCES, context_left
 from inference_operator.sizing.engine_memory import EngineMemory
 from inference_operator.sizing.gpu_support import GpuSupport
-from inference_operator.sizing.kv_cache import allocated_cache, cache_layout, cache_reads
+from inference_operator.sizing.kv_cache import CacheLayout, allocated_cache, cache_layout, cache_reads
 from inference_operator.sizing.lora_and_speculative import adapters_gib, draft_gib
 from inference_operator.sizing.rules import allowed_sizes, broken_rule
 from inference_operator.sizing.shape import Shape, SizingInputs
@@ -29,6 +30,8 @@ from inference_operator.sizing.steptime import Overhead, StepCosts
 from inference_operator.sizing.weights import rank_weights
 from inference_operator.units import GIB
 
+TOKEN_ID_BYTES, BLOCK_NUMBER_BYTES = 4, 4
+"""VLLM 0.32.0, `v1/worker/gpu/states.py` (`all_token_ids`), `v1/worker/gpu/block_table.py`."""
 NO_TABLES, NO_ENCODERS = GpuSupport(), EncoderDivision()
 
 
@@ -112,6 +115,8 @@ def paged_budget(facts: ModelFacts, gpu: Gpu, engine: EngineMemory, shape: Shape
         max_num_batched_tokens=batched,
         outside=kernels + graphs - counted,
         whole_encoder=bool(shape.whole_encoder),
+        spare=engine.spare,
+        pinned=sequences(engine, shape) * context * TOKEN_ID_BYTES / GIB if engine.request_state else 0.0,
     )
     return _with_cache(budget, facts, engine, shape)
 
@@ -137,6 +142,7 @@ def _with_cache(budget: Budget, facts: ModelFacts, engine: EngineMemory, shape: 
     needs_states = engine.block_per_sequence and shape.whole_graphs and not shape.eager and layout.has_states
     return replace(
         budget,
+        outside=budget.outside + (_block_tables(layout, budget) if engine.request_state else 0.0),
         state_block_gib=layout.unit_bytes / GIB if needs_states else 0.0,
         kv_needed=layout.blocks(budget.context, batched) * layout.unit_bytes / GIB,
         kv_token_bytes=layout.token_bytes,
@@ -146,6 +152,12 @@ def _with_cache(budget: Budget, facts: ModelFacts, engine: EngineMemory, shape: 
     )
 
 
+def _block_tables(layout: CacheLayout, budget: Budget) -> float:
+    """GiB of the two tables of each group with the blocks of each sequence. They are allocated after the KV cache."""
+    blocks = sum(group.groups * math.ceil(budget.context / group.block_tokens) for group in layout.kept)
+    return 2 * BLOCK_NUMBER_BYTES * budget.max_num_seqs * blocks / GIB
+
+
 def _terms(budget: Budget, facts: ModelFacts, engine: EngineMemory, shape: Shape) -> tuple[Term, ...]:
     other_parts = {"adapters": adapters_gib(facts, shape), "for speculative decoding": draft_gib(facts, shape)}
     parts = tuple((name, gib) for name, gib in other_parts.items() if gib)
@@ -153,6 +165,10 @@ def _terms(budget: Budget, facts: ModelFacts, engine: EngineMemory, shape: Shape
         Term(TermName.WEIGHTS, budget.weights, Origin(facts.weights_from, parts=parts)),
         Term(TermName.ACTIVATION, budget.activation, Origin(engine.origin)),
         Term(TermName.NON_TORCH, budget.context_memory, Origin(engine.origin)),
-        Term(TermName.CUDA_GRAPHS, budget.graphs, Origin(engine.origin, in_budget=engine.graphs.in_budget)),
+        Term(
+            TermName.CUDA_GRAPHS,
+            budget.graphs,
+            Origin(f"{engine.origin}{engine.graphs.fitted_to}", in_budget=engine.graphs.in_budget),
+        ),
         Term(TermName.KV_CACHE, budget.kv_cache, Origin("what is left")),
     )

@@ -110,6 +110,8 @@ class Plan:
     """Weights of each GPU that stay in host memory."""
     context_reduced: bool = False
     """Whether the context is shorter than the target, because no larger group of GPUs exists."""
+    model_context: int = 0
+    """The model's own context in tokens, if sizing chose a shorter one; otherwise 0."""
     assumptions: tuple[str, ...] = ()
     """Values that the model's config does not state and sizing assumed."""
     unaccounted: tuple[str, ...] = ()
@@ -191,6 +193,7 @@ def checked_plan(chosen: GpuPlan, facts: ModelFacts, *, downloads: bool, avoided
         labels_of_kind=offer.labels_of_kind,
         avoided_products=() if offer.product or offer.labels_of_kind else avoided,
         context_reduced=chosen.context_reduced,
+        model_context=chosen.model_context,
         left_to_engine=chosen.left_to_engine,
         per_gpu=_per_gpu(chosen.budget),
         step=chosen.step.rounded if chosen.step else None,

@@ -20,6 +20,9 @@ from inference_operator.status.shared_rules import of_roles
 from inference_operator.units import GIB
 
 MILLISECONDS = 1000
+FEW_LONGEST = 10
+"""Requests of the longest context at once, below which a single one is felt by the others: it takes over a tenth of the
+KV cache."""
 
 HOST_LINK_BYTES_PER_SECOND = 31.5e9
 """The most that PCIe 4.0 gives a GPU over 16 lanes (PCI-SIG, PCI Express base specification 4.0); what engines read
@@ -165,6 +168,9 @@ def _figures(plan: Plan) -> Iterator[str]:
             "That is less than the target of sizing, and no node has a larger group of these GPUs. Larger GPUs or a"
             " quantized model allow more."
         )
+    elif plan.model_context:
+        own = plan.model_context
+        yield f"The model's own context is {own:,} tokens; `spec.engine.maxModelLen: {own}` asks for it."
     if plan.cpu_offload_gib:
         seconds = plan.cpu_offload_gib * GIB / HOST_LINK_BYTES_PER_SECOND
         yield (
@@ -187,7 +193,15 @@ def _memory(plan: Plan, per_gpu: PerGpu) -> Iterator[str]:
     yield f"{size}: of {per_gpu.requested_gib:.1f} GiB each, {terms}, {kv_cache}."
     longest = f"{per_gpu.max_concurrency_at_full_context:g} requests of {plan.max_model_len:,} tokens"
     each = " in each data parallel rank" if plan.parallel.data > 1 else ""
-    yield f"That is {longest} at once{each}, or {per_gpu.max_concurrency_at_2048_tokens:g} of 2,048."
+    yield f"That is {longest} at once{each}, or {per_gpu.max_concurrency_at_2048_tokens:g} of 2,048.{_beside(per_gpu)}"
+
+
+def _beside(per_gpu: PerGpu) -> str:
+    """What one request of the longest context leaves to others, in a sentence; empty if it takes little."""
+    full, typical = per_gpu.max_concurrency_at_full_context, per_gpu.max_concurrency_at_2048_tokens
+    if not 1 <= full < FEW_LONGEST:
+        return ""
+    return f" While one of the former runs, {typical * (1 - 1 / full):.0f} of the latter fit beside it."
 
 
 def _capacity(observation: Observation, role: RoleObservation, plan: Plan) -> Iterator[str]:

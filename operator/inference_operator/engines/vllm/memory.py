@@ -8,7 +8,8 @@ import re
 from dataclasses import replace
 
 from inference_operator.api.hardware import Device
-from inference_operator.sizing.engine_memory import EngineMemory, GraphMemory
+from inference_operator.sizing.budget import SPARE
+from inference_operator.sizing.engine_memory import LARGEST_GRAPH, EngineMemory, GraphMemory
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.steptime import Overhead
 
@@ -20,6 +21,9 @@ LEAN_SAMPLER = (0, 17)
 """Measured: Qwen3-14B peaks at 5.64 GiB in 0.15 and 0.16, and at 2.23 from 0.17."""
 LARGER_CONTEXT = (0, 18)
 """Measured: 0.13 GiB outside PyTorch up to 0.17, 0.25 from 0.18."""
+SECOND_RUNNER = (0, 29)
+"""The second model runner became the default (`config/vllm.py`, `use_v2_model_runner`). Its profiling run makes no
+copies of the logits, and it keeps the state of each request (`v1/worker/gpu/states.py`, `sample/penalties.py`)."""
 GRAPHS_IN_BUDGET = (0, 21)
 """CUDA graphs are subtracted before the KV cache is sized, and 0.92 replaces 0.9 (vllm-project/vllm#38284)."""
 HYBRID_CACHE = (0, 10)
@@ -56,6 +60,8 @@ SAMPLER_BYTES, LEAN_SAMPLER_BYTES = 36.0, 12.4
 """Measured, for each logit and besides the logits themselves: float32 logits, sorted copies, indices and cumulative
 probabilities; since 0.17 float32 logits, probabilities and random exponentials."""
 ACTIVATION_GIB = 0.07
+HIDDEN_TENSORS, RUNNER_HIDDEN_TENSORS = 4, 1
+"""Residual, input, output, and attention output; the second runner's profiling run skips attention."""
 VISION_GIB = 0.1
 """Measured on gemma-3, Kimi-VL, Mistral-Small-3.1 and granite-vision: 0.04 to 0.2 GiB."""
 CONTEXT_GIB, EARLIER_CONTEXT_GIB = 0.25, 0.13
@@ -71,6 +77,17 @@ UNLINKED_GROUP_GIB = 0.3
 STAGE_GIB = 0.07
 GRAPHS = GraphMemory(0.32, 0.17, layer_gib=0.018, expert_layer_gib=0.02, in_budget=True)
 """Measured on H100: 28 layers 0.87 GiB, 32 layers 0.91, 46 layers 1.23, 80 layers in pairs 1.61; MoE models more."""
+RUNNER_GRAPH_GIB = 0.0435
+"""Of each layer, for the 102 graphs of 512 sequences. Measured: the median of three start-ups of 0.32 on one H100
+(gt-290, gt-291, gt-292), with all other terms from vLLM's source: 0.045, 0.029 (experts), 0.044."""
+FEW_STARTUPS = ", fitted to 3 start-ups"
+RUNNER_SPARE = 0.04
+"""In place of the usual spare memory, until the graphs are fitted to ten start-ups (`python -m bench.sizing`)."""
+BLACKWELL_GRAPH = 1024
+"""Largest captured batch on compute capability 10.x (0.32.0, `config/vllm.py`)."""
+FLASHINFER_GIB, BLACKWELL, FLASH_ATTENTION = 0.385, 10, (8, 0)
+"""Workspace of FlashInfer's attention (0.32.0, `envs.py`, `VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE`). It comes first on
+compute capability 10.x, and below 8.0, where FlashAttention has no kernels (`platforms/cuda.py`)."""
 GRAPHS_OUTSIDE = GraphMemory(0.32, 0.17, layer_gib=0.018, expert_layer_gib=0.02, in_budget=False)
 GRAPHS_V0 = GraphMemory(0.05, 0.1, layer_gib=0.006, expert_layer_gib=0.0, in_budget=False)
 """V0 captured decode only: 28 layers 0.18 GiB."""
@@ -91,13 +108,21 @@ OVERHEAD = Overhead(step=1e-3, sequence=5e-6)
 """Fitted to those of 0.10 and 0.11. None of a later version is known here, so it stands for those too."""
 
 
-def vllm_memory(version: str = "", *, memory_gib: float, product: str = "") -> EngineMemory:
+def vllm_memory(
+    version: str = "", *, memory_gib: float, product: str = "", capability: tuple[int, int] = (0, 0)
+) -> EngineMemory:
     """The memory behaviour of a version on a device.
 
     Args:
         version: as vLLM prints it. If it is empty or unreadable, `LATEST` applies.
         memory_gib: the GPU's memory in GiB, which decides the defaults for batches.
+        capability: CUDA's compute capability, which decides the kernels of attention and the captured batches.
     """
+    memory = _of_first_runner(version, memory_gib, product)
+    return _of_second_runner(memory, capability) if (version_of(version) or LATEST) >= SECOND_RUNNER else memory
+
+
+def _of_first_runner(version: str, memory_gib: float, product: str) -> EngineMemory:
     known = version_of(version)
     at = known or LATEST
     pair, group = next((pair, group) for since, pair, group in GROUPS_GIB if at >= since)
@@ -115,6 +140,9 @@ def vllm_memory(version: str = "", *, memory_gib: float, product: str = "") -> E
         block_tokens=BLOCK_TOKENS,
         logit_bytes=LEAN_SAMPLER_BYTES if at >= LEAN_SAMPLER else SAMPLER_BYTES,
         activation_gib=ACTIVATION_GIB,
+        hidden_tensors=HIDDEN_TENSORS,
+        request_state=False,
+        spare=SPARE,
         vision_gib=VISION_GIB,
         expert_workspace=True,
         group_gib=((1, context), (2, pair), (3, group)),
@@ -135,8 +163,34 @@ def vllm_memory(version: str = "", *, memory_gib: float, product: str = "") -> E
     )
 
 
+def _of_second_runner(memory: EngineMemory, capability: tuple[int, int]) -> EngineMemory:
+    """The memory behaviour with vLLM's second model runner."""
+    blackwell = capability[0] == BLACKWELL
+    flashinfer = FLASHINFER_GIB if blackwell or (0, 0) < capability < FLASH_ATTENTION else 0.0
+    return replace(
+        memory,
+        logit_bytes=0.0,
+        activation_gib=flashinfer,
+        hidden_tensors=RUNNER_HIDDEN_TENSORS,
+        request_state=True,
+        spare=RUNNER_SPARE,
+        graphs=GraphMemory(
+            0.0,
+            0.0,
+            layer_gib=RUNNER_GRAPH_GIB,
+            expert_layer_gib=0.0,
+            in_budget=True,
+            largest=BLACKWELL_GRAPH if blackwell else LARGEST_GRAPH,
+            whole_steps=True,
+            fitted_to=FEW_STARTUPS,
+        ),
+    )
+
+
 def vllm_cpu_memory(*, latent: bool) -> EngineMemory:
     """The memory behaviour on CPUs. The operator sets the size of the KV cache there; it is not the remaining memory.
+
+    Without Triton, vLLM runs its first model runner (0.32.0, `config/vllm.py`, `use_v2_model_runner`).
 
     Args:
         latent: whether the model has latent attention.
@@ -146,7 +200,7 @@ def vllm_cpu_memory(*, latent: bool) -> EngineMemory:
         (128, 16)
     """
     return replace(
-        vllm_memory(memory_gib=0.0),
+        _of_first_runner("", 0.0, ""),
         block_tokens=CPU_LATENT_BLOCK_TOKENS if latent else CPU_BLOCK_TOKENS,
         max_num_seqs=CPU_SEQUENCES,
         max_num_batched_tokens=CPU_BATCH,

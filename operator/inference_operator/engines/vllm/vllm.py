@@ -257,7 +257,9 @@ class Vllm(Engine):
 
     def on_gpus(self, image: str, offer: GpuOffer, *, reported_gib: float = 0.0) -> PagedEngine:
         """The version in the image's tag, or the latest known version, on these GPUs."""
-        engine = vllm_memory(version_of_image(image), memory_gib=offer.memory_gib, product=offer.kind)
+        engine = vllm_memory(
+            version_of_image(image), memory_gib=offer.memory_gib, product=offer.kind, capability=offer.capability
+        )
         overhead = step_overhead(version_of_image(image))
         return PagedEngine(Gpu.of(offer), engine.with_reported(reported_gib), overhead, SUPPORT, ENCODERS)
 
