@@ -7,6 +7,7 @@ import pytest
 from bench.choices import choices
 from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.sizing.choice import choose, options_for
+from inference_operator.sizing.fitting import MOST_UNLINKED
 from inference_operator.sizing.fleet import by_cost, fleet_plan
 from inference_operator.sizing.gpu_plan import GpuPlan
 from inference_operator.sizing.ranking import CLEAR_GAIN, LEAST_CACHE
@@ -40,6 +41,38 @@ def test_the_smallest_size_that_starves_the_cache_loses_and_is_named() -> None:
     assert alone.runner_up.startswith("tensor parallel 1 on H100-80GB: its KV cache of")
 
 
+@pytest.mark.parametrize(
+    ("name", "gpus", "profile", "tensor"),
+    [
+        ("Qwen/Qwen3-32B", "L4:8", EngineProfile.BALANCED, 8),
+        ("Qwen/Qwen3-32B", "L40S:8", EngineProfile.BALANCED, 4),
+        ("Qwen/Qwen3-32B", "L4:8", EngineProfile.THROUGHPUT, 2),
+        ("Qwen/Qwen3-32B", "L4:8", EngineProfile.SMALLEST, 2),
+        ("Qwen/Qwen3-14B", "A10G:8", EngineProfile.BALANCED, 2),
+        ("Qwen/Qwen3-14B", "A10G:8", EngineProfile.LATENCY, 4),
+    ],
+)
+def test_more_than_two_gpus_share_a_bus_only_where_latency_needs_it(
+    name: str, gpus: str, profile: EngineProfile, tensor: int
+) -> None:
+    """A pipeline never shortens the time of a token; a bus costs throughput."""
+    found = plan(name, gpus, profile=profile)
+    assert found.shape.parallel.tensor == tensor
+    if tensor > MOST_UNLINKED:
+        assert found.step is not None
+        assert found.step.estimated
+        assert "pipeline parallel" in found.runner_up
+        assert found.runner_up.endswith("(estimated)")
+
+
+def test_the_longest_context_of_the_largest_group_is_taken_where_the_target_does_not_fit() -> None:
+    found = plan("meta-llama/Llama-3.3-70B-Instruct", "L4:8")
+    assert found.context_reduced
+    deepest = plan("meta-llama/Llama-3.3-70B-Instruct", "L4:8", tensor=1, pipeline=8)
+    assert (found.shape.parallel.words, found.gpus_per_replica) == ("tensor parallel 2, pipeline parallel 4", 8)
+    assert found.budget.context > deepest.budget.context
+
+
 def test_more_gpus_need_a_clear_gain() -> None:
     options = options_for(model(DENSE), pool("H100:8"), on_gpus, SizingInputs())
     rates = {one.gpus: one.served.requests / one.gpus for one in options if one.served}
@@ -62,7 +95,7 @@ def test_batches_come_before_a_context_that_nobody_requested() -> None:
 
 
 def test_without_nvlink_a_pipeline_takes_the_place_of_large_tensor_parallel_sizes() -> None:
-    assert plan("Qwen/Qwen3-32B", "L4:8").shape.parallel == ParallelSizes(2, 4)
+    assert plan("Qwen/Qwen3-14B", "A10G:8").shape.parallel == ParallelSizes(2, 2)
     assert plan("Qwen/Qwen3-32B", "L4:8", tensor=8).shape.parallel == ParallelSizes(8, 1)
     assert plan("Qwen/Qwen3-8B", "L4:8", pipeline=2).shape.parallel.pipeline == 2
     assert plan("Qwen/Qwen3-32B", "L4:8", pipeline=1).shape.parallel == ParallelSizes(8, 1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.hardware.offers import GpuOffer, merged, offer_named
@@ -93,7 +94,13 @@ def _usable(offered: Sequence[Pool], inputs: SizingInputs) -> list[Pool]:
 
 
 def _options(pools: Sequence[Pool], inputs: SizingInputs, division: Division) -> list[Option]:
-    return [option_of(pool, candidate, inputs) for pool, candidate in _at_target(pools, inputs, division)]
+    """The sizes that hold the target. Larger groups on one bus are among them where latency needs these."""
+    options = [option_of(pool, candidate, inputs) for pool, candidate in _at_target(pools, inputs, division)]
+    late = any(option.served for option in options) and not any(option.keeps_objective for option in options)
+    if inputs.profile is EngineProfile.LATENCY or (late and inputs.profile is not EngineProfile.SMALLEST):
+        on_a_bus = _at_target(pools, inputs, division, shares_bus=True)
+        options += [option_of(pool, candidate, inputs) for pool, candidate in on_a_bus]
+    return options
 
 
 def may_be_used(offer: GpuOffer, inputs: SizingInputs) -> bool:
@@ -104,10 +111,12 @@ def may_be_used(offer: GpuOffer, inputs: SizingInputs) -> bool:
     return allowed and divided and offer.memory_gib >= inputs.least_memory_gib
 
 
-def _at_target(pools: Sequence[Pool], inputs: SizingInputs, division: Division) -> Iterator[tuple[Pool, Candidate]]:
+def _at_target(
+    pools: Sequence[Pool], inputs: SizingInputs, division: Division, *, shares_bus: bool = False
+) -> Iterator[tuple[Pool, Candidate]]:
     """The candidates that hold the target; with the profile `Smallest` only the first of each kind."""
     for pool in pools:
-        for parallel in pool.parallels(inputs, division):
+        for parallel in pool.parallels(inputs, division, shares_bus=shares_bus):
             if (candidate := pool.at_target(inputs, parallel)) is not None:
                 yield pool, candidate
                 if inputs.profile is EngineProfile.SMALLEST:
@@ -115,9 +124,12 @@ def _at_target(pools: Sequence[Pool], inputs: SizingInputs, division: Division) 
 
 
 def _largest(pool: Pool, inputs: SizingInputs, division: Division) -> Candidate | None:
+    """The candidate with the longest context of the largest group of GPUs that holds the least one."""
     least = least_context(pool.facts, inputs)
-    for parallel in reversed(pool.parallels(inputs, division)):
-        if (candidate := pool.longest(inputs, parallel, least)) is not None:
+    for _, parallels in groupby(reversed(pool.parallels(inputs, division)), key=lambda each: each.world_size):
+        found = [each for parallel in parallels if (each := pool.longest(inputs, parallel, least)) is not None]
+        if found:
+            candidate = max(found, key=lambda each: each.budget.context)
             return candidate if inputs.concurrency is None or enough(candidate, inputs) else None
     return None
 

@@ -35,9 +35,9 @@ LEAST_CONTEXT = 8192
 TYPICAL_REQUESTS = 8
 """Typical requests that fit at once in every plan (docs/explanation/sizing.md)."""
 MOST_UNLINKED = 2
-"""Largest tensor parallel size without NVLink, unless it is requested: each further GPU exchanges activations over the
-same bus. NVIDIA's table for the RTX PRO 6000 has a pipeline ahead of larger sizes (NVIDIA/TensorRT-LLM,
-`docs/source/developer-guide/perf-overview.md`)."""
+"""Largest tensor parallel size without NVLink, unless it is requested or needed for the latency: each further GPU
+exchanges activations over the same bus. NVIDIA's table for the RTX PRO 6000 has a pipeline ahead of larger sizes
+(NVIDIA/TensorRT-LLM, `docs/source/developer-guide/perf-overview.md`). A pipeline never shortens a token's time."""
 SHARED_BATCH = 1024
 """`max_num_batched_tokens` of data parallel ranks, if larger ones do not fit: each rank has buffers for the batches of
 all (`activation.py`)."""
@@ -89,22 +89,30 @@ class Pool:
         allowed = self.engine.broken_rule(self.facts, shape.with_tensor(inputs.tensor)) is None
         return (inputs.tensor,) if allowed and inputs.tensor <= most else ()
 
-    def parallels(self, inputs: SizingInputs, division: Division = ONE_NODE) -> tuple[ParallelSizes, ...]:
+    def parallels(
+        self, inputs: SizingInputs, division: Division = ONE_NODE, *, shares_bus: bool = False
+    ) -> tuple[ParallelSizes, ...]:
         """Parallel sizes to try in a division over nodes, by their number of ranks.
 
         Without NVLink, a pipeline exchanges less than tensor parallelism: from `MOST_UNLINKED` ranks on, the layers are
         divided, unless the user requests a size or speculative decoding needs all layers on each rank.
+
+        Args:
+            shares_bus: gives the larger tensor parallel sizes of one node, and only these.
         """
         nodes = division.nodes
         if not self.offer.can_span(nodes, by_choice=inputs.nodes is None):
             return ()
         stages = self._stages(inputs, division)
-        most = MOST_UNLINKED if len(stages) > 1 and not self.offer.linked else math.inf
+        limited = len(stages) > 1 and not self.offer.linked
+        if shares_bus and not (limited and division == ONE_NODE):
+            return ()
+        least, most = (MOST_UNLINKED, math.inf) if shares_bus else (0, MOST_UNLINKED if limited else math.inf)
         possible = [
             ParallelSizes(tensor, pipeline, inputs.data, nodes)
             for pipeline in stages
             for tensor in self.sizes(inputs, pipeline, nodes)
-            if tensor <= most and tensor * pipeline * inputs.data % nodes == 0
+            if least < tensor <= most and tensor * pipeline * inputs.data % nodes == 0
         ]
         ordered = sorted(possible, key=lambda parallel: (parallel.world_size, parallel.pipeline))
         return tuple(parallel for parallel in ordered if division == ONE_NODE or self._may_hold(inputs, parallel))

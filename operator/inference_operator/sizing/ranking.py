@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.sizing.fitted_batch import Candidate
-from inference_operator.sizing.fitting import Pool
+from inference_operator.sizing.fitting import MOST_UNLINKED, Pool
 from inference_operator.sizing.serving import TYPICAL_LOAD, Limit, Served, serving
 from inference_operator.sizing.shape import Objective, SizingInputs
 from inference_operator.sizing.steptime import StepCosts
@@ -67,6 +67,11 @@ class Option:
     @property
     def memory(self) -> float:
         return self.pool.offer.memory_gib * self.gpus
+
+    @property
+    def shares_bus(self) -> bool:
+        """Whether more GPUs exchange activations over a bus than usual."""
+        return self.candidate.shape.parallel.tensor > MOST_UNLINKED and not self.pool.offer.linked
 
     @property
     def tpot(self) -> float:
@@ -119,6 +124,8 @@ def ranked(options: Sequence[Option], profile: EngineProfile, previous_kind: str
     gain = _speed if by_time else _gain_of(cost)
     best = _climbed(roomy, cost, gain)
     others = [option for option in left if option is not best]
+    if best.shares_bus:
+        others = [option for option in others if not option.shares_bus]
     if not others:
         return Ranked(best)
     second = _climbed(_above_floor([option for option in others if option.keeps_objective] or others), cost, gain)
@@ -136,7 +143,7 @@ def _climbed(options: Sequence[Option], cost: Callable[[Option], float], gain: C
     """The option of the least cost, or one of a higher cost whose gain is clearly higher."""
     first = _smallest(options, cost)
     best = first
-    for option in sorted(options, key=lambda each: (cost(each), each.name)):
+    for option in sorted(options, key=lambda each: (cost(each), -gain(each), each.name)):
         more = cost(option) > cost(best)
         if more and gain(option) >= CLEAR_GAIN * gain(best):
             best = option

@@ -21,11 +21,13 @@ from inference_operator.sizing.efficiency import (
     measured_share,
 )
 from inference_operator.sizing.kv_cache import CacheReads
-from inference_operator.sizing.shape import Shape
+from inference_operator.sizing.shape import ParallelSizes, Shape
 from inference_operator.sizing.steptime import Overhead, StepCosts
 from inference_operator.sizing.work import StepWork, step_work
 
 GIGA, TERA = 1e9, 1e12
+PAIR = 2
+"""Largest group of GPUs on a bus of which measurements are public (`bench/data/throughput.csv`)."""
 
 
 def step_costs(facts: ModelFacts, gpu: Gpu, reads: CacheReads, overhead: Overhead, shape: Shape) -> StepCosts | None:
@@ -44,10 +46,14 @@ def step_costs(facts: ModelFacts, gpu: Gpu, reads: CacheReads, overhead: Overhea
         overhead,
         operations_per_second=gpu.tflops * TERA * SPEEDUP[kernel_cell.arithmetic] * share.value,
         stages=shape.parallel.pipeline,
-        # No measurement of a step over several nodes, or of data parallel ranks, is public in this form.
-        estimated=not share.measurements or shape.parallel.nodes > 1 or shape.parallel.data > 1,
+        estimated=not share.measurements or _is_unmeasured(gpu, shape.parallel),
     )
     return replace(costs, decodes=not facts.is_pooling)
+
+
+def _is_unmeasured(gpu: Gpu, parallel: ParallelSizes) -> bool:
+    """Whether no measurement of a step is public in this form: over nodes, of data parallel ranks, of a shared bus."""
+    return parallel.nodes > 1 or parallel.data > 1 or (parallel.tensor > PAIR and not gpu.linked)
 
 
 def costs_of_work(
