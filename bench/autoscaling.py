@@ -24,7 +24,7 @@ from statistics import fmean
 from bench.figures import Figure, at_most, json_of, parser_of, shown
 from bench.fleet_simulation import Fleet, Replay, Scaler, Workload, replay
 from bench.scaling_curves import Curve, Point, best_at, front, highest, hours_at, mean_point, paired_ratio, plotted
-from bench.scaling_ours import ours, ours_corrected
+from bench.scaling_ours import ours, shipped
 from bench.scaling_queries import rendered_hpa, rendered_keda
 from bench.scaling_rules import (
     aibrix,
@@ -210,12 +210,13 @@ def _query_figures(name: str, mean: Mapping[str, Curve]) -> Iterator[Figure]:
 
 def wrong_targets(scenario: Scenario, seeds: int) -> Iterator[Figure]:
     """What a target costs that is wrong at first: fixed, and with the shipped correction."""
-    for name, rule in (("fixed", ours), ("corrected", ours_corrected)):
+    for name in ("fixed", "corrected"):
         for factor in (1.0, *WRONG):
             found = []
             for seed in range(seeds):
-                work = scenario.workload(seed)
-                scaler = rule(factor * scenario.concurrency, scenario.fleet)
+                work, fleet = scenario.workload(seed), scenario.fleet
+                fixed = ours(factor * scenario.concurrency, fleet)
+                scaler = fixed if name == "fixed" else shipped(fleet, wrong=factor)
                 found.append(replay(work, scaler, scenario.fleet, initial=initial_replicas(scenario, work), seed=seed))
             what = f"{scenario.name}: C x {factor:g}, {name}"
             yield Figure(f"{what}, SLO", fmean(one.attained() for one in found), "%")

@@ -93,6 +93,10 @@ class Observed:
     """Seconds from the engine's receipt to the first token, of the requests that finished since the last look."""
     token: Floats
     """Times of their further tokens in seconds."""
+    prompts: Floats
+    """Tokens of their prompts."""
+    answers: Floats
+    """Tokens of their answers."""
 
     @property
     def outstanding(self) -> float:
@@ -131,6 +135,13 @@ class Replay:
     changes: int
     """Changes of the desired replicas."""
     peak: int
+    seconds: tuple[float, ...] = ()
+    """Engine-seconds of each interval between decisions."""
+    interval: float = 0.0
+
+    def hours_after(self, seconds: float) -> float:
+        """GPU-hours from this time on."""
+        return sum(self.seconds[round(seconds / self.interval) :]) / 3600
 
     def attained(self, first_token: float = 2.0, per_token: float = 0.05) -> float:
         """Part of the requests that meet both objectives, in percent."""
@@ -150,7 +161,8 @@ def replay(workload: Workload, scaler: Scaler, fleet: Fleet, *, initial: int, se
     """Replay a workload with a scaler, from `initial` ready engines."""
     random = np.random.default_rng([seed, 7])
     simulated = _Simulation(workload, fleet, initial)
-    desired, changes, peak, engine_seconds, now = initial, 0, initial, 0.0, 0.0
+    desired, changes, peak, now = initial, 0, initial, 0.0
+    engine_seconds: list[float] = []
     while now < workload.seconds:
         wanted = min(max(scaler(simulated.observed(now), desired), 0), fleet.max_replicas)
         if now < WARM_SECONDS:
@@ -160,14 +172,15 @@ def replay(workload: Workload, scaler: Scaler, fleet: Fleet, *, initial: int, se
         simulated.scale(min(desired, fleet.available), now, fleet, random)
         peak = max(peak, simulated.size())
         ticks = round(fleet.decide_seconds / fleet.tick_seconds)
-        engine_seconds += simulated.advance(now, ticks)
+        engine_seconds.append(simulated.advance(now, ticks))
         now += ticks * fleet.tick_seconds
     tail = 0
     while simulated.unfinished() and tail < round(TAIL_SECONDS / fleet.decide_seconds):
         simulated.advance(now, ticks)
         now, tail = now + ticks * fleet.tick_seconds, tail + 1
     first, per_token = simulated.latencies()
-    return Replay(first, per_token, engine_seconds / 3600, changes, peak)
+    spent = sum(engine_seconds) / 3600
+    return Replay(first, per_token, spent, changes, peak, tuple(engine_seconds), fleet.decide_seconds)
 
 
 class _Simulation:
@@ -231,6 +244,8 @@ class _Simulation:
             kv_usage=float(used) / 1e6,
             first_token=first - self._arrays.sent[finished],
             token=(self._arrays.finished[finished] - first) / tokens,
+            prompts=self._arrays.prompts[finished],
+            answers=self._arrays.outputs[finished],
         )
 
     def size(self) -> int:

@@ -1,46 +1,64 @@
-"""The shipped decision, and the shipped correction of its target, as rules of `bench/autoscaling.py`."""
+"""The shipped decision, with and without the shipped correction of its target, as rules of `bench/autoscaling.py`."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
 
 from bench.engine_steps import Floats
-from bench.fleet_simulation import Fleet, Observed, Scaler
-from inference_operator.autoscaling.decision import ScalingSample, ScalingSettings, ScalingState, decide
-from inference_operator.autoscaling.target_correction import (
-    STEP_REQUESTS,
-    STEP_SECONDS,
-    Bounds,
-    LatencySample,
-    next_factor,
-    part_within,
+from bench.fleet_simulation import EngineModel, Fleet, Observed, Scaler
+from bench.serving_model import costs_of
+from inference_operator.api.hardware import Device
+from inference_operator.autoscaling.decision import (
+    ScalingSample,
+    ScalingSettings,
+    ScalingState,
+    decide,
+    is_short,
+    target_decides,
 )
-from inference_operator.sizing.shape import Objective
+from inference_operator.autoscaling.latency import LatencyWindow, target_correction
+from inference_operator.autoscaling.target import Target, target_concurrency
+from inference_operator.sizing.budget import TYPICAL_TOKENS
+from inference_operator.sizing.plan import PerGpu, Plan
+from inference_operator.sizing.serving import TYPICAL_LOAD, Load
+from inference_operator.sizing.shape import Objective, ParallelSizes
+from inference_operator.views.samples import EngineSample, Histogram, TokenCounts
 
 NEVER_IDLE = 1e9
 OBJECTIVE = Objective()
 FIRST_TOKEN_BOUNDS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0)
 TOKEN_BOUNDS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0)
 """Bounds of the buckets of vLLM's histograms in seconds (0.32.0, vllm/v1/metrics/loggers.py)."""
+PROMPT_BOUNDS = tuple(float(digit * 10**power) for power in range(6) for digit in (1, 2, 5))
+"""Bounds of its buckets for tokens of prompts (`build_1_2_5_buckets` in the same file)."""
+NO_SIZES = PerGpu(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {})
+"""A plan's sizes of a GPU, which decide no target, but for its sequences."""
+CONTEXT = 1_000_000
+"""Longer than any request of the traces: the simulated engine refuses none."""
 
 
 def ours(concurrency: float, fleet: Fleet) -> Scaler:
     """The shipped decision with a fixed target."""
-    return _decided(lambda _seen: concurrency, fleet)
+    return _decided(lambda _sample, _seen, _settings, _desired: concurrency, fleet)
 
 
-def ours_corrected(concurrency: float, fleet: Fleet) -> Scaler:
-    """The shipped decision, whose target starts with this value and is corrected by what engines measure."""
-    return _decided(_Correction(concurrency).target, fleet)
+def shipped(fleet: Fleet, *, load: Load = TYPICAL_LOAD, wrong: float = 1.0) -> Scaler:
+    """What ships: the computed target, corrected by what engines measure, and no knob.
+
+    Args:
+        fleet: the surroundings.
+        load: lengths of requests that a former process has measured; those of typical requests if none has.
+        wrong: the computed target is multiplied by this.
+    """
+    return _decided(_Shipped(plan_of(fleet.engine), wrong, load).target, fleet)
 
 
-def _decided(target: Callable[[Observed], float], fleet: Fleet) -> Scaler:
+def _decided(target: Callable[[ScalingSample, Observed, ScalingSettings, int], float], fleet: Fleet) -> Scaler:
     state = [ScalingState()]
 
     def scale(seen: Observed, desired: int) -> int:
-        settings = ScalingSettings(1, fleet.max_replicas, target(seen), fleet.start_seconds, NEVER_IDLE)
         sample = ScalingSample(
             at=seen.at,
             outstanding=seen.outstanding,
@@ -50,52 +68,81 @@ def _decided(target: Callable[[Observed], float], fleet: Fleet) -> Scaler:
             ready=seen.ready,
             starting=seen.starting,
         )
+        settings = ScalingSettings(1, fleet.max_replicas, 1.0, fleet.start_seconds, NEVER_IDLE)
+        settings = replace(settings, target_concurrency=target(sample, seen, settings, desired))
         decision, state[0] = decide(sample, settings, state[0], replicas=desired)
         return decision.replicas
 
     return scale
 
 
+def plan_of(engine: EngineModel) -> Plan:
+    """A plan with the limits and the costs of a simulated engine."""
+    per_gpu = replace(NO_SIZES, max_concurrency_at_2048_tokens=engine.kv_tokens / TYPICAL_TOKENS)
+    return Plan(
+        Device.GPU,
+        ParallelSizes(1),
+        1,
+        *("4", "16Gi", "2Gi", "2Gi"),
+        per_gpu=per_gpu,
+        max_model_len=CONTEXT,
+        max_num_seqs=engine.max_num_seqs,
+        max_num_batched_tokens=engine.max_batched_tokens,
+        step=costs_of(engine),
+    )
+
+
 @dataclass
-class _Correction:
-    """What engines have measured since the last step of the correction."""
+class _Shipped:
+    """The loop from engines' metrics to a target, as `autoscaling/loop.py` and the pipeline have it."""
 
-    computed: float
+    plan: Plan
+    wrong: float
+    load: Load
     factor: float = 1.0
-    _since: float = 0.0
-    _lowered: float = -inf
-    _first: list[Floats] = field(default_factory=list)
-    _token: list[Floats] = field(default_factory=list)
-    _running: list[float] = field(default_factory=list)
+    _window: LatencyWindow = LatencyWindow()  # noqa: RUF009 - it never changes
+    _sample: EngineSample = EngineSample("m", 0, 0, ())  # noqa: RUF009 - as above
 
-    def target(self, seen: Observed) -> float:
+    def target(self, sample: ScalingSample, seen: Observed, settings: ScalingSettings, desired: int) -> float:
         """The target after what is seen now."""
-        self._first.append(seen.first_token)
-        self._token.append(seen.token)
-        self._running.append(seen.running / max(seen.ready, 1))
-        if sum(map(len, self._first)) >= STEP_REQUESTS and seen.at - self._since >= STEP_SECONDS:
-            before, sample = self.factor, self._measured(seen.at)
-            self.factor = next_factor(before, self.computed, sample, OBJECTIVE)
-            self._lowered = seen.at if self.factor < before else self._lowered
-            self._since, self._first, self._token, self._running = seen.at, [], [], []
-        return self.factor * self.computed
+        self._sample = _after(self._sample, seen)
+        target = self._target()
+        counts = not is_short(sample, target.concurrency)
+        self._window = self._window.after({"engine": self._sample}, at=seen.at, counts=counts)
+        settings = replace(settings, target_concurrency=target.concurrency)
+        decides = target_decides(sample, settings, desired)
+        self.factor, self.load, self._window = target_correction(self._window, target, settings, decides=decides)
+        return self._target().concurrency
 
-    def _measured(self, at: float) -> LatencySample:
-        first, token = np.concatenate(self._first), np.concatenate(self._token)
-        return LatencySample(
-            seconds=at - self._since,
-            requests=len(first),
-            ttft=_within(first, FIRST_TOKEN_BOUNDS, OBJECTIVE.ttft),
-            tpot=_within(token, TOKEN_BOUNDS, OBJECTIVE.tpot),
-            tpot_seconds=float(np.mean(token)),
-            running=float(np.mean(self._running)),
-            since_lowered=at - self._lowered,
-        )
+    def _target(self) -> Target:
+        sequences = self.plan.max_num_seqs
+        assert sequences is not None  # noqa: S101 - `plan_of` sets it
+        found = target_concurrency(self.plan, max_num_seqs=sequences, objective=OBJECTIVE, load=self.load)
+        bounds = {name: value * (1 if value == sequences else self.wrong) for name, value in found.bounds.items()}
+        wrong = replace(found, bounds=bounds, factor=self.factor)
+        return replace(wrong, concurrency=max(1.0, min(wrong.computed * self.factor, float(sequences))))
 
 
-def _within(values: Floats, bounds: Sequence[float], limit: float) -> Bounds:
-    """What a histogram with these buckets tells."""
-    counts = [float(np.count_nonzero(values <= bound)) for bound in bounds]
-    found = part_within((*bounds, inf), (*counts, float(len(values))), limit)
-    assert found is not None  # noqa: S101 - there are values
-    return found
+def _after(before: EngineSample, seen: Observed) -> EngineSample:
+    """The metrics of all engines, as those of one, after some requests more."""
+    counts = before.tokens or TokenCounts(0.0, 0.0, 0.0)
+    tokens = TokenCounts(
+        counts.requests + len(seen.prompts),
+        counts.prompt + float(seen.prompts.sum()),
+        counts.answer + float(seen.answers.sum()),
+    )
+    return replace(
+        before,
+        ttft=_added(before.ttft, seen.first_token, FIRST_TOKEN_BOUNDS),
+        tpot=_added(before.tpot, seen.token, TOKEN_BOUNDS),
+        prompts=_added(before.prompts, seen.prompts, PROMPT_BOUNDS),
+        tokens=tokens,
+    )
+
+
+def _added(before: Histogram | None, values: Floats, bounds: Sequence[float]) -> Histogram:
+    bounds = (*bounds, inf)
+    found = before or Histogram(bounds, (0.0,) * len(bounds), 0.0)
+    grown = np.searchsorted(np.sort(values), bounds, side="right")
+    counts = tuple(float(count + more) for count, more in zip(found.counts, grown, strict=True))
+    return Histogram(bounds, counts, found.total + float(values.sum()))

@@ -31,10 +31,10 @@ MEAN_AIM, LATE_AIM, KEPT_AIM = at_most(0.1), at_most(0.15), at_least(2 * PERCENT
 """Requests may miss each of the two objectives up to the percentile."""
 
 
-def serving_of(engine: EngineModel) -> Serving:
-    """The model of a simulated engine."""
+def costs_of(engine: EngineModel) -> StepCosts:
+    """The costs of a simulated engine's step."""
     prompt_token = 1 / engine.prefill_tokens_per_second
-    costs = StepCosts(
+    return StepCosts(
         dense=0.0,
         cached_token=0.0,
         token=0.0,
@@ -42,7 +42,11 @@ def serving_of(engine: EngineModel) -> Serving:
         exchange=prompt_token,
         sequence=engine.sequence_seconds - prompt_token,
     )
-    return Serving(costs, engine.max_num_seqs, engine.max_batched_tokens, engine.kv_tokens)
+
+
+def serving_of(engine: EngineModel) -> Serving:
+    """The model of a simulated engine."""
+    return Serving(costs_of(engine), engine.max_num_seqs, engine.max_batched_tokens, engine.kv_tokens)
 
 
 def workload(load: Load, rate: float, seed: int = 0) -> Workload:

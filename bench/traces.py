@@ -117,6 +117,19 @@ def day(seed: int, *, seconds: float = 14_400.0) -> Workload:
     return Workload("day", times, *_lengths(len(times), random), seconds)
 
 
+def long_tail(seed: int, *, seconds: float = 10_800.0) -> Workload:
+    """From 3 to 15 requests per second and back, with prompts of a heavy tail: a median of 545, 1 % beyond 11,000."""
+    random = np.random.default_rng([seed, 4])
+    width = 600.0
+    middles = np.arange(width / 2, seconds, width)
+    rates = (9 - 6 * np.cos(2 * np.pi * middles / seconds)) * random.lognormal(0, 0.15, len(middles))
+    arrivals = [n * width + _gamma(float(rate), width, ARRIVAL_CV, random) for n, rate in enumerate(rates)]
+    times = np.concatenate(arrivals)
+    prompts = np.clip(random.lognormal(6.3, 1.3, len(times)), 1, 100_000).round()
+    outputs = np.clip(random.lognormal(5.0, 1.0, len(times)), 1, 4000).round()
+    return Workload("long tail", times, prompts, outputs, seconds)
+
+
 def _lengths(count: int, random: np.random.Generator) -> tuple[Floats, Floats]:
     """Prompts and answers of a chat in tokens: medians 665 and 200."""
     prompts = np.clip(random.lognormal(6.5, 1.0, count), 1, 8000).round()

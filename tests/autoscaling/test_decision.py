@@ -66,6 +66,21 @@ def test_steady_arrivals_get_the_engines_of_littles_law_and_square_root_headroom
     assert len(set(numbers[-60:])) == 1
 
 
+@pytest.mark.parametrize("requests", [20, 100, 400])
+def test_arrivals_in_bursts_never_get_fewer_engines_than_even_ones(requests: int) -> None:
+    """The same number of arrivals in a minute, all in one interval of some: 1 is even."""
+    found = []
+    for every in (1, 2, 4, 12):
+        state, arrived = ScalingState(), 0.0
+        for tick in range(1, 73):
+            arrived += every * requests / 12 if tick % every == 0 else 0
+            sample = ScalingSample(tick * PERIOD, 1.0, arrived, requests / 12 * tick, requests / 60 * SERVICE, 64, 0)
+            decision, state = decide(sample, SETTINGS, state, replicas=1)
+        found.append(decision.terms.headroom)
+    assert found == sorted(found)
+    assert found[-1] > 1.5 * found[0]
+
+
 def test_a_step_up_and_down_causes_one_phase_up_and_one_down() -> None:
     fleet = Fleet()
     fleet.run(rate=4, seconds=900)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from math import inf
 
 from inference_operator.api.status import AutoscalingStatus, LoadStatus
+from inference_operator.autoscaling.decision import ScalingSettings
 from inference_operator.autoscaling.inputs import measured_load
 from inference_operator.autoscaling.latency import LENGTH_STEP, LatencyWindow, target_correction
 from inference_operator.autoscaling.target import Target, TargetBound
@@ -11,6 +12,7 @@ from inference_operator.sizing.serving import TYPICAL_LOAD, Load
 from inference_operator.views.samples import EngineSample, Histogram, TokenCounts
 
 BOUNDS = (0.01, 0.05, 2.0, inf)
+SETTINGS = ScalingSettings(1, 8, 40.0, start_seconds=60, idle_seconds=600)
 TARGET = Target(40.0, TargetBound.TOKEN_TIME, {TargetBound.SEQUENCES: 256.0, TargetBound.TOKEN_TIME: 40.0})
 
 
@@ -30,7 +32,7 @@ def window(*samples: EngineSample) -> LatencyWindow:
 
 
 def corrected(found: LatencyWindow, target: Target = TARGET) -> tuple[float, Load]:
-    factor, load, _ = target_correction(found, target)
+    factor, load, _ = target_correction(found, target, SETTINGS, decides=True)
     return factor, load
 
 
@@ -46,7 +48,7 @@ def test_few_requests_or_nearly_equal_lengths_change_nothing() -> None:
     few = window(sample(0, prompt=1, answer=1), sample(150, prompt=900, answer=50))
     assert corrected(few)[1] == TYPICAL_LOAD
     near = TYPICAL_LOAD.prompt * LENGTH_STEP * 0.97
-    same = window(sample(0, prompt=1, answer=1), sample(300, prompt=near, answer=TYPICAL_LOAD.answer))
+    same = window(sample(0, prompt=1, answer=1), sample(1500, prompt=near, answer=TYPICAL_LOAD.answer))
     assert corrected(same)[1] == TYPICAL_LOAD
     assert corrected(same)[0] > 1.0, "then the latencies correct the target"
 

@@ -382,7 +382,7 @@ async def test_the_target_follows_the_lengths_that_engines_count_and_keeps_them_
 
 
 @pytest.mark.parametrize("wrong", [4, 1 / 4])
-async def test_measured_latencies_bring_a_target_that_is_wrong_by_four_back_within_a_quarter_in_half_an_hour(
+async def test_measured_latencies_bring_a_target_that_is_wrong_by_four_back_within_a_quarter_in_an_hour(
     world: World, wrong: float
 ) -> None:
     fleet, computed = await computed_target(world)
@@ -390,14 +390,14 @@ async def test_measured_latencies_bring_a_target_that_is_wrong_by_four_back_with
     (request,) = world.cache.scaling.inputs(KEY)
     assert request is not None
     reachable = min(right, request.target.bounds[TargetBound.KV_CACHE])
-    writes = await corrected(fleet, right, rounds=HALF_AN_HOUR)
+    writes = await corrected(fleet, right, rounds=2 * HALF_AN_HOUR)
     recorded = world.status().autoscaling
     assert recorded is not None
     assert recorded.target_concurrency is not None
     assert reachable * 0.75 <= recorded.target_concurrency <= reachable * 1.25
     assert {one.verb for one in writes} == {"status"}
     assert len(writes) <= 16, "one write for each step"
-    assert await corrected(fleet, right, rounds=HALF_AN_HOUR) == [], "then it stays"
+    assert len(await corrected(fleet, right, rounds=HALF_AN_HOUR)) <= 4, "one attempt to grow in an hour"
 
 
 async def test_the_correction_outlasts_a_restart_and_ends_with_the_plan_that_it_belongs_to(world: World) -> None:

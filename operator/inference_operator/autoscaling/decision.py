@@ -2,7 +2,7 @@
 
 The operator decides by it with the backend `BuiltIn`, from samples of every few seconds. With `HPA` and `KEDA` the law
 is the target-utilization query of `query.py`. For one demand the two give different numbers: here the headroom is
-2 sqrt(R) requests, growth counts, and a backlog is worked off within 5 s; there 15 % of the capacity stay free, and a
+2 sqrt(R z) requests, growth counts, and a backlog is worked off within 5 s; there 15 % of the capacity stay free, and a
 backlog is worked off within 30 s. docs/explanation/autoscaling.md measures both.
 
 Symbols: C is the target concurrency, the requests that one engine serves well at a time. n is the number of ready
@@ -15,13 +15,17 @@ The rules:
    ratio of the present replicas, so nothing compounds while new engines load.
 2. The backlog is what exceeds C x n: it waits, wherever the queue stands.
 3. The steady demand R is the number of requests that arrivals keep in engines: arrivals per second x S (Little's law).
-   If arrivals clearly grow, those expected after half of L count. Engines with more than C are slow, so S is measured
+   Arrivals are those of the whole history, unless the last ones clearly differ; if they clearly grow, those expected
+   after half of L count. Engines with more than C are slow, so S is measured
    while they have at most C, and the last value is used while they have more. That value is discarded when completions
    prove it too long: it came from a few slow requests, for example an engine's first.
 4. If engines have more requests than R and its headroom, these count instead, up to C x n: full engines are kept.
    Requests beyond C x n show the length of the queue, not the arrival rate.
-5. The headroom is 2 sqrt(R): the probability that a request waits then does not depend on the size (Halfin and Whitt,
-   "Heavy-traffic limits for queues with many exponential servers", Operations Research 29, 1981).
+5. The headroom is 2 sqrt(R z): the probability that a request waits then does not depend on the size (Halfin and
+   Whitt, "Heavy-traffic limits for queues with many exponential servers", Operations Research 29, 1981).
+   z = (1 + I) / 2 is the peakedness of arrivals whose counts have I times the variance of independent ones, for
+   exponential times in the engine (Whitt, "Heavy-traffic approximations for service systems with blocking", AT&T Bell
+   Labs Technical Journal 63, 1984). Up to R + 3 sqrt(R z) outstanding requests may be chance, and are no backlog.
 6. A backlog is worked off within T = DRAIN_SECONDS, or S if that is longer. Requests that will be added to it until new
    engines are ready count, unless some start.
 7. replicas = ceil(max(R + headroom + backlog x min(1, S/T), min(outstanding, C x n)) / C), within the limits.
@@ -77,6 +81,12 @@ GAP_SECONDS = 120.0
 
 EPSILON = 1e-9
 """Keeps rounding errors from adding a replica."""
+
+PRIOR_INTERVALS = 12
+"""Intervals between samples, a minute of them, in which arrivals count as independent before any is measured."""
+
+LEAST_LOAD = 0.5
+"""Part of the target that engines must have, so that their latencies tell of the target."""
 
 MAX_HISTORY = 512
 """Samples and decisions that are kept: 42 minutes at a sample each 5 s."""
@@ -229,14 +239,16 @@ def _with_sample(sample: ScalingSample, state: ScalingState, settings: ScalingSe
 def _terms(sample: ScalingSample, settings: ScalingSettings, state: ScalingState) -> Terms:
     """The requests that engines are needed for: rules 2 to 6."""
     capacity = settings.target_concurrency * sample.ready
-    backlog = max(0.0, sample.outstanding - capacity)
     service, start = state.service_seconds, max(settings.start_seconds, 1.0)
     if service is None:  # nothing has been finished yet: all that is outstanding is steady demand
         steady = sample.outstanding
         return Terms(steady, HEADROOM_FACTOR * sqrt(steady), 0.0)
-    rate, growth = _arrival_rate(state.samples)
+    dispersion = _dispersion(state.samples)
+    rate, growth = _arrival_rate(state.samples, dispersion)
     steady = (rate + growth * start / 2) * service
-    headroom = HEADROOM_FACTOR * sqrt(steady)
+    deviation = sqrt(steady * (1 + dispersion) / 2)
+    headroom, chance = HEADROOM_FACTOR * deviation, steady + CLEAR_SIGMAS * deviation
+    backlog = max(0.0, sample.outstanding - max(capacity, chance))
     if backlog > 0 and sample.starting == 0:
         backlog += max(0.0, rate - capacity / service) * start
     full = min(sample.outstanding, capacity)
@@ -281,11 +293,21 @@ def _floor(sample: ScalingSample, state: ScalingState) -> int:
     return max(desired if sample.at - at <= BACKLOG_DOWN_SECONDS else lasting for at, lasting, desired in state.desired)
 
 
+def is_short(sample: ScalingSample, target: float) -> bool:
+    """Whether engines start and all ready ones are full: latencies then tell of missing engines."""
+    return sample.starting > 0 and sample.outstanding > target * sample.ready
+
+
+def target_decides(sample: ScalingSample, settings: ScalingSettings, replicas: int) -> bool:
+    """Whether a larger target would mean fewer engines, or engines have enough requests to tell of it."""
+    is_loaded = sample.outstanding >= LEAST_LOAD * settings.target_concurrency * sample.ready > 0
+    return is_loaded or replicas > max(1, settings.min_replicas)
+
+
 def _started_for(sample: ScalingSample, settings: ScalingSettings) -> int:
     """The replicas that the outstanding requests need while some start and all ready ones are full; else zero."""
     target = settings.target_concurrency
-    is_full = sample.starting > 0 and sample.outstanding > target * sample.ready
-    return ceil(sample.outstanding / target - EPSILON) if is_full else 0
+    return ceil(sample.outstanding / target - EPSILON) if is_short(sample, target) else 0
 
 
 def _is_idle(sample: ScalingSample, settings: ScalingSettings, state: ScalingState) -> bool:
@@ -302,8 +324,11 @@ def _increase(samples: Sequence[ScalingSample], name: str) -> float:
     return float(sum(max(0.0, later - former) for former, later in pairwise(values)))
 
 
-def _arrival_rate(samples: Sequence[ScalingSample]) -> tuple[float, float]:
-    """Arrivals per second, and their growth per second; a growth of zero unless it is clear."""
+def _arrival_rate(samples: Sequence[ScalingSample], dispersion: float) -> tuple[float, float]:
+    """Arrivals per second, and their growth per second.
+
+    Those of the whole history, unless the last ones clearly differ from those before; only then is there a growth.
+    """
     now = samples[-1].at
     late = [sample for sample in samples if now - sample.at <= RATE_SECONDS]
     early = [sample for sample in samples if now - sample.at > RATE_SECONDS] + late[:1]
@@ -312,13 +337,31 @@ def _arrival_rate(samples: Sequence[ScalingSample]) -> tuple[float, float]:
     if before < RATE_SECONDS:
         return rate, 0.0
     former = _increase(early, "arrivals") / before
-    error = sqrt(rate / seconds + former / before)
+    error = sqrt(dispersion * (rate / seconds + former / before))
     growth = (rate - former) / ((seconds + before) / 2)
-    return rate, growth if rate - former > CLEAR_SIGMAS * error else 0.0
+    if abs(rate - former) > CLEAR_SIGMAS * error:
+        return rate, max(0.0, growth)
+    return (rate * seconds + former * before) / (seconds + before), 0.0
+
+
+def _dispersion(samples: Sequence[ScalingSample]) -> float:
+    """Variance of the arrivals between two samples, divided by their mean; 1 unless it is clearly more.
+
+    Each interval is compared with the next one (von Neumann's mean square successive difference), so that a change of
+    the rate is no variance.
+    """
+    counts = [(max(0.0, b.arrivals - a.arrivals), max(b.at - a.at, EPSILON)) for a, b in pairwise(samples)]
+    squares, pairs = float(PRIOR_INTERVALS), PRIOR_INTERVALS
+    for (one, width), (other, after) in pairwise(counts):
+        if one + other > 0:
+            rate = (one + other) / (width + after)
+            squares += (one / width - other / after) ** 2 / (rate / width + rate / after)
+            pairs += 1
+    return max(1.0, squares / pairs - CLEAR_SIGMAS * sqrt(2 / pairs))  # the deviation of such a mean
 
 
 def _service_seconds(samples: Sequence[ScalingSample], target: float, before: float | None) -> float | None:
-    """S over the last samples; while engines have more than their target, the former one, as rule 3 says.
+    """S over all samples; while engines have more than their target, the former one, as rule 3 says.
 
     Without a former one, at most the target counts as running, since S is defined for engines with at most C.
     """
@@ -335,5 +378,6 @@ def _service_seconds(samples: Sequence[ScalingSample], target: float, before: fl
         expected = finished * now / before  # completions if they took S
         # The square root of a Poisson count has a standard deviation of 1/2, whatever the count is.
         return now if 2 * (sqrt(finished) - sqrt(expected)) > SLOW_SIGMAS else before
-    estimate = bounded * seconds_of_one_running
+    whole = sum(min(sample.running, target * sample.ready) for sample in samples) / len(samples)
+    estimate = whole * (samples[-1].at - samples[0].at) / _increase(samples, "completions")
     return estimate if isfinite(estimate) and estimate > 0 else before

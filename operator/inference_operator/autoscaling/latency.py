@@ -8,14 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from math import inf
 
-from inference_operator.autoscaling.decision import GAP_SECONDS
+from inference_operator.autoscaling.decision import GAP_SECONDS, ScalingSettings
 from inference_operator.autoscaling.target import Target, TargetBound
 from inference_operator.autoscaling.target_correction import (
+    CEILING_SECONDS,
     STEP_REQUESTS,
     LatencySample,
     is_enough,
+    is_old,
     next_factor,
-    part_within,
 )
 from inference_operator.sizing.serving import Load
 from inference_operator.sizing.shape import Objective
@@ -29,71 +30,72 @@ class LatencyWindow:
     """Latencies that engines measured since the window began."""
 
     since: float | None = None
-    """Time of its first round; None before it."""
+    """Time of its first round, which may be yet to come; None before any round."""
     at: float = 0.0
-    """Time of its last round."""
+    """Time of the last round."""
     ttft: Histogram | None = None
     """Times to first token of the requests in the window."""
     tpot: Histogram | None = None
     """Times of each output token of the requests that finished in it."""
-    running_squared: float = 0.0
-    """Sum over all samples of the square of an engine's running requests."""
-    running: float = 0.0
-    """Sum over all samples of an engine's running requests."""
+    prompts: Histogram | None = None
+    """Tokens of their prompts."""
     tokens: TokenCounts = NO_TOKENS
     """Tokens of the requests that finished in it."""
     last: Mapping[str, EngineSample] = field(default_factory=dict)
     """The last sample of each engine, by the uid of its pod."""
-    lowered_at: float | None = None
-    """Time of the last step down of this process; None before it."""
+    fell: tuple[float, float] | None = None
+    """Time of the last fall of the target in this process, and the factor from which it fell."""
 
-    def after(self, engines: Mapping[str, EngineSample], *, at: float) -> "LatencyWindow":
-        """The window after a round of samples. After a gap, or a clock that jumped, it starts again."""
+    def after(self, engines: Mapping[str, EngineSample], *, at: float, counts: bool = True) -> "LatencyWindow":
+        """The window after a round of samples. After a gap, or a clock that jumped, it starts again.
+
+        Args:
+            engines: the samples by the uids of pods.
+            at: seconds of a monotonic clock.
+            counts: whether the round says something about the target: engines that are missing do not.
+        """
         if self.since is None or not 0 <= at - self.at <= GAP_SECONDS:
-            return LatencyWindow(since=at, at=at, last=dict(engines), lowered_at=self.lowered_at)
+            return LatencyWindow(since=at, at=at, last=dict(engines), fell=self.fell)
+        if at <= self.since or not counts:
+            return replace(self, at=at, last={**self.last, **engines})
         pairs = [(former, now) for uid, now in engines.items() if (former := self.last.get(uid))]
         return LatencyWindow(
             since=self.since,
             at=at,
             ttft=_grown(self.ttft, ((a.ttft, b.ttft) for a, b in pairs)),
             tpot=_grown(self.tpot, ((a.tpot, b.tpot) for a, b in pairs)),
+            prompts=_grown(self.prompts, ((a.prompts, b.prompts) for a, b in pairs)),
             tokens=_counted(self.tokens, ((a.tokens, b.tokens) for a, b in pairs)),
-            running_squared=self.running_squared + sum(engine.running**2 for engine in engines.values()),
-            running=self.running + sum(engine.running for engine in engines.values()),
             last={**self.last, **engines},
-            lowered_at=self.lowered_at,
+            fell=self.fell,
         )
 
-    def restarted(self, *, lowered: bool) -> "LatencyWindow":
-        """An empty window that begins with the last round, which may have lowered the target."""
-        lowered_at = self.at if lowered else self.lowered_at
-        return LatencyWindow(since=self.at, at=self.at, last=self.last, lowered_at=lowered_at)
+    def restarted(self, *, wait: float = 0.0, fell_from: float | None = None) -> "LatencyWindow":
+        """An empty window that begins some seconds after the last round, in which the target may have fallen."""
+        fell = self.fell if fell_from is None else (self.at, fell_from)
+        return LatencyWindow(since=self.at + wait, at=self.at, last=self.last, fell=fell)
 
     def staying(self, uids: Iterable[str]) -> "LatencyWindow":
         """The same window without the last samples of other pods."""
         return replace(self, last={uid: self.last[uid] for uid in uids if uid in self.last})
 
-    def measured(self, objective: Objective) -> LatencySample | None:
+    def measured(self, objective: Objective, longest_prompt: float) -> LatencySample | None:
         """The latencies of the window, compared with the objective; None without a finished request.
 
-        `running` is the mean batch size that a request sees, the sum of r² over the sum of r: idle time has no weight.
+        Args:
+            longest_prompt: tokens of the longest prompt whose first token the objective can ask for.
         """
         ttft, tpot = self.ttft, self.tpot
-        if self.since is None or ttft is None or tpot is None or self.running <= 0:
+        if self.since is None or ttft is None or tpot is None or not ttft.counts[-1] or not tpot.counts[-1]:
             return None
-        ttft_kept = part_within(ttft.bounds, ttft.counts, objective.ttft)
-        tpot_kept = part_within(tpot.bounds, tpot.counts, objective.tpot)
-        if ttft_kept is None or tpot_kept is None:
-            return None
-        answered = tpot.counts[-1]
+        is_recent = self.fell is not None and self.at - self.fell[0] <= CEILING_SECONDS
         return LatencySample(
             seconds=self.at - self.since,
-            requests=min(ttft.counts[-1], answered),
-            ttft=ttft_kept,
-            tpot=tpot_kept,
-            tpot_seconds=tpot.total / answered,
-            running=self.running_squared / self.running,
-            since_lowered=inf if self.lowered_at is None else self.at - self.lowered_at,
+            requests=min(ttft.counts[-1], tpot.counts[-1]),
+            ttft=ttft.part_within(objective.ttft),
+            tpot=tpot.part_within(objective.tpot),
+            attainable=self.prompts.part_within(longest_prompt) if self.prompts else 1.0,
+            ceiling=self.fell[1] if self.fell and is_recent else inf,
         )
 
     def load(self, before: Load) -> Load:
@@ -119,7 +121,9 @@ LENGTH_STEP, CACHED_STEP, CACHED_DIGITS = 1.25, 0.1, 2
 difference on."""
 
 
-def target_correction(window: LatencyWindow, target: Target) -> tuple[float, Load, LatencyWindow]:
+def target_correction(
+    window: LatencyWindow, target: Target, settings: ScalingSettings, *, decides: bool
+) -> tuple[float, Load, LatencyWindow]:
     """The factor of the computed target and the lengths of requests after a round, and the window for the next one.
 
     A target that the user has set is not corrected. A window with other lengths than before only tells these: its
@@ -128,15 +132,22 @@ def target_correction(window: LatencyWindow, target: Target) -> tuple[float, Loa
     Args:
         window: what was measured since the last step.
         target: the present target, with its factor and the lengths that it was computed for.
+        decides: whether a larger target would mean fewer engines, or engines have as many requests as the target.
     """
-    measured = window.measured(target.objective)
+    measured = window.measured(target.objective, target.longest_prompt)
     if target.bound is TargetBound.REQUESTED or measured is None or not is_enough(measured):
         return target.factor, target.load, window
     load = window.load(target.load)
     if load != target.load:
-        return target.factor, load, window.restarted(lowered=False)
-    factor = next_factor(target.factor, target.computed, measured, target.objective, most=target.most_factor)
-    return factor, load, window.restarted(lowered=factor < target.factor)
+        return target.factor, load, window.restarted()
+    permitted = 1 - target.objective.percentile / 100
+    most = target.most_factor if decides else target.factor
+    factor = next_factor(target.factor, measured, permitted=permitted, least=1 / target.computed, most=most)
+    if factor == target.factor:
+        return factor, load, window.restarted() if is_old(measured) else window
+    if factor > target.factor:
+        return factor, load, window.restarted(wait=settings.down_seconds)
+    return factor, load, window.restarted(wait=settings.start_seconds, fell_from=target.factor)
 
 
 def _ratio(value: float, other: float) -> float:

@@ -12,7 +12,7 @@ With the backends `HPA` and `KEDA` none of this runs: there `query.py` is the la
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from inference_operator.autoscaling.decision import ScalingSample, ScalingState, decide
+from inference_operator.autoscaling.decision import ScalingSample, ScalingState, decide, is_short, target_decides
 from inference_operator.autoscaling.demand import Totals, scaling_sample
 from inference_operator.autoscaling.inputs import ScalingInputs, ScalingResult
 from inference_operator.autoscaling.latency import LatencyWindow, target_correction
@@ -81,8 +81,10 @@ def observed(state: LoopState, scraped: ScrapeRound) -> tuple[LoopState, Scaling
     decision, decided = decide(sample, inputs.settings, state.decision, replicas=replicas)
     answered = scraped.samples.engines
     latencies = {engine.uid: answered[engine.uid].sample for engine in engines if engine.uid in answered}
-    window = state.latency.staying(engine.uid for engine in engines).after(latencies, at=scraped.at)
-    factor, load, window = target_correction(window, inputs.target)
+    counts = not is_short(sample, inputs.target.concurrency)
+    window = state.latency.staying(engine.uid for engine in engines).after(latencies, at=scraped.at, counts=counts)
+    decides = target_decides(sample, inputs.settings, decision.replicas)
+    factor, load, window = target_correction(window, inputs.target, inputs.settings, decides=decides)
     misses = state.misses + 1 if sample.missing else 0
     missing = sample.missing if misses >= MISSES_BEFORE_STATUS else ()
     result = ScalingResult(decision, missing, factor, inputs.plan, load)

@@ -11,6 +11,7 @@ C by what engines measure.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import inf
 
 from inference_operator.sizing.budget import TYPICAL_TOKENS
 from inference_operator.sizing.plan import Plan
@@ -48,6 +49,8 @@ class Target:
     """The requests that it was computed for."""
     objective: Objective = field(default_factory=Objective)
     """The objective that it was computed for: the requested one, or what a slow engine attains."""
+    longest_prompt: float = inf
+    """Tokens of the longest prompt whose first token a lone request has within the objective."""
 
     @property
     def computed(self) -> float:
@@ -94,7 +97,8 @@ def target_concurrency(
     if requested is not None:
         return Target(requested, TargetBound.REQUESTED, bounds, load=load, objective=aim)
     bound = min(bounds, key=lambda name: bounds[name])
-    target = Target(max(1.0, bounds[bound]), bound, bounds, load=load, objective=aim)
+    longest = engine.longest_prompt(load, aim) if engine else inf
+    target = Target(max(1.0, bounds[bound]), bound, bounds, load=load, objective=aim, longest_prompt=longest)
     if factor >= target.most_factor and factor > 1:
         bound, factor = min(_WALLS & set(bounds), key=lambda name: bounds[name]), target.most_factor
     return replace(target, concurrency=max(1.0, target.computed * factor), bound=bound, factor=factor)

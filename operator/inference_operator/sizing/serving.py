@@ -166,6 +166,20 @@ class Serving:
             prompts_use=part,
         )
 
+    def lone_ttft(self, prompt: float, load: Load) -> float:
+        """Seconds to the first token of a prompt of so many tokens, of which the load's part is cached, alone."""
+        new = max(1.0, prompt * (1 - load.cached))
+        chunk = min(new, float(self.max_num_batched_tokens))
+        return new / chunk * self.costs.seconds(0, prompt=chunk, before=prompt - new / 2)
+
+    def longest_prompt(self, load: Load, objective: Objective) -> float:
+        """Tokens of the longest prompt whose first token a lone request has within the objective."""
+        low, high = 0.0, LONGEST
+        while high - low > max(1.0, LONGEST_ERROR * high):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.lone_ttft(middle, load) <= objective.ttft else (low, middle)
+        return high
+
     def _pooling(self, concurrency: float, load: Load) -> Served:
         """The engine that reads this many prompts at once, in steps of full batches."""
         tokens = concurrency * load.new_prompt
@@ -204,6 +218,8 @@ class Serving:
         return self.at(low, load), _missed(self.at(high, load), objective), True
 
 
+LONGEST, LONGEST_ERROR = 1e7, 0.01
+"""Tokens of a prompt that no context holds, and the part by which the longest prompt in time may be wrong."""
 HALVED_UNTIL = 0.5
 """Requests: the search for the most of them ends here."""
 

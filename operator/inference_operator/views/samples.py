@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from math import inf
 
 from inference_operator.views.raw import mapping
 
@@ -20,11 +21,27 @@ class Histogram:
     """A histogram of Prometheus: how many observations are at most each bound."""
 
     bounds: tuple[float, ...]
-    """Ascending, in seconds; the last one is infinite."""
+    """Ascending; the last one is infinite."""
     counts: tuple[float, ...]
     """Cumulative: each bucket contains the one before."""
     total: float
-    """Sum of all observations, in seconds."""
+    """Sum of all observations."""
+
+    def part_within(self, limit: float) -> float:
+        """The part of the observations that are at most `limit`; linear in a bucket, as in PromQL.
+
+        Examples:
+            >>> found = Histogram((1.0, 3.0, float("inf")), (80, 100, 100), 90.0)
+            >>> found.part_within(1.0), found.part_within(2.0), found.part_within(9.0)
+            (0.8, 0.9, 1.0)
+        """
+        below, count = 0.0, 0.0
+        for bound, counted in zip(self.bounds, self.counts, strict=True):
+            if bound > limit:
+                share = (limit - below) / (bound - below) if bound < inf else 0.0
+                return (count + share * (counted - count)) / max(self.counts[-1], 1.0)
+            below, count = bound, counted
+        return 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +80,8 @@ class EngineSample:
     """Mean seconds of each further token, for each request since its start."""
     tokens: TokenCounts | None = None
     """None if the engine does not count them."""
+    prompts: Histogram | None = None
+    """Tokens of the prompts of the requests that it has finished since its start."""
 
     @property
     def unfinished(self) -> int:

@@ -100,7 +100,7 @@ def engine_sample(text: str) -> EngineSample | None:
         for item in series(text, (*_PROGRESS, _ANSWERED, *_TOKENS)):
             sums[item.name] += item.value
             model = model or item.labels.get("model_name", "")
-        ttft, tpot = histogram(text, TTFT), histogram(text, TPOT)
+        ttft, tpot, prompts = (histogram(text, name) for name in (TTFT, TPOT, _PROMPT))
     except ValueError:
         return None
     if REQUESTS_RUNNING not in sums or REQUESTS_WAITING not in sums or not _are_counts(sums):
@@ -115,6 +115,7 @@ def engine_sample(text: str) -> EngineSample | None:
         ttft=ttft,
         tpot=tpot,
         tokens=_tokens(sums),
+        prompts=prompts,
     )
 
 
