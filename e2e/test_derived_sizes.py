@@ -15,10 +15,12 @@ import pytest
 
 from e2e.engines import vllm_options
 from inference_operator.cli.offline import offline_inputs
+from inference_operator.engines.group.launch import MEMBER
+from inference_operator.engines.group.options import Options
 from inference_operator.engines.registry import ENGINES
 from inference_operator.engines.vllm.architectures import SUPPORT
 from inference_operator.hardware.kinds import GpuKind, kind_named
-from inference_operator.manifest import Manifest
+from inference_operator.manifest import STATEFUL_SET, Manifest
 from inference_operator.model_files.files import Files, inspect_files
 from inference_operator.models.entry import Entry
 from inference_operator.models.facts import Kernel, ModelFacts
@@ -38,6 +40,8 @@ QUICK = ("L4", "H100")
 ALL = ("T4", "L4", "A10G", "RTX-4090", "L40S", "A100-40GB", "A100-80GB", "H100", "H200", "B200")
 T4 = ("T4",)
 T4_CAPABILITY = (7, 5)
+LEADER = "10.0.0.5"
+"""The address of the first pod of an engine over several nodes."""
 LEAST_MODELS = 60
 
 
@@ -108,11 +112,18 @@ def _case(model: Manifest, gpu: GpuKind, found: Planned) -> Case:
     return Case(f"{model['model']} on {gpu.name}", facts, found.plan.plan, given)
 
 
-def arguments_of(found: Planned) -> list[str]:
-    """The arguments of the engine's container."""
-    engine = next(m for ref, m in found.desired.items() if ref.name.endswith("-engine") and "template" in m["spec"])
-    arguments: list[str] = engine["spec"]["template"]["spec"]["containers"][0]["args"]
-    return arguments
+def arguments_of(found: Planned, rank: int = 0) -> list[str]:
+    """The arguments of vLLM in the pod of one rank, with those that the program of a group adds."""
+    engine = next(m for ref, m in found.desired.items() if ref.name.startswith("m-engine") and "template" in m["spec"])
+    container = engine["spec"]["template"]["spec"]["containers"][0]
+    if engine["kind"] != STATEFUL_SET.name:
+        arguments: list[str] = container["args"]
+        return arguments
+    words = [*container["command"], *container["args"]]
+    start = next(index for index, word in enumerate(words) if f'["{MEMBER}"]' in word) + 1
+    pod = {"GROUP_RANK": str(rank), "POD_NAME": f"m-engine-0-{rank}", "POD_IP": "", "GROUP_SERVICE": ""}
+    started = Options(words[start:], pod).started(LEADER)
+    return started[started.index("serve") + 1 :]
 
 
 def asked(model: Manifest, gpu: GpuKind) -> Manifest:

@@ -11,19 +11,16 @@ from typing import Any
 import pytest
 
 from e2e.engines import vllm_options
-from e2e.test_derived_sizes import MODELS, entry_of
+from e2e.test_derived_sizes import LEADER, MODELS, arguments_of, entry_of
 from inference_operator.cli.offline import offline_inputs
-from inference_operator.engines.group.launch import MEMBER
-from inference_operator.engines.group.options import Options
 from inference_operator.engines.registry import ENGINES
 from inference_operator.hardware.kinds import kind_named
-from inference_operator.manifest import STATEFUL_SET, Manifest
+from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.settings import Settings
 from inference_operator.units import GIB
 
-LEADER = "10.0.0.5"
 DENSE, EXPERTS, R1 = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "deepseek-ai/DeepSeek-R1"
 
 
@@ -90,24 +87,7 @@ def commands(topology: Topology, folder: Path) -> list[list[str]]:
     found = outcome(offline_inputs({**raw, "spec": spec}, settings, ENGINES, model=entry))
     assert isinstance(found, Planned), found
     assert found.plan.plan.gpus_per_pod == topology.gpus or topology.nodes == 4
-    built = next(
-        one for ref, one in found.desired.items() if ref.name.startswith("m-engine") and "template" in one["spec"]
-    )
-    container = built["spec"]["template"]["spec"]["containers"][0]
-    if topology.nodes == 1:
-        return [container["args"]]
-    assert built["kind"] == STATEFUL_SET.name
-    words = [*container["command"], *container["args"]]
-    start = next(index for index, word in enumerate(words) if f'["{MEMBER}"]' in word) + 1
-    members = (
-        Options(
-            words[start:],
-            {"GROUP_RANK": str(rank), "POD_NAME": f"m-engine-0-{rank}", "POD_IP": "", "GROUP_SERVICE": ""},
-        )
-        for rank in range(topology.nodes)
-    )
-    started = (one.started(LEADER) for one in members)
-    return [words[words.index("serve") + 1 :] for words in started]
+    return [arguments_of(found, rank) for rank in range(topology.nodes)]
 
 
 def derived(lists: list[tuple[Topology, list[str]]], folder: Path) -> list[Manifest]:

@@ -1,6 +1,6 @@
 """Pairs of a model with options on a kind of GPU, drawn at random: what the plan says, and what vLLM says.
 
-A pair is planned with a requested tensor parallel size. Where the plan refuses, vLLM gets the same wishes as plain
+A pair is planned with requested parallel sizes. Where the plan refuses, vLLM gets the same wishes as plain
 arguments. The configs are whole: those of `vllm_parser/public_models.jsonl`, and of reported failures.
 """
 
@@ -9,14 +9,16 @@ import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
 from e2e.engines import vllm_options
-from e2e.test_derived_sizes import MODELS, arguments_of, asked, decision, entry_of
+from e2e.test_derived_sizes import LEADER, MODELS, arguments_of, asked, decision, entry_of
 from inference_operator.api.reasons import Reason
 from inference_operator.hardware.kinds import GpuKind, kind_named
 from inference_operator.manifest import Manifest
+from inference_operator.models import catalogue
 from inference_operator.models.entry import Entry
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
@@ -29,6 +31,10 @@ KNOWN = Path(__file__).with_name("draw_differences.txt")
 GPUS = ("T4", "T4", "A10G", "A100-40GB", "A100-80GB", "L4", "RTX-4090", "L40S", "H100-80GB", "H200", "B200", "RTX-5090")
 TENSOR = (1, 2, 2, 2, 3, 4, 4, 4, 6, 6, 8, 8, 8)
 """Sizes with their weights."""
+STAGES = (*((1, 1),) * 17, (2, 1), (2, 2), (3, 1), (4, 2))
+"""Stages of a pipeline, and the nodes over which they are divided."""
+PER_NODE = 8
+"""GPUs of a node."""
 Options: TypeAlias = tuple[Manifest, tuple[str, ...]]
 OPTIONS: tuple[Options, ...] = (
     *(({}, ()),) * 4,
@@ -43,8 +49,13 @@ OPTIONS: tuple[Options, ...] = (
 )
 """Fields of `spec.engine`, and arguments that whoever writes the resource may give."""
 GENERATE: Options = ({}, ("--runner=generate",))
-GENERATE_SHARE = 0.04
-"""Share of pairs of a model that generates nothing with the request to generate: there are few such models."""
+POOLING_SHARE = 0.08
+"""Share of pairs of a model that generates nothing, with the request to generate or with stages: there are few such
+models."""
+DRAFT_SHARE, FITTING_SHARE = 0.06, 0.7
+"""Share of pairs with a draft model, and of those with one that has the model's vocabulary."""
+TOKENS = ("--spec-tokens=1", "--spec-tokens=3", "--spec-tokens=4")
+DRAFT = "--spec-model="
 FLAGS = {
     "kvCacheDtype": "--kv-cache-dtype",
     "dtype": "--dtype",
@@ -54,6 +65,8 @@ FLAGS = {
 }
 MEMORY = {Reason.INSUFFICIENT_GPU_MEMORY, Reason.NEEDS_MULTI_NODE}
 RIGHTS = {Reason.ARGUMENT_NOT_ALLOWED, Reason.MANAGED_ARGUMENT}
+OTHER_NODES = ["--node-rank=0", f"--master-addr={LEADER}"]
+"""What vLLM asks for where it runs on several nodes."""
 RULES = {
     "heads": r"attention heads \(\d+\) must be divisible",
     "attention": r"No valid (MLA prefill |attention )backend|requires SM89|fp8_e5m2 kv-cache is not",
@@ -64,7 +77,8 @@ RULES = {
     r"|is not supported for quantization method|Bfloat16 is only",
     "context": r"max_model_len",
     "experts": r"Number of experts",
-    "speculation": r"[Ss]peculative|n_predict|mtp",
+    "pipeline": r"Pipeline parallelism is not supported",
+    "speculation": r"[Ss]peculative|n_predict|mtp|Target and draft model should",
     "divided layers": r"is not divisible by|^AssertionError in \w+\.py:__init__|size_per_partition|not multiple of",
     "blocks and sequences": r"max_num_seqs|KV cache|[Bb]lock.?size",
     "runner": r"--runner|[Pp]ooling",
@@ -98,37 +112,64 @@ def drawn(count: int, folder: Path, seed: int = 55) -> list[Pair]:
     draw = random.Random(seed)  # noqa: S311 - no secret
     models = [(model, entry) for model in (*MODELS, *REPORTED) if (entry := entry_of(model, folder / model["model"]))]
     kinds = [kind for name in GPUS if (kind := kind_named(name))]
-    pooling = [(model, entry) for model, entry in models if _is_pooling(entry)]
+    pooling = [(model, entry) for model, entry in models if _facts(entry).is_pooling]
     pairs: dict[str, Pair] = {}
     while len(pairs) < count:
-        other = len(pairs) < count * GENERATE_SHARE
+        other = len(pairs) < count * POOLING_SHARE
+        generate = other and draw.random() < 1 / 2
         model, entry = draw.choice(pooling if other else models)
-        options = GENERATE if other else draw.choice(OPTIONS)
-        pair = _pair(model, entry, draw.choice(kinds), draw.choice(TENSOR), options)
+        options = GENERATE if generate else draw.choice(OPTIONS)
+        if not other and draw.random() < DRAFT_SHARE:
+            options = _with_draft(draw, entry)
+        kind, tensor, (stages, nodes) = draw.choice(kinds), draw.choice(TENSOR), draw.choice(STAGES)
+        if other and not generate:
+            tensor, stages, nodes = 2, 2, 1
+        division = (stages, nodes) if tensor * stages <= PER_NODE * nodes else (1, 1)
+        pair = _pair(model, entry, kind, (tensor, *division), options)
         pairs[pair.name] = pair
     return sorted(pairs.values(), key=lambda pair: pair.gpu)
 
 
-def _is_pooling(entry: Entry) -> bool:
+def _facts(entry: Entry) -> ModelFacts:
     facts = model_facts(entry.config)
-    return isinstance(facts, ModelFacts) and facts.is_pooling
+    if isinstance(facts, ModelFacts):
+        return facts
+    raise TypeError(f"{entry.name}: {facts.message}")
 
 
-def _pair(model: Manifest, entry: Entry, kind: GpuKind, tensor: int, options: Options) -> Pair:
+@cache
+def _drafts() -> dict[str, tuple[Manifest, int]]:
+    """Files and vocabulary of the models that the operator knows by name."""
+    known = {model["model"]: (model["files"], catalogue.entry(model["model"])) for model in MODELS}
+    return {name: (files, _facts(entry).vocabulary) for name, (files, entry) in known.items() if entry}
+
+
+def _with_draft(draw: random.Random, entry: Entry) -> Options:
+    """The options for a draft model, mostly for one with the model's vocabulary."""
+    fitting = [name for name, (_, vocabulary) in _drafts().items() if vocabulary == _facts(entry).vocabulary]
+    names = fitting if fitting and draw.random() < FITTING_SHARE else [*_drafts()]
+    return {}, (f"{DRAFT}{draw.choice(names)}", draw.choice(TOKENS))
+
+
+def _pair(model: Manifest, entry: Entry, kind: GpuKind, sizes: tuple[int, int, int], options: Options) -> Pair:
     fields, arguments = options
     engine = {**fields, **({"args": list(arguments)} if arguments else {})}
-    found = decision(entry, kind, engine, {"tensor": tensor})
+    tensor, stages, nodes = sizes
+    found = decision(entry, kind, engine, {"tensor": tensor, "pipeline": stages, "nodes": nodes})
     refusal = found.refusal if isinstance(found, Refused) else None
-    wishes = [f"{FLAGS[name]}={value}" for name, value in fields.items()]
-    given = {**asked(model, kind), "start": True}
+    wishes = [f"--tensor-parallel-size={tensor}"]
+    wishes += [f"--pipeline-parallel-size={stages}"] if stages > 1 else []
+    wishes += [f"--nnodes={nodes}"] if nodes > 1 else []
+    wishes += [*(f"{FLAGS[name]}={value}" for name, value in fields.items()), *arguments]
+    names = [one.removeprefix(DRAFT) for one in arguments if one.startswith(DRAFT)]
+    given = {**asked(model, kind), "start": True, "drafts": {name: _drafts()[name][0] for name in names}}
     if isinstance(found, Planned):
         memory = found.plan.plan.per_gpu
         given |= {"arguments": arguments_of(found), "cache_bytes": memory and int(memory.kv_cache_gib * GIB)}
     else:
-        given |= {"arguments": ["model", f"--tensor-parallel-size={tensor}", *wishes, *arguments]}
-    words = " ".join((f"--tensor-parallel-size={tensor}", *wishes, *arguments))
+        given |= {"arguments": ["model", *wishes, *OTHER_NODES * (nodes > 1)]}
     said = "" if isinstance(found, Planned) else refusal.message if refusal else type(found).__name__
-    return Pair(model["model"], kind.name, words, given, said, refusal.reason if refusal else None)
+    return Pair(model["model"], kind.name, " ".join(wishes), given, said, refusal.reason if refusal else None)
 
 
 def rule_of(error: str) -> str:

@@ -37,6 +37,7 @@ PARALLEL = (
     *("node_rank_within_dp", "local_world_size"),
 )
 """What vLLM derives about the ranks of one pod."""
+DRAFT = "--spec-model="
 COLLECTED_CASES = 40
 """Cases after which garbage is collected."""
 PARSER = FlexibleArgumentParser()
@@ -76,16 +77,23 @@ def _in_blocks(quantization: Any) -> bool:  # noqa: ANN401
     return bool(blocked or getattr(quantization, "weight_block_size", None))
 
 
-def _case(case: dict[str, Any], folder: Path) -> dict[str, Any]:
-    for name, content in case["files"].items():
+def _written(files: dict[str, Any], folder: Path) -> str:
+    for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content))
+    return str(folder)
+
+
+def _case(case: dict[str, Any], root: Path) -> dict[str, Any]:
+    folder = _written(case["files"], root / case["model"])
+    drafts = {f"{DRAFT}{name}": _written(files, root / name) for name, files in case.get("drafts", {}).items()}
     stand_ins.on_gpu(case["gpu"])
     # A parser of reasoning is made with the model's tokenizer, which the folder does not have.
     arguments = [one for one in case["arguments"][1:] if not one.startswith("--reasoning-parser=")]
+    arguments = [f"{DRAFT}{drafts[one]}" if one in drafts else one for one in arguments]
     try:
-        config = configured([str(folder), *arguments])
+        config = configured([folder, *arguments])
         found = derived(config)
         return {**found, **started(config, case.get("cache_bytes"))} if case.get("start") else found
     except (Exception, SystemExit) as error:  # noqa: BLE001 - vLLM's refusal is the result of this case
@@ -101,7 +109,7 @@ def _results(cases: list[dict[str, Any]], folder: Path) -> Iterator[dict[str, An
         if number % COLLECTED_CASES == 0:
             gc.collect()
             gc.freeze()
-        yield _case(case, folder / case["model"])
+        yield _case(case, folder)
     gc.enable()
 
 

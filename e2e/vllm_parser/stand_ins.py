@@ -12,6 +12,7 @@ import functools
 import importlib
 import importlib.abc
 import importlib.machinery
+import itertools
 import os
 import sys
 import types
@@ -200,12 +201,13 @@ class _Ranks:
 
 
 class _Group(_Object):
-    """A vLLM process group, as its first rank sees it."""
+    """A vLLM process group, as one of its ranks sees it."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, rank: int = 0) -> None:
         self.world_size, self.ranks = size, list(range(size))
-        self.rank = self.rank_in_group = self.local_rank = self.first_rank = 0
-        self.last_rank, self.is_first_rank, self.is_last_rank = size - 1, True, size == 1
+        self.rank = self.rank_in_group = rank
+        self.local_rank = self.first_rank = 0
+        self.last_rank, self.is_first_rank, self.is_last_rank = size - 1, rank == 0, rank == size - 1
         self.device_group = self.cpu_group = _Ranks(size)
         self.device_communicator = self.mq_broadcaster = None
         self.use_device_communicator, self.unique_name, self.device = False, "group", torch.device(META)
@@ -213,7 +215,10 @@ class _Group(_Object):
 
 @contextmanager
 def ranks(parallel: Any) -> Iterator[None]:  # noqa: ANN401 - a type of vLLM
-    """The process groups of vLLM for these sizes, without processes; new tensors are on the meta device."""
+    """The process groups of vLLM for these sizes, without processes; new tensors are on the meta device.
+
+    Of a pipeline it is the last stage, which has the layers of a draft too.
+    """
     tensor, pipeline, data = (getattr(parallel, f"{one}_parallel_size") for one in ("tensor", "pipeline", "data"))
     sizes = {
         "_TP": tensor,
@@ -228,7 +233,7 @@ def ranks(parallel: Any) -> Iterator[None]:  # noqa: ANN401 - a type of vLLM
         "_PCP": parallel.prefill_context_parallel_size,
     }
     for name, size in sizes.items():
-        setattr(parallel_state, name, _Group(size))
+        setattr(parallel_state, name, _Group(size, pipeline - 1 if name == "_PP" else 0))
     init_workspace_manager(torch.device(META))
     with torch.device(META), _OnMeta():
         yield
@@ -241,10 +246,11 @@ class Layers:
 
     @classmethod
     def make(cls, count: int, layer_fn: Callable[..., Any], prefix: str) -> Any:  # noqa: ANN401
-        """As `make_layers` of vLLM, with stand-ins for the layers after the first `most`."""
+        """As `make_layers` of vLLM, with stand-ins for the layers after the first `most` of the stage."""
+        numbers = itertools.count()
 
         def made(prefix: str) -> Any:  # noqa: ANN401
-            few = cls.most and int(prefix.rpartition(".")[2]) >= cls.most
+            few = cls.most and next(numbers) >= cls.most
             return utils.PPMissingLayer() if few else layer_fn(prefix=prefix)
 
         return ALL_LAYERS(count, made, prefix)
@@ -309,12 +315,15 @@ def _install() -> None:
     }
     for name, answer in replaced.items():
         setattr(torch.cuda, name, answer)
+    torch.accelerator.current_device_index = lambda: 0
     on_gpu({"name": "H100", "memory_bytes": 80 << 30, "capability": (9, 0), "count": 8, "linked": True})
     utils.make_layers = Layers.make
     # vLLM starts a process for each class of a model, which takes longer.
     registry._run_in_subprocess = lambda look: look()  # noqa: SLF001
+    from vllm.model_executor.layers.fused_moe.expert_map_manager import ExpertMapManager  # noqa: PLC0415
     from vllm.vllm_flash_attn import flash_attn_interface  # noqa: PLC0415 - only with its kernels
 
+    ExpertMapManager.get_compressed_map_string = lambda *_: ""  # a line of the log, with numbers that are not there
     flash_attn_interface.FA4_AVAILABLE = True
     # It chose its functions when it was imported for another platform.
     importlib.reload(sys.modules["vllm.v1.attention.backends.fa_utils"])

@@ -15,7 +15,7 @@ from typing import Any
 
 import stand_ins
 from stand_ins import PLATFORM
-from vllm.config import set_current_vllm_config
+from vllm.config import replace, set_current_vllm_config
 from vllm.distributed.kv_transfer.kv_connector.utils import get_current_attn_backends
 from vllm.model_executor.model_loader.utils import initialize_model
 from vllm.utils.torch_utils import set_default_torch_dtype
@@ -57,6 +57,7 @@ def started(config: Any, cache_bytes: int | None) -> dict[str, Any]:  # noqa: AN
     stand_ins.Layers.most = 0 if whole else FIRST_LAYERS
     with _start(config):
         initialize_model(config)
+        _initialize_draft(config)
         PLATFORM.update_block_size_for_backend(config)
         specs = get_kv_cache_spec(config)
     layers = config.compilation_config.static_forward_context
@@ -70,6 +71,20 @@ def started(config: Any, cache_bytes: int | None) -> dict[str, Any]:  # noqa: AN
         resolve_kv_cache_layout(config, [layouts], specs.values())
         found["blocks"] = _blocks(config, specs, cache_bytes)
     return found
+
+
+def _initialize_draft(config: Any) -> None:  # noqa: ANN401
+    """Make the layers of a draft, if there is one (0.32.0, `v1/worker/gpu/spec_decode`)."""
+    speculative = config.speculative_config
+    if speculative is None or not (speculative.uses_draft_model() or speculative.method == "mtp"):
+        return
+    if speculative.method == "mtp":
+        initialize_model(speculative.apply_draft_overrides(config), model_config=speculative.draft_model_config)
+        return
+    parallel = replace(speculative.draft_parallel_config, rank=config.parallel_config.rank)
+    own = replace(config, model_config=speculative.draft_model_config, quant_config=None, parallel_config=parallel)
+    with stand_ins.ranks(parallel):
+        initialize_model(own, prefix="draft_model")
 
 
 def _blocks(config: Any, specs: dict[str, Any], cache_bytes: int) -> int:  # noqa: ANN401

@@ -130,7 +130,7 @@ def _classes() -> Iterator[tuple[str, Any]]:
 
 
 def traits() -> dict[str, list[str]]:
-    """Architectures with states, and what `--runner=auto` becomes for those whose name does not tell."""
+    """Architectures with states, without stages, and what `--runner=auto` becomes where their name does not tell."""
     found = defaultdict(list)
     for name, info in _classes():
         suffix = try_match_architecture_defaults(name)
@@ -142,6 +142,7 @@ def traits() -> dict[str, list[str]]:
             ("pooling", runner == "pooling"),
             ("generate", runner == "generate" != by_name),
             ("whole-encoder", info.supports_multimodal_encoder_tp_data),
+            ("one-stage", not info.supports_pp),
         ):
             if has:
                 found[trait].append(name)

@@ -99,6 +99,10 @@ class Matrix:
         return self.rows * self.columns * self.layers * self.stacked
 
 
+EVERY_PART = (MatrixPart.ATTENTION, MatrixPart.MLP, MatrixPart.EXPERTS)
+"""The parts that can be quantized."""
+
+
 class Kernel(StrEnum):
     """The kind of kernel that multiplies a quantized matrix; rules for parallel sizes depend on it."""
 
@@ -123,18 +127,18 @@ class Quantization:
     """Bits of a quantized element, including its part of the scales."""
     group: int = 0
     """Inputs (and, for blocks, outputs) that share a scale; a rank's share must be a multiple. 0: no such rule."""
-    parts: tuple[MatrixPart, ...] = (MatrixPart.ATTENTION, MatrixPart.MLP, MatrixPart.EXPERTS)
+    parts: tuple[MatrixPart, ...] = EVERY_PART
     """The parts that are quantized; others have the model's data type."""
     kv_cache_fp8: bool = False
     """Whether the checkpoint requests a KV cache in 8 bits."""
     method: str = ""
     """The engine's name of the method, as in a checkpoint's config; empty if it has none."""
-    expert_bits: float = 0.0
-    """Bits of an element of the experts, if they are stored in another way than the rest; 0: as `bits`."""
+    part_bits: tuple[tuple[MatrixPart, float], ...] = ()
+    """Bits of an element of the parts that are stored in another way than `bits` says."""
 
     def bits_of(self, part: MatrixPart) -> float:
         """Bits of an element of a quantized part."""
-        return self.expert_bits if part is MatrixPart.EXPERTS and self.expert_bits else self.bits
+        return dict(self.part_bits).get(part, self.bits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +198,8 @@ class ModelFacts:
     """Layers that predict further tokens (multi-token prediction); None: the config does not tell."""
     names_attention: bool = False
     """Whether the config names the kind of each layer, and all have keys and values."""
+    has_stages: bool = True
+    """Whether the engine can divide the layers over the stages of a pipeline."""
     has_unknown_states: bool = False
     """Whether the engine keeps states for some layers, and the config does not tell for which."""
     side: SideFiles = NO_SIDE_FILES
@@ -204,6 +210,10 @@ class ModelFacts:
     """Further entries of the config's `architectures`, which some engines read too."""
     download_bytes: int = 0
     """Of the files that a download to a claim takes; 0 if that is not known."""
+
+    @property
+    def most_stages(self) -> int:
+        return self.layers if self.has_stages else 1
 
     @property
     def kv_heads(self) -> int:

@@ -14,7 +14,7 @@ from inference_operator.models.compressed_tensors import (
     schemes,
 )
 from inference_operator.models.config import Config
-from inference_operator.models.facts import Kernel, MatrixPart, Quantization
+from inference_operator.models.facts import EVERY_PART, Kernel, MatrixPart, Quantization
 
 UNQUANTISED = Quantization(Kernel.NONE, 16)
 
@@ -51,7 +51,6 @@ _METHODS: dict[str, Kernel] = {
     "nvfp4-pack-quantized": Kernel.NVFP4,
     "bitsandbytes": Kernel.BITSANDBYTES,
 }
-EVERY_PART = (MatrixPart.ATTENTION, MatrixPart.MLP, MatrixPart.EXPERTS)
 _PARTS: dict[Kernel, tuple[MatrixPart, ...]] = {
     Kernel.MXFP4: (MatrixPart.EXPERTS,),
     Kernel.NVFP4: (MatrixPart.MLP, MatrixPart.EXPERTS),
@@ -73,7 +72,7 @@ def quantization(config: Config) -> Quantization:
         >>> quantization(Config({"quantization_config": {"quant_method": "fp8", "weight_block_size": [64, 64]}})).group
         64
         >>> mixed = {"expert_dtype": "fp4", "quantization_config": {"quant_method": "fp8"}}
-        >>> quantization(Config(mixed)).bits, quantization(Config(mixed)).expert_bits
+        >>> quantization(Config(mixed)).bits, quantization(Config(mixed)).bits_of(MatrixPart.EXPERTS)
         (8.0, 4.25)
 
     Raises:
@@ -83,7 +82,8 @@ def quantization(config: Config) -> Quantization:
         return UNQUANTISED
     section = config.section("quantization_config")
     if section.text("quant_method") == METHOD:
-        return replace(_of_schemes(schemes(section), section), method=METHOD)
+        layers = config.positive("num_hidden_layers") or 1
+        return replace(_of_schemes(schemes(section, layers), section), method=METHOD)
     weights = _weights(section)
     bits = weights.positive("num_bits", "bits") or section.positive("bits", "w_bit")
     kernel = _kernel(section, bits)
@@ -93,25 +93,37 @@ def quantization(config: Config) -> Quantization:
     else:
         group = weights.positive("group_size") or _group_size(section)
         quantization = _of(kernel, bits, group, kv_cache_fp8=_has_fp8_kv_cache(section))
-    return replace(quantization, method=_method(section), expert_bits=_expert_bits(config, section))
+    bits = _expert_bits(config, section)
+    return replace(quantization, method=_method(section), part_bits=((MatrixPart.EXPERTS, bits),) if bits else ())
 
 
 def _of_schemes(schemes: Sequence[Scheme], section: Config) -> Quantization:
-    """The quantization of all groups together: the strictest rule for parallel sizes, and most bits.
+    """The quantization of all groups together: the strictest rule for parallel sizes, and the mean bits of each part.
 
     Examples:
-        >>> both = Scheme(Kernel.FP8, 8, None), Scheme(Kernel.GPTQ, 4, 128)
-        >>> mixed = _of_schemes(both, Config({}))
-        >>> mixed.kernel.value, mixed.group, mixed.bits
-        ('gptq', 128, 8.0)
+        >>> experts = Scheme(Kernel.GPTQ, 4, 128, shares={MatrixPart.EXPERTS: 1.0})
+        >>> mixed = _of_schemes((Scheme(Kernel.FP8, 8, None, shares={MatrixPart.MLP: 0.5}), experts), Config({}))
+        >>> mixed.kernel.value, mixed.group, [mixed.bits_of(part) for part in mixed.parts]
+        ('gptq', 128, [12.0, 4.15625])
     """
     kv_cache_fp8 = _has_fp8_kv_cache(section)
-    stored = [_of(scheme.kernel, scheme.bits, scheme.group, kv_cache_fp8=kv_cache_fp8) for scheme in schemes]
+    stored = [_of_scheme(scheme, kv_cache_fp8=kv_cache_fp8) for scheme in schemes]
     if not stored:
         return replace(UNQUANTISED, kv_cache_fp8=kv_cache_fp8)
     strictest = max(stored, key=lambda each: (each.kernel is Kernel.FP8_BLOCK, each.kernel is Kernel.GPTQ, each.group))
-    parts = tuple(part for part in EVERY_PART if any(part in each.parts for each in stored))
-    return replace(strictest, bits=max(each.bits for each in stored), parts=parts)
+    bits = dict[MatrixPart, float]()
+    for part in EVERY_PART:
+        shares = [scheme.shares.get(part, 0.0) for scheme in schemes]
+        if whole := sum(shares):
+            plain = UNQUANTISED.bits * (1 - whole)
+            bits[part] = plain + sum(share * each.bits for share, each in zip(shares, stored, strict=True))
+    return replace(strictest, bits=max(bits.values()), parts=tuple(bits), part_bits=tuple(bits.items()))
+
+
+def _of_scheme(scheme: Scheme, *, kv_cache_fp8: bool) -> Quantization:
+    stored = _of(scheme.kernel, scheme.bits, scheme.group, kv_cache_fp8=kv_cache_fp8)
+    grouped = scheme.symmetric and scheme.kernel is Kernel.GPTQ
+    return replace(stored, bits=stored.bits - ZERO_BITS / stored.group) if grouped else stored
 
 
 def _method(section: Config) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 from inference_operator.manifest import Manifest
 from inference_operator.models.checkpoint import Weights
+from inference_operator.models.compressed_tensors import LAYER_LISTS, shapes
 from inference_operator.models.config import Config, UnreadableError, language_model
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
@@ -15,7 +16,7 @@ def slim(document: object, weights: Weights | None, side: SideFiles = NO_SIDE_FI
     """The fields that the facts of a model depend on; the facts of the result are the same.
 
     There is no list of such fields. The facts are computed once, and the fields that this computation reads are kept.
-    Lists of layers become counts. If the facts of the result differ, the whole document is returned.
+    Lists of layers, and of their names, become counts. If the facts of the result differ, it is the whole document.
 
     Args:
         document: the parsed `config.json` of a model, for which `model_facts` returns facts.
@@ -32,6 +33,8 @@ def slim(document: object, weights: Weights | None, side: SideFiles = NO_SIDE_FI
     for name in [name for name, value in kept.items() if isinstance(value, list)]:
         counted = _counted(kept, name)
         kept = counted if model_facts(counted, weights, side) == facts else kept
+    named = _with_shapes(kept)
+    kept = named if named != kept and model_facts(named, weights, side) == facts else kept
     whole: Manifest = dict(document) if isinstance(document, dict) else {}
     return kept if isinstance(facts, ModelFacts) and model_facts(kept, weights, side) == facts else whole
 
@@ -41,6 +44,16 @@ def _counted(fields: Manifest, name: str) -> Manifest:
         return {**fields, name: {"counts": Config(fields).tally(name)}}
     except UnreadableError:
         return fields
+
+
+def _with_shapes(value: Any) -> Any:  # noqa: ANN401 - a part of JSON
+    """The same with counts of names of layers, each without its number, in place of their lists."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: {"counts": shapes(item)} if name in LAYER_LISTS and isinstance(item, list) else _with_shapes(item)
+        for name, item in value.items()
+    }
 
 
 class _RecordingDict(dict[str, Any]):

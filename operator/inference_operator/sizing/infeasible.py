@@ -56,9 +56,9 @@ def _may_scale(facts: ModelFacts) -> bool:
 
 def _not_allowed(pools: Sequence[Pool], inputs: SizingInputs, rule: str) -> Infeasible:
     facts, shape = pools[0].facts, inputs.requested_shape
-    if shape.parallel.pipeline > facts.layers:
+    if shape.parallel.pipeline > facts.most_stages:
         field = PIPELINE if inputs.pipeline else NODES
-        return Infeasible(InfeasibleReason.INVALID_PARALLEL_SIZE, field, rule, f"Use at most {facts.layers}.")
+        return Infeasible(InfeasibleReason.INVALID_PARALLEL_SIZE, field, rule, f"Use at most {facts.most_stages}.")
     most = max(pool.offer.most_in_a_group for pool in pools)
     fit = pools[0].engine.allowed_sizes(facts, shape, max(most, *SIZES))
     allowed = f"Use {listed([str(size) for size in fit])}." if fit else "Use another checkpoint of the model."

@@ -1,6 +1,6 @@
 """Parallel sizes that a model allows, independent of memory.
 
-Sources: vLLM 0.32.0, `config/model.py` (heads), `layers/linear.py` (heads of keys and values), `layers/quantization/`
+Sources: vLLM 0.32.0, `config/model.py` (heads, stages), `layers/linear.py` (heads of keys and values), `layers/quantization/`
 (blocks and groups), `layers/vocab_parallel_embedding.py` (vocabulary); the messages are its own.
 """
 
@@ -40,8 +40,9 @@ def _broken(facts: ModelFacts, shape: Shape) -> Iterator[str]:
     positions = math.ceil(facts.context / VOCABULARY_PADDING) * VOCABULARY_PADDING
     if facts.is_encoder and positions % tensor:  # which encoders embed as a vocabulary
         yield f"{positions} positions are not divisible by {tensor}."
-    if shape.parallel.pipeline > facts.layers:
-        yield f"{facts.layers} layers cannot be divided over {shape.parallel.pipeline} stages."
+    if shape.parallel.pipeline > facts.most_stages:
+        layers = f"{facts.layers} layers" if facts.has_stages else "The layers of this architecture"
+        yield f"{layers} cannot be divided over {shape.parallel.pipeline} stages."
     yield from _context_ranks(facts, shape)
     copies = shape.redundant_experts
     if copies and facts.experts and (facts.experts.count + copies) % shape.parallel.group:

@@ -1,4 +1,4 @@
-"""What vLLM's registry says of an architecture: whether it pools, has layers with states, or predicts several tokens.
+"""What vLLM's registry says of an architecture: whether it pools, has states or stages, or predicts several tokens.
 
 `python -m e2e.engines.vllm_options` writes the table inside the engine's image (0.32.0,
 `model_executor/models/registry.py`, `config/model.py`, `config/speculative.py`).
@@ -33,6 +33,7 @@ def _named(trait: str) -> frozenset[str]:
 
 
 _POOLS, _GENERATES, _HYBRIDS, _PREDICTS = (_named(trait) for trait in ("pooling", "generate", "hybrid", "mtp"))
+_ONE_STAGE = _named("one-stage")
 _POOLING_SUFFIXES = tuple(_named("pooling-suffix"))
 _GENERATING_SUFFIXES = ("ChatModel", "LMHeadModel")
 """Exceptions of the suffix `Model`."""
@@ -50,7 +51,13 @@ def served_facts(facts: ModelFacts, args: Sequence[str]) -> ModelFacts:
     """
     pools = _pools(facts, args)
     unknown = facts.architecture in _HYBRIDS and not facts.has_states and not facts.names_attention
-    return replace(facts, is_pooling=pools, is_encoder=pools and facts.is_encoder, has_unknown_states=unknown)
+    return replace(
+        facts,
+        is_pooling=pools,
+        is_encoder=pools and facts.is_encoder,
+        has_unknown_states=unknown,
+        has_stages=facts.architecture not in _ONE_STAGE,
+    )
 
 
 def _pools(facts: ModelFacts, args: Sequence[str]) -> bool:
