@@ -1,7 +1,7 @@
 """Parallel sizes that a model allows, independent of memory.
 
-Sources: vLLM 0.32.0, `config/model.py` (heads, stages), `layers/linear.py` (heads of keys and values), `layers/quantization/`
-(blocks and groups), `layers/vocab_parallel_embedding.py` (vocabulary); the messages are its own.
+Sources: vLLM 0.32.0, `config/model.py` (heads, stages), `layers/linear.py` (heads of keys and values),
+`layers/quantization/` (blocks and groups), `layers/vocab_parallel_embedding.py` (vocabulary); the messages are its own.
 """
 
 import math
