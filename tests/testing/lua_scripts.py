@@ -13,11 +13,11 @@ local script, EVERY = ...
 local bytes, instructions = 0, 0
 local find, match, gsub = string.find, string.match, string.gsub
 function string.find(text, pattern, from, plain)
-  local first, last = find(text, pattern, from, plain)
+  local found = table.pack(find(text, pattern, from, plain))
   if not plain then
-    bytes = bytes + (last or #text) - (from or 1) + 1
+    bytes = bytes + (found[2] or #text) - (from or 1) + 1
   end
-  return first, last
+  return table.unpack(found)
 end
 function string.match(text, pattern, from)
   bytes = bytes + #text - (from or 1) + 1

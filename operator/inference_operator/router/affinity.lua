@@ -23,8 +23,9 @@ local STEPS = 4600 -- of about half a microsecond each
 local STEP_BYTES = 64 -- that a function of the library reads in the time of a step
 local FIRST_BLOCK, BLOCK = 256, 32768 -- bytes
 local MAX_DEPTH = 512 -- engines accept fewer: Python's json nests about 1,000 deep, pydantic 200
-local QUOTE, BACKSLASH, COLON, COMMA = 34, 92, 58, 44
+local QUOTE, BACKSLASH, COMMA = 34, 92, 44
 local ARRAY, ARRAY_END, OBJECT, OBJECT_END = 91, 93, 123, 125
+local MEMBER = '^[ \t\r\n,]*"([^"\\]*)"[ \t\r\n]*:[ \t\r\n]*' -- up to its value
 local STRING = "\1" -- a whole string in a text without strings; JSON has no such byte
 local BRACKETS = {
   [ARRAY] = { open = "[", all = "^%b[]", ends = ("]"):rep(MAX_DEPTH) },
@@ -57,7 +58,7 @@ local Walker = {}
 Walker.__index = Walker
 
 local function walker(body)
-  return setmetatable({ body = body, at = 1, left = STEPS }, Walker)
+  return setmetatable({ body = body, at = 1, left = STEPS, found = {} }, Walker)
 end
 
 -- Take a step that reads some bytes; false once all steps are taken. Then nothing more is found.
@@ -185,28 +186,28 @@ function Walker:next_item()
 end
 
 -- Call visit(key) at the value of each member of the object that starts here, until it returns true. visit must move
--- past the value.
+-- past the value. A key with an escape ends the search: no client writes one.
 function Walker:object(visit)
   self.at = self.at + 1
-  while true do
-    local byte = self:next_item()
-    if byte ~= QUOTE then
-      self.at = self.at + 1
-      return
+  while self.body:byte(self.at) ~= OBJECT_END do
+    local _, last, key = self.body:find(MEMBER, self.at)
+    if not last then
+      if self:next_item() ~= OBJECT_END then
+        self.left = 0
+      end
+      break
     end
-    local key = self:string()
-    if self:next_byte() ~= COLON then
-      return
-    end
-    self.at = self.at + 1
-    if not self:next_byte() or visit(key) then
+    local bytes = last - self.at
+    self.at = last + 1
+    if not self:step(bytes) or visit(key) then
       return
     end
   end
+  self.at = self.at + 1
 end
 
--- Call visit() at each object in the array that starts here, until it returns true, and move past the array. visit must
--- move past the object.
+-- Call visit() at each object in the array that starts here, until it returns true, and move past the array unless all is
+-- found. visit must move past the object.
 function Walker:objects(visit)
   self.at = self.at + 1
   while true do
@@ -216,7 +217,9 @@ function Walker:objects(visit)
       return
     elseif byte == OBJECT then
       if visit() then
-        self:close(ARRAY)
+        if not (self.found.model and self.found.system and self.found.conversation) then
+          self:close(ARRAY)
+        end
         return
       end
     elseif byte == ARRAY or byte == OBJECT_END then
@@ -298,7 +301,8 @@ end
 
 -- The system text, the conversation, and the model that a body names; each nil where the body has none.
 local function texts(body)
-  local walk, found = walker(body), {}
+  local walk = walker(body)
+  local found = walk.found
   if walk:next_byte() ~= OBJECT then
     return found
   end
