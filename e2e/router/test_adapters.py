@@ -3,14 +3,20 @@
 import asyncio
 import hashlib
 import json
+import re
 import time
 
+import aiohttp
 import pytest
 
 from e2e.router.loopback import START_SECONDS, Loopback
 from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.api.router_keys import KeysSecretRef, RouterKeysSpec
+from inference_operator.router.body import model_expression
 from inference_operator.router.observe import ROUTER_METRICS_PATH
+from tests.testing.named_models import odd_bodies
+
+ODD_BODIES = 400
 
 
 @pytest.fixture
@@ -72,17 +78,39 @@ async def test_the_model_and_its_adapters_are_forwarded_and_other_names_are_not(
         b'{"model": "chat", "prompt": "x", "model": "unlisted"}',
         rb'{"mod\u0065l": "unlisted", "prompt": "x"}',
         '{"model": "unlisted", "prompt": "x"}'.encode("utf-16"),
+        b"\xef\xbb\xbf" + b'{"model": "unlisted", "prompt": "x"}',
+        b'{"prompt": ' + b"[" * 65 + b"]" * 65 + b', "model": "unlisted"}',
+        b"{",
     ],
-    ids=["twice", "escaped", "UTF-16"],
+    ids=["twice", "escaped", "UTF-16", "byte order mark", "deep", "cut"],
 )
-async def test_limit_a_name_that_only_an_engine_reads_is_forwarded(adapted: Loopback, body: bytes) -> None:
-    assert (await post(adapted, body))[0] != 404
+async def test_a_body_that_an_engine_may_read_otherwise_is_refused(adapted: Loopback, body: bytes) -> None:
+    status, text = await post(adapted, body)
+    assert status == 400
+    assert json.loads(text)["error"]["code"] == "invalid_json"
+
+
+async def test_the_router_reads_the_model_of_odd_bodies_as_its_expression_does(adapted: Loopback) -> None:
+    expression, known = re.compile(model_expression().encode()), {b"chat", b"sql", None}
+    for body in filter(None, odd_bodies(3, ODD_BODIES)):
+        found = expression.match(body.partition(b"\0")[0])
+        name = found and found[2] and found[2].replace(rb"\/", b"/")
+        expected = 400 if not found else 200 if name in known else 404
+        assert (await post(adapted, body, "/v1/embeddings"))[0] == expected, body
+
+
+async def test_limit_the_engine_alone_reads_a_form_and_what_is_behind_a_full_buffer(adapted: Loopback) -> None:
+    form = aiohttp.FormData({"model": "unlisted"}, default_to_multipart=True)
+    async with adapted.session.post(f"{adapted.url}/v1/embeddings", data=form) as answer:
+        assert answer.status == 200
+    long = b'{"model": "%s", "input": "' + b"x" * 1_000_000 + b'", "model": "unlisted"}'
+    assert (await post(adapted, long % b"chat", "/v1/embeddings"))[0] == 200
+    assert (await post(adapted, long % b"unlisted", "/v1/embeddings"))[0] == 404
 
 
 async def test_a_body_without_a_name_is_forwarded(adapted: Loopback) -> None:
     for body in ({"prompt": "x"}, b"", b'{"prompt": "x", "model": null}'):
         assert (await post(adapted, body))[0] == 200
-    assert (await post(adapted, b"{"))[0] == 500, "the engine answers for it"
 
 
 async def test_the_list_follows_the_file_and_keeps_it_while_it_cannot_be_read(adapted: Loopback) -> None:

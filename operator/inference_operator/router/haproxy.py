@@ -9,6 +9,7 @@ from inference_operator.quantity import value
 from inference_operator.router import (
     adapters,
     affinity,
+    body,
     clients,
     cors,
     dns,
@@ -90,6 +91,7 @@ def _parts(inputs: RouterInputs) -> Mapping[str, Mapping[str, object] | None]:
     return {
         "adapters": adapters.values(inputs),
         "affinity": affinity.values(inputs),
+        "body": body.values(inputs),
         "clients": clients.values(inputs),
         "cors": cors.values(inputs),
         "dns": dns.values(inputs),
