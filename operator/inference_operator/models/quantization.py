@@ -93,8 +93,9 @@ def quantization(config: Config) -> Quantization:
     else:
         group = weights.positive("group_size") or _group_size(section)
         quantization = _of(kernel, bits, group, kv_cache_fp8=_has_fp8_kv_cache(section))
-    bits = _expert_bits(config, section)
-    return replace(quantization, method=_method(section), part_bits=((MatrixPart.EXPERTS, bits),) if bits else ())
+    of_experts = _expert_bits(config, section)
+    part_bits = ((MatrixPart.EXPERTS, of_experts),) if of_experts else ()
+    return replace(quantization, method=_method(section), part_bits=part_bits)
 
 
 def _of_schemes(schemes: Sequence[Scheme], section: Config) -> Quantization:
