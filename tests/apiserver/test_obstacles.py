@@ -9,6 +9,7 @@ import pytest
 
 from e2e.localkube.handle import LocalCluster
 from e2e.localkube.waiting import eventually
+from tests.apiserver.inspection import MODEL, let_it_say
 from tests.apiserver.test_groups import PAIR, members
 from tests.apiserver.test_rollout import EDIT, TAINT, await_rolled, how, pool, spec
 from tests.testing.workspace import Workspace
@@ -148,10 +149,45 @@ def test_engines_whose_claim_one_node_mounts_replace_each_other_although_another
     assert (decided["maxSurge"], decided["maxUnavailable"]) == REPLACING
 
 
-def test_a_drain_under_a_full_quota_goes_on_after_the_limit(
+def test_engines_of_a_model_on_a_claim_that_one_node_mounts_replace_each_other(
+    workspace: Workspace, far: str, kubernetes: LocalCluster
+) -> None:
+    """The new engine gets a node that cannot mount the claim, and starts there once the old one has ended."""
+    claim(workspace, "ReadWriteOnce")
+    found, where = "pvc://weights/mine", {"nodeSelector": {"pool": "claim"}, "tolerations": [TAINT]}
+    workspace.create("one", {**spec(far), "model": {"source": found}, "scheduling": where})
+    let_it_say(workspace, {**MODEL, "model": found, "source": f"{found}:config.json"})
+    workspace.settled("one")
+    workspace.settled("one", "Reconciling", "False")
+    let_it_be_schedulable(kubernetes, far)
+    workspace.patch("one", EDIT)
+
+    def alone() -> str | None:
+        pods = workspace.all("pods", ENGINES)
+        return str(pods[0]["metadata"]["name"]) if [pod["spec"].get("nodeName") for pod in pods] == [far] else None
+
+    name = eventually(
+        alone,
+        seconds=LIMIT_SECONDS,
+        what=lambda: f"the new one: {how(workspace, 'one')}, {workspace.get('infd', 'one')['status']['conditions']}",
+    )
+    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    container = {"name": "engine", "ready": True, "started": True, "restartCount": 0, "image": "x", "imageID": ""}
+    status = {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": now}],
+        "containerStatuses": [{**container, "state": {"running": {"startedAt": now}}}],
+    }
+    patch = json.dumps({"status": status})
+    let_it_be_schedulable(kubernetes, far)  # else its pods would soon be taken for unready
+    workspace.kubectl("patch", "pod", str(name), "--subresource=status", "--type=strategic", f"--patch={patch}")
+    assert replaced(workspace) == "OneNode"
+
+
+def test_a_drain_under_a_full_quota_goes_on_after_the_limit_although_a_surge_is_asked_for(
     workspace: Workspace, pool: str, kubernetes: LocalCluster
 ) -> None:
-    asked = spec(pool)
+    asked = spec(pool, rollout={"strategy": "Surge"})
     serve(workspace, {**asked, "scheduling": {"tolerations": asked["scheduling"]["tolerations"]}})
     full_quota(workspace)
     (pod,) = workspace.all("pods", ENGINES)
