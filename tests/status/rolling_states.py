@@ -24,8 +24,9 @@ from tests.status.situations import (
     observed,
     view,
 )
-from tests.testing.builders import ENGINES, NOW, deployment_status, inference_deployment, ready_pod
+from tests.testing.builders import ENGINES, NOW, deployment_status, inference_deployment, ready_pod, unschedulable
 
+UNSUITED = unschedulable("0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.")
 EDITED = inference_deployment(engine={"args": ["--seed=8"]})
 UNDECIDED = observed(
     EDITED, engines=deployment_status(1), routers=deployment_status(2), pods=[view(ready_pod(), template="earlier")]
@@ -94,6 +95,18 @@ ROLLING_STATES: dict[str, tuple[Inputs, Sequence[WriteResult], tuple[str, str, s
                 engines=deployment_status(2, updated=1, ready=1),
                 routers=deployment_status(2),
                 pods=[OLD_ENGINE, view(NO_IMAGE, template=CURRENT, age=10)],
+            ),
+            RolloutReason.FREE_SLOT,
+        ),
+        [],
+        ("True Serving", "False Settled", "True ProgressDeadlineExceeded"),
+    ),
+    "rolling, no node has suited the new pod for as long as one may take to come": (
+        decided(
+            observed(
+                engines=deployment_status(2, updated=1, ready=1),
+                routers=deployment_status(2),
+                pods=[OLD_ENGINE, view(UNSUITED, template=CURRENT, age=15)],
             ),
             RolloutReason.FREE_SLOT,
         ),
