@@ -20,6 +20,7 @@ ENGINES = "inference-operator.dev/name=one,app.kubernetes.io/component=engine"
 REPLACING = (0, 1)
 LIMIT_SECONDS = 75
 """The limit of a refused pod is 30 s."""
+REJECTIONS, KEPT = 6, 3
 
 
 def serve(workspace: Workspace, asked: dict[str, Any]) -> None:
@@ -182,6 +183,41 @@ def test_engines_of_a_model_on_a_claim_that_one_node_mounts_replace_each_other(
     let_it_be_schedulable(kubernetes, far)  # else its pods would soon be taken for unready
     workspace.kubectl("patch", "pod", str(name), "--subresource=status", "--type=strategic", f"--patch={patch}")
     assert replaced(workspace) == "OneNode"
+
+
+def test_pods_that_their_node_rejects_name_it_and_three_of_them_stay(
+    workspace: Workspace, far: str, kubernetes: LocalCluster
+) -> None:
+    asked = spec(far)
+    where = {"nodeSelector": {"kubernetes.io/hostname": far}, "tolerations": [TAINT]}
+    workspace.create("one", {**asked, "scheduling": where})
+    message = "Pod was rejected: Allocate failed due to no healthy devices present"
+    patch = json.dumps({"status": {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": message}})
+
+    def placed() -> str | None:
+        pods = [pod for pod in workspace.all("pods", ENGINES) if pod["spec"].get("nodeName")]
+        return next((str(pod["metadata"]["name"]) for pod in pods if pod["status"]["phase"] == "Pending"), None)
+
+    def seen() -> str:
+        pods = [(pod["metadata"]["name"], pod["status"]) for pod in workspace.all("pods", ENGINES)]
+        return f"a pod on that node: {pods}, {workspace.get('infd', 'one')['status']['conditions']}"
+
+    rejected = list[str]()
+    for _ in range(REJECTIONS):
+        let_it_be_schedulable(kubernetes, far)
+        rejected.append(str(eventually(placed, seconds=30, what=seen)))
+        workspace.kubectl("patch", "pod", rejected[-1], "--subresource=status", "--type=merge", f"--patch={patch}")
+    cure = f"Look at the devices of `{far}` and at their plugin. Until they work, run `kubectl cordon {far}`"
+    verdict = workspace.settled("one", "Reconciling", "True", "PodRejected", saying=cure)
+    assert f"on node `{far}`: UnexpectedAdmissionError" in verdict["message"]
+
+    def left() -> set[str]:
+        pods = workspace.all("pods", ENGINES)
+        return {str(pod["metadata"]["name"]) for pod in pods if pod["status"]["phase"] == "Failed"}
+
+    eventually(lambda: len(left()) == KEPT, seconds=LIMIT_SECONDS, what=lambda: f"three are left: {left()}")
+    assert left() <= {*rejected}
+    assert rejected[-1] in left()
 
 
 def test_a_drain_under_a_full_quota_goes_on_after_the_limit_although_a_surge_is_asked_for(
