@@ -24,7 +24,7 @@ def test_a_reference_is_never_an_option_of_cosign() -> None:
         (UNSIGNED, "has no signature in its registry."),
         (f"Error: {OTHER_KEY}\n", "is signed, but not with this key."),
         (f"Error: {NO_PEM}\n", "cannot be verified: the key is no public key in PEM."),
-        (f"Error: {REFUSED}\n", "cannot be verified: the registry refuses access."),
+        (f"Error: {REFUSED}\n", "cannot be verified: the registry asks for an account, or refuses the password."),
         (f"Error: {NO_HOST}\n", f"cannot be verified: {NO_HOST}."),
     ],
 )

@@ -213,6 +213,12 @@ def test_what_a_mirror_with_other_etags_links_is_compared_too(
     assert (tmp_path / "claim" / SNAPSHOT / "1.safetensors").exists() != changed
 
 
+def test_a_mirror_that_does_not_tell_the_size_of_large_files_is_named(hub: Hub, download: Infd) -> None:
+    hub.linked_size = False
+    _, document = download(f"--revision={COMMIT}")
+    assert document["error"]["problem"] == "the mirror's answers have no header `Content-Length` or `X-Linked-Size`."
+
+
 def test_a_file_name_that_leaves_the_cache_is_refused_before_any_download(
     hub: Hub, download: Infd, tmp_path: Path
 ) -> None:

@@ -13,6 +13,8 @@ REPOSITORY = "org/model"
 BRANCH = "experiment"
 CHUNK = 2**16
 STORAGE = "/storage/"
+PREFIX = "/repository/hf"
+"""Of a repository manager, below which the hub answers too."""
 
 Answer = Callable[["Request"], None]
 
@@ -33,6 +35,8 @@ class Hub:
     """What is served instead of a large file from its second download on."""
     linked_etag: str = ""
     """The ETag of large files, where a mirror gives none of the hub's; empty for the hub's, which is their SHA-256."""
+    linked_size: bool = True
+    """Whether answers tell the size of a large file beside the address of its content."""
     storage_error: int = 0
     """The status with which the storage refuses large files, as for an address that has expired; 0 for none."""
     cut_after: int = 0
@@ -100,7 +104,7 @@ class Request(BaseHTTPRequestHandler):
         return next(named, self.server.hubs[0])
 
     def _answer(self) -> None:
-        hub, path = self.hub, self.path.partition("?")[0]
+        hub, path = self.hub, self.path.partition("?")[0].removeprefix(PREFIX)
         hub.asked.append(f"{self.command} {path}")
         name = path.rpartition("/")[2]
         of_model, wanted = f"/api/models/{hub.repository}", f"/{hub.repository}/resolve/{COMMIT}/"
@@ -130,7 +134,8 @@ class Request(BaseHTTPRequestHandler):
     def _redirect(self, name: str, content: bytes) -> None:
         """A large file: its size and hash are those of the linked file, which is on a storage of its own."""
         digest = f'"{self.hub.linked_etag or hashlib.sha256(content).hexdigest()}"'
-        linked = {"X-Linked-Size": str(len(content)), "X-Linked-ETag": digest, "X-Repo-Commit": COMMIT}
+        size = {"X-Linked-Size": str(len(content))} if self.hub.linked_size else {}
+        linked = {**size, "X-Linked-ETag": digest, "X-Repo-Commit": COMMIT}
         self.refuse(302, Location=f"{self.hub.storage}{STORAGE}{self.hub.repository}/{name}", **linked)
 
     def _give_range(self, content: bytes) -> None:

@@ -74,7 +74,7 @@ ENGINE_ERRORS: Mapping[Reason, Explanation] = {
         ),
         (
             Reason.HUB_UNREACHABLE,
-            "The model cannot be downloaded: the hub does not answer, or the cluster cannot reach it.",
+            "The model cannot be downloaded: the hub does not answer or cannot be reached, or a mirror's answers lack fields.",
             "Check the cluster's egress and proxy, or serve the model from a `pvc://` or `oci://` source.",
         ),
         (
@@ -513,7 +513,8 @@ EXPLANATIONS: Mapping[Reason, Explanation] = {
     ),
     Reason.IMAGE_PULL_FAILED: Explanation(
         _RECONCILING,
-        "The kubelet cannot pull an image, of a container or of an `oci://` model.",
+        "The kubelet cannot pull an image, of a container or of an `oci://` model. The message has the registry's"
+        " answer, and what helps after it.",
         "Check the image name, and the pull secret of the namespace's default ServiceAccount.",
     ),
     Reason.CONTAINER_CONFIG_ERROR: Explanation(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.pod_template import PodTemplateSpec
+from inference_operator.diagnosis.registry_errors import registry_error, with_wait
 from inference_operator.jobs.result import Cause, Failure
 from inference_operator.manifest import Manifest
 from inference_operator.models.config import NotUnderstood
@@ -41,13 +42,8 @@ _CASES: Sequence[_Case] = (
         "cannot be verified: the key is no public key in PEM.",
         "It has to be the `cosign.pub` of `cosign generate-key-pair`.",
     ),
-    _Case(
-        re.compile("UNAUTHORIZED|DENIED|denied|40[13]"),
-        "cannot be verified: the registry refuses access.",
-        "Give the operator's `settings.engineDefaults.imagePullSecrets` a Secret with the right to read it.",
-    ),
 )
-"""Words of cosign 3.1.3 and of registries (OCI distribution specification 1.1, "Error Codes"), the first that match."""
+"""Words of cosign 3.1.3, the first that match; those of registries come after them."""
 
 
 def cosign_process(
@@ -113,5 +109,8 @@ def _failure(reference: str, error: str) -> Failure:
     case = next((case for case in _CASES if case.words.search(error)), None)
     if case:
         return Failure(Cause.UNVERIFIED, NotUnderstood(reference, case.problem, case.cure))
+    if known := registry_error(error):
+        cure = with_wait(known.in_job, error)
+        return Failure(Cause.UNVERIFIED, NotUnderstood(reference, f"cannot be verified: {known.problem}.", cure))
     problem = f"cannot be verified: {one_line(error).rstrip('.')}."
     return Failure(Cause.UNVERIFIED, NotUnderstood(reference, problem, "Check that pods reach its registry."))

@@ -23,6 +23,7 @@ from huggingface_hub import (
 )
 from huggingface_hub.errors import (
     DisabledRepoError,
+    FileMetadataError,
     GatedRepoError,
     HfHubHTTPError,
     LocalEntryNotFoundError,
@@ -44,8 +45,15 @@ TIMEOUT_SECONDS = 10.0
 
 _TOKEN = "`HF_TOKEN`, in a cluster by a Secret in `spec.model.tokenSecretRef`."  # noqa: S105 - text of a message
 _SECONDS = re.compile("[0-9]{1,6}")
+_COMMIT = re.compile("[0-9a-f]{40}")
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 """OpenSSL's word in the message of an exception, which has no type of its own."""
+_MIRROR_CURE = (
+    "Let the mirror pass on the hub's answers with all of their fields and headers, or serve the model from an `s3://`,"
+    " `pvc://` or `oci://` source."
+)
+_HEADERS = {"ETag": "`ETag` or `X-Linked-ETag`", "Content-Length": "`Content-Length` or `X-Linked-Size`"}
+"""Headers by the client's words for what it misses; without such a word, it misses the commit."""
 _NETWORK_CURE = "Check the network, the proxy and `HF_ENDPOINT`, or serve the model from a `pvc://` or `oci://` source."
 
 
@@ -74,6 +82,18 @@ def configure_client() -> None:
     warnings.filterwarnings("ignore", module="huggingface_hub")
 
 
+def commit_of(repository: str, listed: str | None, revision: str | None) -> str:
+    """The commit that the listing names, or that was asked for: a mirror may leave it out."""
+    if commit := listed or (revision if _COMMIT.fullmatch(revision or "") else None):
+        return commit
+    cure = f"{_MIRROR_CURE} Or name a commit of 40 digits in `spec.model.revision`."
+    raise InspectionError(_of_mirror(repository, "the mirror names no commit.", cure))
+
+
+def _of_mirror(repository: str, problem: str, cure: str = _MIRROR_CURE) -> Failure:
+    return Failure(Cause.UNREACHABLE, NotUnderstood(f"hf://{repository}", problem, cure))
+
+
 def _cached(repository: str, revision: str | None, *, allow_pickle: bool, file: str) -> InspectionResult:
     """Inspect the model in the cache without requests, for `HF_HUB_OFFLINE`."""
     cached = try_to_load_from_cache(repository, file or CONFIG, revision=revision)
@@ -90,14 +110,19 @@ def _cached(repository: str, revision: str | None, *, allow_pickle: bool, file: 
 
 def _files(repository: str, revision: str | None) -> Files:
     info = HfApi().model_info(repository, revision=revision, files_metadata=True, timeout=TIMEOUT_SECONDS)
-    listed, commit = info.siblings or [], str(info.sha)
+    listed, commit = info.siblings or [], commit_of(repository, info.sha, revision)
     if len(listed) > MAX_FILES:
         problem = f"has more than {MAX_FILES:,} files."
         raise InspectionError(unusable(NotUnderstood(f"hf://{repository}", problem, "Use a repository of one model.")))
     sizes = {str(file.rfilename): file.size for file in listed if isinstance(file.size, int)}
+    if listed and not sizes:
+        raise InspectionError(_of_mirror(repository, "the mirror lists files without their sizes."))
 
     def local(name: str) -> Path:
-        return Path(hf_hub_download(repository, name, revision=commit, etag_timeout=TIMEOUT_SECONDS))
+        try:
+            return Path(hf_hub_download(repository, name, revision=commit, etag_timeout=TIMEOUT_SECONDS))
+        except LocalEntryNotFoundError as error:  # an `OSError`, but no file of this machine is the cause
+            raise InspectionError(failure_of(repository, commit, error)) from error
 
     def head(name: str, length: int) -> bytes:
         headers = {**build_hf_headers(), "Range": f"bytes=0-{length - 1}"}
@@ -122,6 +147,8 @@ def _download_bytes(repository: str, sizes: Mapping[str, int]) -> int:
 
 
 def failure_of(repository: str, revision: str | None, error: Exception) -> Failure:
+    if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
+        return failure_of(repository, revision, error.__cause__)  # why the file was not found on the hub
     match error:
         case GatedRepoError():
             failure = Cause.GATED, "the hub gives this gated model only to accounts that accepted its licence."
@@ -168,6 +195,9 @@ def _of_network(error: Exception) -> tuple[tuple[Cause, str], str]:
     match error:
         case ResponseRejectedError(problem):
             message = problem
+        case FileMetadataError():
+            missing = next((header for word, header in _HEADERS.items() if word in str(error)), "`X-Repo-Commit`")
+            return (Cause.UNREACHABLE, f"the mirror's answers have no header {missing}."), _MIRROR_CURE
         case httpx2.TooManyRedirects():
             message = "the hub redirects without end."
         case httpx2.TimeoutException():

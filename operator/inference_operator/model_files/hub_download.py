@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 from huggingface_hub import HfApi, constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
-from huggingface_hub.errors import HfHubHTTPError
+from huggingface_hub.errors import FileMetadataError, HfHubHTTPError
 from huggingface_hub.file_download import http_get
 from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # documented, and not in `__all__`
@@ -15,7 +15,7 @@ from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 from inference_operator.jobs.result import Failure
 from inference_operator.model_files.claim import ModelFolder
 from inference_operator.model_files.download import DamagedError
-from inference_operator.model_files.hub import TIMEOUT_SECONDS, configure_client, failure_of
+from inference_operator.model_files.hub import TIMEOUT_SECONDS, commit_of, configure_client, failure_of
 from inference_operator.model_files.listing import ListedFile, wrong_content
 
 _PART_BYTES = 2**20
@@ -33,7 +33,8 @@ class HubOrigin:
 
     def commit(self, revision: str | None) -> str:
         """The commit of a branch or tag; of the default branch if None."""
-        return str(HfApi().model_info(self.model, revision=revision, timeout=TIMEOUT_SECONDS).sha)
+        info = HfApi().model_info(self.model, revision=revision, timeout=TIMEOUT_SECONDS)
+        return commit_of(self.model, info.sha, revision)
 
     def listed(self, commit: str) -> Iterator[ListedFile]:
         for item in HfApi().list_repo_tree(self.model, recursive=True, revision=commit):
@@ -67,6 +68,8 @@ class HubOrigin:
             return
         url = hf_hub_url(self.model, file.path, revision=commit)
         metadata = get_hf_file_metadata(url, timeout=TIMEOUT_SECONDS)
+        if not metadata.size and file.size_bytes:
+            raise FileMetadataError("Content-Length")
         if metadata.size != file.size_bytes:
             raise DamagedError(wrong_content(self.source, file.path, "size"))
         headers = build_hf_headers()
