@@ -74,7 +74,7 @@ ENGINE_ERRORS: Mapping[Reason, Explanation] = {
         ),
         (
             Reason.HUB_UNREACHABLE,
-            "The model cannot be downloaded: the hub does not answer or cannot be reached, or a mirror's answers lack fields.",
+            "The model cannot be downloaded: no hub answers or can be reached, or a mirror's answer lacks fields.",
             "Check the cluster's egress and proxy, or serve the model from a `pvc://` or `oci://` source.",
         ),
         (

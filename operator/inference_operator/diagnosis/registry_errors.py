@@ -74,8 +74,8 @@ ERRORS: Sequence[RegistryError] = (
             r"MANIFEST_UNKNOWN|NAME_UNKNOWN|manifest unknown|repository name not known|404 Not Found|: not found$"
         ),
         "the registry has no such image",
-        "Check its name and its tag or digest; of a mirror, that it has or fetches this repository.",
-        "Check its name and its tag or digest; of a mirror, that it has or fetches this repository.",
+        "Check the image name and its tag or digest; of a mirror, that it has or fetches this repository.",
+        "Check the image name and its tag or digest; of a mirror, that it has or fetches this repository.",
     ),
 )
 """Codes of OCI distribution specification 1.1, "Error Codes"; words of containerd 2.1 (`core/remotes/docker`), of Go's
