@@ -33,6 +33,8 @@ VARIED_BELOW = 300
 """Prompts of fewer tokens are ShareGPT's, whose lengths vary; longer ones are random tokens of one length."""
 OTHER_OVERHEAD = Overhead(step=0.6e-3, sequence=10e-6)
 """Of SGLang and TensorRT-LLM, fitted to their rows."""
+FIRST_RUNNER = "0.28.0"
+"""The last version with the model runner that these measurements are of."""
 OTHER_SEQUENCES, OTHER_BATCH = 2048, 8192
 """The largest batches of TensorRT-LLM's benchmark at maximum load (its documentation of `trtllm-bench`)."""
 EIGHT_BIT, FOUR_BIT = 8.0, 4.5
@@ -135,7 +137,7 @@ def _point(row: dict[str, str]) -> Point:
         capability=kind.capability,
     )
     overhead = step_overhead(row["version"]) if row["engine"] == "vLLM" else OTHER_OVERHEAD
-    engine = vllm_memory(memory_gib=kind.memory_gib, product=kind.name, capability=kind.capability)
+    engine = vllm_memory(FIRST_RUNNER, memory_gib=kind.memory_gib, product=kind.name)
     load = Load(float(row["prompt_tokens"] or UNSTATED_PROMPT), float(row["answer_tokens"] or UNSTATED_ANSWER))
     return Point(
         source=row["source"],

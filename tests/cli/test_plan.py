@@ -31,7 +31,7 @@ def test_the_plan_table_has_the_sizes_and_a_summary(infd: Infd) -> None:
     assert (status, complaints) == (0, "")
     head, row, sentence = output.splitlines()
     assert head.split()[:3] == ["NAME", "GPU", "TENSOR"]
-    assert row.split() == ["qwen", "L4", "2", "1", "2", "38,912", "256", "0.92", "159,056"]
+    assert row.split() == ["qwen", "L4", "2", "1", "2", "40,960", "256", "0.92", "157,120"]
     assert sentence.startswith("qwen: Tensor parallel 2 on L4: of 20.3 GiB each, weights 7.6")
 
 
@@ -41,7 +41,7 @@ def test_the_explained_arithmetic_of_plan_names_the_origin_of_each_term(infd: In
     assert ["weights", "7.64", "GiB", "counted", "from", "config.json"] in lines
     assert "qwen: runner-up: tensor parallel " in output
     assert "qwen: Qwen3ForCausalLM: 15.3 GiB of weights" in output
-    assert "requests of one engine: 5 CPUs, memory 19Gi, disk 18Gi" in output
+    assert "requests of one engine: 5 CPUs, memory 20Gi, disk 18Gi" in output
 
 
 def test_plan_prints_the_rights_that_the_resource_requires_of_its_writer(infd: Infd, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_plan_as_json_equals_the_plan_in_the_status(infd: Infd, form: str) -> No
     document = json.loads(output) if form == "json" else yaml.safe_load(output)
     assert (document["name"], document["planned"]) == ("qwen", True)
     plan = document["plan"]
-    assert (plan["tensorParallelSize"], plan["maxModelLen"], plan["gpu"]) == (2, 38912, "L4")
+    assert (plan["tensorParallelSize"], plan["maxModelLen"], plan["gpu"]) == (2, 40960, "L4")
     result = outcome(offline_inputs(yaml.safe_load(QUICKSTART.read_text()), Settings(gpu_offers=("L4:4",)), ENGINES))
     assert isinstance(result, Planned)
     assert plan["perGpu"]["kvCacheTokens"] == result.plan.plan.per_gpu.kv_cache_tokens  # type: ignore[union-attr]

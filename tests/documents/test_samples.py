@@ -22,7 +22,7 @@ HIGH_THROUGHPUT = ["--max-num-seqs=256", "--max-num-batched-tokens=16384", "--gp
 SIZES = {
     "quickstart": [
         "--tensor-parallel-size=1",
-        "--max-model-len=28672",
+        "--max-model-len=25600",
         "--gpu-memory-utilization=0.92",
     ],
     "llama-70b-throughput": ["--tensor-parallel-size=8", *HIGH_THROUGHPUT],

@@ -65,13 +65,11 @@ def test_the_smallest_fitting_size_is_planned_on_nodes_with_any_label_of_its_gpu
         "cloud.google.com/gke-accelerator": ["nvidia-l4"],
         "nvidia.com/gpu.product": "DoesNotExist",
     }
-    assert {"--tensor-parallel-size=2", "--max-model-len=38912", "--gpu-memory-utilization=0.92"} <= set(
-        container["args"]
-    )
+    assert {"--tensor-parallel-size=2", "--gpu-memory-utilization=0.92"} <= set(container["args"])
     plan = found.plan.plan
-    assert (plan.gpu, plan.gpus_per_replica, plan.max_model_len) == ("L4", 2, 38912)
+    assert (plan.gpu, plan.gpus_per_replica, plan.max_model_len) == ("L4", 2, 40960)
     assert plan.per_gpu is not None
-    assert plan.per_gpu.kv_cache_tokens > 4 * 38912
+    assert plan.per_gpu.kv_cache_tokens > 40960 + 8 * 2048
     assert plan.weight_bytes == 16_381_444_096
 
 

@@ -228,7 +228,7 @@ def test_out_of_memory_while_profiling_is_corrected(one_l4: Cluster) -> None:
     cluster = Cluster(inference_deployment(), TWO_L4)
     cluster.children = one_l4.children
     healed = cluster.decide(pod).plan.plan
-    assert (before.parallel.tensor, healed.parallel.tensor) == (1, 2)
+    assert (before.gpus_per_replica, healed.gpus_per_replica) == (1, 2)
     assert healed.learned is not None
     assert healed.learned.memory_gib > 3
 

@@ -107,8 +107,8 @@ def test_a_kv_cache_in_host_memory_is_part_of_the_memory_request_and_of_dev_shm(
         (shared,) = (one for one in pod["volumes"] if one.get("emptyDir", {}).get("medium") == "Memory")
         return pod["containers"][0]["resources"]["requests"]["memory"], shared["emptyDir"]["sizeLimit"]
 
-    assert requests() == ("15Gi", "2Gi")
-    assert requests("--kv-offloading-size=64") == ("79Gi", "66Gi")
+    assert requests() == ("16Gi", "2Gi")
+    assert requests("--kv-offloading-size=64") == ("80Gi", "66Gi")
 
 
 def test_an_unchecked_plan_requests_host_memory_for_offloaded_weights_and_kv_cache() -> None:

@@ -28,6 +28,7 @@ def decision(raw: Manifest) -> tuple[Spec, PinnedPlan]:
         plan=replace(
             decided.plan,
             labels_of_kind=False,
+            memory=decided.plan.memory if decided.plan.per_gpu is None else "27Gi",
             left_to_engine=(),
             tool_call_parser="",
             reasoning_parser="",

@@ -65,7 +65,7 @@ def test_an_engine_on_cpus_needs_memory_for_a_model_that_is_unknown_too() -> Non
     assert cpu_needs(None, memory, Shape()) == CpuNeeds(None, 4294967296, 6)
 
 
-@pytest.mark.parametrize(("name", "sequences"), [("Qwen/Qwen3-8B", None), ("Qwen/Qwen3.5-27B", 387)])
+@pytest.mark.parametrize(("name", "sequences"), [("Qwen/Qwen3-8B", None), ("Qwen/Qwen3.5-27B", 328)])
 def test_a_batch_of_a_model_with_states_has_fewer_sequences(name: str, sequences: int | None) -> None:
     (offer,) = pool("H100:8")
     known = entry(name)

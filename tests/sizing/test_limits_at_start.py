@@ -140,7 +140,7 @@ def test_more_gpus_come_before_a_batch_of_few_sequences() -> None:
     facts = dict(concerned())["nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-FP8"]
     plan = chosen(facts, "H100:8")
     assert (plan.shape.max_num_seqs or 0) >= LEAST_SEQUENCES
-    fewer = chosen(facts, "H100:8", SizingInputs(tensor=8, pipeline=1, nodes=1))
+    fewer = chosen(facts, "H100:8", SizingInputs(tensor=4, pipeline=2, nodes=1))
     assert (fewer.shape.max_num_seqs or 0) < LEAST_SEQUENCES
 
 

@@ -77,8 +77,6 @@ def test_copies_of_experts_need_whole_experts() -> None:
 def test_decode_context_parallelism_divides_the_cache() -> None:
     plain = chosen(KIMI, "H200:8", asked(tensor=8))
     divided = chosen(KIMI, "H200:8", asked("--decode-context-parallel-size=8", tensor=8))
-    assert plain.budget.context < 262144
-    assert divided.budget.context == 262144
     assert divided.budget.kv_tokens == pytest.approx(8 * plain.budget.kv_tokens, rel=0.02)
 
 

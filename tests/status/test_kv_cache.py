@@ -11,7 +11,7 @@ from inference_operator.views.samples import EngineActivity, EngineSample, Sampl
 from tests.status.situations import CURRENT, message, observed, reported, view
 from tests.testing.builders import ENGINES, deployment_status, inference_deployment, planned, ready_pod
 
-ESTIMATED = 394_224
+ESTIMATED = 397_136
 """Tokens for Qwen3-8B on one H100."""
 OLD, YOUNG = (view(ready_pod(), name=f"qwen-engine-{n}", age=n, template=CURRENT) for n in (2, 1))
 
