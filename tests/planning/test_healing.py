@@ -91,12 +91,12 @@ def one_l4() -> Cluster:
 
 def test_after_a_kv_cache_error_the_context_is_reduced_to_what_the_engine_reported(one_l4: Cluster) -> None:
     before = one_l4.decide().plan.plan
-    pod = one_l4.pod(crashed(too_small(19456, 2.67, 1.5, 10_500)))
+    pod = one_l4.pod(crashed(too_small(16384, 2.67, 1.5, 10_500)))
     healed = one_l4.settle(pod)
-    assert (before.max_model_len, healed.max_model_len) == (19456, 9968)
+    assert (before.max_model_len, healed.max_model_len) == (16384, 9968)
     assert (healed.gpu, healed.parallel, healed.revision) == ("L4", before.parallel, 1)
     assert healed.learned is not None
-    assert (healed.learned.context, healed.learned.longest) == (19456, 10_500)
+    assert (healed.learned.context, healed.learned.longest) == (16384, 10_500)
     assert before.per_gpu is not None
     assert healed.per_gpu is not None
     assert healed.learned.memory_gib == pytest.approx(before.per_gpu.kv_cache_gib - 1.5)

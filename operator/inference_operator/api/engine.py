@@ -150,7 +150,8 @@ class EngineSpec(SpecModel):
         ge=1,
         le=MAX_TOKENS,
         description="Maximum context length (prompt and output) in tokens. The operator never reduces a value that"
-        " is set. Default: the model's own length, or the longest that fits four times, at least 32768 if possible."
+        " is set. Default: the model's own length up to 262144, or the longest beside which eight requests of 2048"
+        " tokens fit, at least 32768 if possible."
         f" {RESIZES}",
     )
     rope_scaling: RopeScalingSpec | None = Field(
