@@ -23,7 +23,7 @@ from math import exp, inf, log
 
 STEP_REQUESTS = 200
 STEP_SECONDS = 60.0
-LEAST_STEP, MOST_STEP = 1.1, 2.0
+LEAST_STEP, MOST_STEP = 1.1, 1.5
 """Of one fall. Each step changes the number of engines, and is written into the status."""
 GROWTH = 1.2
 """The one step up: the way up may lead over the knee, and eight of them are four times C."""
