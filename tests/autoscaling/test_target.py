@@ -205,6 +205,11 @@ def test_the_factor_stays_within_its_limits(windows: list[tuple[float, float, fl
         assert 0.1 <= factor <= 4.0
 
 
+def test_prompts_that_may_take_longer_by_the_specification_are_not_judged_by_the_first_token() -> None:
+    relaxed = Objective(ttft=2.0, ttft_per_1000=0.5)
+    assert target_concurrency(PLAN, max_num_seqs=256, objective=relaxed).longest_prompt == pytest.approx(4000, rel=0.02)
+
+
 @given(st.floats(1.01, 3.0))
 def test_a_slower_engine_never_computes_longer_prompts_in_time(slower: float) -> None:
     slow = replace(PLAN, step=replace(STEP, token=slower * STEP.token, dense=slower * STEP.dense))

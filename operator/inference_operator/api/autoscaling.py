@@ -52,6 +52,12 @@ class ObjectiveSpec(SpecModel):
         description="Target for the time per output token (TPOT) of `percentile` % of the requests: the mean over a"
         " request's tokens after the first. Default: `50ms`. Change: in place.",
     )
+    first_token_per_1000: Annotated[timedelta, Within("1ms", "1m", "500ms")] | None = Field(
+        None,
+        description="Time to first token that each 1,000 prompt tokens may take, where that is more than `ttft`: with"
+        " `ttft: 2s` and `500ms`, 2 s up to 4,000 tokens and 4 s for 8,000. Default: what a lone request takes, so that"
+        " no prompt is asked for the impossible. Change: in place.",
+    )
     percentile: int = Field(
         PERCENTILE,
         ge=LEAST_PERCENTILE,

@@ -191,6 +191,14 @@ class AutoscalingStatus(_StatusModel):
     target_factor: float | None = Field(
         None, description="Correction of the computed target by measured latencies; absent if none."
     )
+    attainable: float | None = Field(
+        None,
+        description="Percentage of the requests that would keep the objective alone in an engine; absent until"
+        " measured.",
+    )
+    kept: float | None = Field(
+        None, description="Percentage of the requests that kept it in engines; absent until measured."
+    )
     load: LoadStatus | None = Field(
         None, description="Mean lengths of the requests, for which the target is computed; absent until measured."
     )

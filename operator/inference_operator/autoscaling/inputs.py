@@ -11,6 +11,7 @@ from inference_operator.autoscaling.decision import Decision, ScalingSettings
 from inference_operator.autoscaling.external_state import ExternalState, followed_replicas
 from inference_operator.autoscaling.schedule import Floor
 from inference_operator.autoscaling.target import Target
+from inference_operator.autoscaling.target_correction import LatencySample
 from inference_operator.sizing.serving import TYPICAL_LOAD, Load
 from inference_operator.views.engine import EngineView
 
@@ -59,6 +60,8 @@ class ScalingResult:
     """The plan of the engines that the factor belongs to."""
     load: Load = TYPICAL_LOAD
     """The mean lengths of the requests."""
+    judged: LatencySample | None = None
+    """The latencies by which the factor was judged last; None before."""
 
 
 def scaling_inputs(

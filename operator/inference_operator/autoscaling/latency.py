@@ -45,6 +45,8 @@ class LatencyWindow:
     """The last sample of each engine, by the uid of its pod."""
     fell: tuple[float, float] | None = None
     """Time of the last fall of the target in this process, and the factor from which it fell."""
+    judged: LatencySample | None = None
+    """The latencies of the window before; None before the first one has ended."""
 
     def after(self, engines: Mapping[str, EngineSample], *, at: float, counts: bool = True) -> "LatencyWindow":
         """The window after a round of samples. After a gap, or a clock that jumped, it starts again.
@@ -55,7 +57,7 @@ class LatencyWindow:
             counts: whether the round says something about the target: engines that are missing do not.
         """
         if self.since is None or not 0 <= at - self.at <= GAP_SECONDS:
-            return LatencyWindow(since=at, at=at, last=dict(engines), fell=self.fell)
+            return LatencyWindow(since=at, at=at, last=dict(engines), fell=self.fell, judged=self.judged)
         if at <= self.since or not counts:
             return replace(self, at=at, last={**self.last, **engines})
         pairs = [(former, now) for uid, now in engines.items() if (former := self.last.get(uid))]
@@ -68,12 +70,15 @@ class LatencyWindow:
             tokens=_counted(self.tokens, ((a.tokens, b.tokens) for a, b in pairs)),
             last={**self.last, **engines},
             fell=self.fell,
+            judged=self.judged,
         )
 
-    def restarted(self, *, wait: float = 0.0, fell_from: float | None = None) -> "LatencyWindow":
+    def restarted(
+        self, judged: LatencySample | None, *, wait: float = 0.0, fell_from: float | None = None
+    ) -> "LatencyWindow":
         """An empty window that begins some seconds after the last round, in which the target may have fallen."""
         fell = self.fell if fell_from is None else (self.at, fell_from)
-        return LatencyWindow(since=self.at + wait, at=self.at, last=self.last, fell=fell)
+        return LatencyWindow(since=self.at + wait, at=self.at, last=self.last, fell=fell, judged=judged)
 
     def staying(self, uids: Iterable[str]) -> "LatencyWindow":
         """The same window without the last samples of other pods."""
@@ -139,15 +144,15 @@ def target_correction(
         return target.factor, target.load, window
     load = window.load(target.load)
     if load != target.load:
-        return target.factor, load, window.restarted()
+        return target.factor, load, window.restarted(window.judged)
     permitted = 1 - target.objective.percentile / 100
     most = target.most_factor if decides else target.factor
     factor = next_factor(target.factor, measured, permitted=permitted, least=1 / target.computed, most=most)
     if factor == target.factor:
-        return factor, load, window.restarted() if is_old(measured) else window
+        return factor, load, window.restarted(measured) if is_old(measured) else window
     if factor > target.factor:
-        return factor, load, window.restarted(wait=settings.down_seconds)
-    return factor, load, window.restarted(wait=settings.start_seconds, fell_from=target.factor)
+        return factor, load, window.restarted(measured, wait=settings.down_seconds)
+    return factor, load, window.restarted(measured, wait=settings.start_seconds, fell_from=target.factor)
 
 
 def _ratio(value: float, other: float) -> float:

@@ -87,7 +87,7 @@ def observed(state: LoopState, scraped: ScrapeRound) -> tuple[LoopState, Scaling
     factor, load, window = target_correction(window, inputs.target, inputs.settings, decides=decides)
     misses = state.misses + 1 if sample.missing else 0
     missing = sample.missing if misses >= MISSES_BEFORE_STATUS else ()
-    result = ScalingResult(decision, missing, factor, inputs.plan, load)
+    result = ScalingResult(decision, missing, factor, inputs.plan, load, window.judged)
     return LoopState(inputs, decided, totals, window, sample, misses, result), result
 
 

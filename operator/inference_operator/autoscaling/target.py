@@ -50,7 +50,7 @@ class Target:
     objective: Objective = field(default_factory=Objective)
     """The objective that it was computed for: the requested one, or what a slow engine attains."""
     longest_prompt: float = inf
-    """Tokens of the longest prompt whose first token a lone request has within the objective."""
+    """Tokens of the longest prompt for which the objective is its `ttft`: a longer one may or must take longer."""
 
     @property
     def computed(self) -> float:

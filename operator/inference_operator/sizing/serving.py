@@ -173,8 +173,8 @@ class Serving:
         return new / chunk * self.costs.seconds(0, prompt=chunk, before=prompt - new / 2)
 
     def longest_prompt(self, load: Load, objective: Objective) -> float:
-        """Tokens of the longest prompt whose first token a lone request has within the objective."""
-        low, high = 0.0, LONGEST
+        """Tokens of the longest prompt for which the objective is its `ttft`: a longer one may or must take longer."""
+        low, high = 0.0, 1000 * objective.ttft / objective.ttft_per_1000 if objective.ttft_per_1000 else LONGEST
         while high - low > max(1.0, LONGEST_ERROR * high):
             middle = (low + high) / 2
             low, high = (middle, high) if self.lone_ttft(middle, load) <= objective.ttft else (low, middle)

@@ -19,6 +19,8 @@ class Objective:
     """Mean of each further token of a request."""
     percentile: int = PERCENTILE
     """The percentage of the requests that shall have each of them."""
+    ttft_per_1000: float = 0.0
+    """TTFT for each 1,000 tokens of a prompt, where that is more; 0: what a lone request takes."""
 
     @classmethod
     def requested(cls, autoscaling: AutoscalingSpec | None) -> Self:
@@ -26,7 +28,8 @@ class Objective:
         if autoscaling is None:
             return cls()
         stated = autoscaling.objective
-        return cls(stated.ttft.total_seconds(), stated.tpot.total_seconds(), stated.percentile)
+        per_1000 = stated.first_token_per_1000.total_seconds() if stated.first_token_per_1000 else 0.0
+        return cls(stated.ttft.total_seconds(), stated.tpot.total_seconds(), stated.percentile, per_1000)
 
 
 LEAST_SEQUENCES = 64

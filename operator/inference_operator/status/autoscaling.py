@@ -7,7 +7,7 @@ from datetime import UTC
 from inference_operator.api.autoscaling import AutoscalingSpec
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import AutoscalingStatus, LoadStatus
-from inference_operator.autoscaling.inputs import start_seconds
+from inference_operator.autoscaling.inputs import ScalingResult, start_seconds
 from inference_operator.autoscaling.target import Target
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.replicas import ObservedScaling, observed_scaling
@@ -21,6 +21,9 @@ SET_ON_WORKLOAD = "the number of the Deployment, as the other autoscaler sets it
 
 FACTOR_DIGITS = 3
 """Of the correction factor: its steps differ by a tenth."""
+
+PERCENT_DIGITS = 1
+"""Of parts of the requests in percent."""
 
 FIRST_NUMBER = "the first number of engines, until the demand has been observed"
 
@@ -88,7 +91,7 @@ def _status(
     if before and scaling.conflict and scaling.conflict.is_open:
         return before
     start = start_seconds(before, role.context.live.engines)
-    known = {"start_seconds": None if start is None else int(start), **_target(target)}
+    known = {"start_seconds": None if start is None else int(start), **_target(target), **_kept(scaling.result)}
     if before is not None and before.desired_replicas == role.change.wanted:
         return before.model_copy(update=known)
     decided = AutoscalingStatus(
@@ -115,6 +118,17 @@ def _target(target: Target | None) -> dict[str, object]:
         "target_bound": str(target.bound),
         "target_factor": None if factor == 1 else factor,
         "load": None if target.load == TYPICAL_LOAD else _load(target.load),
+    }
+
+
+def _kept(result: ScalingResult | None) -> dict[str, object]:
+    """The parts of the requests by which the target was judged; nothing until then, so that the recorded ones stay."""
+    judged = result.judged if result else None
+    if judged is None:
+        return {}
+    return {
+        name: round(100 * part, PERCENT_DIGITS)
+        for name, part in (("attainable", judged.attainable), ("kept", judged.kept))
     }
 
 
