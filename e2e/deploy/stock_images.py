@@ -12,7 +12,7 @@ from e2e.images.assembly import BASES, crane
 
 _STANDS_FOR = {"operator": "stock-python", "router": "router"}
 """Built images by the images that are assembled from them."""
-HAPROXY_VERSION = "3.2"
+HAPROXY_VERSION = "3.4"
 """The variable of the router's image (images/router/Dockerfile), as the official image has it."""
 
 

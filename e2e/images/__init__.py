@@ -31,6 +31,7 @@ IMAGES: dict[str, Image] = {
     "tiny-llama": TinyLlama(engine=_ENGINE),
     "simulator": Dockerfile("simulator", inputs=_SIMULATOR_INPUTS),
     "stock-python": Dockerfile("stock-python", inputs=("images/stock-python",)),
+    "router-3.2": Dockerfile("router-3.2", inputs=("images/router-3.2", "images/router/docker-entrypoint.sh")),
 }
 STACK = ("operator", "router", "engine-cpu", "tiny-llama")
 """What the demo and the tests' cluster need; `stack.load` brings another image to a cluster."""

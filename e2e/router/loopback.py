@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -52,6 +53,8 @@ ENGINES_HOST = "tiny-engines.default.svc.cluster.local"
 NAME_SERVER = "127.0.53.1"
 """A loopback address without another DNS server: HAProxy queries port 53 only."""
 REQUESTS = {f"{METRIC_PREFIX}{state}_requests" for state in ("running", "queued", "held")}
+ROUTER_IMAGE = os.environ.get("ROUTER_IMAGE", "router")
+"""`router-3.2` has the least version of HAProxy."""
 START_SECONDS = 120.0
 POLL_SECONDS = 0.05
 ROUTER_USER = "99:99"
@@ -61,10 +64,10 @@ IDLE_SECONDS = 0.1
 
 def unpacked(folder: Path) -> list[str]:
     """Unpack the router's image as a root directory; returns the command of routers with few slots."""
-    images.build(["router"])
+    images.build([ROUTER_IMAGE])
     folder.mkdir()
     with tempfile.TemporaryFile() as file:
-        images.stream("router", into=file)
+        images.stream(ROUTER_IMAGE, into=file)
         file.seek(0)
         with tarfile.open(fileobj=file) as archive:
             manifest = json.loads(_content(archive, "manifest.json"))[0]
@@ -149,6 +152,12 @@ class Loopback:
     files: Mapping[str, str] = field(default_factory=dict)
     """Scripts of another commit, which a bench compares."""
     settings: Settings = field(default_factory=Settings)
+
+    @property
+    def reads_long_bodies(self) -> bool:
+        """Whether this HAProxy has large buffers: 3.4 and newer."""
+        version = subprocess.run(self.chrooted("haproxy", "-v"), capture_output=True, text=True, check=True).stdout
+        return tuple(map(int, re.findall(r"[0-9]+", version)[:2])) >= (3, 4)
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:

@@ -9,7 +9,9 @@ import pytest
 
 from e2e.router.loopback import Engine, Loopback
 from inference_operator.api.router import RouterSpec, RouterStrategy
+from inference_operator.router.affinity import SEARCHED_BYTES
 from inference_operator.router.observe import METRIC_PREFIX, ROUTER_METRICS_PATH
+from inference_operator.router.resources import buffered_body_bytes
 from inference_operator.router.waiting import queue_size
 
 CONVERSATIONS = 40
@@ -121,7 +123,8 @@ async def test_many_requests_at_once_with_one_text_are_spread(loopback: Loopback
 
 async def test_a_text_is_found_in_256_kib_and_requests_beyond_them_are_spread_and_counted(loopback: Loopback) -> None:
     await _started(loopback, 3)
-    found = {await _engine(loopback, _chat("s" * 240_000, "Question")) for _ in range(6)}
+    searched = SEARCHED_BYTES if loopback.reads_long_bodies else buffered_body_bytes(loopback.spec)
+    found = {await _engine(loopback, _chat("s" * (searched - 2_000), "Question")) for _ in range(6)}
     assert (len(found), await _without_key(loopback)) == (1, 0)
     spread = {await _engine(loopback, _chat("s" * 500_000, "Question")) for _ in range(6)}
     assert len(spread) > 1

@@ -54,7 +54,7 @@ async def test_of_requests_that_fit_the_buffer_none_is_lost_while_engines_are_ki
     assert await _lost(loopback) == 0
 
 
-async def test_with_prefix_affinity_bodies_of_240_kib_are_not_lost(loopback: Loopback, say: Say) -> None:
+async def test_with_prefix_affinity_bodies_that_fit_the_buffer_are_not_lost(loopback: Loopback, say: Say) -> None:
     loopback.spec = RouterSpec.model_validate({"strategy": "PrefixAffinity"})
     await start(loopback)
     deaths = EngineDeaths(loopback, KEPT, buffered_body_bytes(loopback.spec) - ABOUT_BYTES)

@@ -35,5 +35,5 @@ def test_routers_and_jobs_get_the_official_images_and_the_program(helm: Helm) ->
     names = environment(deployment)
     assert names[f"{PREFIX}JOB_PROGRAM"] == f"/operator-program/lib/{JOBS_FILE}"
     assert names[f"{PREFIX}OPERATOR_IMAGE"] == install["image"] == "docker.io/library/python:3.13-slim-trixie"
-    assert names[f"{PREFIX}ROUTER_IMAGE"] == "docker.io/library/haproxy:3.2-trixie"
+    assert names[f"{PREFIX}ROUTER_IMAGE"] == "docker.io/library/haproxy:3.4-trixie"
     assert environment(helm.one("Deployment"))[f"{PREFIX}JOB_PROGRAM"] == ""

@@ -42,6 +42,7 @@ def test_image_references_have_no_latest_tag() -> None:
         "localhost/inference-operator/tiny-llama:1",
         "localhost/inference-operator/simulator:dev",
         "localhost/inference-operator/stock-python:dev",
+        "localhost/inference-operator/router-3.2:dev",
     ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference_operator.router.resources import MOST_BUFFER_BYTES
+from inference_operator.router.affinity import SEARCHED_BYTES
 from tests.testing.json_bodies import honest_bodies, hostile_bodies
 from tests.testing.lua_scripts import counted_script, script
 
@@ -21,7 +21,7 @@ Affinity = Callable[[bytes, bytes], tuple[bytes | None, bytes | None]]
 
 AFFINITY: Affinity = script("affinity.lua")
 COUNTED, COUNT = counted_script("affinity.lua")
-MAX_INSTRUCTIONS, MAX_BYTES = 400_000, 4 * MOST_BUFFER_BYTES
+MAX_INSTRUCTIONS, MAX_BYTES = 400_000, 4 * SEARCHED_BYTES
 """What the search in a body may take: about 2 ms of CPU each (`python -m bench.affinity`)."""
 
 
@@ -92,7 +92,7 @@ def test_the_adapter_is_part_of_the_texts_and_the_names_of_the_base_model_are_no
 
 @pytest.mark.parametrize("where", ["before", "in the system prompt"])
 def test_the_conversation_is_found_at_the_end_of_a_full_buffer(where: str) -> None:
-    filler = '"quoted" \n' * ((MOST_BUFFER_BYTES - 2 * len(LONG)) // 13)
+    filler = '"quoted" \n' * ((SEARCHED_BYTES - 2 * len(LONG)) // 13)
     system = {"role": "system", "content": filler if where != "before" else "S"}
     body = {"metadata": filler if where == "before" else "", "messages": [system, _user(LONG)]}
     assert texts(body)[1] == "x" * LENGTH
@@ -120,7 +120,7 @@ PIECES = [b"{", b"}", b"[", b"]", b'"', b",", b":", b"\\", b" ", b"1", b'"a":', 
 )
 @settings(deadline=None, max_examples=50)
 def test_the_search_in_repeated_pieces_takes_a_bounded_number_of_steps(start: bytes, piece: bytes) -> None:
-    instructions, read = _taken((start + piece * (MOST_BUFFER_BYTES // len(piece)))[:MOST_BUFFER_BYTES])
+    instructions, read = _taken((start + piece * (SEARCHED_BYTES // len(piece)))[:SEARCHED_BYTES])
     assert instructions <= MAX_INSTRUCTIONS
     assert read <= MAX_BYTES
 

@@ -18,6 +18,7 @@ from inference_operator.pipeline.inputs import Shared
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.router import children as children_module
 from inference_operator.router import haproxy
+from inference_operator.router.affinity import AFFINITY_FILE
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.pinned_router import (
     MAX_BYTES,
@@ -134,6 +135,22 @@ def test_an_edit_of_anything_else_keeps_the_pinned_router(asked: Manifest) -> No
     result = later({**RAW, "spec": {**RAW["spec"], **asked}}, SERVES)
     assert parts(result) == EARLIER
     assert result.desired[ROUTERS]["spec"]["replicas"] == asked.get("router", {}).get("replicas", 2)
+
+
+@pytest.mark.parametrize("many", [{"replicas": 4}, {"autoscaling": {"maxReplicas": 4}}])
+def test_the_default_strategy_is_that_of_the_specification_and_moves_no_router_that_serves(many: Manifest) -> None:
+    assert AFFINITY_FILE in planned(inference_deployment(**many)).desired[CONFIG]["data"]
+    assert AFFINITY_FILE not in planned(inference_deployment(replicas=3)).desired[CONFIG]["data"]
+    assert not is_renewed(later(inference_deployment(**many), SERVES))
+    asked = later(inference_deployment(**many, router={"strategy": "LeastOutstanding"}), SERVES)
+    assert not is_renewed(asked), "it was the default of earlier releases"
+
+
+def test_least_outstanding_ends_an_affinity_by_default() -> None:
+    built = planned(inference_deployment(replicas=4)).desired
+    raw = inference_deployment(replicas=4, router={"strategy": "LeastOutstanding"})
+    ended = outcome(inputs(raw, children=built.values(), pods=[router_pod(built)]))
+    assert AFFINITY_FILE not in ended.desired[CONFIG]["data"]
 
 
 def test_an_edit_of_the_owners_router_defaults_takes_the_later_release() -> None:

@@ -55,12 +55,11 @@ def test_a_number_of_waiting_requests_is_taken_as_it_is_or_refused_with_one_that
 
 
 def test_a_refused_queue_names_its_field_the_memory_and_both_fixes() -> None:
-    refusal = refusal_of_queue(_spec(1000, strategy="PrefixAffinity"))
+    refusal = refusal_of_queue(_spec(5000, strategy="PrefixAffinity"))
     assert refusal is not None
     assert refusal.message == (
-        "spec.router.queue.maxSize: `1000` waiting requests take more than half of the memory of a router pod: up to"
-        " 512 KiB each with `PrefixAffinity`, which looks at their bodies. Set it to `512` or less, or"
-        " `spec.router.resources.limits.memory` to `1000Mi` or more."
+        "spec.router.queue.maxSize: `5000` waiting requests take more than half of the memory of a router pod: up to"
+        " 64 KiB each. Set it to `4096` or less, or `spec.router.resources.limits.memory` to `625Mi` or more."
     )
 
 

@@ -1,9 +1,9 @@
-"""Bodies of requests to the OpenAI API that fill a router's buffer: those that cost a search most, and honest ones."""
+"""Bodies of requests to the OpenAI API as long as a search reads: those that cost it most, and honest ones."""
 
 import json
 from collections.abc import Mapping
 
-from inference_operator.router.resources import MOST_BUFFER_BYTES
+from inference_operator.router.affinity import SEARCHED_BYTES
 
 _LONG = b'"' + rb"\"a" * 2_700 + b'",'
 """A string with escaped quotes, about as long as what the search reads at a time."""
@@ -42,12 +42,12 @@ _FORMS: Mapping[str, tuple[bytes, bytes]] = {
 
 
 def hostile_bodies() -> dict[str, bytes]:
-    """Bodies of MOST_BUFFER_BYTES by name. A quote ends each, so that no search for one fails at once."""
+    """Bodies of SEARCHED_BYTES by name. A quote ends each, so that no search for one fails at once."""
     return {name: _filled(*form) for name, form in _FORMS.items()}
 
 
 def _filled(start: bytes, piece: bytes) -> bytes:
-    return (start + piece * (MOST_BUFFER_BYTES // len(piece)))[: MOST_BUFFER_BYTES - 1] + b'"'
+    return (start + piece * (SEARCHED_BYTES // len(piece)))[: SEARCHED_BYTES - 1] + b'"'
 
 
 _TOOL = {
@@ -74,13 +74,13 @@ _TURN: dict[str, object] = {
 
 
 def honest_bodies() -> dict[str, bytes]:
-    """Bodies of almost MOST_BUFFER_BYTES by name; in each, the system prompt is `Be brief.` and the model `chat`.
+    """Bodies of almost SEARCHED_BYTES by name; in each, the system prompt is `Be brief.` and the model `chat`.
 
     The user says `Hi`, or what begins so.
     """
-    tools = [_TOOL] * (MOST_BUFFER_BYTES // len(json.dumps(_TOOL)) - 4)
-    turns = [_TURN] * (MOST_BUFFER_BYTES // len(json.dumps(_TURN)) - 4)
-    code = "Hi" + 'print("Hello [world")\n' * (MOST_BUFFER_BYTES // 26)
+    tools = [_TOOL] * (SEARCHED_BYTES // len(json.dumps(_TOOL)) - 4)
+    turns = [_TURN] * (SEARCHED_BYTES // len(json.dumps(_TURN)) - 4)
+    code = "Hi" + 'print("Hello [world")\n' * (SEARCHED_BYTES // 26)
     long = [_MESSAGES[0], {"role": "user", "content": code}]
     bodies: dict[str, object] = {
         "tools before messages": {"model": "chat", "tools": tools, "messages": _MESSAGES},

@@ -35,8 +35,11 @@ _ENCODINGS = ("utf-8",) * 12 + ("utf-8-sig", "utf-16", "utf-16-le", "utf-32-be",
 def odd_bodies(seed: int, count: int) -> Iterator[bytes]:
     """Objects of members that each alone would be harmless or not, half of them damaged, in any encoding."""
     chance = random.Random(seed)  # noqa: S311 - no secret
+
+    def blank() -> str:
+        return chance.choice(_BLANKS)
+
     for _ in range(count):
-        blank = lambda: chance.choice(_BLANKS)  # noqa: E731 - as short as what it stands for
         members = [
             f"{blank()}{chance.choice(_KEYS)}{blank()}:{blank()}{chance.choice(_VALUES)}{blank()}"
             for _ in range(chance.randrange(5))

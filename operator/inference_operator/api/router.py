@@ -123,13 +123,15 @@ class RouterSpec(SpecModel):
         default_factory=PodTemplateSpec,
         description="Additions to the router pods. Its changes replace routers one by one, and no engines.",
     )
-    strategy: RouterStrategy = Field(
-        RouterStrategy.LEAST_OUTSTANDING,
+    strategy: RouterStrategy | None = Field(
+        None,
         description=(
             "How an engine is chosen. `LeastOutstanding` takes the engine with the fewest requests. `PrefixAffinity`"
             " sends requests with the same session, system prompt or first message to the same engine, which has them"
             " in its prefix cache. `External` runs no router: a Gateway or another router chooses, and the Service"
-            " selects the engines. Default: `LeastOutstanding`. Change: rolling restart of the routers."
+            " selects the engines. Default: `PrefixAffinity` where `replicas` or `autoscaling.maxReplicas` is 4 or more"
+            " as the routers are built, else `LeastOutstanding`; later changes of these numbers, and upgrades, keep"
+            " what serves. Change: rolling restart of the routers."
         ),
     )
     session_header: Annotated[str, StringConstraints(max_length=63), CelRules(HEADER_NAME)] = Field(

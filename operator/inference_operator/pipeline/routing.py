@@ -14,7 +14,7 @@ from inference_operator.pipeline.turn_inputs import turn_inputs
 from inference_operator.router.children import RouterObjects
 from inference_operator.router.children import children as router_children
 from inference_operator.router.inputs import RouterInputs, Upstream, slots
-from inference_operator.router.pinned_router import live_cold_start_seconds
+from inference_operator.router.pinned_router import has_live_affinity, live_cold_start_seconds
 from inference_operator.workload.children import engines_selector
 from inference_operator.workload.deployment import progress_deadline_seconds
 from inference_operator.workload.eviction.drain import Move
@@ -59,9 +59,12 @@ def router_objects(
     served = [role for role in roles if role.context.spec.weight]
     engines = [role.context.engine for role in roles]
     key = key_to_send(inputs, spec.stated, [role.template for role in roles], engines)
+    most_engines = max(role.context.spec.stated.most_replicas for role in served)
     router_inputs = RouterInputs(
         upstreams=tuple(_upstream(inputs, role) for role in served),
-        slots=slots(max(role.context.spec.stated.most_replicas for role in served), inputs.router_slots),
+        slots=slots(most_engines, inputs.router_slots),
+        most_engines=most_engines,
+        has_live_affinity=has_live_affinity(inputs.router_deployment),
         spec=spec.router,
         stated=spec.stated.router,
         measured_start_seconds=max(filter(None, starts), default=0.0),

@@ -345,7 +345,7 @@ end
 
 if core then
   core.register_action("affinity", { "http-req" }, function(txn, names)
-    local system, conversation = affinity(txn.f:req_body() or "", names or "")
+    local system, conversation = affinity(txn:get_var("txn.start") or txn.f:req_body() or "", names or "")
     if conversation then
       txn:set_var("txn.system", system)
       txn:set_var("txn.conversation", conversation)

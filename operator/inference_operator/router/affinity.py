@@ -19,13 +19,18 @@ HOT_REQUESTS = 4
 of one conversation one after the other; many at once come from a batch of equal prompts."""
 
 
+SEARCHED_BYTES = 256 * 1024
+"""Of a body, in which the texts are searched: 64,000 tokens of English."""
+
+
 def values(inputs: RouterInputs) -> Mapping[str, object] | None:
-    if inputs.spec.strategy is not RouterStrategy.PREFIX_AFFINITY:
+    if inputs.strategy is not RouterStrategy.PREFIX_AFFINITY:
         return None
     return {
         "lua": f"{CONFIG_FOLDER}/{AFFINITY_FILE}",
         "model_names": ",".join(inputs.model_names),
         "session_header": inputs.spec.session_header,
+        "searched_bytes": SEARCHED_BYTES,
         "balance_factor": BALANCE_FACTOR,
         "hot_requests": HOT_REQUESTS,
         "weight": FULL_WEIGHT,

@@ -5,7 +5,14 @@ from collections.abc import Mapping
 from inference_operator.api.router import RouterSpec
 from inference_operator.router.error_response import RATE, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
-from inference_operator.router.resources import BUFFERS_OF_WAITING, CONNECTION_BYTES, buffer_bytes, connections
+from inference_operator.router.resources import (
+    BUFFERS_OF_WAITING,
+    CONNECTION_BYTES,
+    buffer_bytes,
+    buffered_body_bytes,
+    connections,
+    large_bodies,
+)
 from inference_operator.router.waiting import queue_size
 
 KEEP_ALIVE_SECONDS = 620
@@ -64,8 +71,8 @@ def client_connections(spec: RouterSpec) -> int:
     """Connections of clients of one HAProxy process: each may fill a buffer with headers that do not end.
 
     Examples:
-        >>> client_connections(RouterSpec()), client_connections(RouterSpec(strategy="PrefixAffinity"))
-        (3276, 1024)
+        >>> client_connections(RouterSpec())
+        3276
     """
     most = connections(spec.resources)
     return min(most, max(1, most * CONNECTION_BYTES // buffer_bytes(spec)))
@@ -75,8 +82,8 @@ def unfinished_bodies(spec: RouterSpec) -> int:
     """Requests of one HAProxy process whose body may be on its way: at most half of its memory, like those that wait.
 
     Examples:
-        >>> unfinished_bodies(RouterSpec()), unfinished_bodies(RouterSpec(strategy="PrefixAffinity"))
-        (819, 256)
+        >>> unfinished_bodies(RouterSpec())
+        819
     """
     memory = connections(spec.resources) * CONNECTION_BYTES
     return max(1, memory // 2 // (BUFFERS_OF_WAITING * buffer_bytes(spec)))
@@ -109,6 +116,8 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
         "connections": client_connections(inputs.spec),
         "frontends": frontend_connections(inputs.spec),
         "bodies": unfinished_bodies(inputs.spec),
+        "body_bytes": buffered_body_bytes(inputs.spec),
+        "large_bodies": large_bodies(inputs.spec),
         "share": SHARE,
         "source": SOURCE,
         "keep_alive_seconds": KEEP_ALIVE_SECONDS,

@@ -3,10 +3,14 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from inference_operator.api.router import RouterSpec
+from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.fleet.turn import TurnInputs
 from inference_operator.manifest import Kind, Owner
 from inference_operator.settings import Settings
+
+AFFINITY_ENGINES = 4
+"""Engines from which `PrefixAffinity` is the default: from here on, no workload of `bench.affinity` answers later with
+it (ADR 15)."""
 
 MIN_SLOTS = 32
 """Smallest number of server slots: scaling up to it never changes the configuration."""
@@ -58,6 +62,10 @@ class RouterInputs:
     """Whether a change of the administrator's settings may begin or has ended."""
     measured_start_seconds: float = 0.0
     """An engine's start as measured; 0 before."""
+    most_engines: int = 1
+    """The largest number of engines that the specification can lead to."""
+    has_live_affinity: bool = False
+    """Whether live routers are pinned with `PrefixAffinity`."""
     live_cold_start_seconds: int = 0
     """How long live routers hold a request while no engine is up; 0 without any."""
     engines_selector: Mapping[str, str] = field(default_factory=dict)
@@ -80,6 +88,14 @@ class RouterInputs:
     @property
     def name(self) -> str:
         return self.owner.key.name
+
+    @property
+    def strategy(self) -> RouterStrategy:
+        """As asked for, or the default, which the specification decides and never the live number of engines."""
+        if self.spec.strategy is not None:
+            return self.spec.strategy
+        has_many = self.most_engines >= AFFINITY_ENGINES
+        return RouterStrategy.PREFIX_AFFINITY if has_many else RouterStrategy.LEAST_OUTSTANDING
 
     @property
     def model_names(self) -> tuple[str, ...]:

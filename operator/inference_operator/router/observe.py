@@ -183,5 +183,5 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
         "has_usage": inputs.spec.usage is RouterUsage.ENABLED,
         "usage_lua": f"{CONFIG_FOLDER}/{USAGE_FILE}",
         "metrics_path": ROUTER_METRICS_PATH,
-        "has_affinity": inputs.spec.strategy is RouterStrategy.PREFIX_AFFINITY,
+        "has_affinity": inputs.strategy is RouterStrategy.PREFIX_AFFINITY,
     }

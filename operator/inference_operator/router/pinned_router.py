@@ -10,9 +10,10 @@ from typing import TypeAlias
 
 from pydantic import TypeAdapter
 
-from inference_operator.api.router import RouterSpec
+from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.manifest import Manifest
 from inference_operator.objects.pinned import PinAnnotation, Pinned
+from inference_operator.router.affinity import AFFINITY_FILE
 from inference_operator.router.inputs import RouterInputs, Upstream
 from inference_operator.router.waiting import COLD_START_STEPS, cold_start_seconds
 from inference_operator.views.raw import annotations
@@ -68,6 +69,11 @@ def live_slots(deployment: Manifest | None, config: Manifest | None) -> int:
     return int(text) if _COUNT.fullmatch(text) else 0
 
 
+def has_live_affinity(deployment: Manifest | None) -> bool:
+    pinned = ROUTER_PIN.read(deployment)
+    return pinned is not None and AFFINITY_FILE in pinned.content.files
+
+
 def live_cold_start_seconds(deployment: Manifest | None) -> int:
     """How long the live routers hold a request while no engine is up; 0 if unknown."""
     pinned = ROUTER_PIN.read(deployment)
@@ -86,12 +92,12 @@ def router_inputs(inputs: RouterInputs) -> Manifest:
     hosts = {upstream.host for upstream in inputs.upstreams}
     host = {"engines_host": hosts.pop()} if len(hosts) == 1 else {}
     forwarded = {"forwarded_headers": headers} if (headers := [*inputs.settings.forwarded_headers]) else {}
-    return {**host, **forwarded, **_own(inputs, {}), "spec": _section(inputs.spec), "defaults": defaults}
+    return {**host, **forwarded, **_own(inputs, {}), "spec": _section(inputs, inputs.spec), "defaults": defaults}
 
 
 def own_inputs(inputs: RouterInputs) -> Manifest:
     """The same without the administrator's settings: the defaults of routers and the DNS domain of the cluster."""
-    return {**_own(inputs, {"host": ""}), "spec": _section(inputs.stated)}
+    return {**_own(inputs, {"host": ""}), "spec": _section(inputs, inputs.stated)}
 
 
 def _own(inputs: RouterInputs, replaced: Manifest) -> Manifest:
@@ -116,8 +122,15 @@ def _engines(upstreams: Sequence[Upstream], replaced: Manifest) -> Manifest:
     return {f"engine_{name}": getattr(upstream, name) for upstream in upstreams for name in names}
 
 
-def _section(spec: RouterSpec) -> Manifest:
-    return spec.model_dump(mode="json", exclude=_OTHER_OBJECTS, exclude_defaults=True)
+def _section(inputs: RouterInputs, spec: RouterSpec) -> Manifest:
+    """What differs from the defaults. A strategy by default is no input: more replicas, and upgrades, keep routers.
+
+    `LeastOutstanding` was the default once, so it is an input only where it ends an affinity by default.
+    """
+    section: Manifest = spec.model_dump(mode="json", exclude=_OTHER_OBJECTS, exclude_defaults=True)
+    if spec.strategy is RouterStrategy.LEAST_OUTSTANDING and not inputs.has_live_affinity:
+        del section["strategy"]
+    return section
 
 
 def _facts(upstream: Upstream) -> Manifest:

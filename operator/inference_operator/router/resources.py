@@ -6,7 +6,7 @@ from decimal import Decimal
 from inference_operator.api.container import ResourcesSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.router import RouterSpec, RouterStrategy
+from inference_operator.api.router import RouterSpec
 from inference_operator.manifest import Manifest
 from inference_operator.objects.compute_resources import refusal_of_resources
 from inference_operator.quantity import canonical, value
@@ -43,8 +43,17 @@ HEADER_BYTES = 16 * 1024
 """Part of a buffer that is left for headers: as many as HAProxy accepts by default (3.2, `tune.bufsize`)."""
 
 LEAST_BUFFER_BYTES, MOST_BUFFER_BYTES = 2 * HEADER_BYTES, 256 * 1024
-"""Each request is copied with its whole buffer, so larger ones cost time. The largest is what `PrefixAffinity` has: the
-texts that decide are in the first 256 KiB of a body, 64,000 tokens of English."""
+"""HAProxy 3.2 copies each request with its whole buffer, so larger ones cost time."""
+
+MOST_LARGE_BYTES = 10 * 2**20 + HEADER_BYTES
+"""Largest of the buffers for longer bodies, of which HAProxy 3.4 and newer allocates one where it is needed
+(`tune.bufsize.large`): what a few images take."""
+
+LARGE_PART = 4
+"""A quarter of the memory is for large buffers."""
+
+LARGE_OF_THREAD = 3
+"""Large buffers that each thread has for itself (HAProxy 3.4, `tune.bufsize.large`)."""
 
 MOST_CONNECTIONS = 100_000
 """HAProxy takes two file descriptors for each; container runtimes allow at least 524,288 (systemd's hard limit)."""
@@ -127,8 +136,6 @@ def buffer_bytes(spec: RouterSpec) -> int:
         >>> buffer_bytes(RouterSpec.model_validate({"queue": {"maxSize": 2000}})) // 1024
         64
     """
-    if spec.strategy is RouterStrategy.PREFIX_AFFINITY:
-        return MOST_BUFFER_BYTES
     memory = _memory(spec.resources)
     waiting = math.ceil((spec.queue.max_size or 1) / PROCESSES)
     # Waiting requests take half of the memory.
@@ -151,9 +158,35 @@ def buffered_requests(spec: RouterSpec) -> int:
 
     Examples:
         >>> buffered_requests(RouterSpec())
-        1092
+        819
     """
-    return max(1, _memory(spec.resources) // (BUFFERS_PER_REQUEST * buffer_bytes(spec)))
+    memory = _memory(spec.resources)
+    return max(1, (memory - memory // LARGE_PART) // (BUFFERS_PER_REQUEST * buffer_bytes(spec)))
+
+
+def large_buffer_bytes(spec: RouterSpec) -> int:
+    """Size of a large buffer: as large as one body beside those of the threads can be.
+
+    Examples:
+        >>> small = {"resources": {"limits": {"memory": "64Mi"}}}
+        >>> [large_buffer_bytes(one) // 1024 for one in (RouterSpec(), RouterSpec.model_validate(small))]
+        [10256, 2048]
+    """
+    memory = _memory(spec.resources) // LARGE_PART
+    return min(
+        MOST_LARGE_BYTES, memory // (LARGE_OF_THREAD * threads(spec.resources) + 1) // HEADER_BYTES * HEADER_BYTES
+    )
+
+
+def large_bodies(spec: RouterSpec) -> int:
+    """Bodies in large buffers of each HAProxy process at a time.
+
+    Examples:
+        >>> large_bodies(RouterSpec()), large_bodies(RouterSpec(resources={"limits": {"memory": "2Gi"}}))
+        (3, 22)
+    """
+    memory = _memory(spec.resources) // LARGE_PART
+    return memory // max(1, large_buffer_bytes(spec)) - LARGE_OF_THREAD * threads(spec.resources)
 
 
 def _memory(requested: ResourcesSpec) -> int:

@@ -14,6 +14,7 @@ CLOSED_ATTACKS: tuple[str, ...] = (
     "readers of metrics keep probes and clients out",
     "odd JSON keeps a router with PrefixAffinity busy",
     "readers of metrics that go away end a router",
+    "odd JSON reaches an engine with a name outside the list of adapters",
 )
 """What each change that closes an attack has ended, oldest first, in a phrase for users: what an attacker could do.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.router import RouterSpec, RouterStrategy
+from inference_operator.api.router import RouterSpec
 from inference_operator.router.error_response import INVALID, NO_ENGINE, RATE, SHOWN, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.process import CONFIG_FOLDER
@@ -14,7 +14,6 @@ from inference_operator.router.resources import (
     BUFFERS_OF_WAITING,
     CONNECTION_BYTES,
     LEAST_BUFFER_BYTES,
-    MOST_BUFFER_BYTES,
     MOST_CONNECTIONS,
     PROCESSES,
     connections,
@@ -53,27 +52,28 @@ _NO_MODEL = ErrorResponse(
     param="model",
 )
 _MEBIBYTE = 2**20
+_WAITING_BYTES = BUFFERS_OF_WAITING * LEAST_BUFFER_BYTES
+"""Memory of a waiting request, at most. Buffers are as small as many waiting requests need."""
 
 
 def most_waiting(spec: RouterSpec) -> int:
     """Requests that can wait in a router pod: they take at most half of its memory and of its connections.
 
     Examples:
-        >>> affinity = RouterSpec(strategy=RouterStrategy.PREFIX_AFFINITY)
-        >>> most_waiting(RouterSpec()), most_waiting(affinity)
-        (4096, 512)
+        >>> most_waiting(RouterSpec())
+        4096
     """
     memory = connections(spec.resources) * CONNECTION_BYTES
-    return PROCESSES * max(1, memory // 2 // _bytes_of_waiting(spec))
+    return PROCESSES * max(1, memory // 2 // _WAITING_BYTES)
 
 
 def queue_size(spec: RouterSpec) -> int:
     """Held or queued requests of one HAProxy process above which new ones get 429.
 
     Examples:
-        >>> small = {"strategy": "PrefixAffinity", "resources": {"limits": {"memory": "64Mi"}}}
+        >>> small = {"resources": {"limits": {"memory": "32Mi"}}}
         >>> queue_size(RouterSpec()), queue_size(RouterSpec.model_validate(small))
-        (256, 32)
+        (256, 128)
         >>> queue_size(RouterSpec.model_validate({"queue": {"maxSize": 101}}))
         50
     """
@@ -104,25 +104,17 @@ def refusal_of_queue(spec: RouterSpec) -> Refusal | None:
     wanted, most = spec.queue.max_size, most_waiting(spec)
     if wanted is None or wanted <= most:
         return None
-    each = _bytes_of_waiting(spec)
-    why = " with `PrefixAffinity`, which looks at their bodies" if each > CONNECTION_BYTES else ""
-    memory = 2 * each * PROCESSES * math.ceil(wanted / PROCESSES)
+    memory = 2 * _WAITING_BYTES * PROCESSES * math.ceil(wanted / PROCESSES)
     cure = f"Set it to `{most}` or less"
     if memory <= PROCESSES * MOST_CONNECTIONS * CONNECTION_BYTES:
         cure += f", or `{RESOURCES}.limits.memory` to `{math.ceil(memory / _MEBIBYTE)}Mi` or more"
     return Refusal(
         Reason.INVALID_SPEC,
         FIELD,
-        f"`{wanted}` waiting requests take more than half of the memory of a router pod: up to {each // 1024} KiB"
-        f" each{why}.",
+        f"`{wanted}` waiting requests take more than half of the memory of a router pod: up to"
+        f" {_WAITING_BYTES // 1024} KiB each.",
         f"{cure}.",
     )
-
-
-def _bytes_of_waiting(spec: RouterSpec) -> int:
-    """Memory of a waiting request, at most. Buffers are as small as many waiting requests need."""
-    affine = spec.strategy is RouterStrategy.PREFIX_AFFINITY
-    return BUFFERS_OF_WAITING * (MOST_BUFFER_BYTES if affine else LEAST_BUFFER_BYTES)
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object]:
