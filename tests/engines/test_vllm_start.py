@@ -41,6 +41,7 @@ def refusal(facts: ModelFacts, *args: str) -> Refusal | None:
         (LARGE, (f"--spec-model={SMALL}", "--spec-tokens=5"), "vocabulary of 151,936 is not the model's of 152,064"),
         (LARGE, (f"--spec-model={SMALL}", "--spec-method=draft_model", "--spec-tokens=5"), "use_heterogeneous_vocab"),
         (LARGE, (f"--spec-model={LARGE}",), "without a number of tokens"),
+        (QWEN3, ("--spec-model=BAAI/bge-m3", "--spec-tokens=2"), "The draft model does not generate text."),
         (QWEN3, ("--spec-method=mtp", "--spec-tokens=2"), "no layers that predict several tokens"),
         (QWEN3, ("--spec-method=deepseek_mtp", "--spec-tokens=2"), "no layers that predict several tokens"),
     ],

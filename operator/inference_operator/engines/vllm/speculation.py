@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.vllm.cli_args import MAX_DIGITS, configuration, value_of
-from inference_operator.engines.vllm.traits import predicts
+from inference_operator.engines.vllm.traits import only_pools, predicts
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.shape import Speculation
 
@@ -58,6 +58,8 @@ def refusal_of_speculation(facts: ModelFacts, args: Sequence[str], draft: ModelF
         return None
     if config.get("num_speculative_tokens") is None:
         return _refusal("A draft model is named without a number of tokens.", "Add `--spec-tokens=4`, for example.")
+    if draft is not None and only_pools(draft):
+        return _refusal("The draft model does not generate text.", "Use one that does, or the method `ngram`.")
     if draft is None or config.get("use_heterogeneous_vocab") or draft.vocabulary == facts.vocabulary:
         return None
     if _is_assumed(draft) or _is_assumed(facts):

@@ -106,9 +106,14 @@ def predicts(facts: ModelFacts) -> bool:
     return not _PREDICTS.isdisjoint((facts.architecture, facts.model_type))
 
 
+def only_pools(facts: ModelFacts) -> bool:
+    """Whether vLLM's class of the model generates no text (0.32.0, `config/model.py`, `__post_init__`)."""
+    return facts.architecture in _POOLS
+
+
 def refusal_of_runner(facts: ModelFacts, args: Sequence[str]) -> Refusal | None:
     """Why vLLM does not run the model as arguments ask; None if it does."""
-    if value_of(args, RUNNER) != GENERATE or facts.architecture not in _POOLS:
+    if value_of(args, RUNNER) != GENERATE or not only_pools(facts):
         return None
     problem = f"`{RUNNER}={GENERATE}` is not possible: models of `{facts.architecture}` do not generate text."
     return Refusal(Reason.INVALID_SPEC, "spec.engine.args", problem, "Remove it.")
