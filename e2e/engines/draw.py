@@ -78,7 +78,7 @@ RULES = {
     "context": r"max_model_len",
     "experts": r"Number of experts",
     "pipeline": r"Pipeline parallelism is not supported",
-    "speculation": r"[Ss]peculative|n_predict|mtp|Target and draft model should|Invalid model_type",
+    "speculation": r"[Ss]peculative|n_predict|mtp|Target and draft model should|Invalid model_type|No Qwen3Next layer",
     "divided layers": r"is not divisible by|^AssertionError in \w+\.py:__init__|size_per_partition|not multiple of",
     "blocks and sequences": r"max_num_seqs|KV cache|[Bb]lock.?size",
     "runner": r"--runner|[Pp]ooling",

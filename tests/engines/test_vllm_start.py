@@ -42,6 +42,7 @@ def refusal(facts: ModelFacts, *args: str) -> Refusal | None:
         (LARGE, (f"--spec-model={SMALL}", "--spec-method=draft_model", "--spec-tokens=5"), "use_heterogeneous_vocab"),
         (LARGE, (f"--spec-model={LARGE}",), "without a number of tokens"),
         (QWEN3, ("--spec-model=BAAI/bge-m3", "--spec-tokens=2"), "The draft model does not generate text."),
+        ("Qwen/Qwen3.5-27B", ("--spec-model=Qwen/Qwen3.5-35B-A3B", "--spec-tokens=2"), "are 2,048 wide, not 5,120"),
         (QWEN3, ("--spec-method=mtp", "--spec-tokens=2"), "no layers that predict several tokens"),
         (QWEN3, ("--spec-method=deepseek_mtp", "--spec-tokens=2"), "no layers that predict several tokens"),
     ],

@@ -60,6 +60,12 @@ def refusal_of_speculation(facts: ModelFacts, args: Sequence[str], draft: ModelF
         return _refusal("A draft model is named without a number of tokens.", "Add `--spec-tokens=4`, for example.")
     if draft is not None and only_pools(draft):
         return _refusal("The draft model does not generate text.", "Use one that does, or the method `ngram`.")
+    if draft is not None and predicts(draft) and draft.hidden_size != facts.hidden_size:
+        problem = (
+            "vLLM takes layers that predict several tokens from this draft model, and they are"
+            f" {draft.hidden_size:,} wide, not {facts.hidden_size:,} as the model."
+        )
+        return _refusal(problem, "Use a draft model without such layers, or `--spec-method=mtp` without one.")
     if draft is None or config.get("use_heterogeneous_vocab") or draft.vocabulary == facts.vocabulary:
         return None
     if _is_assumed(draft) or _is_assumed(facts):
