@@ -192,4 +192,4 @@ def differences(pairs: Sequence[Pair], results: Sequence[Mapping[str, str]]) -> 
 def known() -> dict[re.Pattern[str], str]:
     """The reasons of differences by their patterns."""
     lines = (line.split(" <- ") for line in KNOWN.read_text().splitlines() if not line.startswith("#"))
-    return {re.compile(pattern): reason for reason, pattern in lines}
+    return {re.compile(pattern, re.DOTALL): reason for reason, pattern in lines}

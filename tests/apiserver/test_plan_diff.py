@@ -21,6 +21,8 @@ from inference_operator.engines.registry import ENGINES
 from inference_operator.kube.client import Api, connect
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, Manifest, Ref
+from inference_operator.planning.role_plan import spec_hash
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.settings import Settings
 from tests.testing.infd_command import infd
 from tests.testing.operated_cluster import SETTINGS, temporary_workspace, token_kubeconfig
@@ -193,6 +195,44 @@ def test_a_refused_edit_and_a_new_resource_are_told(workspace: Workspace, tmp_pa
         status, said, complaints = infd(workspace.cluster, "plan", "-f", str(file), "--diff", "-n", workspace.namespace)
         assert (status, said) == (1, "")
         assert complaints.startswith(f"{workspace.namespace}/qwen: {why}"), complaints
+
+
+def test_an_edit_of_a_service_that_this_release_would_refuse_is_told_and_strands_nothing(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """The plan is recorded as an earlier release has made it, which did not compare the method with the model's."""
+    source = {"model": {"source": "hf://Qwen/Qwen3-8B-AWQ"}}
+    asked, why = {"quantization": "gptq"}, "the model is quantized with `awq`, not `gptq`"
+    workspace.create("qwen", source)
+    workspace.settled("qwen")
+    workspace.patch("qwen", {"paused": True, "engine": asked})
+    workspace.settled("qwen", "Ready", "True", "Paused")
+    spec, pinned = (
+        resource(workspace.get("infd", "qwen")).spec,
+        PLAN_ANNOTATION.read(workspace.get("deployment", "qwen-engine")),
+    )
+    assert spec
+    assert pinned
+    earlier = PLAN_ANNOTATION.write(replace(pinned, spec_hash=spec_hash(spec, ENGINES[ENGINES.default])))
+    workspace.kubectl("annotate", "deployment", "qwen-engine", "--overwrite", f"{PLAN_ANNOTATION.key}={earlier}")
+    workspace.patch("qwen", {"paused": False})
+    workspace.settled(
+        "qwen", "Sized", "True", saying=f"would be refused for a new specification: spec.engine.quantization: {why}"
+    )
+    workspace.settled("qwen")
+    workspace.settled("qwen", "Reconciling", "False")
+    before = workspace.versions("qwen")
+
+    edited = {**source, "engine": {**asked, "maxModelLen": 4096}}
+    file = tmp_path / "qwen.yaml"
+    file.write_text(manifest("qwen", edited))
+    status, said, complaints = infd(workspace.cluster, "plan", "-f", str(file), "--diff", "-n", workspace.namespace)
+    assert (status, said) == (1, "")
+    assert f"The operator refuses it: spec.engine.quantization: {why}" in complaints
+    assert complaints.rstrip().endswith("What runs stays."), complaints
+    workspace.create("qwen", edited)
+    workspace.settled("qwen", saying="1 of 1 engine is ready. The last edit is refused.")
+    assert workspace.versions("qwen") == before
 
 
 def test_a_plain_user_is_told_which_rights_are_missing_and_what_is_assumed(
