@@ -13,7 +13,7 @@ from inference_operator.views.container_restart import ContainerRestart, contain
 from inference_operator.views.lookups import LogLookup
 from inference_operator.views.pod_startup import PodStartup, StartupTimes, pod_startup, startup_times
 from inference_operator.views.raw import condition, mapping, objects, timestamp
-from inference_operator.views.start_cures import missing_object_cure, node_cure, pull_cure
+from inference_operator.views.start_cures import missing_object_cure, node_cure
 from inference_operator.views.untrusted_text import one_line, termination_message
 
 TEMPLATE_HASH_ANNOTATION = "inference-operator.dev/template"
@@ -297,7 +297,7 @@ def _container_problem(pod: Manifest, container: Manifest) -> PodProblem | None:
     if reason and reason is not Reason.CRASH_LOOP:
         cause = _pull_error(one_line(waiting.get("message"))) or str(waiting.get("reason"))
         is_config = reason is Reason.CONTAINER_CONFIG_ERROR
-        cure = missing_object_cure(pod, str(container.get("name")), cause) if is_config else pull_cure(cause)
+        cure = missing_object_cure(pod, str(container.get("name")), cause) if is_config else ""
         return PodProblem(reason, cause, cure=cure, from_runtime=is_config)
     terminated = mapping(state, "terminated")
     if not terminated and container.get("started") is not True:

@@ -53,31 +53,6 @@ def _keys(pod: Manifest, container: str, field: str, name: str) -> list[str]:
     return sorted({str(reference.get("key")) for reference in required})
 
 
-_NO_NETWORK = re.compile(
-    r"i/o timeout|TLS handshake timeout|connection (?:refused|reset)|no such host|server misbehaving|no route to host"
-    r"|network is unreachable|(?:request canceled|deadline exceeded) .{0,80}awaiting headers",
-    re.IGNORECASE,
-)
-"""Errors of Go's net and net/http packages, in which containerd and CRI-O are written."""
-
-
-def pull_cure(message: str) -> str:
-    """What helps where a node does not reach a registry; empty for another error of a pull.
-
-    Examples:
-        >>> pull_cure("dial tcp: lookup ghcr.io on 10.0.0.10:53: read udp: i/o timeout")[:47]
-        'Check the network path from the nodes to the re'
-        >>> pull_cure("ghcr.io/a/b:c: not found")
-        ''
-    """
-    if not _NO_NETWORK.search(message):
-        return ""
-    return (
-        "Check the network path from the nodes to the registry (DNS, proxy, firewall), or set `imageRegistry` of the"
-        " operator's chart to a registry that they reach."
-    )
-
-
 _NODE_CURES: Mapping[str, str] = {
     "OutOf": (
         "Something on `{node}` uses what the scheduler takes for free, such as a static pod or one that still ends."
