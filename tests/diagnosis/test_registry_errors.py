@@ -9,7 +9,9 @@ DIGEST = "sha256:" + "403429401" * 7 + "4"
 GET = f"GET https://registry.example/v2/models/manifests/{DIGEST}: "
 PULL = f'failed to pull and unpack image "registry.example/models@{DIGEST}": failed to resolve reference: '
 HEAD = f"unexpected status from HEAD request to https://registry.example/v2/models/manifests/{DIGEST}: "
+NO_HOST = "dial tcp: lookup registry.example on 10.0.0.1:53: no such host"
 CASES = {
+    "is not reached": (NO_HOST, "dial tcp: lookup ghcr.io on 10.0.0.10:53: read udp: i/o timeout"),
     "too many requests": (
         f"{PULL}{HEAD}429 Too Many Requests",
         f"{GET}TOOMANYREQUESTS: You have reached your pull rate limit.",
@@ -57,7 +59,6 @@ def test_every_cause_has_a_case() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "dial tcp: lookup registry.example on 10.0.0.1:53: no such host",
         f"{GET}unexpected status code 500 Internal Server Error",
         "open /var/lib/containerd/tmpmounts/a: permission denied",
         "",

@@ -25,7 +25,7 @@ def test_a_reference_is_never_an_option_of_cosign() -> None:
         (f"Error: {OTHER_KEY}\n", "is signed, but not with this key."),
         (f"Error: {NO_PEM}\n", "cannot be verified: the key is no public key in PEM."),
         (f"Error: {REFUSED}\n", "cannot be verified: the registry asks for an account, or refuses the password."),
-        (f"Error: {NO_HOST}\n", f"cannot be verified: {NO_HOST}."),
+        (f"Error: {NO_HOST}\n", "cannot be verified: the registry is not reached."),
     ],
 )
 def test_each_error_of_cosign_names_the_image_the_problem_and_a_cure(said: str, problem: str) -> None:

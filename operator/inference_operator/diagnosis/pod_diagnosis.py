@@ -13,7 +13,7 @@ from inference_operator.diagnosis.gpu_shortfall import gpu_shortfall, shortfall_
 from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.diagnosis.node_autoscaler import autoscaler_answer, autoscaler_due, autoscaler_lookup
 from inference_operator.diagnosis.node_requirements import node_requirements
-from inference_operator.diagnosis.registry_errors import pull_cure
+from inference_operator.diagnosis.registry_errors import problem_cure
 from inference_operator.diagnosis.scheduler_message import scheduler_sentence
 from inference_operator.diagnosis.startup_timeout import probe_failure_lookup, startup_timeout
 from inference_operator.engines.base import Engine
@@ -82,10 +82,9 @@ def _not_started(case: _Case) -> PodDiagnosis | None:
     """No container has run: the kubelet's message, with the cure."""
     if case.problem.terminated:
         return None
-    pulled = pull_cure(case.problem.cause) if case.problem.reason is Reason.IMAGE_PULL_FAILED else ""
-    cure = case.problem.cure or pulled or cure_of(case.problem.reason)
     where = _on_node(case.pod) if case.pod.rejected else ""
-    return case.diagnosis(case.problem.reason, with_cure(case.problem.cause, cure), where=where)
+    message = with_cure(case.problem.cause, problem_cure(case.problem) or cure_of(case.problem.reason))
+    return case.diagnosis(case.problem.reason, message, where=where)
 
 
 def _on_node(pod: PodView) -> str:

@@ -4,6 +4,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from inference_operator.api.reasons import Reason
+from inference_operator.views.pod import PodProblem
+
 _WAIT = re.compile(r"retry-after: ?(\d{1,6}(?:\.\d{1,6})?(?:[mµn]?s|m|h)?)\b", re.IGNORECASE)
 """As GitHub's registry tells it in its message; a client shows no header."""
 
@@ -110,6 +113,11 @@ def pull_cure(text: str) -> str:
     """
     error = registry_error(text)
     return with_wait(error.on_node, text) if error else ""
+
+
+def problem_cure(problem: PodProblem) -> str:
+    """What helps against a problem of a pod by its message; empty if the message does not tell."""
+    return problem.cure or (pull_cure(problem.cause) if problem.reason is Reason.IMAGE_PULL_FAILED else "")
 
 
 def with_wait(cure: str, text: str) -> str:

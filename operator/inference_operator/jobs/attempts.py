@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Generic
 
-from inference_operator.api.explanations import EXPLANATIONS, with_cure
+from inference_operator.api.explanations import with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.backoff import exponential_backoff
+from inference_operator.diagnosis.registry_errors import problem_cure
 from inference_operator.diagnosis.scheduler_message import scheduler_sentence
 from inference_operator.jobs.attempt import Attempt
 from inference_operator.jobs.result import Cause, Failure, Result
@@ -97,7 +98,7 @@ def _waiting(attempt: Attempt) -> PodWait | None:
     if problem.reason is Reason.UNSCHEDULABLE:
         message = f"{scheduler_sentence(problem.cause).rstrip('.')}."
     else:
-        message = with_cure(problem.cause, problem.cure or EXPLANATIONS[problem.reason].cure)
+        message = with_cure(problem.cause, problem_cure(problem) or EXPLANATIONS[problem.reason].cure)
     return PodWait(problem.reason, message, attempt.created)
 
 
