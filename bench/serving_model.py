@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bench.figures import Figure, at_least, at_most, parser_of, shown
-from bench.fleet_simulation import EngineModel, Fleet, Workload, replay
+from bench.fleet_simulation import EngineModel, Fleet, Replay, Workload, replay
 from bench.scaling_rules import static
 from inference_operator.api.autoscaling import PERCENTILE
 from inference_operator.sizing.serving import Load, Served, Serving
@@ -25,8 +25,13 @@ LOADS = {
     "long prompts": Load(6000, 300),
 }
 """The first two have the means of Azure's traces of 2023."""
+SIMULATED = {"slow": EngineModel(), "fast": EngineModel(0.006, 0.00003, 64_000.0, 2e6, 1024, 8192)}
+"""The second has about the constants of a small model on an H100, and its batches."""
+CAPACITIES = [Load(prompt, answer) for prompt in (500.0, 1732.0) for answer in (10.0, 20.0, 50.0, 316.0)]
+CAPACITY_SECONDS, CAPACITY_SEEDS, HALVINGS = 300, 2, 8
 ENGINES = 4
 SECONDS = 1200
+CAPACITY_AIM = at_most(0.15)
 MEAN_AIM, LATE_AIM, KEPT_AIM = at_most(0.1), at_most(0.15), at_least(2 * PERCENTILE - 100)
 """Requests may miss each of the two objectives up to the percentile."""
 
@@ -49,13 +54,13 @@ def serving_of(engine: EngineModel) -> Serving:
     return Serving(costs_of(engine), engine.max_num_seqs, engine.max_batched_tokens, engine.kv_tokens)
 
 
-def workload(load: Load, rate: float, seed: int = 0) -> Workload:
+def workload(load: Load, rate: float, seed: int = 0, seconds: int = SECONDS) -> Workload:
     """Requests of a load at a steady rate."""
     chance = np.random.default_rng(seed)
-    number = int(rate * SECONDS)
-    arrivals = np.sort(chance.uniform(0, SECONDS, number))
+    number = int(rate * seconds)
+    arrivals = np.sort(chance.uniform(0, seconds, number))
     prompts, answers = (np.ceil(chance.exponential(mean, number)) for mean in (load.prompt, load.answer))
-    return Workload("steady", arrivals, prompts, answers, float(SECONDS))
+    return Workload("steady", arrivals, prompts, answers, float(seconds))
 
 
 def figures() -> Iterator[Figure]:
@@ -76,10 +81,37 @@ def figures() -> Iterator[Figure]:
         yield Figure(f"{name}: requests within both objectives", found.attained(), "%", KEPT_AIM)
 
 
+def capacities() -> Iterator[Figure]:
+    """The rates of requests of which the percentile keeps each attainable objective, of the model and simulated."""
+    for name, engine in SIMULATED.items():
+        for load in CAPACITIES:
+            model = serving_of(engine)
+            aim = model.attainable(load, Objective())
+            expected = model.best(load, aim)[0].requests
+            low, high = expected / 3, expected * 3
+            for _ in range(HALVINGS):
+                rate = float(np.sqrt(low * high))
+                low, high = (rate, high) if keeps(engine, load, rate, aim) else (low, rate)
+            label = f"{name} engine, {load.prompt:.0f} + {load.answer:.0f} tokens"
+            yield Figure(f"{label}: capacity", expected, "/s")
+            yield Figure(f"{label}: error", abs(expected / low - 1), "", CAPACITY_AIM)
+
+
+def keeps(engine: EngineModel, load: Load, rate: float, aim: Objective) -> bool:
+    """Whether simulated engines behind a router keep an objective, each at a rate."""
+    fleet = Fleet(engine, start_seconds=1.0, router_limit=engine.max_num_seqs, tick_seconds=0.02)
+    works = [workload(load, ENGINES * rate, seed, CAPACITY_SECONDS) for seed in range(CAPACITY_SEEDS)]
+    found: list[Replay] = [replay(work, static(ENGINES), fleet, initial=ENGINES) for work in works]
+    first = np.concatenate([one.time_to_first_token for one in found])
+    token = np.concatenate([one.time_per_token for one in found])
+    least = aim.percentile / 100
+    return float((first <= aim.ttft).mean()) >= least and float((token <= aim.tpot).mean()) >= least
+
+
 def main(arguments: Sequence[str]) -> int:
     """Simulate, and print the figures."""
     parser = parser_of("python -m bench.serving_model", "The model of latencies against simulated engines.")
-    print(shown(list(figures()), parser.parse_args(arguments).output))
+    print(shown([*figures(), *capacities()], parser.parse_args(arguments).output))
     return 0
 
 

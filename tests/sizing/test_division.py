@@ -373,6 +373,13 @@ def test_a_rate_of_requests_is_served_by_groups_where_one_node_is_too_small() ->
     assert {one.gpus for one in options_for(model(R1), pool("H100:8"), on_gpus, SizingInputs())} == {16}
 
 
+def test_no_context_is_reduced_while_another_division_over_these_nodes_holds_all_of_it() -> None:
+    facts = model("meta-llama/Llama-4-Maverick-17B-128E-Instruct")
+    found = choose(facts, pool("A100-40GB:8"), on_gpus, SizingInputs())
+    assert isinstance(found, GpuPlan)
+    assert (found.shape.parallel, found.context_reduced) == (ParallelSizes(4, 6, nodes=3), False)
+
+
 def test_a_corrected_engine_stays_on_its_nodes() -> None:
     learned = Learned("H100-80GB", 8, pipeline=2, nodes=2, longest=30000)
     same = on_the_same_gpus(SizingInputs(), learned, least=8192)

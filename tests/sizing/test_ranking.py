@@ -133,8 +133,8 @@ def test_a_requested_kv_cache_and_unknown_speeds_take_the_smallest_size() -> Non
 @pytest.mark.parametrize("rate", [1.0, 25.0, 400.0])
 def test_a_fleet_carries_its_rate_with_one_engine_less_it_does_not(rate: float) -> None:
     load, objective = Load(2000, 300), Objective(0.5, 0.03)
-    options = options_for(model(DENSE), pool("H100:8 A100-80GB:8"), on_gpus, SizingInputs(objective=objective))
-    plans = [one for option in options if (one := fleet_plan(option, load, objective, rate))]
+    chosen = [plan(DENSE, gpus, objective=objective) for gpus in ("H100:8", "A100-80GB:8", "L40S:8")]
+    plans = [one for engine in chosen if (one := fleet_plan(engine, load, objective, rate))]
     assert plans
     for one in plans:
         assert one.replicas * one.capacity.requests >= rate

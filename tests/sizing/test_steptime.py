@@ -1,6 +1,7 @@
 """The model of a step's time: its properties, its measured shares, and the orders that it must get right."""
 
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from statistics import median
 
@@ -8,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.serving_model import CAPACITIES, SIMULATED, keeps, serving_of
 from bench.throughput_model import PAGE, errors, figures, held_out, implied, ordered, page_with, shares, stored
 from bench.throughput_points import Point, points
 from inference_operator.models.facts import Kernel, Quantization
 from inference_operator.sizing import efficiency
 from inference_operator.sizing.efficiency import cell, measured_share
 from inference_operator.sizing.ranking import WITHOUT_OBJECTIVE
-from inference_operator.sizing.serving import LEAST_SLACK, TYPICAL_LOAD, Load, Serving, serving
+from inference_operator.sizing.serving import LEAST_SLACK, TYPICAL_LOAD, Limit, Load, Serving, serving
 from inference_operator.sizing.shape import Objective, ParallelSizes, Shape, SizingInputs
 from inference_operator.sizing.steptime import StepCosts
 from tests.sizing.pools import model, on_gpus, pool, slowed
@@ -177,6 +179,23 @@ def test_more_requests_at_once_are_never_served_slower_in_sum(load: Load, concur
     less, more = ENGINE.at(concurrency, load), ENGINE.at(1.2 * concurrency, load)
     assert more.requests >= less.requests * (1 - 1e-9)
     assert more.tpot >= less.tpot * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("load", CAPACITIES, ids=str)
+def test_a_simulated_engine_carries_about_the_capacity_that_the_model_computes(load: Load) -> None:
+    engine = SIMULATED["fast"]
+    model = serving_of(engine)
+    aim = model.attainable(load, Objective())
+    served, limit, _ = model.best(load, aim)
+    assert limit is not Limit.TTFT or served.room_used >= 0.5
+    assert keeps(engine, load, served.requests / 1.17, aim)
+    assert not keeps(engine, load, served.requests * 1.17, aim)
+
+
+@given(LOADS, st.floats(1, 256))
+def test_a_shorter_answer_at_the_same_rate_of_tokens_ends_no_room_for_prompts(load: Load, concurrency: float) -> None:
+    found = ENGINE.at(concurrency, load)
+    assert isfinite(found.ttft_of(95)) == (found.room_used < 1)
 
 
 def test_cached_prompts_leave_more_requests_per_second() -> None:

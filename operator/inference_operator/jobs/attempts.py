@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Generic
 
-from inference_operator.api.explanations import with_cure
+from inference_operator.api.explanations import EXPLANATIONS, with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.backoff import exponential_backoff
 from inference_operator.diagnosis.registry_errors import problem_cure

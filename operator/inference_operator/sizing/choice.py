@@ -34,6 +34,7 @@ def choose(
     - If no offer holds the target: use the largest tensor parallel size with the longest context that fits, but at
       least 8,192 tokens or the model's own context. Prefer the longest context. Mark the plan as reduced.
     - If no GPUs of one node hold that: the same with more nodes of one kind, and the fewest of them (`division.py`).
+      All divisions over a number of nodes may hold the target, before one of them gets a shorter context.
     - If a model with states fits nowhere with a usual batch: the same with fewer sequences in a batch.
     - If nothing fits: return the memory needed and offered, the shortfall, and a cure.
 
@@ -49,20 +50,28 @@ def choose(
         return no_gpu(offered, inputs)
     if misfit := wrong_size(pools, inputs):
         return misfit
-    plans = (_divided(pools, tried, division, previous_kind) for tried, division in _tries(facts, inputs))
+    plans = (_divided(pools, tried, same, previous_kind) for tried, same in _tries(facts, inputs))
     return next((plan for plan in plans if plan), None) or does_not_fit(pools, inputs)
 
 
-def _divided(pools: Sequence[Pool], inputs: SizingInputs, division: Division, previous_kind: str) -> GpuPlan | None:
-    """The sizes of one engine in a division over nodes; None if it does not fit so. Nodes that exist come first."""
-    if options := _options(pools, inputs, division):
-        there = [option for option in options if option.pool.offer.nodes >= division.nodes]
-        chosen = ranked(there or options, inputs.profile, previous_kind)
-        return _plan(chosen.option.pool, chosen.option.candidate, inputs, chosen, reduced=False)
-    if reduced := [(pool, candidate) for pool in pools if (candidate := _largest(pool, inputs, division)) is not None]:
+def _divided(
+    pools: Sequence[Pool], inputs: SizingInputs, same: Sequence[Division], previous_kind: str
+) -> GpuPlan | None:
+    """The sizes of one engine in a division over as many nodes as all of these; None if it does not fit so.
+
+    Nodes that exist come first.
+    """
+    for division in same:
+        if options := _options(pools, inputs, division):
+            there = [option for option in options if option.pool.offer.nodes >= division.nodes]
+            chosen = ranked(there or options, inputs.profile, previous_kind)
+            return _plan(chosen.option.pool, chosen.option.candidate, inputs, chosen, reduced=False)
+    for division in same:
+        reduced = [(pool, candidate) for pool in pools if (candidate := _largest(pool, inputs, division)) is not None]
         existing = [(pool, candidate) for pool, candidate in reduced if pool.offer.nodes >= division.nodes]
-        pool, candidate = max(existing or reduced, key=_context_and_cache)
-        return _plan(pool, candidate, inputs, Ranked(option_of(pool, candidate, inputs)), reduced=True)
+        if reduced:
+            pool, candidate = max(existing or reduced, key=_context_and_cache)
+            return _plan(pool, candidate, inputs, Ranked(option_of(pool, candidate, inputs)), reduced=True)
     return None
 
 
@@ -74,15 +83,15 @@ def options_for(facts: ModelFacts, offers: Sequence[GpuOffer], on_gpus: OnGpus, 
     pools = _usable([Pool(facts, offer, on_gpus(offer)) for offer in merged(offers)], inputs)
     if not pools or wrong_size(pools, inputs):
         return []
-    tries = _tries(facts, inputs)
+    tries = ((tried, division) for tried, same in _tries(facts, inputs) for division in same)
     return next((options for tried, division in tries if (options := _options(pools, tried, division))), [])
 
 
-def _tries(facts: ModelFacts, inputs: SizingInputs) -> Iterator[tuple[SizingInputs, Division]]:
+def _tries(facts: ModelFacts, inputs: SizingInputs) -> Iterator[tuple[SizingInputs, Sequence[Division]]]:
     """The divisions over nodes to try; for a model with states all of them once more, with few sequences in a batch."""
     smallest = replace(inputs, least_sequences=1)
     for tried in (inputs, smallest) if facts.has_states else (inputs,):
-        yield from ((tried, division) for division in divisions(tried))
+        yield from ((tried, same) for same in divisions(tried))
 
 
 def _usable(offered: Sequence[Pool], inputs: SizingInputs) -> list[Pool]:

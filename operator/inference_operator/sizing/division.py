@@ -28,15 +28,14 @@ class Division:
 ONE_NODE = Division()
 
 
-def divisions(inputs: SizingInputs) -> Iterator[Division]:
-    """The divisions to try, the preferred first.
+def divisions(inputs: SizingInputs) -> Iterator[tuple[Division, ...]]:
+    """The divisions to try over each number of nodes, the preferred first.
 
     Examples:
-        >>> [(division.nodes, division.deep) for division in divisions(SizingInputs(nodes=2))]
-        [(2, False), (2, True)]
-        >>> max(division.nodes for division in divisions(SizingInputs()))
+        >>> [[(division.nodes, division.deep) for division in same] for same in divisions(SizingInputs(nodes=2))]
+        [[(2, False), (2, True)]]
+        >>> max(division.nodes for same in divisions(SizingInputs()) for division in same)
         8
     """
     for nodes in (inputs.nodes,) if inputs.nodes else range(1, MOST_NODES + 1):
-        yield Division(nodes)
-        yield Division(nodes, deep=True)
+        yield Division(nodes), Division(nodes, deep=True)

@@ -1,7 +1,7 @@
 """How many engines, of which sizes, carry a rate of requests within an objective: the arithmetic of `infd fit --rate`.
 
-- Each option is a kind of GPU with parallel sizes that hold the target, as for one engine.
-- An option of which not even a lone request keeps the objective is out. The others need rate / (requests/s of one
+- Each kind of GPU has the sizes that a new resource with this objective would get there.
+- A kind on which not even a lone request keeps the objective is out. The others need rate / (requests/s of one
   engine at its target) engines, rounded up. Those whose target keeps the objective come before those that are slow.
 - The cost is the price of all GPUs; without a price for each kind, their memory stands for it. The lowest cost wins,
   then the fewest GPUs, then the lower time of a token.
@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from inference_operator.sizing.ranking import Option
+from inference_operator.sizing.gpu_plan import GpuPlan
 from inference_operator.sizing.serving import Limit, Load, Served, Serving, serving
 from inference_operator.sizing.shape import Objective
 
@@ -24,7 +24,7 @@ HALVINGS = 40
 class FleetPlan:
     """Engines of one kind and size that carry a rate."""
 
-    option: Option
+    engine: GpuPlan
     replicas: int
     capacity: Served
     """One engine at its target."""
@@ -37,16 +37,20 @@ class FleetPlan:
 
     @property
     def gpus(self) -> int:
-        return self.replicas * self.option.gpus
+        return self.replicas * self.engine.gpus_per_replica
 
     @property
     def price(self) -> float | None:
-        price = self.option.pool.offer.price
+        price = self.engine.offer.price
         return None if price is None else price * self.gpus
 
     @property
     def memory_gib(self) -> float:
-        return self.replicas * self.option.memory
+        return self.gpus * self.engine.offer.memory_gib
+
+    @property
+    def name(self) -> str:
+        return f"{self.engine.shape.parallel.words} on {self.engine.offer.kind}"
 
     def price_of_million(self, load: Load) -> float | None:
         """Price of a million tokens of prompts and answers at this rate; None without a price."""
@@ -54,21 +58,21 @@ class FleetPlan:
         return None if self.price is None or not rate else self.price / (rate * SECONDS_OF_HOUR) * MILLION
 
 
-def fleet_plan(option: Option, load: Load, objective: Objective, rate: float) -> FleetPlan | None:
-    """The engines of one option that carry a rate; None if it keeps no objective, or if its speed is unknown.
+def fleet_plan(plan: GpuPlan, load: Load, objective: Objective, rate: float) -> FleetPlan | None:
+    """The engines of one plan that carry a rate; None if it keeps no objective, or if its speed is unknown.
 
     Args:
         rate: requests in a second.
     """
-    if option.costs is None:
+    if plan.step is None:
         return None
-    engine = serving(option.costs, option.candidate.budget, option.candidate.shape.parallel.data)
-    if not engine.at(1.0, load).keeps(objective):
+    engine = serving(plan.step, plan.budget, plan.shape.parallel.data)
+    if not engine.keeps_alone(load, objective):
         return None
     capacity, limit, _ = engine.best(load, engine.attainable(load, objective))
     replicas = max(1, math.ceil(rate / capacity.requests))
     keeps = capacity.keeps(objective)
-    return FleetPlan(option, replicas, capacity, limit, keeps, at_rate(engine, load, rate / replicas))
+    return FleetPlan(plan, replicas, capacity, limit, keeps, at_rate(engine, load, rate / replicas))
 
 
 def at_rate(engine: Serving, load: Load, rate: float) -> Served:
@@ -85,6 +89,6 @@ def by_cost(plans: Sequence[FleetPlan]) -> list[FleetPlan]:
 
     def cost(plan: FleetPlan) -> tuple[bool, float, int, float, str]:
         cost = (plan.price or 0.0) if priced else plan.memory_gib
-        return not plan.keeps_objective, cost, plan.gpus, plan.served.tpot, plan.option.name
+        return not plan.keeps_objective, cost, plan.gpus, plan.served.tpot, plan.name
 
     return sorted(plans, key=cost)

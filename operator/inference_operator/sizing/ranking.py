@@ -59,6 +59,8 @@ class Option:
     limit: Limit | None
     keeps_objective: bool
     """Whether a lone request does, for the objective's percentile."""
+    tpot: float = math.inf
+    """Seconds of a token of a lone request."""
 
     @property
     def gpus(self) -> int:
@@ -72,11 +74,6 @@ class Option:
     def shares_bus(self) -> bool:
         """Whether more GPUs exchange activations over a bus than usual."""
         return self.candidate.shape.parallel.tensor > MOST_UNLINKED and not self.pool.offer.linked
-
-    @property
-    def tpot(self) -> float:
-        """Seconds of a token at that load."""
-        return self.served.tpot if self.served else math.inf
 
     @property
     def above_floor(self) -> bool:
@@ -109,7 +106,8 @@ def option_of(pool: Pool, candidate: Candidate, inputs: SizingInputs) -> Option:
     objective = WITHOUT_OBJECTIVE if inputs.profile is EngineProfile.THROUGHPUT else inputs.objective
     engine = serving(costs, candidate.budget, candidate.shape.parallel.data)
     served, limit, _ = engine.best(TYPICAL_LOAD, replace(objective, percentile=MEDIAN))
-    return Option(pool, candidate, costs, served, limit, keeps_objective=engine.at(1.0, TYPICAL_LOAD).keeps(objective))
+    keeps, alone = engine.keeps_alone(TYPICAL_LOAD, objective), engine.at(1.0, TYPICAL_LOAD)
+    return Option(pool, candidate, costs, served, limit, keeps, alone.tpot)
 
 
 def ranked(options: Sequence[Option], profile: EngineProfile, previous_kind: str) -> Ranked:

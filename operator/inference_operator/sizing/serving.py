@@ -7,11 +7,13 @@
 - If prompts need more than every step has room for, fewer sequences decode.
 - The mean step is the mean TPOT. That of a single request differs: the number of sequences beside it varies (Poisson),
   and so does the number of prompts that are computed during its answer, each of them with exponentially distributed
-  tokens. The percentile of the objective is that of a normal distribution. Answers vary too, and the shorter ones have
-  the more extreme means: `SHORT` of the mean answer stands for them.
+  tokens. While they are computed more of them arrive, as in the busy period of a queue. The percentile of the objective
+  is that of a normal distribution.
 - TTFT is the rest of the present step, the prompts that came before, and the steps of the own prompt. Lengths of
   prompts vary as much as they are long (Azure's traces of 2023), so prompts pass as through a queue with random
-  arrivals and exponential service (M/M/1), whose times in the queue are exponentially distributed.
+  arrivals and exponential service (M/M/1), whose times in the queue are exponentially distributed. Its utilization is
+  the part of the time in which prompts are computed. Several prompts may share a step, so the queue grows without end
+  only where they need more than the room of all batches.
 - No request is asked to be faster than `LEAST_SLACK` times a lone one. An engine that is slow for its objective would
   else get ever fewer requests, and cost ever more for latencies that it nearly or always misses.
 - Sequences in the KV cache have their prompt and half of their answer in the mean.
@@ -35,8 +37,11 @@ conversations of 2023, whose means are 1,155 and 211 (Azure/AzurePublicDataset, 
 LEAST_SLACK = 2.0
 """Of an objective, over the latencies of a lone request. Beyond twice the time of a lone token, more requests at once
 add little throughput: the weights are then read for as long as everything else takes."""
-SHORT = 0.2
-"""Part of the mean answer whose TPOT decides, fitted to simulated engines (`python -m bench.serving_model`)."""
+BUSY = 1.5
+"""The power of a step's lengthening by prompts with which the variance of TPOT grows, as in a busy period of a queue.
+Fitted to four simulated engines behind a router (`python -m bench.serving_model`); 3 for an engine that gets all."""
+LEAST_PLAIN = 1e-6
+"""Part of a step without its prompts, at least; somebody may have edited a stored plan."""
 FULL = 0.95
 """Part of the KV cache that a steady load may fill. The rest covers requests that are longer than the mean."""
 
@@ -80,8 +85,10 @@ class Served:
     """Before the steps of a prompt, in the mean; with a pooling model, the time of the whole answer."""
     prompt: float = 0.0
     """In which the steps of a prompt are computed, in the mean."""
-    prompts_use: float = 0.0
-    """Part of the steps' room for prompts that is in use: 0 to 1."""
+    prompts_share: float = 0.0
+    """Part of the time in which prompts are computed; 1 if they arrive faster than batches have room for them."""
+    room_used: float = 0.0
+    """Part of the room of batches that prompts take."""
 
     def tpot_of(self, percentile: float) -> float:
         """The TPOT that this percentage of the requests keep."""
@@ -89,7 +96,7 @@ class Served:
 
     def ttft_of(self, percentile: float) -> float:
         """The TTFT that this percentage of the requests keep; infinite if prompts arrive faster than they pass."""
-        return math.inf if self.prompts_use >= 1 else self.begin + self._late(percentile) / (1 - self.prompts_use)
+        return math.inf if self.prompts_share >= 1 else self.begin + self._late(percentile) / (1 - self.prompts_share)
 
     def own_ttft_of(self, percentile: float) -> float:
         """The same if no prompt waited for another one."""
@@ -143,27 +150,27 @@ class Serving:
             return self._pooling(concurrency, load)
         work = load.new_prompt / load.answer
         sequences = min(concurrency, self.max_num_batched_tokens / (1 + work))
-        needed = sequences * work
-        chunk = min(max(1.0, self.max_num_batched_tokens - sequences), max(load.new_prompt, needed))
+        needed, room = sequences * work, max(1.0, self.max_num_batched_tokens - sequences)
+        chunk = min(room, max(load.new_prompt, needed))
         part = min(1.0, needed / chunk)
         context, before = load.resident, load.prompt - load.new_prompt / 2
         mixed = self.costs.seconds(sequences, prompt=chunk, context=context, before=before)
         plain = self.costs.seconds(sequences, context=context)
         step = part * mixed + (1 - part) * plain
         own = max(1.0, load.new_prompt / chunk) * mixed
+        share = 1 - max(plain / step, LEAST_PLAIN)
         slowdown = (step - self.costs.seconds(1, context=context)) / max(concurrency, 1.0)
-        deviation = math.sqrt(
-            concurrency * slowdown**2 + 2 * sequences / load.answer * (own - plain) ** 2 / (SHORT * load.answer)
-        )
+        prompts = 2 * sequences / load.answer * (own - plain) ** 2 / load.answer / (1 - share) ** BUSY
         stretched = concurrency / sequences
         return Served(
             concurrency,
             requests=sequences / (load.answer * step),
             tpot=step * stretched,
-            tpot_deviation=deviation * stretched,
+            tpot_deviation=math.sqrt(concurrency * slowdown**2 + prompts) * stretched,
             begin=step / 2,
             prompt=own,
-            prompts_use=part,
+            prompts_share=share if needed < room else 1.0,
+            room_used=needed / room,
         )
 
     def lone_ttft(self, prompt: float, load: Load) -> float:
@@ -198,6 +205,11 @@ class Serving:
             ttft=max(objective.ttft, LEAST_SLACK * alone.own_ttft_of(percentile)),
             tpot=max(objective.tpot, LEAST_SLACK * alone.tpot_of(percentile)),
         )
+
+    def keeps_alone(self, load: Load, objective: Objective) -> bool:
+        """Whether lone requests keep an objective, none of which waits for another one."""
+        alone, percentile = self.at(1.0, load), objective.percentile
+        return alone.own_ttft_of(percentile) <= objective.ttft and alone.tpot_of(percentile) <= objective.tpot
 
     def best(self, load: Load, objective: Objective) -> tuple[Served, Limit, bool]:
         """The most requests at once that keep an objective, their limit, and whether any number keeps it.

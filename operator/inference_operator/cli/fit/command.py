@@ -36,7 +36,7 @@ from inference_operator.models.source import HubModel
 from inference_operator.planning.gpu_offers import LINKED_PER_NODE
 from inference_operator.planning.known_model import known_model, with_draft
 from inference_operator.settings import Settings
-from inference_operator.sizing.choice import choose, options_for
+from inference_operator.sizing.choice import choose
 from inference_operator.sizing.fitting import CONTEXT_STEP, OnGpus, aimed_context
 from inference_operator.sizing.fleet import fleet_plan
 from inference_operator.sizing.gpu_plan import Infeasible
@@ -74,16 +74,19 @@ def _for_rate(options: argparse.Namespace, asked: Asked, engine: Engine) -> int:
     longer = asked.longest > aimed_context(facts, SizingInputs(shape=shape))
     if longer and shape.context is None:
         shape = replace(shape, context=-(-asked.longest // CONTEXT_STEP) * CONTEXT_STEP)
-    inputs = replace(_requested(options, shape), objective=asked.objective)
+    profile = EngineProfile(options.profile)
+    inputs = replace(_requested(options, shape), objective=asked.objective, profile=profile)
     plans, refused = [], []
     for offer in _offers(options):
-        options_of_kind = options_for(facts, [offer], on_gpus, inputs)
-        found = [fleet_plan(one, asked.load, asked.objective, asked.rate) for one in options_of_kind]
-        plans += [one for one in found if one is not None]
-        if not options_of_kind:
+        plan = choose(facts, [offer], on_gpus, inputs)
+        if isinstance(plan, Infeasible):
             refused.append(f"{offer.kind}: the model does not fit; `infd fit` without --rate tells why.")
-        elif not any(found):
-            refused.append(f"{offer.kind}: no size keeps the latencies, not even with one request at a time.")
+        elif plan.budget.context < asked.longest:
+            refused.append(f"{offer.kind}: engines have a context of {plan.budget.context:,} tokens.")
+        elif (found := fleet_plan(plan, asked.load, asked.objective, asked.rate)) is None:
+            refused.append(f"{offer.kind}: its engine keeps the latencies not even with one request at a time.")
+        else:
+            plans.append(found)
     if options.output == "table":
         print("\n".join(rate_report(plans, asked, refused, plot=options.plot)))
     else:

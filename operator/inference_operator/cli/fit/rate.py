@@ -61,35 +61,33 @@ def documents(plans: Sequence[FleetPlan], asked: Asked) -> list[Manifest]:
 
 
 def _document(plan: FleetPlan, asked: Asked) -> Manifest:
-    parallel, million = plan.option.candidate.shape.parallel, plan.price_of_million(asked.load)
+    parallel, million = plan.engine.shape.parallel, plan.price_of_million(asked.load)
     return {
-        "gpu": plan.option.pool.offer.kind,
+        "gpu": plan.engine.offer.kind,
         "tensor": parallel.tensor,
         "pipeline": parallel.pipeline,
         "data": parallel.data,
         "nodes": parallel.nodes,
         "replicas": plan.replicas,
         "gpus": plan.gpus,
-        "max_model_len": plan.option.candidate.budget.context,
+        "max_model_len": plan.engine.budget.context,
         "requests_per_second_per_engine": round(plan.capacity.requests, DIGITS),
         "concurrency_per_engine": round(plan.served.concurrency, 1),
-        "ttft_seconds": round(plan.served.ttft_of(asked.objective.percentile), DIGITS),
+        "ttft_seconds": _one_digit(plan.served.ttft_of(asked.objective.percentile)),
         "tpot_seconds": round(plan.served.tpot_of(asked.objective.percentile), DIGITS),
         "keeps_objective": plan.keeps_objective,
         "bound": str(plan.limit),
         "price_per_hour": plan.price,
         "price_per_million_tokens": None if million is None else round(million, DIGITS),
-        "estimated": bool(plan.option.costs and plan.option.costs.estimated),
+        "estimated": bool(plan.engine.step and plan.engine.step.estimated),
     }
 
 
 def report(plans: Sequence[FleetPlan], asked: Asked, refused: Sequence[str], *, plot: bool) -> Iterator[str]:
-    """The table of each kind's cheapest sizes, the best and the runner-up in words, and the plot."""
+    """The table of each kind, the best and the runner-up in words, and the plot."""
     ordered = by_cost(plans)
-    first_of_kind = {plan.option.pool.offer.kind: plan for plan in reversed(ordered)}
-    shown = by_cost(list(first_of_kind.values()))
-    if shown:
-        yield from table([HEAD, *(_row(plan, asked) for plan in shown)])
+    if ordered:
+        yield from table([HEAD, *(_row(plan, asked) for plan in ordered)])
         yield from _in_words(ordered, asked)
     yield from refused
     if plot and ordered:
@@ -98,17 +96,17 @@ def report(plans: Sequence[FleetPlan], asked: Asked, refused: Sequence[str], *, 
 
 
 def _row(plan: FleetPlan, asked: Asked) -> Sequence[str]:
-    parallel, million = plan.option.candidate.shape.parallel, plan.price_of_million(asked.load)
-    estimated = plan.option.costs is not None and plan.option.costs.estimated
+    parallel, million = plan.engine.shape.parallel, plan.price_of_million(asked.load)
+    estimated = plan.engine.step is not None and plan.engine.step.estimated
     stages = f" x PP {parallel.pipeline}" if parallel.pipeline > 1 else ""
     return (
-        plan.option.pool.offer.kind,
+        plan.engine.offer.kind,
         f"TP {parallel.tensor}{stages}" + (f" on {parallel.nodes} nodes" if parallel.nodes > 1 else ""),
         str(plan.replicas),
         str(plan.gpus),
         "-" if plan.price is None else f"{plan.price:.2f}",
         "-" if million is None else f"{million:.2f}",
-        f"{plan.served.ttft_of(asked.objective.percentile) * MILLISECONDS:.0f} ms",
+        f"{_one_digit(plan.served.ttft_of(asked.objective.percentile)):g} s",
         f"{plan.served.tpot_of(asked.objective.percentile) * MILLISECONDS:.1f} ms",
         str(plan.limit),
         ", ".join(["slow"] * (not plan.keeps_objective) + ["estimated"] * estimated),
@@ -122,7 +120,7 @@ def _in_words(ordered: Sequence[FleetPlan], asked: Asked) -> Iterator[str]:
     yield (
         f"{asked.rate:g} requests/s of {load.prompt:,.0f} prompt{cached} and {load.answer:,.0f} answer tokens within"
         f" {goal.ttft:g} s to the first token and {goal.tpot * MILLISECONDS:g} ms for each further one for"
-        f" {goal.percentile} % of them: {best.replicas} x {best.option.name}. One engine carries"
+        f" {goal.percentile} % of them: {best.replicas} x {best.name}. One engine carries"
         f" {best.capacity.requests:.3g} requests/s, bound by {best.limit}."
     )
     if len(ordered) > 1:
@@ -131,28 +129,27 @@ def _in_words(ordered: Sequence[FleetPlan], asked: Asked) -> Iterator[str]:
             ratio, unit = second.price / best.price, "the price"
         else:
             ratio, unit = second.memory_gib / best.memory_gib, "the GPU memory"
-        yield f"Runner-up: {second.replicas} x {second.option.name}, {ratio:.2f} times {unit}."
+        yield f"Runner-up: {second.replicas} x {second.name}, {ratio:.2f} times {unit}."
     if not all(one.keeps_objective for one in ordered):
         yield (
             "slow: a lone request takes more than half of these times, so the operator aims at twice its times, and not"
             " at these."
         )
-    if any(one.option.costs and one.option.costs.estimated for one in ordered):
+    if any(one.engine.step and one.engine.step.estimated for one in ordered):
         yield "estimated: no measurement of such a model on this kind of GPU is known."
 
 
 def _plotted(plan: FleetPlan, asked: Asked) -> Iterator[str]:
     """TPOT and TTFT of one engine over its load; a bar of full width is the objective."""
-    if plan.option.costs is None:
+    if plan.engine.step is None:
         return
-    found = plan.option.candidate
-    engine = serving(plan.option.costs, found.budget, found.shape.parallel.data)
+    engine = serving(plan.engine.step, plan.engine.budget, plan.engine.shape.parallel.data)
     points = [
         (level, at_rate(engine, asked.load, level * plan.capacity.requests))
         for level in LEVELS
         if level <= 1 or engine.max_num_seqs > plan.capacity.concurrency
     ]
-    yield f"One engine ({plan.option.name}); the bars end at the objective:"
+    yield f"One engine ({plan.name}); the bars end at the objective:"
     yield f"{'requests/s':>10}  {'TPOT':>9} {'':{BAR}}  {'TTFT':>9}"
     for level, served in points:
         yield _bars(level * plan.capacity.requests, served, asked.objective)
@@ -161,8 +158,16 @@ def _plotted(plan: FleetPlan, asked: Asked) -> Iterator[str]:
 def _bars(rate: float, served: Served, objective: Objective) -> str:
     tpot, ttft = served.tpot_of(objective.percentile), served.ttft_of(objective.percentile)
     bars = [_bar(tpot / objective.tpot), _bar(ttft / objective.ttft)]
-    first = f"{ttft * MILLISECONDS:6.0f} ms" if isfinite(ttft) else "    grows"
+    first = f"{_one_digit(ttft):7g} s" if isfinite(ttft) else "    grows"
     return f"{rate:10.2f}  {tpot * MILLISECONDS:6.1f} ms {bars[0]:{BAR}}  {first} {bars[1]}".rstrip()
+
+
+def _one_digit(ttft: float) -> float:
+    """What the model is good for: of all its times, that to the first token differs most from measured ones.
+
+    Examples: 0.523 is 0.5.
+    """
+    return float(f"{ttft:.1g}")
 
 
 def _bar(part: float) -> str:
