@@ -65,7 +65,7 @@ def registry(status: int, code: str, message: str, tls: ssl.SSLContext | None = 
 
 def said(host: str) -> str:
     """What the client says at its end."""
-    command = [ensure_crane(), "manifest", f"{host}/models@{DIGEST}"]
+    command = [str(ensure_crane()), "manifest", f"{host}/models@{DIGEST}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     return done.stderr.strip().splitlines()[-1]

@@ -608,7 +608,7 @@ def test_keda_asks_only_the_prometheus_of_the_settings_for_a_scaled_object_of_th
 ) -> None:
     """KEDA sends what it resolves from a Secret or a variable of a pod to the address of the trigger."""
     target = {"apiVersion": API_VERSION, "kind": KIND, "name": "qwen"}
-    usual = {
+    usual: Manifest = {
         "type": "prometheus",
         "metadata": {
             "serverAddress": "https://prometheus.example:9092",
@@ -619,7 +619,7 @@ def test_keda_asks_only_the_prometheus_of_the_settings_for_a_scaled_object_of_th
         },
         "authenticationRef": {"name": "thanos", "kind": "ClusterTriggerAuthentication"},
     }
-    cron = {"type": "cron", "metadata": {"timezone": "UTC", "start": "0 8 * * *", "end": "0 9 * * *"}}
+    cron: Manifest = {"type": "cron", "metadata": {"timezone": "UTC", "start": "0 8 * * *", "end": "0 9 * * *"}}
 
     def changed(**changes: str | None) -> Manifest:
         metadata = {**usual["metadata"], **changes}
