@@ -88,6 +88,19 @@ def test_a_batch_has_no_more_sequences_than_the_cache_has_blocks_of_states() -> 
     assert "maxNumSeqs" not in plan.left_to_engine
 
 
+def test_states_of_nemotron_h_are_in_float32_unless_its_config_says_otherwise() -> None:
+    """With 31,342,523,842 bytes, one H200 has 185 blocks in vLLM 0.32: ten layers of 16.9 MB each."""
+    known = entry("nvidia/Nemotron-H-56B-Base-8K")
+    assert known
+    memory = vllm_memory("0.32.0", memory_gib=140.0)
+    stated, other = (
+        cache_layout(facts_of({**known.config, **more}), memory, Shape()).unit_bytes
+        for more in ({}, {"mamba_ssm_cache_dtype": "bfloat16"})
+    )
+    assert 31_342_523_842 // stated == 185
+    assert other < 0.6 * stated
+
+
 def test_models_without_states_keep_the_engines_own_number_of_sequences() -> None:
     plan = chosen(model("Qwen/Qwen3-8B"), "H100:1")
     assert plan.shape.max_num_seqs == 1024

@@ -178,6 +178,15 @@ def _linear_defaults(config: Config) -> dict[str, int]:
     return {**LINEAR_DEFAULTS, **dict(zip(names, (heads, heads, size, 2 * size), strict=True))}
 
 
+def _mamba_type(config: Config) -> str:
+    """The type of states that a config states; without one float32 for Nemotron-H.
+
+    vLLM 0.32.0, `model_executor/models/config.py`, `NemotronHForCausalLMConfig`.
+    """
+    usual = "float32" if config.architecture.startswith("NemotronH") else ""
+    return config.text("mamba_ssm_cache_dtype") or usual
+
+
 def _mamba2(config: Config) -> State:
     heads = config.required(*HEADS)
     sizes = [name for name in HEAD_SIZES if isinstance(config.fields.get(name), int)]  # others say "auto"
@@ -190,7 +199,7 @@ def _mamba2(config: Config) -> State:
         convolution_width=inner + 2 * groups * width,
         convolution_length=(config.positive("conv_kernel", "mamba_d_conv") or KERNEL) - 1,
         recurrent=inner * width,
-        recurrent_bytes=FLOAT32_BYTES if config.text("mamba_ssm_cache_dtype") == "float32" else None,
+        recurrent_bytes=FLOAT32_BYTES if _mamba_type(config) == "float32" else None,
         scanned=True,
     )
 
