@@ -69,7 +69,8 @@ OTHER_NODES = ["--node-rank=0", f"--master-addr={LEADER}"]
 """What vLLM asks for where it runs on several nodes."""
 RULES = {
     "heads": r"attention heads \(\d+\) must be divisible",
-    "attention": r"No valid (MLA prefill |attention )backend|requires SM89|fp8_e5m2 kv-cache is not",
+    "attention": r"No valid (MLA prefill |attention )backend|requires SM89|fp8_e5m2 kv-cache is not"
+    "|does not support fp8",
     "method of the checkpoint": r"does not match the quantization method",
     "method without files": r"Cannot find (the config file|any of)|get_quant_config: .*missing \d+ required",
     "unknown method": r"Unknown quantization method",
@@ -78,7 +79,8 @@ RULES = {
     "context": r"max_model_len",
     "experts": r"Number of experts",
     "pipeline": r"Pipeline parallelism is not supported",
-    "speculation": r"[Ss]peculative|n_predict|mtp|Target and draft model should|Invalid model_type|No Qwen3Next layer",
+    "speculation": r"[Ss]peculative|n_predict|mtp|Target and draft model should|Invalid model_type|No Qwen3Next layer"
+    r"|Duplicate layer name",
     "divided layers": r"is not divisible by|^AssertionError in \w+\.py:__init__|size_per_partition|not multiple of",
     "blocks and sequences": r"max_num_seqs|KV cache|[Bb]lock.?size",
     "runner": r"--runner|[Pp]ooling",

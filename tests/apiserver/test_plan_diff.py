@@ -12,6 +12,7 @@ from e2e.localkube.audit_log import AuditLog
 from e2e.localkube.handle import LocalCluster
 from e2e.localkube.waiting import eventually
 from inference_operator.api.resource import resource
+from inference_operator.api.spec import Spec
 from inference_operator.cli.operator_settings import FoundSettings
 from inference_operator.cli.plan.cluster import stored_edit
 from inference_operator.cli.plan.prediction import Prediction, live_inputs, predicted
@@ -211,7 +212,7 @@ def test_an_edit_of_a_service_that_this_release_would_refuse_is_told_and_strands
         resource(workspace.get("infd", "qwen")).spec,
         PLAN_ANNOTATION.read(workspace.get("deployment", "qwen-engine")),
     )
-    assert spec
+    assert isinstance(spec, Spec)
     assert pinned
     earlier = PLAN_ANNOTATION.write(replace(pinned, spec_hash=spec_hash(spec, ENGINES[ENGINES.default])))
     workspace.kubectl("annotate", "deployment", "qwen-engine", "--overwrite", f"{PLAN_ANNOTATION.key}={earlier}")

@@ -33,15 +33,17 @@ def served(name: str) -> ModelFacts:
     return served_facts(facts, [])
 
 
-@pytest.mark.parametrize(("requested", "field"), [({"pipeline": 2}, "pipeline"), ({"nodes": 2}, "nodes")])
-def test_an_architecture_without_stages_in_vllm_gets_no_pipeline(requested: dict[str, int], field: str) -> None:
+@pytest.mark.parametrize(
+    ("requested", "field"), [(SizingInputs(pipeline=2), "pipeline"), (SizingInputs(nodes=2), "nodes")]
+)
+def test_an_architecture_without_stages_in_vllm_gets_no_pipeline(requested: SizingInputs, field: str) -> None:
     facts = served("BAAI/bge-m3")
-    refused = choose(facts, pool("L4:8"), on_gpus, SizingInputs(**requested))
+    refused = choose(facts, pool("L4:8"), on_gpus, requested)
     assert isinstance(refused, Infeasible)
     assert refused.message == (
         f"spec.parallelism.{field}: The layers of this architecture cannot be divided over 2 stages. Use at most 1."
     )
     assert isinstance(choose(facts, pool("L4:8"), on_gpus, SizingInputs()), GpuPlan)
-    divided = choose(served("Qwen/Qwen3-8B"), pool("L4:8"), on_gpus, SizingInputs(**requested))
+    divided = choose(served("Qwen/Qwen3-8B"), pool("L4:8"), on_gpus, requested)
     assert isinstance(divided, GpuPlan)
     assert divided.shape.parallel.pipeline == 2
