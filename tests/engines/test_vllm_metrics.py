@@ -33,6 +33,9 @@ SAMPLE = EngineSample(
         total=0.0028180237063401463,
     ),
     tokens=TokenCounts(requests=2.0, prompt=4.0, answer=1800.0, looked_up=8.0),
+    prompts=Histogram(
+        (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, float("inf")), (0.0, *([2.0] * 10)), total=4.0
+    ),
 )
 
 
