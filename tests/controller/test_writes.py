@@ -196,14 +196,15 @@ async def test_scaling_down_to_one_writes_the_deployment_the_status_and_the_budg
 
 async def test_scaling_the_engines_does_not_change_the_routers(serving: World) -> None:
     for replicas in (2, 16, 0, 1):
-        serving.ask(replicas=replicas)
+        serving.ask(replicas=replicas, router={"strategy": "LeastOutstanding"})
         assert not {w.ref for w in await serving.settle()} & {CONFIG, ROUTERS}
 
 
 async def test_more_engines_than_server_slots_roll_the_routers_once(serving: World) -> None:
-    serving.ask(replicas=32)
+    stated = {"strategy": "LeastOutstanding"}
+    serving.ask(replicas=32, router=stated)
     assert {CONFIG, ROUTERS} <= {w.ref for w in await serving.settle()}
-    serving.ask(replicas=1)
+    serving.ask(replicas=1, router=stated)
     assert not {w.ref for w in await serving.settle()} & {CONFIG, ROUTERS}
 
 

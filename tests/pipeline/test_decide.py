@@ -190,8 +190,9 @@ def test_a_pinned_plan_is_dropped_only_when_every_engine_is_unschedulable(pods: 
 
 
 def test_the_server_slots_of_the_live_router_configuration_are_kept() -> None:
-    wide = planned(inference_deployment(replicas=40)).desired
-    result = planned(inference_deployment(replicas=1), children=wide.values())
+    stated = {"strategy": "LeastOutstanding"}
+    wide = planned(inference_deployment(replicas=40, router=stated)).desired
+    result = planned(inference_deployment(replicas=1, router=stated), children=wide.values())
     assert result.desired[CONFIG] == wide[CONFIG]
     assert result.desired[ROUTERS] == wide[ROUTERS]
 

@@ -374,10 +374,13 @@ def test_a_rate_of_requests_is_served_by_groups_where_one_node_is_too_small() ->
 
 
 def test_no_context_is_reduced_while_another_division_over_these_nodes_holds_all_of_it() -> None:
-    facts = model("meta-llama/Llama-4-Maverick-17B-128E-Instruct")
-    found = choose(facts, pool("A100-40GB:8"), on_gpus, SizingInputs())
+    facts, nodes = model("Qwen/Qwen3-VL-235B-A22B-Instruct"), pool("A100-40GB:8")
+    shallow = choose(facts, nodes, on_gpus, SizingInputs(tensor=8, pipeline=2, nodes=2))
+    found = choose(facts, nodes, on_gpus, SizingInputs())
+    assert isinstance(shallow, GpuPlan)
     assert isinstance(found, GpuPlan)
-    assert (found.shape.parallel, found.context_reduced) == (ParallelSizes(4, 6, nodes=3), False)
+    assert shallow.context_reduced
+    assert (found.shape.parallel, found.context_reduced) == (ParallelSizes(4, 4, nodes=2), False)
 
 
 def test_a_corrected_engine_stays_on_its_nodes() -> None:

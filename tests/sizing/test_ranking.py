@@ -49,7 +49,7 @@ def test_the_smallest_size_that_starves_the_cache_loses_and_is_named() -> None:
         ("Qwen/Qwen3-32B", "L4:8", EngineProfile.THROUGHPUT, 2),
         ("Qwen/Qwen3-32B", "L4:8", EngineProfile.SMALLEST, 2),
         ("Qwen/Qwen3-14B", "A10G:8", EngineProfile.BALANCED, 2),
-        ("Qwen/Qwen3-14B", "A10G:8", EngineProfile.LATENCY, 4),
+        ("Qwen/Qwen3-14B", "A10G:8", EngineProfile.LATENCY, 8),
     ],
 )
 def test_more_than_two_gpus_share_a_bus_only_where_latency_needs_it(

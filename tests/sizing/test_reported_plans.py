@@ -134,4 +134,4 @@ def test_a_model_with_an_encoder_and_a_decoder_is_not_sized_as_one_with_a_decode
     config = {"architectures": ["WhisperForConditionalGeneration"], "model_type": "whisper", **sizes}
     found = model_facts({**config, "is_encoder_decoder": True, "max_target_positions": 448})
     assert isinstance(found, NotUnderstood)
-    assert found.message.startswith("config.json.is_encoder_decoder: is true: the memory of a model with an encoder")
+    assert found.message.startswith("config.json.is_encoder_decoder: is true: the operator sizes no model")

@@ -96,12 +96,9 @@ class _Shape:
 
 def _shape(config: Config, context: int | None) -> _Shape:
     if config.flag("is_encoder_decoder", default=False):
-        problem = "is true: the memory of a model with an encoder and a decoder, as Whisper, is not computed"
-        raise UnreadableError("is_encoder_decoder", problem, "Use a model that has a decoder alone.")
+        raise UnreadableError("is_encoder_decoder", ENCODER_DECODER, UNSIZED_CURE)
     blocks = sum(block_pattern(config).values())
     names = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
-    if config.flag("is_encoder_decoder", default=False) and config.count("decoder_layers", "num_decoder_layers"):
-        raise UnreadableError("is_encoder_decoder", ENCODER_DECODER, UNSIZED_CURE)
     layers = (config.positive(*names) or blocks) if blocks else config.required(*names)
     if layers > MOST_LAYERS:
         raise UnreadableError("num_hidden_layers", f"is above {MOST_LAYERS}")

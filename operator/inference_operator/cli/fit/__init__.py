@@ -4,7 +4,6 @@ import argparse
 import re
 import shlex
 
-from inference_operator.api.autoscaling import LEAST_PERCENTILE, MOST_PERCENTILE
 from inference_operator.api.duration import duration
 from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.engine_profile import EngineProfile
@@ -84,13 +83,6 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _percentage(text: str) -> int:
-    value = _positive(text)
-    if not LEAST_PERCENTILE <= value <= MOST_PERCENTILE:
-        raise argparse.ArgumentTypeError(f"{text!r} is not from {LEAST_PERCENTILE} to {MOST_PERCENTILE}")
-    return value
-
-
 def _amount(text: str) -> float:
     try:
         value = float(text)
@@ -127,7 +119,9 @@ def add_rate(fit: argparse.ArgumentParser) -> None:
     rate.add_argument("--cached", type=_part, default=0.0, help="part of prompts that the prefix cache has: 0 to 1")
     rate.add_argument("--ttft", type=_seconds, help="time to first token: 500ms")
     rate.add_argument("--tpot", type=_seconds, help="time of each further token, in the mean of a request: 30ms")
-    rate.add_argument("--percentile", type=_percentage, help="percentage of the requests that keep both; default 95")
+    rate.add_argument(
+        "--percentile", type=_positive, help="percentage of requests that keep both, 50 to 99; default 95"
+    )
     rate.add_argument(
         "--price", action="append", default=[], metavar="KIND=PRICE", help="price of one GPU for an hour; repeatable"
     )

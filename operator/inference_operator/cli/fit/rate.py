@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 
+from inference_operator.api.autoscaling import LEAST_PERCENTILE, MOST_PERCENTILE
 from inference_operator.cli.output import table
 from inference_operator.cli.parser import UsageError
 from inference_operator.manifest import Manifest
@@ -40,6 +41,8 @@ def asked_rate(options: argparse.Namespace) -> Asked | None:
     if options.rate is None:
         return None
     prompt, answer = options.prompt or round(TYPICAL_LOAD.prompt), options.answer or round(TYPICAL_LOAD.answer)
+    if options.percentile and not LEAST_PERCENTILE <= options.percentile <= MOST_PERCENTILE:
+        raise UsageError(f"--percentile: must be from {LEAST_PERCENTILE} to {MOST_PERCENTILE}.")
     asked = {name: value for name in ("ttft", "tpot", "percentile") if (value := getattr(options, name)) is not None}
     objective = replace(Objective(), **asked)
     return Asked(options.rate, Load(float(prompt), float(answer), options.cached), objective)
