@@ -92,6 +92,15 @@ async def test_a_body_that_an_engine_may_read_otherwise_is_refused(adapted: Loop
     assert json.loads(text)["error"]["code"] == "invalid_json"
 
 
+async def test_a_body_is_a_form_only_where_the_type_that_an_engine_reads_says_so(adapted: Loopback) -> None:
+    json_type, form = "application/json", "multipart/form-data; boundary=x"
+    for types in ([f"{json_type}; a=b,{form}"], [f"{json_type}, {form}"], [json_type, form]):
+        headers = [("Content-Type", one) for one in types]
+        sent = adapted.session.post(f"{adapted.url}/v1/completions", data=b'{"model": "unlisted"}', headers=headers)
+        async with sent as answer:
+            assert answer.status == 404, types
+
+
 async def test_the_router_reads_the_model_of_odd_bodies_as_its_expression_does(adapted: Loopback) -> None:
     expression, known = re.compile(model_expression().encode()), {b"chat", b"sql", None}
     for body in filter(None, odd_bodies(3, ODD_BODIES)):

@@ -13,6 +13,7 @@ from inference_operator.objects.names import COMPONENT_LABEL, ROUTER, is_role
 from inference_operator.objects.pod_additions import refusal_of_keys
 from inference_operator.views.pod import TRAFFIC_LABEL
 from inference_operator.views.raw import mapping, objects
+from inference_operator.views.untrusted_text import one_line
 
 _HTTPS_LISTENER = "https"
 
@@ -138,7 +139,7 @@ def _gateway_fault(field: str, ref: Ref, live: Manifest | None, unavailable: str
     refused = next((c for c in conditions if c.get("status") == "False"), None)
     if refused:
         message = f"A Gateway refuses {ref}: {refused.get('type')} is False ({refused.get('reason')}):"
-        return Exposure(ref, (), Reason.ROUTE_NOT_ACCEPTED, f"{message} {refused.get('message', '')}".strip())
+        return Exposure(ref, (), Reason.ROUTE_NOT_ACCEPTED, f"{message} {one_line(refused.get('message'))}".strip())
     if not any(c.get("type") == "Accepted" and c.get("status") == "True" for c in conditions):
         return Exposure(ref, (), Reason.ADDRESS_PENDING, waits)
     return None
