@@ -25,6 +25,7 @@ from inference_operator.manifest import (
     GROUP,
     HORIZONTAL_POD_AUTOSCALER,
     INFERENCE_DEPLOYMENT,
+    INFERENCE_POOL,
     JOB,
     KIND,
     NETWORK_POLICY,
@@ -126,7 +127,7 @@ def test_the_policies_match_the_kinds_of_objects_that_the_operator_makes() -> No
         ]
 
     assert by_part["children"] == rules(*GUARDED_KINDS)
-    assert by_part["selectors"] == rules(SERVICE, DISRUPTION_BUDGET, NETWORK_POLICY)
+    assert by_part["selectors"] == rules(SERVICE, INFERENCE_POOL, DISRUPTION_BUDGET, NETWORK_POLICY)
     assert by_part["templates"] == rules(DEPLOYMENT, STATEFUL_SET, JOB)
     assert by_part["autoscalers"] == rules(HORIZONTAL_POD_AUTOSCALER, SCALED_OBJECT)
     (resource,) = rules(INFERENCE_DEPLOYMENT)

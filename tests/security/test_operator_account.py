@@ -26,6 +26,7 @@ from inference_operator.manifest import (
     DEPLOYMENT,
     DISRUPTION_BUDGET,
     HORIZONTAL_POD_AUTOSCALER,
+    INFERENCE_POOL,
     JOB,
     KIND,
     NETWORK_POLICY,
@@ -42,6 +43,7 @@ from inference_operator.objects.child import RETAIN_ANNOTATION
 from inference_operator.objects.engine_key import KEY_TYPE
 from inference_operator.objects.names import MANAGED_BY_LABEL, NAME_LABEL, labels
 from tests.chart.helm import Helm
+from tests.testing.gateway_api import inference_pool_crd
 from tests.testing.keda import scaled_object_crd
 from tests.testing.operated_cluster import RELEASE, SYSTEM, new_workspace, optional_kinds
 from tests.testing.operator_process import OperatorProcess
@@ -120,7 +122,9 @@ CONTENT: dict[str, Manifest] = {
     },
     "NetworkPolicy": {"spec": {"podSelector": {"matchLabels": labels("qwen", "engine")}, "policyTypes": ["Ingress"]}},
     "HTTPRoute": {"spec": {}},
-    "InferencePool": {"spec": {"selector": {"matchLabels": {"a": "b"}}, "targetPorts": [{"number": 8000}]}},
+    "InferencePool": {
+        "spec": {"selector": {"matchLabels": labels("qwen", "engine")}, "targetPorts": [{"number": 8000}]}
+    },
     "ScaledObject": {
         "spec": {
             "scaleTargetRef": {"name": "theirs"},
@@ -603,6 +607,19 @@ def test_the_operator_may_neither_publish_nor_cut_off_nor_hold_pods_of_others(
         assert refused_by("selectors") in answer.message, (kind, change, answer)
 
 
+def test_an_inference_pool_of_the_operator_publishes_no_pods_of_others(
+    thief: RequestsOf, victim: Workspace, kubernetes: LocalCluster, operator: OperatorProcess
+) -> None:
+    def answer(pods: Manifest) -> Answer:
+        spec = {**CONTENT[INFERENCE_POOL.name]["spec"], "selector": {"matchLabels": pods}}
+        return thief.post(dry(INFERENCE_POOL, victim.namespace), child(INFERENCE_POOL, "stolen", {"spec": spec}))
+
+    with optional_kinds(kubernetes, operator, inference_pool_crd()):
+        eventually(lambda: answer(labels("qwen", "engine")).accepted, seconds=60, what="the kind is there")
+        for pods in ({"app": "theirs"}, {NAME_LABEL: "other"}):
+            assert refused_by("selectors") in answer(pods).message, pods
+
+
 def test_keda_asks_only_the_prometheus_of_the_settings_for_a_scaled_object_of_the_operator(
     thief: RequestsOf, victim: Workspace, kubernetes: LocalCluster, operator: OperatorProcess
 ) -> None:
@@ -625,8 +642,8 @@ def test_keda_asks_only_the_prometheus_of_the_settings_for_a_scaled_object_of_th
         metadata = {**usual["metadata"], **changes}
         return {**usual, "metadata": {key: value for key, value in metadata.items() if value is not None}}
 
-    def answer(trigger: Manifest, target: Manifest = target) -> Answer:
-        spec = {"spec": {"scaleTargetRef": target, "triggers": [trigger]}}
+    def answer(trigger: Manifest, target: Manifest = target, **more: Any) -> Answer:  # noqa: ANN401 - JSON
+        spec = {"spec": {"scaleTargetRef": target, "triggers": [trigger], **more}}
         return thief.post(dry(SCALED_OBJECT, victim.namespace), child(SCALED_OBJECT, "stolen", spec))
 
     with optional_kinds(kubernetes, operator, scaled_object_crd()):
@@ -655,6 +672,8 @@ def test_keda_asks_only_the_prometheus_of_the_settings_for_a_scaled_object_of_th
             assert refused_by("autoscalers") in answer(trigger).message
         deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "theirs"}
         assert refused_by("autoscalers") in answer(usual, deployment).message
+        named = {"horizontalPodAutoscalerConfig": {"name": "theirs"}}  # KEDA overwrites it, and deletes it once renamed
+        assert refused_by("autoscalers") in answer(usual, advanced=named).message
 
 
 # Pods

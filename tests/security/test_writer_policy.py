@@ -232,6 +232,26 @@ def test_a_field_that_becomes_an_object_needs_the_right_to_create_such_objects(
     assert users[PLAIN].patch(name, {"engine": {"args": ["--seed=8"]}}) == "", "not what is there"
 
 
+def test_a_new_name_that_a_gateway_sends_to_a_model_needs_the_right_to_create_httproutes(
+    users: dict[str, User],
+) -> None:
+    """It could be the name of another model at the same Gateway, which takes the older of two routes."""
+    route = {"parentRefs": [{"name": "gw"}], "modelHeader": "X-Gateway-Model-Name"}
+    adapters = [{"name": "sql", "source": "hf://a/sql"}]
+    model = {"source": "hf://a/b", "adapters": adapters}
+    asked = {"model": model, "cache": {"claimName": SHARED}, "router": {"httpRoute": route}}
+    assert users[PUBLISHER].refusal("by-name", asked) == ""
+    theirs = {"name": "theirs", "source": "hf://a/sql"}
+    for change in ({"servedName": "theirs"}, {"source": "hf://their/model"}, {"adapters": [*adapters, theirs]}):
+        said = users[PLAIN].patch("by-name", {"model": change})
+        assert (
+            "spec.router.httpRoute.modelHeader: a new name of the model requires the right to create httproutes" in said
+        )
+        assert users[PUBLISHER].patch("by-name", {"model": change}) == "", "and it is no new one after that"
+        assert users[PLAIN].patch("by-name", {"replicas": 2}) == ""
+    assert users[PLAIN].patch("by-name", {"model": {"adapters": adapters}}) == "", "fewer names"
+
+
 def test_a_drain_may_be_held_by_anybody_for_as_long_as_the_operator_does_by_itself(users: dict[str, User]) -> None:
     assert users[PLAIN].refusal("half-an-hour", {"scheduling": {"evictionWait": "30m"}}) == ""
 

@@ -121,6 +121,7 @@ def checks(options: Mapping[str, OptionClasses]) -> Sequence[Check]:
         _EVICTION_WAIT,
         *map(_amounts, AMOUNTS),
         _OWN_CLAIM,
+        _ROUTED_NAMES,
         *(_other_namespaces(section, kind) for section in _AFFINITIES for kind in ("podAffinity", "podAntiAffinity")),
         _GPU_RESOURCE,
         _arguments(options),
@@ -302,6 +303,27 @@ _OWN_CLAIM = Check(
     Right("create", "persistentvolumeclaims"),
 )
 """Without the name of a claim, `cache` creates one."""
+
+
+def _routed_names() -> Check:
+    """A new name of a model to which an HTTPRoute sends requests by name: that of another model would take its own."""
+    field = "router.httpRoute.modelHeader"
+    fields = ("model.servedName", "model.source")
+    new, old = ([value_of(root, name) for name in fields] for root in ("object", "oldObject"))
+    adapters, known = (f"{value_of(root, 'model.adapters')}.orValue([])" for root in ("object", "oldObject"))
+    named = f"{new[0]} != {old[0]} || {new[1]} != {old[1]} && {new[1]}.orValue('').startsWith('hf://')"
+    adapted = f"{adapters}.exists(one, !{known}.exists(before, before.name == one.name))"
+    return Check(
+        field,
+        f"oldObject != null && {value_of('object', field)}.hasValue() && ({named} || {adapted})",
+        lambda _: [],  # of a new resource, `router.httpRoute` needs it
+        Right("create", "httproutes", "gateway.networking.k8s.io"),
+        subject="'a new name of the model '",
+        compared=False,
+    )
+
+
+_ROUTED_NAMES = _routed_names()
 
 
 def _arguments(options: Mapping[str, OptionClasses]) -> Check:
