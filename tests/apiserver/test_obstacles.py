@@ -1,6 +1,7 @@
 """Rollouts and drains whose new engine cannot start while the old one is there: they end, as their strategy says."""
 
 import json
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +22,8 @@ REPLACING = (0, 1)
 LIMIT_SECONDS = 75
 """The limit of a refused pod is 30 s."""
 REJECTIONS, KEPT = 6, 3
+REPORT_SECONDS = 8
+"""A node is taken for unready 50 s after the last report (Kubernetes 1.36, `--node-monitor-grace-period`)."""
 
 
 def serve(workspace: Workspace, asked: dict[str, Any]) -> None:
@@ -120,17 +123,33 @@ def far(kubernetes: LocalCluster) -> Iterator[str]:
             "status": {"capacity": room, "allocatable": room},
         }
         kubernetes.kubectl("apply", "--filename=-", input=json.dumps(node))
+    ended = threading.Event()
+    reporter = threading.Thread(target=report, args=(kubernetes, "far", ended))
+    reporter.start()
     yield "far"
+    ended.set()
+    reporter.join()
     kubernetes.kubectl("delete", "node", "near", "far")
 
 
+def report(kubernetes: LocalCluster, name: str, ended: threading.Event) -> None:
+    """As a kubelet does, so that the controllers of nodes go on to believe that the node is ready."""
+    since = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    while not ended.wait(REPORT_SECONDS):
+        now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now}
+        status = json.dumps({"status": {"conditions": [{**ready, "lastTransitionTime": since}]}})
+        kubernetes.kubectl("patch", "node", name, "--subresource=status", "--type=merge", f"--patch={status}")
+
+
 def let_it_be_schedulable(kubernetes: LocalCluster, name: str) -> None:
-    """As a kubelet that has just reported, for the time that the controllers of nodes believe it."""
     kubernetes.kubectl("uncordon", name)
-    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now}
-    status = json.dumps({"status": {"conditions": [{**ready, "lastTransitionTime": now}]}})
-    kubernetes.kubectl("patch", "node", name, "--subresource=status", "--type=merge", f"--patch={status}")
+
+    def is_ready() -> bool:
+        node = json.loads(kubernetes.kubectl("get", "node", name, "--output=json"))
+        return [taint["key"] for taint in node["spec"].get("taints", [])] == [TAINT["key"]]
+
+    eventually(is_ready, seconds=LIMIT_SECONDS, what="no taint of a node that is not ready")
 
 
 def test_engines_whose_claim_one_node_mounts_replace_each_other_although_another_node_has_a_free_gpu(
@@ -180,7 +199,6 @@ def test_engines_of_a_model_on_a_claim_that_one_node_mounts_replace_each_other(
         "containerStatuses": [{**container, "state": {"running": {"startedAt": now}}}],
     }
     patch = json.dumps({"status": status})
-    let_it_be_schedulable(kubernetes, far)  # else its pods would soon be taken for unready
     workspace.kubectl("patch", "pod", str(name), "--subresource=status", "--type=strategic", f"--patch={patch}")
     assert replaced(workspace) == "OneNode"
 
@@ -203,8 +221,8 @@ def test_pods_that_their_node_rejects_name_it_and_three_of_them_stay(
         return f"a pod on that node: {pods}, {workspace.get('infd', 'one')['status']['conditions']}"
 
     rejected = list[str]()
+    let_it_be_schedulable(kubernetes, far)
     for _ in range(REJECTIONS):
-        let_it_be_schedulable(kubernetes, far)
         rejected.append(str(eventually(placed, seconds=30, what=seen)))
         workspace.kubectl("patch", "pod", rejected[-1], "--subresource=status", "--type=merge", f"--patch={patch}")
     cure = f"Look at the devices of `{far}` and at their plugin. Until they work, run `kubectl cordon {far}`"

@@ -116,13 +116,13 @@ def test_the_operator_tells_conditions_engines_and_gpus_of_each_resource_and_for
     qwen: Workspace, operator: OperatorProcess
 ) -> None:
     qwen.settled("qwen", "Ready", "True", "Serving")
-    of = f'name="qwen",namespace="{qwen.namespace}"'
+    of = f'resource_namespace="{qwen.namespace}"'
     plan = qwen.get("infd", "qwen")["status"]["plan"]
     told = (
-        f'infd_condition{{{of},reason="Serving",status="True",type="Ready"}} 1.0\n',
-        f'infd_replicas{{{of},state="desired"}} 1.0\n',
-        f'infd_replicas{{{of},state="ready"}} 1.0\n',
-        f'infd_gpus{{gpu="{plan["gpu"]}",{of},state="allocated"}} {plan["gpusPerReplica"]}.0\n',
+        f'infd_condition{{name="qwen",reason="Serving",{of},status="True",type="Ready"}} 1.0\n',
+        f'infd_replicas{{name="qwen",{of},state="desired"}} 1.0\n',
+        f'infd_replicas{{name="qwen",{of},state="ready"}} 1.0\n',
+        f'infd_gpus{{gpu="{plan["gpu"]}",name="qwen",{of},state="allocated"}} {plan["gpusPerReplica"]}.0\n',
     )
     eventually(
         lambda: all(one in operator.metrics() for one in told),
