@@ -14,8 +14,8 @@ from e2e.router.loopback import START_SECONDS, Loopback
 from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.api.router_keys import KeysSecretRef, RouterKeysSpec
 from inference_operator.router.body import model_expression
+from inference_operator.router.long_bodies import LONGEST_BYTES
 from inference_operator.router.observe import ROUTER_METRICS_PATH
-from inference_operator.router.resources import MOST_LARGE_BYTES
 from tests.testing.named_models import odd_bodies
 
 ODD_BODIES = 400
@@ -114,8 +114,8 @@ async def test_limit_the_engine_alone_reads_a_form_and_what_is_behind_a_full_buf
     form = aiohttp.FormData({"model": "unlisted"}, default_to_multipart=True)
     async with adapted.session.post(f"{adapted.url}/v1/embeddings", data=form) as answer:
         assert answer.status == 200
-    for size in (1_000_000, MOST_LARGE_BYTES + 2**20):
-        is_whole = adapted.reads_long_bodies and size < MOST_LARGE_BYTES
+    for size in (1_000_000, LONGEST_BYTES + 2**20):
+        is_whole = adapted.reads_long_bodies and size < LONGEST_BYTES
         for name, status in (("chat", 400 if is_whole else 200), ("unlisted", 400 if is_whole else 404)):
             long = f'{{"model": "{name}", "input": "{"x" * size}", "model": "unlisted"}}'.encode()
             async with adapted.session.post(f"{adapted.url}/v1/embeddings", data=io.BytesIO(long)) as answer:

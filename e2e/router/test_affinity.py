@@ -9,7 +9,7 @@ import pytest
 
 from e2e.router.loopback import Engine, Loopback
 from inference_operator.api.router import RouterSpec, RouterStrategy
-from inference_operator.router.affinity import SEARCHED_BYTES
+from inference_operator.router.long_bodies import SEARCHED_BYTES
 from inference_operator.router.observe import METRIC_PREFIX, ROUTER_METRICS_PATH
 from inference_operator.router.resources import buffered_body_bytes
 from inference_operator.router.waiting import queue_size

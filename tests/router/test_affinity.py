@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference_operator.router.affinity import SEARCHED_BYTES
+from inference_operator.router.long_bodies import SEARCHED_BYTES
 from tests.testing.json_bodies import honest_bodies, hostile_bodies
 from tests.testing.lua_scripts import counted_script, script
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from inference_operator.router.affinity import SEARCHED_BYTES
+from inference_operator.router.long_bodies import SEARCHED_BYTES
 
 _LONG = b'"' + rb"\"a" * 2_700 + b'",'
 """A string with escaped quotes, about as long as what the search reads at a time."""

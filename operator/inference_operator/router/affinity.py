@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from inference_operator.api.router import RouterStrategy
 from inference_operator.router.inputs import RouterInputs
+from inference_operator.router.long_bodies import SEARCHED_BYTES
 from inference_operator.router.process import CONFIG_FOLDER
 from inference_operator.router.servers import FULL_WEIGHT
 
@@ -17,10 +18,6 @@ bound, engines close to saturation answer late. Up to three engines it bounds no
 HOT_REQUESTS = 4
 """Requests of one conversation beyond the fair share of an engine that make it hot. People and agents send the requests
 of one conversation one after the other; many at once come from a batch of equal prompts."""
-
-
-SEARCHED_BYTES = 256 * 1024
-"""Of a body, in which the texts are searched: 64,000 tokens of English."""
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object] | None:

@@ -11,7 +11,6 @@ from inference_operator.router.resources import (
     buffer_bytes,
     buffered_body_bytes,
     connections,
-    large_bodies,
 )
 from inference_operator.router.waiting import queue_size
 
@@ -117,7 +116,6 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
         "frontends": frontend_connections(inputs.spec),
         "bodies": unfinished_bodies(inputs.spec),
         "body_bytes": buffered_body_bytes(inputs.spec),
-        "large_bodies": large_bodies(inputs.spec),
         "share": SHARE,
         "source": SOURCE,
         "keep_alive_seconds": KEEP_ALIVE_SECONDS,

@@ -45,16 +45,6 @@ HEADER_BYTES = 16 * 1024
 LEAST_BUFFER_BYTES, MOST_BUFFER_BYTES = 2 * HEADER_BYTES, 256 * 1024
 """HAProxy 3.2 copies each request with its whole buffer, so larger ones cost time."""
 
-MOST_LARGE_BYTES = 10 * 2**20 + HEADER_BYTES
-"""Largest of the buffers for longer bodies, of which HAProxy 3.4 and newer allocates one where it is needed
-(`tune.bufsize.large`): what a few images take."""
-
-LARGE_PART = 4
-"""A quarter of the memory is for large buffers."""
-
-LARGE_OF_THREAD = 3
-"""Large buffers that each thread has for itself (HAProxy 3.4, `tune.bufsize.large`)."""
-
 MOST_CONNECTIONS = 100_000
 """HAProxy takes two file descriptors for each; container runtimes allow at least 524,288 (systemd's hard limit)."""
 
@@ -123,7 +113,7 @@ def connections(requested: ResourcesSpec) -> int:
         >>> connections(ResourcesSpec()), connections(ResourcesSpec(limits={"memory": "2Gi"}))
         (4096, 16384)
     """
-    return min(MOST_CONNECTIONS, max(1, _memory(requested) // CONNECTION_BYTES))
+    return min(MOST_CONNECTIONS, max(1, memory(requested) // CONNECTION_BYTES))
 
 
 def buffer_bytes(spec: RouterSpec) -> int:
@@ -136,10 +126,10 @@ def buffer_bytes(spec: RouterSpec) -> int:
         >>> buffer_bytes(RouterSpec.model_validate({"queue": {"maxSize": 2000}})) // 1024
         64
     """
-    memory = _memory(spec.resources)
+    limit = memory(spec.resources)
     waiting = math.ceil((spec.queue.max_size or 1) / PROCESSES)
     # Waiting requests take half of the memory.
-    fitting = min(memory // (BUFFERS_PER_REQUEST * BUFFERED_REQUESTS), memory // 2 // (BUFFERS_OF_WAITING * waiting))
+    fitting = min(limit // (BUFFERS_PER_REQUEST * BUFFERED_REQUESTS), limit // 2 // (BUFFERS_OF_WAITING * waiting))
     return min(MOST_BUFFER_BYTES, max(LEAST_BUFFER_BYTES, fitting // HEADER_BYTES * HEADER_BYTES))
 
 
@@ -153,41 +143,19 @@ def buffered_body_bytes(spec: RouterSpec) -> int:
     return buffer_bytes(spec) - HEADER_BYTES
 
 
-def buffered_requests(spec: RouterSpec) -> int:
+def buffered_requests(spec: RouterSpec, large: int = 0) -> int:
     """Requests of each HAProxy process whose bodies it keeps at a time: with all their buffers they fit its memory.
+
+    Args:
+        large: memory of large buffers, in bytes.
 
     Examples:
         >>> buffered_requests(RouterSpec())
-        819
+        1092
     """
-    memory = _memory(spec.resources)
-    return max(1, (memory - memory // LARGE_PART) // (BUFFERS_PER_REQUEST * buffer_bytes(spec)))
+    return max(1, (memory(spec.resources) - large) // (BUFFERS_PER_REQUEST * buffer_bytes(spec)))
 
 
-def large_buffer_bytes(spec: RouterSpec) -> int:
-    """Size of a large buffer: as large as one body beside those of the threads can be.
-
-    Examples:
-        >>> small = {"resources": {"limits": {"memory": "64Mi"}}}
-        >>> [large_buffer_bytes(one) // 1024 for one in (RouterSpec(), RouterSpec.model_validate(small))]
-        [10256, 2048]
-    """
-    memory = _memory(spec.resources) // LARGE_PART
-    return min(
-        MOST_LARGE_BYTES, memory // (LARGE_OF_THREAD * threads(spec.resources) + 1) // HEADER_BYTES * HEADER_BYTES
-    )
-
-
-def large_bodies(spec: RouterSpec) -> int:
-    """Bodies in large buffers of each HAProxy process at a time.
-
-    Examples:
-        >>> large_bodies(RouterSpec()), large_bodies(RouterSpec(resources={"limits": {"memory": "2Gi"}}))
-        (3, 22)
-    """
-    memory = _memory(spec.resources) // LARGE_PART
-    return memory // max(1, large_buffer_bytes(spec)) - LARGE_OF_THREAD * threads(spec.resources)
-
-
-def _memory(requested: ResourcesSpec) -> int:
+def memory(requested: ResourcesSpec) -> int:
+    """Memory limit of each HAProxy process, in bytes."""
     return int(value(process_resources(requested)["limits"]["memory"]))

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 from inference_operator.router.inputs import RouterInputs
+from inference_operator.router.long_bodies import large_memory
 from inference_operator.router.process import METRICS_PORT_VARIABLE, expanded
-from inference_operator.router.resources import buffer_bytes, buffered_body_bytes, buffered_requests, large_buffer_bytes
+from inference_operator.router.resources import buffer_bytes, buffered_body_bytes, buffered_requests
 
 ENGINES = 3
 """Engines that one request may reach. A request that kills its engine must not kill all of them; one whose engine died
@@ -34,10 +35,9 @@ def values(inputs: RouterInputs) -> Mapping[str, object]:
         "connections": inputs.slots * len(inputs.upstreams),
         "engines": ENGINES,
         "gate_address": GATE_ADDRESS,
-        "large_buffer_bytes": large_buffer_bytes(spec),
         "idle_seconds": IDLE_SECONDS,
         "probe_seconds": PROBE_SECONDS,
         "probes": PROBES,
-        "requests": buffered_requests(spec),
+        "requests": buffered_requests(spec, large_memory(inputs)),
         "small_buffer_bytes": SMALL_BUFFER_BYTES,
     }
