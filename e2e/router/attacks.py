@@ -112,7 +112,7 @@ ON_METRICS: dict[str, Attack] = {
 }
 
 
-async def start_small(router: Loopback, **spec: str) -> None:
+async def start_small(router: Loopback, **spec: object) -> None:
     """Start a small router and an engine."""
     router.spec = RouterSpec.model_validate({**SMALL, **spec})
     router.engine_max_concurrency = SLOTS

@@ -31,9 +31,10 @@ from inference_operator.router.clients import (
     SHARE,
     unfinished_bodies,
 )
+from inference_operator.router.long_bodies import SEARCHED_BYTES
 from inference_operator.router.observe import ROUTER_METRICS_PATH
 from inference_operator.router.process import HEALTH_PATH
-from inference_operator.router.resources import MOST_BUFFER_BYTES, buffered_body_bytes
+from inference_operator.router.resources import LIMITS, MOST_BUFFER_BYTES
 
 HONEST, AT_ONCE = 1_000, 8
 HONEST_SECONDS = 30.0
@@ -110,8 +111,8 @@ async def test_no_honest_request_is_lost_beside_on_the_metrics_port(small: Loopb
 async def test_no_honest_request_is_lost_beside_deep_json_in_requests_that_are_read_for_their_prefix(
     loopback: Loopback,
 ) -> None:
-    await start_small(loopback, strategy="PrefixAffinity")
-    assert len(DEEP) < buffered_body_bytes(loopback.spec), "the script reads all of it"
+    await start_small(loopback, strategy="PrefixAffinity", resources={"limits": LIMITS})
+    assert len(DEEP) < SEARCHED_BYTES, "the script reads all of it"
     await survives(loopback, loopback.port, sent(DEEP_JSON), DEEP_ATTACKERS)
 
 
