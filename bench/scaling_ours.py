@@ -107,9 +107,9 @@ class _Shipped:
         """The target after what is seen now."""
         self._sample = _after(self._sample, seen)
         target = self._target()
-        counts = not is_short(sample, target.concurrency)
-        self._window = self._window.after({"engine": self._sample}, at=seen.at, counts=counts)
         settings = replace(settings, target_concurrency=target.concurrency)
+        counts = not is_short(sample, settings, desired)
+        self._window = self._window.after({"engine": self._sample}, at=seen.at, counts=counts)
         decides = target_decides(sample, settings, desired)
         self.factor, self.load, self._window = target_correction(self._window, target, settings, decides=decides)
         return self._target().concurrency

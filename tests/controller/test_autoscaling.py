@@ -572,6 +572,58 @@ async def test_fixed_capacity_limits_the_engines_to_the_gpus_and_says_how_many_a
     assert await fleet.rounds(60, running={"e0": 90}) == []
 
 
+@pytest.mark.parametrize("most", [20, 8], ids=["no GPU for more", "no more allowed"])
+async def test_of_two_services_the_one_that_lacks_engines_says_so_and_chases_nothing(world: World, most: int) -> None:
+    """The other one has the other GPUs: late requests are those of missing engines, and a lower target has none."""
+    world.settings = SETTINGS.model_copy(update={"capacity": Capacity.FIXED})
+    await world.restart()
+    world.ask(replicas=8, autoscaling={"minReplicas": 1, "maxReplicas": most})
+    await world.settle()
+    fleet = Fleet(world)
+    fleet.latency = Histograms()
+    fleet.add("r", component=ROUTER)
+    for number in range(8):
+        fleet.add(f"e{number}")
+    world.pods_are_ready()
+    await world.settle()
+    wanted = set[int]()
+    for _ in range(2 * HALF_AN_HOUR):
+        fleet.latency.finish(20, ttft=9.0, tpot=0.2)
+        await fleet.round(running={f"e{number}": 190 for number in range(8)})
+        recorded = world.status().autoscaling
+        assert recorded is not None
+        wanted.add(recorded.desired_replicas)
+        assert recorded.target_factor is None
+    assert fleet.replicas == 8
+    assert len(wanted - {8}) == (most > 8), "it asks for one number of engines"
+    assert ("no GPU" if most > 8 else "autoscaling.maxReplicas") in fleet.message
+
+
+async def test_the_status_says_which_part_of_the_requests_was_in_time_and_keeps_it_over_a_restart(
+    world: World,
+) -> None:
+    fleet, computed = await computed_target(world)
+    await fleet.round()
+    before = world.status().autoscaling
+    assert before is not None
+    assert (before.attainable, before.kept) == (None, None), "nothing is measured yet"
+    fleet.latency = Histograms()
+    for _ in range(14):  # a window is judged once it warrants a step
+        fleet.latency.finish(15, ttft=0.3, tpot=0.02)
+        fleet.latency.finish(5, ttft=0.3, tpot=0.07)
+        await fleet.round(running={"e0": computed})
+    recorded = world.status().autoscaling
+    assert recorded is not None
+    assert (recorded.attainable, recorded.kept) == (100.0, 75.0), "no prompt is too long; a quarter came late"
+    assert recorded.target_factor is not None
+    assert recorded.target_factor < 1
+    await world.restart()
+    assert await world.settle() == []
+    again = world.status().autoscaling
+    assert again is not None
+    assert (again.attainable, again.kept) == (recorded.attainable, recorded.kept)
+
+
 async def test_the_wait_for_a_node_is_a_part_of_the_start_that_is_the_window_of_scaling_down(world: World) -> None:
     fleet = await started(world, replicas=0, least=0)
     ref = fleet.add("e0", ready=False)

@@ -44,7 +44,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
-from math import ceil, isfinite, sqrt
+from math import ceil, inf, isfinite, sqrt
 
 RATE_SECONDS = 60.0
 """Arrivals and completions are counted over this time. A shorter one takes chance for a trend: with one request a
@@ -87,6 +87,9 @@ PRIOR_INTERVALS = 12
 
 LEAST_LOAD = 0.5
 """Part of the target that engines must have, so that their latencies tell of the target."""
+
+SHORTAGE = 1.05
+"""Part of full engines' requests from which more engines are missing that do not start; a rounded target is no less."""
 
 MAX_HISTORY = 512
 """Samples and decisions that are kept: 42 minutes at a sample each 5 s."""
@@ -293,9 +296,14 @@ def _floor(sample: ScalingSample, state: ScalingState) -> int:
     return max(desired if sample.at - at <= BACKLOG_DOWN_SECONDS else lasting for at, lasting, desired in state.desired)
 
 
-def is_short(sample: ScalingSample, target: float) -> bool:
-    """Whether engines start and all ready ones are full: latencies then tell of missing engines."""
-    return sample.starting > 0 and sample.outstanding > target * sample.ready
+def is_short(sample: ScalingSample, settings: ScalingSettings, replicas: int) -> bool:
+    """Whether all ready engines are full and others start, lack a GPU or are not allowed.
+
+    Latencies then tell of missing engines, and not of the target.
+    """
+    full = settings.target_concurrency * sample.ready
+    is_held = replicas > sample.ready or replicas >= settings.max_replicas
+    return sample.outstanding > (full if sample.starting else SHORTAGE * full if is_held else inf)
 
 
 def target_decides(sample: ScalingSample, settings: ScalingSettings, replicas: int) -> bool:
@@ -306,8 +314,8 @@ def target_decides(sample: ScalingSample, settings: ScalingSettings, replicas: i
 
 def _started_for(sample: ScalingSample, settings: ScalingSettings) -> int:
     """The replicas that the outstanding requests need while some start and all ready ones are full; else zero."""
-    target = settings.target_concurrency
-    return ceil(sample.outstanding / target - EPSILON) if is_short(sample, target) else 0
+    needed = ceil(sample.outstanding / settings.target_concurrency - EPSILON)
+    return needed if sample.starting > 0 and needed > sample.ready else 0
 
 
 def _is_idle(sample: ScalingSample, settings: ScalingSettings, state: ScalingState) -> bool:

@@ -81,7 +81,7 @@ def observed(state: LoopState, scraped: ScrapeRound) -> tuple[LoopState, Scaling
     decision, decided = decide(sample, inputs.settings, state.decision, replicas=replicas)
     answered = scraped.samples.engines
     latencies = {engine.uid: answered[engine.uid].sample for engine in engines if engine.uid in answered}
-    counts = not is_short(sample, inputs.target.concurrency)
+    counts = not is_short(sample, inputs.settings, decision.replicas)
     window = state.latency.staying(engine.uid for engine in engines).after(latencies, at=scraped.at, counts=counts)
     decides = target_decides(sample, inputs.settings, decision.replicas)
     factor, load, window = target_correction(window, inputs.target, inputs.settings, decides=decides)

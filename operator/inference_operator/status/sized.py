@@ -189,6 +189,8 @@ def _memory(plan: Plan, per_gpu: PerGpu) -> Iterator[str]:
         f" non-torch {per_gpu.non_torch_gib:.1f}, CUDA graphs {per_gpu.cuda_graphs_gib:.1f}"
     )
     kv_cache = f"KV cache {per_gpu.kv_cache_gib:.1f} for {per_gpu.kv_cache_tokens:,} tokens"
+    if not per_gpu.kv_cache_tokens:
+        kv_cache = f"{per_gpu.kv_cache_gib:.1f} left, as this model has no KV cache"
     size = f"{plan.parallel.words.capitalize()} on {plan.gpu}"
     yield f"{size}: of {per_gpu.requested_gib:.1f} GiB each, {terms}, {kv_cache}."
     longest = f"{per_gpu.max_concurrency_at_full_context:g} requests of {plan.max_model_len:,} tokens"
