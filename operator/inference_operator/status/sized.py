@@ -193,9 +193,9 @@ def _memory(plan: Plan, per_gpu: PerGpu) -> Iterator[str]:
         kv_cache = f"{per_gpu.kv_cache_gib:.1f} left, as this model has no KV cache"
     size = f"{plan.parallel.words.capitalize()} on {plan.gpu}"
     yield f"{size}: of {per_gpu.requested_gib:.1f} GiB each, {terms}, {kv_cache}."
-    longest = f"{per_gpu.max_concurrency_at_full_context:g} requests of {plan.max_model_len:,} tokens"
+    longest = f"{per_gpu.max_concurrency_at_full_context:,g} requests of {plan.max_model_len:,} tokens"
     each = " in each data parallel rank" if plan.parallel.data > 1 else ""
-    yield f"That is {longest} at once{each}, or {per_gpu.max_concurrency_at_2048_tokens:g} of 2,048.{_beside(per_gpu)}"
+    yield f"That is {longest} at once{each}, or {per_gpu.max_concurrency_at_2048_tokens:,g} of 2,048.{_beside(per_gpu)}"
 
 
 def _beside(per_gpu: PerGpu) -> str:

@@ -223,7 +223,7 @@ def _row(planning: Planning) -> Sequence[str]:
         _gpus(plan),
         _number(plan.max_model_len),
         _number(plan.max_num_seqs),
-        "-" if plan.gpu_memory_utilization is None else f"{plan.gpu_memory_utilization:g}",
+        "-" if plan.gpu_memory_utilization is None else f"{plan.gpu_memory_utilization:.2g}",
         _number(plan.per_gpu.kv_cache_tokens if plan.per_gpu else None),
     )
 
