@@ -105,12 +105,16 @@ def test_engines_with_a_claim_of_one_pod_replace_each_other(workspace: Workspace
 
 
 @pytest.fixture
-def far(kubernetes: LocalCluster) -> Iterator[str]:
-    """Two nodes with one GPU each: `near`, and `far`, on which no kubelet starts pods and which is cordoned first."""
+def far(kubernetes: LocalCluster, workspace: Workspace) -> Iterator[str]:
+    """Two nodes with one GPU each. On the second, which is cordoned first, no kubelet starts or ends pods.
+
+    Each test has nodes of its own: pods of the one before may still be on the second.
+    """
+    near, remote = f"near-{workspace.namespace}", f"far-{workspace.namespace}"
     made = json.loads(kubernetes.kubectl("get", "node", "gpu-0", "--output=json"))
     room = {**made["status"]["capacity"], "nvidia.com/gpu": "1"}
-    for name, played in (("near", True), ("far", False)):
-        labels = {**made["metadata"]["labels"], "kubernetes.io/hostname": name, "pool": "claim"}
+    for name, played in ((near, True), (remote, False)):
+        labels = {**made["metadata"]["labels"], "kubernetes.io/hostname": name, "pool": workspace.namespace}
         node = {
             "apiVersion": "v1",
             "kind": "Node",
@@ -124,12 +128,12 @@ def far(kubernetes: LocalCluster) -> Iterator[str]:
         }
         kubernetes.kubectl("apply", "--filename=-", input=json.dumps(node))
     ended = threading.Event()
-    reporter = threading.Thread(target=report, args=(kubernetes, "far", ended))
+    reporter = threading.Thread(target=report, args=(kubernetes, remote, ended))
     reporter.start()
-    yield "far"
+    yield remote
     ended.set()
     reporter.join()
-    kubernetes.kubectl("delete", "node", "near", "far")
+    kubernetes.kubectl("delete", "node", near, remote)
 
 
 def report(kubernetes: LocalCluster, name: str, ended: threading.Event) -> None:
@@ -156,7 +160,7 @@ def test_engines_whose_claim_one_node_mounts_replace_each_other_although_another
     workspace: Workspace, far: str, kubernetes: LocalCluster
 ) -> None:
     claim(workspace, "ReadWriteOnce")
-    where = {"nodeSelector": {"pool": "claim"}, "tolerations": [TAINT]}
+    where = {"nodeSelector": {"pool": workspace.namespace}, "tolerations": [TAINT]}
     serve(workspace, {**spec(far, podTemplate=MOUNTED), "scheduling": where})
     let_it_be_schedulable(kubernetes, far)
     workspace.patch("one", EDIT)
@@ -174,7 +178,7 @@ def test_engines_of_a_model_on_a_claim_that_one_node_mounts_replace_each_other(
 ) -> None:
     """The new engine gets a node that cannot mount the claim, and starts there once the old one has ended."""
     claim(workspace, "ReadWriteOnce")
-    found, where = "pvc://weights/mine", {"nodeSelector": {"pool": "claim"}, "tolerations": [TAINT]}
+    found, where = "pvc://weights/mine", {"nodeSelector": {"pool": workspace.namespace}, "tolerations": [TAINT]}
     workspace.create("one", {**spec(far), "model": {"source": found}, "scheduling": where})
     let_it_say(workspace, {**MODEL, "model": found, "source": f"{found}:config.json"})
     workspace.settled("one")

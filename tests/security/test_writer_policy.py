@@ -239,8 +239,8 @@ def test_a_new_name_that_a_gateway_sends_to_a_model_needs_the_right_to_create_ht
     route = {"parentRefs": [{"name": "gw"}], "modelHeader": "X-Gateway-Model-Name"}
     adapters = [{"name": "sql", "source": "hf://a/sql"}]
     model = {"source": "hf://a/b", "adapters": adapters}
-    asked = {"model": model, "cache": {"claimName": SHARED}, "router": {"httpRoute": route}}
-    assert users[PUBLISHER].refusal("by-name", asked) == ""
+    asked = {"model": model, "cache": {"size": "40Gi"}, "router": {"httpRoute": route}}
+    users[PUBLISHER].workspace.create("by-name", {**QWEN, "paused": True, **asked})
     theirs = {"name": "theirs", "source": "hf://a/sql"}
     for change in ({"servedName": "theirs"}, {"source": "hf://their/model"}, {"adapters": [*adapters, theirs]}):
         said = users[PLAIN].patch("by-name", {"model": change})
