@@ -241,7 +241,7 @@ def test_a_new_name_that_a_gateway_sends_to_a_model_needs_the_right_to_create_ht
     model = {"source": "hf://a/b", "adapters": adapters}
     asked = {"model": model, "cache": {"size": "40Gi"}, "router": {"httpRoute": route}}
     users[PUBLISHER].workspace.create("by-name", {**QWEN, "paused": True, **asked})
-    theirs = {"name": "theirs", "source": "hf://a/sql"}
+    theirs = {"name": "other", "source": "hf://a/sql"}
     for change in ({"servedName": "theirs"}, {"source": "hf://their/model"}, {"adapters": [*adapters, theirs]}):
         said = users[PLAIN].patch("by-name", {"model": change})
         assert (
