@@ -11,7 +11,6 @@ PULL = f'failed to pull and unpack image "registry.example/models@{DIGEST}": fai
 HEAD = f"unexpected status from HEAD request to https://registry.example/v2/models/manifests/{DIGEST}: "
 NO_HOST = "dial tcp: lookup registry.example on 10.0.0.1:53: no such host"
 CASES = {
-    "is not reached": (NO_HOST, "dial tcp: lookup ghcr.io on 10.0.0.10:53: read udp: i/o timeout"),
     "too many requests": (
         f"{PULL}{HEAD}429 Too Many Requests",
         f"{GET}TOOMANYREQUESTS: You have reached your pull rate limit.",
@@ -40,6 +39,7 @@ CASES = {
         f"GET https://registry.example/v2/models/referrers/{DIGEST}: unexpected status code 405 Method Not Allowed",
     ),
     "no such image": (f"{PULL}registry.example/models@{DIGEST}: not found", f"{GET}MANIFEST_UNKNOWN: manifest unknown"),
+    "is not reached": (NO_HOST, "dial tcp: lookup ghcr.io on 10.0.0.10:53: read udp: i/o timeout"),
 }
 
 

@@ -32,19 +32,6 @@ _DENIED = (
 
 ERRORS: Sequence[RegistryError] = (
     RegistryError(
-        re.compile(
-            r"i/o timeout|TLS handshake timeout|connection (?:refused|reset)|no such host|server misbehaving"
-            r"|no route to host|network is unreachable"
-            r"|(?:request canceled|deadline exceeded) .{0,80}awaiting headers",
-            re.IGNORECASE,
-        ),
-        "the registry is not reached",
-        "Check the network path from the nodes to the registry (DNS, proxy, firewall), or set `imageRegistry` of the"
-        " operator's chart to a registry that they reach.",
-        "Check the network path from this namespace to the registry (DNS, proxy, NetworkPolicies), or set"
-        " `imageRegistry` of the operator's chart to a registry that it reaches.",
-    ),
-    RegistryError(
         re.compile(r"TOOMANYREQUESTS|429 Too Many Requests|status code 429", re.IGNORECASE),
         "the registry receives too many requests from this address or account",
         f"Wait{{wait}}: the kubelet tries again. Name an account with a higher limit in {_SECRET}, {_RATE}",
@@ -92,6 +79,19 @@ ERRORS: Sequence[RegistryError] = (
         "the registry has no such image",
         "Check the image name and its tag or digest; of a mirror, that it has or fetches this repository.",
         "Check the image name and its tag or digest; of a mirror, that it has or fetches this repository.",
+    ),
+    RegistryError(
+        re.compile(
+            r"i/o timeout|TLS handshake timeout|connection (?:refused|reset)|no such host|server misbehaving"
+            r"|no route to host|network is unreachable"
+            r"|(?:request canceled|deadline exceeded) .{0,80}awaiting headers",
+            re.IGNORECASE,
+        ),
+        "the registry is not reached",
+        "Check the network path from the nodes to the registry (DNS, proxy, firewall), or set `imageRegistry` of the"
+        " operator's chart to a registry that they reach.",
+        "Check the network path from this namespace to the registry (DNS, proxy, NetworkPolicies), or set"
+        " `imageRegistry` of the operator's chart to a registry that it reaches.",
     ),
 )
 """Codes of OCI distribution specification 1.1, "Error Codes"; words of containerd 2.1 (`core/remotes/docker`), of Go's
