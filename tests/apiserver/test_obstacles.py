@@ -238,7 +238,7 @@ def test_pods_that_their_node_rejects_name_it_and_three_of_them_stay(
         return {str(pod["metadata"]["name"]) for pod in pods if pod["status"]["phase"] == "Failed"}
 
     eventually(lambda: len(left()) == KEPT, seconds=LIMIT_SECONDS, what=lambda: f"three are left: {left()}")
-    assert left() <= {*rejected}  # which ones, tests/workload/test_failed_pods.py says: pods of one second have no order
+    assert left() <= {*rejected}  # pods of one second have no order: tests/workload/test_failed_pods.py has it
 
 
 def test_a_drain_under_a_full_quota_goes_on_after_the_limit_although_a_surge_is_asked_for(
