@@ -29,6 +29,7 @@ _RATE = "or take the image from a mirror (`imageRegistry` of the operator's char
 _DENIED = (
     "Give that account the right to read the repository, and check its name: registries say this of missing ones too."
 )
+_NAME = "Check the image name and its tag or digest; of a mirror, that it has or fetches this repository."
 
 ERRORS: Sequence[RegistryError] = (
     RegistryError(
@@ -77,8 +78,8 @@ ERRORS: Sequence[RegistryError] = (
             r"MANIFEST_UNKNOWN|NAME_UNKNOWN|manifest unknown|repository name not known|404 Not Found|: not found$"
         ),
         "the registry has no such image",
-        "Check the image name and its tag or digest; of a mirror, that it has or fetches this repository.",
-        "Check the image name and its tag or digest; of a mirror, that it has or fetches this repository.",
+        _NAME,
+        _NAME,
     ),
     RegistryError(
         re.compile(

@@ -154,21 +154,20 @@ class Pool:
         A longer context than the target, which nobody requested, is not worth smaller batches.
         """
         least = aimed_context(self.facts, inputs)
-        most = inputs.context or max(least, min(self.facts.context, LONGEST_UNREQUESTED))
         for shape in _shapes(self.facts, inputs, parallel):
-            candidate = self._longest(shape, inputs, least, most)
+            candidate = self._longest(shape, inputs, least)
             if candidate is not None and enough(candidate, inputs):
                 return candidate
         return None
 
     def longest(self, inputs: SizingInputs, parallel: ParallelSizes, least: int) -> Candidate | None:
         """The candidate of these sizes with the longest context, at least `least`; None if none fits."""
-        most = inputs.context or max(least, min(self.facts.context, LONGEST_UNREQUESTED))
-        candidates = [self._longest(shape, inputs, least, most) for shape in _shapes(self.facts, inputs, parallel)]
+        candidates = [self._longest(shape, inputs, least) for shape in _shapes(self.facts, inputs, parallel)]
         fitting = [candidate for candidate in candidates if candidate is not None]
         return max(fitting, key=lambda each: (each.budget.context, each.budget.max_num_seqs), default=None)
 
-    def _longest(self, shape: Shape, inputs: SizingInputs, least: int, most: int) -> Candidate | None:
+    def _longest(self, shape: Shape, inputs: SizingInputs, least: int) -> Candidate | None:
+        most = inputs.context or max(least, min(self.facts.context, LONGEST_UNREQUESTED))
         best = self.candidate(replace(shape, context=least), inputs)
         if not self.fits(best, inputs):
             return None

@@ -50,7 +50,7 @@ class FleetPlan:
 
     @property
     def name(self) -> str:
-        return f"{self.engine.shape.parallel.words} on {self.engine.offer.kind}"
+        return self.engine.shape.parallel.on(self.engine.offer.kind)
 
     def price_of_million(self, load: Load) -> float | None:
         """Price of a million tokens of prompts and answers at this rate; None without a price."""

@@ -148,7 +148,7 @@ def _too_many_sequences(pool: Pool, shape: Shape, tried: Budget, inputs: SizingI
     requested, most = inputs.shape.max_num_seqs, fitting.budget.max_num_seqs
     if requested is None or most >= requested or not tried.state_block_gib or not pool.fits(fitting, fewer):
         return None
-    problem = lacking_states(f"{shape.parallel.words} on {pool.offer.kind}", tried)
+    problem = lacking_states(shape.parallel.on(pool.offer.kind), tried)
     return Infeasible(
         InfeasibleReason.INSUFFICIENT_GPU_MEMORY, SEQUENCES, problem, f"Use at most {most}, or leave it out.", tried
     )
@@ -177,7 +177,7 @@ def _total_memory(pool: Pool) -> tuple[float, float, str, str]:
 
 
 def _too_little_left(offer: GpuOffer, shape: Shape, budget: Budget, inputs: SizingInputs) -> str:
-    group = f"{shape.parallel.words} on {offer.kind}"
+    group = shape.parallel.on(offer.kind)
     if budget.headroom < budget.spare_gib:
         return (
             f"{group} leaves {budget.headroom:.1f} GiB of {budget.memory:.1f} beside one sequence of {budget.context:,}"

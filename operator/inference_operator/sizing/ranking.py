@@ -87,7 +87,7 @@ class Option:
 
     @property
     def name(self) -> str:
-        return f"{self.candidate.shape.parallel.words} on {self.pool.offer.kind}"
+        return self.candidate.shape.parallel.on(self.pool.offer.kind)
 
 
 @dataclass(frozen=True, slots=True)

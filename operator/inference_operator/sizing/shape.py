@@ -122,6 +122,15 @@ class ParallelSizes:
     def ranks_per_node(self) -> int:
         return self.world_size // self.nodes
 
+    def on(self, kind: str) -> str:
+        """The sizes in words, with the kind of GPU that has them.
+
+        Examples:
+            >>> ParallelSizes(tensor=4).on("H100")
+            'tensor parallel 4 on H100'
+        """
+        return f"{self.words} on {kind}"
+
     @property
     def words(self) -> str:
         """The parallel sizes and nodes, in words for users.

@@ -109,7 +109,7 @@ def answer_of_shape(facts: ModelFacts, kind: str, engine: EngineOnGpus, requeste
 
 
 def answer_of_plan(plan: GpuPlan) -> Answer:
-    group = f"{plan.shape.parallel.words} on {plan.offer.kind}"
+    group = plan.shape.parallel.on(plan.offer.kind)
     reason = f"Fits with {group} and a context of {plan.budget.context:,}."
     if plan.context_reduced:
         reason += " This is less than the target: no node has a larger group of these GPUs."
