@@ -68,7 +68,7 @@ ERRORS: Sequence[RegistryError] = (
         f"{_DENIED} The account is that of {_JOB_SECRET}.",
     ),
     RegistryError(
-        re.compile(r"/referrers/\S+: (?:UNSUPPORTED|unexpected status code)"),
+        re.compile(r"/referrers/\S{1,300}: (?:UNSUPPORTED|unexpected status code)"),
         "the registry neither has the referrers API nor says so with 404",
         "",
         "Use a registry of OCI distribution 1.1, or one that answers 404: signatures are then found by their tag.",
