@@ -141,12 +141,7 @@ class Operator:
         return listing and self._queue.longest_running() < LONGEST_RECONCILE_SECONDS
 
     async def run(self, stop: asyncio.Event, since: str) -> bool:
-        """Run until `stop` is set; returns whether all running reconciles have finished.
-
-        Args:
-            stop: ends it.
-            since: when the Lease was created.
-        """
+        """Run until `stop` is set; returns whether all running reconciles have finished."""
         await self._relist_loop.begin(stop)
         if stop.is_set():
             return True
@@ -285,7 +280,6 @@ async def run(
     kinds: Sequence[AnyResourceKind],
     search_seconds: float,
 ) -> None:
-    """Run the operator until SIGTERM or SIGINT."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(loop_error_log(stop))
@@ -349,15 +343,7 @@ def main(
     search_seconds: float = UNREADABLE_SECONDS,
     kinds: Sequence[AnyResourceKind] = KINDS,
 ) -> None:
-    """Entry point of the container.
-
-    Args:
-        engines: that resources may ask for.
-        roles: that the engine pods of a resource have.
-        read_settings: from the environment.
-        search_seconds: between two attempts to list kinds that the cluster does not have.
-        kinds: of resources that it reconciles.
-    """
+    """Entry point of the container."""
     try:
         settings = read_settings()
         errors = [*unknown_kinds(settings), *default_errors(settings, engines)]

@@ -9,11 +9,6 @@ def exponential_backoff(failures: int, *, first: float, longest: float) -> float
 
     The result has the unit of `first` and `longest`. There is no jitter; callers that need one add it.
 
-    Args:
-        failures: failures in a row, at least 1.
-        first: the wait after the first failure.
-        longest: the upper limit.
-
     Examples:
         >>> [exponential_backoff(failures, first=0.5, longest=5.0) for failures in (1, 2, 3, 4, 5, 10_000)]
         [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]

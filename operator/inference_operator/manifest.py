@@ -60,7 +60,6 @@ class Kind:
         return self.api_version == API_VERSION
 
     def path(self, namespace: str | None) -> str:
-        """The URL path of the collection, in one namespace or (None) in all of them."""
         root = "/apis" if "/" in self.api_version else "/api"
         within = f"/namespaces/{namespace}" if namespace else ""
         return f"{root}/{self.api_version}{within}/{self.plural}"
@@ -156,11 +155,9 @@ class Ref:
 
     @property
     def path(self) -> str:
-        """The URL path of the object."""
         return f"{self.kind.path(self.namespace)}/{self.name}"
 
     def __str__(self) -> str:
-        """Return `Kind namespace/name`."""
         return f"{self.kind.name} {self.namespace}/{self.name}"
 
 

@@ -332,8 +332,6 @@ class Settings(BaseSettings):
         """The image of engines of a kind on a device, in the administrator's registry.
 
         Args:
-            kind: an engine with an image of its own.
-            device: the device that its image is for.
             default: the image where no setting names one.
 
         Examples:

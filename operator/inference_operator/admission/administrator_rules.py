@@ -193,7 +193,6 @@ def _escaped(pattern: str) -> str:
 
 
 def entries_cel(section: str) -> str:
-    """The variable of a section's list."""
     return f"variables.{section}Allowed"
 
 

@@ -138,12 +138,10 @@ def _item_cel(step: _Step) -> str:
 
 @lru_cache(maxsize=1)
 def name_fields() -> Sequence[NameField]:
-    """All fields of the spec that name an object."""
     return tuple(_of_model(Spec, ()))
 
 
 def kinds() -> Sequence[Kind]:
-    """The kinds of objects that the spec can name, each once."""
     return tuple(dict.fromkeys(field.name_of.kind for field in name_fields()))
 
 
@@ -211,14 +209,12 @@ def _name_field(name_of: NameOf, steps: tuple[_Step, ...], *, keyed: bool) -> Na
 
 
 def _name(value: object, name_of: NameOf) -> str | None:
-    """The name in a string; None if it holds none."""
     if not isinstance(value, str) or not value.startswith(name_of.scheme):
         return None
     return value.removeprefix(name_of.scheme).split("/")[0] if name_of.scheme else value
 
 
 def value_at(value: Any, place: Sequence[str]) -> Any:  # noqa: ANN401 - JSON
-    """The part of a JSON value at a place; None if there is none."""
     for step in place:
         name, _, index = step.partition("[")
         value = value.get(name) if isinstance(value, Mapping) else None

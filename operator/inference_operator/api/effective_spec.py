@@ -41,7 +41,6 @@ class EffectiveSpec:
 
 
 def effective_spec(stated: Spec, engines: EngineDefaults, routers: RouterDefaults) -> EffectiveSpec:
-    """The specification over the defaults of engine pods and of router pods."""
     sections = (routers.model_fields_set & RouterSpec.model_fields.keys()) - {"pod_template"}
     router = {name: over(getattr(stated.router, name), getattr(routers, name)) for name in sections}
     router["pod_template"] = over(stated.router.pod_template, routers.template)

@@ -58,7 +58,6 @@ def scaling_conflict(
 
     Args:
         workload: name of the engines' Deployment.
-        live: the live Deployment.
         before: the last condition `ScalingActive`.
         has_scale: whether `/scale` of the resource is about the engines.
     """

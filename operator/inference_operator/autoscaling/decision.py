@@ -160,7 +160,6 @@ class Terms:
 
     @property
     def total(self) -> float:
-        """Requests that engines are needed for."""
         return self.steady + self.headroom + self.backlog
 
 
@@ -211,7 +210,6 @@ def decide(
     """The decision for a sample, and the state for the next one.
 
     Args:
-        sample: the newest sample.
         state: that of the last decision; an empty one after a start of the operator.
     """
     state = _with_sample(sample, state, settings)

@@ -80,9 +80,6 @@ def scaling_inputs(
     """The parameters of the next decisions; None where the operator does not decide.
 
     Args:
-        target: the requests that one engine should have.
-        plan: the plan of the engines that the target belongs to.
-        replicas: the number of engines that is wanted now.
         floor: the fewest engines now; None: as the specification says.
         share: the part of the routers' requests that its engines get; 0 where routers send it none.
         has_scale: whether `/scale` is about the role.

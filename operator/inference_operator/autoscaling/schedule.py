@@ -25,7 +25,6 @@ class Floor:
 
 
 def floor_at(spec: AutoscalingSpec, now: datetime) -> Floor:
-    """The fewest engines at a time."""
     due = min((moment for entry in spec.schedule for moment in entry.changes(now) if moment), default=None)
     active = [
         (entry.min_replicas, -index, end)

@@ -64,7 +64,6 @@ class Target:
 
     @property
     def reason(self) -> str:
-        """The bound in words, and the others."""
         others = [f"{name} allows {value:.0f}" for name, value in self.bounds.items() if name is not self.bound]
         corrected = [f"corrected from {self.computed:.0f} by measured latencies"] if self.factor != 1 else []
         why = "; ".join([f"bound by {self.bound}", *corrected, *others])

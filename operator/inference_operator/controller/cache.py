@@ -75,7 +75,6 @@ class Cache:
         """What is observed of all resources together."""
 
     def resource_keys(self) -> list[Key]:
-        """The keys of all resources."""
         return list(self._resources)
 
     def resources(self) -> Iterator[AnyResource]:
@@ -103,7 +102,6 @@ class Cache:
                 yield key, cached.figures, self.engine_views(key), routers
 
     def pods(self, key: Key) -> list[PodView]:
-        """The pods of a resource."""
         pods = {ref: pod for ref in self._by_owner.get(key, ()) if (pod := self._objects[ref].pod)}
         return [pods[ref] for ref in sorted(pods)]
 
@@ -220,8 +218,6 @@ class Cache:
         Only one page is held at a time. The full manifests of thousands of objects would take most of the memory.
 
         Args:
-            kind: what is listed.
-            pages: the listing.
             concerned: the keys are added here, also those of the pages before one that fails.
         """
         concerned, listed = set() if concerned is None else concerned, set[Ref]()
@@ -235,7 +231,6 @@ class Cache:
         """Remove all objects of a kind that cannot be listed any more; returns the keys that they concerned.
 
         Args:
-            kind: the kind.
             namespace: where; None means everywhere.
         """
         nothing = Listing(items=(), version=sys.maxsize, namespace=namespace)

@@ -76,7 +76,6 @@ class Codec:
         self._dictionaries: dict[tuple[str, str], bytes] = {}
 
     def pack(self, manifest: Manifest) -> CachedObject:
-        """The form of an object for the cache."""
         kind, meta = manifest["kind"], manifest["metadata"]
         of_engines, is_resource = kind == INFERENCE_DEPLOYMENT.name, kind_of(manifest).is_reconciled
         # labels of a resource are its users': many different ones would use up the dictionaries

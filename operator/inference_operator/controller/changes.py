@@ -81,10 +81,7 @@ def changes(
     - An object that is being deleted is left alone. It is created again when it is gone.
 
     Args:
-        live: the children that exist.
-        desired: the children that should exist.
         pods: what changes of pods that exist, at most one patch of each.
-        owner: the owner of all of them.
         engine_key: the Secret to create if it does not exist, without its key.
     """
     namespace = owner.key.namespace

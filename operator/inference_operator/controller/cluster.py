@@ -31,7 +31,6 @@ class Listing:
     """The namespace that was listed; None means all of them."""
 
     def covers(self, ref: Ref, kind: Kind) -> bool:
-        """Whether the listing has an object, if it is a listing of this kind and the object exists."""
         return ref.kind == kind and self.namespace in (None, ref.namespace)
 
 

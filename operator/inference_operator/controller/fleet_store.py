@@ -44,7 +44,6 @@ class FleetStore:
             self._turns[ref] = key
 
     def note(self, key: Key, state: FleetState, now: datetime) -> None:
-        """Store what was decided about a key."""
         self._states[key] = state
         if key == self._rollouts.canary_key:
             self._canary_window = self._window(now)

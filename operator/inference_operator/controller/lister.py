@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 
 
 def watched_kinds(settings: Settings) -> Sequence[Kind]:
-    """The kinds that are listed and watched in every cluster."""
     policies = (NETWORK_POLICY,) if settings.uses_network_policies else ()
     return (INFERENCE_DEPLOYMENT, *CHILD_KINDS, *policies, POD)
 
@@ -92,7 +91,6 @@ class Lister:
 
     @property
     def _in_order(self) -> Sequence[str | None]:
-        """The namespaces that can be listed, by name."""
         return sorted(self._listed, key=str)
 
     @property

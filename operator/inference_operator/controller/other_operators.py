@@ -66,7 +66,6 @@ class OtherOperators:
             self._meet(resource)
 
     def count(self, now: datetime) -> int:
-        """The number of namespaces that are left to others."""
         return sum(1 for namespace in self._left if now - self._seen[namespace] < 2 * RECHECK)
 
     def claim(self, resource: AnyResource) -> OperatorStatus | None:

@@ -35,7 +35,6 @@ class KeyStore:
         self._found: dict[Ref, datetime] = {}
 
     def due(self, secret: Manifest | None, now: datetime) -> Manifest | None:
-        """The Secret, if it is time to try to create it."""
         tried_at = self._found.get(Ref.of(secret)) if secret else None
         return None if tried_at and now - tried_at < SECRET_AGAIN else secret
 

@@ -36,7 +36,6 @@ class SampleStore:
         self._engines[uid] = sample
 
     def see_router(self, uid: str, sample: RouterSample) -> None:
-        """Store a sample of a router."""
         self._routers[uid] = sample
         self._missing.pop(uid, None)
 
@@ -56,7 +55,6 @@ class SampleStore:
         return self._missing[uid] == UNREAD_MISSES
 
     def of(self, pods: Iterable[PodView]) -> Samples:
-        """The current samples of these pods."""
         every = [pod.uid for pod in pods]
         uids = [uid for uid in every if uid not in self._missing]
         return Samples(
@@ -67,7 +65,6 @@ class SampleStore:
         )
 
     def forget_all_but(self, uids: Iterable[str]) -> None:
-        """Remove the samples of all other pods."""
         staying = set(uids)
         self._engines = {uid: sample for uid, sample in self._engines.items() if uid in staying}
         self._routers = {uid: sample for uid, sample in self._routers.items() if uid in staying}

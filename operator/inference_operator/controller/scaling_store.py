@@ -25,7 +25,6 @@ class ScalingStore:
         return [state.inputs for state in self._states.get(key, {}).values()]
 
     def results(self, key: Key) -> Mapping[str, ScalingResult]:
-        """The latest decisions by role."""
         return {role: state.result for role, state in self._states.get(key, {}).items() if state.result}
 
     def result(self, key: Key) -> ScalingResult | None:
@@ -34,11 +33,9 @@ class ScalingStore:
         return next((state.result for state in states if state.inputs.has_scale), None)
 
     def keys(self) -> list[Key]:
-        """The keys about which the operator decides."""
         return list(self._states)
 
     def has_demand(self, key: Key) -> bool:
-        """Whether the latest sample of a role has requests."""
         return any(state.has_demand for state in self._states.get(key, {}).values())
 
     def observe(self, key: Key, scraped: ScrapeRound) -> bool:
@@ -50,6 +47,5 @@ class ScalingStore:
         return is_news
 
     def forget_all_but(self, keys: Iterable[Key]) -> None:
-        """Remove the states of all other keys."""
         staying = set(keys)
         self._states = {key: states for key, states in self._states.items() if key in staying}

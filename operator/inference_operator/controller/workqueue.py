@@ -100,7 +100,6 @@ class WorkQueue:
         return asyncio.get_running_loop().time() - min(begun for begun, _ in self._working.values())
 
     def add(self, key: Key, priority: Priority = Priority.HIGH) -> None:
-        """Queue a key for a reconcile as soon as possible."""
         _, held = self._timers.get(key, (None, None))
         if key in self._failures:
             priority = _higher(priority, held)
@@ -119,7 +118,6 @@ class WorkQueue:
         self._permit()
 
     def add_after(self, key: Key, seconds: float, priority: Priority = Priority.HIGH) -> None:
-        """Queue a key after a time, unless it is due before."""
         loop = asyncio.get_running_loop()
         due, _ = self._timers.get(key, (None, None))
         if due is None or due.when() > loop.time() + seconds:
@@ -236,7 +234,6 @@ class WorkQueue:
         return wait
 
     def _cancel_timer(self, key: Key) -> None:
-        """Forget for when a key is due."""
         timer, _ = self._timers.pop(key, (None, None))
         if timer:
             timer.cancel()

@@ -42,7 +42,6 @@ class Diagnoses:
         return next((startup for startup in self.startups if startup.status), StartupProgress())
 
     def lookups(self, inputs: DiagnosisInputs) -> tuple[Lookup, ...]:
-        """The lookups that tell more about what is reported."""
         lookups = (self.startup.lookup, self.volumes.lookup, self.router_volumes.lookup)
         return (*(lookup for lookup in lookups if lookup), *diagnosis_lookups(self._worst, inputs))
 
@@ -58,7 +57,6 @@ class Diagnoses:
 
 
 def diagnoses(routers: Component, reported: StartupStatus | None, inputs: DiagnosisInputs) -> Diagnoses:
-    """Diagnose the pods of all components."""
     roles = tuple(inputs.roles.values())
     problems = ((role.name, pod_diagnosis(role.worst_pod, inputs)) for role in (*roles, routers))
     return Diagnoses(

@@ -18,7 +18,6 @@ from inference_operator.engines.start_log import Diagnosis
 
 
 def known_end(engine: Engine, message: str, log: str) -> Diagnosis | None:
-    """The known error of an engine in its termination message or its log; None if neither has one."""
     return engine.diagnose(message) or engine.diagnose(log)
 
 

@@ -107,7 +107,6 @@ def _waits(pod: PodView | None, joined: bool, missing: int, *, leads: bool) -> s
 
 
 def _before_it_runs(pod: PodView) -> str:
-    """What a member waits for whose container does not run."""
     problem = pod.problem
     if problem is None:
         return PHRASES[pod.start.stage] if pod.start else AGAIN

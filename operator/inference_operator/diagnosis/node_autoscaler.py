@@ -65,7 +65,6 @@ def autoscaler_lookup(pod: PodView, inputs: DiagnosisInputs) -> EventsLookup | N
 
 
 def autoscaler_answer(pod: PodView, inputs: DiagnosisInputs) -> AutoscalerAnswer | None:
-    """The latest answer; None where no autoscaler has given one."""
     look = autoscaler_lookup(pod, inputs)
     events = inputs.lookups.get(look) if look else None
     answers = (_answer(event) for event in events.events) if isinstance(events, ObjectEvents) else ()

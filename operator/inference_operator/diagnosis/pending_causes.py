@@ -100,7 +100,6 @@ def creation_failure(events: ObjectEvents) -> str:
 
 
 def rejection_reason(message: str) -> Reason:
-    """The reason for a pod that the API server rejects, from its message."""
     of_quota = any(words in message for words in _QUOTA)
     return Reason.QUOTA_EXCEEDED if of_quota else Reason.POD_REJECTED
 

@@ -36,7 +36,6 @@ class PodDiagnosis:
 
 
 def pod_diagnosis(pod: PodView | None, inputs: DiagnosisInputs) -> PodDiagnosis | None:
-    """Why a pod does not run; None if no problem is known."""
     return _diagnosis(_Case(pod, pod.problem, inputs)) if pod and pod.problem else None
 
 

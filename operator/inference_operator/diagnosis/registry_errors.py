@@ -101,7 +101,6 @@ matches counts."""
 
 
 def registry_error(text: str) -> RegistryError | None:
-    """What a registry has answered, from the words of a client."""
     return next((error for error in ERRORS if error.words.search(text)), None)
 
 
@@ -122,6 +121,5 @@ def problem_cure(problem: PodProblem) -> str:
 
 
 def with_wait(cure: str, text: str) -> str:
-    """The cure with the time that the registry tells to wait, if it tells one."""
     wait = _WAIT.search(text)
     return cure.replace("{wait}", f" {wait[1]}" if wait else "")

@@ -26,7 +26,6 @@ def checked_start(command: Sequence[str], plan: Plan) -> tuple[str, ...]:
 
 
 def _expected(plan: Plan) -> Sequence[str]:
-    """The GPUs of the plan, as arguments of the check."""
     offer = offer_named(plan.gpu) if plan.gpu else None
     memory = plan.per_gpu.memory_gib if plan.per_gpu else offer.memory_gib if offer else 0.0
     if not (plan.gpu and memory):

@@ -61,7 +61,6 @@ class Classified:
 
 
 def classified(table: str) -> Iterator[Classified]:
-    """The classes in a table."""
     lines = [line.split() for line in table.splitlines()]
     for index, (name, *words) in enumerate(lines):
         if not name.startswith("."):
@@ -79,7 +78,6 @@ def _keys(lines: list[list[str]]) -> Iterator[str]:
 
 
 def from_reasons(reasons: Mapping[str, str], kind: Class) -> Iterator[Classified]:
-    """The members of one class, from their reasons by name."""
     return (Classified(name, kind, reason) for name, reason in reasons.items())
 
 

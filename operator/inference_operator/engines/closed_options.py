@@ -47,7 +47,6 @@ class ClosedOptions:
         return cls(command, others, {option.name: option for option in options}, frozenset(flags))
 
     def refusal(self, args: Sequence[str]) -> Refusal | None:
-        """The refusal of the first argument that users may not set, or None."""
         refusals = (self._refusal(f"spec.engine.args[{index}]", argument) for index, argument in enumerate(args))
         return next((refusal for refusal in refusals if refusal), None)
 

@@ -36,12 +36,10 @@ class EngineRegistry:
         return self.by_name.get(name)
 
     def of_kind(self, kind: EngineKind) -> str:
-        """Name of the engine of a kind; for `Auto` that of the default."""
         return self.default if kind is EngineKind.AUTO else str(kind)
 
     @property
     def in_order(self) -> tuple[str, ...]:
-        """The names in the order in which `Auto` tries them."""
         others = (name for name in self.by_name if name != self.default and name not in self.never_chosen)
         return (self.default, *others)
 

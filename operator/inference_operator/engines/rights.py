@@ -18,7 +18,6 @@ _NUMBER, _JSON = re.compile(NUMBER.replace("$", r"\Z")), re.compile(JSON)
 
 
 def unsafe_arguments(args: Sequence[str], classes: OptionClasses) -> tuple[str, ...]:
-    """The arguments that need the right, in their order."""
     return tuple(argument for argument in args if _needs_right(argument, classes))
 
 
@@ -30,5 +29,4 @@ def _needs_right(argument: str, classes: OptionClasses) -> bool:
 
 
 def unsafe_variables(names: Sequence[str], classes: OptionClasses) -> tuple[str, ...]:
-    """The names of variables that need the right, in their order."""
     return tuple(name for name in names if name not in classes.harmless_variables)

@@ -37,7 +37,6 @@ class Phase(Enum):
 
 
 def latest_phase(log: str, messages: Mapping[Phase, re.Pattern[str]]) -> Phase | None:
-    """The latest phase whose message is in the log; None if none is there. The messages are in the order of a start."""
     return next((message for message in reversed(tuple(messages)) if messages[message].search(log)), None)
 
 

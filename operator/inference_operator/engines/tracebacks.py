@@ -91,7 +91,6 @@ class _Process:
     """The error whose message may go on."""
 
     def read(self, line: str, record: str) -> LoggedError | None:
-        """Read one line; returns an error that begins in it."""
         if line.endswith(_TRACEBACK):
             self._frame()
         elif frame := _FRAME.match(line):
@@ -109,7 +108,6 @@ class _Process:
         self.in_frames, self.file, self.statement, self.open = True, file, "", None
 
     def _error(self, line: str) -> LoggedError | None:
-        """The error that begins in this line; None if none does."""
         if fatal := _FATAL.match(line):
             return LoggedError(self.name, self.key, "Fatal Python error", [fatal["text"]])
         if thrown := _THROWN.match(line):
@@ -128,7 +126,6 @@ class _Process:
         return LoggedError(self.name, self.key, name, [text] if text else [], file, statement)
 
     def _continue(self, line: str, record: str) -> None:
-        """Add a line to the open error, or close it."""
         if self.open is None or not line.strip() or record != self.record or _AFTER_AN_ERROR.match(line):
             self.open = None
         elif len(self.open.lines) < MAX_LINES and not _MARKS.match(line):

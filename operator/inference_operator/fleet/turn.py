@@ -52,14 +52,7 @@ def recorded_turn(workload: Manifest | None) -> Turn | None:
 
 
 def next_turn(inputs: TurnInputs, use: PinUse, template: str, workloads: Sequence[Manifest]) -> Turn | None:
-    """The turn that the desired workload has.
-
-    Args:
-        inputs: what is known about its InferenceDeployment.
-        use: why its pods have this template.
-        template: the hash of the template.
-        workloads: the live workloads of the role, the newest first.
-    """
+    """The turn that the desired workload has."""
     recorded = recorded_turn(next(iter(workloads), None))
     if use is PinUse.SETTINGS:
         healthy = recorded.healthy if recorded else inputs.is_ready and not inputs.is_stalled
@@ -70,13 +63,7 @@ def next_turn(inputs: TurnInputs, use: PinUse, template: str, workloads: Sequenc
 
 
 def turn_state(turn: Turn, workload: WorkloadView, inputs: TurnInputs) -> FleetState:
-    """How far a turn is. One that makes no progress ends, where the InferenceDeployment was not healthy before.
-
-    Args:
-        turn: the turn.
-        workload: the live workload that has it.
-        inputs: what is known about its InferenceDeployment.
-    """
+    """How far a turn is. One that makes no progress ends, where the InferenceDeployment was not healthy before."""
     if not workload.rolling and workload.ready >= workload.desired and (inputs.is_ready or not turn.healthy):
         return FleetState.DONE
     # The deadline is that of one pod. A workload that measures none itself, or is edited by hand, ends its turn too.
@@ -92,7 +79,6 @@ def state_of_turns(workloads: Iterable[Sequence[Manifest]], inputs: TurnInputs) 
 
     Args:
         workloads: the live workloads of each role and of the routers, the newest first.
-        inputs: what is known about it.
     """
     turns = ((recorded_turn(of_role[0]), role_view(of_role)) for of_role in workloads if of_role)
     states = {turn_state(turn, view, inputs) for turn, view in turns if turn}

@@ -99,7 +99,6 @@ def kind_of_product(product: str) -> GpuKind | None:
 
 @lru_cache(maxsize=256)
 def kind_named(name: str) -> GpuKind | None:
-    """The kind that a user names, in any common spelling; None if the table has none."""
     letters = _letters(name)
     exact = next((kind for kind in GPU_KINDS if _letters(kind.name) == letters), None)
     alias = next((kind for kind in GPU_KINDS if kind.name == _ALIASES.get(letters)), None)

@@ -214,7 +214,6 @@ def alternatives(kind: str, observed: Mapping[str, str], added: Sequence[str] = 
 
 
 def kind_of_labels(labels: Mapping[str, str], added: Sequence[str] = ()) -> GpuKind | None:
-    """The kind that the labels of a node's platform, or labels of the settings, name; None if none does."""
     kinds = _kinds_by_label(tuple(added))
     own = (label for given in _added(added).values() for label, _ in given)
     keys = (
@@ -241,7 +240,6 @@ def _united(*values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _added(added: Sequence[str]) -> Mapping[str, Sequence[tuple[str, str]]]:
-    """The labels of the settings, with their values, by the name of the kind."""
     labels: dict[str, list[tuple[str, str]]] = {}
     for text in added:
         name, _, node_label = text.partition(":")

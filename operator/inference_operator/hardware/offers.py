@@ -81,7 +81,6 @@ class GpuOffer:
 
     @property
     def most_in_a_group(self) -> int:
-        """GPUs of one node that one engine can span."""
         return 1 if self.slice or self.shared else self.per_node
 
     def can_span(self, nodes: int, *, by_choice: bool = False) -> bool:
@@ -97,7 +96,6 @@ class GpuOffer:
 
 
 def offer_of_kind(kind: GpuKind, *, per_node: int = 1, nodes: int = 1, price: float | None = None) -> GpuOffer:
-    """An offer of GPUs of a kind, without a node."""
     return GpuOffer(
         kind=kind.name,
         product="",
@@ -191,7 +189,6 @@ def priced(offers: Iterable[GpuOffer], declared: Iterable[GpuOffer]) -> tuple[Gp
 
 
 def label_of(product: str) -> str:
-    """The node label that holds a product."""
     return GKE if product in _GKE_PRODUCTS else PRODUCT
 
 

@@ -89,5 +89,4 @@ def adapter_task(
 
 
 def field_of(adapter: AdapterSpec) -> str:
-    """The field of an adapter's source, for messages."""
     return f"spec.model.adapters[{adapter.name}].source"

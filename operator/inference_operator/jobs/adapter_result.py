@@ -24,7 +24,6 @@ class StoredAdapter:
 
 
 def adapter_text(result: StoredAdapter) -> str:
-    """One line of JSON."""
     return line({"adapter": asdict(result)})
 
 

@@ -85,13 +85,11 @@ def attempts_progress(
 
 
 def wait_after(number: int) -> timedelta:
-    """The backoff after the attempt of this number."""
     first, longest = FIRST_WAIT.total_seconds(), LONGEST_WAIT.total_seconds()
     return timedelta(seconds=exponential_backoff(number, first=first, longest=longest))
 
 
 def _waiting(attempt: Attempt) -> PodWait | None:
-    """Cause and cure of an attempt whose pod does not run; None if it runs."""
     problem = attempt.problem
     if problem is None:
         return None

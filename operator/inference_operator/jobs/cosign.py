@@ -100,7 +100,6 @@ def verifies(job: Manifest, reference: str, variable: str, public_key: str | Non
 
 
 def parsed_failure(text: str, reference: str) -> Failure | None:
-    """The error with which cosign ended; None without one."""
     match = _ERROR.search(text)
     return _failure(reference, match["text"]) if match else None
 

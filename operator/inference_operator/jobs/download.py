@@ -56,7 +56,6 @@ class Download:
 
 
 def download_state(inputs: Download, observed: ObservedJobs) -> JobState[Downloaded]:
-    """State of the download, with the progress that the log of its pod shows."""
     record = _record(inputs)
     stored = record.stored(observed.live)
     if stored and not inputs.empties_kernels:

@@ -23,7 +23,6 @@ class Downloaded:
 
 
 def downloaded_text(result: Downloaded) -> str:
-    """One line of JSON."""
     return line({"downloaded": asdict(result)})
 
 

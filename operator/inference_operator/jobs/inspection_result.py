@@ -14,12 +14,10 @@ InspectionResult: TypeAlias = Entry | Failure
 
 
 def inspection_refusal(failure: Failure) -> Refusal:
-    """The refusal of a specification whose model could not be inspected."""
     return refusal_of(failure, timed_out=Reason.INSPECTION_FAILED, verb="read")
 
 
 def unusable(why: NotUnderstood) -> Failure:
-    """The failure of an inspection whose files are not sufficient."""
     return Failure(Cause.PICKLE if isinstance(why, PickleWeights) else Cause.UNUSABLE, why)
 
 

@@ -50,7 +50,6 @@ def placement_of(pod: Manifest) -> Manifest:
 
 
 def with_placement(job: Manifest, fields: Manifest) -> Manifest:
-    """A Job whose pod has these fields for where it may run, and no others."""
     template = job["spec"]["template"]
     others = {name: field for name, field in template["spec"].items() if name not in PLACEMENT_FIELDS}
     return {**job, "spec": {**job["spec"], "template": {**template, "spec": {**others, **fields}}}}

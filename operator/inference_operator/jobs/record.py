@@ -34,12 +34,10 @@ class Record(Generic[Result]):
         return child(ref.kind, ref.name, owner=self.owner, component=self.component, content=content)
 
     def stored(self, live: Mapping[Ref, Manifest]) -> Result | None:
-        """The result in the live ConfigMap; None without one, or if it is invalid."""
         return self.read(mapping(live.get(self.ref) or {}, "data"))
 
 
 def result_in(key: str, parse: Callable[[str], Result | Failure | None], data: Manifest) -> Result | None:
-    """The result in a field of such data, as text; None without a valid one."""
     text = data.get(key)
     result = parse(text) if isinstance(text, str) else None
     return None if isinstance(result, Failure) else result

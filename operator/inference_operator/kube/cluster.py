@@ -45,7 +45,6 @@ class KubeCluster:
     async def pages(
         self, kind: Kind, *, namespace: str | None = None, selector: str | None = None
     ) -> AsyncIterator[Listing]:
-        """List a kind in one namespace, or (None) in all of them: at least one page, all at one resourceVersion."""
         query = {"limit": str(LIST_CHUNK)} | ({"labelSelector": selector} if selector else {})
         async for page in self._page_bodies(kind, namespace, query):
             items = [_with_type(item, kind) for item in page["items"]]
@@ -91,7 +90,6 @@ class KubeCluster:
         await self._merge(ref, live, {"managedFields": managers})
 
     async def _merge(self, ref: Ref, live: Manifest, metadata: Manifest) -> Manifest:
-        """Merge metadata into that of an object in this version; returns the object."""
         known = {name: live["metadata"][name] for name in ("uid", "resourceVersion")}
         self._check_leader("PATCH", ref.path)
         query, body = {"fieldManager": FIELD_MANAGER}, {"metadata": {**known, **metadata}}

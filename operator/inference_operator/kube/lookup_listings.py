@@ -41,7 +41,6 @@ async def free_gpus(reader: Reader, resource: str) -> ClusterGpus:
 
 
 async def _requested(reader: Reader, resource: str, *, fields: str, labels: str | None = None) -> int:
-    """The GPUs that the selected pods request."""
     pods = reader.each(POD, fields=fields, labels=labels)
     return sum([requested_amount(pod.get("spec") or {}, resource) async for pod in pods])
 

@@ -24,7 +24,6 @@ def in_cluster() -> bool:
 
 
 def environment_proxy(url: str) -> str | None:
-    """The proxy for a URL by `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`; None without one."""
     parts, proxies = urlsplit(url), getproxies()
     proxy = proxies.get(parts.scheme)
     if not proxy or _is_local(parts.hostname or ""):
@@ -41,7 +40,6 @@ def _is_local(host: str) -> bool:
 
 
 def _excludes(entry: str, url: SplitResult) -> bool:
-    """Whether an entry of NO_PROXY names the host of a URL."""
     host = url.hostname or ""
     address = _address(host)
     if entry == "*":

@@ -170,7 +170,6 @@ def _files(model: BucketModel, store: S3Store, listed: Sequence[ListedFile], dig
 
 
 def changed(model: BucketModel, digest: str) -> Failure:
-    """The failure for a bucket that has other files than the requested revision."""
     problem = f"has other files than those of the revision: the bucket's listing has the digest {digest} now."
     cure = "Set `spec.model.revision` to that digest to take the new files, or put the former files back."
     return Failure(Cause.NOT_FOUND, NotUnderstood(model.name, problem, cure))

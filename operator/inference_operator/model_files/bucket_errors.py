@@ -104,7 +104,6 @@ def missing(model: BucketModel) -> Failure:
 
 
 def failure_of(model: BucketModel, error: Exception) -> Failure:
-    """The failure for an error of the client, by what the store returned."""
     text = str(error)
     code = next(iter(re.findall(r"<Code>(\w+)</Code>", text)), "")
     status = next(iter(re.findall(r"status code: (\d{3})", text)), "")

@@ -56,7 +56,6 @@ class ModelFolder:
         return self.blobs / f"{file.blob}{PARTIAL}"
 
     def snapshot(self, commit: str) -> Path:
-        """The folder with links to the contents of one revision."""
         return self.snapshots / commit
 
     def record(self, commit: str) -> Path:

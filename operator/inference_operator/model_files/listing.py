@@ -50,7 +50,6 @@ class ListedFile:
 
     @property
     def blob(self) -> str:
-        """Name of the file's content on a claim."""
         return self.sha256 or sha256(f"{self.path} {self.etag} {self.size_bytes}".encode()).hexdigest()
 
 

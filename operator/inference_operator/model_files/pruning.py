@@ -61,7 +61,6 @@ class PruneReport:
 
 
 def deletion_of(repository: CachedRepository, uses: Sequence[Use]) -> Deletion:
-    """The deletion for a repository."""
     own = [use for use in uses if use.repository == ANY or folder_of(use.repository) == repository.folder]
     users = ", ".join(sorted({use.by for use in own if use.by})) or "an object"
     if repository.recent:
@@ -91,7 +90,6 @@ def report_text(report: PruneReport) -> str:
 
 
 def parsed_report(log: str) -> PruneReport | None:
-    """The report in a Job's log; None if it has no end."""
     items: list[Item] = []
     for line in log.splitlines():
         try:

@@ -213,7 +213,6 @@ def _of(named: Mapping[str, int], several: str) -> Weights:
 
 
 def _pickle(sizes: Mapping[str, int], ending: str) -> Weights | None:
-    """The pickle files of one kind that an engine loads; None if there are none."""
     files = _top_level_files(sizes, ending).items()
     named = {name: size for name, size in files if not name.endswith(_OF_TRAINING)}
     return replace(_of(named, f"{len(named)} {ending} files"), file_format=WeightFormat.PICKLE) if named else None

@@ -137,7 +137,6 @@ class Quantization:
     """Bits of an element of the parts that are stored in another way than `bits` says."""
 
     def bits_of(self, part: MatrixPart) -> float:
-        """Bits of an element of a quantized part."""
         return dict(self.part_bits).get(part, self.bits)
 
 

@@ -94,7 +94,6 @@ def is_downloaded(source: ModelSource) -> bool:
 
 
 def repository_of(source: ModelSource) -> str:
-    """The repository of a hub; empty for other sources."""
     return source.repository if isinstance(source, HubModel) else ""
 
 

@@ -118,7 +118,6 @@ def block_pattern(config: Config) -> dict[str, int]:
 
 
 def _of(config: Config, layers: int) -> tuple[LayerGroup, ...]:
-    """The group of so many layers with a state; none for none."""
     return (LayerGroup(Attention.STATE, layers, state=_state(config)),) if layers else ()
 
 

@@ -41,7 +41,6 @@ class AdapterList:
 
 
 def text_hash(text: str) -> str:
-    """The hash of a text of the list, as engines report it."""
     return hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]
 
 

@@ -83,7 +83,6 @@ class CacheVolume:
 
 
 def claim_name(cache: CacheSpec | None, resource: str) -> str:
-    """Name of the claim of `spec.cache`; empty without one."""
     return (cache.claim_name or cache_claim_name(resource)) if cache else ""
 
 
@@ -109,7 +108,6 @@ def cache_mounts(cache: CacheVolume | None, compiled: str) -> list[Manifest]:
 
 
 def adapter_mounts(cache: CacheVolume | None) -> list[Manifest]:
-    """The mount of the adapters' files; none for engines without adapters."""
     if cache is None or not cache.adapters:
         return []
     folder = f"{ADAPTERS_FOLDER}/{HUB_FOLDER}"

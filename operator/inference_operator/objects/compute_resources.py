@@ -36,7 +36,6 @@ def refusal_of_resources(requested: ResourcesSpec, field: str = "spec.engine.res
 
 
 def refusal_of_network_devices(requested: ResourcesSpec, network: NetworkSpec) -> Refusal | None:
-    """Why the network devices of a group are no such devices, or are requested twice; None if they are valid."""
     name = network.resource or ""
     if is_gpu(name):
         cure = "Name the resource of network devices, for example `rdma/hca_shared_devices_a`."
@@ -56,9 +55,7 @@ def requirements(
     A limit without a request also becomes the request, as in Kubernetes. The API server omits empty limits.
 
     Args:
-        plan: the plan, with the sized amounts and the GPUs.
         limit_ratio: a limit divided by its request, for resources to which the user gives no limit.
-        network: the network between the pods of an engine over several nodes.
     """
     sized = {"cpu": plan.cpu, "memory": plan.memory, "ephemeral-storage": plan.ephemeral_storage}
     devices = {**_gpus(plan), **(_network_devices(network) if plan.parallel.nodes > 1 else {})}

@@ -28,7 +28,6 @@ _OTHER_COMPONENTS = frozenset({"", ROUTER, INSPECTION, DOWNLOAD, CACHE, VERIFICA
 
 
 def component_of(manifest: Manifest) -> str:
-    """The component that an object belongs to; empty without one."""
     return str(mapping(mapping(manifest, "metadata"), "labels").get(COMPONENT_LABEL, ""))
 
 
@@ -54,7 +53,6 @@ def slot_of(candidate: str, name: str, role: str) -> int | None:
 
 
 def is_workload_name(candidate: str, name: str, role: str) -> bool:
-    """Whether a name is that of a role's Deployment or of one of its groups."""
     return candidate == workload_name(name, role) or slot_of(candidate, name, role) is not None
 
 
@@ -119,7 +117,6 @@ def service_name(name: str) -> str:
 
 
 def service_host(service: str, namespace: str, *, cluster_domain: str) -> str:
-    """The DNS name of a Service."""
     return f"{service}.{namespace}.svc.{cluster_domain}"
 
 

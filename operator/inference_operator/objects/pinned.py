@@ -66,7 +66,6 @@ class Pinned(Generic[T]):
 
     @property
     def template_hash(self) -> str:
-        """The hash that the template carries, and so its pods."""
         return pod_template_hash(self.content.template.get("metadata") or {}) or ""
 
 
@@ -114,8 +113,6 @@ class PinAnnotation(Annotation[Pinned[T]]):
         """The content of pods: the pinned one if it has the same inputs and serves, else the new one.
 
         Args:
-            built: the content as this operator builds it.
-            live: the live workload.
             serving: template hashes of the pods that have answered.
         """
         return self.use(built, live, serving)[0]
@@ -131,8 +128,6 @@ class PinAnnotation(Annotation[Pinned[T]]):
         """The content of pods, and why they get it.
 
         Args:
-            built: the content as this operator builds it.
-            live: the live workload.
             serving: template hashes of the pods that have answered.
             may_begin: whether the brake lets a change of the owner begin.
         """

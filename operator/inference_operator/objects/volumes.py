@@ -35,7 +35,6 @@ def engine_mounts(
 
 
 def writable_volumes(paths: Sequence[str]) -> list[Manifest]:
-    """An emptyDir volume for each path that a container writes to."""
     return [{"name": _volume_name(path), "emptyDir": {}} for path in paths]
 
 
@@ -44,5 +43,4 @@ def writable_mounts(paths: Sequence[str]) -> list[Manifest]:
 
 
 def _volume_name(path: str) -> str:
-    """Name of the volume of a writable path."""
     return path.strip("/").replace("/", "-")

@@ -50,9 +50,6 @@ def decided_list(
     """The list by rules 1 to 3.
 
     Args:
-        adapters: those of the specification.
-        live: the list as it is.
-        engines: the engines.
         reports: what each engine told of its adapters, by uid.
         failed: names that failed when engines last ran.
     """

@@ -18,13 +18,7 @@ DEFAULT_SLOTS = 4
 
 
 def slotted_spec(spec: Spec, owner: Owner, live: Mapping[Ref, Manifest]) -> Spec:
-    """The specification with the fields of the slots filled in; unchanged if it has no adapters and no slots.
-
-    Args:
-        spec: the specification as its user wrote it.
-        owner: the resource.
-        live: its live children, with the records of its adapters.
-    """
+    """The specification with the fields of the slots filled in; unchanged if it has no adapters and no slots."""
     slots = _slots(spec)
     if not slots:
         return spec

@@ -65,14 +65,12 @@ def _without_files(spec: Spec) -> tuple[Adapter, ...]:
 
 
 def _wait(copies: Sequence[_Copy]) -> ModelWait:
-    """The wait for the first adapter that is being copied."""
     copying = ((copy.adapter, copy.state) for copy in copies if copy.state and copy.adapter.progress)
     adapter, state = next(copying)
     return replace(job_wait(state, Reason.DOWNLOADING_MODEL), message=adapter.progress)
 
 
 def _copy(inputs: Inputs, planned: Planned, cache: CacheSpec, adapter: AdapterSpec) -> _Copy:
-    """One adapter with its Job."""
     shared, spec = planned.shared, planned.shared.stated
     if any(adapter.name in role.process.model_names for role in planned.roles):
         return _Copy(Adapter(adapter.name, refusal=_taken(adapter), keeps_former=False))
@@ -109,7 +107,6 @@ def _taken(adapter: AdapterSpec) -> Refusal:
 
 
 def _of_another_model(planned: Planned, adapter: AdapterSpec, stored: StoredAdapter) -> Refusal | None:
-    """Why an adapter does not fit the model; None if it does."""
     facts = planned.model.facts if planned.model else None
     known = (facts.hidden_size, facts.layers) if isinstance(facts, ModelFacts) else (0, 0)
     repository = repository_of(planned.shared.source)

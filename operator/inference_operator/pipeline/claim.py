@@ -32,7 +32,6 @@ def claim(inputs: Inputs, planned: Planned, cache: CacheSpec) -> Part | Refusal:
 
 
 def _live_size(inputs: Inputs) -> str | None:
-    """The size that the live claim requests; None without one."""
     live = inputs.child(Ref(CLAIM, inputs.owner.key.namespace, cache_claim_name(inputs.owner.key.name)))
     return _requested(live) if live else None
 

@@ -36,7 +36,6 @@ def role_specs(inputs: Inputs) -> Sequence[RoleSpec]:
 
 
 def shared_context(inputs: Inputs, spec: Spec, contexts: Sequence[RoleContext]) -> SharedContext:
-    """What the roles of a valid specification have in common."""
     settings, with_slots = inputs.settings, slotted_spec(spec, inputs.owner, inputs.children)
     effective = effective_spec(with_slots, settings.engine_defaults, settings.router_defaults)
     reader = next(context for context in contexts if context.spec.has_scale)
@@ -47,12 +46,7 @@ def shared_context(inputs: Inputs, spec: Spec, contexts: Sequence[RoleContext]) 
 
 
 def live_roles(inputs: Inputs, specs: Sequence[RoleSpec]) -> Mapping[str, LiveRole]:
-    """The roles as observed, by name: those that are requested, else those of the live workloads.
-
-    Args:
-        inputs: everything that was observed.
-        specs: the roles that the specification requests.
-    """
+    """The roles as observed, by name: those that are requested, else those of the live workloads."""
     if specs:
         return {role.name: _live_role(inputs, role.name, role.engine, has_scale=role.has_scale) for role in specs}
     names, engine = _live_names(inputs), inputs.engines.default
@@ -74,14 +68,7 @@ def observed_again(inputs: Inputs, role: LiveRole) -> LiveRole:
 def role_contexts(
     inputs: Inputs, specs: Sequence[RoleSpec], live: Mapping[str, LiveRole], source: ModelSource
 ) -> tuple[RoleContext, ...]:
-    """The contexts of the decisions about the requested roles.
-
-    Args:
-        inputs: everything that was observed.
-        specs: the requested roles.
-        live: the same roles as observed.
-        source: the source of their model.
-    """
+    """The contexts of the decisions about the requested roles."""
     return tuple(
         RoleContext(
             spec=spec,
@@ -100,7 +87,6 @@ def role_contexts(
 
 
 def _with_recorded_engine(inputs: Inputs, spec: RoleSpec, live: LiveRole) -> RoleSpec:
-    """The role with the engine of its recorded plan, where the operator chooses it."""
     recorded = live.recorded
     if not spec.is_automatic or recorded is None or recorded.engine not in inputs.engines:
         return spec
@@ -110,7 +96,6 @@ def _with_recorded_engine(inputs: Inputs, spec: RoleSpec, live: LiveRole) -> Rol
 def with_chosen_engines(
     inputs: Inputs, states: Sequence[PlanState], model: ModelFindings
 ) -> Sequence[PlanState] | Refusal:
-    """The states of the roles with the engines that are chosen for the model, or why one cannot run it."""
     chosen: list[PlanState] = []
     for state in states:
         decided = _with_chosen_engine(inputs, state, model)

@@ -65,7 +65,6 @@ class DecidedParts:
     """What each feature contributes, in any order."""
 
     def with_parts(self, *parts: Part) -> "DecidedParts":
-        """The decision with more parts."""
         return replace(self, parts=(*self.parts, *parts))
 
 

@@ -32,9 +32,6 @@ def key_to_ask_for(inputs: Inputs, context: RoleContext, inputs_hash: str, *, op
     """Name of the Secret with the key that a pod template of now asks for; empty: it asks for none.
 
     Args:
-        inputs: everything that was observed.
-        context: the role.
-        inputs_hash: that of the template.
         open_to_all: whether something else than the routers may send requests to its engines.
     """
     if open_to_all or not is_wanted(context.spec.stated, context.engine, inputs.settings):
@@ -65,14 +62,7 @@ def engines_ask(inputs: Inputs) -> str:
 
 
 def key_to_send(inputs: Inputs, spec: Spec, templates: Sequence[PinnedTemplate], engines: Sequence[Engine]) -> str:
-    """Name of the Secret with the key that routers send to engines; empty: they send none.
-
-    Args:
-        inputs: everything that was observed.
-        spec: the specification.
-        templates: the pod templates in use of all roles.
-        engines: their engines.
-    """
+    """Name of the Secret with the key that routers send to engines; empty: they send none."""
     asked = [name for template in templates if (name := asked_key(template.content.template))]
     asks = next(iter([*asked, engines_ask(inputs)]))
     if asks:
@@ -86,7 +76,6 @@ def created_key(inputs: Inputs, templates: Sequence[PinnedTemplate], sent: str, 
     With `settings.engineKeys: false` the operator has no right to create it.
 
     Args:
-        inputs: everything that was observed.
         templates: the pod templates of engines in use.
         sent: the name that routers have.
         is_held: whether nothing is made meanwhile.
@@ -100,9 +89,6 @@ def unguarded(inputs: Inputs, context: RoleContext, template: PinnedTemplate, *,
     """A notice if somebody could ask these engines without an API key; empty if not.
 
     Args:
-        inputs: everything that was observed.
-        context: the role.
-        template: its pod template in use.
         has_policy: whether its engines have a NetworkPolicy.
     """
     spec, engine = context.spec.stated, context.engine

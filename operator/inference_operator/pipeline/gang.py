@@ -13,11 +13,6 @@ def pod_groups(inputs: Inputs, planned: Planned, engines: Part) -> Part:
     """A PodGroup for each StatefulSet that has one, before it: its pods are pending without it.
 
     A live one stays while its kind cannot be listed.
-
-    Args:
-        inputs: everything that was observed.
-        planned: what is decided.
-        engines: the part of the engines.
     """
     is_held = planned.hold.holds_others
     built = _built(inputs, inputs.children.values() if is_held else engines.desired.values())

@@ -97,7 +97,6 @@ class Inputs(Generic[ResourceT]):
         return replace(self.resource.owner, child_labels={**self.settings.common_labels, **own})
 
     def child(self, ref: Ref) -> Manifest | None:
-        """A live child of the resource, or None."""
         return self.children.get(ref)
 
     @property
@@ -114,13 +113,11 @@ class Inputs(Generic[ResourceT]):
 
     @property
     def router_deployment(self) -> Manifest | None:
-        """The live Deployment of the routers, or None."""
         key = self.resource.key
         return self.child(Ref(DEPLOYMENT, key.namespace, router_name(key.name)))
 
     @property
     def main_service(self) -> Ref:
-        """The Service that clients call."""
         return Ref(SERVICE, self.resource.key.namespace, service_name(self.resource.key.name))
 
     @property
@@ -130,11 +127,9 @@ class Inputs(Generic[ResourceT]):
 
     @property
     def routers(self) -> WorkloadView:
-        """The Deployment of the routers, as it is observed."""
         return workload_view(self.router_deployment)
 
     def workloads(self, role: str) -> Sequence[Manifest]:
-        """The objects of the live workload of a role, the newest first."""
         name = self.resource.key.name
         return newest_first(
             live
@@ -143,10 +138,8 @@ class Inputs(Generic[ResourceT]):
         )
 
     def engines_service(self, role: str) -> Manifest | None:
-        """The live headless Service of a role, or None."""
         key = self.resource.key
         return self.child(Ref(SERVICE, key.namespace, headless_service_name(key.name, role)))
 
     def pods_of(self, role: str) -> Sequence[PodView]:
-        """The pods of a role."""
         return [pod for pod in self.pods if pod.component == role]

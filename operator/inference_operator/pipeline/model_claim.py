@@ -42,7 +42,6 @@ def one_node(inputs: Inputs, spec: Spec, pod: Manifest, *, matters: bool) -> One
     """Whether that holds for any claim of a pod: of the cache, of its model, of adapters, and those that users add.
 
     Args:
-        inputs: everything that was observed.
         spec: the specification, whose cache's claim the operator may have made.
         pod: the pod's specification.
         matters: whether the others are worth a request.

@@ -44,7 +44,6 @@ def claim_lookups(inputs: Inputs, cache: CacheSpec) -> tuple[Lookup, ...]:
 
 
 def _kernels(inputs: Inputs, planned: Planned) -> tuple[str, ...]:
-    """The folders of the compiled kernels of all roles."""
     volumes = (cache_volume(inputs, role.context.spec.stated, role.plan) for role in planned.roles)
     return tuple(dict.fromkeys(volume.key for volume in volumes if volume))
 

@@ -28,7 +28,6 @@ class InspectedModel:
 
     @property
     def known(self) -> KnownModel | None:
-        """The model, as far as it is known."""
         return self.findings.known
 
 
@@ -82,7 +81,6 @@ def _needs_facts(state: PlanState) -> bool:
 
 
 def inspection(inputs: Inputs, model: InspectedModel) -> Part:
-    """The objects, the lookups and the due time of the inspection."""
     state = model.inspection
     return Part(
         feature=Feature.INSPECTION,

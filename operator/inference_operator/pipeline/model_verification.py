@@ -50,7 +50,6 @@ def verification(inputs: Inputs, planned: Planned) -> ModelStep:
 
 
 def _asked_by_user(shared: SharedContext) -> Iterator[Verification]:
-    """The verification of the model's image with the key that the user names."""
     verify = shared.effective.model.verify
     if verify is None or not isinstance(shared.source, ImageModel):
         return

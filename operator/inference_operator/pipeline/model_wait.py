@@ -24,7 +24,6 @@ class ModelStep:
 
 
 def observed_jobs(inputs: Inputs) -> ObservedJobs:
-    """The resource's Jobs as observed."""
     return ObservedJobs(inputs.children, inputs.pods, inputs.now, inputs.lookups)
 
 

@@ -62,7 +62,6 @@ class Planned(Outcome):
 
     @property
     def engine_moves(self) -> Sequence[Move]:
-        """How the engines of each role move away from nodes that are leaving."""
         return [role.change.move for role in self.roles]
 
     @property

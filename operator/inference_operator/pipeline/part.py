@@ -56,17 +56,14 @@ class Hold(IntEnum):
 
     @property
     def holds_engines(self) -> bool:
-        """Whether no new engine is made."""
         return self is not Hold.NOTHING
 
     @property
     def scales(self) -> bool:
-        """Whether the number of engines changes."""
         return self not in {Hold.ENGINES, Hold.ALL}
 
     @property
     def holds_others(self) -> bool:
-        """Whether routers and all other objects stay too."""
         return self >= Hold.OTHERS
 
 

@@ -69,11 +69,7 @@ def deletion_costs(engines: Sequence[EngineView], samples: Samples, *, live: int
 
 
 def _new_costs(costs: Iterable[tuple[PodView, int, str]]) -> tuple[PodPatch, ...]:
-    """The annotations of pods that have another cost.
-
-    Args:
-        costs: pods, with the cost that each should have, and why.
-    """
+    """The annotations of pods that have another cost."""
     return tuple(
         PodPatch(pod=pod, deletion_cost=cost, why=why) for pod, cost, why in costs if cost != pod.deletion_cost
     )

@@ -117,9 +117,6 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
     3. The workload with its replicas, and the objects around it.
 
     Args:
-        inputs: everything that was observed.
-        context: the role.
-        plan: its plan.
         open_to_all: whether something else than the routers may send requests to its engines.
     """
     used = role_templates(inputs, context, plan.pinned, open_to_all=open_to_all)
@@ -177,7 +174,6 @@ def _change(inputs: Inputs, used: RoleTemplates, scaling: ObservedScaling) -> Wo
 
 
 def _notice(inputs: Inputs, used: RoleTemplates, change: WorkloadChange) -> str:
-    """The notices about a role, in sentences; empty if there are none."""
     context, plan = used.inputs.context, used.inputs.plan
     return sentences(
         used.older,
@@ -203,7 +199,6 @@ def _one_node(inputs: Inputs, context: RoleContext, template: PinnedTemplate) ->
 def _engine_set(
     inputs: Inputs, workload: WorkloadInputs, template: PinnedTemplate, wanted: int, *, one_node: bool | None
 ) -> EngineSet:
-    """The engines of the role, whose rollout and moves are decided."""
     context, plan, settings = workload.context, workload.plan.plan, workload.settings
     stated = context.spec.stated
     return EngineSet(

@@ -48,10 +48,6 @@ def router_objects(
     """The routers, which send requests to the roles.
 
     Args:
-        inputs: everything that was observed.
-        spec: that of the InferenceDeployment.
-        way: the way of requests.
-        roles: the roles.
         move: how the only router moves away from a node that is leaving.
     """
     owner, settings = inputs.owner, inputs.settings

@@ -55,7 +55,6 @@ class DoubledWriteError(Exception):
 
 
 def summed(verdict: _Verdict, parts: Iterable[Part]) -> _Verdict:
-    """The outcome: the verdict with the sum of the parts."""
     ordered = sorted(parts, key=lambda part: _FEATURE_ORDER[part.feature])
     features = [part.feature for part in ordered]
     if doubled := {feature.value for feature in features if features.count(feature) > 1}:
@@ -131,7 +130,6 @@ def _joined(first: PodPatch, second: PodPatch) -> PodPatch:
 
 
 def _only(parts: Sequence[Part], value: Callable[[Part], _Value | None]) -> _Value | None:
-    """What one part says; None if no part does."""
     said = [(part.feature, text) for part in parts if (text := value(part))]
     if len(said) > 1:
         raise DoubledWriteError(f"one value by {' and '.join(feature.value for feature, _ in said)}")

@@ -81,9 +81,6 @@ def role_templates(inputs: Inputs, context: RoleContext, plan: PinnedPlan, *, op
     """The templates of a role.
 
     Args:
-        inputs: everything that was observed.
-        context: the role.
-        plan: its plan.
         open_to_all: whether something else than the routers may send requests to its engines.
     """
     return _renewed(inputs, _templates(inputs, context, plan, open_to_all=open_to_all), open_to_all=open_to_all)
@@ -129,7 +126,6 @@ def _templates(inputs: Inputs, context: RoleContext, plan: PinnedPlan, *, open_t
 
 
 def _process(context: RoleContext, plan: PinnedPlan, *, asks_for_key: bool) -> EngineProcess:
-    """The process of an engine of the role."""
     spec, settings = context.spec.effective, context.settings
     model, name = spec.model, spec.model.served_name or context.owner.key.name
     hub_cache = HUB_CACHE if spec.stated.cache else ""

@@ -29,7 +29,6 @@ def turn_inputs(inputs: Inputs) -> TurnInputs:
 
 
 def workloads_by_role(inputs: Inputs) -> Sequence[Sequence[Manifest]]:
-    """The live workloads of each role and of the routers."""
     by_role: dict[str, list[Manifest]] = {}
     for ref, live in inputs.children.items():
         if ref.kind in WORKLOAD_KINDS:

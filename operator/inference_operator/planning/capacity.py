@@ -26,7 +26,6 @@ def _is_placed(engine: EngineView) -> bool:
 
 
 def capped(requested: int, replicas: int) -> str:
-    """A sentence that says that there are fewer replicas than requested; empty if there are not."""
     if replicas == requested:
         return ""
     possible = f"Nodes have GPUs for {replicas} of {requested} engines"

@@ -52,7 +52,6 @@ class ModelFindings:
 
     @property
     def architecture(self) -> str:
-        """The architecture in the model's config; empty if it is not known."""
         return self.known.architecture if self.known else ""
 
     @property
@@ -80,7 +79,6 @@ class PlanInputs:
 
 
 def engine_plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
-    """The plan of one engine with what was learned, or why there is none."""
     itself, inputs = inputs.model.facts, _as_served(inputs, engine)
     plan = _plan(inputs, engine)
     if isinstance(plan, Refusal):
@@ -175,7 +173,6 @@ def _sizes(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
 
 
 def _of_model(inputs: PlanInputs, facts: ModelFacts | NotUnderstood | None, engine: Engine) -> Refusal | None:
-    """Why the engine does not run this model as it is requested; None if it does, or if its facts are not known."""
     if not isinstance(facts, ModelFacts):
         return None
     spec = inputs.spec.engine

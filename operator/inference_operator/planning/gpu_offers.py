@@ -164,7 +164,6 @@ def has_gpus(node: NodeView) -> bool:
 
 
 def _suiting(nodes: Sequence[NodeView] | None, pod: Manifest) -> Sequence[NodeView]:
-    """The nodes that the pod may run on and that report GPUs now."""
     return [
         node
         for node in nodes or ()

@@ -33,9 +33,7 @@ def learned_from(
     """The correction of a plan, by the rules at the top of this module; None if there is none.
 
     Args:
-        lookups: results of lookups, with logs of terminated containers.
         engine: the engine of the plan; it reads its own log.
-        template: hash of the live pod template.
     """
     if plan.learned is not None or template is None:
         return None

@@ -54,12 +54,10 @@ class LiveRole:
 
     @property
     def engines_of_groups(self) -> Mapping[str, EngineView]:
-        """The engines of groups, by the name of the group."""
         return {engine.leader.group: engine for engine in self.engines if engine.leader.group}
 
     @property
     def pods(self) -> Sequence[PodView]:
-        """The pods of its engines."""
         return [pod for engine in self.engines for pod in engine.pods]
 
 

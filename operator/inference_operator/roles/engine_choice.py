@@ -37,7 +37,6 @@ class EngineChoice:
 
     @classmethod
     def of_plan(cls, plan: PinnedPlan) -> "EngineChoice":
-        """The choice that a plan was made with."""
         return cls(plan.engine, plan.plan.implementation, plan.plan.engine_choice)
 
 

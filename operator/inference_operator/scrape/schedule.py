@@ -123,7 +123,6 @@ class Schedule:
         entry.due.update({name: min(due, at) for name, due in entry.due.items() if due != math.inf})
 
     def interval(self, component: str, pace: Pace) -> float:
-        """Seconds from one scrape of a component to the next at this pace."""
         if pace is Pace.DEMAND:
             return max(DEMAND_SECONDS, self._demand / MAX_DEMAND_PER_SECOND)
         if pace is Pace.NO_DEMAND:

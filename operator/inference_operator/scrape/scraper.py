@@ -352,7 +352,6 @@ class Scraper:
         return True
 
     async def _read_adapters(self, key: Key, pods: Sequence[PodView]) -> None:
-        """Read what engines tell of their adapters."""
         for pod in pods:
             if (port := pod.ports.get(ADAPTERS_PORT)) is None:
                 continue

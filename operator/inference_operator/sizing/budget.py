@@ -131,7 +131,6 @@ class Budget:
 
     @property
     def offered(self) -> float:
-        """The memory that the engine may use."""
         return self.memory * self.utilization
 
     @property
@@ -156,12 +155,10 @@ class Budget:
 
     @property
     def outside_headroom(self) -> float:
-        """Free memory outside of what the engine may use."""
         return self.memory - self.offered - self.outside
 
     @property
     def typical_beside_longest(self) -> float:
-        """Typical requests that fit beside one of the longest context."""
         return self.typical_concurrency * (1 - 1 / self.concurrency) if self.concurrency > 1 else 0.0
 
     @property
@@ -169,7 +166,6 @@ class Budget:
         return self.kv_cache > 0 and min(self.headroom, self.states_headroom, self.outside_headroom) >= 0
 
     def typical(self, sequences: int) -> bool:
-        """Whether this number of typical requests fits at once."""
         return self.typical_concurrency >= sequences
 
 

@@ -93,7 +93,6 @@ class Share:
 
 
 def cell(facts: ModelFacts, shape: Shape, *, gpu: str, capability: tuple[int, int]) -> Cell:
-    """The cell of a model on a kind of GPU."""
     kernels = KernelClass.DENSE
     if facts.experts is not None:
         kernels = KernelClass.LATENT_EXPERTS if facts.uses_mla else KernelClass.EXPERTS

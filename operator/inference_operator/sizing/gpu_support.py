@@ -91,7 +91,6 @@ class GpuSupport:
         return shape if taken == facts.element_bytes else replace(shape, element_bytes=taken)
 
     def unable(self, facts: ModelFacts, shape: Shape, capability: tuple[int, int]) -> str | None:
-        """Why a GPU of this compute capability cannot compute the model; None if it can."""
         own = facts.quantization
         stored = own if own.kernel is not Kernel.NONE or shape.quantization is None else shape.quantization
         method = self.method(stored.method, facts)

@@ -113,7 +113,6 @@ def _too_few_nodes(pools: Sequence[Pool], nodes: int) -> Infeasible:
 
 
 def _too_few_gpus(pools: Sequence[Pool], inputs: SizingInputs, nodes: int) -> Infeasible:
-    """The refusal of more GPUs of each of several nodes than one has."""
     ranks, most = inputs.requested_shape.parallel.world_size, max(pool.offer.most_in_a_group for pool in pools)
     problem = f"{ranks} GPUs over {nodes} nodes are more than {most} on each, and no node has more."
     smaller = "" if inputs.data == 1 else " and `.data`"

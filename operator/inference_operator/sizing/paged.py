@@ -52,7 +52,6 @@ class PagedEngine:
         return self.support.unable(facts, shape, self.gpu.capability)
 
     def broken_rule(self, facts: ModelFacts, shape: Shape) -> str | None:
-        """Why the model does not allow the parallel sizes of a shape; None if it does."""
         return broken_rule(facts, shape) or self.encoders.broken_rule(facts, shape)
 
     def allowed_sizes(self, facts: ModelFacts, shape: Shape, at_most: int) -> tuple[int, ...]:

@@ -202,7 +202,6 @@ def checked_plan(chosen: GpuPlan, facts: ModelFacts, *, downloads: bool, avoided
 
 
 def _plan(device: Device, shape: Shape, host: HostNeeds, facts: ModelFacts | None = None) -> Plan:
-    """A plan from the shape, the pod's requests, and the facts of the model."""
     on_gpus = device is Device.GPU
     return Plan(
         device=device,

@@ -137,7 +137,6 @@ class Serving:
         return FULL * self.cached_tokens / max(load.resident, 1.0)
 
     def at(self, concurrency: float, load: Load) -> Served:
-        """The engine with this many requests at once."""
         if self.ranks == 1:
             return self._of_rank(concurrency, load)
         each = max(1.0, concurrency / self.ranks)
@@ -145,7 +144,6 @@ class Serving:
         return replace(served, concurrency=concurrency, requests=served.requests * concurrency / each)
 
     def _of_rank(self, concurrency: float, load: Load) -> Served:
-        """One data parallel rank with this many requests at once."""
         if not self.costs.decodes:
             return self._pooling(concurrency, load)
         work = load.new_prompt / load.answer

@@ -24,7 +24,6 @@ class Objective:
 
     @classmethod
     def requested(cls, autoscaling: AutoscalingSpec | None) -> Self:
-        """The objective of `spec.autoscaling`, or the default."""
         if autoscaling is None:
             return cls()
         stated = autoscaling.objective
@@ -206,7 +205,6 @@ class Shape:
 
     @property
     def speculative_tokens(self) -> int:
-        """Draft tokens of one iteration; 0 without speculative decoding."""
         return self.speculation.tokens if self.speculation else 0
 
     def with_tensor(self, tensor: int) -> "Shape":

@@ -54,9 +54,6 @@ def scaling_observation(
     """The state of autoscaling of a role.
 
     Args:
-        inputs: everything that was observed.
-        stated: its specification; None if that is invalid.
-        live: the role as observed.
         decided: the role as decided; None where nothing is.
         target: the requests that one of its engines should have.
         engines: its engines that stay.

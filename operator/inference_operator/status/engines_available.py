@@ -15,7 +15,6 @@ from inference_operator.status.stalled import stalled
 
 
 def _refused(observation: Observation) -> ConditionVerdict | None:
-    """The specification is refused, and there are no engines of an earlier one."""
     if observation.refusal is None or observation.engines.exists:
         return None
     message = "There are no engines: the specification cannot be served."

@@ -18,7 +18,6 @@ def reported_members(
     It is the group of the problem that is reported, else of the start, else the first one.
 
     Args:
-        engines: the engines of a role, of the latest template.
         size: pods of one engine, as planned.
     """
     groups = [engine for engine in engines if engine.leader.group and _is_reported(engine, now)]
@@ -31,11 +30,7 @@ def reported_members(
 
 
 def members_due(engines: Sequence[EngineView], now: datetime) -> Sequence[datetime]:
-    """Time of the next report about members, if no event comes before.
-
-    Args:
-        engines: the engines of a role, of the latest template.
-    """
+    """Time of the next report about members, if no event comes before."""
     groups = (engine for engine in engines if engine.leader.group and not engine.ready)
     created = (pod.created + REPORT_AFTER for engine in groups for pod in engine.pods if pod.created)
     return sorted(moment for moment in created if moment > now)[:1]

@@ -21,7 +21,6 @@ def network(
     It is read from status while the template stays: the log of a start is read only until the engine serves.
 
     Args:
-        recorded: the role's engine, as status has it.
         resource: the resource of the network devices; None without one, or while nothing is decided.
     """
     if template is None:

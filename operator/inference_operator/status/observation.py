@@ -96,7 +96,6 @@ class RoleObservation:
 
     @property
     def pinned(self) -> PinnedPlan | None:
-        """Its plan: decided in this round, or recorded before."""
         return self.decided.plan if self.decided else self.live.recorded
 
     @property
@@ -128,7 +127,6 @@ class Observation:
 
     @property
     def spec(self) -> Spec | None:
-        """The specification; None if it is invalid."""
         spec = self.inputs.resource.spec
         return spec if isinstance(spec, Spec) else None
 
@@ -154,7 +152,6 @@ class Observation:
 
     @property
     def inspection(self) -> ModelWait | None:
-        """Progress of the model's inspection; None if nothing waits for it."""
         return self.outcome.wait if isinstance(self.outcome, NeedsInspection) else None
 
     @property
@@ -194,7 +191,6 @@ class Observation:
 
     @cached_property
     def staying(self) -> Sequence[EngineView]:
-        """The engines of all roles that stay."""
         return [engine for role in self.roles for engine in role.engines]
 
     @cached_property
@@ -250,7 +246,6 @@ class Observation:
 
     @cached_property
     def scaling(self) -> Mapping[str, ScalingObservation]:
-        """The autoscaling of each role, by its name."""
         targets = self.outcome.targets
         return {
             role.name: scaling_observation(

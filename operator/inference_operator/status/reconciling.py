@@ -20,7 +20,6 @@ UNDECIDED_ROLLOUT = "Engines will be replaced once free GPUs are known."
 
 
 def _refused(observation: Observation) -> ConditionVerdict | None:
-    """The specification is refused, so nothing is applied."""
     if observation.refusal is None:
         return None
     by_policy = observation.refusal.reason is Reason.REFUSED_BY_POLICY

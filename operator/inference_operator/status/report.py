@@ -111,7 +111,6 @@ class Report(Generic[StatusT]):
 
 
 def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> Report:
-    """The status after a round of writes."""
     current = Observation(inputs, outcome, results)
     verdicts = {kind: verdict for kind, rule in RULES.items() if (verdict := rule(current))}
     conditions = tuple(_condition(kind, verdict, inputs) for kind, verdict in verdicts.items())

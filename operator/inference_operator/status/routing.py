@@ -100,7 +100,6 @@ router_available: Chain[Observation, ConditionVerdict] = Chain(
 
 
 def _without_address(observation: Observation) -> ConditionVerdict | None:
-    """An object that exposes the router has no address."""
     missing = [exposure for exposure in observation.exposures if exposure.reason is not Reason.EXPOSED]
     if not missing:
         return None

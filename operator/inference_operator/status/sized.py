@@ -45,7 +45,6 @@ SIZE_REASONS = frozenset(
 
 
 def _refused(observation: Observation) -> ConditionVerdict | None:
-    """The specification is refused for its sizes."""
     refusal = observation.refusal
     if refusal is None or not (refusal.reason in SIZE_REASONS or is_unreadable(observation)):
         return None
@@ -65,7 +64,6 @@ def _not_sized(observation: Observation) -> ConditionVerdict | None:
 
 
 def _of_roles(observation: Observation) -> ConditionVerdict:
-    """The figures of each role."""
     roles = observation.roles
     return of_roles({role.name: _of_plan(_Sized(observation, role, role.plan)) for role in roles if role.plan})
 
@@ -114,7 +112,6 @@ class _Sized:
 
 
 def _without_sizing(sized: _Sized) -> ConditionVerdict | None:
-    """The memory of GPUs was not computed."""
     if sized.plan.per_gpu is not None:
         return None
     return ConditionVerdict("Unknown", Reason.PARTLY_ESTIMATED, sentences(_unchecked(sized.plan), sized.reported))

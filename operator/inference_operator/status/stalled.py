@@ -19,7 +19,6 @@ from inference_operator.workload.eviction.obstacles import Lasting
 
 
 def _name_conflict(observation: Observation) -> ConditionVerdict | None:
-    """A foreign object has the name of a child."""
     match observation.blocked:
         case Conflict(ref, holder, left_behind):
             cure = f'take it over with the annotation {ADOPT_ANNOTATION}: "true"' if left_behind else "rename it"
@@ -33,7 +32,6 @@ def _name_conflict(observation: Observation) -> ConditionVerdict | None:
 
 
 def _child_rejected(observation: Observation) -> ConditionVerdict | None:
-    """The API server rejects a child."""
     match observation.blocked:
         case Rejected(ref, message):
             cure = EXPLANATIONS[Reason.CHILD_REJECTED].cure

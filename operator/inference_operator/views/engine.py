@@ -67,7 +67,6 @@ class EngineView:
 
     @property
     def is_serving(self) -> bool:
-        """Whether it is ready and stays."""
         return self.ready and not self.terminating
 
     @property
@@ -131,7 +130,6 @@ class EngineView:
 
 
 def engines_of(pods: Iterable[PodView]) -> list[EngineView]:
-    """The engines that pods of roles make, in the order of their first pods."""
     groups: dict[tuple[str, str] | int, list[PodView]] = {}
     for number, pod in enumerate(pods):
         groups.setdefault((pod.component, pod.group) if pod.group else number, []).append(pod)

@@ -259,7 +259,6 @@ def _shared(ports: tuple[tuple[str, int], ...]) -> Mapping[str, int]:
 
 
 def pod_template_hash(metadata: Manifest) -> str | None:
-    """The template hash in the annotations of a pod or of a Deployment's pod template; None without one."""
     template = mapping(metadata, "annotations").get(TEMPLATE_HASH_ANNOTATION)
     return template if isinstance(template, str) else None
 
@@ -322,7 +321,6 @@ def _termination(pod: Manifest, container: Manifest, terminated: Manifest) -> Po
 
 
 def _memory_limit(pod: Manifest, container: str) -> str:
-    """The container's memory limit as its specification has it; empty without one."""
     spec = mapping(pod, "spec")
     named = (c for c in (*objects(spec, "initContainers"), *objects(spec, "containers")) if c.get("name") == container)
     return str(mapping(mapping(next(named, {}), "resources"), "limits").get("memory") or "")

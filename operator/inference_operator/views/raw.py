@@ -13,7 +13,6 @@ def mapping(parent: Manifest, name: str) -> Manifest:
 
 
 def annotations(manifest: Manifest | None) -> Manifest:
-    """The annotations of an object; empty without an object."""
     return mapping(mapping(manifest or {}, "metadata"), "annotations")
 
 
@@ -24,12 +23,10 @@ def objects(parent: Manifest, name: str) -> Iterable[Manifest]:
 
 
 def condition(status: Manifest, kind: str) -> Manifest:
-    """The condition of this type; an empty object without one."""
     return next((item for item in objects(status, "conditions") if item.get("type") == kind), {})
 
 
 def timestamp(text: object) -> datetime | None:
-    """The time of a Kubernetes timestamp; None for anything else."""
     try:
         return datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:

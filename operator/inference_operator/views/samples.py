@@ -108,7 +108,6 @@ class RouterSample:
 
 
 def combined_samples(samples: Iterable[RouterSample]) -> RouterSample:
-    """The sums over several routers."""
     routers = list(samples)
     sessions: Counter[str] = Counter()
     for sample in routers:
@@ -185,9 +184,7 @@ def next_activity(
     While an engine is out of traffic, the clock keeps running even when idle; only a probe response brings it back.
 
     Args:
-        before: its activity at the previous sample; None if there is none.
         sessions: unfinished requests that routers have sent to it.
-        at: when the sample was taken, in seconds.
         longest_gap: with more seconds than this between two samples, the time without progress restarts.
     """
     now = EngineActivity(sample, sessions, at)

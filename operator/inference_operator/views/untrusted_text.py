@@ -59,7 +59,6 @@ def log_tail(log: str, *, lines: int, size: int, characters: int = LOG_CHARACTER
 
 
 def termination_message(message: str) -> str:
-    """The termination message of a container."""
     size = _bytes(message)
     is_cut = size >= _LOG_AS_MESSAGE_BYTES
     shares = (_POD_MESSAGE_BYTES // containers for containers in range(1, _MAX_CONTAINERS + 1))

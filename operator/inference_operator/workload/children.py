@@ -20,8 +20,6 @@ def children(inputs: WorkloadInputs, workload: Sequence[Manifest], *, open_to_al
     """All objects of the role but its budget by reference, in the order in which they are applied.
 
     Args:
-        inputs: everything that they are built from.
-        workload: the Deployment or the StatefulSets of the role.
         open_to_all: whether a NetworkPolicy admits everybody, since something else than our routers sends requests.
     """
     kinds = {manifest["kind"] for manifest in workload}

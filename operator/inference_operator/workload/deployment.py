@@ -63,13 +63,7 @@ def engine_deployment(inputs: WorkloadInputs, change: WorkloadChange) -> Manifes
 
 
 def scaled_deployment(live: Manifest, replicas: int, owner: Owner) -> Manifest:
-    """The live Deployment with another number of engines, as it was written: it serves on while its successor waits.
-
-    Args:
-        live: the Deployment.
-        replicas: engines that are wanted.
-        owner: its InferenceDeployment.
-    """
+    """The live Deployment with another number of engines, as it was written: it serves on while its successor waits."""
     spec, labels, notes = live["spec"], live["metadata"].get("labels") or {}, annotations(live)
     template = ENGINE_PIN.read(live)
     if template is None or spec.get("replicas") == replicas:

@@ -42,12 +42,10 @@ class GangScheduler:
     so that they are no drift."""
 
     def marked(self, template: Manifest, group: str) -> Manifest:
-        """The pod template with the mark of a group."""
         meta = template["metadata"]
         return {**template, "metadata": {**meta, self.place: {**meta.get(self.place, {}), self.key: group}}}
 
     def has_marked(self, template: Manifest, group: str) -> bool:
-        """Whether a pod template has the mark of that group."""
         return mapping(mapping(template, "metadata"), self.place).get(self.key) == group
 
 
@@ -71,7 +69,6 @@ def gang_scheduler(requested: SchedulingSpec, unavailable: Collection[Kind]) -> 
     """The gang scheduler of a new group; None if nothing says that it has one.
 
     Args:
-        requested: the scheduling section.
         unavailable: kinds that the operator cannot use in this cluster.
 
     Examples:
@@ -92,12 +89,7 @@ def gang_of(group: Manifest) -> GangScheduler | None:
 
 
 def pod_group(group: Manifest, owner: Owner) -> Manifest | None:
-    """The PodGroup of a group; None without a gang scheduler, and while it has no pods.
-
-    Args:
-        group: its StatefulSet.
-        owner: the owner of both.
-    """
+    """The PodGroup of a group; None without a gang scheduler, and while it has no pods."""
     gang, spec = gang_of(group), group["spec"]
     if gang is None or not spec.get("replicas"):
         return None

@@ -46,8 +46,6 @@ def wanted_groups(inputs: WorkloadInputs, change: WorkloadChange, samples: Sampl
     """The groups that the role should have. One that moves is replaced as if it were of an earlier template.
 
     Args:
-        inputs: everything that they are built from.
-        change: the decisions about the role's workload.
         samples: the latest samples of engines.
     """
     live, template, moves = inputs.context.live, change.template.template_hash, change.move.groups
@@ -97,9 +95,7 @@ def group_set(inputs: WorkloadInputs, slot: int, change: WorkloadChange) -> Mani
     - It has no pods for a time if it gave its nodes back for another group.
 
     Args:
-        inputs: everything that it is built from.
         slot: the number in its name.
-        change: the decisions about the role's workload.
     """
     name = group_name(inputs.name, inputs.role, slot)
     template, moved, back = change.template, change.moved, change.yielding
@@ -136,9 +132,6 @@ def scaled_group(live: Manifest, owner: Owner, *, engines: int, is_off: bool = F
     """The live StatefulSet of a group as it was written, with another number of engines of its role.
 
     Args:
-        live: the StatefulSet.
-        owner: its InferenceDeployment.
-        engines: engines that the role should have.
         is_off: whether it should have no pods.
     """
     meta, spec = live["metadata"], live["spec"]

@@ -56,8 +56,6 @@ def groups(
     Args:
         live: the newest first.
         taken: slots whose names are in use, also by pods of a group that is gone.
-        replicas: engines that are wanted.
-        strategy: `Surge` or `Replace`.
         old_engines: engines of an old Deployment that serve.
 
     Examples:
@@ -93,8 +91,6 @@ def kept_engines(strategy: RolloutStrategy, replicas: int, *, serving: int, curr
     """The number of old engines that may stay.
 
     Args:
-        strategy: `Surge` or `Replace`.
-        replicas: engines that are wanted.
         serving: engines of the desired template that serve.
         current: engines of the desired template that exist or are created now.
     """
@@ -106,7 +102,6 @@ def _removed_last_first(group: LiveGroup) -> tuple[bool, bool, int, int]:
 
 
 def _free_slots(taken: Collection[int], count: int) -> Iterator[int]:
-    """So many of the lowest slots that are free."""
     used = set(taken)
     for _ in range(count):
         slot = next(number for number in range(len(used) + 1) if number not in used)

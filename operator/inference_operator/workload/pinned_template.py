@@ -29,12 +29,10 @@ class EngineContent:
 
     @property
     def fields(self) -> Manifest:
-        """Its fields as they are stored."""
         return {"template": self.template}
 
     @property
     def hashed(self) -> object:
-        """The pod template."""
         return self.template
 
 

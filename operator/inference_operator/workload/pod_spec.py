@@ -72,7 +72,6 @@ class WorkloadInputs:
 
     @property
     def name(self) -> str:
-        """Name of the InferenceDeployment."""
         return self.context.owner.key.name
 
     @property
@@ -87,12 +86,10 @@ class WorkloadInputs:
 
     @property
     def owner(self) -> Owner:
-        """The owner of the objects."""
         return self.context.owner
 
     @property
     def settings(self) -> Settings:
-        """The operator's settings."""
         return self.context.settings
 
     @property
@@ -103,7 +100,6 @@ class WorkloadInputs:
 
 
 def engine_template(inputs: WorkloadInputs) -> Manifest:
-    """The pod template of every engine of the role."""
     return pod_template(
         _pod(inputs),
         labels=labels(inputs.name, inputs.role),
@@ -201,7 +197,6 @@ def _readiness(process: EngineProcess) -> Manifest:
 
 
 def _member_variables(inputs: WorkloadInputs) -> list[Manifest]:
-    """The variables of the program that runs a member of a group."""
     fields = {
         RANK_VARIABLE: f"metadata.labels['{POD_INDEX_LABEL}']",
         NAME_VARIABLE: "metadata.name",

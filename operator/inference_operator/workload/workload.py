@@ -30,7 +30,6 @@ class Workload:
 
     @property
     def refs(self) -> frozenset[Ref]:
-        """The addresses of its objects."""
         return frozenset(map(Ref.of, self.objects))
 
 
@@ -69,7 +68,6 @@ def _of_groups(inputs: WorkloadInputs, change: WorkloadChange, samples: Samples)
 
 
 def live_workload(live: LiveRole) -> Workload:
-    """The live workload, unchanged."""
     return Workload(live.workloads, live.view.desired, live.view.pod_spec or {})
 
 
@@ -77,11 +75,6 @@ def scaled_workload(live: Sequence[Manifest], replicas: int, owner: Owner) -> Se
     """The live workload with another number of engines, as it was written: it serves on while its successor waits.
 
     Groups end where there are too many of them; none is created.
-
-    Args:
-        live: its objects, the newest first.
-        replicas: engines that are wanted.
-        owner: their InferenceDeployment.
     """
     scaled: list[Manifest] = []
     for number, manifest in enumerate(live):

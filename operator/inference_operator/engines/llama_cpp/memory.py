@@ -51,12 +51,10 @@ class Sizes:
 
     @classmethod
     def of(cls, shape: Shape, context: int, slots: int) -> "Sizes":
-        """The sizes of a shape; context and slots where it has none."""
         return cls(shape.context or context, shape.max_num_seqs or slots, batch_of(shape.max_num_batched_tokens))
 
     @property
     def cached_tokens(self) -> int:
-        """Tokens of the whole KV cache."""
         return self.slots * math.ceil(self.context / PADDING) * PADDING
 
 
@@ -106,7 +104,6 @@ class OnGpus:
         return tuple(range(1, min(at_most, facts.layers) + 1))
 
     def budget(self, facts: ModelFacts, shape: Shape) -> Budget:
-        """The budget of the GPU with the most layers."""
         sizes = Sizes.of(shape, facts.context, SLOTS_ON_GPUS)
         ranks = shape.parallel.tensor
         share = min(facts.layers, math.ceil((facts.layers + 1) / ranks)) / facts.layers

@@ -28,6 +28,5 @@ _OWN = re.compile(r"(?:^|/)lmsysorg/sglang:v(\d+(?:\.\d+)*)$")
 
 
 def gpu_needs(image: str) -> GpuNeeds:
-    """The needs of an image; nothing where it is not the one of this version."""
     match = _OWN.search(image.partition("@")[0])
     return NEEDS if match and match[1] == VERSION else GpuNeeds()

@@ -55,7 +55,6 @@ NO_STATES = "The operator does not know how SGLang divides memory between recurr
 
 
 def chunk_tokens(memory_gib: float) -> int:
-    """Tokens of a chunk of a prompt by default, on a GPU with so much memory."""
     return next(tokens for below, tokens in CHUNKS if memory_gib < below)
 
 
@@ -82,7 +81,6 @@ def _layer_bytes(group: LayerGroup, ranks: int, element: int) -> float:
 
 
 def graphs_gib(facts: ModelFacts, shape: Shape) -> float:
-    """The part of the reserve that is for CUDA graphs."""
     requests = min(shape.max_num_seqs or SEQUENCES, LARGEST_GRAPH)
     groups = shape.attention_groups if shape.attention_groups > 1 else 0
     of_groups = requests * groups * GROUP_GRAPH_MIB[requests > MANY_REQUESTS]
@@ -116,7 +114,6 @@ class SGLangOnGpus:
     """Memory that an engine reported to use beyond the estimate."""
 
     def unable(self, facts: ModelFacts, shape: Shape) -> str | None:
-        """Why the model cannot be computed here, or not be sized; None if it can."""
         if any(group.attention is Attention.STATE for group in facts.groups):
             return NO_STATES
         return GpuSupport().unable(facts, shape, self.gpu.capability)

@@ -43,7 +43,6 @@ SERIES = EngineSeries(
 
 
 def engine_sample(text: str) -> EngineSample | None:
-    """Sample from SGLang's metrics; None if they have no numbers of requests."""
     sums: dict[str, float] = defaultdict(float)
     model = ""
     try:

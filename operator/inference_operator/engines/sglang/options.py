@@ -124,7 +124,6 @@ def has_drafts(args: Sequence[str]) -> bool:
 
 
 def _number(args: Sequence[str], names: Sequence[str]) -> int:
-    """The number that the last of these options has; 0 without one, and for what is no number."""
     values = [value for name, _, value in (argument.partition("=") for argument in args) if name in names]
     return int(values[-1]) if values and _COUNT.fullmatch(values[-1]) else 0
 

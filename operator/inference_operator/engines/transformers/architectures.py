@@ -20,7 +20,6 @@ _COMMON = "There are no adapters, no sizes over several GPUs, no log probabiliti
 
 
 def support(architecture: str) -> Support:
-    """Whether `transformers serve` runs models of an architecture, and how."""
     mode = _MODES.get(architecture)
     if mode is None and architecture:
         version = VERSION.rpartition(".")[0]

@@ -87,7 +87,6 @@ class TokenBytes:
         )
 
     def activation_gib(self, *, cached: float, batch: int, sequences: int) -> float:
-        """The activations for a KV cache of so many tokens, a batch of so many, and so many sequences."""
         padding = PADDING_PAGES * PAGE_TOKENS * self.cached
         mask = self.masks * self.element * batch * (cached + batch)
         return (padding + sequences * self.row + batch * self.batched + cached * self.readable + mask) / GIB
@@ -167,7 +166,6 @@ class OnOneGpu:
 
 
 def _whole_pages(tokens: int) -> int:
-    """Tokens of the pages that so many tokens take."""
     return math.ceil(tokens / PAGE_TOKENS) * PAGE_TOKENS
 
 

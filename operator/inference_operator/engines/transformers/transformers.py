@@ -203,7 +203,6 @@ def _limits(plan: Plan, served: ServedModel) -> Iterator[str]:
 
 
 def _options(spec: EngineSpec, plan: Plan) -> Iterator[str]:
-    """The options of `transformers serve` that follow from the specification and the plan."""
     yield from BATCHING if plan.implementation == BATCHED else ()
     yield f"--device={'cuda:0' if plan.device is Device.GPU else 'cpu'}"
     yield f"--dtype={spec.dtype}"

@@ -74,7 +74,6 @@ Name a folder of the container, with a path that begins with `/`, or remove `spe
 
 
 def _paths(args: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """The path of each adapter, with the position of its option."""
     for given in given_options(args, MODULES):
         if given.key:
             paths = [given.value or ""] if given.key == _PATH else []

@@ -123,7 +123,6 @@ def _branch(model: ModelSpec) -> str:
 
 
 def refusal_of_env(env: Sequence[EnvironmentVariable], *, allowed: Collection[str] = ()) -> Refusal | None:
-    """The refusal of the first variable that users may not set, or None."""
     return refusal_of_variables(env, managed=MANAGED_VARIABLES, dangerous=DANGEROUS_VARIABLES, allowed=allowed)
 
 
@@ -195,7 +194,6 @@ def _shown(option: str) -> str:
 
 
 def _among(names: Sequence[str], table: Mapping[str, str]) -> str | None:
-    """The first entry of a table that is one of the options; None if there is none."""
     return next((flag for flag in table if SPELLINGS.get(flag, flag) in names), None)
 
 

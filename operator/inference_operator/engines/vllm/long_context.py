@@ -27,7 +27,6 @@ not show it."""
 
 
 def extended_facts(facts: ModelFacts, scaling: RopeScalingSpec | None) -> ModelFacts:
-    """The facts with the context that the scaling gives."""
     if scaling is None:
         return facts
     longest = int(scaling.factor * _original(facts, scaling))

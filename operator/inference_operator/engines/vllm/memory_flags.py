@@ -108,7 +108,6 @@ def performance_mode(engine: EngineSpec) -> str:
 
 
 def with_arguments(shape: Shape, args: Sequence[str]) -> Shape:
-    """A copy of the shape with what the arguments say about memory."""
     return replace(
         shape,
         expert_parallel=is_on(args, EXPERT_PARALLEL),

@@ -62,12 +62,10 @@ VARIABLES = tuple(files(__package__).joinpath(f"variables-{VERSION}.txt").read_t
 
 
 def spellings(option: str) -> tuple[str, ...]:
-    """All exact spellings of an option."""
     return tuple(sorted(spelling for spelling, name in SPELLINGS.items() if name == option))
 
 
 def key_spellings(option: Classified) -> tuple[str, ...]:
-    """All exact spellings of the safe keys of an option's value."""
     return tuple(f"{spelling}.{key}" for spelling in spellings(option.name) for key in option.keys)
 
 

@@ -141,7 +141,6 @@ def parser_arguments(engine: EngineSpec, auto: Parsers) -> Iterator[str]:
 
 
 def refusal_of_parsers(engine: EngineSpec, *, image: str) -> Refusal | None:
-    """The refusal of a parser that this vLLM does not have, or that is set twice; or None."""
     fields = (
         ("toolCallParser", engine.tool_call_parser, TOOL_CALL_PARSER, TOOL_PARSERS),
         ("reasoningParser", engine.reasoning_parser, REASONING_PARSER, REASONING_PARSERS),

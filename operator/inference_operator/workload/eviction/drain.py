@@ -131,13 +131,7 @@ NO_MOVE = Move()
 
 
 def move(inputs: EngineSet, results: LookupResults, now: datetime) -> Move:
-    """How engines move, by the rules at the top of this module.
-
-    Args:
-        inputs: the engines.
-        results: results of lookups.
-        now: the time.
-    """
+    """How engines move, by the rules at the top of this module."""
     visible, is_single = inputs.leaving is not None, inputs.wanted == 1
     waits = (inputs.budgets or inputs.wanted > 1) and inputs.eviction_wait != timedelta(0)
     may_refuse = waits and visible
@@ -182,12 +176,10 @@ _UNSEEN = "The operator cannot see nodes, so a drain ends the only {} before ano
 
 
 def _recorded(inputs: EngineSet) -> MoveRecord | None:
-    """What the live workload remembers."""
     return MOVE_ANNOTATION.read(inputs.live)
 
 
 def _live_temporary(inputs: EngineSet) -> int:
-    """Temporary engines of the live workload."""
     return role_view(inputs.workloads).temporary
 
 
@@ -328,7 +320,6 @@ def _wait(inputs: EngineSet, leavers: Sequence[EngineView]) -> timedelta:
 
 
 def _measured_start(leavers: Sequence[EngineView]) -> timedelta | None:
-    """The longest start that was measured of these engines; None if none was."""
     return max((times.ready - times.created for leaver in leavers if (times := leaver.startup_times)), default=None)
 
 

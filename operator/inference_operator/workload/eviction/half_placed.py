@@ -85,19 +85,13 @@ class HalfPlaced:
 
 
 def is_half_placed(engine: EngineView) -> bool:
-    """Whether an engine is a group that is half placed."""
     if not engine.leader.group or engine.terminating:
         return False
     return any(pod.node for pod in engine.pods) and any(_lacked(engine))
 
 
 def half_placed(engine: EngineView, group: Manifest) -> HalfPlaced | None:
-    """The group, if it is half placed and its times are known.
-
-    Args:
-        engine: its pods.
-        group: its StatefulSet.
-    """
+    """The group, if it is half placed and its times are known."""
     meta = group["metadata"]
     created, placed = timestamp(meta.get("creationTimestamp")), [pod for pod in engine.pods if pod.node]
     moments = [*(pod.created for pod in _waiting(engine)), *(_placed_at(pod) for pod in placed)]
@@ -185,7 +179,6 @@ def yielding(context: RoleContext, half: Sequence[HalfPlaced]) -> Yielding:
     """Which groups of a role give their room back, by the rules at the top of this module.
 
     Args:
-        context: the role.
         half: the half-placed groups of all InferenceDeployments, those of the role included.
     """
     engines, live = context.live.engines_of_groups, context.live.groups
@@ -205,7 +198,6 @@ def yielding(context: RoleContext, half: Sequence[HalfPlaced]) -> Yielding:
 def _record(
     context: RoleContext, group: Manifest, engine: EngineView | None, half: Sequence[HalfPlaced]
 ) -> GivenBack | None:
-    """The record that a group should have."""
     live, now = GIVEN_BACK_ANNOTATION.read(group), context.now
     if live and live.is_off(now):
         return live
@@ -244,7 +236,6 @@ def _could_use(older: HalfPlaced, mine: HalfPlaced, nodes: Sequence[NodeView] | 
 
 
 def _requested(pod: Manifest) -> frozenset[str]:
-    """The resources that a pod requests."""
     stated = (mapping(container, "resources") for container in objects(pod, "containers"))
     return frozenset(
         name for resources in stated for part in ("limits", "requests") for name in mapping(resources, part)

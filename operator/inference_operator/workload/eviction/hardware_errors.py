@@ -69,7 +69,6 @@ replace the GPU.'
 
 
 def recorded_moves(workload: Manifest | None) -> MovedPods:
-    """The record of a live workload."""
     return MovedPods(MOVED_ANNOTATION.read(workload) or {})
 
 
@@ -114,7 +113,6 @@ def _removals(engine: EngineView, broken: PodView) -> Iterator[PodPatch]:
 
 
 def _is_handled(node: str, nodes: Sequence[NodeView] | None) -> bool:
-    """Whether the node is cordoned or gone."""
     return nodes is not None and not any(view.name == node and not view.unschedulable for view in nodes)
 
 

@@ -60,9 +60,7 @@ def lost_pods(engines: Sequence[EngineView], nodes: Sequence[NodeView] | None, n
     """The pods of groups that do not serve, on nodes that do not answer.
 
     Args:
-        engines: those of one role.
         nodes: the nodes that the operator sees; None if it sees none.
-        now: the time.
     """
     return [lost for pod in _members(engines) if (lost := _lost(pod, nodes, now))]
 
@@ -97,7 +95,6 @@ def _members(engines: Sequence[EngineView]) -> Iterator[PodView]:
 
 
 def _lost(pod: PodView, nodes: Sequence[NodeView] | None, now: datetime) -> LostPod | None:
-    """The pod, if its node does not answer."""
     node = next((node for node in nodes or () if node.name == pod.node), None)
     if node is None:
         is_late = pod.ends_by is not None and now >= pod.ends_by + ENDS_LATE

@@ -181,7 +181,6 @@ class EngineSet:
 
     @property
     def live(self) -> Manifest | None:
-        """The live object that has the records; None without a workload."""
         return next(iter(self.workloads), None)
 
     @property
@@ -212,10 +211,7 @@ def rollout(inputs: EngineSet, results: LookupResults, *, nodes_visible: bool, n
     """The strategy, by the rules at the top of this module.
 
     Args:
-        inputs: the engines.
-        results: results of lookups.
         nodes_visible: whether the operator may look at nodes.
-        now: the time.
     """
     template = inputs.template
     if inputs.strategy is not RolloutStrategy.AUTO:
@@ -342,7 +338,6 @@ def unfinished_groups(inputs: EngineSet) -> Sequence[Manifest]:
 
 
 def _start(inputs: EngineSet, results: LookupResults) -> Start:
-    """The start of the next engine of the desired template."""
     of_template = [engine for engine in inputs.engines if engine.template == inputs.template]
     return Start(
         new=[engine for engine in of_template if not (engine.terminating or engine.is_serving)],
@@ -378,9 +373,6 @@ def engine_capacity(gpus: ClusterGpus, pod: Manifest, gpus_per_pod: int, *, pods
     the fewest, for nobody knows which it takes.
 
     Args:
-        gpus: the GPUs of all nodes.
-        pod: the pod specification.
-        gpus_per_pod: GPUs that it requests.
         pods: pods of one engine; there must be room for all of them, each on another node.
     """
     nodes = [node for node in gpus.nodes if schedulable_now(node.node, pod)]

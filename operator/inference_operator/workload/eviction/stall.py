@@ -70,8 +70,6 @@ def stalled_engines(
     one that is unschedulable, delays nothing.
 
     Args:
-        engines: those of one role.
-        samples: their latest samples.
         desired: how many engines the workload should have.
         stall_seconds: how long an engine may have requests and make no progress.
     """
@@ -95,8 +93,6 @@ def traffic_changes(engines: Sequence[EngineView], samples: Samples, *, seconds:
     """The engines to take out of traffic, and those to take back in.
 
     Args:
-        engines: those of one role.
-        samples: their latest samples.
         seconds: how long an engine may make no progress.
     """
     ready = [engine for engine in engines if engine.is_serving]
