@@ -26,7 +26,7 @@ from bench.figures import Figure, at_most, parser_of, shown, unmeasured
 from bench.startups import startups
 from e2e.engines.start_times import TimedStart, Way, timed_starts
 from inference_operator.engines.start_log import Phase
-from inference_operator.engines.vllm.phase import phase
+from inference_operator.engines.vllm.start_log import phase
 from tests.testing.hub import COMMIT, REPOSITORY, Hub, serving
 
 PASSES = 2

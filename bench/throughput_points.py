@@ -22,9 +22,8 @@ from inference_operator.sizing.kv_cache import cache_reads
 from inference_operator.sizing.paged import PagedEngine
 from inference_operator.sizing.serving import Load, Serving
 from inference_operator.sizing.shape import ParallelSizes, Shape
-from inference_operator.sizing.step_costs import TERA, costs_of_work
+from inference_operator.sizing.step_costs import TERA, costs_of_work, step_work
 from inference_operator.sizing.steptime import Overhead, StepCosts
-from inference_operator.sizing.work import step_work
 
 FILE = Path(__file__).parent / "data" / "throughput.csv"
 UNSTATED_PROMPT, UNSTATED_ANSWER = 220.0, 200.0

@@ -16,7 +16,7 @@ from e2e.localkube.handle import LocalCluster
 from e2e.localkube.waiting import eventually
 from inference_operator.diagnosis.startup_progress import PHRASES
 from inference_operator.engines.start_log import Phase
-from inference_operator.engines.vllm.phase import phase
+from inference_operator.engines.vllm.start_log import phase
 
 NAME, FOLDER = "from-volume", "llamas/tiny"
 MOUNT_SECONDS = 150

@@ -10,7 +10,7 @@ from inference_operator.engines.llama_cpp.options import OPTIONS as LLAMA_CPP_OP
 from inference_operator.engines.sglang.image import VERSION as SGLANG_VERSION
 from inference_operator.engines.sglang.options import OPTIONS as SGLANG_OPTIONS
 from inference_operator.engines.transformers.architectures import VERSION as TRANSFORMERS_VERSION
-from inference_operator.engines.transformers.options import OPTIONS as TRANSFORMERS_OPTIONS
+from inference_operator.engines.transformers.transformers import OPTIONS as TRANSFORMERS_OPTIONS
 from inference_operator.engines.vllm.flags import (
     DANGEROUS_FLAGS,
     DANGEROUS_VARIABLES,

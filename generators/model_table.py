@@ -14,7 +14,7 @@ from inference_operator.models.config import NotUnderstood
 from inference_operator.models.entry import entry_facts
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.choice import choose
-from inference_operator.sizing.division import MOST_NODES
+from inference_operator.sizing.fitting import MOST_NODES
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
 from inference_operator.sizing.serving import TYPICAL_LOAD, serving
 from inference_operator.sizing.shape import Objective, Shape, SizingInputs

@@ -26,7 +26,7 @@ from e2e.router.names import Names
 from inference_operator.api.router import RouterSpec
 from inference_operator.api.router_keys import KEYS_FILE
 from inference_operator.engines.vllm.vllm import API_PATHS
-from inference_operator.fleet.turn import TurnInputs
+from inference_operator.fleet.rollout_slots import TurnInputs
 from inference_operator.manifest import Key, Owner
 from inference_operator.objects.adapter_list import ADVERTISED
 from inference_operator.objects.names import ENGINE

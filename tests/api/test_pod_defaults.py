@@ -9,7 +9,7 @@ from inference_operator.api.effective_spec import EffectiveSpec, effective_spec
 from inference_operator.api.network import NetworkSpec
 from inference_operator.api.pod_defaults import EngineDefaults, RouterDefaults
 from inference_operator.api.spec import Spec
-from inference_operator.objects.api_form import api_form
+from inference_operator.objects.scheduling import api_form
 
 SPREAD = {"topologyKey": "zone", "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"}
 NEAR = {

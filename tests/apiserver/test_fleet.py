@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from e2e.localkube.waiting import eventually
-from inference_operator.fleet.turn import TURN_ANNOTATION
+from inference_operator.fleet.rollout_slots import TURN_ANNOTATION
 from inference_operator.manifest import Manifest
 from tests.testing.operated_cluster import SETTINGS, free_lease
 from tests.testing.operator_process import OperatorProcess

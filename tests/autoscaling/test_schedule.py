@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from inference_operator.api.autoscaling import AutoscalingSpec
 from inference_operator.api.autoscaling_schedule import ScheduleSpec
-from inference_operator.autoscaling.schedule import Floor, floor_at
+from inference_operator.autoscaling.inputs import Floor, floor_at
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

@@ -9,7 +9,7 @@ from inference_operator.api.resource import resource
 from inference_operator.controller.cache import Cache
 from inference_operator.controller.cluster import RejectedError
 from inference_operator.controller.reconciler import Reconciler
-from inference_operator.fleet.turn import recorded_turn
+from inference_operator.fleet.rollout_slots import recorded_turn
 from inference_operator.manifest import (
     CHILD_KINDS,
     DEPLOYMENT,

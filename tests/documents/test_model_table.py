@@ -8,8 +8,7 @@ import pytest
 from generators.model_table import KINDS, PER_NODE, plans
 from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.models.facts import ModelFacts
-from inference_operator.sizing.division import MOST_NODES
-from inference_operator.sizing.fitting import LEAST_CONTEXT, TYPICAL_REQUESTS, USUAL_CONTEXT
+from inference_operator.sizing.fitting import LEAST_CONTEXT, MOST_NODES, TYPICAL_REQUESTS, USUAL_CONTEXT
 from inference_operator.sizing.gpu_plan import GpuPlan
 
 LEAST_MODELS = 60

@@ -27,8 +27,7 @@ from inference_operator.engines.rights import unsafe_arguments, unsafe_variables
 from inference_operator.engines.start_log import Phase
 from inference_operator.engines.transformers.architectures import support
 from inference_operator.engines.transformers.memory import SHARE, OnOneGpu, TokenBytes, cpu_needs
-from inference_operator.engines.transformers.options import CLASSES, OPTIONS
-from inference_operator.engines.transformers.transformers import BATCHES, RUNNING, Transformers
+from inference_operator.engines.transformers.transformers import BATCHES, CLASSES, OPTIONS, RUNNING, Transformers
 from inference_operator.settings import Settings
 from inference_operator.sizing.plan import cpu_plan, unchecked_plan
 from inference_operator.sizing.shape import Shape, SizingInputs

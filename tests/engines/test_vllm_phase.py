@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from inference_operator.engines.start_log import Phase
-from inference_operator.engines.vllm.phase import phase
+from inference_operator.engines.vllm.start_log import phase
 from inference_operator.engines.vllm.vllm import Vllm
 
 START = (Path(__file__).parent / "vllm_output" / "start.txt").read_text()

@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from inference_operator.api.rollouts import RolloutSettings
-from inference_operator.fleet.rollout_slots import NO_OTHERS, Fleet, FleetState, may_begin
-from inference_operator.fleet.turn import (
+from inference_operator.fleet.rollout_slots import (
+    NO_OTHERS,
     TURN_ANNOTATION,
+    Fleet,
+    FleetState,
     Turn,
     TurnInputs,
+    may_begin,
     next_turn,
     recorded_turn,
     turn_state,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from inference_operator.kube.field_managers import adopted_fields
+from inference_operator.kube.cluster import adopted_fields
 from inference_operator.manifest import CLAIM, CONFIG_MAP, DEPLOYMENT, INGRESS, JOB, Kind
 
 OURS = "inference-operator"

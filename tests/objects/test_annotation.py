@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from inference_operator.api.spec import RolloutStrategy
-from inference_operator.fleet.turn import TURN_ANNOTATION, Turn
+from inference_operator.fleet.rollout_slots import TURN_ANNOTATION, Turn
 from inference_operator.manifest import Manifest
 from inference_operator.objects.annotation import MAX_BYTES, Annotation
 from inference_operator.objects.pinned import Pinned

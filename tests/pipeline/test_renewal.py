@@ -9,8 +9,7 @@ import pytest
 
 from inference_operator.api.pod_template import RENEWED_ANNOTATION
 from inference_operator.api.reasons import Reason
-from inference_operator.fleet.rollout_slots import Fleet, FleetState
-from inference_operator.fleet.turn import TURN_ANNOTATION
+from inference_operator.fleet.rollout_slots import TURN_ANNOTATION, Fleet, FleetState
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.objects.names import ENGINE
 from inference_operator.pipeline.decide import outcome

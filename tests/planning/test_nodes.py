@@ -20,7 +20,7 @@ from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
 from inference_operator.settings import Capacity, Settings
 from inference_operator.sizing.plan import Plan, unchecked_plan
 from inference_operator.sizing.shape import ParallelSizes, SizingInputs
-from inference_operator.status.columns import gpus, sizes
+from inference_operator.status.report import gpus, sizes
 from inference_operator.views.node import NodeView, node_view
 from tests.planning.test_engine_plan import decided
 from tests.testing.builders import inference_deployment, inputs

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from inference_operator.api.router import MAX_ROUTERS, RouterAccessLog, RouterSpec, RouterStrategy
-from inference_operator.fleet.turn import TurnInputs
+from inference_operator.fleet.rollout_slots import TurnInputs
 from inference_operator.manifest import Owner
 from inference_operator.router.adapters import ADAPTERS_MAP, ADAPTERS_SCRIPT
 from inference_operator.router.affinity import AFFINITY_FILE

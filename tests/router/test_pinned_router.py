@@ -10,8 +10,7 @@ from dataclasses import replace
 import pytest
 
 from inference_operator.api.pod_defaults import RouterDefaults
-from inference_operator.fleet.rollout_slots import NO_OTHERS, Fleet, FleetState
-from inference_operator.fleet.turn import TURN_ANNOTATION
+from inference_operator.fleet.rollout_slots import NO_OTHERS, TURN_ANNOTATION, Fleet, FleetState
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Shared

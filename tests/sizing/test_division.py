@@ -11,7 +11,7 @@ from inference_operator.engines.registry import ENGINES
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.sizing.choice import choose, options_for
 from inference_operator.sizing.cpu import cpu_needs
-from inference_operator.sizing.division import MOST_NODES
+from inference_operator.sizing.fitting import MOST_NODES
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible, InfeasibleReason
 from inference_operator.sizing.host import host_needs
 from inference_operator.sizing.learned import Learned, on_the_same_gpus

@@ -24,7 +24,7 @@ from inference_operator.sizing.kv_cache import (
 )
 from inference_operator.sizing.paged import paged_budget
 from inference_operator.sizing.shape import ParallelSizes, Shape, SizingInputs
-from inference_operator.sizing.work import step_work
+from inference_operator.sizing.step_costs import step_work
 from tests.sizing.pools import model, on_gpus, pool
 
 H100 = vllm_memory("0.32.0", memory_gib=79.18)

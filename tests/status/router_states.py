@@ -5,8 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from inference_operator.api.pod_defaults import RouterDefaults
-from inference_operator.fleet.rollout_slots import Fleet
-from inference_operator.fleet.turn import TURN_ANNOTATION, Turn
+from inference_operator.fleet.rollout_slots import TURN_ANNOTATION, Fleet, Turn
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ROUTER
 from inference_operator.pipeline.inputs import Inputs, Shared

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inference_operator.manifest import Manifest
-from inference_operator.views.resource_requests import requested_amount
+from inference_operator.views.node import requested_amount
 
 GPU = "nvidia.com/gpu"
 WELL_KNOWN = frozenset(

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.router import RouterSpec
 from inference_operator.engines.vllm.vllm import API_PATHS
-from inference_operator.fleet.turn import TurnInputs
+from inference_operator.fleet.rollout_slots import TurnInputs
 from inference_operator.manifest import Key, Manifest, Owner
 from inference_operator.models.source import HubModel, model_source
 from inference_operator.objects.names import ENGINE

@@ -2,18 +2,50 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
-from inference_operator.api.autoscaling import AutoscalingBackend
+from inference_operator.api.autoscaling import AutoscalingBackend, AutoscalingSpec
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import AutoscalingStatus
 from inference_operator.autoscaling.decision import Decision, ScalingSettings
 from inference_operator.autoscaling.external_state import ExternalState, followed_replicas
-from inference_operator.autoscaling.schedule import Floor
 from inference_operator.autoscaling.target import Target
 from inference_operator.autoscaling.target_correction import LatencySample
 from inference_operator.sizing.serving import TYPICAL_LOAD, Load
 from inference_operator.views.engine import EngineView
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """The fewest engines now."""
+
+    replicas: int
+    entry: int | None = None
+    """Index of the entry of the schedule that asks for them; None for `minReplicas`."""
+    until: datetime | None = None
+    """End of that entry."""
+    due: datetime | None = None
+    """The next begin or end of an entry; None without a schedule."""
+
+    @property
+    def field(self) -> str:
+        """The field that says so."""
+        return "autoscaling.minReplicas" if self.entry is None else f"autoscaling.schedule[{self.entry}].minReplicas"
+
+
+def floor_at(spec: AutoscalingSpec, now: datetime) -> Floor:
+    due = min((moment for entry in spec.schedule for moment in entry.changes(now) if moment), default=None)
+    active = [
+        (entry.min_replicas, -index, end)
+        for index, entry in enumerate(spec.schedule)
+        if (end := entry.closes_at(now)) is not None
+    ]
+    replicas, index, until = max(active, default=(0, 0, None), key=lambda entry: entry[:2])
+    if replicas <= spec.min_replicas:
+        return Floor(spec.min_replicas, due=due)
+    return Floor(replicas, -index, until, due)
+
 
 UNKNOWN_START_SECONDS = 300.0
 """Assumed start time before one is measured; also the smallest default window of scaling down."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import orjson
 
 from inference_operator.api.reasons import ConditionType
-from inference_operator.fleet.turn import recorded_turn
+from inference_operator.fleet.rollout_slots import recorded_turn
 from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, POD, Key, Manifest, kind_of
 from inference_operator.objects.names import COMPONENT_LABEL, KIND_LABEL, NAME_LABEL
 from inference_operator.roles.pinned_plan import PLAN_ANNOTATION

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.manifest import Manifest
 from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, NodeGpus
+from inference_operator.views.node import requested_amount
 from inference_operator.views.node_fit import schedulable_now
 from inference_operator.views.pod import PodView
-from inference_operator.views.resource_requests import requested_amount
 
 NAMED_NODES = 3
 """Nodes that the message names, those with the most free GPUs first."""

@@ -1,25 +1,39 @@
-"""Diagnosis of a pod that does not run: reason and message for users, and the lookups that tell more."""
+"""Diagnosis of a pod that does not run: reason and message for users, and the lookups that tell more.
+
+The cause of a container's end, from its output: status, Events and `infd logs` have the same words.
+
+Rules, the first that applies:
+
+1. A known error, in the termination message or in the log.
+2. Any other error, of the innermost process (`engines/root_error.py`). The log has more of it than the termination
+   message, which is its end and often only what the outermost process says.
+3. Such an error is the engine's refusal of its configuration if all of these apply: the engine has never served in
+   this pod; the last frame of the traceback is in the engine's own package; and the statement there raises the error.
+   So what a library, the driver or a model's own code raises, and a mistake such as a missing key, is no refusal.
+   Errors about the surroundings of an engine (files, connections, memory, time) are none either: they may pass.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from inference_operator.api.duration import in_words
 from inference_operator.api.explanations import EXPLANATIONS, with_cure
 from inference_operator.api.reasons import Reason
 from inference_operator.chain import Chain
 from inference_operator.diagnosis.component import ended_first
-from inference_operator.diagnosis.engine_end import known_end, unknown_end
 from inference_operator.diagnosis.gpu_shortfall import gpu_shortfall, shortfall_lookup
 from inference_operator.diagnosis.inputs import DiagnosisInputs
 from inference_operator.diagnosis.node_autoscaler import autoscaler_answer, autoscaler_due, autoscaler_lookup
 from inference_operator.diagnosis.node_requirements import node_requirements
 from inference_operator.diagnosis.registry_errors import problem_cure
 from inference_operator.diagnosis.scheduler_message import scheduler_sentence
-from inference_operator.diagnosis.startup_timeout import probe_failure_lookup, startup_timeout
+from inference_operator.diagnosis.startup_progress import PHRASES
 from inference_operator.engines.base import Engine
+from inference_operator.engines.root_error import root_error
 from inference_operator.engines.start_log import Diagnosis
 from inference_operator.sentences import sentences
-from inference_operator.views.lookups import LogText, Lookup, Unavailable
+from inference_operator.views.lookups import EventsLookup, LogText, Lookup, ObjectEvents, Unavailable
 from inference_operator.views.pod import PodProblem, PodView, Terminated
 from inference_operator.views.untrusted_text import one_line
 
@@ -212,3 +226,62 @@ def _unread(ended: Terminated, inputs: DiagnosisInputs) -> str:
         return "; its log is not read, because the operator's setting `readLogs` is off"
     result = inputs.lookups.get(ended.log)
     return f"; its log cannot be read: {result.why}" if isinstance(result, Unavailable) else ""
+
+
+_PROBE_FAILED = "Container {container} failed startup probe"
+"""How the kubelet's message begins (Kubernetes 1.36, pkg/kubelet/kuberuntime/kuberuntime_manager.go)."""
+
+_MOST_OF_THE_TIME = 0.9
+"""Part of the startup time after which the probe may have ended a container: the kubelet probes at once the first
+time."""
+
+
+def probe_failure_lookup(pod: PodView, ended: Terminated, inputs: DiagnosisInputs) -> EventsLookup | None:
+    """The lookup that shows whether the probe failed; None where the container had time left or is no engine."""
+    role = inputs.roles.get(pod.component)
+    if role is None or ended.log.container != pod.component or ended.ran is None:
+        return None
+    if ended.ran < _MOST_OF_THE_TIME * role.workload.startup:
+        return None
+    return EventsLookup(ended.log.namespace, pod.name, pod.uid)
+
+
+def startup_timeout(pod: PodView, ended: Terminated, inputs: DiagnosisInputs) -> str:
+    """Sentences about a start that took too long, with its last phase and the cure; empty if another cause ended it."""
+    lookup, role = probe_failure_lookup(pod, ended, inputs), inputs.roles.get(pod.component)
+    engine = inputs.engine_of(pod)
+    events = inputs.lookups.get(lookup) if lookup else None
+    beginning = _PROBE_FAILED.format(container=pod.component)
+    if role is None or engine is None or not isinstance(events, ObjectEvents):
+        return ""
+    if not any(event.message.startswith(beginning) for event in events.events):
+        return ""
+    log = inputs.lookups.get(ended.log)
+    phase = engine.phase(log.text) if isinstance(log, LogText) else None
+    where = f"; the last phase in its log: it {PHRASES[phase]}" if phase else ""
+    hint = engine.startup_hints.get(phase, "") if phase else ""
+    limit = in_words(role.workload.startup)
+    return sentences(
+        f"container `{pod.component}` did not answer within {limit}, so the kubelet restarted it{where}.",
+        "Raise `spec.startupTimeout`, or serve the model from a claim or an image.",
+        hint,
+    )
+
+
+def known_end(engine: Engine, message: str, log: str) -> Diagnosis | None:
+    return engine.diagnose(message) or engine.diagnose(log)
+
+
+def unknown_end(engine: Engine | None, output: str, *, has_served: bool) -> Diagnosis | None:
+    """The cause of a container's end, by rules 2 and 3 at the top of this module; None without any output.
+
+    Args:
+        engine: the engine that the container ran; None for other containers.
+        output: the log, or the termination message where there is no log.
+    """
+    error = root_error(output)
+    if error is None:
+        return None
+    own = engine is not None and any(path in error.file for path in engine.code_paths)
+    refused = own and error.is_decision and not has_served
+    return Diagnosis(Reason.CONFIGURATION_REFUSED if refused else Reason.CRASH_LOOP, error.text)

@@ -18,9 +18,14 @@ from inference_operator.models.source import ModelSource, is_downloaded
 from inference_operator.objects.cache_volume import ROOT, whole_mount
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.container import environment, process_fields, secret_variables
-from inference_operator.objects.model_volume import model_argument, model_mounts, model_volumes
 from inference_operator.objects.names import ADAPTER
-from inference_operator.objects.volumes import writable_mounts, writable_volumes
+from inference_operator.objects.volumes import (
+    model_argument,
+    model_mounts,
+    model_volumes,
+    writable_mounts,
+    writable_volumes,
+)
 from inference_operator.roles.context import SharedContext
 
 DEADLINE_SECONDS = 3600

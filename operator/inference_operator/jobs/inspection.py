@@ -14,9 +14,14 @@ from inference_operator.models.entry import Entry
 from inference_operator.models.source import DOWNLOADED
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.container import environment, process_fields, secret_variables
-from inference_operator.objects.model_volume import MODEL_PATH, model_mounts, model_volumes
 from inference_operator.objects.names import INSPECTION
-from inference_operator.objects.volumes import writable_mounts, writable_volumes
+from inference_operator.objects.volumes import (
+    MODEL_PATH,
+    model_mounts,
+    model_volumes,
+    writable_mounts,
+    writable_volumes,
+)
 from inference_operator.roles.context import SharedContext
 
 INSPECTION_VERSION = 3

@@ -7,8 +7,7 @@ from typing import Protocol
 from inference_operator.manifest import NODE, POD, Kind, Manifest
 from inference_operator.objects.names import MANAGED_SELECTOR
 from inference_operator.views.lookups import ClusterGpus, EventsLookup, EventSummary, NodeGpus, ObjectEvents
-from inference_operator.views.node import NodeView, node_view
-from inference_operator.views.resource_requests import requested_amount
+from inference_operator.views.node import NodeView, node_view, requested_amount
 from inference_operator.views.untrusted_text import one_line
 
 NODES_AT_A_TIME = 8

@@ -19,12 +19,11 @@ from inference_operator.api.pod_template import (
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.manifest import GROUP, Manifest
-from inference_operator.objects.api_form import api_form
 from inference_operator.objects.compute_resources import refusal_of_resources, stated
 from inference_operator.objects.container import environment
 from inference_operator.objects.names import labels
 from inference_operator.objects.pod import RESTRICTED_CONTAINER
-from inference_operator.objects.scheduling import QUEUE_LABEL
+from inference_operator.objects.scheduling import QUEUE_LABEL, api_form
 from inference_operator.quantity import canonical
 from inference_operator.views.pod import POD_INDEX_LABEL
 

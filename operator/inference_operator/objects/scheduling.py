@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
+from pydantic import BaseModel
+
 from inference_operator.api.scheduling import PodScheduling, SchedulingSpec, TopologySpread
 from inference_operator.hardware.node_labels import GKE, PLATFORM_LABELS, PRODUCT, Alternative, alternatives
 from inference_operator.hardware.offers import label_of
 from inference_operator.hardware.resources import GPU_TOLERATION
 from inference_operator.manifest import ARCHITECTURE_LABEL, SYSTEM_LABEL, Manifest
-from inference_operator.objects.api_form import api_form
 from inference_operator.sizing.plan import Plan
 from inference_operator.views.pod import GROUP_LABEL
 
@@ -155,3 +156,26 @@ def _spread(constraint: TopologySpread, selector: Mapping[str, str]) -> Manifest
         "labelSelector": {"matchLabels": dict(selector)},
         "matchLabelKeys": ["pod-template-hash"],
     }
+
+
+def api_form(part: BaseModel) -> Manifest:
+    """The fields by their API names, without empty ones, which the API server omits.
+
+    Examples:
+        >>> from inference_operator.api.scheduling import Toleration
+        >>> api_form(Toleration(key="dedicated", operator="Exists", value=""))
+        {'key': 'dedicated', 'operator': 'Exists'}
+    """
+    named = {info.alias or name: getattr(part, name) for name, info in type(part).model_fields.items()}
+    values = {name: _value(value) for name, value in named.items()}
+    return {name: value for name, value in values.items() if value is not False and value not in (None, "", {}, [])}
+
+
+def _value(value: object) -> object:
+    if isinstance(value, BaseModel):
+        return api_form(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, tuple):
+        return [_value(item) for item in value]
+    return str(value) if isinstance(value, str) else value

@@ -8,8 +8,7 @@ from inference_operator.api.status import AutoscalingStatus
 from inference_operator.autoscaling.conflict import ScalingConflict, scale_writers, scaling_conflict
 from inference_operator.autoscaling.external import external_ref
 from inference_operator.autoscaling.external_state import ExternalState, external_state
-from inference_operator.autoscaling.inputs import ScalingResult, autoscaled_replicas
-from inference_operator.autoscaling.schedule import Floor, floor_at
+from inference_operator.autoscaling.inputs import Floor, ScalingResult, autoscaled_replicas, floor_at
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import workload_name
 from inference_operator.pipeline.inputs import Inputs

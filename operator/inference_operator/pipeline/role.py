@@ -6,7 +6,7 @@ from datetime import timedelta
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.process import EngineProcess
-from inference_operator.fleet.turn import next_turn
+from inference_operator.fleet.rollout_slots import next_turn
 from inference_operator.manifest import Manifest, Ref
 from inference_operator.pipeline.engine_key import unguarded
 from inference_operator.pipeline.inputs import Inputs

@@ -14,11 +14,11 @@ from inference_operator.api.reasons import Reason
 from inference_operator.engines.environment import with_defaults
 from inference_operator.engines.group.network import INTERFACE_VARIABLES, network_variables
 from inference_operator.engines.process import EngineProcess, ServedModel
-from inference_operator.fleet.turn import recorded_turn
+from inference_operator.fleet.rollout_slots import recorded_turn
 from inference_operator.models.source import HubModel, stored_name
 from inference_operator.objects.cache_volume import HUB_CACHE, snapshot_path
-from inference_operator.objects.model_volume import model_argument
 from inference_operator.objects.pinned import Pinned, PinUse
+from inference_operator.objects.volumes import model_argument
 from inference_operator.pipeline.engine_key import key_to_ask_for, must_stop_asking
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_claim import cache_volume

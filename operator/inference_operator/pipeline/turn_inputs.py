@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.spec import RolloutStrategy
-from inference_operator.fleet.rollout_slots import may_begin
-from inference_operator.fleet.turn import TurnInputs, recorded_turn
+from inference_operator.fleet.rollout_slots import TurnInputs, may_begin, recorded_turn
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import component_of
 from inference_operator.pipeline.inputs import Inputs

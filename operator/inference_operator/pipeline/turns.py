@@ -3,8 +3,7 @@
 from datetime import timedelta
 
 from inference_operator.api.reasons import ConditionType, Reason
-from inference_operator.fleet.rollout_slots import FleetState
-from inference_operator.fleet.turn import state_of_turns
+from inference_operator.fleet.rollout_slots import FleetState, state_of_turns
 from inference_operator.objects.pinned import PinUse
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Outcome, Planned

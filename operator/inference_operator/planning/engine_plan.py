@@ -18,7 +18,7 @@ from inference_operator.models.config import NotUnderstood
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.source import BucketModel, HubModel, ImageModel, ModelSource
 from inference_operator.non_defaults import non_defaults
-from inference_operator.objects.model_volume import model_argument
+from inference_operator.objects.volumes import model_argument
 from inference_operator.planning.gpu_offers import GpuOffers
 from inference_operator.planning.known_model import KnownModel, with_draft
 from inference_operator.roles.engine_choice import NO_CHOICE, EngineChoice

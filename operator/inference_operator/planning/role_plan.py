@@ -5,12 +5,17 @@ These rules apply, in this order:
 1. A plan recorded for the same specification and engine stays, unless all pods of the role are unschedulable.
 2. A plan that stays is decided once more if its engines reported too little memory (`planning/healing.py`).
 3. A plan that stays gets the image of this release when the user asks for new engines (`RENEWED_ANNOTATION`).
-4. Otherwise the role is sized; if its pods are unschedulable, for the GPUs that are free (`placeable.py`). The kind
+4. Otherwise the role is sized; if its pods are unschedulable, for the GPUs that are free (`placeable`). The kind
    of GPU of its earlier plan stays if the model still fits on it. A recorded plan stays if no other one is possible,
    or if the new one is equal to it.
+
+A plan is made for what nodes have, whether other pods use it or not: a kind that is full today may be free when the
+engine starts. If the scheduler then finds no node, the free GPUs are looked up, and the engines are sized again for
+what is free. GPUs that no node has yet, because they are declared or named in the spec, count as free: a node may
+come.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from inference_operator.api.affinity import Affinity
@@ -21,6 +26,7 @@ from inference_operator.api.scheduling import PodScheduling
 from inference_operator.api.spec import Spec
 from inference_operator.diagnosis.gpu_shortfall import lacked_resources
 from inference_operator.engines.base import Engine
+from inference_operator.hardware.offers import GpuOffer
 from inference_operator.manifest import Manifest
 from inference_operator.models.facts import ModelFacts
 from inference_operator.objects.child import content_hash
@@ -34,12 +40,12 @@ from inference_operator.planning.engine_plan import (
 )
 from inference_operator.planning.gpu_offers import GpuOffers, usable_offers
 from inference_operator.planning.healing import learned_from, same_sizes
-from inference_operator.planning.placeable import free_gpus_lookups, placeable
 from inference_operator.roles.context import RoleContext
 from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sizing.plan import SIZING_RULES
 from inference_operator.views.engine import EngineView
-from inference_operator.views.lookups import Lookup
+from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, Lookup, LookupResults, NodeGpus
+from inference_operator.views.node_fit import schedulable_now
 from inference_operator.views.raw import annotations, mapping
 
 
@@ -202,3 +208,38 @@ def _with_defaults_named(refusal: Refusal, default: PodScheduling) -> Refusal:
     if refusal.reason is not Reason.NO_SUITABLE_GPU or not (default.node_selector or default.affinity != Affinity()):
         return refusal
     return replace(refusal, cure=f"{refusal.cure} The operator's setting `engineDefaults` limits the nodes as well.")
+
+
+def free_gpus_lookups(offers: GpuOffers) -> tuple[FreeGpusLookup, ...]:
+    return tuple(FreeGpusLookup(resource) for resource in sorted({offer.resource for offer in offers.live}))
+
+
+def placeable(offers: GpuOffers, results: LookupResults, pod: Manifest) -> GpuOffers:
+    """The offers with as many GPUs in a node as are free on one; all of them while that is not known, or if none is.
+
+    Args:
+        pod: the scheduling fields of the engine's pod; nodes that it may not use have nothing for it.
+    """
+    known = {look.resource: results.get(look) for look in free_gpus_lookups(offers)}
+    gpus = {
+        resource: [node for node in result.nodes if schedulable_now(node.node, pod)]
+        for resource, result in known.items()
+        if isinstance(result, ClusterGpus)
+    }
+    left = tuple(usable for offer in offers.possible if (usable := _left(offer, offers, gpus.get(offer.resource))))
+    return replace(offers, possible=left) if left and gpus else offers
+
+
+def _left(offer: GpuOffer, offers: GpuOffers, nodes: Iterable[NodeGpus] | None) -> GpuOffer | None:
+    """The offer with the most GPUs that are free on one of its nodes, and these nodes alone; None if none is."""
+    if nodes is None or offer not in offers.live:
+        return offer
+    counts = [node.free for node in nodes if _has(node, offer)]
+    free = max(counts, default=0)
+    return replace(offer, per_node=min(offer.per_node, free), fixed_nodes=counts.count(free)) if free > 0 else None
+
+
+def _has(node: NodeGpus, offer: GpuOffer) -> bool:
+    """Whether a node is one of those that an offer was made from."""
+    alike = node.total == offer.per_node
+    return alike and (not offer.product or node.node.labels.get(offer.label) == offer.product)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from inference_operator.api.router import RouterStrategy
-from inference_operator.fleet.turn import Turn, next_turn
+from inference_operator.fleet.rollout_slots import Turn, next_turn
 from inference_operator.manifest import CONFIG_MAP, HTTP_ROUTE, INFERENCE_POOL, Manifest, Owner, Ref
 from inference_operator.objects.child import child, content_hash
 from inference_operator.objects.engine_key import asked_key

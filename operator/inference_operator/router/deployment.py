@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from inference_operator.api.router_exposure import TlsSpec
 from inference_operator.api.router_keys import KEYS_FILE
-from inference_operator.fleet.turn import TURN_ANNOTATION, Turn
+from inference_operator.fleet.rollout_slots import TURN_ANNOTATION, Turn
 from inference_operator.manifest import DEPLOYMENT, Manifest
 from inference_operator.objects.adapter_list import list_mount, list_volume
 from inference_operator.objects.child import child, manifest_hash

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from inference_operator.api.router import RouterSpec, RouterStrategy
-from inference_operator.fleet.turn import TurnInputs
+from inference_operator.fleet.rollout_slots import TurnInputs
 from inference_operator.manifest import Kind, Owner
 from inference_operator.settings import Settings
 

@@ -7,9 +7,8 @@ from itertools import groupby
 from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.hardware.offers import GpuOffer, merged, offer_named
 from inference_operator.models.facts import ModelFacts
-from inference_operator.sizing.division import Division, divisions
 from inference_operator.sizing.fitted_batch import Candidate
-from inference_operator.sizing.fitting import OnGpus, Pool, enough, least_context
+from inference_operator.sizing.fitting import Division, OnGpus, Pool, divisions, enough, least_context
 from inference_operator.sizing.gpu_plan import GpuPlan, Infeasible
 from inference_operator.sizing.host import host_needs
 from inference_operator.sizing.infeasible import does_not_fit, no_gpu, wrong_size
@@ -33,7 +32,7 @@ def choose(
     - Of these, prefer the GPU kind of the pinned plan, then the one that serves best for its cost (`ranking.py`).
     - If no offer holds the target: use the largest tensor parallel size with the longest context that fits, but at
       least 8,192 tokens or the model's own context. Prefer the longest context. Mark the plan as reduced.
-    - If no GPUs of one node hold that: the same with more nodes of one kind, and the fewest of them (`division.py`).
+    - If no GPUs of one node hold that: the same with more nodes of one kind, and the fewest of them (`fitting.py`).
       All divisions over a number of nodes may hold the target, before one of them gets a shorter context.
     - If a model with states fits nowhere with a usual batch: the same with fewer sequences in a batch.
     - If nothing fits: return the memory needed and offered, the shortfall, and a cure.

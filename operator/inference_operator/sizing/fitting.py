@@ -10,6 +10,14 @@
   own leave too little memory for the target: they leave more of it for the KV cache.
 - A plan must hold the requested number of typical requests at once; by default `TYPICAL_REQUESTS`.
 - A batch has no more sequences than the engine starts with (`fitted_batch.py`). A requested number must fit.
+
+Division of an engine over nodes: the divisions that sizing tries, the preferred first.
+
+- The fewest nodes come first. A node is left only if no GPUs of one node hold the model, not even with a shorter
+  context.
+- Tensor parallelism stays inside a node, where GPUs have NVLink; the stages of a pipeline are on different nodes, as in
+  vLLM's guide to several nodes (v0.32.0, `docs/serving/parallelism_scaling.md`). What a user requests is kept.
+- Several stages on one node come after one: they help a model whose heads or groups limit the tensor parallel size.
 """
 
 import math
@@ -20,10 +28,38 @@ from typing import TypeAlias
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.budget import EngineOnGpus
-from inference_operator.sizing.division import ONE_NODE, Division
 from inference_operator.sizing.fitted_batch import Candidate, fitted_batch
 from inference_operator.sizing.rules import SIZES
 from inference_operator.sizing.shape import ParallelSizes, Shape, SizingInputs
+
+MOST_NODES = 8
+"""Most nodes that sizing chooses by itself; no published service uses more for one model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """A number of nodes, and which pipelines are tried on each."""
+
+    nodes: int = 1
+    deep: bool = False
+    """Whether each node has several stages, although NVLink connects its GPUs."""
+
+
+ONE_NODE = Division()
+
+
+def divisions(inputs: SizingInputs) -> Iterator[tuple[Division, ...]]:
+    """The divisions to try over each number of nodes, the preferred first.
+
+    Examples:
+        >>> [[(division.nodes, division.deep) for division in same] for same in divisions(SizingInputs(nodes=2))]
+        [[(2, False), (2, True)]]
+        >>> max(division.nodes for same in divisions(SizingInputs()) for division in same)
+        8
+    """
+    for nodes in (inputs.nodes,) if inputs.nodes else range(1, MOST_NODES + 1):
+        yield Division(nodes), Division(nodes, deep=True)
+
 
 USUAL_CONTEXT = 32768
 """Target context in tokens, for models that support it, if the user requests none (docs/explanation/sizing.md)."""

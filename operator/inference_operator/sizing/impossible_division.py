@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from inference_operator.models.facts import ModelFacts
-from inference_operator.sizing.division import MOST_NODES
-from inference_operator.sizing.fitting import Pool
+from inference_operator.sizing.fitting import MOST_NODES, Pool
 from inference_operator.sizing.gpu_plan import Infeasible, InfeasibleReason
 from inference_operator.sizing.shape import ParallelSizes, SizingInputs
 

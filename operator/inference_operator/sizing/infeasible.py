@@ -10,8 +10,7 @@ from inference_operator.hardware.offers import GpuOffer, offer_named
 from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.facts import Kernel, ModelFacts, Quantization
 from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget
-from inference_operator.sizing.division import MOST_NODES
-from inference_operator.sizing.fitting import TYPICAL_REQUESTS, Pool, least_context, smallest_batches
+from inference_operator.sizing.fitting import MOST_NODES, TYPICAL_REQUESTS, Pool, least_context, smallest_batches
 from inference_operator.sizing.gpu_plan import Infeasible, InfeasibleReason
 from inference_operator.sizing.impossible_division import (
     NODES,

@@ -1,8 +1,10 @@
 """The costs of a step (`steptime.py`) of a model on a kind of GPU: its work, divided by speeds that engines reach."""
 
-from dataclasses import replace
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from inference_operator.models.facts import ModelFacts
+from inference_operator.models.facts import Attention, MatrixPart, ModelFacts, Split
 from inference_operator.sizing.budget import Gpu
 from inference_operator.sizing.efficiency import (
     ATTENTION_SHARE,
@@ -23,7 +25,129 @@ from inference_operator.sizing.efficiency import (
 from inference_operator.sizing.kv_cache import CacheReads
 from inference_operator.sizing.shape import ParallelSizes, Shape
 from inference_operator.sizing.steptime import Overhead, StepCosts
-from inference_operator.sizing.work import StepWork, step_work
+from inference_operator.sizing.weights import rank_weights
+
+OPERATIONS = 2
+"""A multiplication and an addition for each element of a matrix."""
+SUMS_OF_LAYER = 2
+"""A layer sums its activations over tensor ranks twice: after attention and after the feed-forward part."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepWork:
+    """The work of a step on each rank of the slowest pipeline stage."""
+
+    dense_bytes: float
+    """Weights that every step reads."""
+    expert_bytes: float
+    """All routed experts of the rank."""
+    expert_share: float
+    """The part of the experts that one token uses; 0 without experts."""
+    token_bytes: float
+    """KV cache of one token, in layers that keep all tokens."""
+    windows: Mapping[int, float]
+    """KV cache of one token within a window, by the window's tokens."""
+    state_bytes: float
+    """State of one sequence."""
+    token_operations: float
+    """To multiply one token with the weights that it uses."""
+    head_operations: float
+    """To compute the logits of one sequence."""
+    attention_operations: float
+    """Between two tokens of a prompt."""
+    exchanged_bytes: float
+    """Activations of one token that a rank sends to others of its node."""
+    exchanges: float
+    """Collective operations of a step in a node."""
+    network_bytes: float = 0.0
+    """Activations of one token that a rank sends to other nodes."""
+    network_exchanges: float = 0.0
+    """Exchanges of a step between nodes."""
+
+
+def step_work(facts: ModelFacts, reads: CacheReads, shape: Shape) -> StepWork:
+    parallel = shape.parallel
+    stages = rank_weights(facts, shape)
+    stage = max(stages, key=lambda each: each.always_read + each.experts)
+    part = math.ceil(facts.layers / parallel.pipeline) / facts.layers
+    share = facts.experts.top_k / facts.experts.count if facts.experts else 0.0
+    inside, between = _exchange(facts, shape, part)
+    return StepWork(
+        dense_bytes=stage.always_read,
+        expert_bytes=stage.experts,
+        expert_share=1 - (1 - share) ** parallel.data,
+        token_bytes=reads.token,
+        windows=reads.windows,
+        state_bytes=reads.state,
+        token_operations=OPERATIONS * part * _used_elements(facts, share) / parallel.tensor,
+        head_operations=OPERATIONS * facts.vocabulary * facts.hidden_size / parallel.tensor,
+        attention_operations=OPERATIONS * part * _attended_elements(facts) / parallel.tensor,
+        exchanged_bytes=inside.sent,
+        exchanges=inside.operations,
+        network_bytes=between.sent,
+        network_exchanges=between.operations,
+    )
+
+
+def _used_elements(facts: ModelFacts, share: float) -> float:
+    """Elements of the layers' matrices that one token is multiplied with."""
+    layers = (matrix for matrix in facts.matrices if matrix.part not in (MatrixPart.EMBEDDING, MatrixPart.HEAD))
+    return sum(layer.elements * (share if layer.part is MatrixPart.EXPERTS else 1.0) for layer in layers)
+
+
+def _attended_elements(facts: ModelFacts) -> float:
+    """Elements of queries and of attention's outputs for one token, in layers that attend to all tokens.
+
+    The output projection of a layer has as many columns as its heads have values, and keys are as wide or wider.
+    """
+    full = (Attention.FULL, Attention.LATENT)
+    layers = sum(group.layers for group in facts.groups if group.attention in full)
+    projections = [m for m in facts.matrices if m.part is MatrixPart.ATTENTION and m.split is Split.COLUMNS]
+    wide = max((projection.columns for projection in projections), default=facts.hidden_size)
+    return 2.0 * layers * wide
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """Exchanges of a rank over one kind of link."""
+
+    sent: float = 0.0
+    """Bytes for one token."""
+    operations: float = 0.0
+    """Exchanges of a step."""
+
+    def __add__(self, other: "_Exchange") -> "_Exchange":
+        return _Exchange(self.sent + other.sent, self.operations + other.operations)
+
+
+def _exchange(facts: ModelFacts, shape: Shape, part: float) -> tuple[_Exchange, _Exchange]:
+    """Exchanges of a rank in each step: inside its node, and with other nodes.
+
+    A ring all-reduce sends every element nearly twice; between nodes, the adapters of all GPUs of a node share that.
+    Experts of data parallel ranks get each token once, and send its result back; each node gets as many. Between
+    nodes a token goes at most once to each other node, as in a ring of all. A stage sends its activations to the next
+    one; ranks are numbered node by node, so as many stages as there are nodes have the next one on another node.
+    """
+    parallel, layers = shape.parallel, facts.layers * part
+    tensor, data, activation = parallel.tensor, parallel.data, facts.hidden_size * facts.element_bytes
+    groups, stages, crossing = _Exchange(), _Exchange(), _Exchange()
+    if tensor > 1:
+        sums = SUMS_OF_LAYER * layers
+        groups += _Exchange(sums * activation * 2 * (tensor - 1) / tensor, sums)
+    if data > 1 and facts.experts:
+        copies = min(facts.experts.top_k, data - 1)
+        away = 1 - 1 / parallel.nodes
+        groups += _Exchange(2 * layers * activation * copies * (1 - away), 2 * layers)
+        sent = min(copies * away, parallel.nodes - 1)
+        crossing += _Exchange(2 * layers * activation * sent, 2 * layers if away else 0.0)
+    if parallel.pipeline > 1:
+        share = min(1.0, parallel.nodes / parallel.pipeline) if parallel.nodes > 1 else 0.0
+        stages = _Exchange(activation * (1 - share), 1 - share)
+        crossing += _Exchange(activation * share, share)
+    if tensor > parallel.ranks_per_node:
+        return stages, _Exchange(groups.sent / parallel.ranks_per_node, groups.operations) + crossing
+    return groups + stages, crossing
+
 
 GIGA, TERA = 1e9, 1e12
 PAIR = 2

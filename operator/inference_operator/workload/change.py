@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from inference_operator.api.spec import RolloutStrategy
-from inference_operator.fleet.turn import Turn
+from inference_operator.fleet.rollout_slots import Turn
 from inference_operator.views.lookups import Lookup
 from inference_operator.workload.eviction.drain import Move
 from inference_operator.workload.eviction.half_placed import Yielding

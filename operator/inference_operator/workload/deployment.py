@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from inference_operator.api.spec import RolloutStrategy, Spec
 from inference_operator.engines.process import EngineProcess
-from inference_operator.fleet.turn import TURN_ANNOTATION
+from inference_operator.fleet.rollout_slots import TURN_ANNOTATION
 from inference_operator.manifest import DEPLOYMENT, Manifest, Owner
 from inference_operator.objects.child import child
 from inference_operator.objects.names import COMPONENT_LABEL, selector_labels, workload_name

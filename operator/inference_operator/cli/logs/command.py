@@ -13,7 +13,7 @@ from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.live_resource import engine_of, engine_pods
 from inference_operator.cli.parser import EXIT_REFUSED, harmless
 from inference_operator.controller.cluster import NotFoundError, RejectedError
-from inference_operator.diagnosis.engine_end import known_end, unknown_end
+from inference_operator.diagnosis.pod_diagnosis import known_end, unknown_end
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster

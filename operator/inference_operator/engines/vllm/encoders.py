@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from inference_operator.engines.vllm.cli_args import value_of
 from inference_operator.engines.vllm.options import VERSION
-from inference_operator.sizing.encoder_division import EncoderDivision
+from inference_operator.sizing.paged import EncoderDivision
 from inference_operator.sizing.plan import Plan
 
 ENCODER_MODE, DATA = "--mm-encoder-tp-mode", "data"

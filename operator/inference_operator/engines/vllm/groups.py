@@ -1,6 +1,12 @@
-"""vLLM over several nodes: how the pods of one engine find each other, and when they start and drain."""
+"""vLLM over several nodes: how the pods of one engine find each other, and when they start and drain.
 
-from collections.abc import Mapping, Sequence
+Data parallel ranks: each has whole attention, batches and a KV cache of its own, and they share experts.
+vLLM calls this internal load balancing (0.32.0, `docs/serving/data_parallel_deployment.md`): one API process on the
+leader sends each request to the rank with the fewest. Over nodes, `--nnodes` and `--node-rank` tell each pod its ranks,
+and `--master-addr` where the leader waits for them (`engine/arg_utils.py`), as in any group.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.reasons import Reason
@@ -8,10 +14,11 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.engines.environment import NO_FIELD, refusal_of_variables
 from inference_operator.engines.group.launch import GROUP_PROGRAMS, MEMBER_VARIABLES, GroupedEngine, group_command
 from inference_operator.engines.process import Timeouts
-from inference_operator.engines.vllm.cli_args import given_options
-from inference_operator.engines.vllm.data_parallel import ONE_API_SERVER
+from inference_operator.engines.vllm.cli_args import given_options, is_on
+from inference_operator.engines.vllm.memory_flags import EXPERT_PARALLEL
 from inference_operator.engines.vllm.metrics import REQUESTS_RUNNING, REQUESTS_WAITING
 from inference_operator.sizing.plan import Plan
+from inference_operator.sizing.shape import ParallelSizes
 
 MASTER_PORT = 29501
 """Port of the leader's store: vLLM's own default (0.32.0, vllm/config/parallel.py)."""
@@ -60,3 +67,37 @@ nodes. Remove it; the operator connects the pods with `mp`.
             cure = f"Remove it; the operator connects the pods with `{BACKEND}`."
             return Refusal(Reason.MANAGED_ARGUMENT, f"spec.engine.args[{given.index}]", problem, cure)
     return refusal_of_variables(spec.env, managed=dict.fromkeys(MEMBER_VARIABLES, NO_FIELD), dangerous={})
+
+
+ONE_API_SERVER = "--api-server-count=1"
+"""By default vLLM starts as many API processes as ranks. One balances by what all ranks have, counts all requests, and
+loads adapters in all ranks. Pods without an API refuse the option (0.32.0, `entrypoints/cli/serve.py`)."""
+
+
+def data_arguments(parallel: ParallelSizes) -> Iterator[str]:
+    """The arguments of every pod of an engine.
+
+    Examples:
+        >>> list(data_arguments(ParallelSizes(tensor=1, data=16, nodes=2)))
+        ['--data-parallel-size=16', '--enable-expert-parallel']
+        >>> list(data_arguments(ParallelSizes(tensor=8)))
+        []
+    """
+    if parallel.data > 1:
+        yield from (f"--data-parallel-size={parallel.data}", EXPERT_PARALLEL)
+        yield from (ONE_API_SERVER,) if parallel.nodes == 1 else ()
+
+
+def refusal_of_own_batches(args: Sequence[str]) -> Refusal | None:
+    """The refusal of arguments that divide each expert over all data parallel ranks, or None.
+
+    Examples:
+        >>> print(refusal_of_own_batches(["--no-enable-expert-parallel"]).message)
+        spec.engine.args: `--enable-expert-parallel` is off, and `spec.parallelism.data` needs it. Remove the argument.
+        >>> refusal_of_own_batches(["--enable-expert-parallel"]) is None
+        True
+    """
+    if not any(given_options(args, EXPERT_PARALLEL)) or is_on(args, EXPERT_PARALLEL):
+        return None
+    problem = f"`{EXPERT_PARALLEL}` is off, and `spec.parallelism.data` needs it."
+    return Refusal(Reason.MANAGED_ARGUMENT, "spec.engine.args", problem, "Remove the argument.")

@@ -31,10 +31,15 @@ from inference_operator.engines.vllm.arguments import (
     refusal_of_remote_code,
 )
 from inference_operator.engines.vllm.cli_args import is_on, value_of
-from inference_operator.engines.vllm.data_parallel import data_arguments, refusal_of_own_batches
 from inference_operator.engines.vllm.encoders import ENCODERS, encoder_arguments
 from inference_operator.engines.vllm.errors import ERRORS
-from inference_operator.engines.vllm.groups import group_programs, grouped, refusal_of_member
+from inference_operator.engines.vllm.groups import (
+    data_arguments,
+    group_programs,
+    grouped,
+    refusal_of_member,
+    refusal_of_own_batches,
+)
 from inference_operator.engines.vllm.hub_env import commit_arguments, refusal_of_cached
 from inference_operator.engines.vllm.imported import imported_arguments
 from inference_operator.engines.vllm.long_context import (
@@ -69,12 +74,11 @@ from inference_operator.engines.vllm.named_code import refusal_of_named_code
 from inference_operator.engines.vllm.option_classes import CLASSES
 from inference_operator.engines.vllm.options import VERSION
 from inference_operator.engines.vllm.parsers import parser_arguments, parsers_of, refusal_of_parsers
-from inference_operator.engines.vllm.phase import HINTS, LOADED, phase
 from inference_operator.engines.vllm.precision import refusal_of_precision
 from inference_operator.engines.vllm.request_limits import ENVIRONMENT as MEDIA_ENVIRONMENT
 from inference_operator.engines.vllm.request_limits import MAX_N, generation_arguments, media_arguments
-from inference_operator.engines.vllm.shortage import shortage
 from inference_operator.engines.vllm.speculation import refusal_of_speculation
+from inference_operator.engines.vllm.start_log import HINTS, LOADED, phase, shortage
 from inference_operator.engines.vllm.tracing import refusal_of_traces, traces_arguments
 from inference_operator.engines.vllm.traits import refusal_of_runner, remark_of_ranking, served_facts
 from inference_operator.engines.vllm_image import (

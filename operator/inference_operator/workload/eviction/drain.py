@@ -34,7 +34,7 @@ from inference_operator.sentences import sentences
 from inference_operator.views.draining_node import DrainingNode
 from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import ClusterGpus, FreeGpusLookup, LookupResults
-from inference_operator.views.resource_requests import requested_amount
+from inference_operator.views.node import requested_amount
 from inference_operator.views.workload import TEMPORARY_ANNOTATION, role_view
 from inference_operator.workload.eviction.budget import Disruption
 from inference_operator.workload.eviction.obstacles import (

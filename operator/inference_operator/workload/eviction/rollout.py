@@ -35,9 +35,9 @@ from inference_operator.quantity import value
 from inference_operator.views.draining_node import DrainingNode
 from inference_operator.views.engine import EngineView
 from inference_operator.views.lookups import ClusterGpus, EventsLookup, FreeGpusLookup, LookupResults
+from inference_operator.views.node import requested_amount
 from inference_operator.views.node_fit import engines_in, schedulable_now
 from inference_operator.views.raw import mapping, objects
-from inference_operator.views.resource_requests import requested_amount
 from inference_operator.views.workload import DEFAULT_PROGRESS_DEADLINE, role_view, workload_view
 from inference_operator.workload.eviction.obstacles import (
     ATTACHED,
