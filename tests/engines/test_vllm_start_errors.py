@@ -3,7 +3,7 @@
 import pytest
 
 from inference_operator.api.reasons import Reason
-from inference_operator.engines.vllm.start_errors import START_ERRORS
+from inference_operator.engines.vllm.errors import START_ERRORS
 from inference_operator.engines.vllm.vllm import Vllm
 
 SAID: list[tuple[str, Reason, str]] = [

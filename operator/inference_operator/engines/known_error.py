@@ -1,8 +1,17 @@
-"""One known error of an engine: the pattern of its message, and the cause that status shows for it."""
+"""One known error of an engine: the pattern of its message, and the cause that status shows for it.
+
+A table of errors has blocks of three kinds; a line `# ...` is the source of a message:
+
+- a line each for the reason, the pattern, and the sentence of the status
+- `NAME = PATTERN`: what `<NAME>` stands for in patterns below; `<COUNT>` and `<DECIMAL>` are known
+- `[NAME]`: errors that engines share
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
+from types import MappingProxyType
 
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.start_log import Diagnosis
@@ -10,6 +19,8 @@ from inference_operator.engines.start_log import Diagnosis
 COUNT, DECIMAL = r"\d{1,15}(?!\d)", r"\d{1,9}(?:\.\d{1,9})?"
 """Patterns of numbers in messages, of at most the digits that a count or a size can have. Longer ones are no figures of
 an engine, and Python refuses to read those of thousands of digits."""
+
+_NAME = re.compile(r"<([A-Z_]+)>")
 
 _MAX_QUOTED = 200
 """Characters of a quoted part. They are enough to recognise the error."""
@@ -28,6 +39,26 @@ class KnownError:
 
 def known_error(reason: Reason, wording: str, cause: str) -> KnownError:
     return KnownError(reason, re.compile(wording), cause)
+
+
+def known_errors(
+    package: str, name: str, shared: Mapping[str, Sequence[KnownError]] = MappingProxyType({})
+) -> Sequence[KnownError]:
+    """The errors of the table with this name in a package."""
+    errors: list[KnownError] = []
+    names = {"COUNT": COUNT, "DECIMAL": DECIMAL}
+    for block in files(package).joinpath(f"{name}.txt").read_text(encoding="utf-8").strip().split("\n\n"):
+        match [line for line in block.splitlines() if not line.startswith("#")]:
+            case [reason, wording, cause]:
+                pattern = _NAME.sub(lambda name: names[name[1]], wording)
+                errors.append(known_error(Reason(reason), pattern, cause))
+            case [line] if line.startswith("["):
+                errors.extend(shared[line.strip("[]")])
+            case [line]:
+                defined, _, names[defined] = line.partition(" = ")
+            case [_, *_] as lines:
+                raise ValueError(f"{name}: {lines}")
+    return errors
 
 
 def diagnosis_of(text: str, errors: Sequence[KnownError]) -> Diagnosis | None:

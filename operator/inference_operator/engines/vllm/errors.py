@@ -1,7 +1,7 @@
 """Diagnosis of a failed vLLM from its last log lines: a reason, and a short cause with vLLM's own figures.
 
-Messages are those of vLLM 0.32.0 (a comment names the file of each), and of earlier versions where they differ. Failures on
-a CPU are recorded in `tests/engines/vllm_output`.
+Messages are those of vLLM 0.32.0 (a comment names the file of each), and of earlier versions where they differ.
+Failures on a CPU are recorded in `tests/engines/vllm_output`.
 
 Errors about arguments, variables and the configuration name what is refused, never its value: it may come from a Secret
 or hold a password, and status, Events and logs have other readers than the resource.
@@ -10,11 +10,8 @@ or hold a password, and status, Events and logs have other readers than the reso
 from collections.abc import Sequence
 
 from inference_operator.api.reasons import Reason
-from inference_operator.engines.known_error import KnownError, known_error
-from inference_operator.engines.shared_errors import GPU_ERRORS, HUB_ERRORS
-from inference_operator.engines.vllm.memory_errors import MEMORY_ERRORS
-from inference_operator.engines.vllm.model_errors import MODEL_ERRORS
-from inference_operator.engines.vllm.start_errors import START_ERRORS
+from inference_operator.engines.known_error import KnownError, known_error, known_errors
+from inference_operator.engines.shared_errors import SHARED_ERRORS
 
 _PARSER = r"\bvllm(?: serve)?: error: "
 _OPTION = r"--?[A-Za-z][\w-]{0,63}"
@@ -75,92 +72,6 @@ CONFIGURATION_ERRORS: Sequence[KnownError] = (
 """Errors of the configuration that vLLM makes of its arguments. More specific errors are worded in the same form."""
 
 
-_OLDER_CUDA = (
-    "Update the driver, or set `spec.engine.image` to the same version with `-cu129` at the end of its tag;"
-    " on data-centre GPUs also `VLLM_ENABLE_CUDA_COMPATIBILITY=1` in `spec.engine.env` helps"
-)
-"""Since 0.20, vLLM's images have CUDA 13, and those whose tag ends in `-cu129` have CUDA 12.9 (vllm-project/vllm#42738).
-The variable puts the image's compatibility libraries first, which GeForce and RTX cards do not support (vLLM 0.32.0,
-vllm/env_override.py)."""
-
-_HARDWARE = "Cordon the node, then reset or replace the GPU"
-
-NODE_ERRORS: Sequence[KnownError] = (
-    # CUDA runtime API, cudaErrorECCUncorrectable and cudaErrorNvlinkUncorrectable, as torch 2.13 prints them
-    known_error(
-        Reason.GPU_HARDWARE_ERROR,
-        r"(?P<what>uncorrectable (?:ECC|NVLink) error)(?: encountered| detected)",
-        f"a GPU reports an {{what}}. {_HARDWARE}",
-    ),
-    # NVML, NVML_ERROR_GPU_IS_LOST; NVIDIA Xid catalogue: 48, 63, 64, 92, 94, 95 memory, 74 NVLink, 79 bus
-    known_error(
-        Reason.GPU_HARDWARE_ERROR,
-        r"(?P<what>GPU is lost|GPU has fallen off the bus|Xid \((?:PCI:)?[0-9A-Fa-f:.]{1,20}\): (?:48|63|64|74|79|92|94|95)\b)",
-        f"a GPU of the node has failed ({{what}}). {_HARDWARE}",
-    ),
-    # NVIDIA container toolkit 1.17, nvidia-container-cli, of the image's variable NVIDIA_REQUIRE_CUDA
-    known_error(
-        Reason.DRIVER_TOO_OLD,
-        r"unsatisfied condition: cuda ?>= ?(?P<need>[\d.]*\d)",
-        f"the image needs a GPU driver that supports CUDA {{need}}, and the node's is older. {_OLDER_CUDA}"
-        " (with `NVIDIA_DISABLE_REQUIRE=1`)",
-    ),
-    # torch 2.13, torch/csrc/cuda/Module.cpp; CUDA runtime API, cudaErrorInsufficientDriver
-    known_error(
-        Reason.DRIVER_TOO_OLD,
-        r"(?:NVIDIA driver on your system is too old \(found version (?P<what>\d+)\)"
-        r"|CUDA driver version is insufficient for CUDA runtime version"
-        r"|the provided PTX was compiled with an unsupported toolchain)",
-        f"the node's GPU driver is older than the engine's CUDA. {_OLDER_CUDA}",
-    ),
-    # vllm/config/device.py
-    known_error(
-        Reason.GPU_NOT_VISIBLE,
-        r"(?:Failed to infer device type|No CUDA GPUs are available)",
-        "vLLM sees no GPU: NVIDIA's container runtime is not in use."
-        " Set `spec.scheduling.runtimeClassName: nvidia`, or make that runtime the default of the nodes",
-    ),
-    # NVIDIA container toolkit 1.17, nvidia-container-cli
-    known_error(
-        Reason.GPU_NOT_VISIBLE,
-        r"nvidia-container-cli: initialization error: (?P<what>load library failed|nvml error|cuda error|driver(?: rpc)? error)",
-        "NVIDIA's container runtime cannot use the node's driver ({what}). Install or repair the driver on the node",
-    ),
-    known_error(
-        Reason.GPU_NOT_VISIBLE,
-        r"nvidia-container-cli: initialization error",
-        "NVIDIA's container runtime cannot use the node's driver. Install or repair the driver on the node",
-    ),
-    # CUDA runtime API, cudaErrorNoKernelImageForDevice
-    known_error(
-        Reason.GPU_NOT_SUPPORTED,
-        r"no kernel image is available for execution on the device",
-        "the image has no code for this kind of GPU."
-        " Use another kind (`spec.hardware.gpu.products`), or an image that supports this one in `spec.engine.image`",
-    ),
-    # vllm/distributed/device_communicators/pynccl_wrapper.py, torch 2.13, torch/csrc/distributed/c10d/NCCLUtils.hpp
-    known_error(
-        Reason.COMMUNICATION_FAILED,
-        r"(?:NCCL error(?: in)?: ?|ncclInternalError: |ncclSystemError: |ncclUnhandledCudaError: )[^\n]{0,120}?"
-        r"(?P<what>unhandled (?:cuda|system) error|internal error|invalid (?:argument|usage)|remote process exited)",
-        "the GPUs cannot communicate with each other ({what}). Set `NCCL_DEBUG=INFO` in `spec.engine.env` and read the log",
-    ),
-    known_error(
-        Reason.COMMUNICATION_FAILED,
-        r"(?:NCCL error|ncclInternalError|ncclSystemError|ncclUnhandledCudaError)",
-        "the GPUs cannot communicate with each other. Set `NCCL_DEBUG=INFO` in `spec.engine.env` and read the log",
-    ),
-    # the C library's text of ENOSPC; /dev/shm is shared memory, see `errors.py`
-    known_error(
-        Reason.DISK_FULL,
-        r"No space left on device(?! *: '/dev/shm)",
-        "the node's disk is full."
-        " Free space on it, use a larger disk, or put the engine's caches on a claim (`spec.podTemplate.volumes`)",
-    ),
-)
-"""Errors of GPUs, drivers, the connections between GPUs, and the disk."""
-
-
 _KERNEL_FILE = r"/\.cache/(?:vllm|torchinductor|triton|flashinfer)/"
 """A part of the path of every compiled file."""
 _CUT_OFF = r"(?:EOFError: Ran out of input|UnpicklingError: pickle data was truncated)"
@@ -201,8 +112,8 @@ _OTHER_ERRORS: Sequence[KnownError] = (
     known_error(
         Reason.KERNELS_BROKEN,
         "|".join(_BROKEN_KERNELS),
-        "the compiled kernels of an earlier start are broken. With `spec.cache` a Job deletes them, once no other engine"
-        " serves with them",
+        "the compiled kernels of an earlier start are broken. With `spec.cache` a Job deletes them, once no other"
+        " engine serves with them",
     ),
     # vllm/envs.py
     known_error(
@@ -214,14 +125,16 @@ _OTHER_ERRORS: Sequence[KnownError] = (
 )
 """Errors of GPUs, shared memory, compiled kernels and the environment."""
 
+MEMORY_ERRORS, START_ERRORS = (known_errors(__package__, name) for name in ("memory-errors", "start-errors"))
+
 ERRORS: Sequence[KnownError] = (
     *ARGUMENT_ERRORS,
     *MEMORY_ERRORS,
-    *NODE_ERRORS,
-    *MODEL_ERRORS,
+    *known_errors(__package__, "node-errors"),
+    *known_errors(__package__, "model-errors", SHARED_ERRORS),
     *START_ERRORS,
-    *HUB_ERRORS,
-    *GPU_ERRORS,
+    *SHARED_ERRORS["hub"],
+    *SHARED_ERRORS["gpus"],
     *_OTHER_ERRORS,
     *CONFIGURATION_ERRORS,
 )

@@ -4,7 +4,7 @@ Messages are those of vLLM 0.32.0; a comment names the file of each.
 `tests/engines/vllm_output/start.txt` records a start on a CPU. `tests/engines/test_vllm_phase.py` quotes the messages
 that need a GPU or a compiler.
 
-`memory_errors.py` has the messages about the KV cache with all their versions.
+`memory-errors.txt` has the messages about the KV cache with all their versions.
 """
 
 import re
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.known_error import DECIMAL
 from inference_operator.engines.start_log import Phase, latest_phase
-from inference_operator.engines.vllm.memory_errors import MEMORY_ERRORS, TOO_FEW_STATES
+from inference_operator.engines.vllm.errors import MEMORY_ERRORS
 from inference_operator.sizing.learned import Shortage
 
 _MESSAGES: Mapping[Phase, re.Pattern[str]] = {
@@ -72,11 +72,8 @@ def phase(log: str) -> Phase | None:
     return latest
 
 
-_CACHE_ERRORS = tuple(
-    error.wording
-    for error in MEMORY_ERRORS
-    if error.reason is Reason.KV_CACHE_TOO_SMALL and error is not TOO_FEW_STATES
-)
+_TOO_FEW_STATES, *_CACHE_ERRORS = (e.wording for e in MEMORY_ERRORS if e.reason is Reason.KV_CACHE_TOO_SMALL)
+"""The first one of the table is about states."""
 
 _LEFT_FOR_CACHE = re.compile(rf"Available KV cache memory: (?P<room>-?{DECIMAL}) GiB")
 """vllm/v1/worker/gpu_worker.py, determine_available_memory. It is negative if the model needs more than may be used."""
@@ -95,7 +92,7 @@ _GIB = {"KiB": 2.0**-20, "MiB": 2.0**-10, "GiB": 1.0}
 
 def shortage(log: str) -> Shortage | None:
     """The memory that was missing; None if the log reports none, or not from the start of an engine."""
-    if match := TOO_FEW_STATES.wording.search(log):
+    if match := _TOO_FEW_STATES.search(log):
         return Shortage(sequences=int(match["fits"]))
     for wording in _CACHE_ERRORS:
         if match := wording.search(log):
