@@ -17,9 +17,11 @@ Sources:
   CoreWeave ("Instances"). Types with a part of a GPU are left out.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.resources import files
 from typing import TypeAlias
 
 from inference_operator.hardware.kinds import GPU_KINDS, GpuKind, kind_named
@@ -46,138 +48,19 @@ class KindLabels:
     instances: tuple[str, ...] = ()
 
 
-def _sizes(form: str, sizes: str) -> tuple[str, ...]:
-    return tuple(form.format(size) for size in sizes.split())
+def _kind_labels(table: str) -> Iterator[tuple[str, KindLabels]]:
+    for kind in re.split(r"\n(?=\S)", table):
+        name, *lines = kind.splitlines()
+        values: dict[str, tuple[str, ...]] = {}
+        for field, *more in map(str.split, lines):
+            values[field] = (*values.get(field, ()), *more)
+        aws_name, memory = values.pop("aws", ("", "0"))
+        yield name, KindLabels(aws=(aws_name, int(memory)) if aws_name else None, **values)
 
 
-_G_SIZES = "xlarge 2xlarge 4xlarge 8xlarge 12xlarge 16xlarge 24xlarge 48xlarge"
-_EIGHTH_TO_WHOLE = "1g 2g 4g 8g"
-
-KIND_LABELS: Mapping[str, KindLabels] = {
-    "T4": KindLabels(
-        ("Tesla-T4", "NVIDIA-T4"),
-        aws=("t4", 16384),
-        gke=("nvidia-tesla-t4",),
-        instances=(
-            *_sizes("g4dn.{}", "xlarge 2xlarge 4xlarge 8xlarge 12xlarge 16xlarge metal"),
-            *_sizes("Standard_NC{}as_T4_v3", "4 8 16 64"),
-        ),
-    ),
-    "V100-16GB": KindLabels(
-        ("Tesla-V100-SXM2-16GB", "Tesla-V100-PCIE-16GB"),
-        gke=("nvidia-tesla-v100",),
-        instances=(*_sizes("p3.{}", "2xlarge 8xlarge 16xlarge"), *_sizes("Standard_NC{}_v3", "6s 12s 24s 24rs")),
-    ),
-    "V100-32GB": KindLabels(
-        ("Tesla-V100-SXM2-32GB", "Tesla-V100-SXM3-32GB", "Tesla-V100-PCIE-32GB"),
-        aws=("v100", 32768),
-        instances=("p3dn.24xlarge", "Standard_ND40rs_v2"),
-    ),
-    "A2": KindLabels(("NVIDIA-A2",)),
-    "A10": KindLabels(
-        ("NVIDIA-A10",),
-        instances=("Standard_NV36ads_A10_v5", "Standard_NV36adms_A10_v5", "Standard_NV72ads_A10_v5"),
-    ),
-    "A10G": KindLabels(("NVIDIA-A10G",), aws=("a10g", 22888), instances=_sizes("g5.{}", _G_SIZES)),
-    "A16": KindLabels(("NVIDIA-A16",)),
-    "A30": KindLabels(("NVIDIA-A30",)),
-    "A40": KindLabels(("NVIDIA-A40",), coreweave=("A40",)),
-    "A100-40GB": KindLabels(
-        ("NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-PCIE-40GB", "A100-SXM4-40GB", "A100-PCIE-40GB"),
-        aws=("a100", 40960),
-        gke=("nvidia-tesla-a100",),
-        coreweave=("A100_PCIE_40GB",),
-        instances=(
-            "p4d.24xlarge",
-            *_sizes("a2-highgpu-{}", _EIGHTH_TO_WHOLE),
-            "a2-megagpu-16g",
-            "Standard_ND96asr_v4",
-        ),
-    ),
-    "A100-80GB": KindLabels(
-        ("NVIDIA-A100-SXM4-80GB", "NVIDIA-A100-80GB-PCIe", "A100-SXM4-80GB", "A100-80GB-PCIe"),
-        aws=("a100", 81920),
-        gke=("nvidia-a100-80gb",),
-        coreweave=("A100_NVLINK_80GB", "A100_PCIE_80GB"),
-        instances=(
-            "p4de.24xlarge",
-            *_sizes("a2-ultragpu-{}", _EIGHTH_TO_WHOLE),
-            *_sizes("Standard_NC{}ads_A100_v4", "24 48 96"),
-            "Standard_ND96amsr_A100_v4",
-        ),
-    ),
-    "RTX-A5000": KindLabels(("NVIDIA-RTX-A5000",)),
-    "RTX-A6000": KindLabels(("NVIDIA-RTX-A6000",), coreweave=("RTX_A6000",)),
-    "RTX-3090": KindLabels(("NVIDIA-GeForce-RTX-3090", "NVIDIA-GeForce-RTX-3090-Ti")),
-    "RTX-4060": KindLabels(("NVIDIA-GeForce-RTX-4060",)),
-    "RTX-4090": KindLabels(("NVIDIA-GeForce-RTX-4090", "NVIDIA-GeForce-RTX-4090-D")),
-    "RTX-5090": KindLabels(("NVIDIA-GeForce-RTX-5090", "NVIDIA-GeForce-RTX-5090-D")),
-    "L4": KindLabels(
-        ("NVIDIA-L4",),
-        aws=("l4", 22888),
-        gke=("nvidia-l4",),
-        instances=(
-            *_sizes("g6.{}", _G_SIZES),
-            *_sizes("gr6.{}", "4xlarge 8xlarge"),
-            *_sizes("g2-standard-{}", "4 8 12 16 24 32 48 96"),
-        ),
-    ),
-    "L20": KindLabels(("NVIDIA-L20",)),
-    "L40": KindLabels(("NVIDIA-L40",), coreweave=("L40",)),
-    "L40S": KindLabels(
-        ("NVIDIA-L40S",), aws=("l40s", 45776), coreweave=("L40S",), instances=_sizes("g6e.{}", _G_SIZES)
-    ),
-    "RTX-6000-Ada": KindLabels(("NVIDIA-RTX-6000-Ada-Generation",)),
-    "H20": KindLabels(("NVIDIA-H20",)),
-    "H100-PCIe": KindLabels(("NVIDIA-H100-PCIe",)),
-    "H100-NVL": KindLabels(("NVIDIA-H100-NVL",), instances=("Standard_NC40ads_H100_v5", "Standard_NC80adis_H100_v5")),
-    "H100-80GB": KindLabels(
-        ("NVIDIA-H100-80GB-HBM3",),
-        aws=("h100", 81920),
-        gke=("nvidia-h100-80gb", "nvidia-h100-mega-80gb"),
-        coreweave=("H100", "H100_NVLINK_80GB"),
-        instances=(
-            *_sizes("p5.{}", "4xlarge 48xlarge"),
-            *_sizes("a3-highgpu-{}", _EIGHTH_TO_WHOLE),
-            *_sizes("a3-{}gpu-8g", "edge mega"),
-            *_sizes("Standard_ND96{}_H100_v5", "is isr"),
-            "gd-8xh100ib-i128",
-        ),
-    ),
-    "H200": KindLabels(
-        ("NVIDIA-H200", "NVIDIA-H200-NVL"),
-        aws=("h200", 144384),
-        gke=("nvidia-h200-141gb",),
-        coreweave=("H200",),
-        instances=(*_sizes("{}.48xlarge", "p5e p5en"), "a3-ultragpu-8g", "Standard_ND96isr_H200_v5"),
-    ),
-    "H800": KindLabels(("NVIDIA-H800",)),
-    "GH200": KindLabels(("NVIDIA-GH200-480GB",), coreweave=("GH200",)),
-    "B200": KindLabels(
-        ("NVIDIA-B200",),
-        aws=("b200", 183359),
-        gke=("nvidia-b200",),
-        coreweave=("B200",),
-        instances=("p6-b200.48xlarge", "a4-highgpu-8g"),
-    ),
-    "GB200": KindLabels(
-        ("NVIDIA-GB200",), gke=("nvidia-gb200",), coreweave=("GB200",), instances=("a4x-highgpu-4g", "gb200-4x")
-    ),
-    "B300": KindLabels(("NVIDIA-B300-SXM6-AC",), aws=("b300", 275040), instances=("p6-b300.48xlarge",)),
-    "RTX-PRO-6000": KindLabels(
-        (
-            "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition",
-            "NVIDIA-RTX-PRO-6000-Blackwell-Workstation-Edition",
-            "NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition",
-        ),
-        aws=("rtx-pro-server-6000", 98304),
-        gke=("nvidia-rtx-pro-6000",),
-        instances=(
-            *_sizes("g7e.{}", "2xlarge 4xlarge 8xlarge 12xlarge 24xlarge 48xlarge"),
-            *_sizes("g4-standard-{}", "48 96 192 384"),
-        ),
-    ),
-}
+KIND_LABELS: Mapping[str, KindLabels] = dict(
+    _kind_labels(files(__package__).joinpath("node-labels.txt").read_text("utf-8"))
+)
 """Labels of every kind in `kinds.GPU_KINDS`."""
 
 Alternative: TypeAlias = Mapping[str, tuple[str, ...]]

@@ -1,6 +1,7 @@
 """llama.cpp as an engine: `llama-server` for one model in GGUF, of an image without Python."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from math import ceil
@@ -14,6 +15,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.engines.base import Engine
 from inference_operator.engines.environment import refusal_of_variables, with_defaults
 from inference_operator.engines.hub_access import hub_access
+from inference_operator.engines.known_error import known_errors
 from inference_operator.engines.known_images import LLAMA_CPP_IMAGES, refusal_of_foreign_image
 from inference_operator.engines.llama_cpp import memory
 from inference_operator.engines.llama_cpp.image import GROUP, IMAGES, TEMPORARY, USER, WRITABLE, support
@@ -26,9 +28,9 @@ from inference_operator.engines.llama_cpp.options import (
     refusal_of_own_variables,
     separated,
 )
-from inference_operator.engines.llama_cpp.start_log import ERRORS, PHASES
 from inference_operator.engines.model_access import HubAccess, Support
 from inference_operator.engines.process import EngineProcess, ServedModel, Timeouts
+from inference_operator.engines.start_log import Phase
 from inference_operator.engines.telemetry import EngineSeries, MetricsPage
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.checkpoint import WeightFormat
@@ -39,6 +41,15 @@ from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.fitting import LEAST_CONTEXT
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape
+
+PHASES: Mapping[Phase, re.Pattern[str]] = {
+    Phase.LOADING: re.compile(r" load_model: loading model '"),
+    Phase.WARMING_UP: re.compile(r" load_model: initializing, n_slots = \d+"),
+}
+"""tools/server/server-context.cpp."""
+
+ERRORS = known_errors(__package__, "errors")
+
 
 PORT = 8000
 IDLE_SECONDS = 5

@@ -9,7 +9,8 @@ the model's own code, without being asked for it (`srt/model_loader/utils.py`, `
 encoders and diffusion are left out too.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from math import floor
@@ -29,6 +30,7 @@ from inference_operator.engines.hub_access import (
     refusal_of_moved_cache,
     with_token,
 )
+from inference_operator.engines.known_error import known_errors
 from inference_operator.engines.known_images import SGLANG_IMAGES, refusal_of_foreign_image
 from inference_operator.engines.model_access import HubAccess, Support
 from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
@@ -48,7 +50,8 @@ from inference_operator.engines.sglang.options import (
     refusal_of_name,
     refusal_of_own_variables,
 )
-from inference_operator.engines.sglang.start_log import ERRORS, LOADED, PHASES
+from inference_operator.engines.shared_errors import SHARED_ERRORS
+from inference_operator.engines.start_log import Phase
 from inference_operator.engines.telemetry import EngineLoad, MetricsPage
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
@@ -61,6 +64,22 @@ from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape, Speculation
 from inference_operator.views.samples import EngineSample
+
+PHASES: Mapping[Phase, re.Pattern[str]] = {
+    # srt/distributed/device_communicators/pynccl.py
+    Phase.CONNECTING: re.compile(r"sglang is using nccl=="),
+    # srt/model_executor/model_runner.py
+    Phase.LOADING: re.compile(r"Load weight begin\. avail mem="),
+    # srt/mem_cache/kv_cache_configurator.py
+    Phase.WARMING_UP: re.compile(r"Memory pool end\. "),
+    # srt/model_executor/model_runner_components/cuda_graph_setup.py
+    Phase.CAPTURING: re.compile(r"Capture [\w ]{1,40}CUDA graph begin\."),
+}
+LOADED = re.compile(r"(?:checkpoint shards|loading shards):\s+(\d{1,2})% Completed")
+"""srt/model_loader/weight_utils.py, with tqdm."""
+
+ERRORS = known_errors(__package__, "errors", SHARED_ERRORS)
+
 
 NO_PREFIX_CACHE = "--disable-radix-cache"
 """The option that ends the cache of prefixes which all requests share."""

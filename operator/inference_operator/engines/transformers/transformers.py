@@ -1,5 +1,6 @@
 """Hugging Face Transformers as an engine: `transformers serve` for one model, of vLLM's image."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -20,14 +21,16 @@ from inference_operator.engines.hub_access import (
     refusal_of_moved_cache,
     with_token,
 )
+from inference_operator.engines.known_error import known_errors
 from inference_operator.engines.known_images import VLLM_IMAGES, refusal_of_foreign_image
 from inference_operator.engines.model_access import HubAccess, Support
 from inference_operator.engines.process import EngineProcess, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
+from inference_operator.engines.shared_errors import SHARED_ERRORS
+from inference_operator.engines.start_log import Phase
 from inference_operator.engines.telemetry import EngineSeries, MetricsPage
 from inference_operator.engines.transformers import memory
 from inference_operator.engines.transformers.architectures import BATCHED, support
-from inference_operator.engines.transformers.start_log import ERRORS, LOADED, PHASES
 from inference_operator.engines.vllm_image import GROUP, HOME, TEMPORARY, USER, WRITABLE, default_image, gpu_needs
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
@@ -37,6 +40,17 @@ from inference_operator.settings import Settings
 from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.shape import Shape
+
+PHASES: Mapping[Phase, re.Pattern[str]] = {
+    Phase.DOWNLOADING: re.compile(r"^Downloading \S", re.MULTILINE),
+    Phase.LOADING: re.compile(r"^Loading the weights$", re.MULTILINE),
+    Phase.WARMING_UP: re.compile(r"^Warming up$", re.MULTILINE),
+}
+LOADED = re.compile(r"Loading weights:\s+(\d{1,2})%\|")
+"""transformers 5.19.0, core_model_loading.py, with tqdm."""
+
+ERRORS = known_errors(__package__, "errors", SHARED_ERRORS)
+
 
 _CODE = "Remove it; this engine runs no code that comes with a model."
 MANAGED_OPTIONS: Mapping[str, str] = {
