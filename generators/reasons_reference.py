@@ -11,7 +11,7 @@ Every condition of an InferenceDeployment has a reason. A reason keeps its meani
 shows the reason of the condition that matters most: that of Ready if nothing is wrong. `kubectl describe infd NAME`
 shows all conditions with their messages, which name the object, field or pod.
 
-This page is generated from `operator/inference_operator/api/explanations.py`.
+This page is generated from `operator/inference_operator/api/explanations.txt`.
 """
 
 QUESTIONS = {

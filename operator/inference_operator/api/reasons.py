@@ -1,4 +1,4 @@
-"""Condition types and reasons of an InferenceDeployment; `explanations.py` has cause and cure of each reason."""
+"""Condition types and reasons of an InferenceDeployment; `explanations.txt` has cause and cure of each reason."""
 
 from enum import StrEnum
 
