@@ -17,6 +17,7 @@ PACKAGE = ROOT / "operator" / "inference_operator"
 SOFT_LINES, SCRAP_LINES = 500, 40
 SMALL_ON_PURPOSE = {
     "engines/group/processes.py": "a file of the program in engines' pods, which a merge would restart",
+    "pipeline/turns.py": "a feature's part has a file of its own",
     "pipeline/gang.py": "a feature's part has a file of its own",
     "pipeline/groups.py": "a feature's part has a file of its own",
     "pipeline/watchdog.py": "a feature's part has a file of its own",
