@@ -326,7 +326,6 @@ CHECKS: tuple[PolicyCheck, ...] = (
         lists=False,
     ),
 )
-"""The rules about what a resource names."""
 
 
 def parameters(policy: AdministratorPolicy, cluster_domain: str, namespaces: Sequence[str] = ()) -> Mapping[str, str]:
@@ -370,7 +369,6 @@ def sections(policy: AdministratorPolicy) -> Mapping[str, tuple[Sequence[str], s
 
 
 LISTED = tuple(dict.fromkeys(check.section for check in CHECKS if check.lists))
-"""Sections with a list."""
 
 
 def stated_gpus(spec: Spec) -> int:

@@ -31,10 +31,8 @@ SYSTEM_NAMESPACES = ("kube-node-lease", "kube-public", "kube-system")
 """Namespaces of Kubernetes itself (documentation of 1.36, Namespaces, "Initial namespaces")."""
 
 GUARDED_KINDS = (*CHILD_KINDS, *OPTIONAL_KINDS, NETWORK_POLICY)
-"""Every kind of child object."""
 
 REPORTING_CONTROLLER = f"{GROUP}/{MANAGER}"
-"""`reportingController` of the operator's Events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,6 @@ class OperatorAccount:
     """An operator: its names, and the ServiceAccounts that its settings name."""
 
     namespace: str
-    """Namespace of the operator, its ServiceAccount and its Lease."""
     name: str
     """Name of its Lease. The policies are named after it too, so that those of two operators differ."""
     account: str = ""

@@ -37,7 +37,6 @@ from inference_operator.manifest import GROUP, INFERENCE_DEPLOYMENT, PLURAL, Kin
 
 POLICY_NAME = f"{PLURAL}.{GROUP}"
 CHILDREN = files(__package__).joinpath("children-policy.yaml").read_text(encoding="utf-8")
-"""The policies of objects by which the operator decides."""
 
 _PODS = "mayCreatePods"
 _SAME_MODEL = " && ".join(

@@ -30,7 +30,6 @@ class ScalingConflict:
     """Foreign autoscalers, and whether the operator leaves `replicas` alone because of them."""
 
     lookup: ForeignAutoscalersLookup
-    """The lookup that the next decision needs."""
     is_frozen: bool = False
     """Whether the live number of engines stays as it is."""
     on_workload: Sequence[ForeignAutoscaler] = ()

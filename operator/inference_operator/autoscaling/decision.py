@@ -108,11 +108,8 @@ class ScalingSample:
     completions: float
     """Requests that engines have finished since some start."""
     running: float
-    """Requests that engines compute."""
     ready: int
-    """Engines that are ready."""
     starting: int
-    """Engines that are not ready yet."""
     missing: tuple[str, ...] = ()
     """Pods whose metrics could not be read."""
 
@@ -130,7 +127,6 @@ class ScalingSettings:
     idle_seconds: float
     """Time without a request until zero replicas, if `min_replicas` is zero."""
     scale_down_seconds: float = DOWN_SECONDS
-    """Requested window of scaling down."""
 
     @property
     def down_seconds(self) -> float:

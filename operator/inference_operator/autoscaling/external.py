@@ -35,7 +35,6 @@ POLICY_SECONDS = 15
 `--horizontal-pod-autoscaler-sync-period`)."""
 
 KINDS = {AutoscalingBackend.HPA: HORIZONTAL_POD_AUTOSCALER, AutoscalingBackend.KEDA: SCALED_OBJECT}
-"""The kind of object that makes a backend act."""
 
 
 def external_ref(spec: AutoscalingSpec, owner: Owner) -> Ref | None:

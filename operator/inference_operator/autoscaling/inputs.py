@@ -63,11 +63,9 @@ class ScalingInputs:
 
     settings: ScalingSettings
     replicas: int
-    """The number of engines that is wanted now."""
     bypasses_routers: bool
     """Whether something else than the operator's routers sends requests."""
     target: Target
-    """The requests that one engine should have."""
     role: str
     """The role whose engines are counted."""
     plan: str = ""
@@ -76,7 +74,6 @@ class ScalingInputs:
     """Part of the requests that wait in routers for which its engines should be sized, 1 where no other role gets any.
     """
     has_scale: bool = True
-    """Whether `/scale` is about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +88,6 @@ class ScalingResult:
     plan: str = ""
     """The plan of the engines that the factor belongs to."""
     load: Load = TYPICAL_LOAD
-    """The mean lengths of the requests."""
     judged: LatencySample | None = None
     """The latencies by which the factor was judged last; None before."""
 

@@ -46,11 +46,9 @@ class LoopState:
     totals: Totals = field(default_factory=Totals)
     latency: LatencyWindow = field(default_factory=LatencyWindow)
     sample: ScalingSample | None = None
-    """The latest sample; None before the first round."""
     misses: int = 0
     """Rounds in a row with missing metrics."""
     result: ScalingResult | None = None
-    """The result of the latest round; None before the first one."""
 
     @property
     def has_demand(self) -> bool:

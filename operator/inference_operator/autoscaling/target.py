@@ -46,7 +46,6 @@ class Target:
     factor: float = 1.0
     """The correction by measured latencies, by which the computed target was multiplied."""
     load: Load = TYPICAL_LOAD
-    """The requests that it was computed for."""
     objective: Objective = field(default_factory=Objective)
     """The objective that it was computed for: the requested one, or what a slow engine attains."""
     longest_prompt: float = inf

@@ -51,7 +51,6 @@ class Cache:
         kinds: Sequence[AnyResourceKind] = KINDS,
     ) -> None:
         self.kinds: Mapping[Kind, AnyResourceKind] = {kind.api.kind: kind for kind in kinds}
-        """The kinds of resources."""
         self._settings = settings
         self._engines = engines
         self._roles = roles
@@ -64,15 +63,11 @@ class Cache:
         """The versions at which objects were deleted. A listing or event from before does not bring them back."""
         self._lookups: dict[Lookup, LookupResult] = {}
         self.nodes = NodeStore()
-        """The nodes with GPUs."""
         self.unavailable_kinds: Mapping[Kind, str] = {}
         """Kinds of children that the operator cannot use in this cluster, and why."""
         self.samples = SampleStore()
-        """The last metrics of the pods."""
         self.scaling = ScalingStore()
-        """The decisions of autoscaling."""
         self.shared = SharedStore(settings.rollouts, self.kinds, self._objects, self._resources)
-        """What is observed of all resources together."""
 
     def resource_keys(self) -> list[Key]:
         return list(self._resources)

@@ -17,7 +17,6 @@ from typing import Protocol
 from inference_operator.manifest import Kind, Manifest, Ref
 
 FIELD_MANAGER = "inference-operator"
-"""The field manager of server-side apply."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ class ScalingStore:
 
     def __init__(self) -> None:
         self._states: dict[Key, dict[str, LoopState]] = {}
-        """By key and role."""
 
     def want(self, key: Key, inputs: Sequence[ScalingInputs]) -> None:
         """Store the parameters of the next decisions. Those about a role that has none end."""

@@ -10,7 +10,6 @@ from inference_operator.hardware.offers import offer_named
 from inference_operator.sizing.plan import Plan
 
 GPU_CHECK = "gpu_check"
-"""Name of the check among the programs of a pod."""
 GPU_CHECK_SOURCE = files(__package__).joinpath("gpu_check.py").read_text(encoding="utf-8")
 
 SHARED = "-SHARED"

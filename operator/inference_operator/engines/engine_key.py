@@ -7,7 +7,6 @@ from importlib.resources import files
 from inference_operator.engines.programs import program_command
 
 KEY_PROGRAM = "engine_key"
-"""Name of the program that asks for the key among those of a pod."""
 KEY_SOURCE = files(__package__).joinpath("engine_key_program.py").read_text(encoding="utf-8")
 
 KEY_FOLDER = "/engine-key"

@@ -22,13 +22,9 @@ class HubAccess:
     """An engine's access to model files. The inspection Job uses the same access."""
 
     user: int
-    """User id of the engine's processes."""
     group: int
-    """Group id of the engine's processes."""
     env: Sequence[EnvironmentVariable]
-    """Environment variables for mirror, token, cache, proxies and certificates."""
     writable: Sequence[str]
-    """Paths that must be writable."""
     revision: str | None
     """Branch, tag or commit of the hub repository; None is the default branch."""
     compiled: str = ""

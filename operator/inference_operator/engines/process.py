@@ -89,9 +89,7 @@ class EngineProcess:
     """The process of an engine: how it is started, probed and stopped."""
 
     user: int
-    """User id of the processes."""
     group: int
-    """Group id of the processes."""
     port: int
     """TCP port of the API and the metrics."""
     max_concurrency: int
@@ -106,7 +104,6 @@ class EngineProcess:
     api_paths: Sequence[str]
     """Paths of the API for clients, each with all paths below it. Routers forward no other path."""
     writable: Sequence[str]
-    """Paths that must be writable."""
     startup_seconds: int
     """Time limit until the health path answers."""
     pre_stop: Sequence[str]
@@ -143,6 +140,4 @@ class Parsers:
     """The engine's parsers of a model's answers, by the engine's names; empty where there is none."""
 
     tool_call: str = ""
-    """Parser of tool calls."""
     reasoning: str = ""
-    """Parser of reasoning."""

@@ -60,4 +60,3 @@ ENGINES = EngineRegistry(
     default=VLLM,
     never_chosen=frozenset({str(EngineKind.SGLANG)}),
 )
-"""The engines of this release."""

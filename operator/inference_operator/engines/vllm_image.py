@@ -17,7 +17,6 @@ HOME, TEMPORARY = "/home/vllm", "/tmp"  # noqa: S108 - an emptyDir of the pod's 
 """Home of that user, and the folder of sockets."""
 
 WRITABLE = (HOME, TEMPORARY)
-"""All paths to which the engines write."""
 
 COMPATIBILITY = "VLLM_ENABLE_CUDA_COMPATIBILITY"
 """Puts the image's CUDA compatibility libraries first (vLLM 0.32.0, vllm/env_override.py)."""

@@ -27,7 +27,6 @@ from typing import TypeAlias
 from inference_operator.hardware.kinds import GPU_KINDS, GpuKind, kind_named
 
 PRODUCT = "nvidia.com/gpu.product"
-"""Label of NVIDIA's GPU feature discovery."""
 AWS_NAME, AWS_MEMORY = "karpenter.k8s.aws/instance-gpu-name", "karpenter.k8s.aws/instance-gpu-memory"
 """Labels of nodes of Karpenter on AWS. `instance-gpu-count` is not used: the pod's request for GPUs decides it."""
 GKE = "cloud.google.com/gke-accelerator"

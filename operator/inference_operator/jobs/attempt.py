@@ -13,7 +13,6 @@ from inference_operator.views.raw import annotations, timestamp
 from inference_operator.views.untrusted_text import one_line
 
 JOB_HASH_ANNOTATION = "inference-operator.dev/asked"
-"""Annotation with the hash of the Job's content."""
 ATTEMPT_ANNOTATION = "inference-operator.dev/attempt"
 """Annotation with the number of the attempt, counted from 1."""
 
@@ -26,9 +25,7 @@ class Attempt:
     """One attempt."""
 
     job: str
-    """Name of the Job."""
     job_hash: str
-    """Hash of the Job's content."""
     number: int
     message: str = ""
     """Termination message of its pod; empty until the pod has terminated."""
@@ -41,9 +38,7 @@ class Attempt:
     has_output: bool = False
     """Whether its container has ended, so that there is a log."""
     created: datetime | None = None
-    """Creation time of the Job; None if unknown."""
     namespace: str = ""
-    """Namespace of the Job."""
     wait: PendingWait | None = None
     """Its wait for a pod, or its pod's wait for volumes; None if it waits for neither."""
 

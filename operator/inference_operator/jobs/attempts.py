@@ -37,13 +37,11 @@ class AttemptsProgress(Generic[Result]):
     jobs: tuple[int, ...] = ()
     """Numbers of the attempts whose Jobs must exist."""
     result: Result | None = None
-    """The result of an attempt; None until one has a result."""
     failure: Failure | None = None
     """Failure of the last finished attempt."""
     waiting: PodWait | None = None
     """Why the current attempt's pod does not run; None if it runs."""
     again: datetime | None = None
-    """Time of the next attempt."""
 
 
 def attempts_progress(

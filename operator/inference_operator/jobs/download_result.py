@@ -19,7 +19,6 @@ class Downloaded:
     size_bytes: int
     """Of all its files."""
     files: int
-    """Number of files."""
 
 
 def downloaded_text(result: Downloaded) -> str:

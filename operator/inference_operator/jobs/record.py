@@ -20,7 +20,6 @@ class Record(Generic[Result]):
     content_hash: str
     """Hash of the request, such as model and revision. It has no part that changes no result, such as a token."""
     data: Callable[[Result], Mapping[str, str]]
-    """The ConfigMap's data for a result."""
     read: Callable[[Manifest], Result | None]
     """The result in such data; None if it is invalid, or the result of another question."""
 

@@ -34,7 +34,6 @@ class ObservedJobs:
     """The Jobs of a resource as observed."""
 
     live: Mapping[Ref, Manifest]
-    """The live children."""
     pods: Sequence[PodView]
     now: datetime
     results: LookupResults

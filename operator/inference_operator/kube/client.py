@@ -114,7 +114,6 @@ class Api:
         self._write_timeout = write_timeout
         self._on_request = on_request
         self.clock = Clock()
-        """The API server's time."""
 
     async def request(
         self,

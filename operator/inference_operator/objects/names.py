@@ -22,7 +22,6 @@ ADAPTER = "adapter"
 PROGRAM = "program"
 
 MANAGED_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGER}"
-"""Selects every object that the operator created, and their pods."""
 
 _OTHER_COMPONENTS = frozenset({"", ROUTER, INSPECTION, DOWNLOAD, CACHE, VERIFICATION, ADAPTER, PROGRAM})
 

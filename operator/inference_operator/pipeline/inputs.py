@@ -71,9 +71,7 @@ class Inputs(Generic[ResourceT]):
     settings: Settings
     now: datetime
     lookups: LookupResults = field(default_factory=dict)
-    """Results of the lookups that earlier decisions requested."""
     samples: Samples = field(default_factory=Samples)
-    """Latest samples of the pods' metrics."""
     nodes: Sequence[NodeView] | None = None
     """Nodes with GPUs; None where the operator cannot see nodes."""
     leaving: Mapping[str, DrainingNode] | None = field(default_factory=dict)
@@ -84,7 +82,6 @@ class Inputs(Generic[ResourceT]):
     """Whether engines wait for the Jobs of their model, a download or a verification; not where objects are only
     shown."""
     scaling: Mapping[str, ScalingResult] = field(default_factory=dict)
-    """The latest decisions of autoscaling by role."""
     unavailable_kinds: Mapping[Kind, str] = field(default_factory=dict)
     """Kinds of children that the operator cannot use in this cluster: why, and the fix, in sentences."""
     shared: Shared = Shared()

@@ -21,7 +21,6 @@ class Outcome(Sum):
     """The fields of every outcome. All but those of the model are the sum of its parts."""
 
     model: KnownModel | None = None
-    """The model, as far as it is known."""
     model_failure: Failure | None = None
     """Why the model's files could not be read; None if they were, or need not be."""
 

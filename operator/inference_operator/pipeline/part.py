@@ -85,7 +85,6 @@ class ResourceDecision:
     desired: Mapping[Ref, Manifest] = field(default_factory=dict)
     """The objects that the resource should have."""
     lookups: tuple[Lookup, ...] = ()
-    """Lookups that the next decision needs."""
     fleet_state: FleetState = FleetState.UNDECIDED
     """How far a change of the administrator's settings is here."""
     pods: tuple[PodPatch, ...] = ()
@@ -108,13 +107,10 @@ class Sum(ResourceDecision):
     due: datetime | None = None
     """When to decide again if no event comes before."""
     notice: str = ""
-    """Notices for users, in sentences."""
     model_wait: ModelWait | None = None
-    """Why engines wait for their model; None if they do not."""
     targets: Mapping[str, Target] = field(default_factory=dict)
     """How many requests one engine should have, and what decides that, by role; those without autoscaling have none."""
     adapters: tuple[Adapter, ...] = ()
-    """The adapters of the specification, where one is planned."""
     one_node_claim: str = ""
     """Name of the engines' claim, if pods on one node only can mount it; empty if not, and without a claim."""
 

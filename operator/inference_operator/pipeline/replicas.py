@@ -23,7 +23,6 @@ class ObservedScaling:
     """The autoscaling of a role as observed; everything is None without autoscaling."""
 
     recorded: AutoscalingStatus | None = None
-    """The last decision that was written."""
     result: ScalingResult | None = None
     """The latest decision of this process; None before the first one."""
     external: ExternalState | None = None
@@ -31,7 +30,6 @@ class ObservedScaling:
     conflict: ScalingConflict | None = None
     """Whether another autoscaler acts beside the operator; None where the operator does not decide."""
     floor: Floor | None = None
-    """The fewest engines now."""
 
     @property
     def is_frozen(self) -> bool:

@@ -48,17 +48,11 @@ class Role:
     """One role as decided."""
 
     used: RoleTemplates
-    """The pod template in use, and what it is built from."""
     change: WorkloadChange
-    """The decisions about its engines."""
     workload: Workload
-    """The desired Deployment, or the StatefulSets of groups."""
     scaling: ObservedScaling
-    """Its autoscaling as observed."""
     objects: dict[Ref, Manifest]
-    """All desired objects of the role, the workload included."""
     notice: str = ""
-    """A notice for users about the decision; may be empty."""
     outdated: Reason | None = None
     """Why a renewal would change engines; None if they are as this release builds them."""
     missing_gpu_kind: str = ""

@@ -46,11 +46,8 @@ class RoleTemplates:
 
     inputs: WorkloadInputs
     built: PinnedTemplate
-    """The template as this release builds it."""
     template: PinnedTemplate
-    """The one in use."""
     use: PinUse
-    """Why engines get it."""
 
     @property
     def older(self) -> str:

@@ -46,7 +46,6 @@ class ModelFindings:
     """The facts about a model, as far as they are known."""
 
     known: KnownModel | None
-    """The model, from its own files or from the catalogue."""
     unavailable: Refusal | None
     """Why its own files are not known; None where no inspection failed."""
 
@@ -69,13 +68,9 @@ class PlanInputs:
     model: ModelFindings
     offers: GpuOffers
     image: str
-    """The engine's image."""
     previous_kind: str = ""
-    """The kind of GPU in the pinned plan."""
     learned: Learned | None = None
-    """The report of an engine of the pinned plan about its memory."""
     choice: EngineChoice = NO_CHOICE
-    """Why the engine was chosen."""
 
 
 def engine_plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:

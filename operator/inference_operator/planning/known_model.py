@@ -17,7 +17,6 @@ catalogue does not contain; counted without it, they would look two to four time
 UNSTATED_CURE = "Use a checkpoint whose config.json says how."
 
 MOST_KEPT = 64
-"""Models whose facts are cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,6 @@ class KnownModel:
     """A model whose config is known."""
 
     facts: ModelFacts | NotUnderstood
-    """The model's facts, or why its config is not sufficient."""
     origin: str
     """Where the facts come from, as users read it."""
     architecture: str = ""

@@ -29,17 +29,12 @@ class LiveRole:
     engine: Engine
     """The engine that runs in it: that of its latest recorded plan, else the requested one."""
     workloads: Sequence[Manifest]
-    """The objects of its live workload, the newest first."""
     view: WorkloadView
     """The same, typed."""
     service: Manifest | None
-    """Its live headless Service."""
     engines: Sequence[EngineView]
-    """The engines that its live pods make."""
     recorded: PinnedPlan | None
-    """The plan recorded for it."""
     has_scale: bool = True
-    """Whether `/scale` is about it."""
 
     @property
     def workload(self) -> Manifest | None:
@@ -85,7 +80,6 @@ class RoleContext:
 
     spec: RoleSpec
     engine: Engine
-    """The requested engine."""
     source: ModelSource
     live: LiveRole
     owner: Owner
@@ -95,6 +89,5 @@ class RoleContext:
     nodes: Sequence[NodeView] | None
     """Nodes with GPUs; None where the operator cannot see nodes."""
     choice: EngineChoice = NO_CHOICE
-    """Why the engine was chosen."""
     unavailable_kinds: Collection[Kind] = ()
     """Kinds of children that the operator cannot use in this cluster."""

@@ -29,7 +29,6 @@ class EngineChoice:
     """The engine of a role, and why it was chosen."""
 
     name: str = ""
-    """Name of the engine in the registry."""
     implementation: str = ""
     """The implementation of the model that it must use, by its own name; empty: its own choice."""
     why: str = ""

@@ -25,7 +25,6 @@ class PinnedPlan:
     image: str
     plan: StoredPlan
     engine: str
-    """Name of the engine in the registry."""
     rules: int = SIZING_RULES
     """Version of the sizing rules that made it."""
     commit: str = ""

@@ -19,7 +19,6 @@ class RoleSpec:
     name: str
     """Name of the role: the component label of its objects and the name of its container."""
     engine: str
-    """Name of the engine kind that runs it, as the registry has it."""
     effective: EffectiveSpec
     """Its specification over the administrator's defaults: its pods are built from it."""
     is_automatic: bool = False

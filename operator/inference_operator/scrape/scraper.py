@@ -72,10 +72,8 @@ class Targets:
 
     keys: Callable[[], Iterable[Key]]
     pods: Callable[[Key], Sequence[PodView]]
-    """All pods of an InferenceDeployment."""
     engines: Callable[[Key], Sequence[EngineView]]
     engine: Callable[[Key, PodView], Engine | None]
-    """The engine that runs in a pod."""
 
 
 class OnScrape(Protocol):
@@ -114,7 +112,6 @@ class Scraped:
 
     pace: Pace
     failed: Sequence[str]
-    """Components of which no pod answered."""
     pods: int = 0
     """Number of the key's pods that its pace scrapes often."""
 

@@ -99,7 +99,6 @@ class Budget:
     kv_cache: float
     """The remaining memory; negative if the other terms do not fit."""
     context: int
-    """Longest sequence in tokens."""
     max_num_seqs: int
     max_num_batched_tokens: int
     outside: float

@@ -12,7 +12,6 @@ USER, GROUP = 2000, 0
 """Any user that may read the model will do; it is the one of the other engines, whose claims it shares."""
 HOME, TEMPORARY = "/home/sglang", "/tmp"  # noqa: S108 - an emptyDir of the pod's own
 WRITABLE = (HOME, TEMPORARY)
-"""All paths to which the engine writes."""
 COMPILED = f"{HOME}/.cache"
 """Folder of all that SGLang and its libraries compile (0.5.23, `srt/environ.py`, `SGLANG_CACHE_DIR`)."""
 NEEDS = GpuNeeds(

@@ -90,7 +90,6 @@ PROGRAMS = {
     GPU_CHECK: GPU_CHECK_SOURCE,
     LAUNCH: files(__package__).joinpath("launch.py").read_text(encoding="utf-8"),
 }
-"""Sources of the programs that run in the container."""
 
 PORT = 8000
 IDLE_SECONDS = 3600

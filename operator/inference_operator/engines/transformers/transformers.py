@@ -93,12 +93,10 @@ BATCHING = ("--continuous-batching", "--attn-implementation=sdpa")
 """Options of continuous batching. Another attention could be a kernel of the hub, which is code."""
 
 SERVER = "server"
-"""Name of the server among the programs of a pod."""
 PROGRAMS = {
     GPU_CHECK: GPU_CHECK_SOURCE,
     SERVER: files(__package__).joinpath("server_program.py").read_text(encoding="utf-8"),
 }
-"""Sources of the programs that run in the container."""
 
 PORT = 8000
 IDLE_SECONDS = 3600

@@ -19,10 +19,8 @@ _LOCAL = "/"
 
 
 LOADER = "adapters"
-"""Name of the program that loads adapters."""
 _SOURCE = files(__package__).joinpath("adapters_program.py").read_text(encoding="utf-8")
 LOADER_PORT = 8001
-"""Port of that program, next to vLLM's."""
 IN_USE = "vllm:lora_requests_info"
 """Metric whose labels name the adapters of running and waiting requests (0.32.0, `v1/metrics/loggers.py`)."""
 RUNTIME_ADAPTERS = "VLLM_ALLOW_RUNTIME_LORA_UPDATING"

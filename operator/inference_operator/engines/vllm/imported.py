@@ -35,7 +35,6 @@ _FIELDS: Mapping[str, str] = {
     "--max-loras": "engine.adapterSlots",
     "--max-lora-rank": "engine.maxAdapterRank",
 }
-"""The field for each option that becomes one."""
 
 
 def _by_option(table: Mapping[str, str]) -> Mapping[str, str]:

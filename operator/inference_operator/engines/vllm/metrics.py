@@ -10,10 +10,8 @@ from inference_operator.engines.telemetry import EngineLoad, EngineSeries
 from inference_operator.views.samples import EngineSample, TokenCounts
 
 REQUESTS_RUNNING = "vllm:num_requests_running"
-"""Requests in the running batch."""
 
 REQUESTS_WAITING = "vllm:num_requests_waiting"
-"""Requests in the scheduler's queue."""
 
 _GENERATED = "vllm:generation_tokens_total"
 

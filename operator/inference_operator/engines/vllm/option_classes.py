@@ -47,7 +47,6 @@ OPTION_CLASSES: tuple[Classified, ...] = (
     *_from(DANGEROUS_FLAGS, Class.PODS),
     *_read("option"),
 )
-"""The class of every option."""
 
 VARIABLE_CLASSES: tuple[Classified, ...] = (
     *_from(MANAGED_VARIABLES, Class.MANAGED),

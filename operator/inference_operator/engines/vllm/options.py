@@ -19,7 +19,6 @@ SPELLINGS: dict[str, str] = {
 """Option by each of its spellings."""
 
 OPTIONS = tuple(line.split()[0] for line in _TABLE.splitlines())
-"""Names of all options."""
 
 _NUMBER = re.compile(r"^-\d+$|^-\d*\.\d+$")
 """A negative number, which argparse treats as a value (Python 3.13, Lib/argparse.py)."""

@@ -123,7 +123,6 @@ SERVE = ("vllm", "serve")
 HEALTH_PATH = "/health"
 
 PORT = 8000
-"""Port of vLLM's API."""
 
 MAX_NUM_QUEUED_REQS = "--max-num-queued-reqs"
 """Unfinished requests, running and waiting, above which vLLM answers 503 (0.32.0, vllm/config/scheduler.py)."""
