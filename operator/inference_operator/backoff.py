@@ -8,9 +8,5 @@ def exponential_backoff(failures: int, *, first: float, longest: float) -> float
     """The wait after this many failures in a row: `min(first * 2^(failures - 1), longest)`.
 
     The result has the unit of `first` and `longest`. There is no jitter; callers that need one add it.
-
-    Examples:
-        >>> [exponential_backoff(failures, first=0.5, longest=5.0) for failures in (1, 2, 3, 4, 5, 10_000)]
-        [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
     """
     return min(first * 2.0 ** min(failures - 1, _MAX_DOUBLINGS), longest)

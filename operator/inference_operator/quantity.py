@@ -45,14 +45,7 @@ def multiplied(quantity: str, factor: float) -> str:
 
 @lru_cache(_KEPT)
 def canonical(quantity: str) -> str:
-    """The quantity as the API server stores it, rounded up to thousandths.
-
-    Examples:
-        >>> canonical("1000m"), canonical("0.5"), canonical("1536Mi"), canonical("1024Mi"), canonical("12000")
-        ('1', '500m', '1536Mi', '1Gi', '12k')
-        >>> canonical("1.5Ki"), canonical("1.0001Ki"), canonical("0.5Ki"), canonical("1187.5Ki")
-        ('1536', '1024103m', '512', '1216k')
-    """
+    """The quantity as the API server stores it, rounded up to thousandths."""
     thousandths = int((value(quantity) * 1000).to_integral_value(ROUND_CEILING))
     whole, rest = divmod(thousandths, 1000)
     # An amount that is no multiple of 1024 is stored without a suffix, and read back as decimal.

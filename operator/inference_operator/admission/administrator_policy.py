@@ -58,12 +58,7 @@ class PolicyScope:
 
 
 def administrator_policy(scope: PolicyScope) -> list[Manifest]:
-    """The policy and its binding.
-
-    Examples:
-        >>> [manifest["kind"] for manifest in administrator_policy(PolicyScope("inference", "models"))]
-        ['ValidatingAdmissionPolicy', 'ValidatingAdmissionPolicyBinding']
-    """
+    """The policy and its binding."""
     policy = Policy(
         scope.name,
         [(INFERENCE_DEPLOYMENT, PLURAL)],

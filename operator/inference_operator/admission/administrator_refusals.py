@@ -34,14 +34,6 @@ def refusal_of_policy(
         spec: what the user wrote, without the administrator's defaults.
         is_new: whether it has no sizes yet. For the others only rules hold that the administrator has set: a default of
             a new release stops nothing that runs.
-
-    Examples:
-        >>> sources = {"allowed": ["hf://Qwen/"], "message": "Ask Ada."}
-        >>> policy = AdministratorPolicy.model_validate({"modelSources": sources})
-        >>> spec = Spec.model_validate({"model": {"source": "hf://org/name"}})
-        >>> print(refusal_of_policy(spec, policy, "cluster.local").message)
-        spec.model.source: The policy of this cluster (`modelSources`) does not allow this source. Use one that begins \
-with hf://Qwen/. Ask Ada.
     """
     stated = {to_camel(name) for name in policy.model_fields_set}
     checks = [check for check in CHECKS if check.active(policy) and (is_new or check.section in stated)]

@@ -333,10 +333,6 @@ def parameters(policy: AdministratorPolicy, cluster_domain: str, namespaces: Seq
 
     Args:
         namespaces: those of the operator; empty for all.
-
-    Examples:
-        >>> parameters(AdministratorPolicy.model_validate({"gpus": {"most": 8}}), "cluster.local")
-        {'clusterDomain': 'cluster.local', 's3Endpoints': 'Public', 'gpus': '8'}
     """
     lists = {section: ",".join(allowed) for section, (allowed, _) in sections(policy).items()}
     messages = {MESSAGE_KEY.format(section): message for section, (_, message) in sections(policy).items()}
@@ -372,13 +368,7 @@ LISTED = tuple(dict.fromkeys(check.section for check in CHECKS if check.lists))
 
 
 def stated_gpus(spec: Spec) -> int:
-    """The fewest GPUs of all engines that a specification can lead to, as far as its fields say.
-
-    Examples:
-        >>> asked = {"model": {"source": "hf://a/b"}, "parallelism": {"tensor": 4}, "replicas": 2}
-        >>> stated_gpus(Spec.model_validate(asked))
-        8
-    """
+    """The fewest GPUs of all engines that a specification can lead to, as far as its fields say."""
     if spec.hardware.device is Device.CPU:
         return 0
     sizes = spec.parallelism

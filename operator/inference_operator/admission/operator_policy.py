@@ -53,12 +53,7 @@ class OperatorAccount:
 
 
 def operator_policies(operator: OperatorAccount) -> list[Manifest]:
-    """The policies of an operator's account with their bindings, for the whole cluster.
-
-    Examples:
-        >>> [manifest["metadata"]["name"] for manifest in operator_policies(OperatorAccount("inference", "models"))][:2]
-        ['children.inference.models', 'children.inference.models']
-    """
+    """The policies of an operator's account with their bindings, for the whole cluster."""
     names = {
         "OPERATOR_NAMESPACE": operator.namespace,
         "OPERATOR_NAME": operator.name,

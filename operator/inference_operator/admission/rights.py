@@ -94,16 +94,7 @@ class Check:
 
 
 def required_rights(spec: Manifest, options: Mapping[str, OptionClasses]) -> tuple[Requirement, ...]:
-    """The rights that the writer of a new resource needs beside those on InferenceDeployments.
-
-    Examples:
-        >>> options = {"Auto": OptionClasses(frozenset({"--seed"}), frozenset(), frozenset(), frozenset())}
-        >>> asked = {"model": {"source": "pvc://models/qwen"}, "engine": {"args": ["--seed=8", "--middleware", "a.b"]}}
-        >>> for need in required_rights(asked, options):
-        ...     print(need.field, *need.any_of, sep=", ")
-        spec.engine.args: --middleware, create pods
-        spec.model.source, create pods, use persistentvolumeclaims/models
-    """
+    """The rights that the writer of a new resource needs beside those on InferenceDeployments."""
     return (*_of_checks(spec, options), *(need for kind in kinds() for need in _of_references(spec, kind)))
 
 

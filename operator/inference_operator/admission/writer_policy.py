@@ -55,14 +55,7 @@ _OF_ANY_MODEL = ("model.source", "cache.claimName")
 
 
 def writer_policies(options: Mapping[str, OptionClasses]) -> list[Manifest]:
-    """The policies and their bindings, for the whole cluster.
-
-    Examples:
-        >>> nothing = OptionClasses(frozenset(), frozenset(), frozenset(), frozenset())
-        >>> policies = writer_policies({"Auto": nothing, "VLLM": nothing})
-        >>> [policy["metadata"]["name"].split(".")[0] for policy in policies[::2]]
-        ['inferencedeployments', 'persistentvolumeclaims', 'secrets', 'configmaps', 'engine-keys', 'records']
-    """
+    """The policies and their bindings, for the whole cluster."""
     fields = _policy(POLICY_NAME, list(_field_variables(options)), [_validation(check) for check in checks(options)])
     policies = (fields, *map(_reference_policy, kinds()))
     generated = [manifest for policy in policies for manifest in policy.manifests]

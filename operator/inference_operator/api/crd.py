@@ -107,12 +107,7 @@ def _schema(api: ResourceApi[Any, Any]) -> Manifest:
 
 
 def crd(api: ResourceApi[Any, Any] = INFERENCE_DEPLOYMENT_API) -> Manifest:
-    """The CustomResourceDefinition of a kind.
-
-    Examples:
-        >>> crd()["metadata"]["name"]
-        'inferencedeployments.inference-operator.dev'
-    """
+    """The CustomResourceDefinition of a kind."""
     scale = {
         "specReplicasPath": ".spec.replicas",
         "statusReplicasPath": ".status.replicas",

@@ -17,12 +17,6 @@ def duration(text: str) -> timedelta:
 
     Raises:
         ValueError: the text is not a duration.
-
-    Examples:
-        >>> duration("1h30m")
-        datetime.timedelta(seconds=5400)
-        >>> duration("50ms")
-        datetime.timedelta(microseconds=50000)
     """
     if len(text) > _LONGEST_TEXT or not re.fullmatch(_SHORT_TEXT, text):
         raise ValueError("must be a duration, for example `90s`, `30m` or `1h30m`")
@@ -30,12 +24,7 @@ def duration(text: str) -> timedelta:
 
 
 def in_words(length: timedelta) -> str:
-    """The duration in words, in the largest unit that gives a whole number.
-
-    Examples:
-        >>> in_words(timedelta(minutes=35)), in_words(timedelta(seconds=1)), in_words(timedelta(hours=2))
-        ('35 minutes', '1 second', '2 hours')
-    """
+    """The duration in words, in the largest unit that gives a whole number."""
     seconds = int(length.total_seconds())
     name, size = next(
         (name, size) for name, size in (("hour", 3600), ("minute", 60), ("second", 1)) if not seconds % size

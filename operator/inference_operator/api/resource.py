@@ -130,13 +130,7 @@ INFERENCE_DEPLOYMENT_API = ResourceApi(
 
 
 def resource(raw: Manifest) -> Resource:
-    """Parse an InferenceDeployment.
-
-    Examples:
-        >>> raw = {"metadata": {"namespace": "default", "name": "qwen"}, "spec": {"model": {"source": 7}}}
-        >>> resource(raw).spec.message
-        'spec.model.source: must be a string. Put the value in quotes.'
-    """
+    """Parse an InferenceDeployment."""
     return INFERENCE_DEPLOYMENT_API.parse(raw)
 
 

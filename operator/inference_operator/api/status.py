@@ -257,12 +257,7 @@ class ResourceStatus(_StatusModel):
         return next((c for c in self.conditions if c.type == wanted), None)
 
     def dump(self) -> Manifest:
-        """The status as JSON for the API server: camelCase, without unset fields.
-
-        Examples:
-            >>> ResourceStatus(observed_generation=3).dump()
-            {'observedGeneration': 3, 'conditions': []}
-        """
+        """The status as JSON for the API server: camelCase, without unset fields."""
         fields = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         return {name: value for name, value in fields.items() if value != "" and (value != [] or name == "conditions")}
 

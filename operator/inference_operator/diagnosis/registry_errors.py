@@ -105,12 +105,7 @@ def registry_error(text: str) -> RegistryError | None:
 
 
 def pull_cure(text: str) -> str:
-    """What helps after a failed pull on a node; empty for another cause.
-
-    Examples:
-        >>> pull_cure("ghcr.io: toomanyrequests: retry-after: 30s, allowed: 44000/minute").split(":")[0]
-        'Wait 30s'
-    """
+    """What helps after a failed pull on a node; empty for another cause."""
     error = registry_error(text)
     return with_wait(error.on_node, text) if error else ""
 

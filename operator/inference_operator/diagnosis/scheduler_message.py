@@ -43,13 +43,6 @@ def scheduler_sentence(message: str, more: str = "", *, cure: bool = True) -> st
 
     Args:
         cure: whether to say what to do; not needed if a node is on its way.
-
-    Examples:
-        >>> scheduler_sentence("0/4 nodes are available: 1 node(s) were unschedulable, 3 Insufficient nvidia.com/gpu.")
-        'it fits none of 4 nodes: 1 has been cordoned, 3 have too little free `nvidia.com/gpu`. \
-Add a suitable node, free resources on an existing one, or request less.'
-        >>> scheduler_sentence("no nodes available to schedule pods")
-        'the cluster has no nodes. Add a suitable node, free resources on an existing one, or request less.'
     """
     advice = f"{CURE}." if cure else ""
     if message.startswith("no nodes available"):

@@ -81,18 +81,7 @@ GPU_KINDS: tuple[GpuKind, ...] = (
 
 
 def kind_of_product(product: str) -> GpuKind | None:
-    """The kind of a product label, ignoring the suffixes of sharing and MIG; None if the table has none.
-
-    Examples:
-        >>> kind_of_product("NVIDIA-H100-80GB-HBM3").name
-        'H100-80GB'
-        >>> kind_of_product("A100-SXM4-40GB-SHARED").name
-        'A100-40GB'
-        >>> kind_of_product("NVIDIA-H200-NVL").name
-        'H200'
-        >>> kind_of_product("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb").name
-        'H100-80GB'
-    """
+    """The kind of a product label, ignoring the suffixes of sharing and MIG; None if the table has none."""
     plain = re.sub(r"-(SHARED|MIG-.*)$", "", product)
     return next((kind for kind in GPU_KINDS if re.search(kind.product, plain)), None)
 

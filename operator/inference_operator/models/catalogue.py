@@ -16,14 +16,7 @@ FILE = "catalogue.json"
 
 
 def entry(name: str) -> Entry | None:
-    """The entry of a hub repository, or None; names are case-insensitive, as on the hub.
-
-    Examples:
-        >>> entry("qwen/qwen3-8b").config["num_hidden_layers"]
-        36
-        >>> entry("nobody/nothing") is None
-        True
-    """
+    """The entry of a hub repository, or None; names are case-insensitive, as on the hub."""
     return _entries().get(name.lower())
 
 

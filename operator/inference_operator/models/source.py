@@ -116,22 +116,7 @@ def stored_name(source: ModelSource) -> str:
 
 
 def model_source(text: str, field: str = "spec.model.source") -> ModelSource | Refusal:
-    """The parsed source, or the refusal of an invalid one.
-
-    Examples:
-        >>> model_source("hf://Qwen/Qwen3-8B")
-        HubModel(repository='Qwen/Qwen3-8B', file='')
-        >>> model_source("pvc://models/llama/8b")
-        ClaimModel(claim='models', path='llama/8b', file='')
-        >>> model_source("oci://registry.example:5000/models/qwen:1")
-        ImageModel(reference='registry.example:5000/models/qwen:1')
-        >>> model_source("s3://models/qwen/8b/")
-        BucketModel(bucket='models', path='qwen/8b', file='')
-        >>> model_source("hf://org/qwen-GGUF/qwen-q4_k_m.gguf"), model_source("pvc://models/qwen/q4.gguf").file
-        (HubModel(repository='org/qwen-GGUF', file='qwen-q4_k_m.gguf'), 'q4.gguf')
-        >>> model_source("gs://bucket").problem
-        '`gs://bucket` has no scheme that this version knows.'
-    """
+    """The parsed source, or the refusal of an invalid one."""
     source = _parsed(text)
     return replace(source, field=field) if isinstance(source, Refusal) else source
 

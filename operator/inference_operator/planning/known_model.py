@@ -31,14 +31,7 @@ class KnownModel:
 
 
 def known_model(source: ModelSource, revision: str | None = None) -> KnownModel | None:
-    """The model's entry in the catalogue, which has default revisions only; None if there is none.
-
-    Examples:
-        >>> known_model(HubModel("Qwen/Qwen3-8B")).facts.layers
-        36
-        >>> known_model(HubModel("nobody/nothing")) is None
-        True
-    """
+    """The model's entry in the catalogue, which has default revisions only; None if there is none."""
     if isinstance(source, HubModel) and revision is None and not source.file:
         return _catalogued(source.repository)
     return None

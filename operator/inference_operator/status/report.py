@@ -259,14 +259,6 @@ def gpus(plan: Plan) -> str:
     """The number and kind of the GPUs of one engine, `CPU`, or the number alone where no kind is known.
 
     The nodes of an engine come first, if it has several: `2x8xH100-80GB`.
-
-    Examples:
-        >>> from inference_operator.sizing.plan import unchecked_plan
-        >>> from inference_operator.sizing.shape import SizingInputs
-        >>> gpus(unchecked_plan(SizingInputs(4)))
-        '4'
-        >>> gpus(unchecked_plan(SizingInputs(8, nodes=2)))
-        '2x8'
     """
     each = "CPU" if plan.device is Device.CPU else str(plan.gpus_per_pod)
     if plan.gpu:
@@ -275,14 +267,7 @@ def gpus(plan: Plan) -> str:
 
 
 def sizes(plan: Plan) -> PlanStatus:
-    """The fields of a plan that people act on.
-
-    Examples:
-        >>> from inference_operator.sizing.plan import unchecked_plan
-        >>> from inference_operator.sizing.shape import SizingInputs
-        >>> sizes(unchecked_plan(SizingInputs(4))).gpus_per_replica
-        4
-    """
+    """The fields of a plan that people act on."""
     return PlanStatus(
         device=plan.device,
         gpu=plan.gpu,

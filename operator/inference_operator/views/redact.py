@@ -108,12 +108,7 @@ _PEM_LINE_LENGTH = 64
 
 
 def redacted(text: str) -> str:
-    """The text with everything that looks like a secret replaced.
-
-    Examples:
-        >>> redacted("401 for https://me:secret@hub.example/x?token=abc with hf_AbCdEfGhIj, max_tokens=8")
-        '401 for https://[hidden]@hub.example/x?token=[hidden] with [hidden], max_tokens=8'
-    """
+    """The text with everything that looks like a secret replaced."""
     shown: list[str] = []
     at = 0
     for start, end in sorted(_spans(text)):

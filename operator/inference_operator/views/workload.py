@@ -117,13 +117,6 @@ def combined(workloads: Sequence[WorkloadView]) -> WorkloadView:
     """Several roles as one: numbers are added, and it is ready only where every role has a ready pod.
 
     They have neither one template nor one pod specification.
-
-    Examples:
-        >>> prefill = WorkloadView(exists=True, observed=True, desired=2, replicas=2, updated=2, ready=2)
-        >>> decode = WorkloadView(exists=True, observed=True, desired=1, replicas=1, updated=1)
-        >>> both = combined([prefill, decode])
-        >>> both.desired, both.replicas, both.ready
-        (3, 3, 0)
     """
     if len(workloads) == 1:
         return workloads[0]

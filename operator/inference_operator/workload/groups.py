@@ -57,13 +57,6 @@ def groups(
         live: the newest first.
         taken: slots whose names are in use, also by pods of a group that is gone.
         old_engines: engines of an old Deployment that serve.
-
-    Examples:
-        >>> old = LiveGroup(0, is_current=False, serves=True)
-        >>> groups([old], {0}, 1, RolloutStrategy.SURGE)
-        Groups(current=(1,), old=(0,), off=None, old_engines=0)
-        >>> groups([old], {0}, 1, RolloutStrategy.REPLACE)
-        Groups(current=(1,), old=(), off=None, old_engines=0)
     """
     if not replicas:
         newest = min(live, key=lambda group: not group.is_current, default=None)

@@ -49,11 +49,6 @@ def refusal_of_args(args: Sequence[str], *, image: str, allowed: Collection[str]
     Args:
         image: the engine's image. Unknown options are refused only if its version is that of the tables.
         allowed: dangerous long options that the operator's settings allow.
-
-    Examples:
-        >>> print(refusal_of_args(["--seed", "8", "--port=1"], image="vllm:v0.32.0").message)
-        spec.engine.args[2]: `--port` is managed by the operator. \
-Remove it; the operator decides it and has no field for it.
     """
     for index, argument in enumerate(args):
         field = f"spec.engine.args[{index}]"

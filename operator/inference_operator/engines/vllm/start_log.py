@@ -58,14 +58,7 @@ that is left."""
 
 
 def phase(log: str) -> Phase | None:
-    """The latest phase in the log; None if it shows none.
-
-    Examples:
-        >>> phase("INFO [gpu_model_runner.py:5039] Starting to load model Qwen/Qwen3-8B...")
-        <Phase.DOWNLOADING: 3>
-        >>> phase("Loading safetensors checkpoint shards:  50% Completed | 2/4 [00:07<00:07,  3.6s/it]")
-        <Phase.LOADING: 4>
-    """
+    """The latest phase in the log; None if it shows none."""
     latest = latest_phase(log, _MESSAGES)
     if latest in (None, Phase.SETTING_UP, Phase.CONNECTING) and _LOADING_WITHOUT_NAME in log:
         return Phase.DOWNLOADING if _HUB_MODEL.search(log) else Phase.LOADING
