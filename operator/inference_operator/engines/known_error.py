@@ -47,15 +47,19 @@ def known_errors(
     """The errors of the table with this name in a package."""
     errors: list[KnownError] = []
     names = {"COUNT": COUNT, "DECIMAL": DECIMAL}
+
+    def pattern_of(name: re.Match[str]) -> str:
+        return names[name[1]]
+
     for block in files(package).joinpath(f"{name}.txt").read_text(encoding="utf-8").strip().split("\n\n"):
         match [line for line in block.splitlines() if not line.startswith("#")]:
             case [reason, wording, cause]:
-                pattern = _NAME.sub(lambda name: names[name[1]], wording)
-                errors.append(known_error(Reason(reason), pattern, cause))
+                errors.append(known_error(Reason(reason), _NAME.sub(pattern_of, wording), cause))
             case [line] if line.startswith("["):
                 errors.extend(shared[line.strip("[]")])
             case [line]:
-                defined, _, names[defined] = line.partition(" = ")
+                defined, _, pattern = line.partition(" = ")
+                names[defined] = _NAME.sub(pattern_of, pattern)
             case [_, *_] as lines:
                 raise ValueError(f"{name}: {lines}")
     return errors
