@@ -4,14 +4,13 @@ A table of errors has blocks of three kinds; a line `# ...` is the source of a m
 
 - a line each for the reason, the pattern, and the sentence of the status
 - `NAME = PATTERN`: what `<NAME>` stands for in patterns below; `<COUNT>` and `<DECIMAL>` are known
-- `[NAME]`: errors that engines share
+- `[NAME]`: a table here that engines share
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from types import MappingProxyType
 
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.start_log import Diagnosis
@@ -41,9 +40,7 @@ def known_error(reason: Reason, wording: str, cause: str) -> KnownError:
     return KnownError(reason, re.compile(wording), cause)
 
 
-def known_errors(
-    package: str, name: str, shared: Mapping[str, Sequence[KnownError]] = MappingProxyType({})
-) -> Sequence[KnownError]:
+def known_errors(package: str, name: str) -> Sequence[KnownError]:
     """The errors of the table with this name in a package."""
     errors: list[KnownError] = []
     names = {"COUNT": COUNT, "DECIMAL": DECIMAL}
@@ -56,7 +53,7 @@ def known_errors(
             case [reason, wording, cause]:
                 errors.append(known_error(Reason(reason), _NAME.sub(pattern_of, wording), cause))
             case [line] if line.startswith("["):
-                errors.extend(shared[line.strip("[]")])
+                errors.extend(known_errors(__package__, line.strip("[]")))
             case [line]:
                 defined, _, pattern = line.partition(" = ")
                 names[defined] = _NAME.sub(pattern_of, pattern)

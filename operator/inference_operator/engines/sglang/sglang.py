@@ -50,7 +50,6 @@ from inference_operator.engines.sglang.options import (
     refusal_of_name,
     refusal_of_own_variables,
 )
-from inference_operator.engines.shared_errors import SHARED_ERRORS
 from inference_operator.engines.start_log import Phase
 from inference_operator.engines.telemetry import EngineLoad, MetricsPage
 from inference_operator.hardware.needs import GpuNeeds
@@ -78,7 +77,7 @@ PHASES: Mapping[Phase, re.Pattern[str]] = {
 LOADED = re.compile(r"(?:checkpoint shards|loading shards):\s+(\d{1,2})% Completed")
 """srt/model_loader/weight_utils.py, with tqdm."""
 
-ERRORS = known_errors(__package__, "errors", SHARED_ERRORS)
+ERRORS = known_errors(__package__, "errors")
 
 
 NO_PREFIX_CACHE = "--disable-radix-cache"

@@ -26,7 +26,6 @@ from inference_operator.engines.known_images import VLLM_IMAGES, refusal_of_fore
 from inference_operator.engines.model_access import HubAccess, Support
 from inference_operator.engines.process import EngineProcess, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
-from inference_operator.engines.shared_errors import SHARED_ERRORS
 from inference_operator.engines.start_log import Phase
 from inference_operator.engines.telemetry import EngineSeries, MetricsPage
 from inference_operator.engines.transformers import memory
@@ -49,7 +48,7 @@ PHASES: Mapping[Phase, re.Pattern[str]] = {
 LOADED = re.compile(r"Loading weights:\s+(\d{1,2})%\|")
 """transformers 5.19.0, core_model_loading.py, with tqdm."""
 
-ERRORS = known_errors(__package__, "errors", SHARED_ERRORS)
+ERRORS = known_errors(__package__, "errors")
 
 
 _CODE = "Remove it; this engine runs no code that comes with a model."

@@ -8,18 +8,14 @@ or hold a password, and status, Events and logs have other readers than the reso
 """
 
 from inference_operator.engines.known_error import known_errors
-from inference_operator.engines.shared_errors import SHARED_ERRORS
 
 MEMORY_ERRORS, START_ERRORS = (known_errors(__package__, name) for name in ("memory-errors", "start-errors"))
-
 ERRORS = (
     *known_errors(__package__, "argument-errors"),
     *MEMORY_ERRORS,
     *known_errors(__package__, "node-errors"),
-    *known_errors(__package__, "model-errors", SHARED_ERRORS),
+    *known_errors(__package__, "model-errors"),
     *START_ERRORS,
-    *SHARED_ERRORS["hub"],
-    *SHARED_ERRORS["gpus"],
     *known_errors(__package__, "other-errors"),
     *known_errors(__package__, "configuration-errors"),
 )
