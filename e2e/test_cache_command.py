@@ -54,12 +54,12 @@ def test_a_model_is_prefetched_listed_and_pruned_once_nothing_uses_it(cluster: L
         assert record.is_file()
         assert prefetch(cluster, hub)[0] == 0
         assert hub.offsets == [0], "the model was complete"
-    listed = json.loads(cache(cluster, "list", "--output=json")[1])["models"]
+    listed = json.loads(cache(cluster, "list", "--output=json")[1])["items"]
     (row,) = [one for one in listed if one["claim"] == CLAIM]
-    assert (row["model"], row["revision"], row["state"], row["used_by"]) == (REPOSITORY, COMMIT, "complete", [])
+    assert (row["model"], row["revision"], row["state"], row["usedBy"]) == (REPOSITORY, COMMIT, "complete", [])
 
     recent = prune(cluster)
-    assert recent["freed_bytes"] == 0, "a Job has just used it"
+    assert recent["freedBytes"] == 0, "a Job has just used it"
     os.utime(lock, (1000, 1000))
     weights = (claim / f"hub/models--org--model/snapshots/{COMMIT}" / WEIGHTS).resolve().stat().st_size
     said = prune(cluster, "--dry-run")
@@ -67,7 +67,7 @@ def test_a_model_is_prefetched_listed_and_pruned_once_nothing_uses_it(cluster: L
     os.utime(lock, (1000, 1000))
     done = prune(cluster)
     assert said["items"] == done["items"]
-    assert int(str(done["freed_bytes"])) > weights
+    assert int(str(done["freedBytes"])) > weights
     assert not list((claim / "hub").glob("models--*"))
     assert not record.exists()
     assert CLAIM not in cache(cluster, "list")[1]

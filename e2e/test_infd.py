@@ -59,7 +59,7 @@ def test_a_service_that_answers_is_on_one_screen_with_its_traffic(cluster: Local
         assert part in said
     status, said, _ = infd(cluster, "status", served.name, namespace, "--output=json")
     found = json.loads(said)
-    assert (status, found["ready"], found["no_traffic"], found["traffic"]["per_second"]) == (0, True, "", None)
+    assert (status, found["ready"], found["noTraffic"], found["traffic"]["perSecond"]) == (0, True, "", None)
     assert found["traffic"]["requests"] >= REQUESTS
     assert re.search(rf"^{served.name} +yes ", infd(cluster, "list", namespace)[1], re.MULTILINE)
 
@@ -78,9 +78,9 @@ def test_the_traffic_of_all_services_is_shown_in_numbers(cluster: LocalCluster, 
     assert served.complete()
     status, said, complaints = infd(cluster, "list", "--traffic", "-A", "--output=json")
     assert (status, complaints) == (0, "")
-    (found,) = (one for one in json.loads(said) if one["name"] == served.name)
-    assert (found["namespace"], found["engines_ready"], found["running"]) == (served.namespace, "1/1", 0)
-    assert (found["requests_per_second"], found["queued"]) == (0.0, 0)
+    (found,) = (one for one in json.loads(said)["items"] if one["name"] == served.name)
+    assert (found["namespace"], found["enginesReady"], found["running"]) == (served.namespace, "1/1", 0)
+    assert (found["requestsPerSecond"], found["queued"]) == (0.0, 0)
     _, said, _ = infd(cluster, "list", "--traffic", served.name, f"--namespace={served.namespace}")
     assert said.splitlines()[1].startswith(served.name)
 
@@ -97,7 +97,7 @@ def test_an_edit_is_predicted_held_back_and_then_made(cluster: LocalCluster, ser
     (tmp_path / "edit.json").write_text(json.dumps(edit))
     status, said, complaints = infd(cluster, "plan", "--diff", f"--filename={tmp_path / 'edit.json'}", "--output=json")
     assert status == 0, complaints
-    predicted = json.loads(said)
+    (predicted,) = json.loads(said)["items"]
     assert (predicted["accepted"], [one["restarts"] for one in predicted["engines"]]) == (True, [1])
 
     before = set(served.pods("engine"))

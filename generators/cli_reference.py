@@ -25,8 +25,10 @@ only. `infd help COMMAND` shows the help of a command.
 
 {STATUSES} `infd fit` exits with 1 if the model fits on none of the GPUs, or if none of them carry the rate.
 
-With `-o json` or `-o yaml`, one resource (`infd plan`) or one kind of GPU (`infd fit`) is printed as an object, several
-as a list of objects, and an error is one object on standard error: `{{"error": {{"exitStatus": 2, "message": "…"}}}}`.
+With `-o json` or `-o yaml`, a command about one thing prints an object, and one about several prints
+`{{"items": [...]}}`, however many there are. Keys are in camelCase, except in the output of `infd inspect`, which other
+commands read. An error is one object on standard error:
+`{{"error": {{"reason": "NotFound", "exitStatus": 3, "message": "…"}}}}`.
 Files are as in kubectl: YAML or JSON, several documents, lists, directories, `-`. Other objects in them are ignored.
 The operator's settings have their defaults, unless its environment variables (`INFERENCE_OPERATOR_…`) are set.
 
@@ -72,7 +74,7 @@ def _examples(epilog: str) -> str:
 
 def _called(action: argparse.Action) -> str:
     if not action.option_strings:
-        return f"`{action.dest}`"
+        return f"`{action.dest.upper()}`"
     value = "" if action.nargs == 0 else f" {_value(action)}"
     return ", ".join(f"`{name}{value}`" for name in action.option_strings)
 

@@ -50,7 +50,7 @@ def started(workspace: Workspace, *arguments: str) -> RunningInfd:
 
 def models(workspace: Workspace) -> list[tuple[str, str, str, list[str]]]:
     _, output, _ = started(workspace, "list", "--output=json").ended()
-    return [(one["model"], one["revision"], one["state"], one["used_by"]) for one in json.loads(output)["models"]]
+    return [(one["model"], one["revision"], one["state"], one["usedBy"]) for one in json.loads(output)["items"]]
 
 
 def prune_job(workspace: Workspace) -> list[str]:

@@ -22,13 +22,13 @@ def test_a_plain_user_is_told_which_right_is_missing(workspace: Workspace, tmp_p
 
     status, said, complaints = infd(workspace.cluster, "chat", "qwen", "Hi", *as_asker)
     right = f"the rights to get and create `pods/portforward` in the namespace `{workspace.namespace}`"
-    assert (status, said, right in complaints) == (2, "", True), complaints
+    assert (status, said, right in complaints) == (4, "", True), complaints
     status, _, complaints = infd(workspace.cluster, "bench", "qwen", "--yes", *as_asker)
-    assert (status, right in complaints) == (2, True), complaints
+    assert (status, right in complaints) == (4, True), complaints
     status, _, complaints = infd(workspace.cluster, "chat", "qwen", "Hi", "--key-from=mine", *as_asker)
-    assert (status, "the right to get the Secret `mine`" in complaints) == (2, True), complaints
+    assert (status, "the right to get the Secret `mine`" in complaints) == (4, True), complaints
     status, said, _ = infd(workspace.cluster, "list", "qwen", "--traffic", "--output=json", *as_asker)
-    assert (status, json.loads(said)[0]["name"]) == (0, "qwen")
+    assert (status, json.loads(said)["items"][0]["name"]) == (0, "qwen")
 
     workspace.kubectl("create", "role", "forwarder", "--verb=get,create", "--resource=pods/portforward")
     workspace.kubectl("create", "rolebinding", "forwarder", "--role=forwarder", account)

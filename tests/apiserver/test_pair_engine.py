@@ -97,5 +97,5 @@ def test_infd_plan_shows_the_budget_of_the_engine_on_the_nodes_of_the_cluster(ku
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    plan = json.loads(result.stdout)
+    (plan,) = json.loads(result.stdout)["items"]
     assert (plan["planned"], plan["plan"]["maxNumSeqs"], plan["plan"]["maxNumBatchedTokens"]) == (True, SLOTS, BATCH)

@@ -145,7 +145,7 @@ def diff(workspace: Workspace, folder: Path, spec: Manifest, *arguments: str) ->
     assert status == 0, complaints
     status, said, complaints = infd(workspace.cluster, *command)
     assert (status, complaints) == (0, "")
-    found: Manifest = json.loads(shown)
+    (found,) = json.loads(shown)["items"]
     return found, said
 
 
@@ -159,11 +159,12 @@ def test_an_edit_of_a_service_that_runs_is_told_with_its_consequences(qwen: Work
     names = {(one["action"], one["kind"], one["name"]) for one in edited["changes"]}
     assert ("change", "Deployment", "qwen-engine") in names
     (engines,) = edited["engines"]
-    figures = ("engines_before", "engines_after", "gpus_before", "gpus_after", "gpus_most", "restarts", "strategy")
+    figures = ("enginesBefore", "enginesAfter", "gpusBefore", "gpusAfter", "gpusMost", "restarts", "strategy")
     assert [engines[name] for name in figures] == [1, 2, 1, 2, 3, 1, "Surge"]
     assert engines["requests"] == "NoLoss"
     assert "1 engine restarts, one at a time (Surge): a node has free GPUs for one more." in said
-    assert ".spec.template.spec.containers[engine].args" in said
+    assert ".spec.template.spec.containers[engine].args: none -> --seed=8\n" in said
+    assert ".spec.replicas: 1 -> 2\n" in said
     assert "Routers stay." in said
 
     routers, said = diff(qwen, tmp_path, {**QWEN, "router": {"podTemplate": {"annotations": {"a": "b"}}}})
@@ -176,7 +177,7 @@ def test_a_replacement_of_the_only_engine_tells_what_becomes_of_requests(qwen: W
     wanted = {**QWEN, "rollout": {"strategy": "Replace"}, "engine": {"args": ["--seed=8"]}}
     found, said = diff(qwen, tmp_path, wanted)
     (engines,) = found["engines"]
-    assert (engines["strategy"], engines["gpus_most"]) == ("Replace", 1)
+    assert (engines["strategy"], engines["gpusMost"]) == ("Replace", 1)
     assert engines["requests"] in ("Held", "MayBeRefused")
     assert "(Replace): as `spec.rollout.strategy` says. No engine answers in between" in said
 
@@ -248,7 +249,7 @@ def test_a_plain_user_is_told_which_rights_are_missing_and_what_is_assumed(
     file.write_text(manifest("qwen", {**QWEN, "engine": {"args": ["--seed=8"]}}))
     command = ("plan", "-f", str(file), "--diff", f"--namespace={where}", f"--kubeconfig={kubeconfig}")
     status, _, complaints = infd(kubernetes, *command)
-    assert (status, "You have no right to patch InferenceDeployments" in complaints) == (2, True), complaints
+    assert (status, "You have no right to patch InferenceDeployments" in complaints) == (4, True), complaints
 
     rights = ("create", "role", "plain-patch", "--verb=get,patch", "--resource=inferencedeployments")
     qwen.kubectl(*rights)

@@ -161,5 +161,5 @@ def test_infd_plan_sizes_for_a_second_engine_on_the_nodes_of_the_cluster(kuberne
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    plan = json.loads(result.stdout)
+    (plan,) = json.loads(result.stdout)["items"]
     assert (plan["planned"], plan["plan"]["gpu"]) == (True, "H100-80GB")

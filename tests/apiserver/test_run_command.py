@@ -22,7 +22,7 @@ def test_an_existing_resource_is_not_changed(workspace: Workspace) -> None:
     workspace.create("qwen", {**QWEN, "replicas": 2})
     before = workspace.get("infd", "qwen")["metadata"]["generation"]
     status, _, complaints = run(workspace, "qwen", "Qwen/Qwen3-0.6B")
-    assert status == 2
+    assert status == 1
     assert f"{workspace.namespace}/qwen exists, and was not changed." in complaints
     assert workspace.get("infd", "qwen")["metadata"]["generation"] == before
 
@@ -42,5 +42,5 @@ def test_without_waiting_it_ends_at_once(workspace: Workspace) -> None:
 
 def test_a_namespace_that_does_not_exist_is_named(workspace: Workspace) -> None:
     status, _, complaints = run(workspace, "ran", "Qwen/Qwen3-8B", "--namespace=nowhere")
-    assert status == 2
+    assert status == 3
     assert 'namespaces "nowhere" not found' in complaints

@@ -30,7 +30,7 @@ def test_a_ready_resource_is_on_one_screen_and_in_the_list(workspace: Workspace,
         assert part in said
     status, said, _ = infd(workspace.cluster, "status", "qwen", f"--namespace={workspace.namespace}", "--output=json")
     found = json.loads(said)
-    assert (status, found["ready"], found["engines_ready"], found["namespace"]) == (0, True, "1/1", workspace.namespace)
+    assert (status, found["ready"], found["enginesReady"], found["namespace"]) == (0, True, "1/1", workspace.namespace)
     _, said, _ = infd(workspace.cluster, "list", f"--kubeconfig={file}", f"--context={context}")
     assert said.splitlines()[1].startswith("qwen  yes")
     _, everywhere, _ = infd(workspace.cluster, "list", "-A")
@@ -50,10 +50,10 @@ def test_a_resource_that_cannot_serve_is_told_with_its_cause(workspace: Workspac
 
 def test_what_is_not_there_is_named(workspace: Workspace) -> None:
     status, _, complaints = infd(workspace.cluster, "status", "otter", "-n", workspace.namespace)
-    assert (status, complaints.split(" in the")[0]) == (2, "There is no InferenceDeployment `otter`")
+    assert (status, complaints.split(" in the")[0]) == (3, "There is no InferenceDeployment `otter`")
     status, said, _ = infd(workspace.cluster, "list", "-n", workspace.namespace)
     assert (status, "Create one: infd run NAME MODEL" in said) == (0, True)
     status, _, complaints = infd(workspace.cluster, "list", "--context=nowhere")
     assert (status, "has no such context" in complaints) == (2, True)
     status, _, complaints = infd(workspace.cluster, "status", "qwen", "--watch")
-    assert (status, complaints) == (2, "--watch needs a terminal, and no --output=json.\n")
+    assert (status, complaints) == (2, "--watch needs a terminal, and a table as output.\n")

@@ -58,7 +58,7 @@ def test_it_lists_before_it_writes_and_never_replaces_a_file(workspace: Workspac
     path = tmp_path / "bundle.tar.gz"
     status, said, _ = infd(workspace.cluster, "support-bundle", here, "--dry-run", "--output=json", f"--file={path}")
     assert status == 0
-    listed = {one["path"] for one in json.loads(said)}
+    listed = {one["path"] for one in json.loads(said)["items"]}
     assert {"resources/qwen.yaml", f"objects/statefulset-{group}.yaml"} <= listed
     assert {f"pods/{group}-0/pod.yaml", f"pods/{group}-1/pod.yaml"} <= listed
     assert not path.exists()
@@ -68,7 +68,7 @@ def test_it_lists_before_it_writes_and_never_replaces_a_file(workspace: Workspac
     status, _, complaints = infd(workspace.cluster, "support-bundle", here, "--yes", f"--file={path}")
     assert (status, "exists already" in complaints, path.read_text()) == (2, True, "mine")
     status, _, complaints = infd(workspace.cluster, "support-bundle", "otter", here, "--yes", f"--file={path}2")
-    assert (status, "There is no InferenceDeployment `otter`" in complaints) == (2, True)
+    assert (status, "There is no InferenceDeployment `otter`" in complaints) == (3, True)
 
 
 DEPLOYMENT = """
@@ -97,4 +97,4 @@ def test_a_deployment_of_the_cluster_becomes_a_manifest_that_the_api_server_take
     workspace.kubectl("apply", "--dry-run=server", "--filename=-", input=said)
     assert yaml.safe_load(said)["spec"]["model"] == {"source": "hf://Qwen/Qwen3-8B"}
     status, _, complaints = infd(workspace.cluster, "import", "model/otter", here)
-    assert (status, "There is no model `otter`" in complaints) == (2, True)
+    assert (status, "There is no model `otter`" in complaints) == (3, True)

@@ -1,13 +1,21 @@
 import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from inference_operator.cli.main import main
 from tests.testing.stored_answers import stored_answers
 
 Infd = Callable[..., tuple[int, str, str]]
+
+
+def only(output: str) -> dict[str, Any]:
+    """The one object of a list for programs."""
+    (found,) = yaml.safe_load(output)["items"]
+    return dict(found)
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ def test_it_stops_where_requests_fail_and_json_tells_all(infd: Infd, behind: Beh
     # Of a shorter level, one answer more or less would be as much as twice the load gives.
     status, said, _ = infd("bench", "qwen", "--yes", "--max-tokens=2", "--output=json", seconds=2.0)
     found = json.loads(said)
-    assert (status, found["best_concurrency"]) == (0, 2)
+    assert (status, found["bestConcurrency"]) == (0, 2)
     assert [level["concurrency"] for level in found["levels"]] == [1, 2, 4]
     assert found["levels"][-1]["failed"] > 0
     assert found["stopped"].endswith("of its requests failed (HTTP 429: full)")

@@ -97,15 +97,15 @@ def test_keys_come_of_a_variable_or_a_secret(infd: Infd, behind: Behind, monkeyp
     behind.objects[Ref(SECRET, "default", "mine").path] = {"data": secret}
     assert infd("chat", "qwen", "Hi", "--key-from=mine/one")[0] == 0
     assert [headers["Authorization"] for *_, headers in behind.requests] == ["Bearer sk-variable", "Bearer sk-secret"]
-    for option, cure in (
-        ("mine", "name one entry of the Secret as mine/ENTRY. It has `one`, `two`."),
-        ("mine/three", "name one entry of the Secret as mine/ENTRY."),
-        ("mine/two", "The Secret of `router.keys` has only hashes"),
-        ("other", "there is no Secret `other` in the namespace `default`."),
-        ("forbidden", "It needs the right to get the Secret `forbidden`."),
+    for option, cure, expected in (
+        ("mine", "name one entry of the Secret as mine/ENTRY. It has `one`, `two`.", 2),
+        ("mine/three", "name one entry of the Secret as mine/ENTRY.", 2),
+        ("mine/two", "The Secret of `router.keys` has only hashes", 2),
+        ("other", "there is no Secret `other` in the namespace `default`.", 3),
+        ("forbidden", "It needs the right to get the Secret `forbidden`.", 4),
     ):
         status, _, complaints = infd("chat", "qwen", "Hi", f"--key-from={option}")
-        assert (status, cure in complaints) == (2, True), complaints
+        assert (status, cure in complaints) == (expected, True), complaints
 
 
 @pytest.mark.parametrize(
@@ -128,10 +128,10 @@ def test_a_refusal_is_told_with_what_helps(infd: Infd, behind: Behind, status: i
 def test_without_the_right_or_a_router_the_message_names_it(infd: Infd, behind: Behind) -> None:
     behind.refused_forwards = [403]
     status, _, complaints = infd("chat", "qwen", "Hi")
-    assert (status, "the rights to get and create `pods/portforward` in the namespace" in complaints) == (2, True)
+    assert (status, "the rights to get and create `pods/portforward` in the namespace" in complaints) == (4, True)
     behind.serve(live(), pod(name="qwen-router-a", component=ROUTER, status={}))
     status, _, complaints = infd("chat", "qwen", "Hi")
-    assert (status, complaints) == (2, "No router of default/qwen is ready. `infd status qwen` shows the cause.\n")
+    assert (status, complaints) == (1, "No router of default/qwen is ready. `infd status qwen` shows the cause.\n")
 
 
 def test_without_routers_the_question_goes_to_an_engine(infd: Infd, behind: Behind) -> None:

@@ -54,7 +54,7 @@ def test_each_shell_has_a_script(infd: Infd, shell: str) -> None:
         (["status", "-n", "te"], ["team-a", "team-b"]),
         (["list", "--context", ""], ["prod", "test", "arn:aws:eks:eu-west-1:123:cluster/prod"]),
         (["plan", "--diff", "-n", "te"], ["team-a", "team-b"]),
-        (["list", "--output", ""], ["table", "json"]),
+        (["list", "--output", ""], ["table", "json", "yaml", "wide", "name"]),
         (["run", ""], []),
         (["chat", "qwen", "-n", "te"], ["team-a", "team-b"]),
         (["cache", "pre"], ["prefetch"]),

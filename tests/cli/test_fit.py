@@ -13,13 +13,13 @@ from tests.testing.collected import entry
 KEYS = [
     "fits",
     "reason",
-    "weights_gib",
-    "activation_gib",
-    "non_torch_gib",
-    "cuda_graph_gib",
-    "kv_cache_gib",
-    "kv_cache_tokens",
-    "max_concurrency",
+    "weightsGiB",
+    "activationGiB",
+    "nonTorchGiB",
+    "cudaGraphGiB",
+    "kvCacheGiB",
+    "kvCacheTokens",
+    "maxConcurrency",
 ]
 REPLAY = (
     "--weights-gib 135.43 --gpu-memory-gib 79.19 --tensor 2 --pipeline 1 --gpu-memory-utilization 0.95"
@@ -44,25 +44,24 @@ def fit(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, str, str]:
 
 
 def fleets_of(capsys: pytest.CaptureFixture[str], line: str) -> list[dict[str, Any]]:
-    found = json.loads(fit(capsys, f"{line} -o json")[1])
-    return found if isinstance(found, list) else [found]
+    return list(json.loads(fit(capsys, f"{line} -o json")[1])["items"])
 
 
 def answer(capsys: pytest.CaptureFixture[str], line: str) -> Any:  # noqa: ANN401 - what JSON holds
     status, output, complaints = fit(capsys, f"{line} -o json")
     found = json.loads(output)
-    answers = found if isinstance(found, list) else [found]
-    assert (status, complaints) == (int(not any(one["fits"] for one in answers)), "")
-    return found
+    (answers,) = found.get("items", [found])
+    assert (status, complaints) == (int(not answers["fits"]), "")
+    return answers
 
 
 def test_fit_gives_the_kv_cache_of_a_published_startup(capsys: pytest.CaptureFixture[str], config: Path) -> None:
     found = answer(capsys, f"--config {config} {REPLAY}")
     assert list(found) == KEYS
     assert found["fits"] is True
-    assert found["weights_gib"] == pytest.approx(67.8, abs=0.05)
-    assert found["kv_cache_gib"] == pytest.approx(3.04, abs=0.03)
-    assert found["kv_cache_tokens"] == pytest.approx(19920, rel=0.01)
+    assert found["weightsGiB"] == pytest.approx(67.8, abs=0.05)
+    assert found["kvCacheGiB"] == pytest.approx(3.04, abs=0.03)
+    assert found["kvCacheTokens"] == pytest.approx(19920, rel=0.01)
 
 
 def test_a_model_whose_cuda_graphs_exceed_the_memory_does_not_fit(
@@ -71,13 +70,13 @@ def test_a_model_whose_cuda_graphs_exceed_the_memory_does_not_fit(
     line = REPLAY.replace("0.95", "0.92").replace("0.19.0", "0.32.0")
     found = answer(capsys, f"--config {config} {line}")
     assert found["fits"] is False
-    assert found["kv_cache_gib"] < 0
+    assert found["kvCacheGiB"] < 0
     assert "short by" in found["reason"]
 
 
 def test_enforce_eager_counts_no_cuda_graph_memory(capsys: pytest.CaptureFixture[str], config: Path) -> None:
     found = answer(capsys, f"--config {config} {REPLAY} --enforce-eager")
-    assert found["cuda_graph_gib"] == 0
+    assert found["cudaGraphGiB"] == 0
 
 
 def test_fit_refuses_a_tensor_parallel_size_that_the_model_does_not_allow(
@@ -91,7 +90,7 @@ def test_a_nominal_gpu_size_counts_as_the_memory_that_cuda_reports(capsys: pytes
     boxed, real = (
         answer(capsys, f"Qwen/Qwen3-8B --gpu-memory-gib {gib} --max-model-len 8192") for gib in ("24", "23.52")
     )
-    assert boxed["kv_cache_gib"] == pytest.approx(real["kv_cache_gib"], abs=0.01)
+    assert boxed["kvCacheGiB"] == pytest.approx(real["kvCacheGiB"], abs=0.01)
 
 
 def test_a_refusal_of_fit_has_need_offer_shortfall_and_cure(capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,12 +104,12 @@ def test_a_refusal_of_fit_has_need_offer_shortfall_and_cure(capsys: pytest.Captu
 
 def test_fit_chooses_the_smallest_group_of_gpus(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(capsys, "hf://meta-llama/Meta-Llama-3.1-70B --gpu H100:8")
-    assert (found["fits"], found["tensor"], found["gpus_per_replica"], found["replicas_per_node"]) == (True, 4, 4, 2)
+    assert (found["fits"], found["tensor"], found["gpusPerReplica"], found["replicasPerNode"]) == (True, 4, 4, 2)
 
 
 def test_json_and_yaml_output_of_fit_have_the_same_content(capsys: pytest.CaptureFixture[str]) -> None:
     _, output, _ = fit(capsys, "Qwen/Qwen3-8B --gpu L4:4 -o yaml")
-    assert yaml.safe_load(output) == answer(capsys, "Qwen/Qwen3-8B --gpu L4:4")
+    assert yaml.safe_load(output)["items"] == [answer(capsys, "Qwen/Qwen3-8B --gpu L4:4")]
 
 
 def test_fit_without_a_gpu_option_tries_the_common_gpus(capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,7 +169,7 @@ def test_fit_refuses_a_config_that_is_not_a_json_object(capsys: pytest.CaptureFi
     assert fit(capsys, f"--config {path}")[2].startswith("config.json: is not a JSON object.")
 
 
-SIZES = ("tensor", "pipeline", "data", "nodes", "max_model_len")
+SIZES = ("tensor", "pipeline", "data", "nodes", "maxModelLen")
 RATE = "--rate 20/s --prompt 2000 --output 300 --ttft 500ms --tpot 30ms"
 
 
@@ -190,15 +189,15 @@ def test_a_rate_gets_engines_gpus_and_cost_of_the_cheapest_sizes(capsys: pytest.
 def test_a_rate_as_objects_holds_the_arithmetic(capsys: pytest.CaptureFixture[str]) -> None:
     prices = "--price H100=2.5 --price A100=2.5"
     best, *others = fleets_of(capsys, f"Qwen/Qwen3-8B {RATE} --gpu H100:8 --gpu A100:8 {prices}")
-    assert best["replicas"] * best["requests_per_second_per_engine"] >= 20
-    assert (best["replicas"] - 1) * best["requests_per_second_per_engine"] < 20
+    assert best["replicas"] * best["requestsPerSecondPerEngine"] >= 20
+    assert (best["replicas"] - 1) * best["requestsPerSecondPerEngine"] < 20
     assert best["gpus"] == best["replicas"] * best["tensor"] * best["pipeline"]
-    assert best["price_per_hour"] == pytest.approx(2.5 * best["gpus"])
-    assert best["tpot_seconds"] <= 0.03
-    assert best["keeps_objective"] >= others[0]["keeps_objective"]
+    assert best["pricePerHour"] == pytest.approx(2.5 * best["gpus"])
+    assert best["tpotSeconds"] <= 0.03
+    assert best["keepsObjective"] >= others[0]["keepsObjective"]
     tokens = 20 * 3600 * 2300 / 1e6
-    assert best["price_per_million_tokens"] == pytest.approx(best["price_per_hour"] / tokens, rel=0.02)
-    assert all(one["price_per_hour"] >= best["price_per_hour"] for one in others)
+    assert best["pricePerMillionTokens"] == pytest.approx(best["pricePerHour"] / tokens, rel=0.02)
+    assert all(one["pricePerHour"] >= best["pricePerHour"] for one in others)
 
 
 @pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "Qwen/Qwen3-32B", "openai/gpt-oss-120b", "deepseek-ai/DeepSeek-R1"])
@@ -207,7 +206,7 @@ def test_a_rate_is_carried_by_engines_of_the_sizes_that_a_plan_has(
     capsys: pytest.CaptureFixture[str], model: str, number: int
 ) -> None:
     kinds = " ".join(f"--gpu {kind}:{number}" for kind in ("L4", "A10G", "L40S", "A100-80GB", "H100", "B200"))
-    plans = {plan["gpu"]: plan for plan in json.loads(fit(capsys, f"{model} {kinds} -o json")[1]) if plan["fits"]}
+    plans = {plan["gpu"]: plan for plan in fleets_of(capsys, f"{model} {kinds}") if plan["fits"]}
     fleets = fleets_of(capsys, f"{model} {kinds} --rate 9/s")
     for fleet in fleets:
         assert {size: fleet[size] for size in SIZES} == {size: plans[fleet["gpu"]][size] for size in SIZES}
@@ -252,7 +251,7 @@ def test_a_group_over_nodes_is_shown_with_its_nodes(capsys: pytest.CaptureFixtur
     assert output.splitlines()[1].split()[:5] == ["H100-80GB", "yes", "8", "2", "2"]
     assert "Fits with tensor parallel 8, pipeline parallel 2 over 2 nodes on H100-80GB" in output
     status, output, _ = fit(capsys, "deepseek-ai/DeepSeek-R1 --gpu H100:8 --tensor 8 --nodes 4 -o json")
-    found = json.loads(output)
+    (found,) = json.loads(output)["items"]
     assert (found["tensor"], found["pipeline"], found["nodes"]) == (8, 4, 4)
 
 

@@ -1,11 +1,10 @@
 """`infd fit` with further engine arguments: its memory figures equal those of the operator."""
 
-import json
 import shlex
 
 import pytest
 
-from tests.cli.conftest import Infd
+from tests.cli.conftest import Infd, only
 from tests.testing.builders import inference_deployment, planned
 
 DRAFT = '--speculative-config={"model":"Qwen/Qwen3-0.6B","num_speculative_tokens":4}'
@@ -15,12 +14,12 @@ UNKNOWN = '--speculative-config={"method":"eagle3","model":"org/head","num_specu
 @pytest.mark.parametrize("args", [[DRAFT], [UNKNOWN], ["--enable-lora", "--max-loras=4"], ["--kv-offloading-size=64"]])
 def test_fit_gives_the_same_memory_as_a_plan_of_the_operator(infd: Infd, args: list[str]) -> None:
     _, output, _ = infd("fit", "Qwen/Qwen3-8B", "--gpu", "H100:1", "-o", "json", f"--engine-args={shlex.join(args)}")
-    found = json.loads(output)
+    found = only(output)
     plan = planned(inference_deployment(engine={"args": args})).plan.plan
     assert plan.per_gpu is not None
-    assert found["weights_gib"] == pytest.approx(plan.per_gpu.weights_gib, abs=0.01)
-    assert found["kv_cache_tokens"] == plan.per_gpu.kv_cache_tokens
-    assert f"{found['host']['memory_gib']}Gi" == plan.memory
+    assert found["weightsGiB"] == pytest.approx(plan.per_gpu.weights_gib, abs=0.01)
+    assert found["kvCacheTokens"] == plan.per_gpu.kv_cache_tokens
+    assert f"{found['host']['memoryGiB']}Gi" == plan.memory
     assert found.get("unaccounted", []) == list(plan.unaccounted)
     assert ("Not counted" in found["reason"]) == bool(plan.unaccounted)
 

@@ -37,7 +37,7 @@ def test_an_example_becomes_a_manifest_and_the_rest_is_said(
     for made in yaml.safe_load_all(said):
         assert not isinstance(resource({**made, "metadata": {**made["metadata"], "uid": ""}}).spec, Refusal)
     as_json = json.loads(infd("import", "-f", str(example), "-o", "json")[1])
-    assert as_json in (list(yaml.safe_load_all(said)), next(yaml.safe_load_all(said)))
+    assert as_json.get("items", [as_json]) == list(yaml.safe_load_all(said))
 
 
 def leaves(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
@@ -165,6 +165,31 @@ def test_a_manifest_that_would_be_refused_is_printed_with_the_cure(infd: Infd) -
     assert status == 1
     assert "hf://a/b" in said
     assert "Correct it before you apply it: 2 mistakes. (1) metadata.name" in complaints
+
+
+def test_a_dotted_name_stays_the_name_in_requests(infd: Infd) -> None:
+    spec = {"engine": "VLLM", "url": "hf://a/b", "maxReplicas": 2}
+    manifest = {"apiVersion": "kubeai.org/v1", "kind": "Model", "metadata": {"name": "llama-3.1-8b"}, "spec": spec}
+    status, said, complaints = infd("import", "-f", "-", stdin=json.dumps(manifest))
+    made = yaml.safe_load(said)
+    assert (status, made["metadata"]["name"]) == (0, "llama-3-1-8b")
+    assert made["spec"]["model"]["servedName"] == "llama-3.1-8b"
+    assert "metadata.name: is `llama-3-1-8b`" in complaints
+
+
+def test_nothing_is_said_of_what_the_api_server_added(infd: Infd) -> None:
+    container = {"name": "vllm", "image": "vllm/vllm-openai:v0.32.0", "args": ["--model=a/b"]}
+    added = {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
+    pod = {"containers": [{**container, **added, "imagePullPolicy": "IfNotPresent", "resources": {}}]}
+    defaulted = {"dnsPolicy": "ClusterFirst", "restartPolicy": "Always", "securityContext": {}}
+    live = {**pod, **defaulted, "schedulerName": "default-scheduler", "terminationGracePeriodSeconds": 30}
+    said = []
+    for spec in (pod, live):
+        deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}}
+        text = json.dumps({**deployment, "spec": {"template": {"spec": spec}}})
+        said.append(infd("import", "-f", "-", stdin=text))
+    assert said[0] == said[1]
+    assert said[1][0] == 0
 
 
 def test_either_a_file_or_an_object_is_needed(infd: Infd) -> None:

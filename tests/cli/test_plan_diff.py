@@ -14,7 +14,7 @@ from inference_operator.cli.managed_fields import applier, owners
 from inference_operator.cli.operator_settings import settings_of
 from inference_operator.cli.plan.cluster import LAST_APPLIED, last_applied, merge_patch
 from inference_operator.cli.plan.consequences import Consequences, RoleConsequence
-from inference_operator.cli.plan.diff import Difference, ObjectChange, screen
+from inference_operator.cli.plan.diff import Difference, FieldChange, ObjectChange, changed_fields, screen
 from inference_operator.manifest import Manifest
 from tests.cli.conftest import Infd
 from tests.testing.golden import GoldenFile
@@ -125,7 +125,7 @@ def test_variables_of_the_command_replace_the_operators(monkeypatch: pytest.Monk
 def test_who_may_not_patch_is_told_the_right(infd: Infd, server: dict[str, bytes]) -> None:
     server["/apis/inference-operator.dev/v1alpha1/namespaces/default/inferencedeployments"] = listing()
     status, said, complaints = infd("plan", "-f", "-", "--diff", stdin=QWEN)
-    assert (status, said) == (2, "")
+    assert (status, said) == (4, "")
     assert complaints.startswith("You have no right to patch InferenceDeployments in `default`.")
 
 
@@ -138,14 +138,14 @@ def test_wrong_usage_is_said(infd: Infd) -> None:
 
 FREE = "a node has free GPUs for one more engine"
 CHANGED = RoleConsequence("engine", 2, 3, 2, 3, 4, restarts=2, strategy="Surge", why=FREE, start_seconds=95)
-ARGS = "spec.template.spec.containers[engine].args"
+ARGS = FieldChange(".spec.template.spec.containers[engine].args", "none", "--seed=8")
 DIFFERENCES = {
     "edit": Difference(
         "chat",
         "qwen",
         changes=(
-            ObjectChange("change", "Deployment", "qwen-engine", ("spec.replicas", ARGS)),
-            ObjectChange("change", "ConfigMap", "qwen-router", ("data.haproxy.cfg",)),
+            ObjectChange("change", "Deployment", "qwen-engine", (FieldChange(".spec.replicas", "2", "3"), ARGS)),
+            ObjectChange("change", "ConfigMap", "qwen-router", (FieldChange(".data.haproxy.cfg"),)),
             ObjectChange("delete", "PodDisruptionBudget", "qwen-engine"),
         ),
         consequences=Consequences((CHANGED,), "2 routers restart, one after the other.", "files of the model."),
@@ -171,3 +171,21 @@ def test_the_screen_of_differences(columns: int, snapshot: SnapshotAssertion) ->
         Console(file=text, width=columns, highlight=False).print(screen(one))
     assert max(map(len, text.getvalue().splitlines())) <= columns
     assert text.getvalue() == snapshot.use_extension(GoldenFile.ending("txt"))
+
+
+def test_values_of_fields_are_shown_unless_they_are_long_objects_or_secret() -> None:
+    def live(value: object) -> Manifest:
+        return {"kind": "Deployment", "spec": {"a": value}}
+
+    for before, after, words in (
+        ({"cpu": "250m"}, {"cpu": "300m"}, ".spec.a.cpu: 250m -> 300m"),
+        (None, "x", ".spec.a: unset -> x"),
+        (None, {"x": 1}, ".spec.a"),
+        (False, True, ".spec.a: false -> true"),
+        (["--a=1", "--b"], ["--a=2", "--b", "--c"], ".spec.a: --a=1 -> --a=2 --c"),
+        ("one\ntwo", "one", ".spec.a"),
+        ("x", "y" * 99, f".spec.a: x -> {'y' * 60}…"),
+    ):
+        assert [change.words for change in changed_fields(live(before), live(after))] == [words]
+    hidden = changed_fields({"kind": "Secret", "data": {"a": "b"}}, {"kind": "Secret", "data": {"a": "c"}})
+    assert [change.words for change in hidden] == [".data.a"]

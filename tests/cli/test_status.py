@@ -2,10 +2,13 @@
 
 import io
 import json
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
+import yaml
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
@@ -16,7 +19,7 @@ from inference_operator.cli.status.report import StatusReport, Traffic, status_r
 from inference_operator.cli.status.screen import screen
 from inference_operator.manifest import Manifest
 from inference_operator.objects.names import ENGINE, ROUTER
-from inference_operator.views.pod import GROUP_LABEL, POD_INDEX_LABEL, pod_view
+from inference_operator.views.pod import GROUP_LABEL, POD_INDEX_LABEL, TEMPLATE_HASH_ANNOTATION, pod_view
 from inference_operator.views.samples import EngineActivity, EngineSample, Histogram, RouterSample, Samples
 from tests.cli.conftest import Infd
 from tests.status.situations import NO_GPU, reported, starting
@@ -65,9 +68,16 @@ def report_of(state: str, *pods: Manifest) -> StatusReport:
     return status_report(now, at=NOW, before=before, elapsed=3.0)
 
 
+def of_template(made: Manifest, template: str) -> Manifest:
+    made["metadata"]["annotations"] = {TEMPLATE_HASH_ANNOTATION: template}
+    return made
+
+
+OLD = [of_template(engine(name, ready_pod()), "old") for name in ("a", "b")]
 SCREENS: dict[str, tuple[str, list[Manifest]]] = {
     "serving": (SERVING, [engine("a", ready_pod()), engine("b", ready_pod(), timedelta(minutes=4)), ROUTER_POD]),
     "starting": (STARTS, [engine("a", FAILED), ROUTER_POD]),
+    "rollout": (SERVING, [*OLD, of_template(engine("c", starting(), timedelta(minutes=1)), "new"), ROUTER_POD]),
     "refused": (MISSPELT, []),
     "paused": ("paused, serving", [engine("a", ready_pod()), ROUTER_POD]),
 }
@@ -111,7 +121,7 @@ def test_rates_and_first_bytes_are_those_between_two_readings() -> None:
 def test_one_reading_has_what_the_routers_counted_since_they_started() -> None:
     one = status_report(live(SERVING, arrivals=1_500, streams=(10, 18, 20, 20)), at=NOW)
     assert one.traffic == Traffic(15, 4, 0, 1_500, None, first_byte_half=0.1, first_byte_most=1.0)
-    words = "1,500 requests since its routers started, first byte within 0.1 s for half, 1 s for 95 of 100 streams"
+    words = "1,500 requests since its routers started, first byte of streams: p50 0.1 s, p95 1 s"
     assert words in printed(one, 120)
 
 
@@ -155,13 +165,30 @@ def test_an_event_of_somebody_else_does_nothing_to_a_terminal() -> None:
     assert "\x1b" not in printed(status_report(found, at=NOW), 120)
 
 
-def test_the_list_says_below_the_table_what_is_wrong() -> None:
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_the_list_says_below_the_table_what_is_wrong(columns: int, snapshot: SnapshotAssertion) -> None:
     reports = [status_report(live(state), at=NOW) for state in (SERVING, MISSPELT)]
-    lines = list(list_command.lines(reports, with_namespace=True))
-    assert lines[0].split() == ["NAME", "READY", "ENGINES", "GPUS", "AGE", "MODEL"]
-    assert lines[1].startswith("default/qwen  yes")
-    assert lines[2].startswith("default/qwen  no, ")
-    assert lines[-1] == f"default/qwen: {reports[1].message}"
+    of_all = columns > 80
+    lines = list(list_command.lines(reports, with_namespace=of_all, wide=columns > 120))
+    assert lines[1].split()[of_all:][:3] == ["qwen", "Qwen3-8B", "True"]
+    assert lines[-1].endswith(f"qwen: {reports[1].message}")
+    assert max(map(len, lines[:3])) <= columns
+    assert "".join(f"{line}\n" for line in lines) == snapshot.use_extension(GoldenFile.ending("txt"))
+
+
+@pytest.mark.parametrize(("form", "shown"), [("name", None), ("json", json.loads), ("yaml", yaml.safe_load)])
+def test_the_list_for_programs(infd: Infd, server: dict[str, bytes], form: str, shown: Callable[[str], Any]) -> None:
+    server[RESOURCES] = listing(inference_deployment())
+    status, said, _ = infd("list", "-o", form)
+    assert status == 0
+    if shown is None:
+        assert said == "inferencedeployment.inference-operator.dev/qwen\n"
+    else:
+        (found,) = shown(said)["items"]
+        assert (found["name"], found["ready"], found["enginesReady"]) == ("qwen", False, "")
+
+
+RESOURCES = "/apis/inference-operator.dev/v1alpha1/namespaces/default/inferencedeployments"
 
 
 def test_the_last_line_of_the_list_is_how_far_a_change_of_the_operators_settings_is(
@@ -170,10 +197,9 @@ def test_the_last_line_of_the_list_is_how_far_a_change_of_the_operators_settings
     waits = {"type": "Renewed", "status": "False", "reason": "WaitingForTurn", "message": "Others replace pods."}
     told = inference_deployment(name="waits")
     told["status"] = {"conditions": [waits]}
-    path = "/apis/inference-operator.dev/v1alpha1/namespaces/default/inferencedeployments"
-    server[path] = listing(inference_deployment(), told)
+    server[RESOURCES] = listing(inference_deployment(), told)
     status, said, _ = infd("list")
     assert status == 0
     assert said.endswith("\n\nChanges of the operator's settings: of 2, 1 wait for their turn.\n")
-    server[path] = listing(inference_deployment())
+    server[RESOURCES] = listing(inference_deployment())
     assert "Changes of" not in infd("list")[1]

@@ -89,8 +89,8 @@ def test_pages_are_read_twice_through_the_api_server(infd: Infd, behind: Behind)
     behind.pages["/api/v1/namespaces/default/pods/qwen-engine-a:8000/proxy/metrics"] = page
     status, said, complaints = infd("list", "qwen", "--traffic", "--output=json")
     assert (status, complaints) == (0, "")
-    (found,) = json.loads(said)
-    assert (found["name"], found["running"], found["queued"], found["kv_cache_usage"]) == ("qwen", 3, 2, 0.5)
+    (found,) = json.loads(said)["items"]
+    assert (found["name"], found["running"], found["queued"], found["kvCacheUsage"]) == ("qwen", 3, 2, 0.5)
     status, said, _ = infd("list", "--traffic", "-A")
     assert (status, said.split()[0], said.splitlines()[1].split()[:3]) == (0, "NAMESPACE", ["default", "qwen", "1/1"])
 
@@ -111,8 +111,8 @@ def test_status_reads_each_page_once_and_who_may_read_none_is_told_once(infd: In
     assert "Traffic    you lack the right to get `pods/proxy`" in said
     _, said, _ = infd("list", "--traffic")
     assert said.splitlines()[-2:] == ["", "otter, qwen: you lack the right to get `pods/proxy`."]
-    (found, *_) = json.loads(infd("list", "--traffic", "--output=json")[1])
-    assert found["no_traffic"] == "you lack the right to get `pods/proxy`"
+    (found, *_) = json.loads(infd("list", "--traffic", "--output=json")[1])["items"]
+    assert found["noTraffic"] == "you lack the right to get `pods/proxy`"
 
 
 def test_programs_get_the_rows_in_the_order_of_the_table(infd: Infd, behind: Behind) -> None:
@@ -121,7 +121,7 @@ def test_programs_get_the_rows_in_the_order_of_the_table(infd: Infd, behind: Beh
         one = inference_deployment(name=name)
         one["metadata"]["uid"] = f"uid-of-{name}"
         behind.objects[Ref.of(one).path] = one
-    found = json.loads(infd("list", "--traffic", "--output=json")[1])
+    found = json.loads(infd("list", "--traffic", "--output=json")[1])["items"]
     assert [row["name"] for row in found] == sorted(names)
 
 
@@ -173,10 +173,10 @@ def test_watching_nothing_pauses_and_what_was_deleted_ends_it(monkeypatch: pytes
 def test_wrong_usage_is_refused(infd: Infd, behind: Behind) -> None:
     assert not behind.objects
     assert infd("list", "qwen", "-A")[2] == "Give a name, or --all-namespaces.\n"
-    assert infd("list", "--watch")[2] == "--watch needs --traffic.\n"
-    assert infd("list", "--traffic", "--watch")[2] == "--watch needs a terminal, and no --output=json.\n"
+    assert infd("list", "--watch")[2] == "--watch needs a terminal, and a table as output.\n"
+    assert infd("list", "--traffic", "--watch")[2] == "--watch needs a terminal, and a table as output.\n"
     status, _, complaints = infd("list", "--traffic", "otter")
-    assert (status, complaints) == (2, "There is no InferenceDeployment `otter` in the namespace `default`.\n")
+    assert (status, complaints) == (3, "There is no InferenceDeployment `otter` in the namespace `default`.\n")
     status, said, _ = infd("list", "--traffic")
     nothing = "There is no InferenceDeployment in the namespace `default`. Create one: infd run NAME MODEL\n"
     assert (status, said) == (0, nothing)

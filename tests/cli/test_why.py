@@ -75,7 +75,7 @@ def test_metrics_that_cannot_be_read_are_said_so(infd: Infd, server: dict[str, b
 def test_a_resource_that_does_not_exist_is_said_on_one_line(infd: Infd, server: dict[str, bytes]) -> None:
     assert not server
     status, output, complaints = infd("status", "--why", "qwen", "-n", "other")
-    assert (status, output) == (2, "")
+    assert (status, output) == (3, "")
     assert complaints == "There is no InferenceDeployment `qwen` in the namespace `other`.\n"
 
 

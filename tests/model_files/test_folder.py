@@ -270,7 +270,7 @@ def test_infd_fit_accepts_the_output_of_inspect(
     with pytest.raises(SystemExit) as end:
         main(["fit", "--config", str(answer), "--gpu", "L4", "-o", "json", "-v"])
     assert end.value.code == 0
-    assert json.loads(capsys.readouterr().out)["weights_gib"] == pytest.approx(1.0, abs=0.01)
+    assert json.loads(capsys.readouterr().out)["items"][0]["weightsGiB"] == pytest.approx(1.0, abs=0.01)
 
 
 @pytest.mark.parametrize(

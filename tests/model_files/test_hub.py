@@ -120,7 +120,7 @@ def test_plan_render_and_fit_use_the_files_on_the_hub(hub: Hub, tmp_path: Path) 
 
     assert f"From its files (hf://{REPOSITORY}@{COMMIT}:config.json)" in infd("plan", "-v", "-f", str(resource))
     assert f"--revision={COMMIT}" in infd("render", "-f", str(resource))
-    assert json.loads(infd("fit", REPOSITORY, "-o", "json"))["weights_gib"] == pytest.approx(15.26, abs=0.1)
+    assert json.loads(infd("fit", REPOSITORY, "-o", "json"))["items"][0]["weightsGiB"] == pytest.approx(15.26, abs=0.1)
 
 
 DOWNLOAD = """

@@ -92,5 +92,5 @@ def test_infd_plans_for_the_engine(command: str, capsys: pytest.CaptureFixture[s
 def test_infd_fit_counts_as_the_engine_does(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["fit", "Qwen/Qwen3-8B", "--gpu", "H100", "-o", "json"], REGISTRY)
-    answer = json.loads(capsys.readouterr().out)
-    assert (answer["fits"], answer["max_num_seqs"], answer["cuda_graph_gib"]) == (True, SLOTS, 0)
+    (answer,) = json.loads(capsys.readouterr().out)["items"]
+    assert (answer["fits"], answer["maxNumSeqs"], answer["cudaGraphGiB"]) == (True, SLOTS, 0)

@@ -13,8 +13,23 @@ from typing import TypeVar
 
 from inference_operator.cli.operator_settings import INSTEAD, SELECTOR, FoundSettings, settings_of
 from inference_operator.cli.options import DEFAULT_NAMESPACE, SYSTEM_NAMESPACE
-from inference_operator.cli.parser import RefusedError, UsageError, harmless
-from inference_operator.controller.cluster import Cluster, ClusterError, ForbiddenError, RejectedError
+from inference_operator.cli.parser import (
+    EXIT_FORBIDDEN,
+    EXIT_NO_SERVER,
+    EXIT_NOT_FOUND,
+    EXIT_REFUSED,
+    RefusedError,
+    UsageError,
+    harmless,
+)
+from inference_operator.controller.cluster import (
+    Cluster,
+    ClusterError,
+    ConflictError,
+    ForbiddenError,
+    NotFoundError,
+    RejectedError,
+)
 from inference_operator.kube.client import Api, connect, context_namespace
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.manifest import DEPLOYMENT, INFERENCE_DEPLOYMENT, Manifest, Ref
@@ -64,13 +79,27 @@ class ClusterCommand:
         _silence_client()
         try:
             client = await connect(self._options.kubeconfig, self._options.context, max_connections=0)
-            try:
-                api = Api(client)
-                return await work(api, KubeCluster(api))
-            finally:
-                await client.close()  # type: ignore[no-untyped-call]
-        except ClusterError as error:
+        except ClusterError as error:  # of the kubeconfig
             raise UsageError(f"{error.cause}. {self._cure}") from error
+        try:
+            api = Api(client)
+            return await work(api, KubeCluster(api))
+        except ClusterError as error:
+            raise UsageError(f"{error.cause}. {self._cure}", exit_status(error)) from error
+        finally:
+            await client.close()  # type: ignore[no-untyped-call]
+
+
+def exit_status(error: ClusterError) -> int:
+    """The exit status of a request that failed."""
+    match error:
+        case ForbiddenError():
+            return EXIT_FORBIDDEN
+        case NotFoundError():
+            return EXIT_NOT_FOUND
+        case ConflictError() | RejectedError():
+            return EXIT_REFUSED
+    return EXIT_NO_SERVER
 
 
 async def live_of(cluster: KubeCluster, namespace: str, name: str) -> Manifest:
@@ -79,7 +108,7 @@ async def live_of(cluster: KubeCluster, namespace: str, name: str) -> Manifest:
         raise UsageError("The name of the InferenceDeployment is empty.")
     live = await cluster.get(Ref(INFERENCE_DEPLOYMENT, namespace, name))
     if live is None:
-        raise UsageError(f"There is no InferenceDeployment `{name}` in the namespace `{namespace}`.")
+        raise UsageError(f"There is no InferenceDeployment `{name}` in the namespace `{namespace}`.", EXIT_NOT_FOUND)
     return live
 
 

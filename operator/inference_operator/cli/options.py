@@ -27,14 +27,13 @@ def add_timeout(parser: argparse.ArgumentParser, seconds: int, meaning: str) -> 
 
 
 FORMATS = ("table", "json", "yaml")
+OF_RESOURCES = ("wide", "name")
+"""More formats of commands that show several resources, as of kubectl."""
 
 
-def add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="output format; default table")
-
-
-def add_table_or_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", choices=["table", "json"], default="table", help="default table")
+def add_output(parser: argparse.ArgumentParser, *more: str) -> None:
+    formats = [*FORMATS, *more]
+    parser.add_argument("-o", "--output", choices=formats, default="table", help="output format; default table")
 
 
 def add_gpus(parser: argparse.ArgumentParser) -> None:

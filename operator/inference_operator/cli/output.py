@@ -1,34 +1,29 @@
 """Output formats of `infd`: tables for people, JSON and YAML for programs, and YAML documents for `kubectl apply`."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
-from inference_operator.manifest import Manifest
+from inference_operator.api.status import json_name
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
 
-LEFT_COLUMNS = 2
-"""Number of text columns; the others are numbers."""
+GAP = "  "
+"""Between columns, as on screens."""
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines with aligned columns, the first two left-aligned; a row may be shorter than others.
+    """Lines with aligned columns, all left-aligned as kubectl's; a row may be shorter than others.
 
     Examples:
-        >>> table([("NAME", "GPU", "TENSOR"), ("qwen3-8b", "L4", "2"), ("x", "no")])
-        ['NAME      GPU  TENSOR', 'qwen3-8b  L4        2', 'x         no']
+        >>> table([("NAME", "GPU", "TENSOR"), ("qwen3-8b", "L4", "2"), ("x", "-")])
+        ['NAME      GPU  TENSOR', 'qwen3-8b  L4   2', 'x         -']
     """
     widths = [max(len(cell) for cell in column) for column in zip_longest(*rows, fillvalue="")]
-    return ["  ".join(_cells(row, widths)).rstrip() for row in rows]
-
-
-def _cells(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    return [
-        cell.ljust(width) if number < LEFT_COLUMNS else cell.rjust(width)
-        for number, (cell, width) in enumerate(zip(row, widths, strict=False))
-    ]
+    return [GAP.join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def first_of(names: Sequence[str], most: int) -> str:
@@ -42,12 +37,41 @@ def first_of(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + more
 
 
-def dumped(documents: Sequence[Manifest], form: Literal["json", "yaml"]) -> str:
-    shown = documents[0] if len(documents) == 1 else list(documents)
+NAME = f"{INFERENCE_DEPLOYMENT.name.lower()}.{INFERENCE_DEPLOYMENT.api_version.partition('/')[0]}/"
+"""Before the name of a resource, as `kubectl get -o name` has it."""
+
+
+def dumped(shown: object, form: str) -> str:
+    r"""What a command found, for programs: an object, or a list of them in `items`, however many there are.
+
+    Examples:
+        >>> dumped([{"name": "qwen", "engines_ready": "1/1"}], "yaml")
+        'items:\n- name: qwen\n  enginesReady: 1/1'
+        >>> dumped([{"name": "qwen"}], "name")
+        'inferencedeployment.inference-operator.dev/qwen'
+    """
+    found = document(shown)
+    if form == "name":
+        return "\n".join(f"{NAME}{one['name']}" for one in (found if isinstance(found, list) else [found]))
+    return manifest_text({"items": found} if isinstance(found, list) else found, form)
+
+
+def manifest_text(shown: object, form: str) -> str:
     if form == "json":
         return json.dumps(shown, indent=2)
-    text: str = yaml.safe_dump(shown, sort_keys=False)
+    text: str = yaml.dump(shown, Dumper=_Dumper, sort_keys=False, width=110)
     return text.rstrip("\n")
+
+
+def document(value: object) -> Any:  # noqa: ANN401 - what JSON can have
+    """A report as JSON has it: keys in camelCase."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {json_name(field.name): document(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {json_name(name) if "_" in name else name: document(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [document(one) for one in value]
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
 SCHEMA_WIDTH, SCHEMA_PART = 200, 800

@@ -16,29 +16,39 @@ from itertools import islice, pairwise
 from typing import NoReturn
 
 EXIT_REFUSED = 1
-"""Exit status when the input was understood and is rejected."""
 EXIT_USAGE = 2
-"""Exit status when the command line or a file is invalid, as in argparse."""
+"""As in argparse."""
+EXIT_NOT_FOUND = 3
+EXIT_FORBIDDEN = 4
+EXIT_NO_SERVER = 5
 EXIT_INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it: 128 and the number of SIGINT."""
-STATUSES = (
-    "Exit status: 0 success; 1 a resource was rejected; 2 the command line or a file is invalid, or the cluster does"
-    " not answer, has no such object, or forbids it."
-)
+ENDS: Mapping[int, tuple[str, str]] = {
+    EXIT_REFUSED: ("Refused", "a resource was rejected, or is not as it should be"),
+    EXIT_USAGE: ("Usage", "the command line or a file is invalid"),
+    EXIT_NOT_FOUND: ("NotFound", "there is no such object"),
+    EXIT_FORBIDDEN: ("Forbidden", "you have no right to it"),
+    EXIT_NO_SERVER: ("NoServer", "the API server does not answer"),
+}
+"""Exit statuses of errors, each with its reason for programs and in words."""
+STATUSES = f"Exit status: 0 success; {'; '.join(f'{status} {words}' for status, (_, words) in ENDS.items())}."
 _OUTPUT = ("-o", "--output")
 _FOR_PROGRAMS = ("json", "yaml")
 
 
 class UsageError(Exception):
-    """The command line or a file is invalid; the message is for the user."""
+    """What ends a command: its message is for the user, its status one of `ENDS`."""
 
-    status = EXIT_USAGE
+    def __init__(self, message: str = "", status: int = EXIT_USAGE) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class RefusedError(UsageError):
-    """The command line is valid, and what it asks for was rejected or failed; the message is for the user."""
+    """The command line is valid, and what it asks for was rejected or failed."""
 
-    status = EXIT_REFUSED
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message, EXIT_REFUSED)
 
 
 CLUSTER_OPTIONS = ("-n", "--namespace", "--context", "--kubeconfig")
@@ -64,7 +74,10 @@ _NAMES_FOLLOW = "--"
 
 
 class HelpFormatter(argparse.HelpFormatter):
-    """A formatter that wraps prose, and leaves a block of examples as it is."""
+    """A formatter that wraps prose, leaves a block of examples as it is, and writes names of arguments in capitals."""
+
+    def _get_default_metavar_for_positional(self, action: argparse.Action) -> str:
+        return action.dest.upper()
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return text if text.startswith(_EXAMPLES) else super()._fill_text(text, width, indent)
@@ -180,11 +193,12 @@ def told(error: UsageError, words: Sequence[str]) -> str:
         >>> told(UsageError("There is no such file."), ["plan", "-f", "x.yaml"])
         'There is no such file.'
         >>> told(UsageError("There is no such file."), ["plan", "-f", "x.yaml", "-o", "json"])
-        '{"error": {"exitStatus": 2, "message": "There is no such file."}}'
+        '{"error": {"reason": "Usage", "exitStatus": 2, "message": "There is no such file."}}'
     """
     if not _is_for_programs(words):
         return str(error)
-    return json.dumps({"error": {"exitStatus": error.status, "message": str(error)}}, ensure_ascii=False)
+    shown = {"reason": ENDS[error.status][0], "exitStatus": error.status, "message": str(error)}
+    return json.dumps({"error": shown}, ensure_ascii=False)
 
 
 def _is_for_programs(words: Sequence[str]) -> bool:

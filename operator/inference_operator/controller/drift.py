@@ -4,7 +4,7 @@ Every desired value must be in the live object. Values that others added or the 
 Builders write the API server's canonical form; a test against a real API server proves that.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 _MERGE_KEYS = ("mountPath", "name", "port", "topologyKey", "key", "uid")
 """Fields that identify an item of a list, the most specific first (the list-map keys of the kinds that are written)."""
@@ -25,43 +25,33 @@ def first_drift(live: object, desired: object) -> str | None:
         >>> first_drift({"spec": {"replicas": 3}}, {"spec": {"replicas": 1}})
         '.spec.replicas'
     """
-    drift = _drift(live, desired)
-    return None if drift is None else drift or "."
+    return next((path or "." for path, _, _ in drifts(live, desired)), None)
 
 
-def _drift(live: object, desired: object) -> str | None:
-    """The path of the first drift, empty for the value itself; None if there is no drift."""
-    if isinstance(desired, dict):
-        return _dict_drift(live, desired)
-    if isinstance(desired, list):
-        return _list_drift(live, desired)
-    return None if type(live) is type(desired) and live == desired else ""
+def drifts(live: object, desired: object, path: str = "") -> Iterator[tuple[str, object, object]]:
+    """Each desired value that the live one lacks: its path, the live value, which is None without one, and itself."""
+    if isinstance(desired, dict) and isinstance(live, dict):
+        for name, value in desired.items():
+            current, here = live.get(name), f"{path}.{name}"
+            if name not in _WHOLE:
+                yield from drifts(current, value, here)
+            elif current != value:
+                yield here, current, value
+    elif isinstance(desired, list) and isinstance(live, list) and (pairs := _pairs(live, desired)) is not None:
+        for index, current, value in pairs:
+            yield from drifts(current, value, f"{path}[{index}]")
+    elif type(live) is not type(desired) or live != desired:
+        yield path, live, desired
 
 
-def _dict_drift(live: object, desired: Mapping[str, object]) -> str | None:
-    if not isinstance(live, dict):
-        return ""
-    for name, value in desired.items():
-        current = live.get(name)
-        drift = (None if current == value else "") if name in _WHOLE else _drift(current, value)
-        if drift is not None:
-            return f".{name}{drift}"
-    return None
-
-
-def _list_drift(live: object, desired: Sequence[object]) -> str | None:
-    if not isinstance(live, list):
-        return ""
+def _pairs(live: Sequence[object], desired: Sequence[object]) -> list[tuple[object, object, object]] | None:
+    """The items of two lists that are compared, with their index or key; None if the lists differ as a whole."""
     key = _merge_key(desired)
     if key is None:
-        if len(live) != len(desired):
-            return ""
-        pairs = [(str(i), a, b) for i, (a, b) in enumerate(zip(live, desired, strict=True))]
-    else:
-        current = {item.get(key): item for item in live if isinstance(item, dict)}
-        pairs = [(item[key], current.get(item[key]), item) for item in desired if isinstance(item, dict)]
-    drifts = ((index, _drift(a, b)) for index, a, b in pairs)
-    return next((f"[{index}]{drift}" for index, drift in drifts if drift is not None), None)
+        same = len(live) == len(desired)
+        return [(i, a, b) for i, (a, b) in enumerate(zip(live, desired, strict=True))] if same else None
+    current = {item.get(key): item for item in live if isinstance(item, dict)}
+    return [(item[key], current.get(item[key]), item) for item in desired if isinstance(item, dict)]
 
 
 def _merge_key(items: Sequence[object]) -> str | None:

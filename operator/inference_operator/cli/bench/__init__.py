@@ -2,7 +2,7 @@
 
 import argparse
 
-from inference_operator.cli.options import add_connection, add_key, add_table_or_json
+from inference_operator.cli.options import add_connection, add_key, add_output
 from inference_operator.cli.parser import examples
 
 MAX_CONCURRENCY, MOST_CONCURRENCY = 64, 512
@@ -46,7 +46,7 @@ def add_arguments(bench: argparse.ArgumentParser) -> None:
     )
     bench.add_argument("--model", default="", metavar="NAME", help="an adapter; default: the model itself")
     add_key(bench)
-    add_table_or_json(bench)
+    add_output(bench)
     bench.set_defaults(run="bench.command:run")
 
 

@@ -1,11 +1,9 @@
 """`infd bench`: loads one service step by step until its latency objective is broken."""
 
 import argparse
-import json
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 
 from plotille import Figure
 
@@ -15,6 +13,7 @@ from inference_operator.cli.chat.answers import AnswerBrokenError, AnswerRefused
 from inference_operator.cli.chat.client import ServiceClient, refusal_words, served_model, service_key
 from inference_operator.cli.chat.command import cannot_answer
 from inference_operator.cli.cluster_command import ClusterCommand, is_agreed
+from inference_operator.cli.output import document, dumped
 from inference_operator.cli.parser import EXIT_REFUSED, RefusedError, UsageError
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
@@ -85,14 +84,14 @@ async def _rise(load: BenchLoad, found: Resource, options: argparse.Namespace) -
     report = BenchReport(
         found.key.namespace, found.key.name, goal, options.prompt_tokens, options.max_tokens, tuple(levels), stopped
     )
-    _print(report, as_json=not as_table)
+    _print(report, options.output)
     return 0 if report.best else EXIT_REFUSED
 
 
-def _print(report: BenchReport, *, as_json: bool) -> None:
-    if as_json:
+def _print(report: BenchReport, form: str) -> None:
+    if form != "table":
         best = report.best
-        print(json.dumps({**asdict(report), "best_concurrency": best.concurrency if best else None}, indent=2))
+        print(dumped(document(report) | {"bestConcurrency": best.concurrency if best else None}, form))
         return
     if sys.stdout.isatty() and (text := plot(report, shutil.get_terminal_size().columns)):
         print(f"\n{text}")

@@ -3,8 +3,6 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Literal
 
 from inference_operator.api.effective_spec import effective_spec
 from inference_operator.api.engine import EngineSpec
@@ -29,7 +27,7 @@ from inference_operator.cli.cache.jobs import (
 from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.offline import UNKNOWN_UID
 from inference_operator.cli.output import dumped, table
-from inference_operator.cli.parser import RefusedError, UsageError, harmless
+from inference_operator.cli.parser import EXIT_NOT_FOUND, RefusedError, UsageError, harmless
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.jobs.download import Download
 from inference_operator.jobs.download_result import Downloaded, parsed_download
@@ -63,7 +61,7 @@ def list_models(options: argparse.Namespace, _: EngineRegistry) -> int:
 
     models = ClusterCommand(options).run(work)
     if options.output != "table":
-        print(dumped([{"models": [one.document for one in models]}], options.output))
+        print(dumped(models, options.output))
     elif not models:
         print(f"No model is on a claim {f'in the namespace {namespace}' if namespace else 'in any namespace'}.")
     else:
@@ -159,7 +157,7 @@ async def _claim_node(cluster: KubeCluster, namespace: str, name: str) -> str:
     """The only node that can mount the claim now; empty if any can. Raises `UsageError` if there is no such claim."""
     claim = await cluster.get(Ref(CLAIM, namespace, name))
     if claim is None:
-        raise UsageError(f"There is no PersistentVolumeClaim `{name}` in the namespace `{namespace}`.")
+        raise UsageError(f"There is no PersistentVolumeClaim `{name}` in the namespace `{namespace}`.", EXIT_NOT_FOUND)
     modes = mapping(claim, "spec").get("accessModes") or ()
     return claim_node(name, modes, await listed(cluster, POD, namespace))
 
@@ -201,9 +199,9 @@ async def _forget(cluster: KubeCluster, claim: str, records: Sequence[Manifest],
             await delete(cluster, Ref(CONFIG_MAP, record["metadata"]["namespace"], record["metadata"]["name"]))
 
 
-def _print_report(report: PruneReport, output: Literal["table", "json", "yaml"]) -> None:
+def _print_report(report: PruneReport, output: str) -> None:
     if output != "table":
-        print(dumped([asdict(report) | {"items": [asdict(item) for item in report.items]}], output))
+        print(dumped(report, output))
         return
     rows = [(one.what, one.state, _gib(one.size_bytes), f"{one.action}: {one.why}") for one in report.items]
     if rows:

@@ -1,7 +1,7 @@
 """The models on claims with their users and states, from records, Jobs and resources. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from inference_operator.jobs.download_result import recorded_download
 from inference_operator.jobs.placement import mounted_claims
@@ -37,10 +37,6 @@ class OnClaim:
     """`complete`, the progress of its Job, or why there is none."""
     used_by: tuple[str, ...] = ()
     """Names of resources."""
-
-    @property
-    def document(self) -> Manifest:
-        return asdict(self) | {"used_by": list(self.used_by)}
 
 
 def models_on_claims(

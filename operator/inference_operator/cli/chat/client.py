@@ -27,7 +27,7 @@ from inference_operator.cli.chat.answers import (
 )
 from inference_operator.cli.live_resource import engine_pods
 from inference_operator.cli.options import VARIABLE
-from inference_operator.cli.parser import UsageError
+from inference_operator.cli.parser import EXIT_FORBIDDEN, EXIT_NOT_FOUND, RefusedError, UsageError
 from inference_operator.controller.cluster import ClusterError, ForbiddenError
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
@@ -124,11 +124,12 @@ class ServiceClient:
             case ForbiddenError():
                 return UsageError(
                     f"You may not forward a port to the pods of {namespace}/{name}. It needs the rights to get and"
-                    f" create `pods/portforward` in the namespace `{namespace}`."
+                    f" create `pods/portforward` in the namespace `{namespace}`.",
+                    EXIT_FORBIDDEN,
                 )
             case NoTargetError():
                 part = "engine" if _bypasses_routers(self._found) else "router"
-                return UsageError(f"No {part} of {namespace}/{name} is ready. `infd status {name}` shows the cause.")
+                return RefusedError(f"No {part} of {namespace}/{name} is ready. `infd status {name}` shows the cause.")
             case ClusterError(cause=cause):
                 return AnswerBrokenError(cause)
         return AnswerBrokenError()
@@ -216,10 +217,11 @@ async def _of_secret(cluster: KubeCluster, namespace: str, key_from: str) -> str
         secret = await cluster.get(Ref(SECRET, namespace, name))
     except ForbiddenError as error:
         raise UsageError(
-            f"--key-from: you may not read it. It needs the right to get the Secret `{name}`. Or set {VARIABLE}."
+            f"--key-from: you may not read it. It needs the right to get the Secret `{name}`. Or set {VARIABLE}.",
+            EXIT_FORBIDDEN,
         ) from error
     if secret is None:
-        raise UsageError(f"--key-from: there is no Secret `{name}` in the namespace `{namespace}`.")
+        raise UsageError(f"--key-from: there is no Secret `{name}` in the namespace `{namespace}`.", EXIT_NOT_FOUND)
     return _value(secret, name, entry)
 
 

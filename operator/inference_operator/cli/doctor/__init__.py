@@ -2,7 +2,7 @@
 
 import argparse
 
-from inference_operator.cli.options import add_connection, add_table_or_json, add_timeout
+from inference_operator.cli.options import add_connection, add_output, add_timeout
 from inference_operator.cli.parser import examples
 
 __all__ = ["add_arguments"]
@@ -25,5 +25,5 @@ def add_arguments(doctor: argparse.ArgumentParser) -> None:
     doctor.add_argument("--cluster", action="store_true", help="also start a pod that asks DNS and the hub")
     doctor.add_argument("--hub", default=HUB, metavar="URL", help=f"hub or mirror that the pod asks; default {HUB}")
     add_timeout(doctor, TIMEOUT_SECONDS, "time that the pod has")
-    add_table_or_json(doctor)
+    add_output(doctor)
     doctor.set_defaults(run="doctor.command:run")

@@ -1,10 +1,9 @@
 """`infd doctor`: the checks in their order, and the two forms of output."""
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -16,6 +15,7 @@ from inference_operator.cli.doctor import installation, nodes, platform
 from inference_operator.cli.doctor.facts import ClusterFacts, Finding, Health, operator_rights, own_rights
 from inference_operator.cli.doctor.probe import probe_pod, probed
 from inference_operator.cli.doctor.reading import ClusterReader
+from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import EXIT_REFUSED, UsageError
 from inference_operator.cli.status.screen import BAD, DIM, GOOD, show
 from inference_operator.engines.registry import EngineRegistry
@@ -44,11 +44,11 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     facts = ClusterCommand(options, cure=cure).run(read)
     found = list(findings(facts, engines))
     is_bad = any(one.health is Health.BAD for one in found)
-    if options.output == "json":
-        shown = {"namespace": options.namespace, "healthy": not is_bad, "findings": [asdict(one) for one in found]}
-        print(json.dumps(shown, indent=2))
-    else:
+    if options.output == "table":
         show(screen(found, with_symbols=sys.stdout.isatty()))
+    else:
+        shown = {"namespace": options.namespace, "healthy": not is_bad, "findings": found}
+        print(dumped(shown, options.output))
     return EXIT_REFUSED if is_bad else 0
 
 

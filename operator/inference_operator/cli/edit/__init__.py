@@ -46,11 +46,12 @@ def add_resume(resume: argparse.ArgumentParser) -> None:
 
 def add_restart(restart: argparse.ArgumentParser) -> None:
     restart.description = (
+        "Use it to start healthy engines anew; after an upgrade of the operator, use `infd renew`. "
         "Replace the engines of an InferenceDeployment one by one, as an edit of its specification does: the strategy"
         " is that of `spec.rollout`, and new ones have the image of this release. With --routers, replace its"
         " routers. The command sets the annotation `renewed-at-generation` in `spec.podTemplate.annotations`, or in"
-        " `spec.router.podTemplate.annotations`, as the actions of Argo CD do, and waits until all are new. Git that"
-        " does not name the annotation leaves it alone; where Git does, the command prints the edit to commit. It needs"
+        " `spec.router.podTemplate.annotations`, as the actions of Argo CD do, and waits until all are new."
+        " If Git sets this annotation, the command changes nothing and prints the edit to commit. It needs"
         " the rights to get and patch InferenceDeployments."
     )
     restart.epilog = examples("infd restart qwen", "infd restart qwen --routers")
@@ -64,9 +65,10 @@ def add_restart(restart: argparse.ArgumentParser) -> None:
 
 def add_renew(renew: argparse.ArgumentParser) -> None:
     renew.description = (
+        "Use it after an upgrade of the operator. "
         "Replace routers and engines that keep something of an earlier release, one resource after the other, and wait"
         " until all are ready: routers with an earlier pod template or configuration, engines with an earlier pod"
-        " template or image. What is as this release builds it stays. Routers lose no request; engines are replaced as"
+        " template or image. Up-to-date pods are left alone. Routers lose no request; engines are replaced as"
         " `spec.rollout.strategy` says, and keep their sizes. The command sets the annotation `renewed-at-generation`"
         " in `spec.router.podTemplate.annotations` and `spec.podTemplate.annotations`, as Argo CD's actions"
         " `renew-routers` and `renew` do. A resource that Argo CD or Flux applies is not edited: the command prints the"

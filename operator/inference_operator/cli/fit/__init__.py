@@ -12,6 +12,7 @@ from inference_operator.cli.options import FORMATS, add_gpus
 
 def add_arguments(fit: argparse.ArgumentParser) -> None:
     fit.description = (
+        "Use it to choose GPUs before there is a file. "
         "Without --gpu-memory-gib: find the sizes that serve best on each kind of GPU; with --rate: engines, GPUs and "
         "cost for a rate of requests. With --gpu-memory-gib: check whether the engine would start with exactly the "
         "given options."

@@ -64,7 +64,8 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     if options.output == "table":
         print("\n".join(report(answers, verbose=options.verbose)))
     else:
-        print(dumped([answer.document() for answer in answers], options.output))
+        documents = [answer.document() for answer in answers]
+        print(dumped(documents if options.gpu_memory_gib is None else documents[0], options.output))
     return int(not any(answer.fits for answer in answers))
 
 

@@ -18,8 +18,8 @@ from inference_operator.cli.import_.readers import (
     from_llm_inference_service,
     from_model,
 )
-from inference_operator.cli.output import dumped
-from inference_operator.cli.parser import EXIT_REFUSED, UsageError, harmless
+from inference_operator.cli.output import manifest_text
+from inference_operator.cli.parser import EXIT_NOT_FOUND, EXIT_REFUSED, UsageError, harmless
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
@@ -103,13 +103,19 @@ def _imported(one: Manifest, read: Reader, label: str) -> Manifest:
     for field, why in (*draft.notes, *origin.report()):
         print(f"{label}: {harmless(f'{field}: {why}')}", file=sys.stderr)
     metadata = mapping(one, "metadata")
-    return draft.manifest(str(metadata.get("name") or ""), str(metadata.get("namespace") or ""))
+    made = draft.manifest(str(metadata.get("name") or ""), str(metadata.get("namespace") or ""))
+    if (name := made["metadata"]["name"]) != metadata.get("name"):
+        print(
+            f"{label}: metadata.name: is `{harmless(name)}`, since a Service has no dots in its name.", file=sys.stderr
+        )
+    return made
 
 
 def _printed(made: Sequence[Manifest], form: str) -> str:
     if form == "json":
-        return dumped(made, "json")
-    return "\n---\n".join(dumped([one], "yaml") for one in made)
+        several = {"apiVersion": "v1", "kind": "List", "items": made}
+        return manifest_text(made[0] if len(made) == 1 else several, form)
+    return "\n---\n".join(manifest_text(one, form) for one in made)
 
 
 def _is_refused(made: Manifest) -> bool:
@@ -136,5 +142,5 @@ def _of_cluster(options: argparse.Namespace) -> Manifest:
 
     found = ClusterCommand(options, cure="Check that kubectl gets it with the same kubeconfig.").run(read)
     if found is None:
-        raise UsageError(f"There is no {word} `{name}` in the namespace `{options.namespace}`.")
+        raise UsageError(f"There is no {word} `{name}` in the namespace `{options.namespace}`.", EXIT_NOT_FOUND)
     return found

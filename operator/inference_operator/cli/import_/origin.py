@@ -1,6 +1,6 @@
 """An object of another project, of which each field is taken over or reported."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
@@ -25,6 +25,21 @@ _BOOKKEEPING = frozenset(
     }
 )
 """Fields of `metadata` that say nothing about the model."""
+DEFAULTS: Mapping[str, object] = {
+    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePolicy": "File",
+    "imagePullPolicy": "IfNotPresent",
+    "dnsPolicy": "ClusterFirst",
+    "restartPolicy": "Always",
+    "schedulerName": "default-scheduler",
+    "securityContext": {},
+    "terminationGracePeriodSeconds": 30,
+    "revisionHistoryLimit": 10,
+    "progressDeadlineSeconds": 600,
+    "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}},
+}
+"""What the API server adds to Deployments and their pods (Kubernetes 1.36, `defaults.go` of apps/v1 and core/v1):
+nobody asked for it, so nothing is said of it."""
 MOST_DEPTH = 40
 """Levels of an object. Kubernetes' own are far below; deeper ones are reported as a whole."""
 
@@ -55,7 +70,7 @@ class ForeignObject:
         value = self.look(kind, *path)
         if value is not None:
             self._used.add(path)
-        return value
+        return None if _is_default(path, value) else value
 
     def leave(self, why: str, *path: str | int) -> None:
         """Note why a field is not taken over, if it is there and was not taken."""
@@ -69,10 +84,10 @@ class ForeignObject:
                 yield _shown(path), why
 
     def _rest(self, value: object, path: Path, depth: int) -> Iterator[tuple[Path, str]]:
+        if path in self._used or _is_default(path, value):
+            return
         if path in self._left:
             yield path, self._left[path]
-            return
-        if path in self._used:
             return
         known = any(one[: len(path)] == path for one in (*self._used, *self._left))
         if not (known or len(path) <= 1) or depth > MOST_DEPTH or not isinstance(value, dict | list) or not value:
@@ -82,6 +97,10 @@ class ForeignObject:
         steps = value.items() if isinstance(value, dict) else enumerate(value)
         for step, part in steps:
             yield from self._rest(part, (*path, step), depth + 1)
+
+
+def _is_default(path: Path, value: object) -> bool:
+    return bool(path) and path[-1] in DEFAULTS and DEFAULTS[str(path[-1])] == value
 
 
 def _is_bookkeeping(path: Path) -> bool:
@@ -115,6 +134,7 @@ class Draft:
         parent[last] = value
 
     def manifest(self, name: str, namespace: str) -> Manifest:
-        metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+        """The manifest; a name with dots, which a Service cannot have, gets `-` for them."""
+        metadata = {"name": name.replace(".", "-"), **({"namespace": namespace} if namespace else {})}
         ordered = {key: self.spec[key] for key in ("model", "engine") if key in self.spec}
         return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": {**ordered, **self.spec}}

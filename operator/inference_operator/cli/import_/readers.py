@@ -34,6 +34,7 @@ def from_model(origin: ForeignObject) -> Draft:
     if not url.startswith(KUBEAI_SCHEMES):
         raise UsageError("spec.url: copy the model to `hf://`, `s3://`, `pvc://` or an image, and name that.")
     draft.put("model.source", url)
+    draft.put("model.servedName", _dotted_name(origin))
     if query:
         draft.notes.append(("spec.url", "what follows `?` was left out."))
     draft.put("engine.kind", "VLLM")
@@ -55,6 +56,12 @@ def from_model(origin: ForeignObject) -> Draft:
     origin.leave("put them into a ConfigMap, and mount it with `spec.podTemplate.volumes`.", "spec", "files")
     origin.leave("clients see the operator's name.", "spec", "owner")
     return draft
+
+
+def _dotted_name(origin: ForeignObject) -> str:
+    """The name that requests have, where the name of the resource must differ from it; empty where it need not."""
+    name = origin.look(str, "metadata", "name") or ""
+    return name if "." in name else ""
 
 
 def _environment(origin: ForeignObject, draft: Draft) -> None:
@@ -158,7 +165,7 @@ def from_llm_inference_service(origin: ForeignObject) -> Draft:
     draft.put("model.source", uri)
     draft.put("engine.kind", "VLLM")
     _pod(origin, draft)
-    draft.put("model.servedName", origin.take(str, "spec", "model", "name"))
+    draft.put("model.servedName", origin.take(str, "spec", "model", "name") or _dotted_name(origin))
     for one in ("tensor", "pipeline"):
         draft.put(f"parallelism.{one}", origin.take(int, "spec", "parallelism", one))
     for one in ("data", "dataLocal", "dataRPCPort"):

@@ -12,6 +12,7 @@ MAX_SECONDS = 3600
 
 def add_inspect(inspect: argparse.ArgumentParser) -> None:
     inspect.description = (
+        "Use it to plan with a model that no hub or catalogue has: `infd plan --model FILE`. "
         "Read config.json, the weight index and the file sizes of a hub repository, bucket or directory. "
         "HF_ENDPOINT, HF_TOKEN, HF_HOME and HF_HUB_OFFLINE work as in engines."
     )
@@ -41,6 +42,7 @@ def _seconds(text: str) -> int:
 
 def add_download(download: argparse.ArgumentParser) -> None:
     download.description = (
+        "Jobs run it; use `infd cache prefetch` in a cluster. "
         "Download a hub repository, or a folder of a bucket, to a folder with the layout of `spec.cache`."
         " It continues what an earlier command left, checks sizes and hashes, and marks the model as complete last."
         " HF_ENDPOINT and HF_TOKEN work as in engines; for a bucket AWS_ENDPOINT_URL, AWS_REGION,"

@@ -7,7 +7,6 @@ import re
 import secrets
 import sys
 
-import yaml
 from pydantic import ValidationError
 
 from inference_operator.admission.administrator_policy import PolicyScope, administrator_policy
@@ -17,7 +16,7 @@ from inference_operator.api.crd import crd
 from inference_operator.api.editor_schema import editor_schema
 from inference_operator.api.prometheus import PrometheusSettings
 from inference_operator.api.router_keys import KEYS_FILE
-from inference_operator.cli.output import dump, schema_text
+from inference_operator.cli.output import dump, manifest_text, schema_text
 from inference_operator.cli.parser import UsageError
 from inference_operator.controller.resource_kind import KINDS
 from inference_operator.engines.registry import EngineRegistry
@@ -89,4 +88,4 @@ def print_marks(_options: argparse.Namespace, _engines: EngineRegistry) -> int:
 def _secret(name: str, namespace: str | None, line: str) -> str:
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {KEYS_FILE: line + "\n"}}
-    return yaml.safe_dump(secret, sort_keys=False, width=110).rstrip()
+    return manifest_text(secret, "yaml")

@@ -8,6 +8,7 @@ from inference_operator.cli.parser import examples
 
 def add_arguments(plan: argparse.ArgumentParser) -> None:
     plan.description = (
+        "Use it before `kubectl apply`. "
         "Size new resources as the operator does: for the GPUs of --gpu, or for the nodes of the cluster"
         " of the current kubeconfig. With --diff, show what the operator would write in the cluster after an apply of"
         " the files: which objects change, which engines and routers restart and how, GPUs, time, and what becomes of"
@@ -39,6 +40,7 @@ def add_arguments(plan: argparse.ArgumentParser) -> None:
 
 def add_render(render: argparse.ArgumentParser) -> None:
     render.description = (
+        "Use it to read or keep the objects themselves; `infd plan` shows their sizes. "
         "Print the objects that the operator would create, as YAML, for the GPUs of --gpu. Rejected"
         " resources are reported on standard error; the others are still printed."
     )

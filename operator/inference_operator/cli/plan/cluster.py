@@ -58,7 +58,7 @@ def cluster_of_kubeconfig(options: argparse.Namespace) -> LiveState:
         cure = "Check that `kubectl get nodes` works with the same kubeconfig."
         return ClusterCommand(options, cure=cure).run(read)
     except UsageError as error:
-        raise UsageError(f"--cluster: {error}") from error
+        raise UsageError(f"--cluster: {error}", error.status) from error
 
 
 async def _allowed(cluster: KubeCluster, kind: Kind, labels: str, otherwise: str) -> list[Manifest]:

@@ -214,7 +214,7 @@ def _rights(planning: Planning) -> Iterator[str]:
 def _row(planning: Planning) -> Sequence[str]:
     plan = planning.plan
     if plan is None:
-        return (planning.name, "no")
+        return (planning.name, "-")
     return (
         planning.name,
         plan.gpu or plan.device,

@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -15,23 +15,25 @@ from inference_operator.api.spec import Spec
 from inference_operator.cli.cluster_command import ClusterCommand, found_settings, namespace_of_context
 from inference_operator.cli.files import documents
 from inference_operator.cli.operator_settings import FoundSettings
-from inference_operator.cli.output import dumped
-from inference_operator.cli.parser import EXIT_REFUSED, UsageError, harmless
+from inference_operator.cli.output import document, dumped
+from inference_operator.cli.parser import EXIT_FORBIDDEN, EXIT_REFUSED, UsageError, harmless
 from inference_operator.cli.plan.cluster import stored_edit
 from inference_operator.cli.plan.consequences import Consequences, consequences
 from inference_operator.cli.plan.prediction import PredictedWrite, Prediction, live_inputs, predicted
 from inference_operator.cli.status.screen import show
 from inference_operator.controller.cluster import ForbiddenError, RejectedError
-from inference_operator.controller.drift import first_drift
+from inference_operator.controller.drift import drifts
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, SECRET, Manifest, Ref
 from inference_operator.objects.child import DESIRED_HASH_ANNOTATION
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import NeedsInspection, Refused
 from inference_operator.views.raw import mapping
 
+MOST_FIELDS = 12
+"""Of one object on the screen."""
 CREATE, CHANGE, DELETE = "create", "change", "delete"
 MARKS = {CREATE: ("+", "green"), CHANGE: ("~", "yellow"), DELETE: ("-", "red")}
 CURE = (
@@ -42,14 +44,27 @@ PAUSED = "`spec.paused` is true: the operator writes this once it is false (`inf
 
 
 @dataclass(frozen=True, slots=True)
+class FieldChange:
+    """The change of one field of an object; values are empty where they are objects, long or secret."""
+
+    path: str
+    live: str = ""
+    desired: str = ""
+
+    @property
+    def words(self) -> str:
+        return f"{self.path}: {self.live} -> {self.desired}" if self.live and self.desired else self.path
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """What becomes of one object, for people and programs."""
+    """The predicted change of one object."""
 
     action: str
     kind: str
     name: str
-    fields: tuple[str, ...] = ()
-    """Of a changed object: the paths of what changes."""
+    fields: tuple[FieldChange, ...] = ()
+    """Of an object that is changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +85,7 @@ class Difference:
     """What is assumed, in sentences."""
 
     def document(self) -> Manifest:
-        roles = [{**asdict(one), "seconds": one.seconds} for one in self.consequences.roles]
+        roles = [{**document(one), "seconds": one.seconds} for one in self.consequences.roles]
         return {
             "namespace": self.namespace,
             "name": self.name,
@@ -78,7 +93,7 @@ class Difference:
             "message": self.refusal or self.waits,
             "new": self.is_new,
             "paused": self.is_paused,
-            "changes": [{**asdict(one), "fields": list(one.fields)} for one in self.changes],
+            "changes": self.changes,
             "engines": roles,
             "consequences": list(self.consequences.sentences()),
             "assumed": list(self.notes),
@@ -123,7 +138,8 @@ async def difference(
     except ForbiddenError as error:
         raise UsageError(
             f"You have no right to patch InferenceDeployments in `{namespace}`. With it, the API server tells what it"
-            f" would store: {error.cause}"
+            f" would store: {error.cause}",
+            EXIT_FORBIDDEN,
         ) from error
     except RejectedError as error:
         return Difference(namespace, name, refusal=f"The API server refuses it: {error.cause}", is_new=live is None)
@@ -189,38 +205,56 @@ def _lines(shown: Difference) -> Iterator[RenderableType]:
     for one in shown.changes:
         mark, colour = MARKS[one.action]
         yield Text(f"  {mark} {one.kind} {one.name}", style=colour)
-        if one.fields:
-            yield Padding(Text(", ".join(one.fields), style="dim"), (0, 0, 0, 6))
+        changed = [change.words for change in one.fields[:MOST_FIELDS]]
+        more = len(one.fields) - MOST_FIELDS
+        for line in [*changed, f"and {more} more"] if more > 0 else changed:
+            yield Padding(Text(line, style="dim"), (0, 0, 0, 6))
     waits = (f"First: {shown.waits}",) if shown.waits else ()
     paused = (PAUSED,) if shown.is_paused and shown.changes else ()
     yield from (Text(one) for one in (*paused, *shown.consequences.sentences(), *waits))
     yield from (Text(f"Assumed: {one}", style="dim") for one in shown.notes)
 
 
-_DEEPER = (".metadata", ".spec", ".spec.template", ".spec.template.metadata", ".spec.template.spec")
-"""Fields of which each part is compared by itself. Of any other field, the first difference is named."""
-_OWN = "inference-operator.dev/"
-"""Annotations with this prefix record decisions: they repeat what the specification says."""
+_OWN = ".annotations.inference-operator.dev/"
+"""Part of the paths of annotations that record decisions: they repeat what the specification says."""
 
 
-def changed_fields(live: Manifest, desired: Manifest) -> list[str]:
-    """The paths of fields that change. Records of the operator are named only if nothing else changes.
+def changed_fields(live: Manifest, desired: Manifest) -> list[FieldChange]:
+    """The fields that change. Records of the operator are named only if nothing else changes.
 
     Examples:
         >>> live = {"metadata": {"annotations": {"a": "1"}}, "spec": {"replicas": 1, "paused": True}}
-        >>> changed_fields(live, {"metadata": {"annotations": {"a": "2"}}, "spec": {"replicas": 3, "paused": True}})
-        ['.metadata.annotations.a', '.spec.replicas']
+        >>> found = changed_fields(live, {"metadata": {"annotations": {"a": "2"}}, "spec": {"replicas": 3}})
+        >>> [field.words for field in found]
+        ['.metadata.annotations.a: 1 -> 2', '.spec.replicas: 1 -> 3']
     """
-    found = list(_changed(live, desired, ""))
-    telling = [path for path in found if f".annotations.{_OWN}" not in path]
-    records = [path for path in found if path not in telling and DESIRED_HASH_ANNOTATION not in path]
-    return telling or records or ["fields that are no longer wanted"]
+    hides = desired.get("kind") == SECRET.name
+    found = [FieldChange(path, *(("", "") if hides else _words(*values))) for path, *values in drifts(live, desired)]
+    telling = [field for field in found if _OWN not in field.path]
+    records = [field for field in found if _OWN in field.path and DESIRED_HASH_ANNOTATION not in field.path]
+    return telling or records or [FieldChange("fields that are no longer wanted")]
 
 
-def _changed(live: Manifest, desired: Manifest, path: str) -> Iterator[str]:
-    for name, value in desired.items():
-        here = f"{path}.{name}"
-        if isinstance(value, dict) and (here in _DEEPER or here.endswith((".annotations", ".labels"))):
-            yield from _changed(mapping(live, name), value, here)
-        elif drift := first_drift({name: live[name]} if name in live else {}, {name: value}):
-            yield f"{path}{drift}"
+def _words(live: object, desired: object) -> tuple[str, str]:
+    """Two values for people: of lists of texts what only one of them has; empty where they are objects or long."""
+    if isinstance(live, list) and isinstance(desired, list):
+        return _listed(live, desired), _listed(desired, live)
+    before, after = ("unset" if value is None else _text(value) for value in (live, desired))
+    return (before, after) if before and after else ("", "")
+
+
+def _listed(items: Sequence[object], others: Sequence[object]) -> str:
+    texts = [_text(item) for item in items if item not in others]
+    return _text(" ".join(texts) or "none") if all(texts) else ""
+
+
+def _text(value: object) -> str:
+    """A value on one line; empty for objects, and for texts of several lines."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = str(value) if isinstance(value, str | int | float) else ""
+    return "" if "\n" in text else text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
+
+
+MOST_CHARACTERS = 60
+"""Of a value."""

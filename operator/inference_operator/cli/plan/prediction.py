@@ -11,7 +11,7 @@ from datetime import datetime
 
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.cli.operator_settings import FoundSettings
-from inference_operator.cli.parser import UsageError
+from inference_operator.cli.parser import EXIT_FORBIDDEN, UsageError
 from inference_operator.controller.cache import Cache
 from inference_operator.controller.changes import Apply, Change, Delete, changes
 from inference_operator.controller.cluster import ForbiddenError, NotFoundError
@@ -147,7 +147,7 @@ async def live_inputs(
             await _list(cluster, cache, kind, key)
         except ForbiddenError as error:
             raise UsageError(
-                f"--diff needs the right to list {kind.plural} in `{key.namespace}`: {error.cause}"
+                f"--diff needs the right to list {kind.plural} in `{key.namespace}`: {error.cause}", EXIT_FORBIDDEN
             ) from error
     cache.unavailable_kinds = {
         kind: why for kind in OPTIONAL_KINDS if (why := await _unavailable(api, cluster, cache, kind, key))
@@ -214,6 +214,6 @@ async def _unavailable(api: Api, cluster: KubeCluster, cache: Cache, kind: Kind,
             return missing
         if kind.plural in {one.get("name") for one in known.get("resources") or ()}:
             right = f"--diff needs the right to list {kind.plural} in `{key.namespace}`: {error.cause}"
-            raise UsageError(right) from error
+            raise UsageError(right, EXIT_FORBIDDEN) from error
         return missing
     return ""

@@ -10,10 +10,10 @@ from inference_operator.api.explanations import ENGINE_ERRORS, EXPLANATIONS
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import Resource, resource
-from inference_operator.cli.cluster_command import ClusterCommand, Step, wait_until
+from inference_operator.cli.cluster_command import ClusterCommand, Step, exit_status, wait_until
 from inference_operator.cli.managed_fields import FIELD_MANAGER
-from inference_operator.cli.output import dumped
-from inference_operator.cli.parser import RefusedError, UsageError, harmless
+from inference_operator.cli.output import manifest_text
+from inference_operator.cli.parser import EXIT_NOT_FOUND, RefusedError, UsageError, harmless
 from inference_operator.controller.cluster import ClusterError, ConflictError, NotFoundError, RejectedError
 from inference_operator.diagnosis.pod_diagnosis import LOG_IS_READ
 from inference_operator.engines.registry import EngineRegistry
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
     """Create the resource and wait; returns 1 if it will not serve."""
     manifest = smallest_manifest(options)
     if options.dry_run:
-        print(dumped([manifest], options.output))
+        print(manifest_text(manifest, options.output))
         return 0
     ref = Ref(INFERENCE_DEPLOYMENT, options.namespace, options.name)
 
@@ -74,13 +74,13 @@ async def _create(api: Api, ref: Ref, manifest: Manifest) -> None:
         await api.request("PATCH", ref.path, ref.kind, query={"fieldManager": FIELD_MANAGER}, body=body)
     except ConflictError as error:
         cure = "Choose another name, or edit it with `kubectl edit infd`."
-        raise UsageError(f"{ref.namespace}/{ref.name} exists, and was not changed. {cure}") from error
+        raise RefusedError(f"{ref.namespace}/{ref.name} exists, and was not changed. {cure}") from error
     except NotFoundError as error:
         raise UsageError(
-            f"The cluster has no namespace `{ref.namespace}`, or no inference-operator: {error.cause}."
+            f"The cluster has no namespace `{ref.namespace}`, or no inference-operator: {error.cause}.", EXIT_NOT_FOUND
         ) from error
     except RejectedError as error:
-        raise UsageError(f"The API server refuses it: {error.cause}") from error
+        raise UsageError(f"The API server refuses it: {error.cause}", exit_status(error)) from error
 
 
 async def _follow(cluster: KubeCluster, ref: Ref, timeout_seconds: int) -> int:

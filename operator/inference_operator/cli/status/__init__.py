@@ -2,7 +2,7 @@
 
 import argparse
 
-from inference_operator.cli.options import add_connection, add_table_or_json
+from inference_operator.cli.options import OF_RESOURCES, add_connection, add_output
 from inference_operator.cli.parser import examples
 
 WHY = (
@@ -13,6 +13,7 @@ WHY = (
 
 def add_status(status: argparse.ArgumentParser) -> None:
     status.description = (
+        "Use it for one service; `infd list` shows all. "
         "Show one InferenceDeployment on one screen: what is wrong and what helps, its plan, its requests and times to"
         " the first byte as its routers count them since they started, engines, routers, adapters and Events. With"
         " --watch, readings 2 s apart give the rates of now. It needs the rights to get the resource, to list pods and"
@@ -24,12 +25,13 @@ def add_status(status: argparse.ArgumentParser) -> None:
     shown = status.add_mutually_exclusive_group()
     shown.add_argument("-w", "--watch", action="store_true", help="show it live until Ctrl-C")
     shown.add_argument("--why", dest="run", action="store_const", const="status.why:run", help=WHY)
-    add_table_or_json(status)
+    add_output(status, "name")
     status.set_defaults(run="status.command:run")
 
 
 def add_list(listed: argparse.ArgumentParser) -> None:
     listed.description = (
+        "Use it for all services; `infd status` shows one. "
         "List InferenceDeployments: whether each is ready, its engines, the GPUs of one engine, and below the list what"
         " is wrong and what helps. With --traffic, the list has numbers: requests per second, and p50 and p95 of the"
         " time to the first byte of streams (TTFT50, TTFT95), as the routers measure them; requests that run and that"
@@ -42,6 +44,6 @@ def add_list(listed: argparse.ArgumentParser) -> None:
     listed.add_argument("name", nargs="?", help="name of the InferenceDeployment; default: all of the namespace")
     add_connection(listed, all_namespaces="those of all namespaces")
     listed.add_argument("--traffic", action="store_true", help="show the traffic in numbers")
-    listed.add_argument("-w", "--watch", action="store_true", help="show the traffic live until Ctrl-C")
-    add_table_or_json(listed)
+    listed.add_argument("-w", "--watch", action="store_true", help="show it live until Ctrl-C")
+    add_output(listed, *OF_RESOURCES)
     listed.set_defaults(run="status.listing:run")

@@ -1,13 +1,12 @@
 """`infd status`: one screen about a resource, once or live."""
 
 import argparse
-import json
 from collections.abc import AsyncIterator
-from dataclasses import asdict
 from datetime import UTC, datetime
 
 from inference_operator.cli.cluster_command import ClusterCommand
 from inference_operator.cli.live_resource import LiveResource
+from inference_operator.cli.output import dumped
 from inference_operator.cli.parser import EXIT_REFUSED
 from inference_operator.cli.status.readings import Reading, readings
 from inference_operator.cli.status.report import StatusReport, status_report
@@ -20,10 +19,10 @@ from inference_operator.kube.cluster import KubeCluster
 def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     can_watch(options)
     _, report = live_report(options, engines)
-    if options.output == "json":
-        print(json.dumps(asdict(report), indent=2))
-    else:
+    if options.output == "table":
         show(screen(report, datetime.now(UTC)))
+    else:
+        print(dumped(report, options.output))
     return 0 if report.ready else EXIT_REFUSED
 
 

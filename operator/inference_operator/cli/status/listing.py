@@ -1,21 +1,22 @@
 """`infd list`: the resources of a namespace or of the cluster, what is wrong with them, or their traffic."""
 
 import argparse
-import json
+import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+
+from rich.text import Text
 
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import resource
 from inference_operator.cli.cluster_command import ClusterCommand, resources
 from inference_operator.cli.live_resource import LiveResource
-from inference_operator.cli.output import table
+from inference_operator.cli.output import dumped, table
 from inference_operator.cli.parser import UsageError, harmless
-from inference_operator.cli.status.readings import Reading, readings
+from inference_operator.cli.status.readings import BETWEEN_SECONDS, Reading, readings
 from inference_operator.cli.status.report import StatusReport, status_report, words_of
-from inference_operator.cli.status.screen import can_watch, show, watch
+from inference_operator.cli.status.screen import TABLES, can_watch, show, watch
 from inference_operator.cli.status.traffic import TrafficRow, traffic_row, traffic_table
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
@@ -27,27 +28,37 @@ from inference_operator.views.raw import mapping, objects, timestamp
 def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     if options.name is not None and options.all_namespaces:
         raise UsageError("Give a name, or --all-namespaces.")
-    if options.watch and not options.traffic:
-        raise UsageError("--watch needs --traffic.")
     can_watch(options)
     return _traffic(options, engines) if options.traffic else _list(options)
 
 
 def _list(options: argparse.Namespace) -> int:
     async def read(_: Api, cluster: KubeCluster) -> Sequence[Manifest]:
+        if options.watch:
+            await watch(_screens(cluster, options))
         return await resources(cluster, options)
 
-    found, at = ClusterCommand(options).run(read), datetime.now(UTC)
-    reports = sorted((_report(one, at) for one in found), key=lambda one: (one.namespace, one.name))
-    if options.output == "json":
-        print(json.dumps([_fields(one) for one in reports], indent=2))
+    found = ClusterCommand(options).run(read)
+    reports = _reports(found)
+    if options.output not in TABLES:
+        print(dumped([_fields(one) for one in reports], options.output))
     elif reports:
-        print(harmless("\n".join(lines(reports, with_namespace=options.all_namespaces))))
-        if line := progress_line(found):
-            print(f"\n{line}")
+        print(harmless("\n".join(listed(reports, found, options))))
     else:
         print(_none(options))
     return 0
+
+
+async def _screens(cluster: KubeCluster, options: argparse.Namespace) -> AsyncIterator[Text]:
+    while True:
+        found = await resources(cluster, options)
+        yield Text("\n".join(listed(_reports(found), found, options)) if found else _none(options))
+        await asyncio.sleep(BETWEEN_SECONDS)
+
+
+def _reports(found: Sequence[Manifest]) -> list[StatusReport]:
+    at = datetime.now(UTC)
+    return sorted((_report(one, at) for one in found), key=lambda one: (one.namespace, one.name))
 
 
 def _none(options: argparse.Namespace) -> str:
@@ -64,8 +75,8 @@ def _traffic(options: argparse.Namespace, engines: EngineRegistry) -> int:
         return await anext(_rows(found)) if first.now else []
 
     rows = ClusterCommand(options).run(work)
-    if options.output == "json":
-        print(json.dumps([asdict(row) for row in rows], indent=2))
+    if options.output not in TABLES:
+        print(dumped(rows, options.output))
     elif rows:
         show(traffic_table(rows, with_namespace=options.all_namespaces))
     else:
@@ -102,29 +113,42 @@ def _report(live: Manifest, at: datetime) -> StatusReport:
 
 
 def _fields(one: StatusReport) -> Manifest:
-    names = ("namespace", "name", "source", "ready", "reason", "message", "engines_ready", "gpus", "url", "seconds")
+    names = (
+        *("namespace", "name", "model", "source", "ready", "reason", "message", "engines_ready", "gpus", "url"),
+        *("kind", "context", "seconds"),
+    )
     return {name: getattr(one, name) for name in names}
 
 
-def lines(reports: Sequence[StatusReport], *, with_namespace: bool) -> Iterator[str]:
+def listed(reports: Sequence[StatusReport], found: Sequence[Manifest], options: argparse.Namespace) -> Iterator[str]:
+    yield from lines(reports, with_namespace=options.all_namespaces, wide=options.output == "wide")
+    if line := progress_line(found):
+        yield from ("", line)
+
+
+OF_ALL: Mapping[str, Callable[[StatusReport], str]] = {"NAMESPACE": lambda one: one.namespace}
+COLUMNS: Mapping[str, Callable[[StatusReport], str]] = {
+    "NAME": lambda one: one.name,
+    "MODEL": lambda one: one.model,
+    "READY": lambda one: str(one.ready),
+    "REASON": lambda one: one.reason,
+    "ENGINES": lambda one: one.engines_ready,
+    "GPUS": lambda one: one.gpus,
+    "AGE": lambda one: words_of(one.seconds),
+}
+"""As of `kubectl get infd`, which `api/crd.py` names."""
+WIDE: Mapping[str, Callable[[StatusReport], str]] = {
+    "URL": lambda one: one.url,
+    "ENGINE": lambda one: one.kind,
+    "CONTEXT": lambda one: str(one.context or ""),
+    "SOURCE": lambda one: one.source,
+}
+
+
+def lines(reports: Sequence[StatusReport], *, with_namespace: bool, wide: bool = False) -> Iterator[str]:
     """The table, and below it the message of each resource with something to say."""
-    rows = [("NAME", "READY", "ENGINES", "GPUS", "AGE", "MODEL")]
-    rows += [
-        (
-            _name(one, with_namespace=with_namespace),
-            "yes" if one.ready and not one.message else f"yes, {one.reason}" if one.ready else f"no, {one.reason}",
-            one.engines_ready,
-            one.gpus,
-            words_of(one.seconds),
-            one.source,
-        )
-        for one in reports
-    ]
-    yield from table(rows)
+    columns = {**(OF_ALL if with_namespace else {}), **COLUMNS, **(WIDE if wide else {})}
+    yield from table([tuple(columns), *(tuple(cell(one) for cell in columns.values()) for one in reports)])
     said = [one for one in reports if one.message]
     yield from ("",) if said else ()
-    yield from (f"{_name(one, with_namespace=with_namespace)}: {one.message}" for one in said)
-
-
-def _name(one: StatusReport, *, with_namespace: bool) -> str:
-    return f"{one.namespace}/{one.name}" if with_namespace else one.name
+    yield from (f"{f'{one.namespace}/' if with_namespace else ''}{one.name}: {one.message}" for one in said)

@@ -41,7 +41,9 @@ class PodLine:
     seconds: int | None
     """Its age; None if it is unknown."""
     requests: str = ""
-    """Requests that it computes and that wait in it; empty if it does not tell."""
+    """Requests that it computes and that wait in it; empty if they are not reported."""
+    template: str = ""
+    """The hash of the pod template that it was made from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Traffic:
     running: int
     queued: int
     held: int
-    """Those that wait while no engine is up."""
+    """Requests that wait in routers while no engine is ready."""
     requests: int
     """Those since the routers started."""
     per_second: float | None = None
@@ -67,6 +69,8 @@ class StatusReport:
 
     namespace: str
     name: str
+    model: str
+    """Its name in requests."""
     source: str
     ready: bool
     reason: str
@@ -77,6 +81,9 @@ class StatusReport:
     seconds: int | None
     plan: tuple[str, ...]
     engine: str
+    kind: str
+    """That of the engine."""
+    context: int | None
     engines_ready: str
     gpus: str
     """Those of one engine."""
@@ -101,6 +108,7 @@ def status_report(
     return StatusReport(
         namespace=found.key.namespace,
         name=found.key.name,
+        model=status.model or "",
         source=found.spec.model.source if isinstance(found.spec, Spec) else "",
         ready=is_ready,
         reason=status.reason or (ready.reason if ready else "WaitingForOperator"),
@@ -110,6 +118,8 @@ def status_report(
         seconds=_age(now.created, at),
         plan=tuple(line for role in status.every_role for line in _plan(status, role)),
         engine="; ".join(filter(None, map(_engine, status.every_role))),
+        kind=status.engine.kind or "" if status.engine else "",
+        context=status.plan.max_model_len if status.plan else None,
         engines_ready=status.ready or "",
         gpus=status.gpus,
         engines=tuple(_engines(now, at)),
@@ -177,7 +187,7 @@ def _step(pod: PodView, status: Status) -> str:
 
 
 def _line(pod: PodView, state: str, at: datetime, *, requests: str = "") -> PodLine:
-    return PodLine(pod.name, state, pod.ready, pod.node, _age(pod.created, at), requests)
+    return PodLine(pod.name, state, pod.ready, pod.node, _age(pod.created, at), requests, pod.template or "")
 
 
 def _state(pod: PodView, step: str = "") -> str:

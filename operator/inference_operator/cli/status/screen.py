@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -44,10 +44,14 @@ def show(shown: RenderableType) -> None:
     print("\n".join(line.rstrip(" ") for line in captured.get().splitlines()))
 
 
+TABLES = ("table", "wide")
+"""Formats for people; the others are for programs."""
+
+
 def can_watch(options: argparse.Namespace) -> None:
     """Raise `UsageError` if the command shall show something live and cannot."""
-    if options.watch and (options.output == "json" or not sys.stdout.isatty()):
-        raise UsageError("--watch needs a terminal, and no --output=json.")
+    if options.watch and (options.output not in TABLES or not sys.stdout.isatty()):
+        raise UsageError("--watch needs a terminal, and a table as output.")
 
 
 async def watch(screens: AsyncIterator[RenderableType]) -> None:
@@ -68,9 +72,9 @@ def _blocks(report: StatusReport, at: datetime) -> Iterator[RenderableType]:
     yield Text()
     yield _facts(report)
     if report.engines:
-        yield from _table(("ENGINE", "STATE", "REQUESTS", "NODE", "AGE"), map(_engine, report.engines))
+        yield from _table(("ENGINE", "STATE", "REQUESTS", "NODE", "AGE"), _tree(report.engines, _engine))
     if report.routers:
-        yield from _table(("ROUTER", "STATE", "NODE", "AGE"), map(_router, report.routers))
+        yield from _table(("ROUTER", "STATE", "NODE", "AGE"), _tree(report.routers, _router))
     if report.adapters:
         yield from _table(("ADAPTER", "PHASE", "ENGINES", "MESSAGE"), (map(Text, row) for row in report.adapters))
     if report.events:
@@ -109,16 +113,31 @@ def _traffic(traffic: Traffic) -> Iterator[str]:
     total = f"{traffic.requests:,} request{'s' * (traffic.requests != 1)} since its routers started"
     rate = total if traffic.per_second is None else f"{traffic.per_second:,.1f} requests/s"
     half, most = traffic.first_byte_half, traffic.first_byte_most
-    streams = f", first byte within {half:g} s for half, {most:g} s for 95 of 100 streams" if half and most else ""
+    streams = f", first byte of streams: p50 {half:g} s, p95 {most:g} s" if half and most else ""
     yield rate + streams
 
 
-def _engine(pod: PodLine) -> Iterator[Text]:
-    return _cells(pod, pod.name, pod.state, pod.requests, pod.node, words_of(pod.seconds))
+def _tree(pods: Sequence[PodLine], cells: Callable[[str, PodLine], Iterator[Text]]) -> Iterator[Iterator[Text]]:
+    """The rows of pods; during a rollout those of each pod template below one line, the newest first."""
+    youngest = {pod.template: pod.seconds or 0 for pod in sorted(pods, key=lambda pod: -(pod.seconds or 0))}
+    if len(youngest) < 2:  # noqa: PLR2004 - a rollout has two templates
+        yield from (cells(pod.name, pod) for pod in pods)
+        return
+    for index, template in enumerate(sorted(youngest, key=lambda template: youngest[template])):
+        same = [pod for pod in pods if pod.template == template]
+        yield iter(
+            [Text(f"{'old' if index else 'new'}: {sum(pod.ready for pod in same)}/{len(same)} ready", style=BOLD)]
+        )
+        for pod in same:
+            yield cells(f"{'└─' if pod is same[-1] else '├─'} {pod.name}", pod)
 
 
-def _router(pod: PodLine) -> Iterator[Text]:
-    return _cells(pod, pod.name, pod.state, pod.node, words_of(pod.seconds))
+def _engine(name: str, pod: PodLine) -> Iterator[Text]:
+    return _cells(pod, name, pod.state, pod.requests, pod.node, words_of(pod.seconds))
+
+
+def _router(name: str, pod: PodLine) -> Iterator[Text]:
+    return _cells(pod, name, pod.state, pod.node, words_of(pod.seconds))
 
 
 def _cells(pod: PodLine, *texts: str) -> Iterator[Text]:

@@ -21,7 +21,7 @@ COLUMNS = ("NAME", "READY", "REQ/S", "RUN", "WAIT", "TTFT50", "TTFT95", "TOK/S",
 
 @dataclass(frozen=True, slots=True)
 class TrafficRow:
-    """The numbers of one resource; None where nobody tells."""
+    """The numbers of one resource; None: not reported."""
 
     namespace: str
     name: str
@@ -36,7 +36,7 @@ class TrafficRow:
     kv_cache_usage: float | None
     """Used part of the KV cache of the fullest engine, from 0 to 1."""
     no_traffic: str = ""
-    """Why no router tells of its traffic; empty if one does."""
+    """Why no router reports its traffic; empty if one does."""
 
     @property
     def cells(self) -> Sequence[str]:
@@ -114,8 +114,7 @@ def traffic_table(rows: Sequence[TrafficRow], *, with_namespace: bool) -> Render
     titles, *cells = lines(rows, with_namespace=with_namespace)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style=DIM, pad_edge=False)
     for number, title in enumerate(titles):
-        is_name = number <= with_namespace
-        table.add_column(title, justify="left" if is_name else "right", no_wrap=not is_name, overflow="fold")
+        table.add_column(title, no_wrap=number > with_namespace, overflow="fold")
     for row in cells:
         table.add_row(*(Text(cell) for cell in row))
     reasons = [Text(note) for note in notes(rows)]

@@ -1,10 +1,8 @@
 """`infd status --why`: what a resource waits for, why its engines are slow, and why there are as many."""
 
 import argparse
-import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 
 from inference_operator.api.autoscaling import AutoscalingSpec
 from inference_operator.api.conditions import Condition
@@ -16,6 +14,7 @@ from inference_operator.api.status import AutoscalingStatus
 from inference_operator.autoscaling.decision import ScalingSample
 from inference_operator.autoscaling.demand import Totals, scaling_sample
 from inference_operator.cli.live_resource import LiveEvent, LiveResource
+from inference_operator.cli.output import document, dumped
 from inference_operator.cli.parser import EXIT_REFUSED, harmless
 from inference_operator.cli.status.command import live_report
 from inference_operator.diagnosis.slowness import slow_causes
@@ -30,11 +29,8 @@ from inference_operator.views.samples import Samples, combined_samples
 def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
     now, report = live_report(options, engines)
     lines = list(explanation(now))
-    print(
-        json.dumps(asdict(report) | {"why": lines}, indent=2)
-        if options.output == "json"
-        else harmless("\n".join(lines))
-    )
+    as_text = options.output == "table"
+    print(harmless("\n".join(lines)) if as_text else dumped(document(report) | {"why": lines}, options.output))
     return 0 if report.ready else EXIT_REFUSED
 
 

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from inference_operator.cli.options import add_connection
+from inference_operator.cli.options import add_connection, add_output
 from inference_operator.cli.parser import examples
 
 __all__ = ["add_arguments"]
@@ -28,5 +28,5 @@ def add_arguments(bundle: argparse.ArgumentParser) -> None:
     answer = bundle.add_mutually_exclusive_group()
     answer.add_argument("-y", "--yes", action="store_true", help="write without asking")
     answer.add_argument("--dry-run", action="store_true", help="list what would be written, and write nothing")
-    bundle.add_argument("-o", "--output", choices=["table", "json"], default="table", help="form of the list")
+    add_output(bundle)
     bundle.set_defaults(run="support_bundle.command:run")

@@ -20,7 +20,7 @@ from inference_operator.cli.doctor.command import findings
 from inference_operator.cli.doctor.facts import ClusterFacts, Unseen, labels_of, name_of
 from inference_operator.cli.doctor.probe import probe_pod
 from inference_operator.cli.doctor.reading import CLUSTER_KINDS, LABELLED_KINDS, ClusterReader
-from inference_operator.cli.output import table
+from inference_operator.cli.output import dumped, table
 from inference_operator.cli.parser import RefusedError, UsageError
 from inference_operator.cli.support_bundle.hiding import shown_object, shown_text
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, NotFoundError
@@ -249,7 +249,7 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
 
 def _print_list(members: Sequence[BundleFile], form: str) -> None:
-    if form == "json":
-        print(json.dumps([{"path": one.path, "bytes": one.size} for one in members], indent=2))
-        return
-    print("\n".join(table([("FILE", "", "BYTES"), *((one.path, "", f"{one.size:,}") for one in members)])))
+    if form == "table":
+        print("\n".join(table([("FILE", "BYTES"), *((one.path, f"{one.size:,}") for one in members)])))
+    else:
+        print(dumped([{"path": one.path, "bytes": one.size} for one in members], form))
