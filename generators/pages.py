@@ -4,7 +4,6 @@ from pathlib import Path
 
 from generators import (
     api_reference,
-    arguments_reference,
     chart_values,
     cli_reference,
     dashboards,
@@ -20,7 +19,6 @@ REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 PAGES = {
     "metrics.md": metrics_reference.page,
     "reasons.md": reasons_reference.page,
-    "arguments.md": arguments_reference.page,
     "api.md": api_reference.page,
     "cli.md": cli_reference.page,
     "models.md": model_table.page,

@@ -32,9 +32,9 @@ def test_a_ready_resource_is_on_one_screen_and_in_the_list(workspace: Workspace,
     found = json.loads(said)
     assert (status, found["ready"], found["enginesReady"], found["namespace"]) == (0, True, "1/1", workspace.namespace)
     _, said, _ = infd(workspace.cluster, "list", f"--kubeconfig={file}", f"--context={context}")
-    assert said.splitlines()[1].startswith("qwen  yes")
+    assert said.splitlines()[1].split()[:3] == ["qwen", "Qwen3-8B", "True"]
     _, everywhere, _ = infd(workspace.cluster, "list", "-A")
-    assert re.search(rf"^{workspace.namespace}/qwen +yes", everywhere, re.MULTILINE)
+    assert re.search(rf"^{workspace.namespace} +qwen +Qwen3-8B +True", everywhere, re.MULTILINE)
 
 
 def test_a_resource_that_cannot_serve_is_told_with_its_cause(workspace: Workspace) -> None:

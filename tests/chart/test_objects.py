@@ -445,7 +445,8 @@ def test_the_notes_show_a_resource_that_the_operator_reads(helm: Helm, shape: st
     assert shown
     Spec.model_validate(yaml.safe_load(shown[1])["spec"])
     assert notes.count("kubectl") == 4
-    assert "curl localhost:8080/v1/completions" in notes
+    assert "curl localhost:8080/v1/chat/completions" in notes
+    assert "infd chat --namespace" in notes
     assert "scope.namespaces" in notes or "the older one acts" in notes
 
 

@@ -160,7 +160,19 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "support-bundle": [("qwen", "--dry-run")],
 }
 """The arguments of each command that reads a cluster."""
-WITHOUT_CLUSTER = {"render", "fit", "inspect", "download", "prune", "import", "completion", "key", "crd", "policy"}
+WITHOUT_CLUSTER = {
+    "arguments",
+    "render",
+    "fit",
+    "inspect",
+    "download",
+    "prune",
+    "import",
+    "completion",
+    "key",
+    "crd",
+    "policy",
+}
 """Commands that print what files, hubs and their own user say."""
 
 

@@ -7,6 +7,8 @@ import pytest
 import yaml
 
 from generators import demo_output, request_path
+from inference_operator import __version__
+from inference_operator.cli.commands import COMMANDS
 from inference_operator.controller.reconciler import Reconciler
 from tests.testing.for_each import for_each
 
@@ -114,3 +116,12 @@ def test_each_sample_is_a_single_resource_with_a_unique_name() -> None:
     assert {sample["kind"] for sample in samples} == {"InferenceDeployment"}
     names = [sample["metadata"]["name"] for sample in samples]
     assert len(set(names)) == len(names)
+
+
+def test_the_citation_has_the_version_and_the_forms_ask_for_what_helps() -> None:
+    assert yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())["version"] == __version__
+    form = yaml.safe_load((REPOSITORY / ".github/ISSUE_TEMPLATE/bug.yml").read_text())
+    named = set(re.findall(r"`infd ([a-z-]+)", str(form)))
+    assert named == {"status", "doctor", "version", "support-bundle"} <= {*COMMANDS, "version"}
+    ids = [one["id"] for one in form["body"] if "id" in one]
+    assert len(ids) == len(set(ids))

@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "render": ("plan:add_render", "print the objects that the operator would create"),
     "plan": ("plan:add_arguments", "show the sizes that InferenceDeployments would get"),
     "fit": ("fit:add_arguments", "check whether a model fits on GPUs"),
+    "arguments": ("option_rules:add_arguments", "say who may set arguments and variables of engines"),
     "inspect": ("job:add_inspect", "read a model's config and file sizes, without its weights"),
     "download": ("job:add_download", "download a model to a folder, as the operator's Jobs do"),
     "cache": ("cache:add_arguments", "list, fill and prune the claims of `spec.cache`"),

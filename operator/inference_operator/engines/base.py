@@ -16,6 +16,7 @@ from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
+from inference_operator.engines.classified import OptionRule
 from inference_operator.engines.known_error import KnownError, diagnosis_of
 from inference_operator.engines.model_access import HubAccess, Support
 from inference_operator.engines.options import ImportedArguments, OptionClasses
@@ -64,6 +65,9 @@ class Engine(ABC):
     @abstractmethod
     def option_classes(self) -> OptionClasses:
         """The options and variables that everybody may set, and those that nobody may."""
+
+    option_rules: Sequence[OptionRule] = ()
+    """Who may set each option and variable, with its effect, for `infd arguments`."""
 
     @abstractmethod
     def check(self, spec: EngineSpec, /, *, image: str, settings: Settings) -> Refusal | None:

@@ -5,7 +5,7 @@ after that for an option that changes memory. Lines below it that begin with a d
 alone. What stands in no table needs the right.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.resources import files
@@ -58,6 +58,28 @@ class Classified:
     """Its effect on the memory of an engine."""
     keys: tuple[str, ...] = ()
     """Keys of an option's value that are safe alone, as they follow a dot."""
+
+
+ANYBODY = "whoever may write the resource"
+POD_CREATORS = "who may create pods"
+ALLOWED = "who may create pods, if the administrator allows it by name"
+NOBODY = "nobody"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionRule:
+    """Who may set an option or a variable of an engine."""
+
+    name: str
+    """With its other spellings behind commas."""
+    who: str
+    note: str = ""
+    """What it does, or what to use instead."""
+
+
+def rules_of(classes: Iterable[Classified]) -> Iterator[OptionRule]:
+    words = {Class.SAFE: ANYBODY, Class.PODS: POD_CREATORS, Class.MANAGED: NOBODY}
+    return (OptionRule(option.name, words[option.kind], option.reason) for option in classes)
 
 
 def classified(table: str) -> Iterator[Classified]:

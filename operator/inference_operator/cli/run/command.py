@@ -171,7 +171,7 @@ def _next_commands(ref: Ref, url: str) -> str:
         f"  infd chat --namespace {ref.namespace} {ref.name} Hello\n"
         "or, as any client of the OpenAI API:\n"
         f"  kubectl port-forward --namespace {ref.namespace} service/{ref.name} 8080:80 &\n"
-        f"  curl localhost:8080/v1/completions --json {request}"
+        f"  curl localhost:8080/v1/completions --header 'Content-Type: application/json' --data {request}"
     )
 
 

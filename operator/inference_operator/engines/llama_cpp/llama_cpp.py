@@ -13,6 +13,7 @@ from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.base import Engine
+from inference_operator.engines.classified import rules_of
 from inference_operator.engines.environment import refusal_of_variables, with_defaults
 from inference_operator.engines.hub_access import hub_access
 from inference_operator.engines.known_error import known_errors
@@ -98,6 +99,7 @@ class LlamaCpp(Engine):
     divides_models = True
     """By layers."""
     option_classes = CLASSES
+    option_rules = tuple(rules_of(OPTIONS.by_name.values()))
     formats = frozenset({WeightFormat.GGUF})
     requires_facts = True
     """The name of the file is an argument."""

@@ -23,6 +23,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.base import Engine
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
+from inference_operator.engines.classified import rules_of
 from inference_operator.engines.environment import refusal_of_variables, with_defaults
 from inference_operator.engines.hub_access import (
     hub_access,
@@ -135,6 +136,7 @@ class SGLang(Engine):
     divides_models = True
     """By tensor parallelism."""
     option_classes = CLASSES
+    option_rules = tuple(rules_of(OPTIONS.by_name.values()))
     requires_facts = True
     """What is not known could read files, or bring code."""
     can_ask_for_key = False

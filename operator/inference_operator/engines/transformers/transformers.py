@@ -11,7 +11,7 @@ from inference_operator.api.model import ModelSpec
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.base import Engine
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
-from inference_operator.engines.classified import REASONS, Class, Classified, from_reasons
+from inference_operator.engines.classified import REASONS, Class, Classified, from_reasons, rules_of
 from inference_operator.engines.closed_options import ClosedOptions
 from inference_operator.engines.engine_key import KEY_FILE, KEY_PROGRAM, KEY_SOURCE
 from inference_operator.engines.environment import MANAGED, NO_FIELD, refusal_of_variables, with_defaults
@@ -143,6 +143,7 @@ class Transformers(Engine):
 
     unsupported_fields = UNSUPPORTED
     option_classes = CLASSES
+    option_rules = tuple(rules_of(OPTIONS.by_name.values()))
     can_ask_for_key = True
     """The server is the operator's own program."""
     code_paths = ("-packages/transformers/",)

@@ -1,7 +1,7 @@
 """Flags and environment variables of vLLM that users may not set: managed, secret, dangerous or removed ones.
 
-Names are those of `vllm serve --help=all` and vllm/envs.py in vLLM 0.32.0. These tables generate
-docs/reference/arguments.md. Every other option and variable has its class in a table of `option_classes.py`.
+Names are those of `vllm serve --help=all` and vllm/envs.py in vLLM 0.32.0. `infd arguments`
+prints these tables. Every other option and variable has its class in a table of `option_classes.py`.
 """
 
 from inference_operator.engines.environment import DANGEROUS, LOADS_LIBRARIES, MANAGED

@@ -72,6 +72,7 @@ from inference_operator.engines.vllm.metrics import (
 )
 from inference_operator.engines.vllm.named_code import refusal_of_named_code
 from inference_operator.engines.vllm.option_classes import CLASSES
+from inference_operator.engines.vllm.option_rules import RULES
 from inference_operator.engines.vllm.options import VERSION
 from inference_operator.engines.vllm.parsers import parser_arguments, parsers_of, refusal_of_parsers
 from inference_operator.engines.vllm.precision import refusal_of_precision
@@ -196,6 +197,7 @@ class Vllm(Engine):
     runs_over_nodes = True
     """With as many processes on each of several nodes (`--nnodes`)."""
     option_classes = CLASSES
+    option_rules = RULES
     formats = frozenset({WeightFormat.SAFETENSORS, WeightFormat.PICKLE})
     """Pickle files with consent. For GGUF vLLM needs a plugin that its images lack."""
     needs_inspection = False

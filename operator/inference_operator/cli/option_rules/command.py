@@ -1,0 +1,24 @@
+"""`infd arguments`: who may set the arguments and variables of an engine."""
+
+import argparse
+
+from inference_operator.cli.output import dumped, table
+from inference_operator.cli.parser import EXIT_NOT_FOUND, UsageError
+from inference_operator.engines.registry import EngineRegistry
+
+
+def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
+    """Print the rules; raises `UsageError` if no name contains the word."""
+    word = options.word.lower().replace("_", "-")
+    rules = [rule for rule in engines[options.engine].option_rules if word in rule.name.lower().replace("_", "-")]
+    if not rules:
+        other = " It needs the right to create pods." if options.engine == engines.default else " It is refused."
+        raise UsageError(
+            f"No argument or variable of {options.engine} is listed as `{options.word}`.{other}", EXIT_NOT_FOUND
+        )
+    if options.output == "table":
+        rows = [(rule.name, rule.who, rule.note.replace("`", "")) for rule in rules]
+        print("\n".join(table([("NAME", "WHO MAY SET IT", "EFFECT, OR WHAT TO USE INSTEAD"), *rows])))
+    else:
+        print(dumped(rules, options.output))
+    return 0

@@ -1,0 +1,60 @@
+"""Who may set each option and variable of vLLM, in words."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from inference_operator.engines.classified import (
+    ALLOWED,
+    ANYBODY,
+    NOBODY,
+    POD_CREATORS,
+    Class,
+    Classified,
+    OptionRule,
+    rules_of,
+)
+from inference_operator.engines.vllm.flags import (
+    DANGEROUS_FLAGS,
+    DANGEROUS_VARIABLES,
+    MANAGED_FLAGS,
+    MANAGED_VARIABLES,
+    REMOVED_FLAGS,
+)
+from inference_operator.engines.vllm.named_code import CODE_VALUES
+from inference_operator.engines.vllm.option_classes import (
+    LEVELS,
+    OPTION_CLASSES,
+    SECRET_CURES,
+    VARIABLE_CLASSES,
+    spellings,
+)
+
+
+def _rules() -> Iterator[OptionRule]:
+    for table in (MANAGED_FLAGS, MANAGED_VARIABLES, SECRET_CURES):
+        yield from _named(table, NOBODY)
+    for table in (DANGEROUS_FLAGS, DANGEROUS_VARIABLES):
+        yield from _named(table, ALLOWED)
+    yield from (OptionRule(f"{value.name}=CODE", ALLOWED, value.meaning) for value in CODE_VALUES)
+    for option in OPTION_CLASSES:
+        if option.kind is Class.SAFE:
+            yield OptionRule(", ".join(spellings(option.name)), ANYBODY)
+        elif option.kind is Class.PODS and option.name not in DANGEROUS_FLAGS:
+            yield OptionRule(option.name, POD_CREATORS, option.reason)
+        if option.keys:
+            keys = ", ".join(f".{key}" for key in option.keys)
+            yield OptionRule(f"{option.name}.KEY", ANYBODY, f"single keys: {keys}")
+    yield OptionRule(", ".join(LEVELS), ANYBODY)
+    yield from rules_of(_others(VARIABLE_CLASSES))
+    yield from _named(REMOVED_FLAGS, f"{NOBODY}: of earlier versions")
+
+
+def _named(table: Mapping[str, str], who: str) -> Iterator[OptionRule]:
+    return (OptionRule(name, who, note) for name, note in table.items())
+
+
+def _others(classes: Iterable[Classified]) -> Iterator[Classified]:
+    """The variables that stand in no table of `flags.py`."""
+    return (one for one in classes if one.kind is not Class.MANAGED and one.name not in DANGEROUS_VARIABLES)
+
+
+RULES = tuple(_rules())
