@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
-FULL = REPOSITORY / "docs" / "how-to" / "demo-output.md"
+FULL = REPOSITORY / "docs" / "contributing" / "demo-output.md"
 MARKED = "(<!-- {name}: begin[^>]*-->\n```\n)(.*?)(```\n<!-- {name}: end -->\n)"
 
 

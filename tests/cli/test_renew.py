@@ -288,7 +288,7 @@ def test_an_operator_that_does_not_see_the_edit_is_named_at_the_timeout(infd: In
 def test_wrong_usage_is_said(infd: Infd, server: dict[str, bytes]) -> None:
     server[FOLDER] = listing()
     assert infd("renew", "--routers", "nosuch") == (
-        2,
+        3,
         "",
         "There is no InferenceDeployment `nosuch` in the namespace `default`.\n",
     )
