@@ -552,7 +552,7 @@ OPERATOR = Dashboard(
         ),
         Panel(
             "Times",
-            "95 of 100 are shorter: reconciles, waits in the work queue, and the time from an event to its first write",
+            "p95: reconciles, waits in the work queue, and the time from an event to its first write",
             "s",
             {
                 legend: f"histogram_quantile(0.95, sum by (le) (rate({name}_bucket{R})))"

@@ -226,7 +226,7 @@ def test_a_hybrid_whose_states_are_unknown_gets_a_safe_number_of_sequences_and_s
     plan = chosen(facts, "H100:1")
     assert plan.shape.max_num_seqs == SAFE_SEQUENCES
     assert "maxNumSeqs" not in plan.left_to_engine
-    assert unaccounted(facts, Shape()) == ("the states of its layers, whose sizes its config does not tell",)
+    assert unaccounted(facts, Shape()) == ("the states of its layers, whose sizes are not in its config",)
     asked = chosen(facts, "H100:1", SizingInputs(shape=Shape(max_num_seqs=100)))
     assert asked.shape.max_num_seqs == 100
 

@@ -160,7 +160,7 @@ class RouterSpec(SpecModel):
     )
     usage: RouterUsage = Field(
         RouterUsage.DISABLED,
-        description="Whether routers read the tokens of answers that tell their usage, for the access log and the"
+        description="Whether routers read the tokens of answers that report their usage, for the access log and the"
         " metrics of each user. It costs CPU for each chunk of such streams. Default: `Disabled`. Change: rolling"
         " restart of the routers.",
     )

@@ -97,7 +97,7 @@ class EngineStatus(_StatusModel):
     )
     kv_cache: KvCacheStatus | None = Field(None, description="KV cache capacity, once a ready engine has reported it.")
     network: NetworkStatus | None = Field(
-        None, description="Network between the nodes of an engine, as the log of a start tells it."
+        None, description="Network between the nodes of an engine, as the log of a start reports it."
     )
     unread_metrics: int = Field(0, description="Ready engines whose metrics the operator cannot read.")
 

@@ -50,7 +50,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "completion": ("completion:add_arguments", "print the script that completes commands and names in a shell"),
     "renew": ("edit:add_renew", "replace routers and engines that keep something of an earlier release"),
-    "key": ("manifests:add_key", "make API keys for users, and tell users in metrics"),
+    "key": ("manifests:add_key", "make API keys for users, and name the users behind metrics"),
     "crd": ("manifests:add_crd", "print the CustomResourceDefinition"),
     "policy": ("manifests:add_policy", "print the admission policies"),
 }

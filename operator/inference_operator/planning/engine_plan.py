@@ -360,7 +360,7 @@ def _no_offer(offers: GpuOffers, asked: GpuSpec) -> Refusal:
         problem = "No GPU is known: this operator cannot see nodes."
         cure = "Name one in `spec.hardware.gpu.products`, or have `gpuOffers` set for the operator."
     elif offers.unknown_nodes:
-        problem = "No node's label tells the kind of its GPUs."
+        problem = "No node has a label that names its kind of GPU."
         cure = (
             "Install NVIDIA's GPU feature discovery, or name the kind in `spec.hardware.gpu.products`,"
             " for example `L4`."

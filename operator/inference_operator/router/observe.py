@@ -131,13 +131,13 @@ METRICS = (
         "tokens_total",
         "user",
         "type",
-        meaning="Tokens that answers told, with `router.usage: Enabled`: `prompt`, `completion`, and `cached`, which"
-        " are a part of `prompt`; `user` is empty without API keys",
+        meaning="Tokens that answers reported, with `router.usage: Enabled`: `prompt`, `completion`, and `cached`,"
+        " which are a part of `prompt`; `user` is empty without API keys",
     ),
     _metric(
         "answers_without_usage_total",
         "user",
-        meaning="Answers whose tokens are not counted, because they do not tell them, with `router.usage: Enabled`",
+        meaning="Answers whose tokens are not counted, because they do not report them, with `router.usage: Enabled`",
     ),
     _metric(
         "limited_requests_total",

@@ -38,7 +38,7 @@ UNLINKED_EXCHANGE_SECONDS = 40e-6
 NETWORK_GB_PER_S = 6.25
 """Bandwidth of one direction between nodes for each GPU: 400 Gbit/s for eight, the least of nodes that clouds offer for
 groups (AWS, "Amazon EC2 P4 Instances": p4d.24xlarge). Others have 200 or 400 Gbit/s for each GPU (Azure, "ND A100 v4
-series", "ND H100 v5 series"), but no label tells."""
+series", "ND H100 v5 series"), but no label says so."""
 NETWORK_SHARE = UNLINKED_SHARE
 """Part of it that exchanges reach. Assumed: as of a PCIe bus."""
 NETWORK_SECONDS = 40e-6

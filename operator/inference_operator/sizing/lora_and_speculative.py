@@ -89,7 +89,7 @@ def _unaccounted(facts: ModelFacts, shape: Shape) -> Iterator[str]:
         yield speculation.unknown
     yield from (f"the memory that `{name}` changes" for name in shape.uncounted)
     if facts.has_unknown_states:
-        yield "the states of its layers, whose sizes its config does not tell"
+        yield "the states of its layers, whose sizes are not in its config"
     if facts.has_vision and shape.adapters and shape.adapters.tower:
         yield "memory for adapters of the vision tower"
 

@@ -1,4 +1,4 @@
-"""The network by which NCCL connects the nodes of an engine, as the log of a start tells it."""
+"""The network by which NCCL connects the nodes of an engine, as the log of a start reports it."""
 
 from collections.abc import Sequence
 

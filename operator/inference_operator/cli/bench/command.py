@@ -132,7 +132,7 @@ def row(level: LevelResult) -> str:
 
 def verdict(report: BenchReport) -> Iterator[str]:
     goal, best = report.objective, report.best
-    wanted = f"TTFT {goal.ttft:g} s for 95 of 100 requests, {1000 * goal.tpot:g} ms per output token"
+    wanted = f"TTFT {goal.ttft:g} s (p95), {1000 * goal.tpot:g} ms per output token"
     if best is None:
         yield f"{report.name} does not keep its objective ({wanted}): {report.stopped}."
         return

@@ -57,7 +57,7 @@ class LevelResult:
         if self.ttft_p95_seconds is None or not self.tokens_per_second:
             return "no answer came in its time"
         if self.ttft_p95_seconds > goal.ttft:
-            shown = f"{self.ttft_p95_seconds:.2f} s (95 of 100 requests)"
+            shown = f"{self.ttft_p95_seconds:.2f} s (p95)"
             return f"its TTFT of {shown} is over the objective of {goal.ttft:g} s"
         if self.tpot_mean_seconds is not None and self.tpot_mean_seconds > goal.tpot:
             shown = f"{1000 * self.tpot_mean_seconds:.0f} ms"

@@ -38,7 +38,7 @@ INSTALL = "Install it: docs/how-to/install.md."
 def kubernetes(facts: ClusterFacts) -> Iterator[Finding]:
     found = re.match(r"v?1\.(\d{1,3})", facts.version)
     if found is None:
-        yield Finding("Kubernetes", Health.UNKNOWN, "The API server did not tell its version.")
+        yield Finding("Kubernetes", Health.UNKNOWN, "The API server did not report its version.")
     elif int(found[1]) < LEAST_MINOR:
         message = f"The API server is {facts.version}; this release needs 1.{LEAST_MINOR} or newer."
         yield Finding("Kubernetes", Health.BAD, message, "Upgrade the cluster.")

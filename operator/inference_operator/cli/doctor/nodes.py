@@ -89,7 +89,7 @@ def driver(facts: ClusterFacts, engines: EngineRegistry) -> Iterator[Finding]:
     elif all(any(label in node.labels for label in DRIVER_MAJOR) for node in nodes):
         yield Finding("Driver", Health.GOOD, f"Each node has driver {needs.driver} or newer, for CUDA {needs.cuda}.")
     else:
-        message = f"The image needs driver {needs.driver}, and no label tells the driver of some nodes."
+        message = f"The image needs driver {needs.driver}, and some nodes have no label with their driver."
         yield Finding("Driver", Health.UNKNOWN, message, "GPU feature discovery labels nodes with it.")
 
 
@@ -179,7 +179,7 @@ def hub(facts: ClusterFacts) -> Iterator[Finding]:
         yield Finding("Hub", Health.BAD, message, EXPLANATIONS[Reason.HUB_UNREACHABLE].cure)
     elif facts.probe is None:
         cure = "infd doctor --cluster asks the hub from a pod."
-        yield Finding("Hub", Health.UNKNOWN, "No resource tells whether pods reach the hub.", cure)
+        yield Finding("Hub", Health.UNKNOWN, "No resource has reported whether pods reach the hub.", cure)
 
 
 def probe(facts: ClusterFacts) -> Iterator[Finding]:

@@ -81,7 +81,7 @@ def _for_rate(options: argparse.Namespace, asked: Asked, engine: Engine) -> int:
     for offer in _offers(options):
         plan = choose(facts, [offer], on_gpus, inputs)
         if isinstance(plan, Infeasible):
-            refused.append(f"{offer.kind}: the model does not fit; `infd fit` without --rate tells why.")
+            refused.append(f"{offer.kind}: the model does not fit; `infd fit` without --rate says why.")
         elif plan.budget.context < asked.longest:
             refused.append(f"{offer.kind}: engines have a context of {plan.budget.context:,} tokens.")
         elif (found := fleet_plan(plan, asked.load, asked.objective, asked.rate)) is None:

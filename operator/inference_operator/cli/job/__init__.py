@@ -49,7 +49,7 @@ def add_download(download: argparse.ArgumentParser) -> None:
         " AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. With --adapter the source is a LoRA adapter, and is checked."
     )
     download.add_argument("source", help="hf://org/name or s3://bucket/path; with --adapter also pvc:// and oci://")
-    download.add_argument("--adapter", action="store_true", help="copy a LoRA adapter, and tell what it is")
+    download.add_argument("--adapter", action="store_true", help="copy a LoRA adapter, and report what it is")
     download.add_argument(
         "--folder", type=Path, metavar="DIR", help="where the files of a pvc:// or oci:// adapter are"
     )

@@ -52,7 +52,7 @@ def add_policy(command: argparse.ArgumentParser) -> None:
 
 
 def add_key(key: argparse.ArgumentParser) -> None:
-    key.description = "Make API keys for `router.keys`, and tell users in metrics."
+    key.description = "Make API keys for `router.keys`, and name the users behind metrics."
     commands = key.add_subparsers(required=True, metavar="COMMAND")
     made = commands.add_parser(
         "create",

@@ -137,7 +137,7 @@ async def difference(
         edited = await stored_edit(api, document, live)
     except ForbiddenError as error:
         raise UsageError(
-            f"You have no right to patch InferenceDeployments in `{namespace}`. With it, the API server tells what it"
+            f"You have no right to patch InferenceDeployments in `{namespace}`. With it, the API server shows what it"
             f" would store: {error.cause}",
             EXIT_FORBIDDEN,
         ) from error

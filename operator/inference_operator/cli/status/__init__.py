@@ -31,14 +31,13 @@ def add_status(status: argparse.ArgumentParser) -> None:
 
 def add_list(listed: argparse.ArgumentParser) -> None:
     listed.description = (
-        "Use it for all services; `infd status` shows one. "
-        "List InferenceDeployments: whether each is ready, its engines, the GPUs of one engine, and below the list what"
-        " is wrong and what helps. With --traffic, the list has numbers: requests per second, and p50 and p95 of the"
-        " time to the first byte of streams (TTFT50, TTFT95), as the routers measure them; requests that run and that"
-        " wait; tokens per second and the use of the fullest KV cache, as the engines tell. Two readings, 2 s apart,"
-        " give the rates; times to the first byte are bounds of a histogram. `-`: not reported; a line below the table"
-        " says why. It needs the rights to get and list resources, and for traffic to list pods and Events, and to get"
-        " `pods/proxy`."
+        "Use it for all services; `infd status` shows one. List InferenceDeployments: whether each is ready, its"
+        " engines, the GPUs of one engine, and below the list what is wrong and what helps. With --traffic, the list"
+        " has numbers: requests per second, and p50 and p95 of the time to the first byte of streams (TTFT50, TTFT95),"
+        " as the routers measure them; requests that run and that wait; tokens per second and the use of the fullest"
+        " KV cache, as the engines report them. Two readings, 2 s apart, give the rates; times to the first byte are"
+        " bounds of a histogram. `-`: not reported; a line below the table says why. It needs the rights to get and"
+        " list resources, and for traffic to list pods and Events, and to get `pods/proxy`."
     )
     listed.epilog = examples("infd list -A", "infd list --traffic --watch", "infd list qwen --traffic -o json")
     listed.add_argument("name", nargs="?", help="name of the InferenceDeployment; default: all of the namespace")

@@ -60,7 +60,7 @@ def _engine(pod: PodView, now: LiveResource, limit: int | None) -> Iterator[str]
         if not causes:
             yield f"no request waits; {load.running:,} run, {load.answered:,} answered since its start."
     elif activity := now.samples.engines.get(pod.uid):
-        yield f"{activity.sample.running:,} requests run. This kind of engine tells no more."
+        yield f"{activity.sample.running:,} requests run. This kind of engine reports no more."
     else:
         why = "you lack the right to get `pods/proxy`" if now.is_forbidden else "it does not answer with them"
         yield f"its metrics cannot be read: {why}."
@@ -146,7 +146,7 @@ def _decisions(events: Sequence[LiveEvent]) -> Iterator[str]:
     scaled = (event for event in events if event.reason in (SCALED_UP, SCALED_DOWN))
     noted = [(event.at, found) for event in scaled if (found := _NOTE.match(event.note))]
     if not noted:
-        yield "No Event tells of a change of the number of engines."
+        yield "No Event reports a change of the number of engines."
         return
     yield "Changes:"
     for at, found in noted[-MOST_DECISIONS:]:
