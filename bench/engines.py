@@ -18,13 +18,13 @@ from e2e import images
 from e2e.deploy import stack
 from e2e.helpers.served_deployment import Served
 from e2e.helpers.volume_claim import claim_of
-from e2e.load.completion import Question, answer_text
-from e2e.load.load import PROMPTS
 from e2e.localkube.handle import LocalCluster
 from e2e.localkube.network import IpFamily
 from e2e.model.tiny_gguf import write_gguf
 from e2e.model.tiny_llama import model_folder
 from e2e.test_llama_cpp import IMAGE
+from inference_operator.cli.drill.completion import Question, answer_text
+from inference_operator.cli.drill.load import PROMPTS
 
 KINDS = ("VLLM", "Transformers", "LlamaCpp")
 """Engines that run on CPUs; the first is the one that the others are compared with."""

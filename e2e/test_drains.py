@@ -17,7 +17,7 @@ from e2e.deploy import stack
 from e2e.helpers.node_status_gpus import NODE
 from e2e.helpers.openai_clients import openai_clients
 from e2e.helpers.served_deployment import Served
-from e2e.load import GENTLE_PAUSE_SECONDS, Load
+from e2e.load import GENTLE_PAUSE_SECONDS, Fault, Load
 from e2e.localkube.errors import ClusterError
 from e2e.localkube.handle import LocalCluster
 from e2e.localkube.second_node import NAME as SECOND_NODE
@@ -122,6 +122,7 @@ def test_a_drain_with_a_place_starts_the_successor_first_and_loses_no_request(
     say(f"  openai clients: {answers.right} answers, {len(answers.failures)} failures {answers.failures[:3]}")
     for line in result.losses()[:4]:
         say(f"  {line}")
+    assert result.beyond(Fault.DRAIN_NODE) == ()
     assert result.ok == result.sent >= REQUESTS
     assert answers.right >= OPENAI_CLIENTS
     assert not answers.failures

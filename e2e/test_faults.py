@@ -11,7 +11,7 @@ import pytest
 from e2e.deploy import stack
 from e2e.helpers.faults import kill_container
 from e2e.helpers.served_deployment import Served
-from e2e.load import GENTLE_PAUSE_SECONDS, Load, Loss, Result
+from e2e.load import GENTLE_PAUSE_SECONDS, Fault, Load, Loss, Result
 from e2e.runs.printed_figures import Say
 
 FAULTLESS_REQUESTS = 2000
@@ -77,8 +77,10 @@ def test_scaling_up_loses_no_request(tiny: Served, load: Load, show: Show) -> No
     assert phase.result.lost == ()
 
 
-@pytest.mark.parametrize("component", ["engine", "router"])
-def test_deleting_a_pod_loses_no_request(two_engines: Served, load: Load, show: Show, component: str) -> None:
+@pytest.mark.parametrize(("component", "fault"), [("engine", Fault.DELETE_ENGINE), ("router", Fault.DELETE_ROUTER)])
+def test_deleting_a_pod_loses_no_request(
+    two_engines: Served, load: Load, show: Show, component: str, fault: Fault
+) -> None:
     pod = min(two_engines.pods(component))
     with load.phase(f"kubectl delete pod of the {component}", at_least=BEFORE, seconds=PHASE_SECONDS) as phase:
         phase.await_answers(BEFORE)
@@ -86,7 +88,7 @@ def test_deleting_a_pod_loses_no_request(two_engines: Served, load: Load, show: 
         two_engines.kubectl("delete", "pod", pod, "--wait=true")
         phase.await_answers(AFTER)
     show(phase.result)
-    assert phase.result.lost == ()
+    assert phase.result.beyond(fault) == ()
     assert pod not in two_engines.pods(component)
 
 
@@ -102,7 +104,7 @@ def test_a_killed_operator_loses_no_request(two_engines: Served, load: Load, sho
             "--namespace", stack.SYSTEM, "rollout", "status", f"deployment/{stack.RELEASE}", "--timeout=120s"
         )
     show(phase.result)
-    assert phase.result.lost == ()
+    assert phase.result.beyond(Fault.END_OPERATOR) == ()
     assert _generations(two_engines) == generations
 
 
@@ -123,7 +125,7 @@ def test_a_killed_engine_loses_only_the_requests_in_progress(two_engines: Served
         phase.await_answers(AFTER)
     result = phase.result
     show(result)
-    assert result.lost_later == ()
+    assert result.beyond(Fault.KILL_ENGINE) == ()
     assert len(result.lost) <= result.in_flight, "often none: what has not begun is sent again"
     unclean = [a for a in result.lost if not (a.clean_error or (a.loss is Loss.BROKEN and a.streamed))]
     assert unclean == []
@@ -140,7 +142,7 @@ def test_a_killed_router_loses_only_its_own_connections(two_engines: Served, loa
     result = phase.result
     show(result)
     # The mark is set after its last process and its listener are gone: later requests meet only live processes.
-    assert result.lost_later == ()
+    assert result.beyond(Fault.KILL_ROUTER_PROCESS) == ()
     assert 0 < len(result.lost) <= result.in_flight
     refused = [a for a in result.lost if a.loss not in {Loss.BROKEN, Loss.RESET}]
     assert refused == [], f"the other HAProxy of the pod accepts connections: {refused}"
@@ -153,4 +155,4 @@ def test_scaling_down_loses_no_request(two_engines: Served, load: Load, show: Sh
         two_engines.scale(1)
         phase.await_answers(AFTER)
     show(phase.result)
-    assert phase.result.lost == ()
+    assert phase.result.beyond(Fault.SCALE_DOWN) == ()

@@ -19,7 +19,7 @@ from e2e.deploy import stack
 from e2e.helpers.change_under_load import LoadedChange, UnderLoad
 from e2e.helpers.node_status_gpus import offer_gpus
 from e2e.helpers.served_deployment import Served
-from e2e.load import Load, Result
+from e2e.load import Fault, Load, Result
 from e2e.localkube.handle import LocalCluster
 from e2e.localkube.waiting import eventually
 from e2e.runs.printed_figures import Say
@@ -112,12 +112,14 @@ def test_a_renewal_of_the_routers_loses_no_request(served: Served, under_load: U
         )
 
     result = under_load("renewal of 2 routers", renew)
+    assert result.beyond(Fault.ROLL_ROUTERS) == ()
     assert result.ok == result.sent >= REQUESTS
 
 
 def test_a_rollout_with_a_free_gpu_loses_no_request(served: Served, roll: Roll) -> None:
     result = roll("rollout of 1 engine, a GPU is free")
     assert _strategy(served) == ("Surge", "FreeSlot")
+    assert result.beyond(Fault.ROLL_ENGINES) == ()
     assert result.ok == result.sent >= REQUESTS
 
 

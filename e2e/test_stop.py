@@ -12,10 +12,10 @@ from e2e.deploy import stack
 from e2e.helpers.container_processes import container_processes
 from e2e.helpers.faults import stopped
 from e2e.helpers.served_deployment import Served
-from e2e.load.completion import Question, answer_text
-from e2e.load.load import PROMPTS
 from e2e.localkube.waiting import eventually
 from e2e.runs.printed_figures import Say
+from inference_operator.cli.drill.completion import Question, answer_text
+from inference_operator.cli.drill.load import PROMPTS
 
 TOKENS = 1500
 """Several seconds of work for an engine, and fewer than the model's context."""

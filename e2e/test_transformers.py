@@ -19,13 +19,13 @@ from e2e.helpers.served_deployment import PROMPT, Served
 from e2e.helpers.volume_claim import claim_of
 from e2e.images.detect import found_builder
 from e2e.images.errors import ImageError
-from e2e.load.load import PROMPTS
 from e2e.localkube.handle import LocalCluster
 from e2e.localkube.waiting import eventually
 from e2e.model.tiny_models import expected, tiny_models
 from e2e.test_cache import outside
 from e2e.test_keys import SECRET, created, status
 from e2e.test_models import repository
+from inference_operator.cli.drill.load import PROMPTS
 from inference_operator.engines import transformers
 from inference_operator.engines.transformers.architectures import VERSION
 from inference_operator.engines.transformers.transformers import OPTIONS, RUNNING

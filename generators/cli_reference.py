@@ -8,17 +8,18 @@ from inference_operator.cli.parser import STATUSES
 
 INTRODUCTION = f"""\
 # `infd`, the command line
-`infd` creates resources (`infd run`), shows what runs (`infd list`, `infd status`, `infd
-logs`), [asks and measures it](../how-to/ask-and-measure.md) (`infd chat`, `infd bench`), and plans without a
-cluster. Commands with `--context` use a cluster as kubectl does: the kubeconfig's current context and its namespace,
-unless options name others. Reading needs the rights to get and list what a command shows, and `pods/proxy` for
-metrics; requests to a model need `pods/portforward`; `infd doctor` says which you have. These commands write: `infd
-run` a new resource; `infd cache prefetch` and `infd cache prune` a Job, and a ConfigMap that records its result; `infd
-restart` and `infd renew` an annotation in the specification of resources; `infd pause` and `infd resume` the field
-`spec.paused`; `infd doctor --cluster` a pod that it deletes. In a clone of the repository, `uv run infd` runs it, and
-`uv tool install .` puts `infd` and `kubectl infd` on the PATH, with the program by which kubectl completes it. It
-requires Python 3.11 or newer. `make pex` builds one file to copy, `dist/infd.pex`, for the platform and the minor
-version of Python that build it.
+`infd` creates resources (`infd run`), shows what runs (`infd list`, `infd status`, `infd logs`), [asks and measures
+it](../how-to/ask-and-measure.md) (`infd chat`, `infd bench`), [proves](../how-to/drill.md) that no request is lost
+(`infd drill`), and plans without a cluster. Commands with `--context` use a cluster as kubectl does: the kubeconfig's
+current context and its namespace, unless options name others. Reading needs the rights to get and list what a command
+shows, and `pods/proxy` for metrics; requests to a model need `pods/portforward`; `infd doctor` says which you have.
+These commands write: `infd run` a new resource; `infd cache prefetch` and `infd cache prune` a Job, and a ConfigMap
+that records its result; `infd restart` and `infd renew` an annotation in the specification of resources; `infd pause`
+and `infd resume` the field `spec.paused`; `infd drill` the same as `infd restart` and an annotation that it removes;
+`infd doctor --cluster` a pod that it deletes. In a clone of the repository, `uv run infd` runs it, and `uv tool
+install .` puts `infd` and `kubectl infd` on the PATH, with the program by which kubectl completes it. It requires
+Python 3.11 or newer. `make pex` builds one file to copy, `dist/infd.pex`, for the platform and the minor version of
+Python that build it.
 
 Options stand in any order; `-n`, `--context` and `--kubeconfig` also before the command. After `--` there are names
 only. `infd help COMMAND` shows the help of a command.

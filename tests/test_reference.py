@@ -7,7 +7,7 @@ import pytest
 from generators import reasons_reference
 from generators.api_reference import Row, rows
 from generators.engine_rules import RULES, with_engine_rules
-from generators.pages import PAGES, REFERENCE
+from generators.pages import PAGES, REFERENCE, SCOPE, with_promises
 from inference_operator.api.crd import structural_schema
 from inference_operator.api.explanations import EXPLANATIONS
 from inference_operator.api.reasons import Reason
@@ -30,6 +30,10 @@ def test_the_committed_reference_page_equals_the_generated_page(name: str) -> No
 
 def test_the_committed_recording_rules_equal_those_of_the_tables_of_series() -> None:
     assert RULES.read_text() == with_engine_rules(RULES.read_text()), "stale: run `make crd`"
+
+
+def test_the_committed_table_of_faults_equals_that_of_the_promises() -> None:
+    assert SCOPE.read_text() == with_promises(SCOPE.read_text()), "stale: run `make crd`"
 
 
 @for_each(LEAVES, named=attrgetter("path"))

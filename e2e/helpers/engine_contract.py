@@ -22,12 +22,12 @@ from e2e.deploy import stack
 from e2e.helpers.container_processes import container_processes
 from e2e.helpers.faults import kill_container
 from e2e.helpers.served_deployment import PROMPT, Served, metric
-from e2e.load import Load
-from e2e.load.completion import Question, answer_text
-from e2e.load.load import PROMPTS
+from e2e.load import Fault, Load
 from e2e.localkube.handle import LocalCluster
 from e2e.localkube.waiting import eventually
 from e2e.runs.printed_figures import Say
+from inference_operator.cli.drill.completion import Question, answer_text
+from inference_operator.cli.drill.load import PROMPTS
 
 SLOW_WORDS = 1500
 """Several seconds of work."""
@@ -135,7 +135,7 @@ class EngineBehindRouter:
             phase.mark()
             phase.await_answers(AFTER)
         say(str(phase.result))
-        assert phase.result.lost_later == ()
+        assert phase.result.beyond(Fault.KILL_ENGINE) == ()
 
     @pytest.mark.full
     def test_a_server_that_hangs_is_restarted_by_the_kubelet(self, named: Served) -> None:

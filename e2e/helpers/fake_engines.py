@@ -1,4 +1,4 @@
-"""InferenceDeployments with fake engines: they start in a second and need no CPU."""
+"""InferenceDeployments with fake or simulated engines: they start in a second and need little CPU."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -7,12 +7,20 @@ from typing import Any
 
 import yaml
 
+from e2e import simulator
 from e2e.deploy import stack
 from e2e.helpers.served_deployment import Served
 
 SCRIPT = Path(__file__).with_name("fake_engine.py")
-PACKAGE = "/opt/vllm/lib/python3.13/site-packages/vllm/__init__.py"
+PACKAGES = "/opt/vllm/lib/python3.13/site-packages"
+PACKAGE = f"{PACKAGES}/vllm/__init__.py"
 """vLLM's package in the image `engine-cpu`."""
+SIMULATOR = Path(simulator.__file__).parent
+RUN_SIMULATOR = """import asyncio, sys
+from e2e.simulator.__main__ import serve
+asyncio.run(serve(sys.argv[2:]))
+sys.exit()
+"""
 
 
 @contextmanager
@@ -23,6 +31,7 @@ def resource_of_stand_ins(
     router: Mapping[str, object] | None = None,
     max_num_seqs: int | None = None,
     more: Mapping[str, Any] | None = None,
+    simulated: bool = False,
 ) -> Iterator[None]:
     """Such a resource for the block; returns at once, before anything of it runs.
 
@@ -32,10 +41,12 @@ def resource_of_stand_ins(
         router: fields of `spec.router`.
         max_num_seqs: of an engine; None: that of the sample.
         more: other fields of the spec; those of `engine` and `podTemplate` are added to those of fake engines.
+        simulated: whether `e2e.simulator` answers, as vLLM does, and not the fake.
     """
     name = served.name
     served.await_left()
-    served.kubectl("create", "configmap", name, f"--from-file=__init__.py={SCRIPT}")
+    files = [f"--from-file={SIMULATOR}", f"--from-literal=run.py={RUN_SIMULATOR}"] if simulated else []
+    served.kubectl("create", "configmap", name, *(files or [f"--from-file=run.py={SCRIPT}"]))
     resource = yaml.safe_load(stack.SAMPLE.read_text())
     resource["metadata"]["name"] = name
     spec = resource["spec"]
@@ -48,7 +59,8 @@ def resource_of_stand_ins(
         **added,
         "volumes": [{"name": "stand-in", "configMap": {"name": name}}, *added.get("volumes", ())],
         "volumeMounts": [
-            {"name": "stand-in", "mountPath": PACKAGE, "subPath": "__init__.py"},
+            {"name": "stand-in", "mountPath": PACKAGE, "subPath": "run.py"},
+            *([{"name": "stand-in", "mountPath": f"{PACKAGES}/e2e/simulator"}] if simulated else []),
             *added.get("volumeMounts", ()),
         ],
     }

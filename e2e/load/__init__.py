@@ -1,7 +1,4 @@
-"""A load generator that keeps many completions in flight and counts every lost one.
-
-A request is *lost* if its connection fails, if its status is neither 2xx nor the documented 429, if its answer is
-incomplete (a stream: without `data: [DONE]`), or if its text differs from the answer to the same prompt without load.
+"""The load of `infd drill`, at addresses of this machine and of its clusters only.
 
     load = Load("10.96.1.2:80", "tiny")
     load.learn()
@@ -10,13 +7,23 @@ incomplete (a stream: without `data: [DONE]`), or if its text differs from the a
         phase.mark()
     print(phase.result)
 
-Half of the requests stream. Half use kept connections, the others new ones. Load goes only to addresses of this machine
-and of its clusters.
+Half of the requests stream. Half use kept connections, the others new ones.
 """
 
-from e2e.load.answer import Answer, Loss
-from e2e.load.errors import LoadError
-from e2e.load.load import GENTLE_PAUSE_SECONDS, Load, Phase
-from e2e.load.result import Result
+from typing import Any
 
-__all__ = ["GENTLE_PAUSE_SECONDS", "Answer", "Load", "LoadError", "Loss", "Phase", "Result"]
+from e2e.load.target import base_url
+from inference_operator.cli.drill import load
+from inference_operator.cli.drill.answer import Answer, LoadError, Loss
+from inference_operator.cli.drill.load import GENTLE_PAUSE_SECONDS, Phase
+from inference_operator.cli.drill.promises import Fault
+from inference_operator.cli.drill.result import Result
+
+__all__ = ["GENTLE_PAUSE_SECONDS", "Answer", "Fault", "Load", "LoadError", "Loss", "Phase", "Result"]
+
+
+class Load(load.Load):
+    """Completions of one model at an address, host and port, of this machine's clusters."""
+
+    def __init__(self, address: str, model: str, **options: Any) -> None:  # noqa: ANN401 - as the generator's
+        super().__init__(base_url(address), model, **options)

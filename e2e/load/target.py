@@ -2,8 +2,8 @@
 
 from ipaddress import ip_address, ip_network
 
-from e2e.load.errors import LoadError
 from e2e.localkube.network import NODE_SLOTS, IpFamily, Network, Subnets
+from inference_operator.cli.drill.answer import LoadError
 
 _LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1"))
 
@@ -16,10 +16,10 @@ def base_url(address: str) -> str:
         'http://10.96.0.7:80'
         >>> base_url("[fd6f:7065:0:1::7]:80")
         'http://[fd6f:7065:0:1::7]:80'
-        >>> base_url("192.0.2.1:80")
+        >>> base_url("192.0.2.1:80")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
-        e2e.load.errors.LoadError: 192.0.2.1:80 is no address of this machine's clusters: load goes nowhere else
+        inference_operator.cli.drill.answer.LoadError: 192.0.2.1:80 is no address of this machine's clusters: ...
     """
     host, _, port = address.rpartition(":")
     try:

@@ -21,10 +21,10 @@ from pathlib import Path
 import aiohttp
 from aiohttp.client import _RequestContextManager
 
-from e2e.load.completion import DATA, DONE
 from e2e.router.loopback import Engine, Loopback
 from e2e.router.simulated import MODEL, started
 from inference_operator.api.router import RouterSpec, RouterStrategy
+from inference_operator.cli.drill.completion import DATA, DONE
 
 ENGINES, FEWEST = 6, 3
 WORKERS = 24

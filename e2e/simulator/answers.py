@@ -32,9 +32,9 @@ class Answers:
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
     created: int = field(default_factory=lambda: int(time.time()))
 
-    def whole(self, tokens: Sequence[Token]) -> dict[str, Any]:
+    def whole(self, tokens: Sequence[Token], echo: str = "") -> dict[str, Any]:
         """The answer that is not streamed."""
-        text, reason = "".join(token.text for token in tokens), tokens[-1].finish_reason
+        text, reason = echo + "".join(token.text for token in tokens), tokens[-1].finish_reason
         end = {"logprobs": None, "finish_reason": reason, "stop_reason": None, "token_ids": None}
         details = dict.fromkeys(("prompt_tokens_details", "completion_tokens_details"))
         rest = {

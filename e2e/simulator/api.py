@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aiohttp import web
@@ -38,6 +38,8 @@ class Question:
     stream: bool
     with_usage: bool
     exactly: bool
+    echo: str
+    """What the answer begins with."""
     answers: Answers
 
 
@@ -148,6 +150,7 @@ def _question(request: web.Request, body: dict[str, Any], text: str, *, chat: bo
         stream=bool(body.get("stream")),
         with_usage=bool((body.get("stream_options") or {}).get("include_usage")),
         exactly=bool(body.get("ignore_eos")),
+        echo=text if body.get("echo") and not chat else "",
         answers=Answers(model, chat, prompt, _tool(body) if chat else None),
     )
 
@@ -164,7 +167,7 @@ async def _answer(request: web.Request, question: Question) -> web.StreamRespons
     tokens = request.app[ENGINE].answer(question.text, question.most, exactly=question.exactly)
     async with aclosing(tokens):
         if not question.stream:
-            return _json(question.answers.whole([token async for token in tokens]))
+            return _json(question.answers.whole([token async for token in tokens], question.echo))
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
         count = 0
         async for token in tokens:
@@ -172,7 +175,8 @@ async def _answer(request: web.Request, question: Question) -> web.StreamRespons
                 await response.prepare(request)
                 await response.write(question.answers.opening())
             count += 1
-            await response.write(question.answers.chunk(token))
+            text = token.text if count > 1 else question.echo + token.text
+            await response.write(question.answers.chunk(replace(token, text=text)))
         if question.with_usage:
             await response.write(question.answers.usage(count))
         await response.write(END)

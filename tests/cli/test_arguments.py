@@ -15,7 +15,7 @@ from tests.cli.conftest import Infd
 PARSER = parser()
 FEW = 3
 """Options of a command that are tried in all orders; each of the others is tried at each place."""
-VALUES = ("3", "0.5", "0.32.0", "2s")
+VALUES = ("3", "0.5", "0.32.0", "2s", "to-zero")
 """Values, of which each option takes one."""
 HELP_COLUMNS = 80
 

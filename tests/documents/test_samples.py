@@ -120,7 +120,7 @@ def test_a_sample_with_nothing_but_the_model_and_its_gpu_takes_two_gpus_of_a_nod
 
 
 def test_the_list_of_samples_names_every_sample() -> None:
-    assert sorted(re.findall(r"\]\((.+\.yaml)\)", README)) == [sample.name for sample in SAMPLES]
+    assert sorted(re.findall(r"\]\(([\w-]+\.yaml)\)", README)) == [sample.name for sample in SAMPLES]
 
 
 GATED = ("meta-llama/", "llama-3-70b")

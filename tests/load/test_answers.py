@@ -8,8 +8,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from e2e.load.answer import Answer, Loss
-from e2e.load.completion import Question, ask, chunk_times
+from inference_operator.cli.drill.answer import Answer, Loss
+from inference_operator.cli.drill.completion import Question, ask, chunk_times
 from tests.load.conftest import Handler, abort, completion, echo, plain, serving, stream
 
 PROMPT = "one two three"

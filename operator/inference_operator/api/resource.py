@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias
 
 from pydantic import BaseModel, ValidationError
@@ -37,6 +37,7 @@ class Resource(Generic[SpecT, StatusT]):
     spec: SpecT | Refusal
     status: StatusT
     """The status that this operator wrote before, without the conditions of other writers."""
+    annotations: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def owner(self) -> Owner:
@@ -87,6 +88,7 @@ class ResourceApi(Generic[SpecT, StatusT]):
             deleting="deletionTimestamp" in meta,
             spec=_checked(_name_problem(key.name), self._spec(raw.get("spec"))),
             status=self._status(raw.get("status")),
+            annotations=_mapping(meta.get("annotations")),
         )
 
     def _spec(self, raw: object) -> SpecT | Refusal:

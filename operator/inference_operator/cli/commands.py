@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "status": ("status:add_status", "show an InferenceDeployment on one screen, once or live, or explain it"),
     "chat": ("chat:add_arguments", "ask the model of an InferenceDeployment, and print its answer as it comes"),
     "bench": ("bench:add_arguments", "load one service step by step until its latency objective is broken"),
+    "drill": ("drill:add_arguments", "cause faults under load, and prove that no request is lost"),
     "logs": ("logs:add_arguments", "print the logs of engines or routers, the cause of a failure first"),
     "render": ("plan:add_render", "print the objects that the operator would create"),
     "plan": ("plan:add_arguments", "show the sizes that InferenceDeployments would get"),

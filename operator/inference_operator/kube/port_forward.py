@@ -38,12 +38,23 @@ class PodPort:
 
 
 class PortForward:
-    """A Unix socket, each connection to which ends at a port of one of several pods."""
+    """A Unix socket, each connection to which ends at a port of one of several pods.
 
-    def __init__(self, api: Api, namespace: str, targets: Callable[[], Awaitable[Sequence[PodPort]]]) -> None:
+    Pods that stop take connections for a while only: with `lists_each_time`, no connection goes to one of an old list.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        namespace: str,
+        targets: Callable[[], Awaitable[Sequence[PodPort]]],
+        *,
+        lists_each_time: bool = False,
+    ) -> None:
         self._api = api
         self._namespace = namespace
         self._targets = targets
+        self._lists_each_time = lists_each_time
         self._known: Sequence[PodPort] = ()
         self._opened = 0
         self._connections: set[asyncio.Task[None]] = set()
@@ -88,7 +99,7 @@ class PortForward:
 
     async def _socket(self) -> ClientWebSocketResponse:
         """A websocket to the next pod; to one of a new list if the first one refuses."""
-        if self._known:
+        if self._known and not self._lists_each_time:
             try:
                 return await self._open(self._known)
             except ForbiddenError:

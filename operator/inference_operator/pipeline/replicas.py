@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from inference_operator.api.drill import Drill, drill_of
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.spec import Spec
 from inference_operator.api.status import AutoscalingStatus
@@ -20,7 +21,7 @@ from inference_operator.settings import Capacity
 
 @dataclass(frozen=True, slots=True)
 class ObservedScaling:
-    """The autoscaling of a role as observed; everything is None without autoscaling."""
+    """What scales a role, as observed; everything but a drill is None without autoscaling."""
 
     recorded: AutoscalingStatus | None = None
     result: ScalingResult | None = None
@@ -30,6 +31,8 @@ class ObservedScaling:
     conflict: ScalingConflict | None = None
     """Whether another autoscaler acts beside the operator; None where the operator does not decide."""
     floor: Floor | None = None
+    drill: Drill | None = None
+    """What `infd drill` asks for at present; only of the role that `/scale` is about."""
 
     @property
     def is_frozen(self) -> bool:
@@ -42,8 +45,9 @@ def observed_scaling(inputs: Inputs, stated: Spec, live: LiveRole) -> ObservedSc
     spec, status = stated.autoscaling, inputs.resource.status
     recorded = status.of_role(live.name, has_scale=live.has_scale).autoscaling
     result = inputs.scaling.get(live.name)
+    drill = drill_of(inputs.resource.annotations, inputs.now) if live.has_scale else None
     if spec is None:
-        return ObservedScaling(recorded, result)
+        return ObservedScaling(recorded, result, drill=drill)
     key, before = inputs.resource.key, status.condition(ConditionType.SCALING_ACTIVE)
     name = workload_name(key.name, live.name)
     return ObservedScaling(
@@ -63,6 +67,7 @@ def observed_scaling(inputs: Inputs, stated: Spec, live: LiveRole) -> ObservedSc
             key, stated, name, live.workload, before, lookups=inputs.lookups, has_scale=live.has_scale
         ),
         floor=floor_at(spec, inputs.now),
+        drill=drill,
     )
 
 
@@ -84,6 +89,8 @@ def desired_replicas(
         floor=scaling.floor,
         is_own=not (capped or scale_writers(live)),
     )
+    if scaling.drill:
+        wanted = min(wanted, scaling.drill.replicas)
     if not capped:
         return wanted, wanted
     return wanted, fixed_replicas(wanted, context.nodes, context.live.engines, pod_spec, plan=plan.plan)

@@ -127,7 +127,7 @@ def role(inputs: Inputs, context: RoleContext, plan: RolePlan, *, open_to_all: b
         workload=workload,
         scaling=scaling,
         objects=workload_children(workload_inputs, workload.objects, open_to_all=open_to_all),
-        notice=_notice(inputs, used, change),
+        notice=_notice(inputs, used, change, scaling),
         outdated=used.outdated,
         missing_gpu_kind=plan.missing_gpu_kind,
         doubt=plan.doubt,
@@ -148,7 +148,8 @@ def _change(inputs: Inputs, used: RoleTemplates, scaling: ObservedScaling) -> Wo
     moving = move(engines, lookups, now)
     moved = moved_pods(live.workload, live.engines, lookups, context.engine, context.nodes)
     yielded = yielding(context, inputs.shared.half_placed)
-    due = (switch_due(engines, lookups), move_due(live.workload, moved, now), yielded.due, moving.due)
+    drill_end = scaling.drill.until if scaling.drill else None
+    due = (switch_due(engines, lookups), move_due(live.workload, moved, now), yielded.due, moving.due, drill_end)
     looks = (decided.lookup,) if isinstance(decided, Undecided) else ()
     return WorkloadChange(
         template=template,
@@ -167,10 +168,11 @@ def _change(inputs: Inputs, used: RoleTemplates, scaling: ObservedScaling) -> Wo
     )
 
 
-def _notice(inputs: Inputs, used: RoleTemplates, change: WorkloadChange) -> str:
+def _notice(inputs: Inputs, used: RoleTemplates, change: WorkloadChange, scaling: ObservedScaling) -> str:
     context, plan = used.inputs.context, used.inputs.plan
     return sentences(
         used.older,
+        f"`infd drill` asks for at most {scaling.drill.text}." if scaling.drill else "",
         capped(change.wanted, change.replicas),
         change.moved.notice,
         unused_fields(context.spec.stated, plan.plan),

@@ -67,6 +67,26 @@ _ACCESS = "/apis/authorization.k8s.io/v1"
 _REVIEW = Kind("authorization.k8s.io/v1", "SelfSubjectAccessReview")
 
 
+async def may(api: Api, right: Right, namespace: str, subject: Manifest | None = None) -> bool:
+    """Whether somebody has a right in a namespace; without a subject, who asks."""
+    plural, _, part = right.plural.partition("/")
+    attributes = {
+        "namespace": namespace,
+        "verb": right.verb,
+        "group": right.group,
+        "resource": plural,
+        **({"subresource": part} if part else {}),
+    }
+    kind = "SubjectAccessReview" if subject else "SelfSubjectAccessReview"
+    body = {
+        "apiVersion": _REVIEW.api_version,
+        "kind": kind,
+        "spec": {"resourceAttributes": attributes, **(subject or {})},
+    }
+    answer = await api.request("POST", f"{_ACCESS}/{kind.lower()}s", _REVIEW, body=body)
+    return bool(mapping(answer, "status").get("allowed"))
+
+
 class ClusterReader:
     """Reads facts."""
 
@@ -159,27 +179,8 @@ class ClusterReader:
 
     async def _own_rights(self) -> Mapping[Right, bool]:
         asked = list(dict.fromkeys([*(right for needed in OWN_RIGHTS.values() for right in needed), CREATE_PODS]))
-        answers = await self._all(self._may(right) for right in asked)
+        answers = await self._all(may(self._api, right, self._namespace) for right in asked)
         return dict(zip(asked, answers, strict=True))
-
-    async def _may(self, right: Right, subject: Manifest | None = None) -> bool:
-        """Whether somebody has a right in the namespace; without a subject, who asks."""
-        plural, _, part = right.plural.partition("/")
-        attributes = {
-            "namespace": self._namespace,
-            "verb": right.verb,
-            "group": right.group,
-            "resource": plural,
-            **({"subresource": part} if part else {}),
-        }
-        kind = "SubjectAccessReview" if subject else "SelfSubjectAccessReview"
-        body = {
-            "apiVersion": _REVIEW.api_version,
-            "kind": kind,
-            "spec": {"resourceAttributes": attributes, **(subject or {})},
-        }
-        answer = await self._api.request("POST", f"{_ACCESS}/{kind.lower()}s", _REVIEW, body=body)
-        return bool(mapping(answer, "status").get("allowed"))
 
     async def _operator_rights(self, operators: Listed) -> Mapping[Right, bool] | Unseen:
         if isinstance(operators, Unseen):
@@ -193,8 +194,8 @@ class ClusterReader:
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
         subject = {"user": account, "groups": groups}
         try:
-            await self._may(OPERATOR_RIGHTS[0], subject)
-            answers = await self._all(self._may(right, subject) for right in OPERATOR_RIGHTS)
+            await may(self._api, OPERATOR_RIGHTS[0], self._namespace, subject)
+            answers = await self._all(may(self._api, right, self._namespace, subject) for right in OPERATOR_RIGHTS)
         except ForbiddenError:
             return Unseen("the right to create subjectaccessreviews is missing")
         return dict(zip(OPERATOR_RIGHTS, answers, strict=True))

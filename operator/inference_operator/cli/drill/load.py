@@ -1,20 +1,22 @@
-"""Keeps requests in flight from a separate thread while a test changes the cluster."""
+"""Keeps numbered requests in flight while something changes the cluster, and counts every lost one.
+
+A request is *lost* if its connection fails, if its status is neither 2xx nor the documented 429, or if its answer is
+not whole, not in order, or not that to its request.
+"""
 
 import asyncio
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 
 import aiohttp
 
-from e2e.load.answer import Answer
-from e2e.load.completion import Question, answer_text, ask
-from e2e.load.errors import LoadError
-from e2e.load.result import Result
-from e2e.load.target import base_url
+from inference_operator.cli.drill.answer import Answer, LoadError
+from inference_operator.cli.drill.completion import TOKENS, EngineTraits, Question, answer_text, ask, engine_traits
+from inference_operator.cli.drill.result import Result
 
 WORKERS = 64
 """Requests in flight."""
@@ -50,6 +52,21 @@ class Phase:
     """Set by the test's thread to end the phase."""
     pause: float = 0.0
     """Seconds between a worker's answer and its next request."""
+    rate: float = 0.0
+    """Most requests per second of all workers; 0: as many as are answered."""
+    sent: int = 0
+    """Requests, which have the numbers below it."""
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def next_number(self) -> int | None:
+        """The number of a worker's next request, at its time; None at the end of the phase."""
+        async with self._turn:
+            if self.rate and not self.is_over:
+                await asyncio.sleep(1 / self.rate)
+            if self.is_over:
+                return None
+            self.sent += 1
+            return self.sent - 1
 
     def mark(self) -> None:
         """Record the time of the fault; results separate later losses from earlier ones."""
@@ -64,6 +81,11 @@ class Phase:
             time.sleep(_POLL_SECONDS)
 
     @property
+    def is_over(self) -> bool:
+        """Whether no further request is sent."""
+        return self.stopped or self.over
+
+    @property
     def over(self) -> bool:
         """Whether the phase has reached its limit of time or requests."""
         return time.monotonic() > self.deadline or len(self.answers) >= self.at_most
@@ -74,30 +96,60 @@ class Phase:
         return Result(self.name, self.in_flight, tuple(self.answers), self.fault)
 
 
+Connectors = Callable[[bool], aiohttp.BaseConnector]
+"""Makes what connections come from, which are kept for the next request or not."""
+
+
+def tcp(kept: bool) -> aiohttp.BaseConnector:  # noqa: FBT001 - a `Connectors`
+    return aiohttp.TCPConnector(limit=0) if kept else aiohttp.TCPConnector(limit=0, force_close=True)
+
+
 class Load:
-    """Completions of one model at one address of this machine's clusters.
+    """Completions of one model at one URL.
 
     Args:
-        address: host and port.
+        url: of the server.
         model: its name in the API.
         workers: requests in flight.
         request_seconds: how long a client waits for an answer.
+        headers: of each request.
+        connectors: where its connections go.
+        run: a name for the requests, which have it in their IDs before their number; empty: they have none.
+        tokens: of each answer.
     """
 
     def __init__(
-        self, address: str, model: str, *, workers: int = WORKERS, request_seconds: float = REQUEST_SECONDS
+        self,
+        url: str,
+        model: str,
+        *,
+        workers: int = WORKERS,
+        request_seconds: float = REQUEST_SECONDS,
+        headers: Mapping[str, str] | None = None,
+        connectors: Connectors = tcp,
+        run: str = "",
+        tokens: int = TOKENS,
     ) -> None:
-        self._url = f"{base_url(address)}/v1/completions"
+        self._url = f"{url}/v1/completions"
         self._model = model
         self._workers = workers
-        self._timeout = aiohttp.ClientTimeout(total=request_seconds)
+        self._session = {"timeout": aiohttp.ClientTimeout(total=request_seconds), "headers": headers}
+        self._connectors = connectors
+        self._run_name = run
+        self._tokens = tokens
         self._expected: Mapping[str, str] = {}
+        self.traits = EngineTraits()
 
     def learn(self) -> None:
         """Send each prompt once without load; its answer is the correct one for all later requests."""
         self._expected = asyncio.run(self._answers())
         if len(set(self._expected.values())) < len(PROMPTS):
             raise LoadError("prompts share answers, so a mixed-up answer would not show: use the test model")
+
+    async def meet(self) -> None:
+        """Ask one question without load, and see what the engine shows of its answers; raises `aiohttp`'s errors."""
+        async with self._client(kept=False) as session:
+            self.traits = await engine_traits(session, self._question(-1, streamed=True))
 
     def right_answer(self, words: int = 8) -> str:
         """The first words of the learned answer to `PROMPT`."""
@@ -118,7 +170,7 @@ class Load:
         if not self._expected:
             raise LoadError("there are no correct answers to compare with: call `learn` first")
         phase = Phase(name, self._workers, time.monotonic() + seconds, at_most, pause=pause)
-        thread = threading.Thread(target=lambda: asyncio.run(self._run(phase)), name=f"load: {name}")
+        thread = threading.Thread(target=lambda: asyncio.run(self.send(phase)), name=f"load: {name}")
         thread.start()
         try:
             yield phase
@@ -130,30 +182,42 @@ class Load:
         if not covered:
             raise LoadError(f"phase {name!r} ended before its test did: {phase.result}")
 
+    async def send(self, phase: Phase) -> None:
+        """Send the requests of a phase until it is over, and wait for their answers."""
+        async with self._client(kept=True) as keeping, self._client(kept=False) as renewing:
+            sessions = ((keeping, True), (renewing, False))
+            await asyncio.gather(*(self._work(phase, *sessions[n % 2], n) for n in range(self._workers)))
+
+    def _client(self, *, kept: bool) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(connector=self._connectors(kept), **self._session)  # type: ignore[arg-type]
+
     async def _answers(self) -> dict[str, str]:
-        async with aiohttp.ClientSession(timeout=self._timeout) as session:
+        async with self._client(kept=True) as session:
             questions = [Question(self._url, self._model, prompt, streamed=False) for prompt in PROMPTS]
             return {question.prompt: await answer_text(session, question) for question in questions}
 
-    async def _run(self, phase: Phase) -> None:
-        kept = aiohttp.TCPConnector(limit=0)
-        new = aiohttp.TCPConnector(limit=0, force_close=True)
-        async with (
-            aiohttp.ClientSession(connector=kept, timeout=self._timeout) as keeping,
-            aiohttp.ClientSession(connector=new, timeout=self._timeout) as renewing,
-        ):
-            sessions = ((keeping, True), (renewing, False))
-            workers = (self._work(phase, *sessions[number % 2], number) for number in range(self._workers))
-            await asyncio.gather(*workers)
+    def _question(self, number: int, *, streamed: bool) -> Question:
+        """The request of a number. Its prompt has the number, unless its answer is known."""
+        prompt = PROMPTS[number % len(PROMPTS)]
+        return Question(
+            self._url,
+            self._model,
+            prompt if self._expected else f"{prompt}. Request {self._run_name} {number}.",
+            streamed,
+            self._tokens,
+            self.traits,
+            number,
+            f"{self._run_name}-{number}" if self._run_name else "",
+        )
 
-    async def _work(self, phase: Phase, session: aiohttp.ClientSession, kept: bool, number: int) -> None:  # noqa: FBT001
-        for turn in count(number):
-            if phase.stopped or phase.over:
+    async def _work(self, phase: Phase, session: aiohttp.ClientSession, kept: bool, worker: int) -> None:  # noqa: FBT001
+        for turn in count(worker // 2):
+            number = await phase.next_number()
+            if number is None:
                 return
             # Pairs of workers alternate in streaming, so that each kind of connection carries both.
-            streamed = bool((turn - number + number // 2) % 2)
-            question = Question(self._url, self._model, PROMPTS[turn % len(PROMPTS)], streamed)
-            answer = await ask(session, question, self._expected[question.prompt], kept=kept)
+            question = self._question(number, streamed=bool(turn % 2))
+            answer = await ask(session, question, self._expected.get(question.prompt), kept=kept)
             phase.answers.append(answer)
             pause = phase.pause if answer.ok else max(phase.pause, PAUSE_SECONDS)
             if pause:

@@ -4,7 +4,8 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
-from e2e.load.answer import Answer, Loss
+from inference_operator.cli.drill.answer import Answer, Loss
+from inference_operator.cli.drill.promises import NO_LIMITS, Fault, Limits, beyond
 
 _SHOWN_CHARACTERS = 80
 
@@ -44,6 +45,10 @@ class Result:
         if self.fault is None:
             raise ValueError(f"phase {self.name!r} marked no fault")
         return tuple(answer for answer in self.lost if answer.started > self.fault)
+
+    def beyond(self, fault: Fault, limits: Limits = NO_LIMITS) -> tuple[Answer, ...]:
+        """The lost requests that no promise about the fault allows."""
+        return beyond(fault, self.lost, self.fault, limits)
 
     @property
     def slowest(self) -> float:

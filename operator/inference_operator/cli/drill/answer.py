@@ -1,4 +1,4 @@
-"""The outcome of one request."""
+"""The outcome of one request, and the error of the load."""
 
 import json
 from dataclasses import dataclass
@@ -19,8 +19,13 @@ class Loss(StrEnum):
     BROKEN = "broken"
     """The answer began but is incomplete; for a stream, `data: [DONE]` is missing."""
     DIFFERENT = "different text"
+    MIXED_UP = "answer to another request"
     LATE = "late"
     """No complete answer within the client's timeout."""
+
+
+class LoadError(Exception):
+    """A phase of load that did not do what it is needed for; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,10 @@ class Answer:
     """HTTP status, or None without an answer."""
     detail: str = ""
     """The received data or the exception of a lost request."""
+    number: int = 0
+    """Of its request: each is sent once."""
+    request_id: str = ""
+    """`X-Request-Id` of the answer: what the router's log calls it; empty without one."""
 
     @property
     def rejected(self) -> bool:

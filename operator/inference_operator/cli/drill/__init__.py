@@ -1,0 +1,114 @@
+"""The options of `infd drill`."""
+
+import argparse
+
+from inference_operator.cli.drill.promises import Fault
+from inference_operator.cli.options import add_connection, add_key, add_table_or_json
+from inference_operator.cli.parser import examples
+
+DRILLED = tuple(fault for fault in Fault if not fault.startswith("kill-"))
+"""Faults that the command causes: planned ones. A kill costs requests, as the table says, and proves nothing more."""
+SECONDS = 300
+RATE = 2.0
+"""Requests per second: the load is to show gaps, and not what the service carries."""
+HEAL_SECONDS = 900
+"""Default of --heal-timeout: an engine may load 100 GB of weights."""
+
+
+def add_arguments(drill: argparse.ArgumentParser) -> None:
+    drill.description = (
+        "Prove that a service loses no request: send numbered requests, cause one fault after the other, wait until"
+        " each has healed, and judge each answer by what docs/explanation/scope.md promises. It says first what it will"
+        " do, and asks. It causes only what you have the right to cause. A service with one engine or router is"
+        " interrupted only with --yes-interrupt. No node is cordoned, and `spec.replicas` stays: fewer engines are an"
+        " annotation with a deadline, which the operator keeps also after this command was killed. In the cluster,"
+        " requests go to the Service, otherwise through the API server to routers, as with `infd chat`. Exit status 1:"
+        " more was lost than promised, a fault did not heal, or the drill was refused."
+    )
+    drill.epilog = examples(
+        "infd drill qwen",
+        "infd drill qwen --for 10m --faults roll-routers,delete-engine --rate 1",
+        "infd drill qwen --yes -o json > drill.json; infd drill --judge drill.json",
+    )
+    which = drill.add_mutually_exclusive_group(required=True)
+    which.add_argument("name", nargs="?", help="name of the InferenceDeployment")
+    which.add_argument("--judge", metavar="FILE", help="judge the report of an earlier drill (-o json) again")
+    _add_faults(drill)
+    _add_way(drill)
+    drill.set_defaults(run="drill.command:run")
+
+
+def _add_faults(drill: argparse.ArgumentParser) -> None:
+    add_connection(drill)
+    drill.add_argument(
+        "--for",
+        dest="seconds",
+        type=_seconds,
+        default=SECONDS,
+        metavar="TIME",
+        help="begin no fault after this time, and end when all have had their turn, such as 90s or 10m; default 5m",
+    )
+    drill.add_argument(
+        "--faults",
+        type=_faults,
+        default=DRILLED,
+        metavar="FAULT,…",
+        help=f"which; default: all you may cause, of {', '.join(DRILLED)}",
+    )
+    drill.add_argument(
+        "--rate",
+        type=_rate,
+        default=None,
+        metavar="N",
+        help=f"requests per second; default {RATE:g}, or half of what one engine carries if that is less",
+    )
+
+
+def _add_way(drill: argparse.ArgumentParser) -> None:
+    drill.add_argument("--seed", type=int, default=None, metavar="N", help="of the order of faults; default: random")
+    drill.add_argument("-y", "--yes", action="store_true", help="begin without asking")
+    drill.add_argument(
+        "--yes-interrupt", action="store_true", help="also faults that interrupt the service or let requests wait"
+    )
+    drill.add_argument(
+        "--url", default="", metavar="URL", help="of the service, where this machine can reach it, such as an Ingress"
+    )
+    drill.add_argument(
+        "--heal-timeout",
+        type=_seconds,
+        default=HEAL_SECONDS,
+        metavar="TIME",
+        help="how long a fault may take to heal; default 15m",
+    )
+    drill.add_argument("--model", default="", metavar="NAME", help="an adapter; default: the model itself")
+    add_key(drill)
+    add_table_or_json(drill)
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+MOST_SECONDS = 24 * 3600
+MOST_RATE = 100.0
+
+
+def _seconds(text: str) -> int:
+    number, unit = text[:-1], _UNITS.get(text[-1:])
+    if unit is None or not number.isascii() or not number.isdigit() or not 1 <= int(number[:9]) * unit <= MOST_SECONDS:
+        raise argparse.ArgumentTypeError("must be a time from 1s to 24h, such as 90s or 10m")
+    return int(number[:9]) * unit
+
+
+def _rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate <= MOST_RATE:
+        raise argparse.ArgumentTypeError(f"must be a number over 0, up to {MOST_RATE:g}")
+    return rate
+
+
+def _faults(text: str) -> tuple[Fault, ...]:
+    names = dict.fromkeys(text.split(","))
+    if unknown := [name for name in names if name not in DRILLED]:
+        raise argparse.ArgumentTypeError(f"there is no fault `{unknown[0]}`: there are {', '.join(DRILLED)}")
+    return tuple(Fault(name) for name in names)

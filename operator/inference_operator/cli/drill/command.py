@@ -1,0 +1,352 @@
+"""`infd drill`: numbered requests, one fault after the other, and the verdict."""
+
+import argparse
+import asyncio
+import json
+import shutil
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random, SystemRandom
+
+from aiohttp import BaseConnector, ClientError, UnixConnector
+
+from inference_operator.api.resource import Resource, resource
+from inference_operator.api.router import RouterStrategy
+from inference_operator.api.spec import Spec
+from inference_operator.cli.chat.client import served_model, service_key, targets
+from inference_operator.cli.chat.command import cannot_answer
+from inference_operator.cli.cluster_command import ClusterCommand, is_agreed, operators
+from inference_operator.cli.drill import RATE
+from inference_operator.cli.drill.answer import Answer
+from inference_operator.cli.drill.faults import DrilledService, NotHealedError, Pods, obstacle
+from inference_operator.cli.drill.load import Connectors, Load, Phase, tcp
+from inference_operator.cli.drill.promises import PROMISES, Fault, Limits
+from inference_operator.cli.drill.report import (
+    FaultRecord,
+    Report,
+    Skipped,
+    is_proven,
+    page,
+    report_of,
+    verdict,
+    verdict_words,
+)
+from inference_operator.cli.operator_settings import operator_of
+from inference_operator.cli.parser import EXIT_REFUSED, RefusedError, UsageError, harmless
+from inference_operator.controller.cluster import ClusterError, ForbiddenError
+from inference_operator.engines.registry import EngineRegistry
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
+from inference_operator.kube.port_forward import PodPort, PortForward
+from inference_operator.kube.proxy import in_cluster
+from inference_operator.manifest import POD, Manifest, Ref
+from inference_operator.objects.names import NAME_LABEL, ROUTER, component_of, is_role
+from inference_operator.roles.pinned_plan import PLAN_ANNOTATION
+from inference_operator.router.waiting import COLD_START_STEPS
+from inference_operator.sizing.serving import Load as MeanLoad
+from inference_operator.sizing.serving import serving_of_plan
+from inference_operator.sizing.shape import Objective
+from inference_operator.views.workload import WORKLOAD_KINDS
+
+TOKENS = 64
+"""Of each answer: it takes a second or more on most engines, so that faults hit streams in the middle."""
+PROMPT_TOKENS = 16
+"""About as many has a prompt."""
+CALM_SECONDS = 5.0
+"""Without a fault, before the first one and after each: what comes late shows, and has a span of its own."""
+PATIENCE_SECONDS = 60.0
+"""A client waits so much longer than routers hold a request."""
+LOG_SECONDS = 120
+"""How far back a log is read for the IDs of errors, which are looked for as they come: routers end with their logs."""
+WIDTH = 120
+"""Columns of the page where there is no terminal."""
+
+
+def run(options: argparse.Namespace, _: EngineRegistry) -> int:
+    if options.judge:
+        return _told(report_of(_read(options.judge)), as_json=options.output == "json")
+    if not options.yes and not sys.stdin.isatty():
+        raise UsageError("It causes faults in a live service. Add --yes, because there is no terminal to ask at.")
+
+    async def work(api: Api, cluster: KubeCluster, live: Manifest) -> int:
+        with _ended_by_signals():
+            return await _drill(api, cluster, live, options)
+
+    return ClusterCommand(options, interrupted="Interrupted. What the drill has begun is taken back.").run_for(
+        options.name, work
+    )
+
+
+def _read(name: str) -> str:
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--judge: {name} cannot be read: {error}") from error
+
+
+class _ended_by_signals:  # noqa: N801 - a context manager
+    """A closed terminal and a SIGTERM end the work as Ctrl-C does, with what it takes back."""
+
+    _SIGNALS = (signal.SIGHUP, signal.SIGTERM)
+
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        for number in self._SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel if task else lambda: None)
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        for number in self._SIGNALS:
+            asyncio.get_running_loop().remove_signal_handler(number)
+        if isinstance(error, asyncio.CancelledError):
+            raise KeyboardInterrupt from error
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What a drill is going to do."""
+
+    found: Resource
+    pods: Pods
+    seed: int
+    rate: float
+    carried: float | None
+    """Requests per second that one engine carries by its plan; None if that is not known."""
+    faults: Sequence[Fault]
+    skipped: Sequence[Skipped]
+
+    def words(self) -> Sequence[str]:
+        key, engines, routers = self.found.key, len(self.pods.serving), len(self.pods.ready_routers)
+        carried = f"about {self.carried:.2g} of them" if self.carried else "an unknown number of them"
+        load = f"{self.rate:g} requests/s of {TOKENS} tokens beside real traffic; one engine carries {carried}"
+        return [
+            f"Drill of {key.namespace}/{key.name} ({engines} engines, {routers} routers), seed {self.seed}:",
+            f"  load: {load}",
+            *(f"  {one}: {PROMISES[one].title}; may be lost: {PROMISES[one].may_be_lost}" for one in self.faults),
+            *(f"  not {one.fault}: {one.why}" for one in self.skipped),
+            "Users may get slower answers, and a fault that does not heal may cost more.",
+        ]
+
+
+async def _drill(api: Api, cluster: KubeCluster, live: Manifest, options: argparse.Namespace) -> int:
+    found = resource(live)
+    if problem := cannot_answer(found):
+        raise RefusedError(problem)
+    seed = SystemRandom().randrange(10**6) if options.seed is None else options.seed
+    random = Random(seed)  # noqa: S311 - which pods to choose
+    system = operator_of(await operators(cluster) or (), found.key.namespace)
+    service = DrilledService(
+        api,
+        cluster,
+        Ref.of(live),
+        random,
+        system=system["metadata"]["namespace"] if system else "",
+        limit_seconds=options.heal_timeout,
+    )
+    pods = await service.pods()
+    if not pods.serving:
+        name = found.key.name
+        raise RefusedError(f"{name} has no ready engine. `infd status {name}` shows the cause.")
+    faults, skipped = [], []
+    for fault in options.faults:
+        why = obstacle(fault, live, pods, interrupts=options.yes_interrupt) or await service.missing_right(fault)
+        (skipped.append(Skipped(fault, why)) if why else faults.append(fault))
+    random.shuffle(faults)
+    carried = await _carried(cluster, found)
+    intent = Intent(found, pods, seed, rate_of(options.rate, carried), carried, faults, skipped)
+    said = sys.stderr if options.output == "json" else sys.stdout
+    print(*map(harmless, intent.words()), sep="\n", file=said, flush=True)
+    if not faults:
+        raise RefusedError("There is no fault that may be caused.")
+    if not options.yes and not await is_agreed("Go on?"):
+        raise RefusedError("Nothing was done.")
+    report = await _Drill(api, cluster, service, intent, options).report()
+    return _told(report, as_json=options.output == "json")
+
+
+def _told(report: Report, *, as_json: bool) -> int:
+    judged = verdict(report)
+    if as_json:
+        print(json.dumps({**json.loads(report.text), "verdict": verdict_words(report, judged)}))
+    else:
+        columns = shutil.get_terminal_size((WIDTH, 0)).columns
+        print(*page(report, judged, columns), sep="\n")
+    return 0 if is_proven(report, judged) else EXIT_REFUSED
+
+
+def rate_of(asked: float | None, carried: float | None) -> float:
+    """The rate of requests; raises `RefusedError` if one engine alone would be overloaded."""
+    if asked is None:
+        return RATE if carried is None else float(f"{min(RATE, carried / 2):.2g}")
+    if carried is not None and asked > carried:
+        raise RefusedError(
+            f"--rate {asked:g} would overload one engine, which carries about {carried:.2g} such requests/s by its"
+            " plan, while others are missing. Choose less."
+        )
+    return asked
+
+
+async def _carried(cluster: KubeCluster, found: Resource) -> float | None:
+    """The requests of a drill per second that one engine carries by its plan; None if it does not tell."""
+    labels = f"{NAME_LABEL}={found.key.name}"
+    objective = Objective.requested(found.spec.autoscaling if isinstance(found.spec, Spec) else None)
+    load = MeanLoad(PROMPT_TOKENS, TOKENS)
+    with suppress(ForbiddenError):
+        for kind in WORKLOAD_KINDS:
+            async for workload in cluster.each(kind, namespace=found.key.namespace, labels=labels):
+                pinned = PLAN_ANNOTATION.read(workload) if is_role(component_of(workload)) else None
+                if pinned and (engine := serving_of_plan(pinned.plan)):
+                    return engine.best(load, engine.attainable(load, objective))[0].requests
+    return None
+
+
+def limits_of(spec: Spec) -> Limits:
+    """What a specification sets, in seconds."""
+    cold = spec.router.cold_start.timeout
+    held = cold.total_seconds() if cold else COLD_START_STEPS[0]
+    return Limits(spec.drain_timeout.total_seconds(), min(held, spec.router.queue.timeout.total_seconds()))
+
+
+@dataclass(slots=True)
+class _Drill:
+    """A drill that runs."""
+
+    api: Api
+    cluster: KubeCluster
+    service: DrilledService
+    intent: Intent
+    options: argparse.Namespace
+    records: list[FaultRecord] = field(default_factory=list)
+    unlogged: set[str] = field(default_factory=set)
+    """IDs of errors that no router's log has."""
+    seen: int = 0
+    """Answers whose IDs were looked for."""
+    logs: str = ""
+
+    async def report(self) -> Report:
+        intent, found = self.intent, self.intent.found
+        assert isinstance(found.spec, Spec), "a service with ready engines"  # noqa: S101 - for the type
+        limits, began = limits_of(found.spec), datetime.now(UTC)
+        async with self._load(limits) as load:
+            origin = time.monotonic()
+            phase = Phase(found.key.name, 0, float("inf"), sys.maxsize, rate=intent.rate)
+            sending = asyncio.create_task(load.send(phase))
+            looking = asyncio.create_task(self._look(phase))
+            try:
+                await self._faults(origin)
+                phase.stopped = True
+                await sending
+            finally:
+                for task in (sending, looking):
+                    task.cancel()
+                await asyncio.gather(sending, looking, return_exceptions=True)
+                await self.service.tidy()
+            await self._look_once(phase)
+        done = {record.fault for record in self.records}
+        late = [Skipped(fault, "the time was over.") for fault in intent.faults if fault not in done]
+        return Report(
+            namespace=found.key.namespace,
+            name=found.key.name,
+            seed=intent.seed,
+            began=began.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            rate=intent.rate,
+            limits=limits,
+            sent=phase.sent,
+            answers=[replace(one, started=one.started - origin, ended=one.ended - origin) for one in phase.answers],
+            faults=self.records,
+            skipped=[*intent.skipped, *late],
+            unlogged=sorted(self.unlogged),
+            logs=self.logs,
+        )
+
+    async def _faults(self, origin: float) -> None:
+        """Cause the faults in turn, with calm between them; none after one that did not heal."""
+        await asyncio.sleep(CALM_SECONDS)
+        for fault in self.intent.faults:
+            begin = time.monotonic() - origin
+            if begin > self.options.seconds:
+                return
+            try:
+                record = FaultRecord(fault, begin, begin, await self.service.cause(fault))
+            except NotHealedError as error:
+                record = FaultRecord(fault, begin, begin, "not as it should be", str(error))
+            record = replace(record, end=time.monotonic() - origin)
+            self.records.append(record)
+            took = f"{fault}: {record.what}, {record.problem or 'healed'} after {record.end - begin:.0f} s"
+            print(harmless(took), file=sys.stderr, flush=True)
+            await asyncio.sleep(CALM_SECONDS)
+            if record.problem:
+                return
+
+    @asynccontextmanager
+    async def _load(self, limits: Limits) -> AsyncIterator[Load]:
+        """The load, once the service has answered a question without it."""
+        found, options = self.intent.found, self.options
+        key = await service_key(self.cluster, found, options.key_from)
+        async with self._way() as (url, connectors):
+            load = Load(
+                url,
+                options.model or served_model(found),
+                request_seconds=limits.hold + limits.drain + PATIENCE_SECONDS,
+                headers={"Authorization": f"Bearer {key}"} if key else {},
+                connectors=connectors,
+                run=f"drill-{self.intent.seed}-{found.uid[:8]}",
+                tokens=TOKENS,
+            )
+            try:
+                await load.meet()
+            except (ClientError, OSError, TimeoutError) as error:
+                raise RefusedError(f"{found.key.name} does not answer a first request: {error}") from error
+            yield load
+
+    @asynccontextmanager
+    async def _way(self) -> AsyncIterator[tuple[str, Connectors]]:
+        """The URL of the service, and what connects to it: through the API server, each request has a connection."""
+        found = self.intent.found
+        if url := self.options.url or (found.status.url if in_cluster() else ""):
+            yield url.rstrip("/").removesuffix("/v1"), tcp
+            return
+
+        async def ready() -> Sequence[PodPort]:
+            pods = (await self.service.pods()).all
+            bypasses = isinstance(found.spec, Spec) and found.spec.router.strategy is RouterStrategy.EXTERNAL
+            return targets([pod for pod in pods if bypasses or not is_role(pod.component)])
+
+        async with PortForward(self.api, found.key.namespace, ready, lists_each_time=True) as forward:
+
+            def connectors(_: bool) -> BaseConnector:  # noqa: FBT001 - a `Connectors`
+                return UnixConnector(str(forward.path), limit=0, force_close=True)
+
+            yield f"http://{found.key.name}", connectors
+
+    async def _look(self, phase: Phase) -> None:
+        while True:
+            await asyncio.sleep(1)
+            await self._look_once(phase)
+
+    async def _look_once(self, phase: Phase) -> None:
+        """Look for the IDs of errors in the routers' logs."""
+        new, self.seen = phase.answers[self.seen :], len(phase.answers)
+        self.unlogged |= {one.request_id for one in new if one.request_id and _is_error(one)}
+        if not self.unlogged:
+            return
+        key = self.intent.found.key
+        try:
+            for pod in (await self.service.pods()).routers:
+                path = f"{Ref(POD, key.namespace, pod.name).path}/log"
+                text = await self.api.text(path, POD, query={"container": ROUTER, "sinceSeconds": str(LOG_SECONDS)})
+                self.unlogged = {one for one in self.unlogged if one not in text}
+        except ForbiddenError:
+            self.logs = "the IDs of errors in routers' logs, which needs the right to get pods/log"
+            self.unlogged.clear()
+        except ClusterError:
+            return  # the next look will do
+
+
+def _is_error(answer: Answer) -> bool:
+    return answer.status is not None and answer.status >= 400  # noqa: PLR2004 - errors of HTTP

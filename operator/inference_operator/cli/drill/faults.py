@@ -1,0 +1,301 @@
+"""The faults of `infd drill`: what each needs, how it is caused, and when it has healed.
+
+Nothing of them stays: pods are deleted or evicted, rollouts are those of `infd restart`, and fewer engines are an
+annotation with a deadline that the operator keeps (`api/drill.py`).
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from http import HTTPStatus
+from random import Random
+
+from inference_operator.admission.rights import Right
+from inference_operator.api.drill import DRILL_ANNOTATION, Drill
+from inference_operator.api.resource import resource
+from inference_operator.api.spec import Spec
+from inference_operator.cli.cluster_command import POLL_SECONDS, live_of
+from inference_operator.cli.doctor.reading import may
+from inference_operator.cli.drill.promises import Fault
+from inference_operator.cli.edit.command import edited
+from inference_operator.cli.edit.edits import PAUSED, RESTART, is_paused
+from inference_operator.cli.managed_fields import FIELD_MANAGER, applied_edit
+from inference_operator.cli.operator_settings import SELECTOR
+from inference_operator.cli.options import SYSTEM_NAMESPACE
+from inference_operator.cli.parser import RefusedError
+from inference_operator.controller.cluster import ClusterError, NotFoundError
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, POD, Manifest, Ref
+from inference_operator.objects.names import NAME_LABEL, ROUTER, component_of, is_role
+from inference_operator.views.engine import EngineView, engines_of
+from inference_operator.views.pod import PodView, pod_view
+
+_GROUP = INFERENCE_DEPLOYMENT.api_version.partition("/")[0]
+_PATCH = Right("patch", INFERENCE_DEPLOYMENT.plural, _GROUP)
+RIGHTS: Mapping[Fault, Sequence[Right]] = {
+    Fault.ROLL_ENGINES: (_PATCH,),
+    Fault.ROLL_ROUTERS: (_PATCH,),
+    Fault.DELETE_ENGINE: (Right("delete", "pods"),),
+    Fault.DELETE_ROUTER: (Right("delete", "pods"),),
+    Fault.END_OPERATOR: (Right("list", "pods"), Right("delete", "pods")),
+    Fault.DRAIN_NODE: (Right("create", "pods/eviction"),),
+    Fault.SCALE_DOWN: (_PATCH,),
+    Fault.TO_ZERO: (_PATCH,),
+}
+"""Of the operator's namespace for its end, otherwise of the resource's."""
+OF_ENGINES = frozenset({Fault.ROLL_ENGINES, Fault.DELETE_ENGINE, Fault.DRAIN_NODE, Fault.SCALE_DOWN})
+OF_ROUTERS = frozenset({Fault.ROLL_ROUTERS, Fault.DELETE_ROUTER, Fault.DRAIN_NODE})
+SEVERAL = 2
+DRILL_MANAGER = f"{FIELD_MANAGER}-drill"
+ASK_SECONDS = 60.0
+"""Deadline of fewer engines, which is put off again and again: a drill that is killed leaves them for this long."""
+DOWN_SECONDS = 5.0
+"""How long there are fewer engines after the last one has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """The pods of a service at a time."""
+
+    engines: Sequence[EngineView]
+    routers: Sequence[PodView]
+
+    @property
+    def serving(self) -> Sequence[EngineView]:
+        return [one for one in self.engines if one.is_serving]
+
+    @property
+    def ready_routers(self) -> Sequence[PodView]:
+        return [pod for pod in self.routers if pod.ready and not pod.terminating]
+
+    @property
+    def all(self) -> Sequence[PodView]:
+        return [*(pod for one in self.engines for pod in one.pods), *self.routers]
+
+    def on(self, node: str) -> Sequence[PodView]:
+        return [pod for pod in self.all if pod.node == node and not pod.terminating]
+
+
+def obstacle(fault: Fault, live: Manifest, pods: Pods, *, interrupts: bool) -> str:
+    """Why a fault is not caused, with what helps; empty if it is."""
+    return next(_obstacles(fault, live, pods, interrupts=interrupts), "")
+
+
+def _obstacles(fault: Fault, live: Manifest, pods: Pods, *, interrupts: bool) -> Iterator[str]:
+    engines, routers = len(pods.serving), len(pods.ready_routers)
+    edit = {Fault.ROLL_ENGINES: RESTART["engines"], Fault.ROLL_ROUTERS: RESTART["routers"]}.get(fault)
+    if is_paused(live) and fault is not Fault.END_OPERATOR:
+        yield PAUSED
+    if edit and (why := edit.forbids(live)):
+        yield why.partition("\n")[0]
+    if fault in {Fault.ROLL_ROUTERS, Fault.DELETE_ROUTER} and not routers:
+        yield "no router is ready."
+    if fault is Fault.SCALE_DOWN and engines < SEVERAL:
+        yield "it needs two engines."
+    if fault is Fault.DRAIN_NODE and (engines < SEVERAL or routers == 1):
+        yield "a budget keeps the only one until its node is cordoned, and the drill cordons no node."
+    if interrupts:
+        return
+    for part, among, number in (("engine", OF_ENGINES, engines), ("router", OF_ROUTERS, routers)):
+        if fault in among and number < SEVERAL:
+            yield f"it interrupts a service of one {part}. --yes-interrupt causes it."
+    if fault is Fault.TO_ZERO:
+        yield "requests wait until an engine has started. --yes-interrupt causes it."
+
+
+class NotHealedError(Exception):
+    """A fault was not caused, or has not healed; the message is for the user."""
+
+
+class DrilledService:
+    """A service in a cluster, whose faults are caused one after the other.
+
+    Args:
+        api: the API server.
+        cluster: the same.
+        ref: the InferenceDeployment.
+        system: the namespace of its operator.
+        random: what it chooses pods and nodes by.
+        limit_seconds: how long a fault may take to heal.
+    """
+
+    def __init__(
+        self, api: Api, cluster: KubeCluster, ref: Ref, random: Random, *, system: str = "", limit_seconds: float
+    ) -> None:
+        self._api, self._cluster, self._ref, self._random = api, cluster, ref, random
+        self._system = system or SYSTEM_NAMESPACE
+        self._limit = limit_seconds
+        self._causes: Mapping[Fault, Callable[[Pods], Awaitable[str]]] = {
+            Fault.ROLL_ENGINES: lambda pods: self._roll("engines", [pod for one in pods.engines for pod in one.pods]),
+            Fault.ROLL_ROUTERS: lambda pods: self._roll("routers", pods.routers),
+            Fault.DELETE_ENGINE: lambda pods: self._delete([one.leader for one in pods.serving]),
+            Fault.DELETE_ROUTER: lambda pods: self._delete(pods.ready_routers),
+            Fault.END_OPERATOR: lambda _: self._end_operator(),
+            Fault.DRAIN_NODE: self._drain,
+            Fault.SCALE_DOWN: lambda pods: self._with_fewer(len(pods.serving) - 1),
+            Fault.TO_ZERO: lambda _: self._with_fewer(0),
+        }
+
+    async def missing_right(self, fault: Fault) -> str:
+        """The right that is missing to cause a fault, in a sentence; empty if none is."""
+        namespace = self._system if fault is Fault.END_OPERATOR else self._ref.namespace
+        for right in RIGHTS[fault]:
+            if not await may(self._api, right, namespace):
+                return f"you have no right to {right} in the namespace `{namespace}`."
+        return ""
+
+    async def pods(self) -> Pods:
+        listed = self._cluster.each(POD, namespace=self._ref.namespace, labels=f"{NAME_LABEL}={self._ref.name}")
+        views = [pod_view(pod, component=component_of(pod)) async for pod in listed]
+        return Pods(
+            engines_of(pod for pod in views if is_role(pod.component)), [p for p in views if p.component == ROUTER]
+        )
+
+    async def cause(self, fault: Fault) -> str:
+        """Cause a fault, and wait until it has healed; returns what was done.
+
+        Raises:
+            NotHealedError: it was not caused, or has not healed in time.
+        """
+        before = await self.pods()
+        try:
+            what = await self._causes[fault](before)
+            await self._await_as_before(before)
+        except (ClusterError, RefusedError) as error:
+            raise NotHealedError(getattr(error, "cause", str(error))) from error
+        return what
+
+    async def tidy(self) -> None:
+        """Take back what is left of a fault that was interrupted; the operator does so at the deadline."""
+        with suppress(ClusterError, RefusedError):
+            live = await live_of(self._cluster, self._ref.namespace, self._ref.name)
+            if DRILL_ANNOTATION in resource(live).annotations:
+                await edited(self._api, applied_edit(live, {}), DRILL_MANAGER)
+
+    async def _await_as_before(self, before: Pods) -> None:
+        """Wait until as many engines and routers are ready as before, and none of them is ending."""
+        spec = resource(await live_of(self._cluster, self._ref.namespace, self._ref.name)).spec
+        scaling = spec.autoscaling if isinstance(spec, Spec) else None
+        engines = min(len(before.serving), max(1, scaling.min_replicas)) if scaling else len(before.serving)
+
+        def healed(now: Pods) -> bool:
+            ending = any(pod.terminating for pod in now.all)
+            return len(now.serving) >= engines and len(now.ready_routers) >= len(before.ready_routers) and not ending
+
+        await self._await(healed, f"{engines} engines and {len(before.ready_routers)} routers are ready again")
+
+    async def _await(self, is_so: Callable[[Pods], bool], what: str) -> Pods:
+        deadline = time.monotonic() + self._limit
+        while True:
+            with suppress(ClusterError):  # of an API server that does not answer for a while
+                if is_so(pods := await self.pods()):
+                    return pods
+            if time.monotonic() > deadline:
+                raise NotHealedError(f"not within {self._limit:g} s: {what}")
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _await_gone(self, gone: Collection[PodView]) -> None:
+        uids = {pod.uid for pod in gone}
+        await self._await(lambda now: not uids & {pod.uid for pod in now.all}, f"{_names(gone)} ended")
+
+    async def _roll(self, part: str, old: Sequence[PodView]) -> str:
+        edit = RESTART[part]
+        live = await live_of(self._cluster, self._ref.namespace, self._ref.name)
+        await edited(self._api, applied_edit(live, edit.spec(live)), edit.field_manager)
+        await self._await_gone(old)
+        return f"{len(old)} {part} were replaced"
+
+    async def _delete(self, among: Sequence[PodView]) -> str:
+        pod = self._random.choice(sorted(among, key=lambda one: one.name))
+        await self._cluster.delete(Ref(POD, self._ref.namespace, pod.name), uid=pod.uid)
+        await self._await_gone([pod])
+        return f"deleted {pod.name}"
+
+    async def _end_operator(self) -> str:
+        async def operators() -> Mapping[str, Manifest]:
+            listed = self._cluster.each(POD, namespace=self._system, labels=SELECTOR)
+            return {pod["metadata"]["uid"]: pod async for pod in listed}
+
+        old = await operators()
+        if not old:
+            raise NotHealedError(f"no pod of the operator is in the namespace `{self._system}`")
+        for uid, pod in old.items():
+            with suppress(NotFoundError):
+                await self._cluster.delete(Ref.of(pod), uid=uid)
+        deadline = time.monotonic() + self._limit
+        while time.monotonic() < deadline:
+            new = await operators()
+            ready = [pod for pod in new.values() if pod_view(pod, component="").ready]
+            if not old.keys() & new.keys() and len(ready) >= len(old):
+                return f"ended {len(old)} pods of the operator"
+            await asyncio.sleep(POLL_SECONDS)
+        raise NotHealedError(f"the operator is not back after {self._limit:g} s")
+
+    async def _drain(self, pods: Pods) -> str:
+        """Evict the pods of a node, as `kubectl drain` does, again and again until their budgets allow it."""
+        node = self._random.choice(sorted({pod.node for pod in pods.all if pod.node}))
+        leaving, deadline = pods.on(node), time.monotonic() + self._limit
+        for pod in leaving:
+            while not await self._is_evicted(pod):
+                if time.monotonic() > deadline:
+                    raise NotHealedError(f"the eviction of {pod.name} was refused for {self._limit:g} s")
+                await asyncio.sleep(POLL_SECONDS)
+        await self._await_gone(leaving)
+        return f"evicted {len(leaving)} pods from {node}"
+
+    async def _is_evicted(self, pod: PodView) -> bool:
+        ref = Ref(POD, self._ref.namespace, pod.name)
+        metadata = {"name": pod.name, "namespace": self._ref.namespace}
+        options = {"preconditions": {"uid": pod.uid}}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}
+        try:
+            await self._api.request("POST", f"{ref.path}/eviction", POD, body=body)
+        except NotFoundError:
+            return True
+        except ClusterError as error:
+            if f"HTTP {HTTPStatus.TOO_MANY_REQUESTS.value}" in error.cause:
+                return False
+            raise
+        return True
+
+    async def _with_fewer(self, replicas: int) -> str:
+        """Have fewer engines for a while, and then as many as before."""
+        async with self._annotated(replicas):
+            await self._await(lambda now: len(now.engines) <= replicas, f"{replicas} engines are left")
+            await asyncio.sleep(DOWN_SECONDS)
+        return f"{replicas} engine{'s' * (replicas != 1)} for {DOWN_SECONDS:g} s"
+
+    @asynccontextmanager
+    async def _annotated(self, replicas: int) -> AsyncIterator[None]:
+        """Ask the operator for fewer engines until the block ends, or shortly after this process does."""
+
+        async def ask() -> None:
+            until = self._api.clock.now() + timedelta(seconds=ASK_SECONDS)
+            body = applied_edit(await live_of(self._cluster, self._ref.namespace, self._ref.name), {})
+            body["metadata"] |= {"annotations": {DRILL_ANNOTATION: Drill(replicas, until).text}}
+            await edited(self._api, body, DRILL_MANAGER)
+
+        async def go_on() -> None:
+            while True:
+                await asyncio.sleep(ASK_SECONDS / 4)
+                with suppress(ClusterError, RefusedError):
+                    await ask()
+
+        try:
+            await ask()
+            asking = asyncio.create_task(go_on())
+            try:
+                yield
+            finally:
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+        finally:
+            await self.tidy()
+
+
+def _names(pods: Collection[PodView]) -> str:
+    return ", ".join(sorted(pod.name for pod in pods))

@@ -1,0 +1,116 @@
+"""What is promised for each fault: which requests may be lost, and for how long; for docs, tests and `infd drill`."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from inference_operator.cli.drill.answer import Answer, Loss
+
+SERVICE_UNAVAILABLE = 503
+
+
+class Fault(StrEnum):
+    """A fault of engines, routers, nodes or the operator."""
+
+    ROLL_ENGINES = "roll-engines"
+    ROLL_ROUTERS = "roll-routers"
+    DELETE_ENGINE = "delete-engine"
+    DELETE_ROUTER = "delete-router"
+    END_OPERATOR = "end-operator"
+    DRAIN_NODE = "drain-node"
+    SCALE_DOWN = "scale-down"
+    TO_ZERO = "to-zero"
+    KILL_ENGINE = "kill-engine"
+    KILL_ROUTER_PROCESS = "kill-router-process"
+    KILL_ROUTER = "kill-router"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a resource sets, in seconds."""
+
+    drain: float
+    """`spec.drainTimeout`."""
+    hold: float
+    """The least of `router.coldStart.timeout` and `router.queue.timeout`."""
+
+
+NO_LIMITS = Limits(drain=float("inf"), hold=float("inf"))
+"""No request of a test takes as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """Requests that may be lost."""
+
+    words: str
+    allows: Callable[[Answer, float, Limits], bool]
+    """Whether a lost request, with the begin of the fault, is one of them."""
+
+
+_BROKEN = frozenset({Loss.BROKEN, Loss.RESET})
+
+LONG_ANSWERS = Allowance(
+    "answers that take longer than `spec.drainTimeout`",
+    lambda answer, _, limits: answer.loss in _BROKEN and answer.seconds >= limits.drain,
+)
+LONG_WAITS = Allowance(
+    "requests that wait longer than `router.coldStart.timeout` or `router.queue.timeout` (503 with `Retry-After`)",
+    lambda answer, _, limits: answer.status == SERVICE_UNAVAILABLE and answer.seconds >= limits.hold,
+)
+BEGUN = Allowance(
+    "requests that it was answering",
+    lambda answer, begin, _: answer.loss in {*_BROKEN, Loss.STATUS} and answer.started <= begin,
+)
+UNNOTICED = Allowance("new connections to it", lambda answer, *_: answer.loss in {*_BROKEN, Loss.REFUSED, Loss.LATE})
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What one fault may cost."""
+
+    title: str
+    allowed: Sequence[Allowance] = ()
+    how_long: str = ""
+
+    @property
+    def may_be_lost(self) -> str:
+        if not self.allowed:
+            return "nothing"
+        return ("" if self.how_long else "only ") + "; ".join(one.words for one in self.allowed)
+
+
+PLANNED = (LONG_ANSWERS, LONG_WAITS)
+"""Engines end after their answers, routers hold what comes while none is up."""
+PROMISES: Mapping[Fault, Promise] = {
+    Fault.ROLL_ENGINES: Promise("Engines are rolled (an edit, `infd restart`)", PLANNED),
+    Fault.ROLL_ROUTERS: Promise("Routers are rolled (`infd restart --routers`)", (LONG_ANSWERS,)),
+    Fault.DELETE_ENGINE: Promise("The pod of an engine is deleted", PLANNED),
+    Fault.DELETE_ROUTER: Promise("The pod of one of several routers is deleted", (LONG_ANSWERS,)),
+    Fault.END_OPERATOR: Promise("The operator ends or is killed"),
+    Fault.DRAIN_NODE: Promise("A node is drained", PLANNED),
+    Fault.SCALE_DOWN: Promise("There are fewer engines", (LONG_ANSWERS,)),
+    Fault.TO_ZERO: Promise("There is no engine, and then one again", PLANNED),
+    Fault.KILL_ENGINE: Promise("An engine is killed", (BEGUN,), "at once"),
+    Fault.KILL_ROUTER_PROCESS: Promise("One of the two HAProxy processes of a router is killed", (BEGUN,), "at once"),
+    Fault.KILL_ROUTER: Promise(
+        "A router is killed with its pod or node",
+        (BEGUN, UNNOTICED),
+        "until Kubernetes notices: about a second for a pod, for a node until it is marked NotReady",
+    ),
+}
+
+
+def beyond(fault: Fault | None, lost: Collection[Answer], begin: float | None, limits: Limits) -> tuple[Answer, ...]:
+    """The lost requests that the promise about a fault does not allow. Without a fault, none may be lost."""
+    allowed = PROMISES[fault].allowed if fault else ()
+    since = float("-inf") if begin is None else begin
+    return tuple(one for one in lost if not any(allowance.allows(one, since, limits) for allowance in allowed))
+
+
+def promises_table() -> Iterator[str]:
+    """The lines of the table in docs/explanation/scope.md."""
+    yield "| fault | what may be lost | for how long |"
+    yield "|---|---|---|"
+    for promise in PROMISES.values():
+        yield f"| {promise.title} | {promise.may_be_lost} | {promise.how_long or '-'} |"

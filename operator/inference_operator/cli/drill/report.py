@@ -1,0 +1,244 @@
+"""What a drill found: its report, the verdict, and its page. Pure: a report can be judged again."""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from math import ceil
+
+from inference_operator.cli.drill.answer import Answer, Loss
+from inference_operator.cli.drill.promises import Fault, Limits, beyond
+from inference_operator.cli.output import table
+from inference_operator.cli.parser import UsageError, harmless
+
+FORM = 1
+"""Version of the report's form."""
+MEDIAN, TAIL = 0.5, 0.99
+NO_FAULT = "no fault"
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRecord:
+    """One fault; times in seconds since the drill began."""
+
+    fault: Fault
+    begin: float
+    end: float
+    what: str
+    """What was done."""
+    problem: str = ""
+    """Why it did not heal; empty if it did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A fault that was not caused."""
+
+    fault: Fault
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything that a verdict needs."""
+
+    namespace: str
+    name: str
+    seed: int
+    began: str
+    """RFC 3339."""
+    rate: float
+    limits: Limits
+    sent: int
+    """Requests, with the numbers below it."""
+    answers: Sequence[Answer]
+    """Times in seconds since the drill began."""
+    faults: Sequence[FaultRecord] = ()
+    skipped: Sequence[Skipped] = ()
+    unlogged: Collection[str] = ()
+    """IDs of errors that no router's log has."""
+    logs: str = ""
+    """Why the logs of routers were not looked into; empty if they were."""
+    form: int = FORM
+
+    @property
+    def text(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def report_of(text: str) -> Report:
+    """The report of its text; raises `UsageError` for another text."""
+    try:
+        raw = json.loads(text)
+        if raw["form"] != FORM:
+            raise UsageError(f"--judge: this report has the form {raw['form']}, and this release judges {FORM}.")
+        raw["limits"] = Limits(**raw["limits"])
+        raw["answers"] = [Answer(**{**one, "loss": one["loss"] and Loss(one["loss"])}) for one in raw["answers"]]
+        raw["faults"] = [FaultRecord(**{**one, "fault": Fault(one["fault"])}) for one in raw["faults"]]
+        raw["skipped"] = [Skipped(**{**one, "fault": Fault(one["fault"])}) for one in raw["skipped"]]
+        return Report(**{name: value for name, value in raw.items() if name != "verdict"})
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"--judge: this is no report of `infd drill -o json`: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A request that is lost."""
+
+    at: float
+    """When it was lost, in seconds since the drill began."""
+    number: int
+    fault: str
+    cause: str
+    allowed: bool
+    """Whether the promise about the fault allows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The requests of a part of the drill."""
+
+    name: str
+    begin: float
+    seconds: float
+    requests: int
+    lost: int
+    p50: float | None
+    p99: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the requests of a report became."""
+
+    requests: int
+    rejected: int
+    findings: Sequence[Finding] = field(default_factory=tuple)
+    gap: float = 0.0
+    """The longest time without a right answer."""
+    spans: Sequence[Span] = ()
+
+    @property
+    def beyond(self) -> Sequence[Finding]:
+        """What was lost and not allowed to be."""
+        return [one for one in self.findings if not one.allowed]
+
+
+def verdict(report: Report) -> Verdict:
+    """Judge a report: each request ends in exactly one whole answer, or in an error that the router's log has."""
+    answers = sorted(report.answers, key=lambda one: one.ended)
+    ends = [one.ended for one in answers if one.ok]
+    return Verdict(
+        requests=report.sent,
+        rejected=sum(one.rejected for one in answers),
+        findings=tuple(sorted(_findings(report, answers), key=lambda one: one.at)),
+        gap=max((later - earlier for earlier, later in pairwise(ends)), default=0.0),
+        spans=tuple(_spans(report, answers)),
+    )
+
+
+def _findings(report: Report, answers: Sequence[Answer]) -> Iterator[Finding]:
+    for one in answers:
+        during = _during(report, one)
+        fault, begin = (during.fault, during.begin) if during else (None, None)
+        is_told = bool(one.request_id) and one.request_id not in report.unlogged
+        if one.loss:
+            allowed = not beyond(fault, [one], begin, report.limits) and (one.loss is not Loss.STATUS or is_told)
+            yield Finding(one.ended, one.number, fault or NO_FAULT, _cause(one, report), allowed)
+        elif one.rejected and not is_told:
+            cause = "429 with an ID that no router's log has" if one.request_id else "429 without an ID"
+            yield Finding(one.ended, one.number, fault or NO_FAULT, cause, allowed=False)
+    count, last = Counter(one.number for one in answers), max((one.ended for one in answers), default=0.0)
+    for number in range(report.sent):
+        if count[number] != 1:
+            cause = f"{count[number]} answers" if count[number] else "no answer"
+            yield Finding(last, number, NO_FAULT, cause, allowed=False)
+
+
+def _cause(answer: Answer, report: Report) -> str:
+    unlogged = " (in no router's log)" if answer.request_id in report.unlogged else ""
+    status = f" {answer.status}" if answer.loss is Loss.STATUS else ""
+    return f"{answer.loss}{status}{unlogged} {answer.request_id} {' '.join(answer.detail.split())}".strip()
+
+
+def _during(report: Report, answer: Answer) -> FaultRecord | None:
+    """The latest fault that went on during a request."""
+    found = [one for one in report.faults if one.begin <= answer.ended and answer.started <= one.end]
+    return found[-1] if found else None
+
+
+def _spans(report: Report, answers: Sequence[Answer]) -> Iterator[Span]:
+    """Before the faults, during each, and after the last one."""
+    last = max((one.ended for one in answers), default=0.0)
+    first = min((one.begin for one in report.faults), default=last)
+    healed = max((one.end for one in report.faults), default=last)
+    yield _span("before", 0.0, first, [one for one in answers if one.ended < first])
+    for fault in report.faults:
+        among = [one for one in answers if fault.begin <= one.ended and one.started <= fault.end]
+        yield _span(fault.fault, fault.begin, fault.end, among)
+    if report.faults:
+        yield _span("after", healed, max(last, healed), [one for one in answers if one.started > healed])
+
+
+def _span(name: str, begin: float, end: float, answers: Sequence[Answer]) -> Span:
+    times = sorted(one.seconds for one in answers if one.ok)
+    lost = sum(one.loss is not None for one in answers)
+    return Span(name, begin, end - begin, len(answers), lost, _quantile(times, MEDIAN), _quantile(times, TAIL))
+
+
+def _quantile(times: Sequence[float], part: float) -> float | None:
+    return times[max(0, ceil(part * len(times)) - 1)] if times else None
+
+
+def is_proven(report: Report, judged: Verdict) -> bool:
+    """Whether nothing was lost beyond the promises, and each fault healed; a drill without a fault proves nothing."""
+    return bool(report.faults) and not judged.beyond and not any(one.problem for one in report.faults)
+
+
+SHOWN = 20
+"""Lost requests on the page; the JSON has all."""
+
+
+def page(report: Report, judged: Verdict, columns: int) -> Iterator[str]:
+    """The lines of the page, each cut at the width of a terminal."""
+    yield from (harmless(line)[:columns].rstrip() for line in _lines(report, judged))
+
+
+def _lines(report: Report, judged: Verdict) -> Iterator[str]:
+    lost = len(judged.findings)
+    yield f"Drill of {report.namespace}/{report.name}: {report.began}, seed {report.seed}, {report.rate:g} requests/s"
+    yield (
+        f"{judged.requests:,} requests, {lost:,} lost, {len(judged.beyond):,} of them beyond what is promised,"
+        f" {judged.rejected:,} rejected"
+    )
+    yield f"longest time without an answer: {judged.gap:.1f} s"
+    yield ""
+    yield from table([("SPAN", "AT", "TOOK", "REQUESTS", "LOST", "P50", "P99"), *map(_row, judged.spans)])
+    for one in judged.findings[:SHOWN]:
+        allowed = "allowed" if one.allowed else "LOST"
+        yield f"{one.at:+.1f} s  {one.fault}  {allowed}  request {one.number}: {one.cause}"
+    if lost > SHOWN:
+        yield f"and {lost - SHOWN:,} more"
+    yield ""
+    for fault in report.faults:
+        yield f"{fault.fault}: {fault.what}{f'; NOT HEALED: {fault.problem}' if fault.problem else ''}"
+    for skipped in report.skipped:
+        yield f"not done: {skipped.fault}: {skipped.why}"
+    if report.logs:
+        yield f"not checked: {report.logs}"
+    yield verdict_words(report, judged)
+
+
+def verdict_words(report: Report, judged: Verdict) -> str:
+    """The last line."""
+    if not report.faults:
+        return "Nothing is proven: there was no fault."
+    if is_proven(report, judged):
+        return "As promised: no request was lost beyond docs/explanation/scope.md, and each fault healed."
+    return "Not as promised."
+
+
+def _row(span: Span) -> Sequence[str]:
+    times = [f"{value:.2f}s" if value is not None else "-" for value in (span.p50, span.p99)]
+    return span.name, f"{span.begin:.1f}s", f"{span.seconds:.1f}s", str(span.requests), str(span.lost), *times

@@ -1,0 +1,144 @@
+"""`infd drill` before it begins: what it says, what it refuses, and reports that are judged again.
+
+`e2e/test_drill.py` causes the faults; `tests/load/test_checker.py` has the checker.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import yaml
+
+from inference_operator.admission.rights import Right
+from inference_operator.api.resource import resource
+from inference_operator.api.spec import Spec
+from inference_operator.cli.drill import DRILLED
+from inference_operator.cli.drill.command import limits_of, rate_of
+from inference_operator.cli.drill.faults import RIGHTS
+from inference_operator.cli.drill.promises import Fault
+from inference_operator.cli.options import SYSTEM_NAMESPACE
+from inference_operator.cli.parser import RefusedError
+from inference_operator.manifest import DEPLOYMENT, STATEFUL_SET
+from tests.cli.conftest import Infd
+from tests.cli.forwarding import Behind, behind_api_server
+from tests.cli.test_chat import live, router
+from tests.load.test_checker import CASES
+from tests.testing.builders import inference_deployment, pod, ready_pod
+from tests.testing.schemas import validate
+
+SAMPLE = Path(__file__).parents[2] / "manifests" / "samples" / "jobs" / "drill.yaml"
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+@pytest.fixture
+def behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Behind]:
+    with behind_api_server(tmp_path, monkeypatch) as found:
+        found.objects[REVIEWS] = {"status": {"allowed": True}}
+        for path in (DEPLOYMENT.path(None), DEPLOYMENT.path("default"), STATEFUL_SET.path("default")):
+            found.objects[path] = {"metadata": {"resourceVersion": "1"}, "items": []}
+        yield found
+
+
+def engine(name: str) -> dict[str, object]:
+    return pod(name=f"qwen-engine-{name}", status=ready_pod())
+
+
+def test_only_faults_that_the_caller_may_cause_are_caused(infd: Infd, behind: Behind) -> None:
+    behind.serve(live(ready=2, replicas=2), router("a"), router("b"), engine("a"), engine("b"))
+    behind.objects[REVIEWS] = {"status": {"allowed": False}}
+    status, said, complaints = infd("drill", "qwen", "--yes")
+    assert (status, complaints) == (1, "There is no fault that may be caused.\n")
+    for part in (
+        "Drill of default/qwen (2 engines, 2 routers), seed ",
+        "not delete-engine: you have no right to delete pods in the namespace `default`.",
+        "not drain-node: you have no right to create pods/eviction in the namespace `default`.",
+        "not end-operator: you have no right to list pods in the namespace `inference-operator-system`.",
+        "not to-zero: requests wait until an engine has started. --yes-interrupt causes it.",
+    ):
+        assert part in said
+    assert behind.requests == []
+
+
+def test_a_service_of_one_engine_and_one_router_is_not_interrupted(infd: Infd, behind: Behind) -> None:
+    behind.serve(live(), router("a"), engine("a"))
+    others = ",".join(fault for fault in DRILLED if fault is not Fault.END_OPERATOR)
+    status, said, _ = infd("drill", "qwen", "--yes", f"--faults={others}")
+    assert status == 1
+    why = dict(line.strip().removeprefix("not ").split(": ", 1) for line in said.splitlines() if "  not " in line)
+    one_engine = "it interrupts a service of one engine. --yes-interrupt causes it."
+    one_router = "it interrupts a service of one router. --yes-interrupt causes it."
+    assert why == {
+        "roll-engines": one_engine,
+        "delete-engine": one_engine,
+        "roll-routers": one_router,
+        "delete-router": one_router,
+        "drain-node": "a budget keeps the only one until its node is cordoned, and the drill cordons no node.",
+        "scale-down": "it needs two engines.",
+        "to-zero": "requests wait until an engine has started. --yes-interrupt causes it.",
+    }
+
+
+def test_what_is_lost_where_nobody_asks_for_it_is_refused_first(infd: Infd, behind: Behind) -> None:
+    behind.serve(live(), router("a"), engine("a"))
+    status, _, complaints = infd("drill", "qwen")
+    assert (status, "Add --yes" in complaints) == (2, True)
+    behind.serve(live(ready=0), router("a"))
+    status, _, complaints = infd("drill", "qwen", "--yes")
+    assert (status, "qwen has no ready engine" in complaints) == (1, True)
+    behind.serve({**live(), "spec": {**live()["spec"], "paused": True}}, router("a"), engine("a"))
+    status, said, _ = infd("drill", "qwen", "--yes", "--faults=roll-engines")
+    assert (status, "not roll-engines: the operator changes nothing while" in said) == (1, True)
+
+
+def test_options_that_mean_nothing_are_refused(infd: Infd) -> None:
+    wrong = ("--for=0s", "--for=3d", "--for=x", "--rate=0", "--rate=1000", "--faults=kill-engine", "--faults=")
+    assert [infd("drill", "qwen", option)[0] for option in wrong] == [2] * len(wrong)
+
+
+def test_the_load_is_below_what_one_engine_carries() -> None:
+    assert [rate_of(None, carried) for carried in (None, 100.0, 1.0)] == [2.0, 2.0, 0.5]
+    assert rate_of(3.0, 3.5) == 3.0
+    with pytest.raises(RefusedError, match="would overload one engine"):
+        rate_of(3.0, 2.5)
+
+
+def test_a_report_is_judged_again(infd: Infd, tmp_path: Path) -> None:
+    for name, expected in (("all is well", 0), ("a broken stream during a rollout", 1)):
+        (tmp_path / "drill.json").write_text(CASES[name][0].text)
+        status, said, _ = infd("drill", "--judge", str(tmp_path / "drill.json"))
+        assert (status, said.splitlines()[-1].startswith("As promised")) == (expected, not expected)
+    assert infd("drill", "--judge", str(tmp_path / "none.json"))[0] == 2
+
+
+def test_every_fault_of_the_command_names_its_rights() -> None:
+    assert set(RIGHTS) == set(DRILLED)
+
+
+def test_limits_are_those_of_the_specification() -> None:
+    spec = resource(inference_deployment(drainTimeout="90s", router={"coldStart": {"timeout": "15m"}})).spec
+    assert isinstance(spec, Spec)
+    assert asdict(limits_of(spec)) == {"drain": 90.0, "hold": 300.0}
+
+
+def test_the_role_of_the_sample_has_the_rights_of_every_fault_and_no_other_writes() -> None:
+    documents = [one for one in yaml.safe_load_all(SAMPLE.read_text()) if one["kind"] == "Role"]
+    granted = {
+        role["metadata"]["namespace"]: {
+            Right(verb, plural, group)
+            for rule in role["rules"]
+            for group in rule["apiGroups"]
+            for plural in rule["resources"]
+            for verb in rule["verbs"]
+        }
+        for role in documents
+    }
+    system = set(RIGHTS[Fault.END_OPERATOR])
+    own = {right for fault, rights in RIGHTS.items() if fault is not Fault.END_OPERATOR for right in rights}
+    assert granted[SYSTEM_NAMESPACE] == system
+    assert own == {right for right in granted["default"] if right.verb not in {"get", "list"}}
+
+
+def test_the_sample_is_valid() -> None:
+    for manifest in yaml.safe_load_all(SAMPLE.read_text()):
+        validate(manifest)
