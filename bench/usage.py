@@ -1,17 +1,15 @@
-"""CPU that a router spends to read the tokens of answers: for each chunk of a stream, and for each short answer.
+"""CPU that a router spends so that tokens are counted: for a stream of 200 chunks, and for a JSON answer of 2 KiB.
 
     python -m bench.usage [--streams N] [--rounds N] [--output text|json]
 
 Needs root, two cores and `wrk` (Debian package of this name). HAProxy of the router's image runs on the first core with
 the configuration that the operator renders; an engine's stand-in and the clients on the second. The configurations take
-turns, and the median of all rounds counts. Chunks that a client reads together count as one, since a busy machine joins
-them:
+turns, and the median of all rounds counts. It is CPU time and no rate, so other work on the machine matters little.
+Chunks that a client reads together count as one, since a busy machine joins them. All requests have an API key:
 
-- *disabled*: `router.usage: Disabled`, the default.
-- *not asked*: `Enabled`, and the streams have no usage, as without `stream_options.include_usage`.
-- *asked*: `Enabled`, and the streams end with their usage.
-
-The same for answers of one JSON object, and with the access log disabled, to see what it costs.
+- *not counted*: without the header by which engines know the user.
+- *counted by engines*: with it, as always with `router.keys`.
+- *read by routers*: `router.usage: Enabled`, and streams end with their usage.
 """
 
 import asyncio
@@ -26,7 +24,7 @@ import tempfile
 import time
 from asyncio.subprocess import PIPE, Process, create_subprocess_exec
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -36,24 +34,29 @@ from typing import Self
 
 import aiohttp
 
-from bench.figures import Figure, at_most, parser_of, shown
+from bench.figures import Figure, at_least, parser_of, shown
 from e2e.router.loopback import NAME_SERVER, Loopback, unpacked
 from e2e.router.names import Names
+from e2e.router.test_keys import line
 from inference_operator.api.router import RouterSpec, RouterUsage
+from inference_operator.api.router_keys import KeysSecretRef, RouterKeysSpec
+from inference_operator.engines.engine_key_program import USER_HEADER
 
-STREAMS, CHUNKS, GAP_SECONDS = 100, 150, 0.02
+STREAMS, CHUNKS, GAP_SECONDS = 100, 200, 0.02
 """Streams at a time, and the chunks of each: 50 tokens a second."""
 ROUNDS, WRK_SECONDS, CONNECTIONS = 3, 3, 32
 ENGINE, PATH = "127.0.54.1", "/v1/chat/completions"
 PROXY_CORE, OTHER_CORE = 0, 1
-AIM = at_most(10)
-"""Percent of CPU that reading tokens may add."""
+AIMS = {"stream of 200 chunks": at_least(0.85), "JSON answer of 2 KiB": at_least(0.7)}
+"""Requests for the CPU of one that is not counted."""
+USER_KEY = "sk-of-the-bench"
+AUTHORIZATION = f"Authorization: Bearer {USER_KEY}\r\n".encode()
 
 _CHUNK = b'data: {"id":"chatcmpl-%s","object":"chat.completion.chunk","created":1790000000,"model":"chat",' % (
     b"0" * 32
 )
 TOKEN = _CHUNK + b'"choices":[{"index":0,"delta":{"content":" token"},"logprobs":null,"finish_reason":null}]}\n\n'
-USAGE = b'"usage":{"prompt_tokens":7,"total_tokens":157,"completion_tokens":150}'
+USAGE = b'"usage":{"prompt_tokens":7,"total_tokens":207,"completion_tokens":200}'
 LAST = _CHUNK + b'"choices":[],' + USAGE + b"}\n\n"
 DONE = b"data: [DONE]\n\n"
 HEADERS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -63,7 +66,7 @@ ANSWER = (
         b'{"id":"chatcmpl-%s","object":"chat.completion","created":1790000000,"model":"chat","choices":[{"text":"%s"}],'
         % (
             b"0" * 32,
-            b"x" * 400,
+            b"x" * 1800,
         )
     )
     + USAGE
@@ -91,22 +94,31 @@ class Case:
     """A configuration, and whether streams ask for their usage."""
 
     name: str
-    spec: RouterSpec
+    usage: RouterUsage = RouterUsage.DISABLED
     asked: bool = False
+    names_user: bool = True
+
+    @property
+    def spec(self) -> RouterSpec:
+        """The router section."""
+        return RouterSpec(usage=self.usage, keys=RouterKeysSpec(secretRef=KeysSecretRef(name="keys")))
+
+    def change(self, text: str) -> str:
+        """The configuration of this case."""
+        named = USER_HEADER.decode()
+        return text if self.names_user else "\n".join(line for line in text.split("\n") if named not in line)
 
 
-_ENABLED = RouterSpec(usage=RouterUsage.ENABLED)
 CASES = (
-    Case("disabled", RouterSpec()),
-    Case("not asked", _ENABLED),
-    Case("asked", _ENABLED, asked=True),
-    Case("disabled, no access log", RouterSpec.model_validate({"accessLog": "Disabled"})),
+    Case("not counted", names_user=False),
+    Case("counted by engines"),
+    Case("read by routers", RouterUsage.ENABLED, asked=True, names_user=False),
 )
 
 
 def main(arguments: Sequence[str]) -> int:
     """Measure and print the figures."""
-    parser = parser_of("python -m bench.usage", "CPU that a router spends to read the tokens of answers.")
+    parser = parser_of("python -m bench.usage", "CPU that a router spends so that tokens are counted.")
     parser.add_argument("--streams", type=int, default=STREAMS, help="streams at a time")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="measurements of each configuration")
     args = parser.parse_args(arguments)
@@ -120,29 +132,26 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def _measured(root: Path, command: list[str], streams: int, rounds: int) -> list[Figure]:
-    chunk: dict[str, list[float]] = defaultdict(list)
-    answer: dict[str, list[float]] = defaultdict(list)
+    measured: dict[str, dict[str, list[float]]] = {what: defaultdict(list) for what in AIMS}
+    streamed, whole = measured.values()
     for _ in range(rounds):
         for case in CASES:
-            chunk[case.name].append(await _of_streams(root, command, case, streams))
-            if not case.asked:
-                answer[case.name].append(await _of_answers(root, command, case))
-    return [*_figures("chunk of a stream", chunk), *_figures("JSON answer", answer)]
+            streamed[case.name].append(await _of_streams(root, command, case, streams))
+            whole[case.name].append(await _of_answers(root, command, case))
+    return [figure for what, values in measured.items() for figure in _figures(what, values)]
 
 
-def _figures(what: str, measured: dict[str, list[float]]) -> list[Figure]:
+def _figures(what: str, measured: dict[str, list[float]]) -> Iterator[Figure]:
     middle = {name: median(values) for name, values in measured.items()}
-    rivals = [Figure(f"{what}, {name}: CPU of the proxy", value, "us") for name, value in middle.items()]
-    added = [
-        Figure(f"{what}, {name}: added by reading tokens", 100 * (middle[name] / middle["disabled"] - 1), "%", AIM)
-        for name in ("not asked", "asked")
-        if name in middle
-    ]
-    return [*rivals, *added]
+    for name, value in middle.items():
+        yield Figure(f"{what}, {name}: CPU of the proxy", value, "us")
+    for name in list(middle)[1:]:
+        aim = AIMS[what] if name == CASES[1].name else None
+        yield Figure(f"{what}, {name}: requests for the CPU of one", middle[CASES[0].name] / middle[name], "", aim)
 
 
 async def _of_streams(root: Path, command: list[str], case: Case, streams: int) -> float:
-    """Microseconds of the proxy's CPU for each chunk."""
+    """Microseconds of the proxy's CPU for a stream of CHUNKS chunks."""
     context = multiprocessing.get_context("spawn")
     async with _Routed(root, command, case) as routed:
         ours, theirs = context.Pipe()
@@ -161,7 +170,7 @@ async def _of_streams(root: Path, command: list[str], case: Case, streams: int) 
         finally:
             origin.terminate()
             origin.join()
-    return used / chunks * 1e6
+    return used / chunks * CHUNKS * 1e6
 
 
 async def _of_answers(root: Path, command: list[str], case: Case) -> float:
@@ -184,7 +193,8 @@ async def _of_answers(root: Path, command: list[str], case: Case) -> float:
 
 async def _asked_by_wrk(url: str) -> int:
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as file:
-        file.write('wrk.method = "POST"; wrk.body = string.rep("x", 2048)')
+        file.write('wrk.method = "POST"; wrk.body = string.rep("x", 2048);')
+        file.write(f' wrk.headers["Authorization"] = "Bearer {USER_KEY}"')
         file.flush()
         options = ["-t1", f"-c{CONNECTIONS}", f"-d{WRK_SECONDS}", "--script", file.name, url]
         wrk = await create_subprocess_exec("taskset", "--cpu-list", str(OTHER_CORE), "wrk", *options, stdout=PIPE)
@@ -207,6 +217,8 @@ class _Routed:
         self._session = aiohttp.ClientSession()
         pinned = ["taskset", "--cpu-list", str(PROXY_CORE), *self._command]
         self.loopback = Loopback(self._root, pinned, names=names, session=self._session, spec=self._case.spec)
+        self.loopback.engine_key, self.loopback.change = "e" * 64, self._case.change
+        self.loopback.write_keys(line("user", USER_KEY))
         await self.loopback.start_router()
         return self
 
@@ -276,11 +288,11 @@ def _client(port: int, streams: int, asked: bool, result: Connection) -> None:  
     os.sched_setaffinity(0, {OTHER_CORE})
     options = b',"stream_options":{"include_usage":true}' if asked else b""
     body = b'{"model":"chat","messages":[{"role":"user","content":"Hi"}],"stream":true%s}' % options
-    head = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    head = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n"
     poll, open_streams, chunks = select.epoll(), dict[int, socket.socket](), 0
     for _ in range(streams):
         connection = socket.create_connection(("127.0.0.1", port))
-        connection.sendall(head % (PATH.encode(), len(body)) + body)
+        connection.sendall(head % (PATH.encode(), len(body), AUTHORIZATION) + body)
         open_streams[connection.fileno()] = connection
         poll.register(connection, select.EPOLLIN)
     while open_streams:

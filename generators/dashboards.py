@@ -480,10 +480,13 @@ ROUTER = Dashboard(
         ),
         Panel(
             "Tokens of users per second",
-            "As answers told, with router.usage",
+            "As engines of vLLM count them with router.keys; else as answers told, with router.usage",
             "short",
-            {"{{user}} {{type}}": f"sum by (user, type) (rate(inference_operator_router_tokens_total{ONE}{R}))"},
-            nothing="router.usage is not Enabled",
+            {
+                "{{user}} {{type}}": f"sum by (user, type) (rate(inference_operator_engine_tokens_total{ONE}{R}))"
+                f" or sum by (user, type) (rate(inference_operator_router_tokens_total{ONE}{R}))"
+            },
+            nothing="router.keys is not set, and router.usage is not Enabled",
         ),
         Panel(
             "Answers whose tokens are not counted",

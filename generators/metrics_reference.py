@@ -7,6 +7,7 @@ import yaml
 
 from generators.dashboards import DASHBOARDS
 from generators.engine_rules import RULES
+from inference_operator.engines.engine_key_program import TOKENS
 from inference_operator.router.observe import (
     MAX_ADAPTER_SERIES,
     MAX_COMMON_SERIES,
@@ -40,6 +41,10 @@ ENGINE = {
     "vllm:prompt_tokens_total": ("", "Tokens of prompts"),
     "vllm:prompt_tokens_cached_total": ("", "Those of them that were not computed again"),
     "vllm:generation_tokens_total": ("", "Tokens of answers"),
+    f"{TOKENS}_total": (
+        "user type",
+        "Tokens of each user, `prompt` or `completion`, with `router.keys`: their sum is vLLM's own count",
+    ),
     "vllm:request_success_total": ("finished_reason", "Answers that have ended"),
     "vllm:admission_rejections_total": ("reason", "Requests that the engine refused with 503; since vLLM 0.32"),
     "vllm:time_to_first_token_seconds": ("", "From the request's arrival to its first token"),

@@ -25,6 +25,7 @@ from e2e.localkube.certificates import Authority, Identity
 from e2e.router.names import Names
 from inference_operator.api.router import RouterSpec
 from inference_operator.api.router_keys import KEYS_FILE
+from inference_operator.engines.engine_key import KEY_ENTRY
 from inference_operator.engines.vllm.vllm import API_PATHS
 from inference_operator.fleet.rollout_slots import TurnInputs
 from inference_operator.manifest import Key, Owner
@@ -32,6 +33,7 @@ from inference_operator.objects.adapter_list import ADVERTISED
 from inference_operator.objects.names import ENGINE
 from inference_operator.router.adapters import ADAPTERS_FOLDER
 from inference_operator.router.deployment import haproxy_command, stop_hook
+from inference_operator.router.engine_key import ENGINE_KEY_FOLDER
 from inference_operator.router.haproxy import config_files
 from inference_operator.router.inputs import RouterInputs, Upstream
 from inference_operator.router.keys import KEYS_FOLDER
@@ -152,6 +154,8 @@ class Loopback:
     files: Mapping[str, str] = field(default_factory=dict)
     """Scripts of another commit, which a bench compares."""
     settings: Settings = field(default_factory=Settings)
+    engine_key: str = ""
+    """The key that engines ask for."""
 
     @property
     def reads_long_bodies(self) -> bool:
@@ -203,7 +207,12 @@ class Loopback:
             progress_deadline_seconds=600,
             owner=Owner(Key("default", "loopback"), "uid"),
             settings=self.settings,
+            engine_key="engine-key" if self.engine_key else "",
         )
+        if self.engine_key:
+            folder = self.root / ENGINE_KEY_FOLDER.lstrip("/")
+            folder.mkdir(exist_ok=True)
+            (folder / KEY_ENTRY).write_text(self.engine_key)
         config = config_files(inputs)
         text = config[CONFIG_FILE].replace(f":{PORT}", f":{self.port}")
         text = self.change(text.replace(f":{TLS_PORT}", f":{self.tls_port}"))

@@ -18,7 +18,9 @@ from e2e.router.collector import Collector
 from e2e.router.loopback import Loopback
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.engine import EngineSpec
+from inference_operator.engines.engine_key import KEY_ENTRY, KEY_FILE
 from inference_operator.engines.process import ServedModel, Timeouts
+from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.sizing.plan import unchecked_plan
 from inference_operator.sizing.shape import SizingInputs
@@ -34,21 +36,27 @@ VARIABLES = {
 }
 
 
-def job(engine: EngineSpec, traces: str) -> Mapping[str, Any]:
+def job(engine: EngineSpec, traces: str, *, asks_for_key: bool = False) -> Mapping[str, Any]:
     """The command line and the variables of an engine as the operator writes them, with a collector in its settings."""
     timeouts = Timeouts(startup=int(START_SECONDS), dns_staleness=0, drain=0)
     plan, served = unchecked_plan(SizingInputs(1)), ServedModel("/model", MODEL)
-    process = Vllm(port=PORT).process(engine, plan, served, timeouts, host="::", traces=traces)
+    process = Vllm(port=PORT).process(
+        engine, plan, served, timeouts, host="::", traces=traces, asks_for_key=asks_for_key
+    )
     env = {variable.name: variable.value for variable in process.env if variable.value is not None}
+    env[PROGRAMS_VARIABLE] = programs_text(process.programs)
     return {"command": [*process.command, *process.args], "env": env}
 
 
 @asynccontextmanager
-async def vllm(folder: Path, engine: EngineSpec, traces: str) -> AsyncIterator[None]:
-    """A vLLM that answers."""
+async def vllm(folder: Path, engine: EngineSpec, traces: str = "", key: str = "") -> AsyncIterator[None]:
+    """A vLLM that answers; it asks for a key, if one is given."""
     images.build(["tiny-llama"])
-    (folder / "job.json").write_text(json.dumps(job(engine, traces)))
+    (folder / "job.json").write_text(json.dumps(job(engine, traces, asks_for_key=bool(key))))
     volumes = {SCRIPTS: "/script:ro", model_folder(): "/model:ro", folder: "/data"}
+    if key:
+        (folder / KEY_ENTRY).write_text(key)
+        volumes |= {folder / KEY_ENTRY: f"{KEY_FILE}:ro"}
     command = ("/opt/vllm/bin/python", "/script/run_served.py", "/data")
     run = asyncio.create_task(
         asyncio.to_thread(found_builder().run, "traced", images.reference("engine-cpu"), command, volumes)

@@ -5,11 +5,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry, Counter
 
 from inference_operator.engines import engine_key_program as program
 from inference_operator.engines.engine_key import KEY_PROGRAM, KEY_SOURCE, MIDDLEWARE, guard_of
@@ -18,6 +21,7 @@ from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
 from inference_operator.engines.registry import ENGINES
 
 KEY, OTHER = "a" * 64, "b" * 64
+KINDS = ("prompt", "completion")
 CLOSED = (
     *("/v1/models", "/v1/chat/completions", "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/tokenize"),
     *(
@@ -266,6 +270,115 @@ async def test_an_application_that_fails_is_no_answer_of_the_engine(tmp_path: Pa
 
     (tmp_path / "key").write_text(KEY)
     assert await status(EngineKey(broken, str(tmp_path / "key")), **probe()) == 500
+
+
+# Tokens of users
+
+
+class Step:
+    """What vLLM counts in a step of its scheduler, as `IterationStats` of 0.32 does."""
+
+    def __init__(self) -> None:
+        self.num_prompt_tokens = self.num_generation_tokens = 0
+
+    def update_from_output(self, output: Sequence[int], _at: float, is_prefilling: bool, _: "State") -> None:  # noqa: FBT001 - as vLLM's
+        """A part of a request's answer, the first with its prompt."""
+        prompt, completion = output
+        self.num_prompt_tokens += prompt if is_prefilling else 0
+        self.num_generation_tokens += completion
+
+
+class State:
+    """`RequestStateStats`, of which the output processor makes one for each sequence of a request."""
+
+    def __init__(self, arrival_time: float = 0.0) -> None:
+        self.arrival_time = arrival_time
+
+
+@pytest.fixture
+def counting(app: Application, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EngineKey]:
+    """The middleware in a process where vLLM is."""
+    registry = CollectorRegistry()
+    monkeypatch.setattr("prometheus_client.Counter", partial(Counter, registry=registry))
+    stats = ModuleType("vllm.v1.metrics.stats")
+    stats.__dict__.update(IterationStats=type("Step", (Step,), {}), RequestStateStats=type("State", (State,), {}))
+    for name in ("vllm", "vllm.v1", "vllm.v1.metrics"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, stats.__name__, stats)
+    step = stats.IterationStats
+
+    async def engine(scope: dict[str, Any], receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI
+        requests, totals = [stats.RequestStateStats(), stats.RequestStateStats()], step()
+        for request in requests:  # two answers of 3 tokens each, to a prompt of 5
+            totals.update_from_output((5, 1), 0.0, True, request)  # noqa: FBT003 - as vLLM does
+            totals.update_from_output((5, 2), 1.0, False, request)  # noqa: FBT003 - as above
+        await app(scope, receive, send)
+
+    program.count_tokens.cache_clear()
+    (tmp_path / "key").write_text(KEY)
+    guard = EngineKey(engine, str(tmp_path / "key"))
+    guard.__dict__["registry"] = registry
+    yield guard
+    program.count_tokens.cache_clear()
+
+
+def tokens(guard: EngineKey, user: str) -> tuple[float | None, float | None]:
+    registry, name = guard.__dict__["registry"], f"{program.TOKENS}_total"
+    prompt, completion = (
+        registry.get_sample_value(name, {"user": user, "type": one}) for one in ("prompt", "completion")
+    )
+    return prompt, completion
+
+
+@pytest.mark.parametrize(
+    ("given", "user"),
+    [
+        ([b"alice"], "alice"),
+        ([], ""),
+        ([b"alice", b"bob"], ""),
+        ([b'a"b\xe9 \n'], "a_b___"),
+        ([b"a" * 200], "a" * 128),
+    ],
+)
+async def test_tokens_are_counted_for_the_user_that_came_with_the_key(
+    counting: EngineKey, app: Application, given: list[bytes], user: str
+) -> None:
+    headers = [*bearer(KEY), *((program.USER_HEADER, one) for one in given)]
+    for _ in range(2):
+        assert await status(counting, "/v1/completions", method="POST", headers=headers) == 200
+    assert tokens(counting, user) == (20, 12)
+    assert app.headers == [[], []]
+
+
+async def test_a_user_without_the_key_is_no_user_and_the_probe_is_nobodys(counting: EngineKey) -> None:
+    claim = [(program.USER_HEADER, b"bob")]
+    assert await status(counting, "/v1/completions", method="POST", headers=claim) == 401
+    asked = probe()
+    assert await status(counting, **{**asked, "headers": [*asked["headers"], *claim]}) == 200
+    assert (tokens(counting, "bob"), tokens(counting, "")) == ((None, None), (10, 6))
+
+
+async def test_further_users_are_counted_together(counting: EngineKey, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "MOST_USERS", 2)
+    for user in (b"a", b"b", b"c", b"d", b"a"):
+        headers = [*bearer(KEY), (program.USER_HEADER, user)]
+        await status(counting, "/v1/completions", method="POST", headers=headers)
+    assert [tokens(counting, user) for user in ("a", "b", "c", "other")] == [(20, 12), (10, 6), (None, None), (20, 12)]
+
+
+@pytest.mark.parametrize("missing", ["IterationStats", "num_prompt_tokens"])
+def test_a_vllm_that_counts_otherwise_is_left_as_it_is(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stats = ModuleType("vllm.v1.metrics.stats")
+    step = type("Step", (), {"update_from_output": Step.update_from_output})
+    stats.__dict__.update(RequestStateStats=State, **({} if missing == "IterationStats" else {"IterationStats": step}))
+    monkeypatch.setitem(sys.modules, stats.__name__, stats)
+    for name in ("vllm", "vllm.v1", "vllm.v1.metrics"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    program.count_tokens.cache_clear()
+    before = State.__init__
+    program.count_tokens()
+    program.count_tokens.cache_clear()
+    assert (State.__init__, step.update_from_output) == (before, Step.update_from_output)  # type: ignore[attr-defined]
 
 
 # The start of a command

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from inference_operator.engines.engine_key_program import USER_HEADER
 from inference_operator.manifest import NETWORK_POLICY, Manifest, Ref
 from inference_operator.objects.names import ENGINE, ROUTER
 from inference_operator.objects.network_policy import metrics_readers
@@ -102,13 +103,14 @@ def test_with_api_keys_engines_ask_for_a_key_that_routers_send() -> None:
     assert [mount in one["volumeMounts"] for one in router["containers"]] == [True, True]
 
 
-def test_routers_write_the_key_in_place_of_the_clients_after_they_have_checked_that() -> None:
+def test_routers_write_key_and_user_in_place_of_what_clients_send_after_they_have_checked_that() -> None:
     lines = config(decided(KEYED).desired).splitlines()
-    at = [
-        next(n for n, line in enumerate(lines) if words in line) for words in ("status 401", "del-header Author", SENT)
-    ]
+    user = f"http-request set-header {USER_HEADER.decode()}"
+    rules = ("status 401", "del-header Author", SENT, "del-header '^(?!(", user)
+    at = [next(n for n, line in enumerate(lines) if words in line) for words in rules]
     assert at == sorted(at)
-    assert lines[at[-1]].strip() == f'{SENT} "Bearer %[str(engine),map_str(/etc/haproxy/engine_key.map)]"'
+    assert lines[at[2]].strip() == f'{SENT} "Bearer %[str(engine),map_str(/etc/haproxy/engine_key.map)]"'
+    assert lines[at[-1]].strip() == f"{user} %[var(txn.shown_user)]"
 
 
 def test_the_secret_is_created_without_a_key_that_the_pipeline_could_know() -> None:

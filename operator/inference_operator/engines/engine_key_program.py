@@ -10,18 +10,24 @@ model=NAME -- COMMAND...: the file with the key, a name of the model, and the co
 4. The operator's probe request (`PROBE`) needs no key, so that the operator holds none. It is one for all who ask at a
    time, and its answer tells only the status. So a stranger can make an engine compute one token after another, and
    cannot keep the operator from asking.
+5. With the key comes the user (`USER_HEADER`), as the router names them. vLLM's tokens are counted for each user where
+   vLLM itself counts all (0.32.0, vllm/v1/metrics/stats.py, `IterationStats`): a client can neither hide its tokens nor
+   make them another's, however it asks and leaves, and the counts of all users add up to vLLM's own.
 """
 
 import asyncio
 import hmac
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from contextvars import ContextVar
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -42,6 +48,13 @@ REFUSED = (
 )
 POLICY_VIOLATION = 1008
 """Status of a WebSocket that is closed (RFC 6455)."""
+USER_HEADER = b"inference-operator-user"
+USER: ContextVar[str] = ContextVar("user", default="")
+"""Of the request that a task answers."""
+UNSAFE, USER_LETTERS = re.compile(r"[^A-Za-z0-9._:/@+-]"), 128
+"""What a label of metrics never has, as on the routers' page."""
+TOKENS, MOST_USERS = "inference_operator_engine_tokens", 1000
+"""The counter without its `_total`, and the users of whom it tells apart; further ones are `other`."""
 MODULE, FILE_VARIABLE, MODEL_VARIABLE = "inference_operator_engine_key", "ENGINE_KEY_FILE", "ENGINE_KEY_MODEL"
 PROGRAMS, NAME = "INFERENCE_OPERATOR_PROGRAMS", "engine_key"
 
@@ -86,6 +99,7 @@ class EngineKey:
         self.keys = KeyFile(Path(file or os.environ[FILE_VARIABLE]))
         self.probe: asyncio.Task[int] | None = None
         self.waiting = 0
+        count_tokens()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on what has the key or needs none, and refuse the rest."""
@@ -94,7 +108,8 @@ class EngineKey:
         if kind == "lifespan" or (kind == "http" and scope["path"] in OPEN and scope["method"] in READS):
             await self.app(scope, receive, send)
         elif self.has_key(scope):
-            headers = [one for one in scope["headers"] if one[0] != b"authorization"]
+            headers = [one for one in scope["headers"] if one[0] not in (b"authorization", USER_HEADER)]
+            USER.set(user_of(scope))
             await self.app({**scope, "headers": headers}, receive, send)
         elif kind == "websocket":
             await receive()
@@ -146,6 +161,49 @@ class EngineKey:
 
         await self.app({**scope, "headers": headers}, receive, send)
         return status
+
+
+def user_of(scope: Scope) -> str:
+    """The user whose request it is; empty without one."""
+    users = [value.decode("latin-1") for name, value in scope["headers"] if name == USER_HEADER]
+    return UNSAFE.sub("_", users[0][:USER_LETTERS]) if len(users) == 1 else ""
+
+
+@cache
+def count_tokens() -> None:
+    """Count the tokens of each user from now on; nothing where vLLM is another one than that of the source above."""
+    try:
+        from prometheus_client import Counter  # noqa: PLC0415 - only vLLM's image has them
+        from vllm.v1.metrics.stats import IterationStats, RequestStateStats  # noqa: PLC0415
+
+        begin, update = RequestStateStats.__init__, IterationStats.update_from_output
+        RequestStateStats().tokens, _ = (), totals(IterationStats())
+    except (ImportError, AttributeError):
+        return
+    counter, users = Counter(TOKENS, "Tokens of each user", ("user", "type")), set[str]()
+
+    def begun(request: Any, *args: Any, **named: Any) -> None:  # noqa: ANN401 - of any release
+        begin(request, *args, **named)
+        user = USER.get()
+        if len(users) < MOST_USERS:
+            users.add(user)
+        label = user if user in users else "other"
+        request.tokens = [counter.labels(label, kind) for kind in ("prompt", "completion")]
+
+    def updated(step: Any, *args: Any, **named: Any) -> None:  # noqa: ANN401 - as above
+        before = totals(step)
+        update(step, *args, **named)
+        counts = next((one.tokens for one in args if isinstance(one, RequestStateStats)), ())
+        for count, old, new in zip(counts, before, totals(step), strict=False):
+            if new > old:
+                count.inc(new - old)
+
+    RequestStateStats.__init__, IterationStats.update_from_output = begun, updated
+
+
+def totals(step: Any) -> tuple[int, int]:  # noqa: ANN401 - a class of vLLM
+    """Tokens of prompts and of answers that vLLM has counted in a step."""
+    return step.num_prompt_tokens, step.num_generation_tokens
 
 
 async def is_probe(scope: Scope, receive: Receive) -> bool:

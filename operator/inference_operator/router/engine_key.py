@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from inference_operator.engines.engine_key import KEY_ENTRY
+from inference_operator.engines.engine_key_program import USER_HEADER
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.process import CONFIG_FOLDER
 
@@ -23,4 +24,5 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
         "file": f"{ENGINE_KEY_FOLDER}/{KEY_ENTRY}",
         "map": f"{CONFIG_FOLDER}/{ENGINE_KEY_MAP}",
         "entry": _ENTRY,
+        "user_header": USER_HEADER.decode(),
     }
