@@ -56,7 +56,8 @@ NAME_SERVER = "127.0.53.1"
 """A loopback address without another DNS server: HAProxy queries port 53 only."""
 REQUESTS = {f"{METRIC_PREFIX}{state}_requests" for state in ("running", "queued", "held")}
 ROUTER_IMAGE = os.environ.get("ROUTER_IMAGE", "router")
-"""`router-3.2` has the least version of HAProxy."""
+LEAST_IMAGE = "router-3.2"
+"""With the least version of HAProxy."""
 START_SECONDS = 120.0
 POLL_SECONDS = 0.05
 ROUTER_USER = "99:99"
@@ -64,12 +65,12 @@ IDLE_SECONDS = 0.1
 """CPU time per second below which the HAProxies of a test are idle: they check health and ask DNS."""
 
 
-def unpacked(folder: Path) -> list[str]:
+def unpacked(folder: Path, image: str = ROUTER_IMAGE) -> list[str]:
     """Unpack the router's image as a root directory; returns the command of routers with few slots."""
-    images.build([ROUTER_IMAGE])
+    images.build([image])
     folder.mkdir()
     with tempfile.TemporaryFile() as file:
-        images.stream(ROUTER_IMAGE, into=file)
+        images.stream(image, into=file)
         file.seek(0)
         with tarfile.open(fileobj=file) as archive:
             manifest = json.loads(_content(archive, "manifest.json"))[0]

@@ -8,10 +8,12 @@ from asyncio.subprocess import create_subprocess_exec
 from collections import Counter
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 
 import aiohttp
+import pytest
 
-from e2e.router.loopback import Loopback
+from e2e.router.loopback import LEAST_IMAGE, Loopback, unpacked
 from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.router.deployment import stop_hook
 
@@ -54,10 +56,19 @@ class Service:
             self.answers[answer.status, answer.whole] += 1
 
 
-async def test_a_renewal_of_routers_loses_no_request(loopback: Loopback) -> None:
+@pytest.fixture(params=["", LEAST_IMAGE])
+def former(request: pytest.FixtureRequest, loopback: Loopback, tmp_path: Path) -> Loopback:
+    """Routers before the renewal: of the same image, or of that which an earlier release had."""
+    if not request.param:
+        return loopback
+    return replace(loopback, root=tmp_path / "root", command=unpacked(tmp_path / "root", request.param))
+
+
+async def test_a_renewal_of_routers_loses_no_request(loopback: Loopback, former: Loopback) -> None:
     service = Service()
     for _ in range(ROUTERS):
-        service.routers.append(await _started(loopback, RouterSpec()))
+        service.routers.append(await _started(former, RouterSpec()))
+        loopback.engine_port = former.engine_port
     earlier = tuple(service.routers)
     for _ in range(2):
         await loopback.start_engine()
