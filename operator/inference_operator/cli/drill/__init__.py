@@ -3,7 +3,7 @@
 import argparse
 
 from inference_operator.cli.drill.promises import Fault
-from inference_operator.cli.options import add_connection, add_key, add_table_or_json
+from inference_operator.cli.options import add_connection, add_key, add_output
 from inference_operator.cli.parser import examples
 
 DRILLED = tuple(fault for fault in Fault if not fault.startswith("kill-"))
@@ -82,7 +82,7 @@ def _add_way(drill: argparse.ArgumentParser) -> None:
     )
     drill.add_argument("--model", default="", metavar="NAME", help="an adapter; default: the model itself")
     add_key(drill)
-    add_table_or_json(drill)
+    add_output(drill)
 
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}

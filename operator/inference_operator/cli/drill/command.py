@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import json
 import shutil
 import signal
 import sys
@@ -38,6 +37,7 @@ from inference_operator.cli.drill.report import (
     verdict_words,
 )
 from inference_operator.cli.operator_settings import operator_of
+from inference_operator.cli.output import document, dumped
 from inference_operator.cli.parser import EXIT_REFUSED, RefusedError, UsageError, harmless
 from inference_operator.controller.cluster import ClusterError, ForbiddenError
 from inference_operator.engines.registry import EngineRegistry
@@ -70,7 +70,7 @@ WIDTH = 120
 
 def run(options: argparse.Namespace, _: EngineRegistry) -> int:
     if options.judge:
-        return _told(report_of(_read(options.judge)), as_json=options.output == "json")
+        return _told(report_of(_read(options.judge)), options.output)
     if not options.yes and not sys.stdin.isatty():
         raise UsageError("It causes faults in a live service. Add --yes, because there is no terminal to ask at.")
 
@@ -159,20 +159,20 @@ async def _drill(api: Api, cluster: KubeCluster, live: Manifest, options: argpar
     random.shuffle(faults)
     carried = await _carried(cluster, found)
     intent = Intent(found, pods, seed, rate_of(options.rate, carried), carried, faults, skipped)
-    said = sys.stderr if options.output == "json" else sys.stdout
+    said = sys.stdout if options.output == "table" else sys.stderr
     print(*map(harmless, intent.words()), sep="\n", file=said, flush=True)
     if not faults:
         raise RefusedError("There is no fault that may be caused.")
     if not options.yes and not await is_agreed("Go on?"):
         raise RefusedError("Nothing was done.")
     report = await _Drill(api, cluster, service, intent, options).report()
-    return _told(report, as_json=options.output == "json")
+    return _told(report, options.output)
 
 
-def _told(report: Report, *, as_json: bool) -> int:
+def _told(report: Report, form: str) -> int:
     judged = verdict(report)
-    if as_json:
-        print(json.dumps({**json.loads(report.text), "verdict": verdict_words(report, judged)}))
+    if form != "table":
+        print(dumped(document(report) | {"verdict": verdict_words(report, judged)}, form))
     else:
         columns = shutil.get_terminal_size((WIDTH, 0)).columns
         print(*page(report, judged, columns), sep="\n")

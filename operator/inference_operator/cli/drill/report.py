@@ -3,13 +3,15 @@
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from math import ceil
+from typing import Any, TypeVar
 
+from inference_operator.api.status import json_name
 from inference_operator.cli.drill.answer import Answer, Loss
 from inference_operator.cli.drill.promises import Fault, Limits, beyond
-from inference_operator.cli.output import table
+from inference_operator.cli.output import document, table
 from inference_operator.cli.parser import UsageError, harmless
 
 FORM = 1
@@ -64,7 +66,7 @@ class Report:
 
     @property
     def text(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps(document(self))
 
 
 def report_of(text: str) -> Report:
@@ -73,13 +75,22 @@ def report_of(text: str) -> Report:
         raw = json.loads(text)
         if raw["form"] != FORM:
             raise UsageError(f"--judge: this report has the form {raw['form']}, and this release judges {FORM}.")
-        raw["limits"] = Limits(**raw["limits"])
-        raw["answers"] = [Answer(**{**one, "loss": one["loss"] and Loss(one["loss"])}) for one in raw["answers"]]
-        raw["faults"] = [FaultRecord(**{**one, "fault": Fault(one["fault"])}) for one in raw["faults"]]
-        raw["skipped"] = [Skipped(**{**one, "fault": Fault(one["fault"])}) for one in raw["skipped"]]
-        return Report(**{name: value for name, value in raw.items() if name != "verdict"})
+        raw["limits"] = _value(Limits, raw["limits"])
+        raw["answers"] = [_value(Answer, {**one, "loss": one["loss"] and Loss(one["loss"])}) for one in raw["answers"]]
+        raw["faults"] = [_value(FaultRecord, {**one, "fault": Fault(one["fault"])}) for one in raw["faults"]]
+        raw["skipped"] = [_value(Skipped, {**one, "fault": Fault(one["fault"])}) for one in raw["skipped"]]
+        raw.pop("verdict", None)
+        return _value(Report, raw)
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"--judge: this is no report of `infd drill -o json`: {error!r}") from error
+
+
+_T = TypeVar("_T")
+
+
+def _value(kind: type[_T], raw: dict[str, Any]) -> _T:
+    names = {json_name(field.name): field.name for field in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{names[name]: value for name, value in raw.items()})
 
 
 @dataclass(frozen=True, slots=True)
