@@ -325,7 +325,6 @@ async def _lead(lease: Lease, operator: Operator, stop: asyncio.Event) -> None:
 
 
 def configure_logs(log_format: Literal["json", "text"]) -> None:
-    """Send all logs to standard error, one line per record."""
     handler = logging.StreamHandler(sys.stderr)
     if log_format == "json":
         fields = "%(asctime)s %(levelname)s %(name)s %(message)s"

@@ -109,7 +109,6 @@ class NameField:
 
 
 def sources_cel(root: str) -> str:
-    """The CEL expression for the items with files of their own, as a list of the items."""
     return " + ".join(f"{value_of(root, path)}.orValue([])" for path in sourced_lists())
 
 

@@ -61,7 +61,6 @@ def causes(errors: Sequence[ErrorDetails]) -> Sequence[ErrorDetails]:
 
 
 def field_name(path: Path) -> str:
-    """The full name of a field."""
     return "spec" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
 
 

@@ -80,7 +80,6 @@ def field_hint(section: Sequence[str], name: str) -> str:
 
 
 def value_hint(value: str, allowed: Sequence[str]) -> str:
-    """The allowed value that a user means, or nothing."""
     by_lower = {name.lower(): name for name in allowed}
     meant = ABBREVIATIONS.get(value.upper(), value).lower()
     near = [meant] if meant in by_lower else get_close_matches(meant, by_lower, n=1)
@@ -88,7 +87,6 @@ def value_hint(value: str, allowed: Sequence[str]) -> str:
 
 
 def _section(path: Sequence[str]) -> type[SpecModel] | None:
-    """The model of a section; None if the path leads to none."""
     model: type[SpecModel] | None = Spec
     for step in path:
         field = next((field for field in model.model_fields.values() if field.alias == step), None) if model else None
@@ -97,7 +95,6 @@ def _section(path: Sequence[str]) -> type[SpecModel] | None:
 
 
 def model_of(annotation: object) -> type[SpecModel] | None:
-    """The model in the type of a field; None if it has none."""
     if isinstance(annotation, type) and issubclass(annotation, SpecModel):
         return annotation
     return next((model for item in get_args(annotation) if (model := model_of(item)) is not None), None)

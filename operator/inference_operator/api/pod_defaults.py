@@ -43,7 +43,6 @@ class PodDefaults(SpecModel):
 
     @property
     def template(self) -> PodTemplateSpec:
-        """The default of `podTemplate`, with the account and the pull Secrets."""
         fields = {"service_account_name": self.service_account_name, "image_pull_secrets": self.image_pull_secrets}
         return self.pod_template.model_copy(update={name: value for name, value in fields.items() if value})
 

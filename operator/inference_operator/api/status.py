@@ -253,7 +253,6 @@ class ResourceStatus(_StatusModel):
     operator: OperatorStatus | None = Field(None, description="Operator that wrote this status.")
 
     def condition(self, wanted: ConditionType) -> Condition | None:
-        """The condition of this type; None if it was never written."""
         return next((c for c in self.conditions if c.type == wanted), None)
 
     def dump(self) -> Manifest:

@@ -47,7 +47,6 @@ class Rule:
 
 
 def cel(*rules: Rule) -> dict[str, Any]:
-    """The rules as a part of the schema of a model or field."""
     return {"x-kubernetes-validations": [rule.schema for rule in rules]}
 
 
@@ -67,7 +66,6 @@ class SpecModel(BaseModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """The JSON schema with the rules."""
         result = handler.resolve_ref_schema(handler(schema))
         return {**result, **(cel(*cls.rules) if cls.rules else {})}
 
@@ -118,7 +116,6 @@ def matches(pattern: str, message: str) -> Rule:
 
 
 def keys_match(pattern: str, message: str, *, max_length: int) -> Rule:
-    """The rule that every key of a map matches a pattern and has at most `max_length` characters."""
     full_match = re.compile(pattern).fullmatch
     return Rule(
         f"self.all(key, key.size() <= {max_length} && key.matches({_cel_string(f'^(?:{pattern})$')}))",

@@ -38,7 +38,6 @@ KINDS = {AutoscalingBackend.HPA: HORIZONTAL_POD_AUTOSCALER, AutoscalingBackend.K
 
 
 def external_ref(spec: AutoscalingSpec, owner: Owner) -> Ref | None:
-    """The object that makes the backend act; None with `BuiltIn`."""
     kind = KINDS.get(spec.backend)
     return Ref(kind, owner.key.namespace, owner.key.name) if kind else None
 

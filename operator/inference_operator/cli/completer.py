@@ -55,7 +55,6 @@ def kubectl() -> None:
 
 
 def completions(words: list[str]) -> list[str]:
-    """The completions of the last word."""
     line = " ".join([shlex.join(["infd", *words[:-1]]), words[-1]])
     asked = {ARGUMENTS: "1", LINE: line, POINT: str(len(line.encode())), "_ARGCOMPLETE_IFS": "\n"}
     before = {name: os.environ.get(name) for name in asked}

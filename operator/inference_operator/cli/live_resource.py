@@ -65,7 +65,6 @@ class LiveResource:
 
     @property
     def engines(self) -> list[EngineView]:
-        """The engines of all roles."""
         return engines_of(pod for pod in self.pods if is_role(pod.component))
 
 
@@ -112,7 +111,6 @@ class Programs:
 
 
 async def engine_pods(cluster: KubeCluster, namespace: str, name: str) -> list[Manifest]:
-    """The pods of the engines of all roles of a resource."""
     listed = cluster.each(POD, namespace=namespace, labels=f"{NAME_LABEL}={name}")
     return [pod async for pod in listed if is_role(component_of(pod))]
 

@@ -113,7 +113,6 @@ class Lister:
         return (*self.kinds, *optional, *nodes)
 
     def on_event(self, event: str, manifest: Manifest) -> None:
-        """Put a watch event into the cache and queue the keys that it concerns."""
         kind = kind_of(manifest)
         if kind in self._cache.unavailable_kinds or self._is_forgotten(manifest):  # of a watch that is about to end
             return

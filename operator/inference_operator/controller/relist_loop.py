@@ -88,7 +88,6 @@ class RelistLoop:
                 self._stop_if_restored(stop)
 
     async def _is_complete_due(self) -> bool:
-        """Wait until a listing is due; returns whether it is one of everything."""
         now = asyncio.get_running_loop().time()
         last = now if self._tried_at is None else self._tried_at
         unreadable = bool(self._lister.unreadable)

@@ -20,7 +20,6 @@ class ScalingStore:
             self._states[key] = {role.role: requested(before.get(role.role), role) for role in inputs}
 
     def inputs(self, key: Key) -> Sequence[ScalingInputs]:
-        """The parameters of decisions; none where the operator does not decide."""
         return [state.inputs for state in self._states.get(key, {}).values()]
 
     def results(self, key: Key) -> Mapping[str, ScalingResult]:

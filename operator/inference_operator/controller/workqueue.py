@@ -125,7 +125,6 @@ class WorkQueue:
             self._timers[key] = loop.call_later(seconds, self.add, key, priority), priority
 
     def close(self) -> None:
-        """Start no more reconciles; the running ones finish."""
         self._closed = True
         for timer, _ in self._timers.values():
             timer.cancel()

@@ -18,7 +18,6 @@ _INSUFFICIENT = re.compile(r"\bInsufficient (?P<resource>[\w.-]+/[\w.-]+\w)")
 
 
 def shortfall_lookup(pod: PodView, inputs: DiagnosisInputs) -> FreeGpusLookup | None:
-    """The lookup of free GPUs; None where the pod lacks something else, or nodes are not visible."""
     pod_spec = _pod_spec(pod, inputs)
     if pod.problem is None or pod_spec is None or not inputs.nodes_visible:
         return None
@@ -37,7 +36,6 @@ def lacked_resources(cause: str) -> tuple[str, ...]:
 
 
 def gpu_shortfall(pod: PodView, inputs: DiagnosisInputs) -> str:
-    """How many GPUs are missing and where most are free, in a sentence; empty where that is unknown."""
     lookup, pod_spec = shortfall_lookup(pod, inputs), _pod_spec(pod, inputs)
     gpus = inputs.lookups.get(lookup) if lookup else None
     if lookup is None or pod_spec is None or not isinstance(gpus, ClusterGpus):
@@ -60,6 +58,5 @@ def _free(nodes: Sequence[NodeGpus]) -> str:
 
 
 def _pod_spec(pod: PodView, inputs: DiagnosisInputs) -> Manifest | None:
-    """The pod specification of the live workload; None for a pod of no role, such as a router's."""
     role = inputs.roles.get(pod.component)
     return (role.workload.pod_spec or {}) if role else None

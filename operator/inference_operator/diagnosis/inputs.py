@@ -27,6 +27,5 @@ class DiagnosisInputs:
     """Name of the engines' claim, if pods on one node only can mount it; empty if not."""
 
     def engine_of(self, pod: PodView) -> Engine | None:
-        """The engine that reads a pod's logs; None for a pod of no role, such as a router's."""
         role = self.roles.get(pod.component)
         return role.engine if role else None

@@ -14,7 +14,6 @@ _NO_MATCH = "didn't match Pod's node affinity/selector"
 
 
 def node_requirements(pod: PodView, inputs: DiagnosisInputs) -> str:
-    """The labels that its node must have, since when it waits, and what to do; empty where nodes have the labels."""
     role = inputs.roles.get(pod.component)
     if role is None or pod.problem is None or _NO_MATCH not in pod.problem.cause:
         return ""

@@ -70,7 +70,6 @@ def is_pulling(events: ObjectEvents) -> bool:
 
 
 def problem_from_events(events: ObjectEvents) -> PodProblem | None:
-    """Why a pod was not created, or waits for its volumes; None where no Event shows either."""
     return _not_created(events) or _not_mounted(events)
 
 
@@ -85,7 +84,6 @@ _BEFORE_CAUSE = re.compile(
 
 
 def _not_created(events: ObjectEvents) -> PodProblem | None:
-    """Why the last attempt to create a pod failed; None if it did not."""
     message = creation_failure(events)
     if not message:
         return None

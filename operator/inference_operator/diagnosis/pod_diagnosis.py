@@ -92,7 +92,6 @@ def _runtime_error(case: _Case) -> PodDiagnosis | None:
 
 
 def _not_started(case: _Case) -> PodDiagnosis | None:
-    """No container has run: the kubelet's message, with the cure."""
     if case.problem.terminated:
         return None
     where = _on_node(case.pod) if case.pod.rejected else ""
@@ -130,14 +129,12 @@ def _engine_error(case: _Case) -> PodDiagnosis | None:
 
 
 def _startup_timeout(case: _Case) -> PodDiagnosis | None:
-    """The kubelet restarted the engine because its startup probe failed."""
     ended = case.problem.terminated
     cause = startup_timeout(case.pod, ended, case.inputs) if ended else ""
     return case.diagnosis(Reason.STARTUP_TIMEOUT, cause) if cause else None
 
 
 def _ended(case: _Case) -> PodDiagnosis:
-    """A container terminated with an error that is not known: how it did, with the error."""
     ended = case.problem.terminated
     if ended is None:
         return case.diagnosis(case.problem.reason, case.problem.cause)

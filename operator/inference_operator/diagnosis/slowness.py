@@ -27,7 +27,6 @@ class SlowCause:
 
 
 def slow_causes(load: EngineLoad, *, max_num_seqs: int | None) -> tuple[SlowCause, ...]:
-    """The limits that requests of one engine wait for; none if it is not slow by its own metrics."""
     return tuple(_causes(load, max_num_seqs))
 
 

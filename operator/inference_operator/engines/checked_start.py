@@ -17,7 +17,6 @@ SHARED = "-SHARED"
 
 
 def checked_start(command: Sequence[str], plan: Plan) -> tuple[str, ...]:
-    """The command with the check before it; unchanged on CPUs, and where the plan names no kind of GPU."""
     expected = _expected(plan)
     is_program = any(PROGRAMS_VARIABLE in word for word in command)
     check = program_command(GPU_CHECK, starts_another=is_program)

@@ -65,7 +65,6 @@ def refusal_of_variables(
 
 
 def not_allowed(field: str, name: str, what: str, setting: str) -> Refusal:
-    """The refusal of an option or variable that a setting of the operator could permit."""
     problem = f"`{name}` {what}, which is not allowed here."
     cure = f"Remove it, or ask the operator's administrator to add it to the setting `{setting}`."
     return Refusal(Reason.ARGUMENT_NOT_ALLOWED, field, problem, cure)

@@ -32,7 +32,6 @@ def program_command(name: str, *, has_packages: bool = False, starts_another: bo
 
 
 def programs_text(programs: Mapping[str, str]) -> str:
-    """The value of the annotation and of the variable: the sources by name."""
     return json.dumps(dict(programs), sort_keys=True)
 
 

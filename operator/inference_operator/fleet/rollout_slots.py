@@ -78,7 +78,6 @@ def stops(failed: AbstractSet[Key], own: Key | None, rollouts: RolloutSettings) 
 
 
 def may_begin(fleet: Fleet, own: Key, rollouts: RolloutSettings) -> bool:
-    """Whether an InferenceDeployment may begin to replace its pods for a change of the administrator."""
     waits_for_canary = rollouts.canary_key not in {None, own} and not fleet.canary_is_done
     return not (fleet.is_stopped or waits_for_canary) and fleet.rolling < rollouts.max_concurrent
 

@@ -265,6 +265,5 @@ def _number(text: str) -> float:
 
 
 def prices(declared: Iterable[str]) -> dict[str, float]:
-    """The prices of one GPU per hour, by kind; of declared GPUs as `declared_offer` reads them."""
     offers = [offer for text in declared if (offer := declared_offer(text)) is not None]
     return {offer.kind: offer.price for offer in offers if offer.price is not None}

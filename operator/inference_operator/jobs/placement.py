@@ -63,6 +63,5 @@ def only_node(name: str) -> Manifest:
 
 
 def mounted_claims(pod: Manifest) -> dict[str, str]:
-    """The claims among the volumes of a pod's specification, by the volumes' names."""
     claims = ((volume, mapping(volume, "persistentVolumeClaim").get("claimName")) for volume in objects(pod, "volumes"))
     return {str(volume.get("name")): str(claim) for volume, claim in claims if claim}

@@ -31,7 +31,6 @@ _SCRIPT = files(__package__).joinpath("install_program.sh").read_text(encoding="
 
 
 def job_command(settings: Settings) -> list[str]:
-    """The beginning of the command of a Job that runs the operator's image."""
     return ["python3", f"/{_INSTALLED}/lib"] if settings.job_program else ["infd"]
 
 
@@ -60,7 +59,6 @@ def with_program(pod: Manifest, owner: Owner, settings: Settings) -> Manifest:
 
 
 def program_objects(pod: Manifest, owner: Owner, settings: Settings) -> dict[Ref, Manifest]:
-    """The ConfigMap with the program, if a Job's pod installs one."""
     if "initContainers" not in pod:
         return {}
     program = settings.job_program

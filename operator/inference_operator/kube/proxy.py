@@ -19,7 +19,6 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def in_cluster() -> bool:
-    """Whether this process runs in a pod with a ServiceAccount."""
     return SERVICE_ACCOUNT_TOKEN.exists()
 
 

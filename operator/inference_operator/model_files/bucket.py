@@ -136,7 +136,6 @@ def listing_digest(model: BucketModel, files: Sequence[ListedFile]) -> str:
 
 
 def inspect_bucket(model: BucketModel, revision: str | None = None, *, allow_pickle: bool = False) -> InspectionResult:
-    """The config and weights of a model in a bucket, or why it cannot be used."""
     try:
         store = open_bucket(model)
         files = needed_files(model, store, allow_pickle=allow_pickle)

@@ -84,7 +84,6 @@ class Files:
 
 
 def inspect_files(files: Files, file: str = "") -> InspectionResult:
-    """The config and weights of a model, or why it cannot be used."""
     try:
         return _entry(_only(files, file) if file else files)
     except InspectionError as error:

@@ -60,7 +60,6 @@ _NETWORK_CURE = "Check the network, the proxy and `HF_ENDPOINT`, or serve the mo
 def inspect_hub(
     repository: str, revision: str | None = None, *, allow_pickle: bool = False, file: str = ""
 ) -> InspectionResult:
-    """The config and weights of a model on the hub, or why it cannot be used."""
     configure_client()
     limit_responses()
     try:

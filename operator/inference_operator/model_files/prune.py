@@ -32,7 +32,6 @@ _HUB_LOCKS = ".locks"
 
 
 def prune(root: Path, uses: Uses, *, now: float, dry_run: bool) -> PruneReport:
-    """Delete models, adapters and compiled kernels that no object uses; a dry run only reports them."""
     items: list[Item] = []
     freed = 0
     if (root / RECORDS).is_symlink():  # no download makes one, so the locks would be others

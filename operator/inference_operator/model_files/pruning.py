@@ -74,7 +74,6 @@ def deletion_of(repository: CachedRepository, uses: Sequence[Use]) -> Deletion:
 
 
 def kernels_kept(key: str, *, recent: bool, uses: Uses) -> str:
-    """Why a folder of compiled kernels stays; empty if it is to be emptied."""
     if key in uses.kernels:
         return "used by engines"
     if ANY in uses.kernels:

@@ -16,7 +16,6 @@ FILE = "catalogue.json"
 
 
 def entry(name: str) -> Entry | None:
-    """The entry of a hub repository, or None; names are case-insensitive, as on the hub."""
     return _entries().get(name.lower())
 
 

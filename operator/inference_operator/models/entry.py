@@ -38,7 +38,6 @@ def entry_facts(entry: Entry) -> ModelFacts | NotUnderstood:
 
 
 def entry_document(entry: Entry) -> Manifest:
-    """The stored form of an entry, as JSON-like data."""
     size = entry.weights
     weights = None
     if size is not None:

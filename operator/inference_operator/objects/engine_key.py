@@ -28,7 +28,6 @@ def key_secret(owner: Owner) -> Manifest:
 
 
 def key_annotation(secret: str) -> dict[str, str]:
-    """The annotation of a pod template that names the Secret; none without one."""
     return {ENGINE_KEY_ANNOTATION: secret} if secret else {}
 
 

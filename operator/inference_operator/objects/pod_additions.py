@@ -57,7 +57,6 @@ def refusal_of_additions(requested: PodTemplateSpec, own: ReservedPodParts) -> R
 
 
 def refusal_of_keys(keys: Iterable[str], path: str) -> Refusal | None:
-    """Why these labels or annotations cannot be added, or None."""
     cures = ((key, _cure_of_key(key)) for key in keys)
     return next((_reserved(f"{path}[{key}]", f"`{key}`", cure) for key, cure in cures if cure), None)
 

@@ -140,7 +140,6 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def queue_labels(requested: SchedulingSpec) -> dict[str, str]:
-    """The label that gives the engines' Deployment its Kueue queue; none without a queue."""
     return {QUEUE_LABEL: requested.queue_name} if requested.queue_name else {}
 
 

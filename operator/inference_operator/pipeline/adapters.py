@@ -155,7 +155,6 @@ def _with_list(inputs: Inputs, planned: Planned, part: Part) -> Part:
 
 
 def _failed(inputs: Inputs) -> frozenset[str]:
-    """The adapters that engines could not load when they last ran."""
     return frozenset(
         adapter.name for adapter in inputs.resource.status.adapters if adapter.phase is AdapterPhase.FAILED
     )

@@ -69,7 +69,6 @@ class DecidedParts:
 
 
 def outcome(inputs: Inputs) -> Outcome:
-    """The objects that an InferenceDeployment should have, and what to do about its engines."""
     decided = decided_parts(inputs)
     return summed(decided.verdict, decided.parts)
 

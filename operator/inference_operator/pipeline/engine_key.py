@@ -56,13 +56,11 @@ def routers_send_key(inputs: Inputs) -> bool:
 
 
 def engines_ask(inputs: Inputs) -> str:
-    """Name of the Secret with the key that an engine of now asks for; empty if none does."""
     pods = (pod for pod in inputs.pods if is_role(pod.component) and not (pod.terminating or pod.failed))
     return next((pod.engine_key for pod in pods if pod.engine_key), "")
 
 
 def key_to_send(inputs: Inputs, spec: Spec, templates: Sequence[PinnedTemplate], engines: Sequence[Engine]) -> str:
-    """Name of the Secret with the key that routers send to engines; empty: they send none."""
     asked = [name for template in templates if (name := asked_key(template.content.template))]
     asks = next(iter([*asked, engines_ask(inputs)]))
     if asks:

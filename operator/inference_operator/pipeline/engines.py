@@ -13,7 +13,6 @@ from inference_operator.workload.workload import scaled_workload
 
 
 def engines(inputs: Inputs, planned: Planned) -> Part:
-    """The engines: the objects, lookups, due times and notices of each role."""
     roles = planned.roles
     return Part(
         feature=Feature.ENGINES,

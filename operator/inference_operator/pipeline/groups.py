@@ -13,7 +13,6 @@ FEWER_NODES = "or set `spec.parallelism.nodes` to 1, if the model fits on one no
 
 
 def refusal_of_groups(inputs: Inputs, engine: Engine, spec: Spec, plan: Plan) -> Refusal | None:
-    """Why an engine of this plan cannot be divided over nodes; None if it can, or is not."""
     name, nodes = inputs.resource.key.name, plan.parallel.nodes
     if nodes == 1:
         return None

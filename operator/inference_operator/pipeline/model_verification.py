@@ -24,7 +24,6 @@ from inference_operator.views.lookups import ConfigMapLookup
 
 
 def needs_verification(inputs: Inputs, spec: Spec) -> bool:
-    """Whether the user or the policy of the owner requires signatures."""
     return spec.model.verify is not None or bool(inputs.settings.policy.signatures.key)
 
 

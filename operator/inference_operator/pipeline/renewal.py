@@ -20,7 +20,6 @@ def is_renewed_at(settings: Settings, now: datetime) -> bool:
 
 
 def renewal_due(settings: Settings, now: datetime) -> datetime | None:
-    """When the window opens or closes next; None without one."""
     window = settings.rollouts.renewal
     return min(filter(None, window.changes(now)), default=None) if window else None
 

@@ -41,7 +41,6 @@ def _due(role: Role) -> Iterator[datetime]:
 
 
 def _request(planned: Planned, role: Role, target: Target) -> ScalingInputs | None:
-    """The parameters of the next decisions about a role; None where the operator does not decide."""
     return scaling_inputs(
         role.context.spec.stated,
         role.scaling.recorded,
@@ -63,7 +62,6 @@ def _share(planned: Planned, role: Role) -> float:
 
 
 def _target(role: Role) -> Target:
-    """The target concurrency of one engine, corrected by what engines of this plan have measured."""
     stated, scaling, recorded = role.context.spec.stated, role.scaling, role.context.live.recorded
     before = _plan_id(recorded) if recorded else ""
     factor = target_factor(scaling.recorded, scaling.result, plan=_plan_id(role.plan), recorded_plan=before)

@@ -91,7 +91,6 @@ def unused_fields(stated: Spec, plan: Plan) -> str:
 
 
 def group_fields(stated: Spec) -> Iterator[str]:
-    """The stated fields that only an engine over several nodes uses."""
     if stated.hardware.network != NetworkSpec():
         yield "spec.hardware.network"
     if stated.scheduling.topology_key:

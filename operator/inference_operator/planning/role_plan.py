@@ -111,7 +111,6 @@ def _keeps_stages(spec: Spec, recorded: PinnedPlan | None) -> bool:
 
 
 def spec_hash(spec: Spec, engine: Engine) -> str:
-    """Hash of everything that a plan depends on; another hash means that the role is sized again."""
     revision = engine.access(spec.engine, spec.model).revision
     revisions = [revision] if revision else []
     pickle = ["pickle"] if spec.model.allow_pickle else []

@@ -26,7 +26,6 @@ class ErrorResponse:
 
     @property
     def body(self) -> str:
-        """Its body: JSON."""
         error = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
         return json.dumps({"error": error})
 

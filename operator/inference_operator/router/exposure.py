@@ -59,7 +59,6 @@ def refusal_of_exposure(spec: RouterSpec) -> Refusal | None:
 
 
 def selects_engines(service: Manifest | None) -> bool:
-    """Whether a live main Service selects engines instead of routers."""
     selector = mapping(mapping(service or {}, "spec"), "selector")
     return is_role(str(selector.get(COMPONENT_LABEL, ROUTER))) or TRAFFIC_LABEL in selector
 

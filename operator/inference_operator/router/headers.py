@@ -31,7 +31,6 @@ _CHUNKED = ErrorResponse(400, INVALID, "invalid_http", "a request of HTTP/1.0 ha
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object]:
-    """The values of headers.cfg.j2."""
     names = dict.fromkeys((*FORWARDED, inputs.spec.session_header, *inputs.settings.forwarded_headers))
     return {"chunked": _CHUNKED, "others": f"^(?!({'|'.join(map(_pattern, names))})$)"}
 

@@ -157,5 +157,4 @@ def buffered_requests(spec: RouterSpec, large: int = 0) -> int:
 
 
 def memory(requested: ResourcesSpec) -> int:
-    """Memory limit of each HAProxy process, in bytes."""
     return int(value(process_resources(requested)["limits"]["memory"]))

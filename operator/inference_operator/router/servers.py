@@ -65,7 +65,6 @@ def servers(upstreams: Sequence[Upstream]) -> Sequence[Servers]:
 
 
 def _checks(upstreams: Sequence[Upstream]) -> Mapping[str, str]:
-    """URI and Host of health checks."""
     if len(upstreams) == 1:
         return {"check_uri": f"uri {upstreams[0].health_path}", "check_host": upstreams[0].host}
     return {

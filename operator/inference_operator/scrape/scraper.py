@@ -289,7 +289,6 @@ class Scraper:
         return Pace.BUSY if len(busy) == len(answering) else Pace.UNEVEN
 
     def _keeps(self, key: Key, component: str) -> bool:
-        """Whether the next scrape of a component follows so soon that connections are kept."""
         return self._schedule.interval(component, self._paces.get(key, Pace.CALM)) <= KEEP_ALIVE_SECONDS
 
     async def _scrape_routers(self, key: Key, routers: Sequence[PodView]) -> bool:

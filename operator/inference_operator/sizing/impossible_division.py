@@ -97,7 +97,6 @@ def _numbers_of_nodes(pool: Pool, inputs: SizingInputs) -> Iterator[int]:
 
 
 def _too_few_nodes(pools: Sequence[Pool], nodes: int) -> Infeasible:
-    """The refusal of more nodes than any kind of GPU has, or of nodes with parts of GPUs."""
     offers = [pool.offer for pool in pools]
     if all(offer.slice or offer.shared for offer in offers):
         problem = OF_SLICES if all(offer.slice for offer in offers) else OF_SHARED

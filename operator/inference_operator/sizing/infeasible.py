@@ -33,7 +33,6 @@ ADA = (8, 9)
 
 
 def wrong_size(pools: Sequence[Pool], inputs: SizingInputs) -> Infeasible | None:
-    """Why the requested sizes are invalid, independent of memory; None if they are valid."""
     facts, engine = pools[0].facts, pools[0].engine
     longest = facts.longest_context or facts.context
     if inputs.context and facts.context_stated and inputs.context > longest:
@@ -75,7 +74,6 @@ def _undivided(facts: ModelFacts, inputs: SizingInputs) -> Infeasible | None:
 
 
 def no_gpu(offered: Sequence[Pool], inputs: SizingInputs) -> Infeasible:
-    """Why no GPU may be used, or why none can compute the model."""
     for pool in offered:
         if reason := pool.engine.unable(pool.facts, inputs.shape):
             problem = f"{pool.offer.kind}: {reason}"
@@ -154,7 +152,6 @@ def _too_many_sequences(pool: Pool, shape: Shape, tried: Budget, inputs: SizingI
 
 
 def lacking_states(group: str, budget: Budget) -> str:
-    """How many blocks of states a group of GPUs has, and how many its sequences need; in a sentence."""
     blocks = max(0, int(budget.kv_cache / budget.state_block_gib))
     return (
         f"{group} has {blocks:,} blocks in its KV cache, and each of {budget.max_num_seqs:,} sequences needs one for"
@@ -163,7 +160,6 @@ def lacking_states(group: str, budget: Budget) -> str:
 
 
 def _tried(pool: Pool, inputs: SizingInputs) -> ParallelSizes:
-    """The largest group on the requested nodes, else on one."""
     asked = inputs.requested_shape.parallel
     sizes = pool.sizes(inputs, asked.pipeline, asked.nodes)
     whole = [size for size in sizes if size * asked.pipeline * asked.data % asked.nodes == 0]
@@ -189,7 +185,6 @@ def _too_little_left(offer: GpuOffer, shape: Shape, budget: Budget, inputs: Sizi
 
 
 def shortfall(kind: str, shape: Shape, budget: Budget) -> str:
-    """Memory needed and offered for each GPU, in a sentence."""
     parallel = shape.parallel
     group = f"tensor parallel {parallel.tensor}" + (f", pipeline {parallel.pipeline}," if parallel.pipeline > 1 else "")
     group += f", data {parallel.data}," if parallel.data > 1 else ""

@@ -88,7 +88,6 @@ class AllocatedCache:
 def allocated_cache(
     layout: CacheLayout, engine: EngineMemory, *, size: float, context: int, batched: int
 ) -> AllocatedCache:
-    """The capacity of a KV cache of `size` bytes, for sequences of `context` tokens and batches of `batched` tokens."""
     blocks = max(0, int(size // layout.unit_bytes))
     concurrency = blocks / layout.blocks(context, batched)
     if engine.tokens_by_concurrency:

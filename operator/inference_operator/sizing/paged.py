@@ -49,7 +49,6 @@ class EncoderDivision:
         return facts.architecture in self.whole and not _is_divisible(facts, shape)
 
     def broken_rule(self, facts: ModelFacts, shape: Shape) -> str | None:
-        """Why the encoder does not allow the tensor parallel size, in one sentence; None if it does."""
         tower, tensor = facts.tower, shape.parallel.tensor
         divided = facts.architecture in self.whole or facts.architecture.startswith(self.divided or "-")
         if tower is None or not divided or _is_divisible(facts, shape) or self._is_whole(facts, shape):
@@ -96,11 +95,9 @@ class PagedEngine:
         return tuple(size for size in sizes if self.encoders.broken_rule(facts, shape.with_tensor(size)) is None)
 
     def budget(self, facts: ModelFacts, shape: Shape) -> Budget:
-        """The budget of one GPU; in a pipeline, of the stage with the least free memory."""
         return paged_budget(facts, self.gpu, self.engine, self._as_run(facts, shape))
 
     def step_costs(self, facts: ModelFacts, shape: Shape) -> StepCosts | None:
-        """The seconds of the parts of a step; None if the GPU's speed is unknown."""
         as_run = self._as_run(facts, shape)
         return step_costs(facts, self.gpu, cache_reads(facts, self.engine, as_run), self.overhead, as_run)
 

@@ -100,7 +100,6 @@ def _status(
 
 
 def _by_others(scaling: ObservedScaling) -> str:
-    """Who else decides the number of engines; empty if the operator does."""
     if scaling.external:
         return SET_BY_OTHERS
     return SET_ON_WORKLOAD if scaling.is_frozen else ""

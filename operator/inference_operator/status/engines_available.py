@@ -35,7 +35,6 @@ def _stalled(observation: Observation) -> ConditionVerdict | None:
 
 
 def _out_of_traffic(observation: Observation) -> ConditionVerdict | None:
-    """Enough engines are ready, and some of them get no new requests."""
     if not (_enough_ready(observation) and observation.out_of_traffic):
         return None
     return ConditionVerdict("False", Reason.ENGINE_NOT_PROGRESSING, _counted(observation))
@@ -99,7 +98,6 @@ def _counted(observation: Observation) -> str:
 
 
 def _kept(observation: Observation) -> str:
-    """Sentence about engines that a renewal would change; empty if there are none."""
     return "Engines keep something older: `Ready` says what, and the cure." if observation.engines_outdated else ""
 
 

@@ -36,7 +36,6 @@ _WITHOUT_POD = frozenset(
 
 
 def is_unreadable(observation: Observation) -> bool:
-    """Whether the specification is refused because the model could not be read."""
     refusal = observation.refusal
     if refusal is None:
         return False

@@ -161,7 +161,6 @@ class Observation:
 
     @property
     def notice(self) -> str:
-        """Sentences for users about the decision; empty if there are none."""
         return self.planned.notice if self.planned else ""
 
     @property
@@ -318,7 +317,6 @@ class Observation:
 
     @property
     def unread(self) -> int:
-        """Ready engines whose metrics cannot be read."""
         return sum(map(self.unread_of, self.roles))
 
     def unread_of(self, role: RoleObservation) -> int:
@@ -387,7 +385,6 @@ class Observation:
 
     @property
     def missing_gpu_kind(self) -> str:
-        """A kind of GPU that a plan needs and no node has; empty if there is none."""
         return next((role.missing_gpu_kind for role in self.decided_roles if role.missing_gpu_kind), "")
 
     @property
@@ -422,7 +419,6 @@ class Observation:
 
     @property
     def rejection(self) -> str:
-        """Why Kubernetes rejects a pod, in a sentence; empty if it does not."""
         workload = self.rejected_workload
         if workload is None:
             return ""

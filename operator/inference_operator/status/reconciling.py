@@ -47,14 +47,12 @@ def _stalled(observation: Observation) -> ConditionVerdict | None:
 
 
 def _undecided_rollout(observation: Observation) -> ConditionVerdict | None:
-    """Ready, and a rollout waits for the lookup of free GPUs."""
     if not (_settled(observation) and observation.rollout_undecided):
         return None
     return ConditionVerdict("True", Reason.ROLLING_OUT, UNDECIDED_ROLLOUT)
 
 
 def _moving(observation: Observation) -> ConditionVerdict | None:
-    """Ready, and an engine or the only router moves to another node."""
     is_engine = any(role.change.move.moves for role in observation.decided_roles)
     if not (_settled(observation) and (is_engine or observation.routers.temporary)):
         return None
@@ -64,7 +62,6 @@ def _moving(observation: Observation) -> ConditionVerdict | None:
 
 
 def _done(observation: Observation) -> ConditionVerdict | None:
-    """Ready, and no pod of an earlier template is left."""
     if not _settled(observation):
         return None
     return ConditionVerdict("False", Reason.SETTLED, "No changes are in progress.")

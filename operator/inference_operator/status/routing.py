@@ -34,7 +34,6 @@ def _as_text(selector: Manifest) -> str:
 
 
 def _rolling_out(observation: Observation) -> ConditionVerdict | None:
-    """Routers serve, and some have an earlier pod template."""
     routers = observation.routers
     if not (routers.ready and routers.rolling):
         return None

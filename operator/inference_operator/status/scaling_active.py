@@ -127,7 +127,6 @@ def _metrics_missing(scaled: _Scaled) -> ConditionVerdict | None:
 
 
 def _without_gpu(scaled: _Scaled) -> ConditionVerdict | None:
-    """The number follows the demand, and some engines have no GPU."""
     if not scaled.scaling.without_gpu:
         return None
     message = sentences(_decision(scaled), _scheduled(scaled), _capacity(scaled))

@@ -157,7 +157,6 @@ def _unchecked(plan: Plan) -> str:
 
 
 def _figures(plan: Plan) -> Iterator[str]:
-    """The memory of one GPU, in sentences; none if it was not computed."""
     if plan.per_gpu is None:
         return
     yield from _memory(plan, plan.per_gpu)

@@ -37,7 +37,6 @@ class EngineRestarts:
         self._counts: dict[Key, Counter[RestartCause]] = {}
 
     def update(self, resources: Mapping[Key, Sequence[EngineView]]) -> None:
-        """Count the restarts since the last scrape, and forget the resources that are gone."""
         self._counts = {key: self._counts.get(key, Counter()) for key in resources}
         self._seen = {key: self._look(key, engines) for key, engines in resources.items()}
 
@@ -69,7 +68,6 @@ class RouterRestarts:
         self._counts: dict[Key, int] = {}
 
     def update(self, resources: Mapping[Key, Sequence[PodView]]) -> None:
-        """Count the restarts since the last scrape, and forget the resources that are gone."""
         now = {key: {pod.uid: pod.restarts for pod in routers} for key, routers in resources.items()}
         self._counts = {key: self._counts.get(key, 0) + self._added(key, restarts) for key, restarts in now.items()}
         self._seen = now

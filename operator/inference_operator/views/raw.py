@@ -17,7 +17,6 @@ def annotations(manifest: Manifest | None) -> Manifest:
 
 
 def objects(parent: Manifest, name: str) -> Iterable[Manifest]:
-    """The objects in a field's list; empty if the field has no list."""
     items = parent.get(name)
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 

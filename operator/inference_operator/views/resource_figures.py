@@ -28,7 +28,6 @@ class ResourceFigures:
 
 
 def resource_figures(resource: Manifest) -> ResourceFigures:
-    """The figures of an InferenceDeployment as the API server shows it."""
     status = mapping(resource, "status")
     plan = mapping(status, "plan")
     on_gpus = plan.get("device") != "CPU"

@@ -159,7 +159,6 @@ class EngineActivity:
 
     @property
     def unanswered_seconds(self) -> float:
-        """Time of the probe request without a response."""
         return self.at - self.probe_sent_at if self.probe is ProbeState.NO_RESPONSE else 0.0
 
     def with_probe_sent(self) -> "EngineActivity":

@@ -50,7 +50,6 @@ class LevelResult:
     """Why the first of the failed requests got no answer."""
 
     def broken(self, goal: LatencyGoal) -> str:
-        """Why the level does not keep the objective; empty if it does."""
         if self.failed:
             why = f" ({self.failure})" if self.failure else ""
             return f"{self.failed:,} of its requests failed{why}"
@@ -186,7 +185,6 @@ class BenchLoad:
             await self._answer(AnswerTimes(time.monotonic()))
 
     async def levels(self, goal: LatencyGoal, most: int) -> AsyncIterator[LevelResult]:
-        """The results of rising levels, until one breaks the objective."""
         for concurrency in concurrencies(most):
             result = await self._level(concurrency)
             yield result

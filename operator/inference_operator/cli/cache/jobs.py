@@ -71,7 +71,6 @@ def prune_job(
 
 
 def on_node(job: Manifest, node: str) -> Manifest:
-    """The Job, on a node that has the claim now; the same without a node."""
     if not node:
         return job
     template = job["spec"]["template"]

@@ -168,7 +168,6 @@ class Conversation:
     """Questions with their answers."""
 
     def request(self, question: str) -> tuple[str, Manifest]:
-        """The path and body of the request for the next answer."""
         given = {"model": self.model, "max_tokens": self.max_tokens, "temperature": self.temperature}
         common: Manifest = {name: value for name, value in given.items() if value is not None}
         common |= {"stream": True, "stream_options": {"include_usage": True}}  # ends with the number of its tokens

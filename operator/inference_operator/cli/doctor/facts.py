@@ -116,13 +116,11 @@ class ClusterFacts:
         return self.lists.get(kind, UNREAD)
 
     def seen(self, kind: Kind) -> Sequence[Manifest]:
-        """The objects of a kind; none where they could not be read."""
         found = self.of(kind)
         return () if isinstance(found, Unseen) else found
 
     @property
     def operator(self) -> Manifest | None:
-        """The Deployment of the operator that serves the namespace; None if there is none, or it was not seen."""
         return operator_of(self.seen(DEPLOYMENT), self.namespace)
 
     @property
@@ -150,7 +148,6 @@ def labels_of(manifest: Manifest) -> Manifest:
 
 
 def unseen(check: str, found: Listed) -> Iterator[Finding]:
-    """The finding that a fact could not be read; nothing if it could."""
     if isinstance(found, Unseen):
         yield Finding(check, Health.UNKNOWN, f"Not seen: {found.right}.")
 

@@ -48,7 +48,6 @@ def kubernetes(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def definition(facts: ClusterFacts) -> Iterator[Finding]:
-    """The findings about the CRD: whether it is there, and has the fields of this release."""
     found = facts.of(DEFINITION)
     if isinstance(found, Unseen):
         if GROUP not in facts.groups:

@@ -28,7 +28,6 @@ NVIDIA = "nvidia"
 
 
 def gpus(facts: ClusterFacts) -> Iterator[Finding]:
-    """The findings about the device plugin and the labels of nodes with GPUs."""
     found = facts.of(NODE)
     yield from unseen("GPUs", found)
     if isinstance(found, Unseen):

@@ -161,7 +161,6 @@ class RenewedPart:
         return yaml.safe_dump({"spec": self.edit(live)}, sort_keys=False).rstrip()
 
     def progress(self, live: Manifest) -> Progress:
-        """How far they are, from the conditions of a live InferenceDeployment."""
         own = _current(live, self.condition)
         if own is None:
             return Progress.UNSEEN
@@ -231,8 +230,6 @@ def _current(live: Manifest, kind: ConditionType) -> Condition | None:
 
 
 def _restart(part: RenewedPart) -> Edit:
-    """The edit that replaces pods as they are."""
-
     def forbids(live: Manifest) -> str:
         if is_paused(live):
             return PAUSED

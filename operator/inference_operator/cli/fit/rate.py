@@ -37,7 +37,6 @@ class Asked:
 
 
 def asked_rate(options: argparse.Namespace) -> Asked | None:
-    """The rate that is asked for; None without one."""
     if options.rate is None:
         return None
     prompt, answer = options.prompt or round(TYPICAL_LOAD.prompt), options.answer or round(TYPICAL_LOAD.answer)

@@ -198,7 +198,6 @@ def _take_environment(origin: ForeignObject, draft: Draft, path: Path) -> None:
 
 
 def _why_no_variable(one: object) -> str:
-    """Why a variable cannot be taken over; empty if it can."""
     try:
         spec = EngineSpec.model_validate({"env": [one]})
     except ValueError:

@@ -94,7 +94,6 @@ class Folding:
     _repeats: int = 0
 
     def shown(self, lines: Iterable[LogLine]) -> Iterator[str]:
-        """The lines to print, each with its container."""
         for one in lines:
             if not self.verbose and is_noise(one):
                 self.left_out += 1

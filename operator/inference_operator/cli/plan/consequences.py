@@ -52,7 +52,6 @@ class RoleConsequence:
         return self.restarts * self.start_seconds if self.restarts and self.start_seconds else None
 
     def sentences(self) -> Iterator[str]:
-        """The consequences in sentences, the most important first."""
         if self.restarts:
             yield (
                 f"{_count(self.restarts, 'engine')} {'restarts' if self.restarts == 1 else 'restart'}, one at a time"

@@ -71,7 +71,6 @@ def engine_sample(text: str) -> EngineSample | None:
 
 
 def engine_load(text: str) -> EngineLoad | None:
-    """How busy SGLang is; None without numbers of requests."""
     values: dict[str, list[float]] = defaultdict(list)
     try:
         for item in series(text, (RUNNING, WAITING, CACHE_USAGE, RETRACTED, FINISHED, _GENERATED)):

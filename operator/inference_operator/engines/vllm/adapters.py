@@ -28,7 +28,6 @@ RUNTIME_ADAPTERS = "VLLM_ALLOW_RUNTIME_LORA_UPDATING"
 
 
 def adapter_programs(spec: EngineSpec) -> Mapping[str, str]:
-    """The source of the program that loads adapters; none without slots for them."""
     return {LOADER: _SOURCE} if spec.adapter_slots else {}
 
 

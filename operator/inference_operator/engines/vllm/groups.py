@@ -47,7 +47,6 @@ def grouped(
 
 
 def group_programs(plan: Plan) -> Mapping[str, str]:
-    """The sources of a member's programs; none for an engine in one pod."""
     return GROUP_PROGRAMS if plan.parallel.nodes > 1 else {}
 
 

@@ -56,7 +56,6 @@ _LETTERS: Mapping[str, int] = {"k": 1000, "m": 1000**2, "g": 1000**3, "K": 2**10
 
 
 def imported_arguments(args: Sequence[str]) -> ImportedArguments:
-    """The fields, arguments and remains of what follows `vllm serve`."""
     imported = ImportedArguments()
     for tokens in _grouped(args):
         _take(imported, tokens)

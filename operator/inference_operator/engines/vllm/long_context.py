@@ -63,7 +63,6 @@ def override_arguments(overrides: str) -> Iterator[str]:
 
 
 def refusal_of_scaling(spec: EngineSpec, facts: ModelFacts) -> Refusal | None:
-    """Why the positions of this model cannot be scaled; None if they can, or if nobody asks for it."""
     scaling, parameters = spec.rope_scaling, dict(facts.rope)
     if scaling is None:
         return None

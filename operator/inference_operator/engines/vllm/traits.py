@@ -112,7 +112,6 @@ def only_pools(facts: ModelFacts) -> bool:
 
 
 def refusal_of_runner(facts: ModelFacts, args: Sequence[str]) -> Refusal | None:
-    """Why vLLM does not run the model as arguments ask; None if it does."""
     if value_of(args, RUNNER) != GENERATE or not only_pools(facts):
         return None
     problem = f"`{RUNNER}={GENERATE}` is not possible: models of `{facts.architecture}` do not generate text."

@@ -195,7 +195,6 @@ class EngineSet:
 
     @property
     def recorded(self) -> Rollout | None:
-        """The decision that the live workload records for the desired template."""
         rollout = ROLLOUT_ANNOTATION.read(self.live)
         return rollout if rollout and rollout.template == self.template else None
 
@@ -326,7 +325,6 @@ def creation_lookups(inputs: EngineSet) -> Sequence[EventsLookup]:
 
 
 def unfinished_groups(inputs: EngineSet) -> Sequence[Manifest]:
-    """The StatefulSets of the desired template that have fewer pods than they ask for."""
     made = Counter(pod.group for engine in inputs.engines for pod in engine.pods)
     groups = (workload for workload in inputs.workloads if workload.get("kind") == STATEFUL_SET.name)
     return [
