@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from inference_operator.engines.vllm.metrics import engine_load, engine_sample
+from inference_operator.engines.vllm.metrics import engine_sample
+from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.views.samples import EngineSample, Histogram, TokenCounts
 
 LOADED = Path(__file__).with_name("vllm-0.32.0-metrics.txt").read_text()
@@ -87,8 +88,8 @@ def test_the_requests_of_several_engine_cores_are_summed() -> None:
 @pytest.mark.parametrize("value", ["+Inf", "-Inf", "NaN", "1e400"])
 def test_a_load_that_is_no_number_is_none(value: str) -> None:
     page = 'vllm:num_requests_running{engine="0"} 1.0\nvllm:num_requests_waiting 2\nvllm:kv_cache_usage_perc '
-    assert engine_load(f"{page}0.5\n") is not None
-    assert engine_load(f"{page}{value}\n") is engine_load(page.replace("2", value) + "0\n") is None
+    assert Vllm().load(f"{page}0.5\n") is not None
+    assert Vllm().load(f"{page}{value}\n") is Vllm().load(page.replace("2", value) + "0\n") is None
 
 
 @pytest.mark.parametrize("label", ['kv_cache_size_tokens="None"', 'kv_cache_size_tokens="-1"', 'other="1"'])

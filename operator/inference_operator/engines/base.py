@@ -23,7 +23,7 @@ from inference_operator.engines.options import ImportedArguments, OptionClasses
 from inference_operator.engines.process import EngineProcess, Parsers, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.series import series
 from inference_operator.engines.start_log import Diagnosis, LoadProgress, Phase, latest_phase, loaded_part
-from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage
+from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage, engine_load
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.checkpoint import WeightFormat, format_of
@@ -258,6 +258,8 @@ class Engine(ABC):
     """Where the engine serves its metrics; None if it serves none."""
     series: EngineSeries = EngineSeries()
     """The names of the engine's series, for recording rules and the queries of other autoscalers."""
+    load_series: Sequence[str] = ()
+    """The names of the series of `EngineLoad`, in the order of its fields; empty if it has not all of them."""
     steps: str = ""
     """Name of the counter that rises while the engine computes."""
 
@@ -274,4 +276,4 @@ class Engine(ABC):
 
     def load(self, metrics_text: str) -> EngineLoad | None:
         """How busy the engine is, from a Prometheus metrics text; None if it lacks the metrics."""
-        return None
+        return engine_load(metrics_text, self.load_series) if self.load_series else None

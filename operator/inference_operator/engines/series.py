@@ -65,11 +65,6 @@ def histogram(text: str, name: str) -> Histogram | None:
     return Histogram(tuple(bounds), tuple(counts[bound] for bound in bounds), total)
 
 
-def are_finite(values: Iterable[Iterable[float]]) -> bool:
-    """Whether the sums of these values are numbers; NaN and infinities are legal in the format."""
-    return all(isfinite(sum(parts)) for parts in values)
-
-
 def lines(text: str, name: str) -> Iterator[str]:
     """The lines of this name, with or without labels, without the ends of lines."""
     after = len(name)

@@ -1,7 +1,10 @@
 """The figures that an engine shows about itself: where they are, what they are called, and how they are read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
+
+from inference_operator.engines.series import series
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +54,28 @@ class EngineLoad:
     """Requests since its start that it has finished."""
     generated: int | None = None
     """Tokens of answers since its start, those of running requests included; None if it does not count them."""
+
+
+def engine_load(text: str, names: Sequence[str]) -> EngineLoad | None:
+    """The load by the series of these names: one for each field of `EngineLoad`, in their order.
+
+    It is summed over the processes of an engine; the used part of the KV cache is that of the fullest. None without
+    numbers of requests, and with sums that are no numbers: NaN and infinities are legal in the format.
+    """
+    values: dict[str, list[float]] = {name: [] for name in names}
+    try:
+        for item in series(text, names):
+            values[item.name].append(item.value)
+    except ValueError:
+        return None
+    running, waiting, usage, preemptions, answered, generated = values.values()
+    if not running or not waiting or not all(isfinite(sum(parts)) for parts in values.values()):
+        return None
+    return EngineLoad(
+        running=int(sum(running)),
+        waiting=int(sum(waiting)),
+        cache_usage=max(usage, default=0.0),
+        preemptions=int(sum(preemptions)),
+        answered=int(sum(answered)),
+        generated=int(sum(generated)) if generated else None,
+    )

@@ -11,7 +11,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.manifest import Manifest
 from inference_operator.views.container_restart import ContainerRestart, container_restart
 from inference_operator.views.lookups import LogLookup
-from inference_operator.views.pod_startup import PodStartup, StartupTimes, pod_startup, startup_times
+from inference_operator.views.pod_startup import PodStartup, StartupTimes, container_log, pod_startup, startup_times
 from inference_operator.views.raw import condition, mapping, objects, timestamp
 from inference_operator.views.start_cures import missing_object_cure, node_cure
 from inference_operator.views.untrusted_text import one_line, termination_message
@@ -339,16 +339,9 @@ def _pull_error(message: str) -> str:
 
 def _terminated_log(meta: Manifest, container: Manifest) -> LogLookup:
     """The log of the last terminated run. The kubelet counts a restart when it starts the next run."""
-    state, restarts = mapping(container, "state"), container.get("restartCount")
-    run = restarts if isinstance(restarts, int) else 0
-    return LogLookup(
-        namespace=str(meta.get("namespace", "")),
-        pod=str(meta.get("name", "")),
-        uid=str(meta.get("uid", "")),
-        container=str(container.get("name", "")),
-        run=run - 1 if "running" in state else run,
-        previous="terminated" not in state,
-        running=False,
+    state = mapping(container, "state")
+    return container_log(
+        meta, container, runs_before="running" in state, previous="terminated" not in state, running=False
     )
 
 

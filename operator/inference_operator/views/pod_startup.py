@@ -52,21 +52,24 @@ def pod_startup(pod: Manifest, *, container: str) -> PodStartup | None:
     main = next((c for c in objects(status, "containerStatuses") if c.get("name") == container), {})
     if "running" in mapping(main, "state"):
         answered = main.get("started") is True
-        return PodStartup(StartupStage.PROCESS, placed, None if answered else _log(meta, main), answered)
+        return PodStartup(StartupStage.PROCESS, placed, None if answered else container_log(meta, main), answered)
     has_sandbox = condition(status, "PodReadyToStartContainers").get("status") == "True"
     return PodStartup(StartupStage.IMAGES if has_sandbox else StartupStage.SANDBOX, placed, None)
 
 
-def _log(meta: Manifest, container: Manifest) -> LogLookup:
+def container_log(
+    meta: Manifest, container: Manifest, *, runs_before: int = 0, previous: bool = False, running: bool = True
+) -> LogLookup:
+    """The log of a container's present run, or of one before, by the restarts in its status."""
     restarts = container.get("restartCount")
     return LogLookup(
         namespace=str(meta.get("namespace", "")),
         pod=str(meta.get("name", "")),
         uid=str(meta.get("uid", "")),
         container=str(container.get("name", "")),
-        run=restarts if isinstance(restarts, int) else 0,
-        previous=False,
-        running=True,
+        run=(restarts if isinstance(restarts, int) else 0) - runs_before,
+        previous=previous,
+        running=running,
     )
 
 

@@ -8,8 +8,8 @@ value for up to 30 s while the engine is idle, so it counts only beside requests
 from collections import defaultdict
 from math import isfinite
 
-from inference_operator.engines.series import are_finite, histogram, series
-from inference_operator.engines.telemetry import EngineLoad, EngineSeries
+from inference_operator.engines.series import histogram, series
+from inference_operator.engines.telemetry import EngineSeries
 from inference_operator.views.samples import EngineSample, TokenCounts
 
 RUNNING, WAITING = "sglang:num_running_reqs", "sglang:num_queue_reqs"
@@ -42,6 +42,10 @@ SERIES = EngineSeries(
 """The names of the figures that all engines are asked for."""
 
 
+LOAD = (RUNNING, WAITING, CACHE_USAGE, RETRACTED, FINISHED, _GENERATED)
+"""The series of `EngineLoad`."""
+
+
 def engine_sample(text: str) -> EngineSample | None:
     sums: dict[str, float] = defaultdict(float)
     model = ""
@@ -68,25 +72,6 @@ def engine_sample(text: str) -> EngineSample | None:
         tpot=tpot,
         tokens=_tokens(sums),
     )
-
-
-def engine_load(text: str) -> EngineLoad | None:
-    values: dict[str, list[float]] = defaultdict(list)
-    try:
-        for item in series(text, (RUNNING, WAITING, CACHE_USAGE, RETRACTED, FINISHED, _GENERATED)):
-            values[item.name].append(item.value)
-        if not values[RUNNING] or not values[WAITING] or not are_finite(values.values()):
-            return None
-        return EngineLoad(
-            running=int(sum(values[RUNNING])),
-            waiting=int(sum(values[WAITING])),
-            cache_usage=max(values[CACHE_USAGE], default=0.0),
-            preemptions=int(sum(values[RETRACTED])),
-            answered=int(sum(values[FINISHED])),
-            generated=int(sum(values[_GENERATED])) if values[_GENERATED] else None,
-        )
-    except (ValueError, OverflowError):
-        return None
 
 
 def _tokens(sums: dict[str, float]) -> TokenCounts | None:

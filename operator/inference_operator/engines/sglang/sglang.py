@@ -38,7 +38,7 @@ from inference_operator.engines.process import EngineProcess, ProbeRequest, Serv
 from inference_operator.engines.programs import program_command
 from inference_operator.engines.sglang import memory
 from inference_operator.engines.sglang.image import COMPILED, GROUP, HOME, IMAGE, USER, VERSION, WRITABLE, gpu_needs
-from inference_operator.engines.sglang.metrics import FIRST_TOKEN_BUCKETS, SERIES, engine_load, engine_sample
+from inference_operator.engines.sglang.metrics import FIRST_TOKEN_BUCKETS, LOAD, SERIES, engine_sample
 from inference_operator.engines.sglang.options import (
     CLASSES,
     MANAGED_VARIABLES,
@@ -52,7 +52,7 @@ from inference_operator.engines.sglang.options import (
     refusal_of_own_variables,
 )
 from inference_operator.engines.start_log import Phase
-from inference_operator.engines.telemetry import EngineLoad, MetricsPage
+from inference_operator.engines.telemetry import MetricsPage
 from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.facts import Kernel, ModelFacts
@@ -145,7 +145,7 @@ class SGLang(Engine):
     """As its wheel and its image have it."""
     errors, phases, loaded = ERRORS, PHASES, LOADED
     metrics_page = MetricsPage(idle_seconds=IDLE_SECONDS)
-    series = SERIES
+    series, load_series = SERIES, LOAD
 
     port: int = PORT
 
@@ -235,9 +235,6 @@ class SGLang(Engine):
 
     def sample(self, metrics_text: str) -> EngineSample | None:
         return engine_sample(metrics_text)
-
-    def load(self, metrics_text: str) -> EngineLoad | None:
-        return engine_load(metrics_text)
 
     def probe_request(self, model: str) -> ProbeRequest | None:
         return ProbeRequest("/v1/completions", {"model": model, "prompt": "1", "max_tokens": 1}) if model else None

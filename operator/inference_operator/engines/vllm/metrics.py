@@ -5,14 +5,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from math import isfinite
 
-from inference_operator.engines.series import are_finite, histogram, lines, series
-from inference_operator.engines.telemetry import EngineLoad, EngineSeries
+from inference_operator.engines.series import histogram, lines, series
+from inference_operator.engines.telemetry import EngineSeries
 from inference_operator.views.samples import EngineSample, TokenCounts
 
 REQUESTS_RUNNING = "vllm:num_requests_running"
-
 REQUESTS_WAITING = "vllm:num_requests_waiting"
-
 _GENERATED = "vllm:generation_tokens_total"
 
 _PROGRESS = (
@@ -69,25 +67,8 @@ SERIES = EngineSeries(
 """The names of the figures that all engines are asked for."""
 
 
-def engine_load(text: str) -> EngineLoad | None:
-    """How busy vLLM is, summed over its engine cores (KV cache usage: of the fullest); None without metrics."""
-    names = (REQUESTS_RUNNING, REQUESTS_WAITING, _CACHE_USAGE, _PREEMPTIONS, _ANSWERED, _GENERATED)
-    values: dict[str, list[float]] = {name: [] for name in names}
-    try:
-        for item in series(text, names):
-            values[item.name].append(item.value)
-    except ValueError:
-        return None
-    if not values[REQUESTS_RUNNING] or not values[REQUESTS_WAITING] or not are_finite(values.values()):
-        return None
-    return EngineLoad(
-        running=int(sum(values[REQUESTS_RUNNING])),
-        waiting=int(sum(values[REQUESTS_WAITING])),
-        cache_usage=max(values[_CACHE_USAGE], default=0.0),
-        preemptions=int(sum(values[_PREEMPTIONS])),
-        answered=int(sum(values[_ANSWERED])),
-        generated=int(sum(values[_GENERATED])) if values[_GENERATED] else None,
-    )
+LOAD = (REQUESTS_RUNNING, REQUESTS_WAITING, _CACHE_USAGE, _PREEMPTIONS, _ANSWERED, _GENERATED)
+"""The series of `EngineLoad`."""
 
 
 def engine_sample(text: str) -> EngineSample | None:

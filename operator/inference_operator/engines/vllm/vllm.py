@@ -20,7 +20,7 @@ from inference_operator.engines.options import ImportedArguments
 from inference_operator.engines.process import EngineProcess, Parsers, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
 from inference_operator.engines.start_log import Phase
-from inference_operator.engines.telemetry import EngineLoad, MetricsPage
+from inference_operator.engines.telemetry import MetricsPage
 from inference_operator.engines.vllm.adapters import adapter_loader, adapter_programs, adapter_variables
 from inference_operator.engines.vllm.advisories import notice_of_advisories
 from inference_operator.engines.vllm.architectures import SUPPORT, implementation_arguments, support
@@ -64,10 +64,10 @@ from inference_operator.engines.vllm.memory_flags import (
     shape_of,
 )
 from inference_operator.engines.vllm.metrics import (
+    LOAD,
     REQUESTS_RUNNING,
     REQUESTS_WAITING,
     SERIES,
-    engine_load,
     engine_sample,
 )
 from inference_operator.engines.vllm.named_code import refusal_of_named_code
@@ -208,7 +208,7 @@ class Vllm(Engine):
     """Caches have a folder `vllm` too."""
     errors, startup_hints, loaded = ERRORS, HINTS, LOADED
     metrics_page = MetricsPage(idle_seconds=IDLE_SECONDS)
-    series = SERIES
+    series, load_series = SERIES, LOAD
 
     port: int = PORT
 
@@ -383,10 +383,6 @@ class Vllm(Engine):
     def sample(self, metrics_text: str) -> EngineSample | None:
         """A sample of vLLM's metrics; None if they have no numbers of requests."""
         return engine_sample(metrics_text)
-
-    def load(self, metrics_text: str) -> EngineLoad | None:
-        """How busy vLLM is, from its metrics; None if they have no numbers of requests."""
-        return engine_load(metrics_text)
 
     def probe_request(self, model: str) -> ProbeRequest:
         """A completion of one token: it takes one scheduler iteration."""
