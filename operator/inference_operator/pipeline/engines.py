@@ -31,7 +31,7 @@ def _objects(inputs: Inputs, planned: Planned) -> Mapping[Ref, Manifest]:
     serving = _serving(roles, inputs.owner, scales=hold.scales)
     if hold.holds_others:
         return serving if hold.scales else {}
-    workloads = {ref for role in roles for ref in role.workload.refs}
+    workloads = {Ref.of(manifest) for role in roles for manifest in role.workload.objects}
     others = {ref: manifest for ref, manifest in objects.items() if ref not in workloads}
     paths = {ref: live for ref, live in _paths(inputs, roles).items() if ref not in planned.router.objects}
     return {**others, **paths, **serving}

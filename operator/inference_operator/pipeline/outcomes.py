@@ -64,11 +64,6 @@ class Planned(Outcome):
         return [role.change.move for role in self.roles]
 
     @property
-    def all_moves(self) -> Sequence[Move]:
-        """The moves of all engines and of the only router, also those that are not carried out now."""
-        return [self.router_move, *self.engine_moves]
-
-    @property
     def outdated_engines(self) -> Reason | None:
         """Why a renewal would change engines, the worst of all roles; None if they are as this release builds them."""
         reasons = {role.outdated for role in self.roles}

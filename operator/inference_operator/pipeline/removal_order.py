@@ -25,7 +25,8 @@ def removal_order(inputs: Inputs, planned: Planned) -> Part:
     """
     if planned.hold.holds_others:
         return Part(feature=Feature.REMOVAL_ORDER, pods=_of_scaling(inputs, planned))
-    leaving = {engine.uid: engine.leader for move in planned.all_moves for engine in move.leavers if move.moves}
+    moves = [move for move in (planned.router_move, *planned.engine_moves) if move.moves]
+    leaving = {engine.uid: engine.leader for move in moves for engine in move.leavers}
     others = _of_scaling(inputs, planned, besides=leaving)
     known = {*leaving, *(cost.pod.uid for cost in others)}
     staying = {node.name for node in inputs.nodes or ()} - set(inputs.leaving or ())

@@ -42,9 +42,9 @@ def _child_rejected(observation: Observation) -> ConditionVerdict | None:
 
 def _too_late(observation: Observation) -> ConditionVerdict | None:
     """A first start or a rollout makes no progress, or serving engines are down, for too long."""
-    if not _deadline_exceeded(observation):
-        return None
     lasting = _lasting(observation, observation.previous)
+    if not _deadline_exceeded(observation, lasting):
+        return None
     limit = lasting.limit if lasting else observation.engines.deadline
     message = f"For {in_words(limit)}: {_lasting_problem(observation)}"
     return ConditionVerdict("True", Reason.PROGRESS_DEADLINE_EXCEEDED, message)
@@ -65,14 +65,13 @@ _WITHOUT_DEADLINE = frozenset({Reason.UNSCHEDULABLE, Reason.POD_REJECTED})
 replaced. Every other problem lasts until somebody acts. Pods that nodes reject have a deadline of their own."""
 
 
-def _deadline_exceeded(observation: Observation) -> bool:
+def _deadline_exceeded(observation: Observation, lasting: Lasting | None) -> bool:
     """Whether the current problem has lasted too long.
 
     Not while a rollout is undecided: the problem is one of the template that it replaces.
     """
     if isinstance(observation.blocked, Waiting) or observation.rollout_undecided:
         return False
-    lasting = _lasting(observation, observation.previous)
     if lasting is not None and observation.inputs.now >= lasting.ends:
         return True
     if observation.unschedulable or observation.wait or _engines_are_down(observation):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from inference_operator.api.spec import RolloutStrategy
 from inference_operator.fleet.rollout_slots import TURN_ANNOTATION
-from inference_operator.manifest import DEPLOYMENT, STATEFUL_SET, Manifest, Owner, Ref
+from inference_operator.manifest import DEPLOYMENT, STATEFUL_SET, Manifest, Owner
 from inference_operator.objects.child import child
 from inference_operator.objects.names import (
     COMPONENT_LABEL,
@@ -47,10 +47,6 @@ class Workload:
     """Engines that they should make, those of a surge left out."""
     pod: Manifest
     """The pod specification of its template."""
-
-    @property
-    def refs(self) -> frozenset[Ref]:
-        return frozenset(map(Ref.of, self.objects))
 
 
 def engine_workload(inputs: WorkloadInputs, change: WorkloadChange, samples: Samples) -> Workload:
