@@ -12,6 +12,7 @@ from inference_operator.engines.checked_start import GPU_CHECK
 from inference_operator.engines.group.http_page import HttpPage
 from inference_operator.engines.group.launch import (
     ADDRESS_VARIABLE,
+    CONTROL_PORT,
     DRAIN,
     HEALTH_PORT,
     MEMBER,
@@ -130,7 +131,7 @@ def test_a_member_has_its_ports_its_programs_and_a_hook_that_drains_the_group() 
     assert member is not None
     ports = [
         process.port,
-        member.control_port,
+        CONTROL_PORT,
         member.health_port,
         process.adapter_loader and process.adapter_loader.port,
     ]

@@ -67,8 +67,6 @@ class GroupMember:
 
     size: int
     """Pods of the engine. Rank 0 leads, and alone serves the API."""
-    control_port: int
-    """TCP port on which the leader waits for the others."""
     health_port: int
     """TCP port of probes and state, on every member."""
     ready_path: str
@@ -80,8 +78,6 @@ class GroupMember:
     live_path: str
     """Path that answers 200 unless a restart would help. It does so from the beginning on, also while a member waits
     for others: the program itself ends an engine that does not start in time."""
-    state_path: str
-    """Path of the member's state, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ CONTROL_PORT = 29510
 """Port on which a leader waits for its workers: below the ephemeral ports, which engines use among themselves."""
 HEALTH_PORT = 8002
 """Port of a member's probes and state, next to those of an engine and of its adapters."""
-READY_PATH, LIVE_PATH, STATE_PATH = "/ready", "/live", "/state"
+READY_PATH, LIVE_PATH = "/ready", "/live"
 
 SILENCE_SECONDS = 10
 """Without a heartbeat a member counts as gone. A busy node delays one by a second or two."""
@@ -95,13 +95,11 @@ def group_member(nodes: int) -> GroupMember | None:
         return None
     return GroupMember(
         nodes,
-        CONTROL_PORT,
         HEALTH_PORT,
         ready_path=READY_PATH,
         ready_period=READY_PERIOD_SECONDS,
         ready_failures=READY_FAILURES,
         live_path=LIVE_PATH,
-        state_path=STATE_PATH,
     )
 
 
