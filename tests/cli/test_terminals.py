@@ -149,6 +149,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "status": [("qwen",), ("qwen", "--why"), ("qwen", "-o", "json")],
     "chat": [("qwen", "Hi", "--timeout=0")],
     "bench": [("qwen", "--yes")],
+    "drill": [("qwen", "--yes", "--faults=delete-engine", "--for=1s", "--heal-timeout=1s")],
     "logs": [("qwen", "-v"), ("qwen", "--previous"), ("qwen", "--router")],
     "plan": [("-f", "-", "--cluster"), ("-f", "-", "--cluster", "-v"), ("-f", "-", "--diff"), ("qwen",)],
     "cache": [("list",), ("list", "-A"), ("prune", "models"), ("prefetch", "hf://a/b", "--claim=models")],

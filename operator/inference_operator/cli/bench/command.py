@@ -132,7 +132,7 @@ def row(level: LevelResult) -> str:
 
 def verdict(report: BenchReport) -> Iterator[str]:
     goal, best = report.objective, report.best
-    wanted = f"TTFT {goal.ttft:g} s (p95), {1000 * goal.tpot:g} ms per output token"
+    wanted = f"TTFT {goal.ttft:g} s, {1000 * goal.tpot:g} ms per output token, p{goal.percentile}"
     if best is None:
         yield f"{report.name} does not keep its objective ({wanted}): {report.stopped}."
         return
@@ -146,7 +146,9 @@ def verdict(report: BenchReport) -> Iterator[str]:
 def plot(report: BenchReport, columns: int) -> str:
     """TTFT over the number of requests at once, with the objective; empty with one level."""
     shown = [
-        (level.concurrency, level.ttft_p95_seconds) for level in report.levels if level.ttft_p95_seconds is not None
+        (level.concurrency, level.ttft_objective_seconds)
+        for level in report.levels
+        if level.ttft_objective_seconds is not None
     ]
     if len(shown) < FEW_LEVELS:
         return ""
@@ -162,7 +164,8 @@ def plot(report: BenchReport, columns: int) -> str:
     figure.plot([0, most], [report.objective.ttft] * 2)
     drawn: str = figure.show()
     lines = [line.replace("()", "").rstrip() for line in drawn.splitlines()]  # the labels of the axes
-    title = f"TTFT P95 in seconds over requests at once, and the objective of {report.objective.ttft:g} s:"
+    goal = report.objective
+    title = f"TTFT P{goal.percentile} in seconds over requests at once, and the objective of {goal.ttft:g} s:"
     return "\n".join((title, *lines))
 
 
