@@ -29,8 +29,8 @@ class Kind:
         '/api/v1/services'
         >>> NETWORK_POLICY.path(None)
         '/apis/networking.k8s.io/v1/networkpolicies'
-        >>> INGRESS.plural, HTTP_ROUTE.plural
-        ('ingresses', 'httproutes')
+        >>> INGRESS.plural, HTTP_ROUTE.plural, MODEL_GATEWAY.plural
+        ('ingresses', 'httproutes', 'modelgateways')
     """
 
     api_version: str
@@ -40,7 +40,7 @@ class Kind:
     def plural(self) -> str:
         """The name of the kind in URLs, by English plural rules, which hold for all kinds used here."""
         singular = self.name.lower()
-        if singular.endswith("y"):
+        if singular.endswith("y") and singular[-2] not in "aeou":
             return f"{singular[:-1]}ies"
         return f"{singular}es" if singular.endswith("s") else f"{singular}s"
 
@@ -94,6 +94,7 @@ CLAIM = Kind("v1", "PersistentVolumeClaim")
 POD = Kind("v1", "Pod")
 NODE = Kind("v1", "Node")
 INFERENCE_DEPLOYMENT = Kind(API_VERSION, KIND)
+MODEL_GATEWAY = Kind(API_VERSION, "ModelGateway")
 RESOURCE_KINDS = (INFERENCE_DEPLOYMENT,)
 """The kinds of resources that the operator reconciles (`controller/resource_kind.py`)."""
 

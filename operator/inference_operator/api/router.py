@@ -104,8 +104,8 @@ class RouterMetricsSpec(SpecModel):
     )
 
 
-class RouterSpec(SpecModel):
-    """The load balancer in front of the engines."""
+class ProxySpec(SpecModel):
+    """What routers and gateways have alike."""
 
     replicas: int = Field(2, ge=1, le=MAX_ROUTERS, description="Number of router pods. Default: 2. Change: in place.")
     resources: ResourcesSpec = Field(
@@ -119,29 +119,10 @@ class RouterSpec(SpecModel):
         default_factory=PodScheduling,
         description="Scheduling of the router pods. Its changes replace routers one by one, and no engines.",
     )
-    pod_template: PodTemplateSpec = Field(
-        default_factory=PodTemplateSpec,
-        description="Additions to the router pods. Its changes replace routers one by one, and no engines.",
-    )
-    strategy: RouterStrategy | None = Field(
-        None,
-        description=(
-            "How an engine is chosen. `LeastOutstanding` takes the engine with the fewest requests. `PrefixAffinity`"
-            " sends requests with the same session, system prompt or first message to the same engine, which has them"
-            " in its prefix cache. `External` runs no router: a Gateway or another router chooses, and the Service"
-            " selects the engines. Default: `PrefixAffinity` where `replicas` or `autoscaling.maxReplicas` is 4 or more"
-            " as the routers are built, else `LeastOutstanding`; later changes of these numbers, and upgrades, keep"
-            " what serves. Change: rolling restart of the routers."
-        ),
-    )
     session_header: Annotated[str, StringConstraints(max_length=63), CelRules(HEADER_NAME)] = Field(
         "x-session-id",
         description="Header that identifies a session, for `PrefixAffinity`. Default: `x-session-id`."
         " Change: rolling restart of the routers.",
-    )
-    queue: QueueSpec = Field(default_factory=QueueSpec, description="Queue for requests while all engines are busy.")
-    cold_start: ColdStartSpec = Field(
-        default_factory=ColdStartSpec, description="Holds the requests that arrive while no engine is up."
     )
     keys: RouterKeysSpec | None = Field(
         None,
@@ -158,12 +139,6 @@ class RouterSpec(SpecModel):
         description="Which requests routers log, one JSON object each. `Errors` logs status 500 and above, retries, and"
         " answers that were cut. No prompt is logged. Default: `Enabled`. Change: rolling restart of the routers.",
     )
-    usage: RouterUsage = Field(
-        RouterUsage.DISABLED,
-        description="Whether routers read the tokens of answers that report their usage, for the access log and the"
-        " metrics of each user. It costs CPU for each chunk of such streams. Default: `Disabled`. Change: rolling"
-        " restart of the routers.",
-    )
     metrics: RouterMetricsSpec = Field(
         default_factory=RouterMetricsSpec, description="What everybody sees who may read the metrics of the routers."
     )
@@ -179,15 +154,45 @@ class RouterSpec(SpecModel):
     http_route: HttpRouteSpec | None = Field(
         None, description="HTTPRoute of Gateway API in front of the Service. Default: none. Change: in place."
     )
-    inference_pool: InferencePoolSpec | None = Field(
-        None,
-        description="InferencePool of the engines, to which a Gateway sends requests. It needs `strategy: External`."
-        " Default: none. Change: in place.",
-    )
     tls: TlsSpec | None = Field(
         None,
         description="TLS on port 443 of the Service. HTTP stays on port 80. Default: none."
         " Change: rolling restart of the routers.",
+    )
+
+
+class RouterSpec(ProxySpec):
+    """The load balancer in front of the engines."""
+
+    pod_template: PodTemplateSpec = Field(
+        default_factory=PodTemplateSpec,
+        description="Additions to the router pods. Its changes replace routers one by one, and no engines.",
+    )
+    strategy: RouterStrategy | None = Field(
+        None,
+        description=(
+            "How an engine is chosen. `LeastOutstanding` takes the engine with the fewest requests. `PrefixAffinity`"
+            " sends requests with the same session, system prompt or first message to the same engine, which has them"
+            " in its prefix cache. `External` runs no router: a Gateway or another router chooses, and the Service"
+            " selects the engines. Default: `PrefixAffinity` where `replicas` or `autoscaling.maxReplicas` is 4 or more"
+            " as the routers are built, else `LeastOutstanding`; later changes of these numbers, and upgrades, keep"
+            " what serves. Change: rolling restart of the routers."
+        ),
+    )
+    queue: QueueSpec = Field(default_factory=QueueSpec, description="Queue for requests while all engines are busy.")
+    cold_start: ColdStartSpec = Field(
+        default_factory=ColdStartSpec, description="Holds the requests that arrive while no engine is up."
+    )
+    usage: RouterUsage = Field(
+        RouterUsage.DISABLED,
+        description="Whether routers read the tokens of answers that report their usage, for the access log and the"
+        " metrics of each user. It costs CPU for each chunk of such streams. Default: `Disabled`. Change: rolling"
+        " restart of the routers.",
+    )
+    inference_pool: InferencePoolSpec | None = Field(
+        None,
+        description="InferencePool of the engines, to which a Gateway sends requests. It needs `strategy: External`."
+        " Default: none. Change: in place.",
     )
 
 
