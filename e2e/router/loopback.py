@@ -30,7 +30,8 @@ from inference_operator.engines.vllm.vllm import API_PATHS
 from inference_operator.fleet.rollout_slots import TurnInputs
 from inference_operator.manifest import Key, Owner
 from inference_operator.objects.adapter_list import ADVERTISED
-from inference_operator.objects.names import ENGINE
+from inference_operator.objects.gateway_key import GATEWAY_KEY_SECRET
+from inference_operator.objects.names import ENGINE, GATEWAY, ROUTER
 from inference_operator.router.adapters import ADAPTERS_FOLDER
 from inference_operator.router.deployment import haproxy_command, stop_hook
 from inference_operator.router.engine_key import ENGINE_KEY_FOLDER
@@ -146,6 +147,8 @@ class Loopback:
     """Where the router sends requests beside `engines`."""
     model_names: tuple[str, ...] = ("chat",)
     """The served names."""
+    component: str = ROUTER
+    """`gateway`: the engines are the routers of models."""
     has_adapters: bool = False
     """Whether the router knows the names of adapters, and refuses others."""
     pod_ips: str = "127.0.0.1"
@@ -208,7 +211,8 @@ class Loopback:
             progress_deadline_seconds=600,
             owner=Owner(Key("default", "loopback"), "uid"),
             settings=self.settings,
-            engine_key="engine-key" if self.engine_key else "",
+            component=self.component,
+            engine_key=GATEWAY_KEY_SECRET if self.component == GATEWAY else "engine-key" if self.engine_key else "",
         )
         if self.engine_key:
             folder = self.root / ENGINE_KEY_FOLDER.lstrip("/")

@@ -95,7 +95,7 @@ POD = Kind("v1", "Pod")
 NODE = Kind("v1", "Node")
 INFERENCE_DEPLOYMENT = Kind(API_VERSION, KIND)
 MODEL_GATEWAY = Kind(API_VERSION, "ModelGateway")
-RESOURCE_KINDS = (INFERENCE_DEPLOYMENT,)
+RESOURCE_KINDS = (INFERENCE_DEPLOYMENT, MODEL_GATEWAY)
 """The kinds of resources that the operator reconciles (`controller/resource_kind.py`)."""
 
 CHILD_KINDS = (

@@ -30,6 +30,7 @@ from inference_operator.manifest import (
     KIND,
     NETWORK_POLICY,
     POD,
+    RESOURCE_KINDS,
     SCALED_OBJECT,
     SECRET,
     SERVICE,
@@ -39,6 +40,7 @@ from inference_operator.manifest import (
 )
 from inference_operator.objects.child import RETAIN_ANNOTATION
 from inference_operator.objects.engine_key import KEY_TYPE
+from inference_operator.objects.gateway_key import GATEWAY_KEY_TYPE
 from inference_operator.objects.names import COMPONENT_LABEL, MANAGED_BY_LABEL, MANAGER, NAME_LABEL
 from inference_operator.objects.pod import MEMORY_LOCK
 from inference_operator.views.pod import GROUP_LABEL
@@ -108,7 +110,13 @@ def test_the_names_in_the_policies_of_the_operator_are_those_of_the_code() -> No
     of_objects = {MANAGED_BY_LABEL, COMPONENT_LABEL, NAME_LABEL, RETAIN_ANNOTATION, GROUP_LABEL}
     assert keys == {*of_objects, ACCOUNTS_ANNOTATION, enforced}
     assert {MANAGER, KIND, f"{GROUP}/", REPORTING_CONTROLLER, KEY_TYPE, MEMORY_LOCK, *SYSTEM_NAMESPACES} <= quoted
-    assert {name for name in quoted if name.startswith(GROUP)} <= {*keys, f"{GROUP}/", REPORTING_CONTROLLER, KEY_TYPE}
+    assert {name for name in quoted if name.startswith(GROUP)} <= {
+        *keys,
+        f"{GROUP}/",
+        REPORTING_CONTROLLER,
+        KEY_TYPE,
+        GATEWAY_KEY_TYPE,
+    }
     assert {kind.plural for kind in (CLAIM, STATEFUL_SET, JOB)} <= quoted
 
 
@@ -130,8 +138,9 @@ def test_the_policies_match_the_kinds_of_objects_that_the_operator_makes() -> No
     assert by_part["selectors"] == rules(SERVICE, INFERENCE_POOL, DISRUPTION_BUDGET, NETWORK_POLICY)
     assert by_part["templates"] == rules(DEPLOYMENT, STATEFUL_SET, JOB)
     assert by_part["autoscalers"] == rules(HORIZONTAL_POD_AUTOSCALER, SCALED_OBJECT)
-    (resource,) = rules(INFERENCE_DEPLOYMENT)
-    assert by_part["resources"] == [resource, (*resource[:2], f"{resource[2]}/*")]
+    resources = rules(*RESOURCE_KINDS)
+    subresources = [(*resource[:2], f"{resource[2]}/*") for resource in resources]
+    assert by_part["resources"] == [*resources, *subresources]
     for part, kind in (("secrets", SECRET), ("services", SERVICE), ("pods", POD)):
         assert by_part[part] == rules(kind)
 

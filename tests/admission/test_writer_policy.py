@@ -86,7 +86,7 @@ def test_the_policies_apply_to_the_resource_without_its_status_and_scale() -> No
     policies = [manifest for manifest in POLICIES if manifest["kind"] == "ValidatingAdmissionPolicy"]
     rules = [rule for policy in policies for rule in policy["spec"]["matchConstraints"]["resourceRules"]]
     of_children = [["secrets"], ["configmaps"]]
-    assert [rule["resources"] for rule in rules] == [["inferencedeployments"]] * 4 + of_children
+    assert [rule["resources"] for rule in rules] == [["inferencedeployments"]] * 4 + [["modelgateways"]] + of_children
     for policy, rule in zip(policies, rules, strict=True):
         assert rule["operations"] == ["CREATE", "UPDATE"]
         assert policy["spec"]["failurePolicy"] == "Fail"

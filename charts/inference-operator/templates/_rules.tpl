@@ -5,10 +5,10 @@ The operator reads no Secret, also none of its own, opens no shell in a pod and 
 */}}
 {{- define "inference-operator.rules" -}}
 - apiGroups: [inference-operator.dev]
-  resources: [inferencedeployments]
+  resources: [inferencedeployments, modelgateways]
   verbs: [list, watch]
 - apiGroups: [inference-operator.dev]
-  resources: [inferencedeployments/status]
+  resources: [inferencedeployments/status, modelgateways/status]
   verbs: [patch]
 - apiGroups: [""]
   resources: [services] # delete: the one by which routers find each other, when no user is limited any more
@@ -56,7 +56,7 @@ The operator reads no Secret, also none of its own, opens no shell in a pod and 
 {{- end }}
 {{- if .Values.settings.engineKeys }}
 - apiGroups: [""]
-  resources: [secrets] # of keys that engines ask of their routers; never read, changed or deleted
+  resources: [secrets] # of keys that engines ask of their routers, and routers of gateways; never read, changed or deleted
   verbs: [create]
 {{- end }}
 - apiGroups: [""]

@@ -11,8 +11,6 @@ from inference_operator.api.prometheus import PrometheusSettings
 from inference_operator.manifest import (
     CHILD_KINDS,
     GROUP,
-    INFERENCE_DEPLOYMENT,
-    KIND,
     NETWORK_POLICY,
     OPTIONAL_KINDS,
     RESOURCE_KINDS,
@@ -72,12 +70,10 @@ def operator_policies(operator: OperatorAccount) -> list[Manifest]:
 
 def _about(kinds: Sequence[Kind], text: str) -> str:
     """The policies of an operator of other kinds. Autoscalers scale no other kind."""
-    names, plurals = [kind.name for kind in kinds], [kind.plural for kind in kinds]
-    for before in ("owner.kind", "regarding.?kind.orValue('')"):
-        text = text.replace(f"{before} == '{KIND}'", f"{before} in {names}")
-    for article in ("an", "the"):
-        text = re.sub(rf"\b{article}(\s+){KIND}\b(?! that its label)", rf"{article}\1{' or '.join(names)}", text)
-    rule = re.compile(rf"^.*resources: \[\"?{INFERENCE_DEPLOYMENT.plural}.*\n", re.MULTILINE)
-    return rule.sub(
-        lambda line: "".join(line[0].replace(INFERENCE_DEPLOYMENT.plural, plural) for plural in plurals), text
-    )
+    shipped = [kind.name for kind in RESOURCE_KINDS]
+    text = text.replace(str(shipped), str([kind.name for kind in kinds]))
+    text = text.replace(" or ".join(shipped), " or ".join(kind.name for kind in kinds))
+    first, *others = (kind.plural for kind in RESOURCE_KINDS)
+    text = re.sub(rf"^.*resources: \[\"?(?:{'|'.join(others)}).*\n", "", text, flags=re.MULTILINE)
+    rule = re.compile(rf"^.*resources: \[\"?{first}.*\n", re.MULTILINE)
+    return rule.sub(lambda line: "".join(line[0].replace(first, kind.plural) for kind in kinds), text)

@@ -24,6 +24,7 @@ from inference_operator.admission.references import kinds, references, value_at,
 from inference_operator.api.autoscaling import AutoscalingBackend
 from inference_operator.api.duration import duration
 from inference_operator.api.engine_kind import EngineKind
+from inference_operator.api.model_gateway import ModelGatewaySpec
 from inference_operator.engines.options import OptionClasses
 from inference_operator.engines.rights import unsafe_arguments, unsafe_variables
 from inference_operator.hardware.resources import VENDOR
@@ -118,6 +119,23 @@ def checks(options: Mapping[str, OptionClasses]) -> Sequence[Check]:
         _arguments(options),
         _variables(options),
     )
+
+
+def gateway_checks() -> Sequence[Check]:
+    """The same of a ModelGateway, whose fields are those of `router`."""
+    section = "router."
+    needs = [(field, CREATE_PODS) for field in NEEDS_PODS]
+    needs += [(field, Right("create", plural, group)) for field, group, plural in NEEDS_RESOURCES]
+    shared = {info.alias for info in ModelGatewaySpec.model_fields.values()}
+    own = ((field.removeprefix(section), right) for field, right in needs if field.startswith(section))
+    return (
+        *(_present(field, right) for field, right in own if field.split(".")[0] in shared),
+        *(_other_namespaces("scheduling.affinity", kind) for kind in ("podAffinity", "podAntiAffinity")),
+    )
+
+
+GATEWAY_SECRETS = ("keys.secretRef.name", "tls.secretRef.name", "ingress.tlsSecretRef.name")
+"""Fields of a ModelGateway that name a Secret."""
 
 
 def rights_on(kind: Kind, name: str) -> tuple[Right, ...]:

@@ -23,17 +23,19 @@ from inference_operator.admission.references import (
 )
 from inference_operator.admission.rights import (
     CREATE_PODS,
+    GATEWAY_SECRETS,
     KIND_FIELD,
     MAX_NAMED,
     Check,
     Right,
     checks,
+    gateway_checks,
     rights_on,
 )
 from inference_operator.api.engine_kind import EngineKind
 from inference_operator.engines.options import OptionClasses
 from inference_operator.engines.rights import JSON, NUMBER
-from inference_operator.manifest import GROUP, INFERENCE_DEPLOYMENT, PLURAL, Kind, Manifest
+from inference_operator.manifest import GROUP, INFERENCE_DEPLOYMENT, MODEL_GATEWAY, PLURAL, SECRET, Kind, Manifest
 
 POLICY_NAME = f"{PLURAL}.{GROUP}"
 CHILDREN = files(__package__).joinpath("children-policy.yaml").read_text(encoding="utf-8")
@@ -57,9 +59,30 @@ _OF_ANY_MODEL = ("model.source", "cache.claimName")
 def writer_policies(options: Mapping[str, OptionClasses]) -> list[Manifest]:
     """The policies and their bindings, for the whole cluster."""
     fields = _policy(POLICY_NAME, list(_field_variables(options)), [_validation(check) for check in checks(options)])
-    policies = (fields, *map(_reference_policy, kinds()))
+    policies = (fields, *map(_reference_policy, kinds()), _gateway_policy())
     generated = [manifest for policy in policies for manifest in policy.manifests]
     return [*generated, *yaml.safe_load_all(CHILDREN)]
+
+
+def _gateway_policy() -> Policy:
+    """The policy of ModelGateways: what they have of routers needs the same rights."""
+    secrets = (_secret_check(field) for field in GATEWAY_SECRETS)
+    checked = [*map(_validation, gateway_checks()), *secrets]
+    known = ((_PODS, _authorizer(CREATE_PODS)),)
+    return Policy(MODEL_GATEWAY.resource, [(MODEL_GATEWAY, MODEL_GATEWAY.plural)], WRITES, checked, known)
+
+
+def _secret_check(field: str) -> Validation:
+    new, old = value_of("object", field), value_of("oldObject", field)
+    name = f"{new}.orValue('')"
+    _, *on_object = rights_on(SECRET, "")
+    allowed = " || ".join(_authorizer(right, name) for right in on_object)
+    message = (
+        f"'spec.{field}: the Secret ' + {name} + ' requires the right to create pods, or the verb use or get on it, in"
+        " namespace ' + request.namespace + '. Use another one, or request one of these rights.'"
+    )
+    same = f"(oldObject != null && {new} == {old})"
+    return Validation(f"!{new}.hasValue() || {same} || variables.{_PODS} || {allowed}", message, is_computed=True)
 
 
 def _policy(name: str, variables: Sequence[tuple[str, str]], validations: Sequence[Validation]) -> Policy:

@@ -41,15 +41,20 @@ class EffectiveSpec:
 
 
 def effective_spec(stated: Spec, engines: EngineDefaults, routers: RouterDefaults) -> EffectiveSpec:
-    sections = (routers.model_fields_set & RouterSpec.model_fields.keys()) - {"pod_template"}
-    router = {name: over(getattr(stated.router, name), getattr(routers, name)) for name in sections}
-    router["pod_template"] = over(stated.router.pod_template, routers.template)
     env = variables_over(stated.engine.env, engines.env)
     return EffectiveSpec(
         stated=stated,
         engine=stated.engine.model_copy(update={"env": env}),
         scheduling=over(stated.scheduling, engines.scheduling),
         pod_template=over(stated.pod_template, engines.template),
-        router=stated.router.model_copy(update=router),
+        router=effective_router(stated.router, routers),
         network=over(stated.hardware.network, engines.network),
     )
+
+
+def effective_router(stated: RouterSpec, defaults: RouterDefaults) -> RouterSpec:
+    """The section of routers over the administrator's defaults of their pods."""
+    sections = (defaults.model_fields_set & RouterSpec.model_fields.keys()) - {"pod_template"}
+    router = {name: over(getattr(stated, name), getattr(defaults, name)) for name in sections}
+    router["pod_template"] = over(stated.pod_template, defaults.template)
+    return stated.model_copy(update=router)

@@ -17,6 +17,7 @@ class ConditionType(StrEnum):
     SCALING_ACTIVE = "ScalingActive"
     ADAPTERS_AVAILABLE = "AdaptersAvailable"
     RENEWED = "Renewed"
+    NAMES_ACCEPTED = "NamesAccepted"
 
 
 class Reason(StrEnum):
@@ -90,6 +91,8 @@ class Reason(StrEnum):
     NO_SUITABLE_GPU = "NoSuitableGpu"
     NO_SUITABLE_NETWORK = "NoSuitableNetwork"
     NAME_CONFLICT = "NameConflict"
+    NAMES_ACCEPTED = "NamesAccepted"
+    NAME_REFUSED = "NameRefused"
     WAITING_FOR_DELETION = "WaitingForDeletion"
     CHILD_REJECTED = "ChildRejected"
     REQUEST_FAILED = "RequestFailed"

@@ -18,7 +18,17 @@ from inference_operator.controller.shared_store import SharedStore
 from inference_operator.engines.base import Engine
 from inference_operator.engines.registry import ENGINES, VLLM, EngineRegistry
 from inference_operator.jobs.placement import mounted_claims
-from inference_operator.manifest import DEPLOYMENT, INFERENCE_DEPLOYMENT, STATEFUL_SET, Key, Kind, Manifest, Owner, Ref
+from inference_operator.manifest import (
+    DEPLOYMENT,
+    INFERENCE_DEPLOYMENT,
+    SERVICE,
+    STATEFUL_SET,
+    Key,
+    Kind,
+    Manifest,
+    Owner,
+    Ref,
+)
 from inference_operator.objects.child import is_child, outlives_unnamed
 from inference_operator.objects.names import ROUTER, is_role, slot_of, workload_name
 from inference_operator.pipeline.inputs import Inputs
@@ -154,15 +164,16 @@ class Cache:
         else:
             self._lookups[look] = result
 
-    def record(self, answer: WriteResult) -> None:
-        """Store the result of an own write."""
+    def record(self, answer: WriteResult) -> frozenset[Key]:
+        """Store the result of an own write; returns the resources that it concerns."""
         match answer:
             case Applied(manifest):
-                self.put(manifest)
+                return self.put(manifest)
             case Deleted(ref):
                 if cached := self._objects.get(ref):
                     self._add_tombstone(ref, cached.version)
-                self.remove(ref)
+                return self.remove(ref)
+        return frozenset()
 
     def put(self, manifest: Manifest, *, listed_at: int = -1) -> frozenset[Key]:
         """Store an object; returns the keys that it concerns, none if the cache had this version or a newer one.
@@ -185,7 +196,7 @@ class Cache:
             return frozenset({new.key}) | self.shared.followers(new.key)
         self._by_owner[new.key].add(ref)
         self.shared.fleet.see(ref, new.key if new.in_turn else None)
-        return frozenset({new.key, cached.key if cached else new.key})
+        return frozenset({new.key, cached.key if cached else new.key}) | self._readers(ref, new.key)
 
     def forget(self, manifest: Manifest) -> frozenset[Key]:
         """Remove an object that was deleted in this state, unless a newer one of its name is cached."""
@@ -201,11 +212,11 @@ class Cache:
         del self._objects[ref]
         if ref.kind.is_reconciled:
             del self._resources[cached.key]
-            self.shared.fleet.forget(cached.key)
+            self.shared.forget(cached.key)
             return frozenset({cached.key}) | self.shared.followers(cached.key)
         self.shared.fleet.see(ref, None)
         self._remove_from_owner(ref, cached.key)
-        return frozenset({cached.key})
+        return frozenset({cached.key}) | self._readers(ref, cached.key)
 
     async def replace(self, kind: Kind, pages: AsyncIterable[Listing], concerned: set[Key] | None = None) -> set[Key]:
         """The keys for which something changed when the cache was made equal to a complete listing of a kind.
@@ -238,6 +249,10 @@ class Cache:
             ref: at for ref, at in self._tombstones.items() if not page.covers(ref, kind) or at > page.version
         }
         return [self.remove(ref, version=page.version) for ref in absent]
+
+    def _readers(self, ref: Ref, key: Key) -> frozenset[Key]:
+        """The resources whose decisions read this child of another one: its address."""
+        return self.shared.followers(key) if ref.kind == SERVICE else frozenset()
 
     def _owned(self, key: Key) -> list[CachedObject]:
         return [self._objects[ref] for ref in sorted(self._by_owner.get(key, ()))]

@@ -115,7 +115,8 @@ class Reconciler:
         ):
             if not is_held(change, results):
                 results.append(await execute(self._cluster, change))
-                self._cache.record(results[-1])
+                for reader in self._cache.record(results[-1]) - {key}:
+                    self._on_due(reader)
                 self._keys.record(results[-1], inputs.now)
         current = self._cache.inputs(key, now=inputs.now) if results else inputs  # without changes nothing is new
         reported = kind.report(current or inputs, decided, results)

@@ -6,8 +6,11 @@ from typing import Any, Generic, TypeAlias
 
 from typing_extensions import TypeVar
 
+from inference_operator.api.model_gateway import MODEL_GATEWAY_API
 from inference_operator.api.resource import INFERENCE_DEPLOYMENT_API, Resource, ResourceApi, SpecT, StatusT
-from inference_operator.manifest import Kind
+from inference_operator.gateway import decide as gateway
+from inference_operator.gateway import report as gateway_report
+from inference_operator.manifest import INFERENCE_DEPLOYMENT, Kind
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.part import ResourceDecision
@@ -36,5 +39,8 @@ class ResourceKind(Generic[SpecT, StatusT, DecisionT]):
 AnyResourceKind: TypeAlias = ResourceKind[Any, Any, Any]
 
 INFERENCE_DEPLOYMENTS = ResourceKind(INFERENCE_DEPLOYMENT_API, outcome, report, events)
-KINDS: Sequence[AnyResourceKind] = (INFERENCE_DEPLOYMENTS,)
+MODEL_GATEWAYS = ResourceKind(
+    MODEL_GATEWAY_API, gateway.decide, gateway_report.report, gateway_report.events, frozenset({INFERENCE_DEPLOYMENT})
+)
+KINDS: Sequence[AnyResourceKind] = (INFERENCE_DEPLOYMENTS, MODEL_GATEWAYS)
 """The kinds of this release. A cluster may lack the CustomResourceDefinition of all but the first."""

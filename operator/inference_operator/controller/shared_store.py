@@ -10,7 +10,8 @@ from inference_operator.api.rollouts import RolloutSettings
 from inference_operator.controller.cached_object import CachedObject
 from inference_operator.controller.resource_kind import AnyResourceKind
 from inference_operator.fleet.rollout_slots import Fleet, FleetState, may_begin, stops
-from inference_operator.manifest import STATEFUL_SET, Key, Kind, Ref
+from inference_operator.manifest import SERVICE, STATEFUL_SET, Key, Kind, Manifest, Ref
+from inference_operator.objects.names import service_name
 from inference_operator.pipeline.inputs import Shared
 from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodView
@@ -36,15 +37,25 @@ class SharedStore:
         self._kinds = kinds
         self._objects = objects
         self._resources = resources
+        self._parsed: dict[Key, tuple[int, AnyResource]] = {}
+        """Resources that others follow, with the version that was parsed."""
         self.fleet = FleetStore(rollouts, resources.keys())
 
     def of(self, key: Key, pods: Sequence[PodView], now: datetime) -> Shared:
         """What a decision about a resource with these pods may read."""
+        followed = tuple(self._followed(key))
+        mains = ((ref, self._service(ref)) for ref in (_main(other.key) for other in followed))
         return Shared(
             fleet=self.fleet.without(key, now),
             half_placed=self._half_placed() if any(map(is_half_placed, engines_of(pods))) else (),
-            followed=tuple(self._followed(key)),
+            followed=followed,
+            followed_services={ref: service for ref, service in mains if service},
         )
+
+    def forget(self, key: Key) -> None:
+        """Forget a resource that is gone."""
+        self._parsed.pop(key, None)
+        self.fleet.forget(key)
 
     def followers(self, key: Key) -> frozenset[Key]:
         """The resources whose decisions read this one."""
@@ -57,7 +68,15 @@ class SharedStore:
         follows = self._kinds[key.kind].follows
         for other, cached in self._resources.items() if follows else ():
             if other.kind in follows and _together(other, key):
-                yield self._kinds[other.kind].api.parse(cached.manifest)
+                known = self._parsed.get(other)
+                if known is None or known[0] != cached.version:
+                    known = cached.version, self._kinds[other.kind].api.parse(cached.manifest)
+                    self._parsed[other] = known
+                yield known[1]
+
+    def _service(self, ref: Ref) -> Manifest | None:
+        cached = self._objects.get(ref)
+        return cached.manifest if cached else None
 
     def _half_placed(self) -> Sequence[HalfPlaced]:
         """The half-placed groups of all InferenceDeployments. Only their StatefulSets are decompressed."""
@@ -71,6 +90,10 @@ class SharedStore:
                 group = self._objects.get(Ref(STATEFUL_SET, namespace, engine.leader.group))
                 groups.append(half_placed(engine, group.manifest) if group else None)
         return [group for group in groups if group is not None]
+
+
+def _main(key: Key) -> Ref:
+    return Ref(SERVICE, key.namespace, service_name(key.name))
 
 
 def _together(other: Key, key: Key) -> bool:

@@ -5,10 +5,14 @@ from dataclasses import dataclass
 
 from inference_operator.api.engine_kind import EngineKind
 from inference_operator.engines.base import Engine
+from inference_operator.engines.llama_cpp.llama_cpp import API_PATHS as LLAMA_CPP_PATHS
 from inference_operator.engines.llama_cpp.llama_cpp import LlamaCpp
 from inference_operator.engines.options import OptionClasses, joint_classes
+from inference_operator.engines.sglang.sglang import API_PATHS as SGLANG_PATHS
 from inference_operator.engines.sglang.sglang import SGLang
+from inference_operator.engines.transformers.transformers import API_PATHS as TRANSFORMERS_PATHS
 from inference_operator.engines.transformers.transformers import Transformers
+from inference_operator.engines.vllm.vllm import API_PATHS as VLLM_PATHS
 from inference_operator.engines.vllm.vllm import Vllm
 
 VLLM = str(EngineKind.VLLM)
@@ -60,3 +64,5 @@ ENGINES = EngineRegistry(
     default=VLLM,
     never_chosen=frozenset({str(EngineKind.SGLANG)}),
 )
+API_PATHS = tuple(dict.fromkeys((*VLLM_PATHS, *TRANSFORMERS_PATHS, *LLAMA_CPP_PATHS, *SGLANG_PATHS)))
+"""Paths that some engine serves to clients, each with all paths below it."""

@@ -64,9 +64,9 @@ def listed_adapters(live: Manifest | None) -> AdapterList:
     return AdapterList(paths, tuple(str(data.get(ADVERTISED) or "").split()))
 
 
-def list_volume(owner: Owner) -> Manifest:
-    """The volume; pods start also without the ConfigMap."""
-    return {"name": VOLUME, "configMap": {"name": adapter_list_name(owner.key.name), "optional": True}}
+def list_volume(name: str) -> Manifest:
+    """The volume of the ConfigMap of this name; pods start also without it."""
+    return {"name": VOLUME, "configMap": {"name": name, "optional": True}}
 
 
 def list_mount(path: str = LIST_FOLDER) -> Manifest:

@@ -14,6 +14,8 @@ COMPONENT_LABEL = "app.kubernetes.io/component"
 ENGINE = "engine"
 """The role that every resource has."""
 ROUTER = "router"
+GATEWAY = "gateway"
+"""The pods of a ModelGateway: routers whose engines are the routers of models."""
 INSPECTION = "inspection"
 DOWNLOAD = "download"
 CACHE = "cache"
@@ -23,7 +25,7 @@ PROGRAM = "program"
 
 MANAGED_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGER}"
 
-_OTHER_COMPONENTS = frozenset({"", ROUTER, INSPECTION, DOWNLOAD, CACHE, VERIFICATION, ADAPTER, PROGRAM})
+_OTHER_COMPONENTS = frozenset({"", ROUTER, GATEWAY, INSPECTION, DOWNLOAD, CACHE, VERIFICATION, ADAPTER, PROGRAM})
 
 
 def component_of(manifest: Manifest) -> str:
@@ -105,6 +107,11 @@ def record_name(name: str, component: str, content: str) -> str:
 
 def cache_claim_name(name: str) -> str:
     return f"{name}-{CACHE}"
+
+
+def model_list_name(name: str) -> str:
+    """Name of the ConfigMap with the models of a ModelGateway."""
+    return f"{name}-models"
 
 
 def adapter_list_name(name: str) -> str:

@@ -58,6 +58,8 @@ class Shared:
     """The half-placed groups of all InferenceDeployments, if this resource has any."""
     followed: Sequence[AnyResource] = ()
     """The resources of its namespace of the kinds that its own kind follows."""
+    followed_services: Mapping[Ref, Manifest] = field(default_factory=dict)
+    """Their main Services."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,9 @@
 -- FILE has the name of one adapter a line; the operator writes it. MAP is what rules look names up in, with the value
 -- `model` or `adapter`. All threads share both, so this script is loaded once, and no usual request runs it.
 --
+-- In a gateway FILE has all names, each with a value of its own behind a blank: where its requests go. What begins with `-`
+-- is known and not listed.
+--
 -- Rules:
 -- 1. The file is read at the start and then every PERIOD. While it cannot be read, the former content stays.
 -- 2. A line that is no name of a model is skipped: the file is mounted from an object that others may edit.
@@ -12,20 +15,24 @@
 --    with which it has most pairs of letters in common, and half of all at least.
 
 local PERIOD = 500 -- milliseconds
-local MAX_BYTES = 65536
-local MAX_NAMES, MAX_NAME_BYTES = 256, 253
+local MAX_BYTES = 1048576 -- a ConfigMap has at most 1 MiB
+local MAX_NAMES, MAX_NAME_BYTES = 16384, 253
+-- Of more names than these, only those with the first letter of the unknown one are compared with it, and as many.
+local COMPARED = 256
 local NAME = "^%w[%w%._/:-]*$"
 local LEAST_COMMON = 0.5
 
--- The names in a text, in its order, each once.
+-- The names in a text, in its order, each once; and their values.
 local function parsed(text)
   local names, known = {}, {}
   for line in text:sub(1, MAX_BYTES):gmatch("[^\r\n]+") do
-    if #line <= MAX_NAME_BYTES and line:find(NAME) and not known[line] and #names < MAX_NAMES then
-      names[#names + 1], known[line] = line, true
+    local name, value = line:match("^(%S+) ([*%-%w][%w.:;-]*|[%w.:|;-]*)$")
+    name = name or line
+    if #name <= MAX_NAME_BYTES and name:find(NAME) and not known[name] and #names < MAX_NAMES then
+      names[#names + 1], known[name] = name, value or "adapter"
     end
   end
-  return names
+  return names, known
 end
 
 -- The pairs of neighbouring letters of a name, with their number.
@@ -43,16 +50,20 @@ end
 -- The name that is nearest to an unknown one; nil if none is near.
 local function nearest(asked, names)
   local own, count = pairs_of(asked)
-  local best, most = nil, LEAST_COMMON
+  local best, most, compared = nil, LEAST_COMMON, 0
+  local first = #names > COMPARED and asked:sub(1, 1):lower()
   for _, name in ipairs(names) do
-    local other, others = pairs_of(name)
-    local common = 0
-    for pair, times in pairs(own) do
-      common = common + math.min(times, other[pair] or 0)
-    end
-    local share = 2 * common / (count + others)
-    if share > most or (share == most and not best) then
-      best, most = name, share
+    if compared < COMPARED and (not first or name:sub(1, 1):lower() == first) then
+      compared = compared + 1
+      local other, others = pairs_of(name)
+      local common = 0
+      for pair, times in pairs(own) do
+        common = common + math.min(times, other[pair] or 0)
+      end
+      local share = 2 * common / (count + others)
+      if share > most or (share == most and not best) then
+        best, most = name, share
+      end
     end
   end
   return best
@@ -107,13 +118,13 @@ end
 
 -- Without HAProxy, for tests.
 if not core then
-  return { parsed = parsed, nearest = nearest, unknown = unknown, answer = answer }
+  return { parsed = function(text) return (parsed(text)) end, values = function(text) return select(2, parsed(text)) end, nearest = nearest, unknown = unknown, answer = answer }
 end
 
 local arguments = { ... }
 local path, MAP = arguments[1], arguments[2]
 local base = { table.unpack(arguments, 3) }
-local adapters, content = {}, nil
+local adapters, values, content = {}, {}, nil
 
 local function load()
   local file = io.open(path, "r")
@@ -126,18 +137,24 @@ local function load()
   if text == content then
     return
   end
-  local former, names, listed = adapters, parsed(text), {}
-  for _, name in ipairs(names) do
-    listed[name] = true
-    core.set_map(MAP, name, "adapter")
-  end
+  local former = values
+  local names, new = parsed(text)
   for _, name in ipairs(base) do
-    listed[name] = true
-    core.set_map(MAP, name, "model")
+    new[name] = "model"
   end
-  adapters, content = names, text
-  for _, name in ipairs(former) do
-    if not listed[name] then
+  for name, value in pairs(new) do
+    if former[name] ~= value then
+      core.set_map(MAP, name, value)
+    end
+  end
+  adapters, values, content = {}, new, text
+  for _, name in ipairs(names) do
+    if new[name]:sub(1, 1) ~= "-" then
+      adapters[#adapters + 1] = name
+    end
+  end
+  for name in pairs(former) do
+    if not new[name] then
       core.del_map(MAP, name)
     end
   end

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from inference_operator.api.router import RouterStrategy
 from inference_operator.fleet.rollout_slots import Turn, next_turn
-from inference_operator.manifest import CONFIG_MAP, HTTP_ROUTE, INFERENCE_POOL, Manifest, Owner, Ref
+from inference_operator.manifest import CONFIG_MAP, HTTP_ROUTE, INFERENCE_POOL, Manifest, Ref
 from inference_operator.objects.child import child, content_hash
 from inference_operator.objects.engine_key import asked_key
-from inference_operator.objects.names import ROUTER, router_name, selector_labels
+from inference_operator.objects.names import selector_labels
 from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
 from inference_operator.objects.pinned import Pinned, PinUse
 from inference_operator.router.deployment import router_deployment, router_template
@@ -69,7 +69,7 @@ def _built(inputs: RouterInputs) -> PinnedRouter:
 
 
 def _router(inputs: RouterInputs, used: PinnedRouter, turn: Turn | None) -> Iterator[Manifest]:
-    yield _config(used.content, inputs.owner)
+    yield _config(used.content, inputs)
     yield router_deployment(inputs, used, turn)
     if limits_keys(inputs.spec):
         yield peers_service(inputs)
@@ -77,12 +77,12 @@ def _router(inputs: RouterInputs, used: PinnedRouter, turn: Turn | None) -> Iter
         yield _network_policy(inputs)
 
 
-def _config(content: RouterContent, owner: Owner) -> Manifest:
+def _config(content: RouterContent, inputs: RouterInputs) -> Manifest:
     return child(
         CONFIG_MAP,
-        router_name(owner.key.name),
-        owner=owner,
-        component=ROUTER,
+        inputs.workload_name,
+        owner=inputs.owner,
+        component=inputs.component,
         content={"data": dict(content.files)},
         annotations={SLOTS_ANNOTATION: str(content.slots)},
     )
@@ -99,8 +99,8 @@ def _exposure(inputs: RouterInputs) -> Iterator[Manifest]:
 
 def _network_policy(inputs: RouterInputs) -> Manifest:
     """Routers accept everybody on the ports of the API, and the readers of metrics on the metrics ports."""
-    routers: Manifest = {"podSelector": {"matchLabels": selector_labels(inputs.name, ROUTER)}}
+    routers: Manifest = {"podSelector": {"matchLabels": selector_labels(inputs.name, inputs.component)}}
     peers = [routers] if limits_keys(inputs.spec) else []
     ports = (PORT, TLS_PORT) if inputs.spec.tls else (PORT,)
     rules = [rule([], *ports), rule([*metrics_readers(inputs.settings), *peers], *METRICS_PORTS)]
-    return network_policy(router_name(inputs.name), ROUTER, rules, owner=inputs.owner)
+    return network_policy(inputs.workload_name, inputs.component, rules, owner=inputs.owner)

@@ -10,7 +10,7 @@ from inference_operator.objects.adapter_list import list_mount, list_volume
 from inference_operator.objects.child import child, manifest_hash
 from inference_operator.objects.container import environment, pre_stop, process_fields
 from inference_operator.objects.engine_key import key_annotation, key_mount, key_volume
-from inference_operator.objects.names import ROUTER, labels, router_name, selector_labels
+from inference_operator.objects.names import labels, selector_labels
 from inference_operator.objects.pod import (
     RESTRICTED_CONTAINER,
     STOP_MARGIN_SECONDS,
@@ -78,15 +78,15 @@ def router_deployment(inputs: RouterInputs, router: PinnedRouter, turn: Turn | N
             "revisionHistoryLimit": 2,
             "progressDeadlineSeconds": inputs.progress_deadline_seconds,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-            "selector": {"matchLabels": selector_labels(inputs.name, ROUTER)},
+            "selector": {"matchLabels": selector_labels(inputs.name, inputs.component)},
             "template": router.content.template,
         }
     }
     return child(
         DEPLOYMENT,
-        router_name(inputs.name),
+        inputs.workload_name,
         owner=inputs.owner,
-        component=ROUTER,
+        component=inputs.component,
         content=content,
         annotations={**ROUTER_PIN.entry(router), **inputs.move_annotations, **TURN_ANNOTATION.entry(turn)},
     )
@@ -96,7 +96,7 @@ def router_template(inputs: RouterInputs, config: Mapping[str, str]) -> Manifest
     """The template of the router pods."""
     return pod_template(
         _pod(inputs),
-        labels=labels(inputs.name, ROUTER),
+        labels=labels(inputs.name, inputs.component),
         annotations={
             **evictable(_own_volumes(inputs)),
             **inputs.spec.pod_template.annotations,
@@ -117,11 +117,11 @@ def reserved_pod_parts(path: str) -> ReservedPodParts:
 
 def _own_volumes(inputs: RouterInputs) -> list[Manifest]:
     return [
-        {"name": "config", "configMap": {"name": router_name(inputs.name)}},
+        {"name": "config", "configMap": {"name": inputs.workload_name}},
         *({"name": f"run-{number}", "emptyDir": {}} for number, _ in _HAPROXIES),
         *_keys_volume(inputs),
         *key_volume(inputs.engine_key),
-        *([list_volume(inputs.owner)] if inputs.has_adapters else []),
+        *([list_volume(inputs.list_name)] if inputs.has_adapters else []),
         *([_tls_volume(inputs.spec.tls)] if inputs.spec.tls else []),
     ]
 
@@ -155,7 +155,7 @@ def _name(number: int) -> str:
 
 def _scheduling(inputs: RouterInputs) -> Manifest:
     """The requested fields. Routers prefer different nodes, unless a requested constraint has the same topology key."""
-    selector = selector_labels(inputs.name, ROUTER)
+    selector = selector_labels(inputs.name, inputs.component)
     fields = on_linux(scheduling(inputs.spec.scheduling, gpus=0, selector=selector))
     spread = fields.get("topologySpreadConstraints", [])
     own = {

@@ -15,6 +15,7 @@ from inference_operator.router import (
     dns,
     engine_key,
     first_byte,
+    gateway,
     headers,
     keys,
     limits,
@@ -54,13 +55,14 @@ in an answer, the rest while they are idle."""
 
 _LENGTH_REQUIRED = ErrorResponse(411, INVALID, "length_required", "the request must have the header Content-Length")
 
-_TEMPLATE = Environment(
+_TEMPLATES = Environment(
     loader=PackageLoader(__package__, "."),
     undefined=StrictUndefined,
     auto_reload=False,  # each rendering would look whether one of the templates has changed
     keep_trailing_newline=True,
     autoescape=False,  # noqa: S701 - a configuration file, not HTML
-).get_template("haproxy.cfg.j2")
+)
+_ROUTER, _GATEWAY = (_TEMPLATES.get_template(name) for name in ("haproxy.cfg.j2", "gateway.cfg.j2"))
 
 
 def config_files(inputs: RouterInputs) -> dict[str, str]:
@@ -73,14 +75,16 @@ def config_files(inputs: RouterInputs) -> dict[str, str]:
         affinity.AFFINITY_FILE: parts["affinity"],
         engine_key.ENGINE_KEY_SCRIPT: parts["engine_key"],
         engine_key.ENGINE_KEY_MAP: parts["engine_key"],
+        gateway.GATEWAY_SCRIPT: inputs.is_gateway,
         keys.KEYS_SCRIPT: parts["keys"],
         keys.KEYS_MAP: parts["keys"],
         limits.LIMITS_FILE: parts["limits"],
         tls.TLS_FILE: parts["tls"],
-        waiting.HOLD_SCRIPT: True,
+        waiting.HOLD_SCRIPT: not inputs.is_gateway,
     }
     texts = {name: script(name) for name, is_used in copied.items() if is_used}
-    return {CONFIG_FILE: _TEMPLATE.render(_values(inputs), **parts), **texts}
+    template = _GATEWAY if inputs.is_gateway else _ROUTER
+    return {CONFIG_FILE: template.render(_values(inputs), **parts), **texts}
 
 
 def haproxy_cfg(inputs: RouterInputs) -> str:
@@ -98,6 +102,7 @@ def _parts(inputs: RouterInputs) -> Mapping[str, Mapping[str, object] | None]:
         "dns": dns.values(inputs),
         "engine_key": engine_key.values(inputs),
         "first_byte": first_byte.values(inputs, observe.ROUTER_METRICS_PATH),
+        "gateway": gateway.values(inputs),
         "headers": headers.values(inputs),
         "keys": keys.values(inputs),
         "limits": limits.values(inputs),

@@ -6,6 +6,14 @@ from dataclasses import dataclass, field
 from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.fleet.rollout_slots import TurnInputs
 from inference_operator.manifest import Kind, Owner
+from inference_operator.objects.names import (
+    GATEWAY,
+    ROUTER,
+    adapter_list_name,
+    headless_service_name,
+    model_list_name,
+    workload_name,
+)
 from inference_operator.settings import Settings
 
 AFFINITY_ENGINES = 4
@@ -80,6 +88,8 @@ class RouterInputs:
     """Whether it is sent only because engines that run still ask for it."""
     unavailable_kinds: Collection[Kind] = ()
     """Kinds that the operator cannot use in this cluster."""
+    component: str = ROUTER
+    """`router`, or `gateway`: its engines are the routers of models."""
     temporary: int = 0
     """Routers above the wanted number, while the only one moves to another node."""
     move_annotations: Mapping[str, str] = field(default_factory=dict)
@@ -88,6 +98,25 @@ class RouterInputs:
     @property
     def name(self) -> str:
         return self.owner.key.name
+
+    @property
+    def is_gateway(self) -> bool:
+        return self.component == GATEWAY
+
+    @property
+    def workload_name(self) -> str:
+        """Name of the Deployment, its configuration and its NetworkPolicy."""
+        return workload_name(self.name, self.component)
+
+    @property
+    def peers_name(self) -> str:
+        """Name of the Service by which its pods find each other."""
+        return f"{self.name}-peers" if self.is_gateway else headless_service_name(self.name, ROUTER)
+
+    @property
+    def list_name(self) -> str:
+        """Name of the ConfigMap with the names that it reads again while it serves."""
+        return model_list_name(self.name) if self.is_gateway else adapter_list_name(self.name)
 
     @property
     def strategy(self) -> RouterStrategy:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from inference_operator.api.router import RouterSpec
-from inference_operator.objects.names import ROUTER, headless_service_name, service_host
+from inference_operator.objects.names import service_host
 from inference_operator.router.dns import DNS_UDP_SLOTS
 from inference_operator.router.error_response import RATE, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
@@ -33,6 +33,6 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
         "peer_ports": ",".join(map(str, METRICS_PORTS)),
         "first_peer_port": METRICS_PORTS[0],
         "peer_slots": DNS_UDP_SLOTS,
-        "peers_host": service_host(headless_service_name(owner.name, ROUTER), owner.namespace, cluster_domain=domain),
+        "peers_host": service_host(inputs.peers_name, owner.namespace, cluster_domain=domain),
         "over_limit": _OVER_LIMIT,
     }

@@ -63,6 +63,13 @@ LOG_FIELDS = {
 """Fields of a line of the access log, with their HAProxy log formats (3.0, configuration manual, 8.2.6)."""
 
 
+GATEWAY_LOG_FIELDS = {
+    **{name: sample for name, sample in LOG_FIELDS.items() if name != "engine"},
+    "target": "[var(txn.target)]",
+}
+"""The same of a gateway: in place of the engine, the InferenceDeployment."""
+
+
 METRIC_PREFIX = "inference_operator_router_"
 
 
@@ -163,15 +170,15 @@ METRICS = (
 )
 
 
-def log_format() -> str:
+def log_format(fields: Mapping[str, str] = LOG_FIELDS) -> str:
     """The log-format of the access log: one JSON object for each request."""
-    return "%{+json}o " + " ".join(f"%({name}){value}" for name, value in LOG_FIELDS.items())
+    return "%{+json}o " + " ".join(f"%({name}){value}" for name, value in fields.items())
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object]:
     return {
         "access_log": inputs.spec.access_log,
-        "log_format": log_format(),
+        "log_format": log_format(GATEWAY_LOG_FIELDS if inputs.is_gateway else LOG_FIELDS),
         "log_line_bytes": LOG_LINE_BYTES,
         "request_id": REQUEST_ID,
         "traceparent": TRACEPARENT,

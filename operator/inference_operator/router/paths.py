@@ -103,13 +103,17 @@ def _unable(ability: Ability, inputs: RouterInputs) -> ErrorResponse:
     other, does = (EMBEDDINGS, "makes embeddings") if CHAT in ability.paths else (CHAT, "generates text")
     elsewhere = f" If it {does}, ask it at `{other}`." if other in inputs.api_paths else ""
     return _of_model(
-        f"the model `{inputs.model_names[0]}` {ability.lacks}, so its engine does not serve `<path>`.{elsewhere}"
+        f"the model `{_first_name(inputs)}` {ability.lacks}, so its engine does not serve `<path>`.{elsewhere}"
         f" For `<path>`, serve {ability.needs} with an InferenceDeployment of its own"
     )
 
 
 def _absent(inputs: RouterInputs) -> ErrorResponse:
-    return _of_model(f"the engine of the model `{inputs.model_names[0]}` does not serve `<path>`")
+    return _of_model(f"the engine of the model `{_first_name(inputs)}` does not serve `<path>`")
+
+
+def _first_name(inputs: RouterInputs) -> str:
+    return next(iter(inputs.model_names), "")  # a gateway has no model of its own
 
 
 def _of_model(message: str) -> ErrorResponse:

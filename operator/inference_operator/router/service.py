@@ -15,8 +15,6 @@ from inference_operator.api.router_exposure import (
 from inference_operator.manifest import HTTP_ROUTE, INFERENCE_POOL, INGRESS, SERVICE, Manifest, Owner
 from inference_operator.objects.child import child
 from inference_operator.objects.names import (
-    ROUTER,
-    headless_service_name,
     selector_labels,
     service_host,
     service_name,
@@ -55,11 +53,12 @@ def main_service(inputs: RouterInputs) -> Manifest:
     if inputs.bypasses_routers:
         targets = {upstream.port for upstream in inputs.upstreams}
         ports = [_port("http", SERVICE_PORT, targets.pop() if len(targets) == 1 else ENGINE_PORT)]
+    own = selector_labels(name, inputs.component)
     of_balancer = {"loadBalancerClass": wanted.load_balancer_class} if wanted.load_balancer_class else {}
     content = {
         "spec": {
             "type": wanted.type.value,
-            "selector": dict(inputs.engines_selector) if inputs.bypasses_routers else selector_labels(name, ROUTER),
+            "selector": dict(inputs.engines_selector) if inputs.bypasses_routers else own,
             "ports": ports,
             **of_balancer,
         }
@@ -68,7 +67,7 @@ def main_service(inputs: RouterInputs) -> Manifest:
         SERVICE,
         service_name(name),
         owner=inputs.owner,
-        component=ROUTER,
+        component=inputs.component,
         content=content,
         annotations=wanted.annotations,
         added_labels=wanted.labels,
@@ -81,12 +80,11 @@ def peers_service(inputs: RouterInputs) -> Manifest:
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
-            "selector": selector_labels(inputs.name, ROUTER),
+            "selector": selector_labels(inputs.name, inputs.component),
             "ports": [_port(f"metrics-{n}", port, port) for n, port in enumerate(METRICS_PORTS, start=1)],
         }
     }
-    name = headless_service_name(inputs.name, ROUTER)
-    return child(SERVICE, name, owner=inputs.owner, component=ROUTER, content=content)
+    return child(SERVICE, inputs.peers_name, owner=inputs.owner, component=inputs.component, content=content)
 
 
 def ingress(wanted: IngressSpec, inputs: RouterInputs) -> Manifest:
@@ -102,7 +100,9 @@ def ingress(wanted: IngressSpec, inputs: RouterInputs) -> Manifest:
         }
     }
     annotations = {**STREAM_ANNOTATIONS, **wanted.annotations}
-    return child(INGRESS, name, owner=inputs.owner, component=ROUTER, content=content, annotations=annotations)
+    return child(
+        INGRESS, name, owner=inputs.owner, component=inputs.component, content=content, annotations=annotations
+    )
 
 
 def http_route(wanted: HttpRouteSpec, inputs: RouterInputs) -> Manifest:
@@ -122,7 +122,7 @@ def http_route(wanted: HttpRouteSpec, inputs: RouterInputs) -> Manifest:
             "rules": [{**match, **target} for match in _matches(wanted, inputs)],
         }
     }
-    return child(HTTP_ROUTE, name, owner=inputs.owner, component=ROUTER, content=content)
+    return child(HTTP_ROUTE, name, owner=inputs.owner, component=inputs.component, content=content)
 
 
 def inference_pool(wanted: InferencePoolSpec, inputs: RouterInputs) -> Manifest:
@@ -136,7 +136,9 @@ def inference_pool(wanted: InferencePoolSpec, inputs: RouterInputs) -> Manifest:
             **({"endpointPickerRef": {"name": picker.name, "port": {"number": picker.port}}} if picker else {}),
         }
     }
-    return child(INFERENCE_POOL, service_name(inputs.name), owner=inputs.owner, component=ROUTER, content=content)
+    return child(
+        INFERENCE_POOL, service_name(inputs.name), owner=inputs.owner, component=inputs.component, content=content
+    )
 
 
 def _matches(wanted: HttpRouteSpec, inputs: RouterInputs) -> Iterator[Manifest]:

@@ -114,7 +114,7 @@ class Report(Generic[StatusT]):
 def report(inputs: Inputs, outcome: Outcome, results: Sequence[WriteResult]) -> Report:
     current = Observation(inputs, outcome, results)
     verdicts = {kind: verdict for kind, rule in RULES.items() if (verdict := rule(current))}
-    conditions = tuple(_condition(kind, verdict, inputs) for kind, verdict in verdicts.items())
+    conditions = tuple(condition_of(kind, verdict, inputs) for kind, verdict in verdicts.items())
     overall, scaled, adapters = summary(verdicts), current.scaled_role, adapters_of(current)
     own = _role_status(current, scaled)
     status = Status(
@@ -191,7 +191,7 @@ def undecided(inputs: Inputs[Resource[SpecT, StatusT]]) -> StatusT:
     settled = ConditionVerdict("False", Reason.SETTLED, "Waiting does not help.")
     own = {ConditionType.RECONCILING: settled, ConditionType.STALLED: verdict}
     others = tuple(condition for condition in former.conditions if condition.type not in own)
-    conditions = (*others, *(_condition(kind, state, inputs) for kind, state in own.items()))
+    conditions = (*others, *(condition_of(kind, state, inputs) for kind, state in own.items()))
     fields = {"reason": verdict.reason, "message": verdict.message, "conditions": conditions}
     return former.model_copy(update={"observed_generation": inputs.resource.generation, **fields})
 
@@ -206,7 +206,8 @@ def _selector(key: Key, role: RoleObservation) -> str:
     return selector_text(key.name, role.name, **leaders)
 
 
-def _condition(kind: ConditionType, verdict: ConditionVerdict, inputs: Inputs[Any]) -> Condition:
+def condition_of(kind: ConditionType, verdict: ConditionVerdict, inputs: Inputs[Any]) -> Condition:
+    """A condition, whose time is that of its last change."""
     before = inputs.resource.status.condition(kind)
     since = before.last_transition_time if before and before.status == verdict.status else _text(inputs.now)
     return Condition(

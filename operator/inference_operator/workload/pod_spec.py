@@ -19,7 +19,13 @@ from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.compute_resources import requirements
 from inference_operator.objects.container import environment, pre_stop, pre_stop_wait, process_fields
 from inference_operator.objects.engine_key import key_annotation, key_mount, key_volume
-from inference_operator.objects.names import labels, members_service_name, selector_labels, service_host
+from inference_operator.objects.names import (
+    adapter_list_name,
+    labels,
+    members_service_name,
+    selector_labels,
+    service_host,
+)
 from inference_operator.objects.pod import (
     RESTRICTED_CONTAINER,
     STOP_MARGIN_SECONDS,
@@ -127,7 +133,7 @@ def _own_volumes(inputs: WorkloadInputs) -> list[Manifest]:
     plan = inputs.plan.plan
     own = engine_volumes(inputs.context.source, inputs.process, plan, inputs.cache, pull_policy=pull_policy)
     own += key_volume(inputs.engine_key)
-    return [*own, list_volume(inputs.owner)] if inputs.process.adapter_loader else own
+    return [*own, list_volume(adapter_list_name(inputs.owner.key.name))] if inputs.process.adapter_loader else own
 
 
 def _pod(inputs: WorkloadInputs) -> Manifest:

@@ -1,0 +1,120 @@
+"""The names of a gateway: whose each is, and where its requests go.
+
+Rules:
+
+1. A name that two models claim stays at the one that has it; of a new one, at the first by the name of its
+   InferenceDeployment. It never moves while the one that has it claims it. The status says who lost a name, but not of
+   the name of a repository, which nobody asked for.
+2. An alias has a name that only its own targets claim, or nobody.
+3. A target serves the name of its alias. Others are left out, and the status says so.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from inference_operator.api.model_gateway import AliasSpec, TargetSpec
+from inference_operator.gateway.models import Model, models_by_name
+
+_FALLBACK = "f"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a gateway answers to."""
+
+    values: Mapping[str, str]
+    """Where the requests for each name go: a route, `*` and those of an alias, or `-|` and why there is none."""
+    refused: Sequence[str]
+    """What is left out: cause and cure, one sentence or two for each."""
+
+    @property
+    def text(self) -> str:
+        """The list that gateways read: a name and its value on each line."""
+        return "".join(f"{name} {value}\n" for name, value in sorted(self.values.items()))
+
+
+NO_NAMES = Names({}, ())
+
+
+def names(models: Mapping[str, Model], aliases: Sequence[AliasSpec], former: Mapping[str, str]) -> Names:
+    """The names of a gateway.
+
+    Args:
+        models: the models, by the names of their InferenceDeployments.
+        aliases: the aliases as asked for.
+        former: the values that are in use.
+    """
+    claims, values, refused = models_by_name(models), dict[str, str](), list[str]()
+    for name, claimants in claims.items():
+        holder = _holder(former.get(name, ""))
+        owner = holder if holder in claimants else claimants[0]
+        values[name] = _value(models[owner])
+        refused += [
+            _taken(name, other, owner) for other in claimants if other != owner and name != models[other].hub_name
+        ]
+    for alias in aliases:
+        own, problems = _targets(alias, models)
+        others = [claimant for claimant in claims.get(alias.name, ()) if all(one.name != claimant for one, _ in own)]
+        refused += problems
+        if others:
+            refused.append(
+                f"The alias `{alias.name}` is left out: it is a name of the InferenceDeployment {others[0]}. Rename one"
+                " of them."
+            )
+        elif own:
+            refused = [text for text in refused if not text.startswith(f"The name `{alias.name}` ")]
+            values[alias.name] = _alias_value(own)
+    return Names(values, refused)
+
+
+def listed(text: str) -> Mapping[str, str]:
+    """The values of a live list; lines that are none are skipped."""
+    pairs = (line.split(" ") for line in text.splitlines())
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}  # noqa: PLR2004 - a name and its value
+
+
+def _holder(value: str) -> str:
+    """The InferenceDeployment that has a name; empty for an alias."""
+    return "" if value.startswith("*") else value.rpartition("|")[2]
+
+
+def _value(model: Model) -> str:
+    return f"-|{model.reason}|{model.name}" if model.reason else model.route
+
+
+def _alias_value(targets: Sequence[tuple[TargetSpec, Model]]) -> str:
+    """The targets that can answer; if none can, why the first one cannot."""
+    able = [(target, model) for target, model in targets if not model.reason]
+    if not able:
+        return f"-|{targets[0][1].reason}|"
+    return "*" + ";".join(f"{_weight(target)}|{model.route}" for target, model in able)
+
+
+def _weight(target: TargetSpec) -> str:
+    return _FALLBACK if target.fallback else str(1 if target.weight is None else target.weight)
+
+
+def _targets(alias: AliasSpec, models: Mapping[str, Model]) -> tuple[list[tuple[TargetSpec, Model]], list[str]]:
+    """The targets that an alias can have, and why the others are left out."""
+    found = [(target, models.get(target.name)) for target in alias.targets]
+    own = [(target, model) for target, model in found if model and model.serves(alias.name)]
+    return own, list(_problems(alias, found))
+
+
+def _problems(alias: AliasSpec, found: Sequence[tuple[TargetSpec, Model | None]]) -> Iterator[str]:
+    for target, model in found:
+        start = f"The target {target.name} of the alias `{alias.name}` is left out:"
+        if model is None:
+            yield f"{start} the namespace has no such InferenceDeployment."
+        elif not model.serves(alias.name):
+            yield (
+                f"{start} its engines do not serve this name. Set its `spec.model.servedName` to `{alias.name}`, or add"
+                " the variable VLLM_SKIP_MODEL_NAME_VALIDATION with the value 1 to `spec.engine.env`."
+            )
+
+
+def _taken(name: str, other: str, owner: str) -> str:
+    return (
+        f"The name `{name}` of the InferenceDeployment {other} is taken by {owner}. Rename one of them with"
+        " `spec.model.servedName`."
+    )

@@ -1,0 +1,94 @@
+"""Whose each name of a gateway is, and where its requests go."""
+
+import hashlib
+
+import pytest
+
+from inference_operator.api.model_gateway import AliasSpec
+from inference_operator.gateway.models import Model
+from inference_operator.gateway.names import Names, listed, names
+from tests.testing.lua_scripts import script
+
+A = Model("a", ("a", "org/a"), "10.0.0.1")
+B = Model("b", ("b",), "10.0.0.2")
+CHATS = Model("c", ("chat",), "10.0.0.3")
+MORE = Model("d", ("chat",), "10.0.0.4")
+ANY = Model("e", ("e",), "10.0.0.5", takes_any_name=True)
+OUT = Model("f", ("f",), "10.0.0.6", reason="InsufficientGpuMemory")
+
+NINE, FALLBACK = {"name": "c", "weight": 9}, {"name": "e", "fallback": True}
+
+
+def alias(name: str, *targets: dict[str, object]) -> AliasSpec:
+    return AliasSpec.model_validate({"name": name, "targets": list(targets)})
+
+
+def found(*models: Model, aliases: tuple[AliasSpec, ...] = (), former: dict[str, str] | None = None) -> Names:
+    return names({model.name: model for model in models}, aliases, former or {})
+
+
+def test_each_name_of_a_model_leads_to_its_service() -> None:
+    result = found(A, B, OUT)
+    assert result.text == ("a 10.0.0.1|80|a\nb 10.0.0.2|80|b\nf -|InsufficientGpuMemory|f\norg/a 10.0.0.1|80|a\n")
+    assert listed(result.text) == result.values
+    assert not result.refused
+
+
+@pytest.mark.parametrize(
+    ("former", "owner"),
+    [({}, "c"), ({"chat": "10.0.0.4|80|d"}, "d"), ({"chat": "10.0.0.9|80|gone"}, "c"), ({"chat": "-|Stalled|d"}, "d")],
+)
+def test_a_name_stays_at_the_model_that_has_it(former: dict[str, str], owner: str) -> None:
+    result = found(CHATS, MORE, former=former)
+    assert result.values["chat"].endswith(f"|{owner}")
+    (refused,) = result.refused
+    assert f"is taken by {owner}" in refused
+
+
+@pytest.mark.parametrize(
+    ("asked", "models", "value", "refused"),
+    [
+        (alias("chat", NINE, {"name": "d"}), (CHATS, MORE), f"*9|{CHATS.route};1|{MORE.route}", ()),
+        (alias("chat", {"name": "c"}, FALLBACK), (CHATS, ANY), f"*1|{CHATS.route};f|{ANY.route}", ()),
+        (alias("new", {"name": "e"}, {"name": "a"}), (A, ANY), "*1|10.0.0.5|80|e", ("do not serve this name",)),
+        (alias("new", {"name": "e"}, {"name": "gone"}), (ANY,), "*1|10.0.0.5|80|e", ("no such InferenceDeployment",)),
+        (alias("chat", {"name": "e"}), (CHATS, ANY), "10.0.0.3|80|c", ("is a name of the InferenceDeployment c",)),
+        (alias("f", {"name": "f"}), (OUT,), "-|InsufficientGpuMemory|", ()),
+        (alias("new", {"name": "a"}), (A,), None, ("do not serve this name",)),
+    ],
+)  # fmt: skip
+def test_an_alias(asked: AliasSpec, models: tuple[Model, ...], value: str | None, refused: tuple[str, ...]) -> None:
+    result = found(*models, aliases=(asked,))
+    assert result.values.get(asked.name) == value
+    assert len(result.refused) == len(refused)
+    assert all(text in said for text, said in zip(refused, result.refused, strict=True))
+
+
+def test_gateways_read_what_the_operator_writes() -> None:
+    result = found(A, B, CHATS, MORE, OUT, aliases=(alias("chat", {"name": "c"}, {"name": "d", "fallback": True}),))
+    values = script("adapters.lua")[b"values"](result.text.encode())
+    assert {name.decode(): value.decode() for name, value in values.items()} == result.values
+
+
+@pytest.mark.parametrize("weight", [1, 9])
+def test_a_changed_weight_moves_only_towards_the_target_that_gains(weight: int) -> None:
+    choice = script("gateway.lua")
+
+    def number(text: bytes) -> int:
+        return int.from_bytes(hashlib.blake2s(text, digest_size=4).digest())
+
+    def target(value: bytes, key: int) -> bytes:
+        first, _ = choice(value, b"user%d" % key, number)
+        return bytes(first)[-1:]
+
+    before = [target(b"*%d|10.0.0.1|80|a;1|10.0.0.2|80|b" % weight, key) for key in range(2_000)]
+    after = [target(b"*%d|10.0.0.1|80|a;5|10.0.0.2|80|b" % weight, key) for key in range(2_000)]
+    assert abs(before.count(b"b") / 2_000 - 1 / (weight + 1)) < 0.05
+    assert abs(after.count(b"b") / 2_000 - 5 / (weight + 5)) < 0.05
+    assert {new for old, new in zip(before, after, strict=True) if old == b"b"} == {b"b"}
+
+
+def test_a_fallback_comes_after_the_target() -> None:
+    choice = script("gateway.lua")
+    assert choice(b"*1|i|80|a;f|i|80|b", b"u", lambda _: 7) == (b"i|80|a", b"i|80|b")
+    assert choice(b"*f|i|80|b;f|i|80|c", b"u", lambda _: 7) == (b"i|80|b", b"i|80|c")
