@@ -13,7 +13,7 @@ from e2e.localkube.handle import LocalCluster
 from e2e.localkube.waiting import eventually
 from inference_operator.admission.operator_policy import OperatorAccount, operator_policies
 from inference_operator.api.crd import crd
-from inference_operator.manifest import CONFIG_MAP, INFERENCE_DEPLOYMENT, Kind, Manifest
+from inference_operator.manifest import CONFIG_MAP, RESOURCE_KINDS, Kind, Manifest
 from inference_operator.objects.names import KIND_LABEL, labels
 from tests.testing.definitions import await_established
 from tests.testing.operated_cluster import QUICK_LEASE, RELEASE, SETTINGS, SYSTEM, temporary_workspace
@@ -58,9 +58,9 @@ def rosters(kubernetes: LocalCluster, account: Path) -> Iterator[RequestsOf]:
     made = yaml.safe_dump_all([crd(ROSTER_API), *role()])
     kubernetes.kubectl("create", "--filename=-", input=made)
     await_established(kubernetes, ROSTER.resource)
-    kubernetes.kubectl("apply", "--filename=-", input=yaml.safe_dump_all(policies(INFERENCE_DEPLOYMENT, ROSTER)))
+    kubernetes.kubectl("apply", "--filename=-", input=yaml.safe_dump_all(policies(*RESOURCE_KINDS, ROSTER)))
     yield RequestsOf(account)
-    kubernetes.kubectl("apply", "--filename=-", input=yaml.safe_dump_all(policies(INFERENCE_DEPLOYMENT)))
+    kubernetes.kubectl("apply", "--filename=-", input=yaml.safe_dump_all(policies(*RESOURCE_KINDS)))
     kubernetes.kubectl("delete", "--filename=-", "--wait=false", input=made)
 
 
