@@ -51,9 +51,9 @@ class Gateways(World):
         kind = {"apiVersion": MODEL_GATEWAY.api_version, "kind": MODEL_GATEWAY.name}
         self.cluster.apply_as("kubectl", {**kind, "metadata": meta, "spec": spec})
 
-    def model(self, name: str, **spec: object) -> None:
+    def model(self, name: str) -> None:
         """An InferenceDeployment with its Service, as an operator has left them."""
-        manifest = inference_deployment(name=name, **spec)
+        manifest = inference_deployment(name=name)
         meta = {key: value for key, value in manifest["metadata"].items() if key not in SYSTEM_METADATA}
         self.cluster.apply_as("kubectl", {**manifest, "metadata": meta})
 
