@@ -30,11 +30,12 @@ from inference_operator.engines.vllm.vllm import API_PATHS
 from inference_operator.fleet.rollout_slots import TurnInputs
 from inference_operator.manifest import Key, Owner
 from inference_operator.objects.adapter_list import ADVERTISED
-from inference_operator.objects.gateway_key import GATEWAY_KEY_SECRET
+from inference_operator.objects.gateway_key import GATEWAY_KEY_ENTRY, GATEWAY_KEY_SECRET
 from inference_operator.objects.names import ENGINE, GATEWAY, ROUTER
 from inference_operator.router.adapters import ADAPTERS_FOLDER
 from inference_operator.router.deployment import haproxy_command, stop_hook
 from inference_operator.router.engine_key import ENGINE_KEY_FOLDER
+from inference_operator.router.gateway_key import GATEWAY_KEY_FOLDER
 from inference_operator.router.haproxy import config_files
 from inference_operator.router.inputs import RouterInputs, Upstream
 from inference_operator.router.keys import KEYS_FOLDER
@@ -230,6 +231,18 @@ class Loopback:
         folder.mkdir(exist_ok=True)
         (folder / ".new").write_text(text)
         (folder / ".new").rename(folder / KEYS_FILE)
+
+    @property
+    def gateway_key(self) -> Path:
+        """The file with the key of gateways."""
+        return self.root / GATEWAY_KEY_FOLDER.lstrip("/") / GATEWAY_KEY_ENTRY
+
+    def write_gateway_key(self, text: str) -> None:
+        """Write the key of gateways as the kubelet does: as a whole, by renaming."""
+        self.gateway_key.parent.mkdir(exist_ok=True)
+        new = self.gateway_key.with_name(".new")
+        new.write_text(text)
+        new.rename(self.gateway_key)
 
     def write_adapters(self, text: str) -> None:
         """Write the list of adapters as the kubelet does: as a whole, by renaming."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from e2e.router.loopback import POLL_SECONDS, Loopback
+from e2e.router.test_gateway_key import KEY
+from inference_operator.objects.gateway_key import GATEWAY_ATTEMPTS_HEADER, GATEWAY_KEY_HEADER
 from inference_operator.router import retries
 from inference_operator.router.stats import SAMPLE_PATH, router_sample
 
@@ -106,6 +108,34 @@ async def test_a_request_reaches_three_engines_at_most_and_one_if_its_answer_has
             answer = await asyncio.wait_for(loopback.ask(), SOON)
             assert (answer.status, answer.whole) == (status, fault != "ends in the answer")
             assert sum(len(engine.requests) for engine in engines) == number * reached
+
+
+@pytest.mark.parametrize("key", [KEY, "of nobody"])
+@pytest.mark.parametrize("moment", ["engines are up", "no engine is up"])
+async def test_over_both_hops_a_request_that_kills_its_engines_reaches_three(
+    loopback: Loopback, key: str, moment: str
+) -> None:
+    """Those before are told by gateways alone. What is no number of them leaves none."""
+    loopback.write_gateway_key(KEY)
+    await loopback.start_router()
+    told = {"0": 3, "1": 2, "2": 1, "3": 0, "-1": 0, "1e0": 0, "9" * 20: 0}
+    for attempts, left in told.items():
+        wanted = left if key == KEY else 3
+        headers = {GATEWAY_KEY_HEADER: key, GATEWAY_ATTEMPTS_HEADER: attempts}
+        asked = None
+        if moment == "no engine is up" and wanted:
+            asked = asyncio.ensure_future(_status(loopback, headers))
+            await loopback.until_held(1)
+        async with _failing(loopback, "closes the connection") as engines:
+            assert await asyncio.wait_for(asked or _status(loopback, headers), SOON) == 502
+            assert sum(len(engine.requests) for engine in engines) == wanted, attempts
+        loopback.names.addresses.clear()
+        await loopback.until_served(0)
+
+
+async def _status(loopback: Loopback, headers: dict[str, str]) -> int:
+    async with loopback.session.post(f"{loopback.url}/v1/completions", json={}, headers=headers) as answer:
+        return answer.status
 
 
 async def test_a_held_request_that_kills_its_engines_reaches_three_of_them(loopback: Loopback) -> None:

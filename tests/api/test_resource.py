@@ -124,6 +124,10 @@ INVALID: list[tuple[dict[str, object], str]] = [
         "spec.autoscaling.schedule[0].timeZone: is no IANA time zone: use a name such as `Europe/Berlin` or `UTC`",
     ),
     (
+        {"router": {"access": "GatewaysOnly", "ingress": {"host": "a.example"}}},
+        "spec.router: `access: GatewaysOnly` refuses what `ingress` and `httpRoute` bring: use those of the gateway",
+    ),
+    (
         {"autoscaling": {"minReplicas": 0, "maxReplicas": 2}, "router": {"strategy": "External"}},
         "spec: `autoscaling.minReplicas` must be 1 or more with `router.strategy: External`",
     ),

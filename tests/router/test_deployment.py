@@ -1,4 +1,6 @@
 from inference_operator.manifest import Manifest
+from inference_operator.objects.gateway_key import GATEWAY_KEY_ENTRY, GATEWAY_KEY_SECRET
+from inference_operator.router.gateway_key import GATEWAY_KEY_FOLDER
 from tests.testing.builders import CONFIG, ROUTERS, SERVICE_OF_ROUTERS, inference_deployment, planned
 
 DESIRED = planned(inference_deployment()).desired
@@ -38,3 +40,15 @@ def test_the_keys_of_users_are_mounted_as_a_folder_and_without_them_no_router_st
         (mount,) = [mount for mount in haproxy["volumeMounts"] if mount["name"] == volume["name"]]
         assert mount == {"name": "api-keys", "mountPath": "/etc/haproxy-keys", "readOnly": True}
     assert "keys.lua" in desired[CONFIG]["data"]
+
+
+def test_every_router_mounts_the_key_of_gateways_where_there_is_one_and_starts_without() -> None:
+    pod = planned(inference_deployment()).desired[ROUTERS]["spec"]["template"]["spec"]
+    (secret,) = [volume["secret"] for volume in pod["volumes"] if "secret" in volume]
+    assert secret == {
+        "secretName": GATEWAY_KEY_SECRET,
+        "optional": True,
+        "items": [{"key": GATEWAY_KEY_ENTRY, "path": GATEWAY_KEY_ENTRY}],
+    }
+    mounted = [mount for one in pod["containers"] for mount in one["volumeMounts"] if mount["name"] == "gateway-key"]
+    assert mounted == [{"name": "gateway-key", "mountPath": GATEWAY_KEY_FOLDER, "readOnly": True}] * 2

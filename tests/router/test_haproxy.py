@@ -12,6 +12,7 @@ from inference_operator.manifest import Owner
 from inference_operator.router.adapters import ADAPTERS_MAP, ADAPTERS_SCRIPT
 from inference_operator.router.affinity import AFFINITY_FILE
 from inference_operator.router.deployment import haproxy_command
+from inference_operator.router.gateway_key import GATEWAY_KEY_MAP, GATEWAY_KEY_SCRIPT
 from inference_operator.router.haproxy import CHECK_SECONDS, CONNECT_SECONDS, config_files, haproxy_cfg
 from inference_operator.router.inputs import MIN_SLOTS, RouterInputs, Upstream, slots
 from inference_operator.router.observe import LOG_FIELDS, METRICS_FILE, USAGE_FILE
@@ -75,8 +76,8 @@ def test_the_haproxy_configuration_with_adapters_equals_the_golden_file(golden: 
 
 
 def test_a_script_is_a_file_of_the_configuration_only_where_it_is_used() -> None:
-    always = [CONFIG_FILE, METRICS_FILE, HOLD_SCRIPT]
-    assert list(config_files(REQUEST)) == always
+    always = {CONFIG_FILE, METRICS_FILE, HOLD_SCRIPT, GATEWAY_KEY_SCRIPT, GATEWAY_KEY_MAP}
+    assert set(config_files(REQUEST)) == always
     assert set(config_files(PREFIX_AFFINITY)) == {*always, AFFINITY_FILE}
     assert set(config_files(USAGE)) == {*always, USAGE_FILE}
     assert set(config_files(WITH_ADAPTERS)) == {*always, ADAPTERS_SCRIPT, ADAPTERS_MAP}

@@ -108,6 +108,8 @@ def test_the_later_release_is_used_when_no_router_is_ready() -> None:
     [
         {"router": {"podTemplate": {"annotations": {"example.com/renewed": "1"}}}},
         {"router": {"strategy": "PrefixAffinity"}},
+        {"router": {"access": "GatewaysOnly"}},
+        {"router": {"keys": {"secretRef": {"name": "keys"}, "gateways": "Trust"}}},
         {"router": {"resources": {"limits": {"memory": "1Gi"}}}},
         {"drainTimeout": "7m"},
         {"engine": {"maxNumSeqs": 7}},

@@ -11,6 +11,7 @@ from e2e.localkube.handle import LocalCluster
 from e2e.localkube.waiting import eventually
 from inference_operator.manifest import CONFIG_MAP, SECRET, Key, Manifest, Owner
 from inference_operator.objects.engine_key import KEY_TYPE, key_secret_name
+from inference_operator.objects.gateway_key import GATEWAY_KEY_SECRET
 from inference_operator.objects.names import INSPECTION, labels, record_name
 from tests.testing.operated_cluster import new_workspace
 from tests.testing.workspace import Workspace
@@ -65,13 +66,14 @@ def refusal(workspace: Workspace, user: str, made: Manifest, verb: str = "create
 
 def test_a_secret_with_the_name_of_an_engines_key_is_written_only_by_who_may_get_it(there: Workspace) -> None:
     for user in (WRITER, POD_MAKER):
-        for attack in (secret(KEY_NAME), secret(KEY_NAME, KEY_TYPE)):
+        for attack in (secret(KEY_NAME), secret(KEY_NAME, KEY_TYPE), secret(GATEWAY_KEY_SECRET)):
             refused = refusal(there, user, attack)
             assert "ValidatingAdmissionPolicy 'engine-keys.inferencedeployments.inference-operator.dev'" in refused
             assert "Only the operator may write it, and who may get it." in refused
-        for honest in ("database", "search-engine-key-prod", f"{KEY_NAME}-old"):
+        for honest in ("database", "search-engine-key-prod", f"{KEY_NAME}-old", f"my-{GATEWAY_KEY_SECRET}"):
             assert not refusal(there, user, secret(honest))
     assert not refusal(there, READER, secret(KEY_NAME))
+    assert not refusal(there, READER, secret(GATEWAY_KEY_SECRET))
     there.kubectl("create", "--filename=-", input=json.dumps(secret(KEY_NAME)))
     assert "engine-keys" in refusal(there, WRITER, secret(KEY_NAME), "apply")
     assert not refusal(there, READER, secret(KEY_NAME), "apply")

@@ -55,7 +55,8 @@ class Routers:
     def request(self) -> RouterInputs:
         """One with a random section `router`, random names and numbers; `External` has no configuration."""
         section = self._specs.valid_router()
-        section.update({} if section.get("strategy") != "External" else {"strategy": "PrefixAffinity"})
+        if section.pop("inferencePool", None) or section.get("strategy") == "External":
+            section["strategy"] = "PrefixAffinity"
         for amounts in section.get("resources", {}).values():
             amounts.update({"cpu": self._random.choice(CPUS)} if "cpu" in amounts else {})
         return built(section, self._names(), self._random)

@@ -18,7 +18,7 @@ from inference_operator.api.router_exposure import (
     ServiceSpec,
     TlsSpec,
 )
-from inference_operator.api.router_keys import RouterKeysSpec
+from inference_operator.api.router_keys import KeysSpec, RouterKeysSpec
 from inference_operator.api.scheduling import PodScheduling
 from inference_operator.api.validation import CelRules, Quantity, Rule, SpecModel
 
@@ -94,6 +94,13 @@ class RouterUsage(StrEnum):
     DISABLED = "Disabled"
 
 
+class RouterAccess(StrEnum):
+    """Who may send requests to a router."""
+
+    ANY = "Any"
+    GATEWAYS_ONLY = "GatewaysOnly"
+
+
 class RouterMetricsSpec(SpecModel):
     """What the metrics of a router show."""
 
@@ -124,7 +131,7 @@ class ProxySpec(SpecModel):
         description="Header that identifies a session, for `PrefixAffinity`. Default: `x-session-id`."
         " Change: rolling restart of the routers.",
     )
-    keys: RouterKeysSpec | None = Field(
+    keys: KeysSpec | None = Field(
         None,
         description="API keys that requests must have. Default: none, everybody who reaches the router may use the"
         " model. Change: rolling restart of the routers.",
@@ -179,6 +186,17 @@ class RouterSpec(ProxySpec):
             " what serves. Change: rolling restart of the routers."
         ),
     )
+    keys: RouterKeysSpec | None = Field(
+        None,
+        description="API keys that requests must have. Default: none, everybody who reaches the router may use the"
+        " model. Change: rolling restart of the routers.",
+    )
+    access: RouterAccess = Field(
+        RouterAccess.ANY,
+        description="Who may send requests. `GatewaysOnly` refuses all but the namespace's ModelGateways with 403, also"
+        " where no NetworkPolicy is enforced; health checks and metrics stay open. Default: `Any`."
+        " Change: rolling restart of the routers.",
+    )
     queue: QueueSpec = Field(default_factory=QueueSpec, description="Queue for requests while all engines are busy.")
     cold_start: ColdStartSpec = Field(
         default_factory=ColdStartSpec, description="Holds the requests that arrive while no engine is up."
@@ -218,4 +236,11 @@ _POOL_NEEDS_EXTERNAL = Rule(
 )
 
 
-RouterSpec.rules = (_needs_router(RouterSpec), _POOL_NEEDS_EXTERNAL)
+_GATEWAYS_ONLY = Rule(
+    "!has(self.access) || self.access != 'GatewaysOnly' || !(has(self.ingress) || has(self.httpRoute))",
+    lambda router: router.access is not RouterAccess.GATEWAYS_ONLY or not (router.ingress or router.http_route),
+    "`access: GatewaysOnly` refuses what `ingress` and `httpRoute` bring: use those of the gateway",
+)
+
+
+RouterSpec.rules = (_needs_router(RouterSpec), _POOL_NEEDS_EXTERNAL, _GATEWAYS_ONLY)

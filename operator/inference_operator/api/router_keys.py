@@ -1,5 +1,7 @@
 """`spec.router.keys`: API keys of users, checked by the routers."""
 
+from enum import StrEnum
+
 from pydantic import Field
 
 from inference_operator.api.container import DataKey, SecretKeySelector
@@ -15,8 +17,15 @@ class KeysSecretRef(SecretKeySelector):
     key: DataKey = Field(KEYS_FILE, description=f"Key in its `data`. Default: `{KEYS_FILE}`.")
 
 
-class RouterKeysSpec(SpecModel):
-    """API keys that the routers require."""
+class KeysOfGateways(StrEnum):
+    """Whether requests of a ModelGateway need an API key of the model."""
+
+    REFUSE = "Refuse"
+    TRUST = "Trust"
+
+
+class KeysSpec(SpecModel):
+    """API keys that routers or gateways require."""
 
     secret_ref: KeysSecretRef = Field(
         description="Secret that holds a line `USER: SHA256` for each API key, as `infd key create`"
@@ -35,4 +44,15 @@ class RouterKeysSpec(SpecModel):
         le=100_000,
         description="Requests in flight of each user; further ones get 429 with `Retry-After`."
         " Default: none. Change: rolling restart of routers.",
+    )
+
+
+class RouterKeysSpec(KeysSpec):
+    """API keys that the routers of a model require."""
+
+    gateways: KeysOfGateways = Field(
+        KeysOfGateways.REFUSE,
+        description="Requests of the namespace's ModelGateways without an API key of this model. `Refuse` answers 401."
+        " `Trust` takes whom the gateway lets in, everybody where it asks for no key; limits are then of the users that"
+        " it names. Default: `Refuse`. Change: rolling restart of the routers.",
     )

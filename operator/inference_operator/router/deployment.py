@@ -10,6 +10,7 @@ from inference_operator.objects.adapter_list import list_mount, list_volume
 from inference_operator.objects.child import child, manifest_hash
 from inference_operator.objects.container import environment, pre_stop, process_fields
 from inference_operator.objects.engine_key import key_annotation, key_mount, key_volume
+from inference_operator.objects.gateway_key import GATEWAY_KEY_ENTRY, GATEWAY_KEY_SECRET
 from inference_operator.objects.names import labels, selector_labels
 from inference_operator.objects.pod import (
     RESTRICTED_CONTAINER,
@@ -26,6 +27,7 @@ from inference_operator.objects.scheduling import on_linux, scheduling
 from inference_operator.router.adapters import ADAPTERS_FOLDER
 from inference_operator.router.dns import DNS_SERVER_VARIABLE, asks_dns_over_tcp
 from inference_operator.router.engine_key import ENGINE_KEY_FOLDER
+from inference_operator.router.gateway_key import GATEWAY_KEY_FOLDER
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.keys import KEYS_FOLDER
 from inference_operator.router.pinned_router import ROUTER_PIN, PinnedRouter
@@ -60,6 +62,16 @@ _WITH_BASH = 'command -v bash > /dev/null || exec sleep "$1"; exec bash -c "$0" 
 
 _KEYS_MOUNT: Manifest = {"name": "api-keys", "mountPath": KEYS_FOLDER, "readOnly": True}
 """The whole folder, because the kubelet never updates a single file (Kubernetes documentation, "Secrets")."""
+
+_GATEWAY_VOLUME: Manifest = {
+    "name": "gateway-key",
+    "secret": {
+        "secretName": GATEWAY_KEY_SECRET,
+        "optional": True,
+        "items": [{"key": GATEWAY_KEY_ENTRY, "path": GATEWAY_KEY_ENTRY}],
+    },
+}
+"""Routers have it also without a gateway, so that none restarts when one comes. The kubelet fills the folder then."""
 
 TLS_VOLUME = "tls-certificate"
 _HOST = "kubernetes.io/hostname"
@@ -118,6 +130,7 @@ def reserved_pod_parts(path: str) -> ReservedPodParts:
 def _own_volumes(inputs: RouterInputs) -> list[Manifest]:
     return [
         {"name": "config", "configMap": {"name": inputs.workload_name}},
+        *([] if inputs.is_gateway else [_GATEWAY_VOLUME]),
         *({"name": f"run-{number}", "emptyDir": {}} for number, _ in _HAPROXIES),
         *_keys_volume(inputs),
         *key_volume(inputs.engine_key),
@@ -145,6 +158,7 @@ _TLS_MOUNT: Manifest = {"name": TLS_VOLUME, "mountPath": TLS_FOLDER, "readOnly":
 def _own_mounts(number: int) -> list[Manifest]:
     return [
         {"name": "config", "mountPath": CONFIG_FOLDER, "readOnly": True},
+        {"name": _GATEWAY_VOLUME["name"], "mountPath": GATEWAY_KEY_FOLDER, "readOnly": True},
         {"name": f"run-{number}", "mountPath": "/run/haproxy"},
     ]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from inference_operator.api.router_keys import KEYS_FILE
+from inference_operator.api.router_keys import KEYS_FILE, KeysOfGateways
 from inference_operator.router.error_response import ErrorResponse
 from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.observe import ROUTER_METRICS_PATH
@@ -20,6 +20,9 @@ KEYS_MAP = "keys.map"
 """Users by the hash of their key: an empty map, which KEYS_SCRIPT fills. It is a file since HAProxy 3.0.11 shares no
 map with `virt@` or `opt@` between two rules."""
 
+_OF_GATEWAYS = "-gateway"
+"""User of requests that a gateway names none for."""
+
 _UNAUTHORIZED = ErrorResponse(
     401,
     "authentication_error",
@@ -36,6 +39,8 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
         "file": f"{KEYS_FOLDER}/{KEYS_FILE}",
         "map": f"{CONFIG_FOLDER}/{KEYS_MAP}",
         "mark_letters": MARK_LETTERS,
+        "trusts_gateways": inputs.spec.keys.gateways is KeysOfGateways.TRUST,
+        "of_gateways": _OF_GATEWAYS,
         "shows_users": inputs.spec.metrics.users,
         "metrics_path": ROUTER_METRICS_PATH,
         "unauthorized": _UNAUTHORIZED,
