@@ -72,6 +72,7 @@ _GATEWAY_VOLUME: Manifest = {
     },
 }
 """Routers have it also without a gateway, so that none restarts when one comes. The kubelet fills the folder then."""
+_GATEWAY_MOUNT: Manifest = {"name": _GATEWAY_VOLUME["name"], "mountPath": GATEWAY_KEY_FOLDER, "readOnly": True}
 
 TLS_VOLUME = "tls-certificate"
 _HOST = "kubernetes.io/hostname"
@@ -123,7 +124,7 @@ def router_template(inputs: RouterInputs, config: Mapping[str, str]) -> Manifest
 def reserved_pod_parts(path: str) -> ReservedPodParts:
     """The operator's own parts of a router pod; `path` is that of the additions."""
     mounts_of_all = [mount for n, _ in _HAPROXIES for mount in _own_mounts(n)]
-    of_some = [_KEYS_MOUNT, _TLS_MOUNT, list_mount(ADAPTERS_FOLDER), key_mount(ENGINE_KEY_FOLDER)]
+    of_some = [_KEYS_MOUNT, _TLS_MOUNT, _GATEWAY_MOUNT, list_mount(ADAPTERS_FOLDER), key_mount(ENGINE_KEY_FOLDER)]
     return ReservedPodParts(path, [_name(n) for n, _ in _HAPROXIES], [*mounts_of_all, *of_some])
 
 
@@ -158,7 +159,6 @@ _TLS_MOUNT: Manifest = {"name": TLS_VOLUME, "mountPath": TLS_FOLDER, "readOnly":
 def _own_mounts(number: int) -> list[Manifest]:
     return [
         {"name": "config", "mountPath": CONFIG_FOLDER, "readOnly": True},
-        {"name": _GATEWAY_VOLUME["name"], "mountPath": GATEWAY_KEY_FOLDER, "readOnly": True},
         {"name": f"run-{number}", "mountPath": "/run/haproxy"},
     ]
 
@@ -242,6 +242,7 @@ def _container(number: int, metrics_port: int, inputs: RouterInputs) -> Manifest
         "securityContext": RESTRICTED_CONTAINER,
         "volumeMounts": [
             *_own_mounts(number),
+            *([] if inputs.is_gateway else [_GATEWAY_MOUNT]),
             *([_KEYS_MOUNT] if inputs.spec.keys else []),
             *([key_mount(ENGINE_KEY_FOLDER)] if inputs.engine_key else []),
             *([list_mount(ADAPTERS_FOLDER)] if inputs.has_adapters else []),

@@ -38,7 +38,9 @@ _NO_ATTEMPT = ErrorResponse(
 )
 
 
-def values(inputs: RouterInputs) -> Mapping[str, object]:
+def values(inputs: RouterInputs) -> Mapping[str, object] | None:
+    if inputs.is_gateway:
+        return None
     return {
         "lua": f"{CONFIG_FOLDER}/{GATEWAY_KEY_SCRIPT}",
         "file": f"{GATEWAY_KEY_FOLDER}/{GATEWAY_KEY_ENTRY}",
