@@ -8,7 +8,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,10 +24,22 @@ from inference_operator.cli.commands import COMMANDS
 from inference_operator.cli.doctor.facts import MUTATING_WEBHOOKS
 from inference_operator.cli.status.screen import Harmless
 from inference_operator.kube.lookup_listings import EVENT
-from inference_operator.manifest import CLAIM, CONFIG_MAP, DEPLOYMENT, INFERENCE_DEPLOYMENT, JOB, NODE, POD, Manifest
+from inference_operator.manifest import (
+    CLAIM,
+    CONFIG_MAP,
+    DEPLOYMENT,
+    INFERENCE_DEPLOYMENT,
+    JOB,
+    MODEL_GATEWAY,
+    NODE,
+    POD,
+    Manifest,
+)
+from inference_operator.objects.adapter_list import ADVERTISED
 from inference_operator.objects.names import ROUTER
 from tests.cli.conftest import Infd
 from tests.cli.test_doctor import POD_HOOK, facts, named, operator
+from tests.cli.test_gateway import NAMES, gateway
 from tests.status.situations import RAW
 from tests.status.test_states import report_of
 from tests.testing.builders import H100, UID, inference_deployment, model_known, pod, ready_pod, waiting
@@ -132,7 +144,8 @@ def cluster(state: str) -> dict[str, list[Manifest]]:
         ],
         EVENT.plural: [{"metadata": {"name": "a", "namespace": "default"}, "involvedObject": {"uid": UID}, **event}],
         NODE.plural: [H100],
-        CONFIG_MAP.plural: [model_known(RAW)],
+        MODEL_GATEWAY.plural: [gateway(reason="NameRefused")],
+        CONFIG_MAP.plural: [model_known(RAW), named("models-models", "default", data={ADVERTISED: NAMES})],
         CLAIM.plural: [named("models", "default", spec={"accessModes": ["ReadWriteOnce"]})],
         DEPLOYMENT.plural: [operator()],
         MUTATING_WEBHOOKS.plural: [named("old", webhooks=[POD_HOOK])],
@@ -148,6 +161,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "list": [(), ("-A",), ("-o", "json"), ("--traffic",), ("--traffic", "qwen")],
     "status": [("qwen",), ("qwen", "--why"), ("qwen", "-o", "json")],
     "chat": [("qwen", "Hi", "--timeout=0")],
+    "gateway": [("list",), ("list", "-A"), ("status", "models"), ("chat", "models", "qwen", "Hi", "--timeout=0")],
     "bench": [("qwen", "--yes")],
     "drill": [("qwen", "--yes", "--faults=delete-engine", "--for=1s", "--heal-timeout=1s")],
     "logs": [("qwen", "-v"), ("qwen", "--previous"), ("qwen", "--router")],
@@ -194,11 +208,15 @@ def attacked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[H
         yield Hostile
 
 
+AT_ONCE = {"waits": ChatWaits(0.01, 0.01, 0.01, 0.01)}
+
+
 def attacks(infd: Infd, command: str, *arguments: str) -> list[str]:
-    at_once: dict[str, dict[str, object]] = {
+    at_once: dict[str, Mapping[str, object]] = {
         "pause": {"timeout": 0},
         "resume": {"timeout": 0},
-        "chat": {"waits": ChatWaits(0.01, 0.01, 0.01, 0.01)},
+        "chat": AT_ONCE,
+        "gateway": AT_ONCE,
     }
     _, said, complaints = infd(command, *arguments, stdin=QWEN, **at_once.get(command, {}))
     assert "Traceback" not in complaints

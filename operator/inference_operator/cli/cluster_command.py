@@ -32,7 +32,7 @@ from inference_operator.controller.cluster import (
 )
 from inference_operator.kube.client import Api, connect, context_namespace
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.manifest import DEPLOYMENT, INFERENCE_DEPLOYMENT, Manifest, Ref
+from inference_operator.manifest import DEPLOYMENT, INFERENCE_DEPLOYMENT, Kind, Manifest, Ref
 from inference_operator.settings import Settings
 
 _Result = TypeVar("_Result")
@@ -67,11 +67,16 @@ class ClusterCommand:
                 print(self.interrupted, file=sys.stderr)
             raise
 
-    def run_for(self, name: str, work: Callable[[Api, KubeCluster, Manifest], Awaitable[_Result]]) -> _Result:
+    def run_for(
+        self,
+        name: str,
+        work: Callable[[Api, KubeCluster, Manifest], Awaitable[_Result]],
+        kind: Kind = INFERENCE_DEPLOYMENT,
+    ) -> _Result:
         """The result of `work` about a live resource of the namespace; raises `UsageError` if there is none."""
 
         async def found(api: Api, cluster: KubeCluster) -> _Result:
-            return await work(api, cluster, await live_of(cluster, self._options.namespace, name))
+            return await work(api, cluster, await live_of(cluster, self._options.namespace, name, kind))
 
         return self.run(found)
 
@@ -102,13 +107,13 @@ def exit_status(error: ClusterError) -> int:
     return EXIT_NO_SERVER
 
 
-async def live_of(cluster: KubeCluster, namespace: str, name: str) -> Manifest:
+async def live_of(cluster: KubeCluster, namespace: str, name: str, kind: Kind = INFERENCE_DEPLOYMENT) -> Manifest:
     """The live resource; raises `UsageError` if there is none."""
     if not name:
-        raise UsageError("The name of the InferenceDeployment is empty.")
-    live = await cluster.get(Ref(INFERENCE_DEPLOYMENT, namespace, name))
+        raise UsageError(f"The name of the {kind.name} is empty.")
+    live = await cluster.get(Ref(kind, namespace, name))
     if live is None:
-        raise UsageError(f"There is no InferenceDeployment `{name}` in the namespace `{namespace}`.", EXIT_NOT_FOUND)
+        raise UsageError(f"There is no {kind.name} `{name}` in the namespace `{namespace}`.", EXIT_NOT_FOUND)
     return live
 
 

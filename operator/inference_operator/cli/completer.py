@@ -102,6 +102,8 @@ def _completer(dest: str, command: str) -> Callable[..., object] | None:
     match dest:
         case "name" if command in NEW_NAMES:
             return SuppressCompleter()
+        case "name" if command == "gateway":
+            return _asked(["get", "modelgateways", "--output=name"])
         case "name":
             return _asked(["get", "inferencedeployments", "--output=name"])
         case "namespace" | "in_namespace":

@@ -23,12 +23,18 @@ def add_arguments(chat: argparse.ArgumentParser) -> None:
         "infd chat qwen --key-from my-key/key --model my-adapter",
     )
     chat.add_argument("name", help="name of the InferenceDeployment")
+    add_conversation(chat)
+    chat.add_argument("--model", default="", metavar="NAME", help="an adapter; default: the model itself")
+    chat.set_defaults(run="chat.command:run")
+
+
+def add_conversation(chat: argparse.ArgumentParser) -> None:
+    """Add what a question at a model and one at a gateway have alike."""
     chat.add_argument("prompt", nargs="?", metavar="PROMPT", help="the question; default: standard input")
     add_connection(chat)
     chat.add_argument("--system", default="", metavar="TEXT", help="instruction for the whole conversation")
-    chat.add_argument("--model", default="", metavar="NAME", help="an adapter; default: the model itself")
     chat.add_argument("--max-tokens", type=int, metavar="N", help="longest answer; default: the engine's")
     chat.add_argument("--temperature", type=float, metavar="T", help="randomness of answers; default: the engine's")
     add_key(chat)
     add_timeout(chat, WAIT_SECONDS, "give up waiting for an engine")
-    chat.set_defaults(run="chat.command:run", waits=None)
+    chat.set_defaults(waits=None)

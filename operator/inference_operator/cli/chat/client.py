@@ -15,7 +15,7 @@ from typing import Self
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, UnixConnector
 from aiohttp.http import HttpProcessingError
 
-from inference_operator.api.resource import Resource
+from inference_operator.api.resource import AnyResource
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
 from inference_operator.cli.chat.answers import (
@@ -32,8 +32,8 @@ from inference_operator.controller.cluster import ClusterError, ForbiddenError
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.port_forward import NoTargetError, PodPort, PortForward
-from inference_operator.manifest import POD, SECRET, Manifest, Ref
-from inference_operator.objects.names import ROUTER, component_of, is_role, selector_text
+from inference_operator.manifest import MODEL_GATEWAY, POD, SECRET, Manifest, Ref
+from inference_operator.objects.names import GATEWAY, ROUTER, component_of, is_role, selector_text
 from inference_operator.router.process import PORT
 from inference_operator.views.engine import engines_of
 from inference_operator.views.pod import PodView, pod_view
@@ -54,7 +54,7 @@ class ServiceClient:
     """
 
     def __init__(
-        self, api: Api, cluster: KubeCluster, found: Resource, key: str, *, keeps_connections: bool = False
+        self, api: Api, cluster: KubeCluster, found: AnyResource, key: str, *, keeps_connections: bool = False
     ) -> None:
         self._cluster = cluster
         self._found = found
@@ -137,22 +137,24 @@ class ServiceClient:
     async def _targets(self) -> Sequence[PodPort]:
         """The ready routers; where none shall run, the engines."""
         key = self._found.key
+        component = GATEWAY if key.kind == MODEL_GATEWAY else ROUTER
         if _bypasses_routers(self._found):
             pods = await engine_pods(self._cluster, key.namespace, key.name)
         else:
-            listed = self._cluster.each(POD, namespace=key.namespace, labels=selector_text(key.name, ROUTER))
+            listed = self._cluster.each(POD, namespace=key.namespace, labels=selector_text(key.name, component))
             pods = [pod async for pod in listed]
         return targets([pod_view(pod, component=component_of(pod)) for pod in pods])
 
 
 def targets(pods: Sequence[PodView]) -> Sequence[PodPort]:
     """The ports of the ready pods among routers or engines, which accept requests."""
-    routers = [PodPort(pod.name, PORT) for pod in pods if pod.component == ROUTER and pod.ready and not pod.terminating]
+    able = [pod for pod in pods if pod.component in {ROUTER, GATEWAY} and pod.ready and not pod.terminating]
+    routers = [PodPort(pod.name, PORT) for pod in able]
     engines = [one.leader for one in engines_of(pod for pod in pods if is_role(pod.component)) if one.is_serving]
     return [*routers, *(PodPort(pod.name, pod.ports.get(ENGINE_PORT, 0)) for pod in engines)]
 
 
-def _bypasses_routers(found: Resource) -> bool:
+def _bypasses_routers(found: AnyResource) -> bool:
     return isinstance(found.spec, Spec) and found.spec.router.strategy is RouterStrategy.EXTERNAL
 
 
@@ -162,9 +164,12 @@ async def _refusal(response: ClientResponse) -> AnswerRefusedError:
     return AnswerRefusedError(response.status, message, float(after) if after.isdecimal() else None)
 
 
-def refusal_words(error: AnswerRefusedError, found: Resource, model: str) -> str:
+def refusal_words(error: AnswerRefusedError, found: AnyResource, model: str) -> str:
     name, said = found.key.name, f" It says: {error.message}" if error.message else ""
+    is_gateway = found.key.kind == MODEL_GATEWAY
     match error.status:
+        case HTTPStatus.NOT_FOUND | HTTPStatus.SERVICE_UNAVAILABLE if is_gateway:
+            return f"No model answers for `{model}`.{said} `infd gateway status {name}` shows the names."
         case HTTPStatus.OK:
             return f"{name} broke off the answer.{said}"
         case HTTPStatus.UNAUTHORIZED:
@@ -183,7 +188,7 @@ def refusal_words(error: AnswerRefusedError, found: Resource, model: str) -> str
     return f"{name} refuses the request (HTTP {error.status}).{said}"
 
 
-def served_model(found: Resource) -> str:
+def served_model(found: AnyResource) -> str:
     served = found.spec.model.served_name if isinstance(found.spec, Spec) else None
     return served or found.key.name
 
@@ -192,7 +197,7 @@ _USABLE = re.compile(r"[!-~]+")
 """Characters of a header's value, without spaces."""
 
 
-async def service_key(cluster: KubeCluster, found: Resource, key_from: str | None) -> str:
+async def service_key(cluster: KubeCluster, found: AnyResource, key_from: str | None) -> str:
     """The API key; empty if none is given, and none is needed.
 
     Raises:
@@ -200,7 +205,8 @@ async def service_key(cluster: KubeCluster, found: Resource, key_from: str | Non
     """
     name, namespace = found.key.name, found.key.namespace
     key = os.environ.get(VARIABLE, "") if key_from is None else await _of_secret(cluster, namespace, key_from)
-    if not key and isinstance(found.spec, Spec) and found.spec.router.keys:
+    keys = found.spec.router.keys if isinstance(found.spec, Spec) else getattr(found.spec, "keys", None)
+    if not key and keys:
         raise UsageError(f"{name} needs an API key. Set {VARIABLE}, or name a Secret: --key-from SECRET/ENTRY.")
     if key and not _USABLE.fullmatch(key):
         where = VARIABLE if key_from is None else "--key-from"

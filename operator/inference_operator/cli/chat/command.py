@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from prompt_toolkit import PromptSession
 
+from inference_operator.api.model_gateway import MODEL_GATEWAY_API
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.refusal import Refusal
-from inference_operator.api.resource import Resource, resource
+from inference_operator.api.resource import INFERENCE_DEPLOYMENT_API, AnyResource, Resource, resource
 from inference_operator.cli.chat.answers import (
     AnswerBrokenError,
     AnswerDelta,
@@ -27,19 +28,37 @@ from inference_operator.controller.cluster import ClusterError
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
-from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest, Ref
+from inference_operator.manifest import MODEL_GATEWAY, Manifest, Ref
 
 
 def run(options: argparse.Namespace, _: EngineRegistry) -> int:
+    question = _question(options)
+
+    async def work(api: Api, cluster: KubeCluster, live: Manifest) -> int:
+        found = resource(live)
+        return await _talk(api, cluster, found, options, question=question, problem=cannot_answer(found))
+
+    return ClusterCommand(options).run_for(options.name, work)
+
+
+def run_at_gateway(options: argparse.Namespace, _: EngineRegistry) -> int:
+    question = _question(options)
+
+    async def work(api: Api, cluster: KubeCluster, live: Manifest) -> int:
+        found = MODEL_GATEWAY_API.parse(live)
+        problem = "" if found.status.ready_replicas else f"No pod of {found.key.name} is ready: {found.status.message}"
+        return await _talk(api, cluster, found, options, question=question, problem=problem)
+
+    return ClusterCommand(options).run_for(options.name, work, MODEL_GATEWAY)
+
+
+def _question(options: argparse.Namespace) -> str:
+    """The question; empty where questions are typed."""
     is_dialogue = options.prompt is None and sys.stdin.isatty()
     question = "" if is_dialogue else (_piped() if options.prompt is None else options.prompt).strip()
     if not question and not is_dialogue:
         raise UsageError('There is no question. Write it after the name: infd chat NAME "Hello"')
-
-    async def work(api: Api, cluster: KubeCluster, live: Manifest) -> int:
-        return await _talk(api, cluster, resource(live), options, question)
-
-    return ClusterCommand(options).run_for(options.name, work)
+    return question
 
 
 def _piped() -> str:
@@ -51,9 +70,11 @@ def _piped() -> str:
     return text
 
 
-async def _talk(api: Api, cluster: KubeCluster, found: Resource, options: argparse.Namespace, question: str) -> int:
-    """Answer; with an empty question those that are typed."""
-    if problem := cannot_answer(found):
+async def _talk(
+    api: Api, cluster: KubeCluster, found: AnyResource, options: argparse.Namespace, *, question: str, problem: str
+) -> int:
+    """Answer; with an empty question those that are typed. A problem says why nothing will answer."""
+    if problem:
         print(harmless(problem), file=sys.stderr)
         return EXIT_REFUSED
     key = await service_key(cluster, found, options.key_from)
@@ -105,7 +126,7 @@ class ChatSession:
         self,
         client: ServiceClient,
         cluster: KubeCluster,
-        found: Resource,
+        found: AnyResource,
         conversation: Conversation,
         timeout_seconds: float,
         *,
@@ -222,11 +243,12 @@ class ChatSession:
             if said != (said := found.status.message or "-"):
                 _say(said)
 
-    async def _look(self) -> Resource | None:
-        ref = Ref(INFERENCE_DEPLOYMENT, self._found.key.namespace, self._found.key.name)
+    async def _look(self) -> AnyResource | None:
+        key = self._found.key
+        api = MODEL_GATEWAY_API if key.kind == MODEL_GATEWAY else INFERENCE_DEPLOYMENT_API
         with suppress(ClusterError):
-            live = await self._cluster.get(ref)
-            return resource(live) if live else None
+            live = await self._cluster.get(Ref(key.kind, key.namespace, key.name))
+            return api.parse(live) if live else None
         return None
 
 

@@ -1,0 +1,106 @@
+"""`infd gateway list` and `status`: the gateways of a namespace or of the cluster, and the names of one."""
+
+import argparse
+import json
+from collections.abc import Mapping
+
+from inference_operator.api.model_gateway import MODEL_GATEWAY_API, ModelGatewaySpec, ModelGatewayStatus
+from inference_operator.api.reasons import ConditionType
+from inference_operator.api.resource import Resource
+from inference_operator.cli.cluster_command import ClusterCommand
+from inference_operator.cli.output import table
+from inference_operator.cli.parser import EXIT_REFUSED, harmless
+from inference_operator.engines.registry import EngineRegistry
+from inference_operator.gateway.names import listed
+from inference_operator.kube.client import Api
+from inference_operator.kube.cluster import KubeCluster
+from inference_operator.manifest import CONFIG_MAP, MODEL_GATEWAY, Manifest, Ref
+from inference_operator.objects.adapter_list import ADVERTISED
+from inference_operator.objects.names import model_list_name
+from inference_operator.views.raw import mapping
+
+Gateway = Resource[ModelGatewaySpec, ModelGatewayStatus]
+
+
+def list_gateways(options: argparse.Namespace, _: EngineRegistry) -> int:
+    async def read(_: Api, cluster: KubeCluster) -> list[Gateway]:
+        namespace = None if options.all_namespaces else options.namespace
+        return [MODEL_GATEWAY_API.parse(live) async for live in cluster.each(MODEL_GATEWAY, namespace=namespace)]
+
+    found = sorted(ClusterCommand(options).run(read), key=lambda one: (one.key.namespace, one.key.name))
+    if options.output == "json":
+        print(json.dumps([_fields(one) for one in found], indent=2))
+    elif found:
+        names = [f"{one.key.namespace}/{one.key.name}" if options.all_namespaces else one.key.name for one in found]
+        rows = [("NAME", "READY", "MODELS", "PODS", "NAMES")]
+        rows += [
+            (
+                name,
+                _readiness(one),
+                one.status.models_ready or "-",
+                str(one.status.ready_replicas),
+                str(one.status.names),
+            )
+            for name, one in zip(names, found, strict=True)
+        ]
+        said = [f"{name}: {one.status.message}" for name, one in zip(names, found, strict=True) if not _is_well(one)]
+        print(harmless("\n".join([*table(rows), *([""] if said else []), *said])))
+    else:
+        where = "any namespace" if options.all_namespaces else f"the namespace `{options.namespace}`"
+        print(f"There is no ModelGateway in {where}.")
+    return 0
+
+
+def show(options: argparse.Namespace, _: EngineRegistry) -> int:
+    async def read(_: Api, cluster: KubeCluster, live: Manifest) -> tuple[Gateway, Mapping[str, str]]:
+        held = await cluster.get(Ref(CONFIG_MAP, options.namespace, model_list_name(options.name)))
+        return MODEL_GATEWAY_API.parse(live), listed(str(mapping(held or {}, "data").get(ADVERTISED, "")))
+
+    found, values = ClusterCommand(options).run_for(options.name, read, MODEL_GATEWAY)
+    names = {name: answerers(value) for name, value in values.items()}
+    if options.output == "json":
+        print(json.dumps({**_fields(found), "answeredBy": names}, indent=2))
+    else:
+        rows = [("MODEL", "ANSWERED BY"), *names.items()]
+        head = [f"{found.key.name}: {_readiness(found)}. {found.status.message or ''}".rstrip()]
+        urls = [one for one in (found.status.url, *found.status.external_urls) if one]
+        print(harmless("\n".join([*head, *urls, "", *table(rows)])))
+    return 0 if _is_ready(found) else EXIT_REFUSED
+
+
+def answerers(value: str) -> str:
+    """Which InferenceDeployments answer for a name, by its line of the list of models.
+
+    Examples:
+        >>> answerers("10.0.0.7|80|qwen"), answerers("-|Paused|qwen"), answerers("-|Stalled|")
+        ('qwen', 'nobody: qwen says Paused', 'nobody: Stalled')
+        >>> answerers("*9|10.0.0.7|80|qwen;1|10.0.0.8|80|next;f|10.0.0.9|80|small")
+        'qwen (9), next (1), else small'
+    """
+    if value.startswith("-|"):
+        _, reason, name = value.split("|")
+        return f"nobody: {name} says {reason}" if name else f"nobody: {reason}"
+    if not value.startswith("*"):
+        return value.rpartition("|")[2]
+    targets = [(target.partition("|")[0], target.rpartition("|")[2]) for target in value[1:].split(";")]
+    return ", ".join(f"else {name}" if weight == "f" else f"{name} ({weight})" for weight, name in targets)
+
+
+def _fields(one: Gateway) -> Manifest:
+    status = one.status.model_dump(mode="json", by_alias=True, exclude={"conditions"})
+    return {"namespace": one.key.namespace, "name": one.key.name, "ready": _is_ready(one), **status}
+
+
+def _is_ready(one: Gateway) -> bool:
+    ready = one.current_condition(ConditionType.READY)
+    return ready is not None and ready.status == "True"
+
+
+def _is_well(one: Gateway) -> bool:
+    ready = one.current_condition(ConditionType.READY)
+    return _is_ready(one) and ready is not None and one.status.reason == ready.reason
+
+
+def _readiness(one: Gateway) -> str:
+    reason = "" if _is_well(one) else f", {one.status.reason or 'Unknown'}"
+    return f"{'yes' if _is_ready(one) else 'no'}{reason}"
