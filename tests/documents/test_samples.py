@@ -4,6 +4,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from inference_operator.api.model_gateway import MODEL_GATEWAY_API
+from inference_operator.api.refusal import Refusal
 from inference_operator.cli.arguments import settings_with
 from inference_operator.cli.offline import model_of, offline_inputs
 from inference_operator.engines.registry import ENGINES
@@ -117,6 +119,21 @@ def test_a_sample_with_nothing_but_the_model_and_its_gpu_takes_two_gpus_of_a_nod
     (sample,) = (path for path in SAMPLES if path.stem == "rtx-4090")
     assert planned(sample, "--gpu RTX-4090:2").plan.plan.gpus_per_replica == 2
     assert "takes two" in sample.read_text()
+
+
+GATEWAYS = sorted((SAMPLES[0].parent / "gateways").glob("*.yaml"))
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "one-url.md").read_text(encoding="utf-8")
+
+
+def test_the_gateways_among_the_samples_and_on_their_page_are_valid() -> None:
+    """Without a name: the aliases of the page."""
+    shown = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
+    of_page = [one for one in shown if "router" not in one["spec"]]
+    assert len(of_page) == len(shown) - 1
+    for raw in (*of_page, *(yaml.safe_load(path.read_text()) for path in GATEWAYS)):
+        found = MODEL_GATEWAY_API.parse({"metadata": {"name": "models"}, **raw})
+        assert not isinstance(found.spec, Refusal), found.spec
+    assert all(f"](gateways/{path.name})" in README for path in GATEWAYS)
 
 
 def test_the_list_of_samples_names_every_sample() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -14,7 +15,7 @@ from inference_operator.engines.telemetry import EngineLoad
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import KubeCluster
 from inference_operator.kube.lookup_listings import EVENT, last_time
-from inference_operator.manifest import POD, Manifest, Ref
+from inference_operator.manifest import MODEL_GATEWAY, POD, Manifest, Ref
 from inference_operator.objects.names import NAME_LABEL, ROUTER, component_of, is_role
 from inference_operator.router.observe import METRIC_PREFIX, ROUTER_METRICS_PATH
 from inference_operator.router.stats import SAMPLE_PATH, router_sample
@@ -58,6 +59,8 @@ class LiveResource:
     """How busy the engines are that tell, by the uid of their pods."""
     is_forbidden: bool = False
     """Whether the right to read metrics of pods is missing."""
+    gateways: Sequence[str] = ()
+    """ModelGateways of its namespace, which serve it too, with their URLs."""
 
     @property
     def routers(self) -> list[PodView]:
@@ -89,14 +92,32 @@ async def live_resource(api: Api, cluster: KubeCluster, live: Manifest, engines:
         selected = cluster.each(EVENT, namespace=namespace, fields=f"involvedObject.uid={found.uid}")
         return sorted([_event(event, last_time(event)) async for event in selected], key=lambda one: one.at)
 
-    events, _ = await asyncio.gather(read_events(), read_pods())
+    async def read_gateways() -> list[str]:
+        with suppress(ClusterError):  # the kind is not installed, or the right is missing
+            found = cluster.each(MODEL_GATEWAY, namespace=namespace)
+            return sorted([one_line(_gateway(gateway)) async for gateway in found])
+        return []
+
+    events, gateways, _ = await asyncio.gather(read_events(), read_gateways(), read_pods())
     routers = "\n".join(page for pod in pods if pod.component == ROUTER for page in pages.get(pod.uid, ()))
     created = timestamp(mapping(live, "metadata").get("creationTimestamp"))
     shown = [(pod, pages[pod.uid]) for pod in pods if is_role(pod.component) and pages.get(pod.uid)]
     loads = {pod.uid: load for pod, (page, *_) in shown if (load := programs.of(pod).load(page)) is not None}
     return LiveResource(
-        found, pods, _samples(pods, pages, programs), events, _first_bytes(routers), created, loads, is_forbidden
+        found,
+        pods,
+        _samples(pods, pages, programs),
+        events,
+        _first_bytes(routers),
+        created,
+        loads,
+        is_forbidden,
+        gateways,
     )
+
+
+def _gateway(live: Manifest) -> str:
+    return f"{mapping(live, 'metadata').get('name')} {mapping(live, 'status').get('url', '')}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,8 @@ class StatusReport:
     adapters: tuple[tuple[str, str, str, str], ...]
     """Name, phase, engines that have it, and message of each."""
     events: tuple[LiveEvent, ...]
+    gateways: tuple[str, ...]
+    """ModelGateways that serve it too."""
 
 
 def status_report(
@@ -129,6 +131,7 @@ def status_report(
         scaling=tuple(_scaling(found, at)),
         adapters=tuple((one.name, str(one.phase), one.engines, one.message) for one in status.adapters),
         events=tuple(LiveEvent(one.at, harmless(one.reason), harmless(one.note)) for one in now.events[-LAST_EVENTS:]),
+        gateways=tuple(map(harmless, now.gateways)),
     )
 
 

@@ -98,6 +98,7 @@ def _facts(report: StatusReport) -> RenderableType:
         ("Namespace", (f"{report.namespace}, {words_of(report.seconds)} old",)),
         ("Model", (report.source,)),
         ("URL", (report.url, *report.external_urls)),
+        ("Gateways", report.gateways),
         ("Plan", report.plan),
         ("Engine", (report.engine,)),
         ("Traffic", tuple(_traffic(report.traffic)) if report.traffic else (report.no_traffic,)),
