@@ -4,6 +4,7 @@ import hashlib
 import io
 import string
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -12,7 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from inference_operator.api.router import RouterSpec
 from inference_operator.cli.main import main
+from inference_operator.router.haproxy import haproxy_cfg
+from tests.router.test_haproxy import PREFIX_AFFINITY
 
 HASH = hashlib.sha256(b"sk-1").hexdigest()
 OTHER = hashlib.sha256(b"sk-2").hexdigest()
@@ -147,3 +151,11 @@ def test_a_file_of_the_largest_size_of_a_secret_is_read_as_a_whole() -> None:
     lines = [f"user-{number}: {hashlib.sha256(str(number).encode()).hexdigest()}" for number in range(12_000)]
     users, count, skipped = parsed("\n".join(lines)[: 1 << 20])
     assert (len(users), count, skipped) == (12_000, 12_000, [])
+
+
+def test_the_key_of_a_user_is_no_affinity_key() -> None:
+    """Otherwise all requests of a user would go to one engine."""
+    keyed = RouterSpec.model_validate({"strategy": "PrefixAffinity", "keys": {"secretRef": {"name": "keys"}}})
+    configs = [haproxy_cfg(one) for one in (PREFIX_AFFINITY, replace(PREFIX_AFFINITY, spec=keyed))]
+    without, with_keys = ([line for line in text.splitlines() if "txn.key)" in line] for text in configs)
+    assert without == with_keys != []

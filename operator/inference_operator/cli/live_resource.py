@@ -92,13 +92,7 @@ async def live_resource(api: Api, cluster: KubeCluster, live: Manifest, engines:
         selected = cluster.each(EVENT, namespace=namespace, fields=f"involvedObject.uid={found.uid}")
         return sorted([_event(event, last_time(event)) async for event in selected], key=lambda one: one.at)
 
-    async def read_gateways() -> list[str]:
-        with suppress(ClusterError):  # the kind is not installed, or the right is missing
-            found = cluster.each(MODEL_GATEWAY, namespace=namespace)
-            return sorted([one_line(_gateway(gateway)) async for gateway in found])
-        return []
-
-    events, gateways, _ = await asyncio.gather(read_events(), read_gateways(), read_pods())
+    events, gateways, _ = await asyncio.gather(read_events(), _gateways(cluster, namespace), read_pods())
     routers = "\n".join(page for pod in pods if pod.component == ROUTER for page in pages.get(pod.uid, ()))
     created = timestamp(mapping(live, "metadata").get("creationTimestamp"))
     shown = [(pod, pages[pod.uid]) for pod in pods if is_role(pod.component) and pages.get(pod.uid)]
@@ -116,8 +110,14 @@ async def live_resource(api: Api, cluster: KubeCluster, live: Manifest, engines:
     )
 
 
-def _gateway(live: Manifest) -> str:
-    return f"{mapping(live, 'metadata').get('name')} {mapping(live, 'status').get('url', '')}".rstrip()
+async def _gateways(cluster: KubeCluster, namespace: str) -> list[str]:
+    """The gateways of a namespace; none where the kind is not installed, or the right to list them is missing."""
+    found: list[str] = []
+    with suppress(ClusterError):
+        async for live in cluster.each(MODEL_GATEWAY, namespace=namespace):
+            words = (mapping(live, "metadata").get("name"), mapping(live, "status").get("url"))
+            found.append(one_line(" ".join(str(word) for word in words if word)))
+    return sorted(found)
 
 
 @dataclass(frozen=True, slots=True)
