@@ -41,10 +41,6 @@ ENGINE = {
     "vllm:prompt_tokens_total": ("", "Tokens of prompts"),
     "vllm:prompt_tokens_cached_total": ("", "Those of them that were not computed again"),
     "vllm:generation_tokens_total": ("", "Tokens of answers"),
-    f"{TOKENS}_total": (
-        "user type",
-        "Tokens of each user, `prompt` or `completion`, with `router.keys`: their sum is vLLM's own count",
-    ),
     "vllm:request_success_total": ("finished_reason", "Answers that have ended"),
     "vllm:admission_rejections_total": ("reason", "Requests that the engine refused with 503; since vLLM 0.32"),
     "vllm:time_to_first_token_seconds": ("", "From the request's arrival to its first token"),
@@ -62,6 +58,14 @@ ENGINE = {
 }
 """Metrics of vLLM 0.32 that rules and dashboards use, with their label beside `model_name` and `engine`, those of
 our program around Transformers and of llama.cpp, which have no label, and those of SGLang."""
+
+OF_PROGRAMS = {
+    f"{TOKENS}_total": (
+        "user type",
+        "Tokens of each user, `prompt` or `completion`, with `router.keys`: their sum is vLLM's own count",
+    ),
+}
+"""Metrics that programs of ours add to an engine's page, with their labels."""
 
 FORMER = {
     "vllm:gpu_cache_usage_perc": ("vllm:kv_cache_usage_perc", "0.11"),
@@ -163,7 +167,7 @@ END = """
 """
 
 NAME = re.compile(
-    r"\b(?:infd_|infd:|haproxy_|inference_operator_router_|vllm:|transformers:|llamacpp:|sglang:|DCGM_)[A-Za-z0-9_:]+"
+    r"\b(?:infd_|infd:|haproxy_|inference_operator_(?:router|engine)_|vllm:|transformers:|llamacpp:|sglang:|DCGM_)[A-Za-z0-9_:]+"
 )
 
 
@@ -211,11 +215,12 @@ def page() -> str:
 
     operators = [row(one.name, one.type, _labels(one.labels), one.text) for one in DESCRIPTIONS]
     routers = [row(one.name, one.kind, _labels(one.labels), one.meaning) for one in METRICS_OF_ROUTERS]
+    engines = [row(name, _labels(label.split()), text) for name, (label, text) in (ENGINE | OF_PROGRAMS).items()]
     parts = [
         [OPERATOR_PART, *sorted(operators), CARDINALITY],
         [ROUTER_PART, *sorted(routers), ROUTER_CARDINALITY],
         [EXPORTER_PART, *(row(name, _labels(_exported(name)), meaning) for name, meaning in EXPORTED.items())],
-        [ENGINE_PART, *(row(name, _labels(label.split()), meaning) for name, (label, meaning) in ENGINE.items())],
+        [ENGINE_PART, *engines],
         [FORMER_PART, *(f"| `{name}` | `{today}` | {last} |\n" for name, (today, last) in FORMER.items())],
         [OTHERS_PART, *(row(name, meaning) for name, meaning in OTHERS.items())],
         [RECORDED_PART, *(row(name) for name in recorded()), END],
