@@ -24,7 +24,8 @@ async def serve(arguments: list[str]) -> None:
         application(Engine(options)), handler_cancellation=True, access_log=None, shutdown_timeout=10
     )
     await runner.setup()
-    await web.TCPSite(runner, options.host, options.port, backlog=2048).start()
+    # asyncio binds `::` for IPv6 alone; vLLM, with the operator's `--host=::`, serves both families.
+    await web.TCPSite(runner, options.host if options.host != "::" else None, options.port, backlog=2048).start()
     await stopped.wait()
     await runner.cleanup()
 

@@ -1,7 +1,7 @@
 """The outcome of one request, and the error of the load."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 BAD_GATEWAY = 502
@@ -61,6 +61,10 @@ class Answer:
     def seconds(self) -> float:
         """Duration in seconds."""
         return self.ended - self.started
+
+    def since(self, origin: float) -> "Answer":
+        """The same with times since an origin."""
+        return replace(self, started=self.started - origin, ended=self.ended - origin)
 
     @property
     def clean_error(self) -> bool:

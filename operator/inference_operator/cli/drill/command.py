@@ -257,7 +257,7 @@ class _Drill:
             rate=intent.rate,
             limits=limits,
             sent=phase.sent,
-            answers=[replace(one, started=one.started - origin, ended=one.ended - origin) for one in phase.answers],
+            answers=[one.since(origin) for one in phase.answers],
             faults=self.records,
             skipped=[*intent.skipped, *late],
             unlogged=sorted(self.unlogged),

@@ -15,6 +15,7 @@ from random import Random
 
 from inference_operator.admission.rights import Right
 from inference_operator.api.drill import DRILL_ANNOTATION, Drill
+from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
 from inference_operator.cli.cluster_command import POLL_SECONDS, live_of
@@ -161,10 +162,10 @@ class DrilledService:
         Raises:
             NotHealedError: it was not caused, or has not healed in time.
         """
-        before = await self.pods()
         try:
+            before, live = await self.pods(), await live_of(self._cluster, self._ref.namespace, self._ref.name)
             what = await self._causes[fault](before)
-            await self._await_as_before(before)
+            await self._await_as_before(before, resource(live).spec)
         except (ClusterError, RefusedError) as error:
             raise NotHealedError(getattr(error, "cause", str(error))) from error
         return what
@@ -176,9 +177,8 @@ class DrilledService:
             if DRILL_ANNOTATION in resource(live).annotations:
                 await edited(self._api, applied_edit(live, {}), DRILL_MANAGER)
 
-    async def _await_as_before(self, before: Pods) -> None:
+    async def _await_as_before(self, before: Pods, spec: Spec | Refusal) -> None:
         """Wait until as many engines and routers are ready as before, and none of them is ending."""
-        spec = resource(await live_of(self._cluster, self._ref.namespace, self._ref.name)).spec
         scaling = spec.autoscaling if isinstance(spec, Spec) else None
         engines = min(len(before.serving), max(1, scaling.min_replicas)) if scaling else len(before.serving)
 
@@ -228,10 +228,11 @@ class DrilledService:
                 await self._cluster.delete(Ref.of(pod), uid=uid)
         deadline = time.monotonic() + self._limit
         while time.monotonic() < deadline:
-            new = await operators()
-            ready = [pod for pod in new.values() if pod_view(pod, component="").ready]
-            if not old.keys() & new.keys() and len(ready) >= len(old):
-                return f"ended {len(old)} pods of the operator"
+            with suppress(ClusterError):  # as in `_await`
+                new = await operators()
+                ready = [pod for pod in new.values() if pod_view(pod, component="").ready]
+                if not old.keys() & new.keys() and len(ready) >= len(old):
+                    return f"ended {len(old)} pods of the operator"
             await asyncio.sleep(POLL_SECONDS)
         raise NotHealedError(f"the operator is not back after {self._limit:g} s")
 
