@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random, SystemRandom
+from textwrap import fill
 
 from aiohttp import BaseConnector, ClientError, UnixConnector
 
@@ -64,6 +65,8 @@ PATIENCE_SECONDS = 60.0
 """A client waits so much longer than routers hold a request."""
 LOG_SECONDS = 120
 """How far back a log is read for the IDs of errors, which are looked for as they come: routers end with their logs."""
+INDENT = " " * 6
+"""Of what continues a line of the intent."""
 WIDTH = 120
 """Columns of the page where there is no terminal."""
 
@@ -160,7 +163,9 @@ async def _drill(api: Api, cluster: KubeCluster, live: Manifest, options: argpar
     carried = await _carried(cluster, found)
     intent = Intent(found, pods, seed, rate_of(options.rate, carried), carried, faults, skipped)
     said = sys.stdout if options.output == "table" else sys.stderr
-    print(*map(harmless, intent.words()), sep="\n", file=said, flush=True)
+    columns = shutil.get_terminal_size((WIDTH, 0)).columns
+    for line in map(harmless, intent.words()):
+        print(fill(line, columns, subsequent_indent=INDENT, break_long_words=False), file=said, flush=True)
     if not faults:
         raise RefusedError("There is no fault that may be caused.")
     if not options.yes and not await is_agreed("Go on?"):

@@ -225,7 +225,7 @@ class DrilledService:
             raise NotHealedError(f"no pod of the operator is in the namespace `{self._system}`")
         for uid, pod in old.items():
             with suppress(NotFoundError):
-                await self._cluster.delete(Ref.of(pod), uid=uid)
+                await self._cluster.delete(Ref(POD, self._system, pod["metadata"]["name"]), uid=uid)
         deadline = time.monotonic() + self._limit
         while time.monotonic() < deadline:
             with suppress(ClusterError):  # as in `_await`
