@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from generators.grafana import CLUSTER, NUMBERS, STATES, Dashboard, Panel, Queries, Steps
+from generators.grafana import CLUSTER, NUMBERS, STATES, TABLE, Dashboard, Panel, Queries, Steps
 
 FOLDER = Path(__file__).parents[1] / "charts" / "inference-operator" / "files" / "dashboards"
 
@@ -20,6 +20,12 @@ BUDGET: Steps = ((None, "red"), (0, "orange"), (0.25, "green"))
 """Of the share that is left."""
 DAYS: Steps = ((None, "red"), (7, "green"))
 """Until a certificate ends; red where the alert InferenceCertificateEnds fires with the default notice."""
+BY = "by (cluster, resource_namespace, name)"
+ROLLOUT = {
+    "Rollout": f'max(infd_condition{{type="Reconciling",reason="RollingOut",{OF}}})',
+    "Another number of engines": f'max(changes(infd_replicas{{state="desired",{OF}}}[2m])) > 0',
+}
+"""Annotations of the dashboards of one service."""
 RESOURCE = "{{resource_namespace}}/{{name}} {{cluster}}"
 NONE = "None recorded"
 """For panels about faults: their series begin with the first fault."""
@@ -37,11 +43,68 @@ SERVICE = Dashboard(
     ("resource_namespace", "name"),
     [
         Panel(
-            "Conditions",
-            "Status and reason of each condition",
+            "Requests",
+            "Answers per second by class of status, of all routers; 429 is also part of 4xx",
+            "reqps",
+            {
+                "{{code}}": f"sum by (code) (rate(haproxy_frontend_http_responses_total{ANSWERS}{R}))",
+                "429, in 4xx": f"sum(rate(inference_operator_router_refused_requests_total{ONE}{R}))",
+            },
+        ),
+        Panel(
+            "Requests that miss an objective",
+            "Shares of an hour's requests: answers with status 5xx, and late first tokens",
+            "percentunit",
+            {"5xx": f"infd:errors:ratio_rate1h{ONE}", "late first token": f"infd:late_first_tokens:ratio_rate1h{ONE}"},
+        ),
+        Panel(
+            "Time to the first token",
+            "Of five minutes. Clients: of streams, with the wait in the router. Engines: from the arrival at an engine",
+            "s",
+            {
+                **{
+                    f"clients p{int(100 * q)}": f"histogram_quantile({q}, sum by (le) "
+                    f"(rate(inference_operator_router_time_to_first_byte_seconds_bucket{ONE}[5m])))"
+                    for q in (0.5, 0.95)
+                },
+                **{
+                    f"engines p{int(100 * q)}": f"histogram_quantile({q}, infd:first_token_seconds_bucket:rate5m{ONE})"
+                    for q in (0.5, 0.95, 0.99)
+                },
+                "engines mean": f"infd:first_token_seconds:mean5m{ONE}",
+            },
+        ),
+        Panel(
+            "Requests under way",
+            "Running at engines, and waiting: in engines, for a slot, or for the first engine",
             "short",
-            {"{{type}}={{status}}: {{reason}}": f"max by (type, status, reason) (infd_condition{ONE})"},
-            kind=STATES,
+            {
+                "running": f"infd:engine_running_requests:sum{ONE}",
+                "waiting in engines": f"infd:engine_waiting_requests:sum{ONE}",
+                "queued": f"sum(inference_operator_router_queued_requests{ONE})",
+                "held": f"sum(inference_operator_router_held_requests{ONE})",
+                "all that wait": f"infd:waiting_requests:sum{ONE}",
+            },
+            whole=True,
+        ),
+        Panel(
+            "Time between tokens",
+            "Inter-token latency of the last five minutes",
+            "s",
+            {
+                f"p{int(100 * q)}": f"histogram_quantile({q}, infd:inter_token_latency_seconds_bucket:rate5m{ONE})"
+                for q in (0.5, 0.95)
+            },
+        ),
+        Panel(
+            "Tokens per second",
+            "Prompts, cached tokens among them, and answers",
+            "short",
+            {
+                "prompt": f"sum(rate(vllm:prompt_tokens_total{ONE}{R}))",
+                "cached": f"sum(rate(vllm:prompt_tokens_cached_total{ONE}{R}))",
+                "generated": f"sum(rate(vllm:generation_tokens_total{ONE}{R}))",
+            },
         ),
         Panel(
             "Engines",
@@ -52,6 +115,13 @@ SERVICE = Dashboard(
                 "maxReplicas": f"max(infd_max_replicas{ONE})",
             },
             whole=True,
+        ),
+        Panel(
+            "Conditions",
+            "Status and reason of each condition",
+            "short",
+            {"{{type}}={{status}}: {{reason}}": f"max by (type, status, reason) (infd_condition{ONE})"},
+            kind=STATES,
         ),
         Panel(
             "Restarts",
@@ -83,15 +153,6 @@ SERVICE = Dashboard(
             nothing=NO_AUTOSCALING,
         ),
         Panel(
-            "Requests",
-            "Answers per second by class of status, of all routers; 429 is also part of 4xx",
-            "reqps",
-            {
-                "{{code}}": f"sum by (code) (rate(haproxy_frontend_http_responses_total{ANSWERS}{R}))",
-                "429, in 4xx": f"sum(rate(inference_operator_router_refused_requests_total{ONE}{R}))",
-            },
-        ),
-        Panel(
             "Error budget left",
             "Share of the budget for answers with status 5xx that is left, of 30 days or of all that Prometheus keeps",
             "percentunit",
@@ -106,38 +167,6 @@ SERVICE = Dashboard(
             maximum=1,
         ),
         Panel(
-            "Time to the first token",
-            "Of five minutes. Clients: of streams, with the wait in the router. Engines: from the arrival at an engine",
-            "s",
-            {
-                **{
-                    f"clients p{int(100 * q)}": f"histogram_quantile({q}, sum by (le) "
-                    f"(rate(inference_operator_router_time_to_first_byte_seconds_bucket{ONE}[5m])))"
-                    for q in (0.5, 0.95)
-                },
-                **{
-                    f"engines p{int(100 * q)}": f"histogram_quantile({q}, infd:first_token_seconds_bucket:rate5m{ONE})"
-                    for q in (0.5, 0.95, 0.99)
-                },
-                "engines mean": f"infd:first_token_seconds:mean5m{ONE}",
-            },
-        ),
-        Panel(
-            "Requests that miss an objective",
-            "Shares of an hour's requests: answers with status 5xx, and late first tokens",
-            "percentunit",
-            {"5xx": f"infd:errors:ratio_rate1h{ONE}", "late first token": f"infd:late_first_tokens:ratio_rate1h{ONE}"},
-        ),
-        Panel(
-            "Time between tokens",
-            "Inter-token latency of the last five minutes",
-            "s",
-            {
-                f"p{int(100 * q)}": f"histogram_quantile({q}, infd:inter_token_latency_seconds_bucket:rate5m{ONE})"
-                for q in (0.5, 0.95)
-            },
-        ),
-        Panel(
             "Time of requests",
             "Whole requests, and their average time in the engine's own queue",
             "s",
@@ -149,33 +178,10 @@ SERVICE = Dashboard(
             },
         ),
         Panel(
-            "Tokens per second",
-            "Prompts, cached tokens among them, and answers",
-            "short",
-            {
-                "prompt": f"sum(rate(vllm:prompt_tokens_total{ONE}{R}))",
-                "cached": f"sum(rate(vllm:prompt_tokens_cached_total{ONE}{R}))",
-                "generated": f"sum(rate(vllm:generation_tokens_total{ONE}{R}))",
-            },
-        ),
-        Panel(
             "Ends of answers",
             "Answers per second by the reason of their end",
             "reqps",
             {"{{finished_reason}}": f"sum by (finished_reason) (rate(vllm:request_success_total{ONE}{R}))"},
-        ),
-        Panel(
-            "Requests under way",
-            "Running at engines, and waiting: in engines, for a slot, or for the first engine",
-            "short",
-            {
-                "running": f"infd:engine_running_requests:sum{ONE}",
-                "waiting in engines": f"infd:engine_waiting_requests:sum{ONE}",
-                "queued": f"sum(inference_operator_router_queued_requests{ONE})",
-                "held": f"sum(inference_operator_router_held_requests{ONE})",
-                "all that wait": f"infd:waiting_requests:sum{ONE}",
-            },
-            whole=True,
         ),
         Panel(
             "Refused requests",
@@ -243,6 +249,7 @@ SERVICE = Dashboard(
             nothing="No prices in settings.gpuOffers, or no tokens in the last hour",
         ),
     ],
+    ROLLOUT,
 )
 
 FLEET = Dashboard(
@@ -250,6 +257,25 @@ FLEET = Dashboard(
     "Inference / Fleet",
     (),
     [
+        Panel(
+            "Models",
+            "Each service now, with a link to its page. First token: p95 of clients' streams. Errors: 5xx of an hour",
+            "short",
+            {
+                "Engines": f'sum {BY} (infd_replicas{{state="ready"}})',
+                "GPUs": f'sum {BY} (infd_gpus{{state="allocated"}})',
+                "Requests/s": f'sum {BY} (rate(haproxy_frontend_http_responses_total{{proxy="api"}}[5m]))',
+                "Errors": f"max {BY} (infd:errors:ratio_rate1h)",
+                "First token": "histogram_quantile(0.95, sum by (cluster, resource_namespace, name, le)"
+                " (rate(inference_operator_router_time_to_first_byte_seconds_bucket[5m])))",
+                "Tokens/s": f"sum {BY} (rate(vllm:prompt_tokens_total[5m]) + rate(vllm:generation_tokens_total[5m]))",
+                "Waiting": f"max {BY} (infd:waiting_requests:sum)",
+                "Per million tokens": f"sum {BY} (infd_cost_per_hour) / (sum {BY}"
+                " (increase(vllm:prompt_tokens_total[1h]) + increase(vllm:generation_tokens_total[1h])) > 0) * 1e6",
+            },
+            kind=TABLE,
+            units={"Requests/s": "reqps", "Errors": "percentunit", "First token": "s", "Tokens/s": "cps"},
+        ),
         Panel(
             "Resources",
             "InferenceDeployments by state",
@@ -480,7 +506,7 @@ ROUTER = Dashboard(
         ),
         Panel(
             "Tokens of users per second",
-            "As engines of vLLM count them with router.keys; else as answers told, with router.usage",
+            "As engines of vLLM count them with router.keys; else as answers report them, with router.usage",
             "short",
             {
                 "{{user}} {{type}}": f"sum by (user, type) (rate(inference_operator_engine_tokens_total{ONE}{R}))"
@@ -490,7 +516,7 @@ ROUTER = Dashboard(
         ),
         Panel(
             "Answers whose tokens are not counted",
-            "Answers per second that did not tell them, with router.usage",
+            "Answers per second without them, with router.usage",
             "reqps",
             {"{{user}}": f"sum by (user) (rate(inference_operator_router_answers_without_usage_total{ONE}{R}))"},
             nothing=NONE,
@@ -640,7 +666,8 @@ def _of_clusters(board: Dashboard) -> Dashboard:
         replace(panel, queries={legend: narrowed(query) for legend, query in panel.queries.items()})
         for panel in board.panels
     ]
-    return replace(board, variables=(CLUSTER, *board.variables), panels=panels)
+    annotations = {name: narrowed(query) for name, query in board.annotations.items()}
+    return replace(board, variables=(CLUSTER, *board.variables), panels=panels, annotations=annotations)
 
 
 DASHBOARDS = {

@@ -2,14 +2,19 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 SCHEMA_VERSION = 39
 """Of Grafana 11; later releases convert it when they load it."""
 WIDTH, HEIGHT = 12, 8
 """Of a panel, in the units of Grafana's grid, which is 24 wide."""
-GRAPH, NUMBERS, STATES = "timeseries", "stat", "state-timeline"
-"""Kinds of panels: lines over time, the last value of each query, and a bar while a series has a value."""
+GRAPH, NUMBERS, STATES, TABLE = "timeseries", "stat", "state-timeline", "table"
+"""Kinds of panels: lines over time, the last value of each query, a bar while a series has a value, and a row for each
+resource with a column for each query."""
+SERVICE_PAGE = (
+    "/d/inference-service?${cluster:queryparam}&var-resource_namespace=${__data.fields.Namespace}"
+    "&var-name=${__data.fields.Name}"
+)
 INTERVAL = "30s"
 """Shortest time of a step: the chart's `monitoring.podMonitors.interval`, which it writes here if it is another. A rate
 counts four of them, so that it has two scrapes at least."""
@@ -39,6 +44,8 @@ class Panel:
     """End of the scale, where a share of it is what counts."""
     whole: bool = False
     """Whether values are whole numbers, so that the scale has no fractions."""
+    units: Mapping[str, str] = field(default_factory=dict)
+    """Of the columns of a table."""
     nothing: str | None = None
     """Shown instead of "No data" when no query has a series."""
 
@@ -51,6 +58,8 @@ class Dashboard:
     title: str
     variables: Sequence[str]
     panels: Sequence[Panel]
+    annotations: Queries = field(default_factory=dict)
+    """Marks in all graphs while a query has a value."""
 
     def json(self) -> str:
         """The file that Grafana imports."""
@@ -65,7 +74,11 @@ class Dashboard:
             "refresh": "30s",
             "time": {"from": "now-1h", "to": "now"},
             "templating": {"list": [_datasource(), *_variables(self.variables)]},
-            "panels": [_panel(number, panel) for number, panel in enumerate(self.panels)],
+            **({"annotations": {"list": [*_annotations(self.annotations)]}} if self.annotations else {}),
+            "panels": [
+                _panel(number, panel, place)
+                for number, (panel, place) in enumerate(zip(self.panels, _places(self.panels), strict=True))
+            ],
         }
         return json.dumps(content, indent=1) + "\n"
 
@@ -94,8 +107,34 @@ def _variables(names: Sequence[str]) -> Iterator[dict[str, object]]:
         }
 
 
-def _panel(number: int, panel: Panel) -> dict[str, object]:
-    once = {"instant": True, "range": False} if panel.kind == NUMBERS else {}
+def _annotations(queries: Queries) -> Iterator[dict[str, object]]:
+    for name, query in queries.items():
+        yield {
+            "name": name,
+            "datasource": SOURCE,
+            "enable": True,
+            "expr": query,
+            "step": INTERVAL,
+            "titleFormat": name,
+            "iconColor": "blue",
+        }
+
+
+def _places(panels: Sequence[Panel]) -> Iterator[dict[str, int]]:
+    """The place of each panel: two in a row, or a table alone."""
+    x = y = 0
+    for panel in panels:
+        width = 2 * WIDTH if panel.kind == TABLE else WIDTH
+        if x + width > 2 * WIDTH:
+            x, y = 0, y + HEIGHT
+        yield {"x": x, "y": y, "w": width, "h": HEIGHT}
+        x += width
+
+
+def _panel(number: int, panel: Panel, place: Mapping[str, int]) -> dict[str, object]:
+    once = {"instant": True, "range": False} if panel.kind in (NUMBERS, TABLE) else {}
+    if panel.kind == TABLE:
+        once |= {"format": "table"}
     return {
         "id": number + 1,
         "type": panel.kind,
@@ -103,14 +142,39 @@ def _panel(number: int, panel: Panel) -> dict[str, object]:
         "description": panel.meaning,
         "datasource": SOURCE,
         "interval": INTERVAL,
-        "gridPos": {"x": WIDTH * (number % 2), "y": HEIGHT * (number // 2), "w": WIDTH, "h": HEIGHT},
-        "fieldConfig": {"defaults": _defaults(panel), "overrides": []},
+        "gridPos": place,
+        "fieldConfig": {"defaults": _defaults(panel), "overrides": _overrides(panel)},
         "options": _options(panel.kind),
         "targets": [
             {"refId": chr(ord("A") + at), "datasource": SOURCE, "expr": query, "legendFormat": legend, **once}
             for at, (legend, query) in enumerate(panel.queries.items())
         ],
+        **({"transformations": _rows(panel)} if panel.kind == TABLE else {}),
     }
+
+
+def _overrides(panel: Panel) -> list[dict[str, object]]:
+    """The unit of each column of a table, and the link of a row to the page of its service."""
+    if panel.kind != TABLE:
+        return []
+    links = [{"title": "Inference / Service", "url": SERVICE_PAGE}]
+    return [
+        _override("Name", "links", links),
+        *(_override(column, "unit", unit) for column, unit in panel.units.items()),
+    ]
+
+
+def _override(column: str, option: str, value: object) -> dict[str, object]:
+    return {"matcher": {"id": "byName", "options": column}, "properties": [{"id": option, "value": value}]}
+
+
+def _rows(panel: Panel) -> list[dict[str, object]]:
+    """The transformations that join the answers of a table's queries by resource, and name the columns."""
+    values = {f"Value #{chr(ord('A') + at)}": column for at, column in enumerate(panel.queries)}
+    names = {"resource_namespace": "Namespace", "name": "Name", "cluster": "Cluster", **values}
+    order = {column: at for at, column in enumerate(names)}
+    organized = {"excludeByName": {"Time": True}, "indexByName": order, "renameByName": names}
+    return [{"id": "merge", "options": {}}, {"id": "organize", "options": organized}]
 
 
 def _defaults(panel: Panel) -> dict[str, object]:
@@ -129,6 +193,8 @@ def _defaults(panel: Panel) -> dict[str, object]:
 
 
 def _options(kind: str) -> dict[str, object]:
+    if kind == TABLE:
+        return {"showHeader": True, "cellHeight": "sm"}
     if kind == NUMBERS:
         last = {"calcs": ["lastNotNull"], "fields": "", "values": False}
         return {"reduceOptions": last, "colorMode": "value", "graphMode": "none", "textMode": "auto"}

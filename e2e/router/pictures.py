@@ -216,7 +216,7 @@ def _day(seconds: float) -> float:
 
 COLOURS = {"text": "black"}
 """Names of Grafana that matplotlib does not know: `text` is the colour of text in the user's theme."""
-KINDS = {"timeseries": _graph, "stat": _numbers, "state-timeline": _states, NO_DATA: _no_data}
+KINDS = {"timeseries": _graph, "stat": _numbers, "table": _numbers, "state-timeline": _states, NO_DATA: _no_data}
 
 
 async def _main(options: argparse.Namespace) -> None:

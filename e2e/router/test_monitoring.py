@@ -260,6 +260,7 @@ def explained(load: Load) -> Mapping[str, Values]:
         "service: Conditions": {"Ready=True: Serving": 1},
         "service: Cost per hour": {"currency per hour": cost},
         "service: Cost per million tokens": {"currency per million tokens": per_million},
+        "fleet: Models": {"Engines": 2, "GPUs": GPUS, "Errors": 0, "Per million tokens": per_million},
         "fleet: Resources": {"ready": 1, "progressing": 0, "stalled": 0},
         "fleet: GPUs": {"H100-80GB allocated": GPUS, "H100-80GB pending": 0, "H100-80GB of nodes": GPUS_OF_NODES},
         "fleet: Engines without progress": {"no progress": 2, "replaced": 1},

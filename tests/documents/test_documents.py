@@ -13,7 +13,7 @@ from inference_operator.controller.reconciler import Reconciler
 from tests.testing.for_each import for_each
 
 REPOSITORY = Path(__file__).parents[2]
-PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
+PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"), *REPOSITORY.glob("bench/*.md")])
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 ANCHOR = re.compile(r"\]\((?!https?://)([^)#]*)#([^)]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)

@@ -8,7 +8,7 @@ import pytest
 from bench.startup import COLD, FIRST, PROGRAM, THREADED, UNMEASURED, WARM, figures, lost_shares, phase_seconds
 from e2e.engines.start_times import TimedStart, Way
 
-COSTS = Path(__file__).parents[2] / "docs" / "explanation" / "costs.md"
+COSTS = Path(__file__).parents[2] / "bench" / "RESULTS.md"
 START = (Path(__file__).parent / "vllm_output" / "start.txt").read_text()
 
 

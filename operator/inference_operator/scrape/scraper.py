@@ -427,7 +427,7 @@ def default_intervals(settings: Settings) -> Mapping[str, Intervals]:
     """Scrape intervals of routers and of engines.
 
     Those of routers stay long while all engines are busy: with 1,000 resources, routers read every 15 s make the
-    scraper take four times as much CPU (docs/explanation/costs.md).
+    scraper take four times as much CPU (bench/RESULTS.md).
     """
     urgent, calm = settings.scrape_seconds, CALM_ROUNDS * settings.scrape_seconds
     return {ROUTER: Intervals(urgent, calm, calm), ENGINES: Intervals(urgent, urgent, calm)}
