@@ -117,6 +117,10 @@ pex: $(UV) ## One file, OUT/infd.pex: infd with its libraries, for this platform
 	  --interpreter-constraint "==$$(.venv/bin/python -c 'import sys; print(*sys.version_info[:2], sep=".")').*" \
 	  --python-shebang '/usr/bin/env python3' --output-file $(or $(OUT),dist)/infd.pex
 
+.PHONY: site
+site: $(UV) ## The site of the documentation, in OUT/docs/site; a link that leads nowhere is an error
+	@$(RUN) python -m generators.site --out $(or $(OUT),dist)/docs $(if $(URL),--url $(URL))
+
 .PHONY: run
 run: $(UV) ## Run the operator here, with your kubeconfig
 	@INFERENCE_OPERATOR_LOG_FORMAT=text \

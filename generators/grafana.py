@@ -132,7 +132,7 @@ def _places(panels: Sequence[Panel]) -> Iterator[dict[str, int]]:
 
 
 def _panel(number: int, panel: Panel, place: Mapping[str, int]) -> dict[str, object]:
-    once = {"instant": True, "range": False} if panel.kind in (NUMBERS, TABLE) else {}
+    once: dict[str, object] = {"instant": True, "range": False} if panel.kind in (NUMBERS, TABLE) else {}
     if panel.kind == TABLE:
         once |= {"format": "table"}
     return {

@@ -16,7 +16,7 @@ from inference_operator.cli.status.screen import DIM
 NOTHING = "-"
 MOST_NAMES = 3
 """Names that a note has."""
-COLUMNS = ("NAME", "READY", "REQ/S", "RUN", "WAIT", "TTFT50", "TTFT95", "TOK/S", "KV")
+COLUMNS = ("NAME", "ENGINES", "REQ/S", "RUN", "WAIT", "TTFT50", "TTFT95", "TOK/S", "KV")
 
 
 @dataclass(frozen=True, slots=True)
