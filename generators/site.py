@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
@@ -65,7 +66,7 @@ def stage(folder: Path) -> None:
             todo += [page / name for name in entries]
         elif page.suffix == ".md":
             text = (REPOSITORY / page).read_text(encoding="utf-8")
-            target.write_text(LINK.sub(lambda found, page=page: _of_folder(found, page), text), encoding="utf-8")
+            target.write_text(LINK.sub(partial(_of_folder, page=page), text), encoding="utf-8")
             todo += _linked(page, text)
         else:
             shutil.copyfile(REPOSITORY / page, target)
