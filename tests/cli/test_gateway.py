@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from inference_operator.cli.parser import EXIT_NOT_FOUND
 from inference_operator.manifest import MODEL_GATEWAY, Manifest
 from inference_operator.objects.adapter_list import ADVERTISED
 from tests.cli.conftest import Infd
@@ -45,11 +46,11 @@ def test_the_list_tells_models_and_pods_and_what_is_wrong(infd: Infd, answers: d
     status, said, _ = infd("gateway", "list")
     assert (status, said.splitlines()) == (
         0,
-        ["NAME    READY  MODELS  PODS  NAMES", "models  yes       2/3     2      3"],
+        ["NAME    READY  REASON   MODELS  PODS  NAMES", "models  True   Serving  2/3     2     3"],
     )
     answers[PATH] = listing(gateway(reason="NameRefused", message="The name `a` is taken."))
     assert infd("gateway", "list")[1].splitlines()[1:] == [
-        "models  yes, NameRefused     2/3     2      3",
+        "models  True   NameRefused  2/3     2     3",
         "",
         "models: The name `a` is taken.",
     ]
@@ -62,7 +63,7 @@ def test_a_gateway_is_shown_with_who_answers_for_each_name(infd: Infd, answers: 
     assert (status, said.splitlines()) == (
         0,
         [
-            "models: yes. 2/2 pods are ready. 2 of 3 models can answer.",
+            "models: Serving. 2/2 pods are ready. 2 of 3 models can answer.",
             "http://models.default.svc",
             "",
             "MODEL  ANSWERED BY",
@@ -85,7 +86,7 @@ def test_a_gateway_is_shown_with_who_answers_for_each_name(infd: Infd, answers: 
 def test_a_gateway_that_is_not_there_is_named(infd: Infd, command: str) -> None:
     words = ["other", "qwen", "Hi"] if command == "chat" else ["other"]
     status, _, complaint = infd("gateway", command, *words)
-    assert (status, complaint) == (2, "There is no ModelGateway `other` in the namespace `default`.\n")
+    assert (status, complaint) == (EXIT_NOT_FOUND, "There is no ModelGateway `other` in the namespace `default`.\n")
 
 
 def test_a_gateway_without_a_ready_pod_is_not_asked(infd: Infd, answers: dict[str, bytes]) -> None:

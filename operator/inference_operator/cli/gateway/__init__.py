@@ -3,7 +3,7 @@
 import argparse
 
 from inference_operator.cli.chat import add_conversation
-from inference_operator.cli.options import add_connection, add_table_or_json
+from inference_operator.cli.options import add_connection, add_output
 from inference_operator.cli.parser import examples
 
 
@@ -17,7 +17,7 @@ def add_arguments(gateway: argparse.ArgumentParser) -> None:
         " the list what is wrong and what helps. It needs the right to list them.",
     )
     add_connection(listed, all_namespaces="the gateways of all namespaces")
-    add_table_or_json(listed)
+    add_output(listed)
     listed.set_defaults(run="gateway.command:list_gateways")
     status = made.add_parser(
         "status",
@@ -28,7 +28,7 @@ def add_arguments(gateway: argparse.ArgumentParser) -> None:
     )
     status.add_argument("name", help="name of the ModelGateway")
     add_connection(status)
-    add_table_or_json(status)
+    add_output(status)
     status.set_defaults(run="gateway.command:show")
     chat = made.add_parser("chat", help="ask a model through a gateway")
     chat.description = "Ask a model through a ModelGateway, as `infd chat` asks one at its own routers."

@@ -1,14 +1,13 @@
 """`infd gateway list` and `status`: the gateways of a namespace or of the cluster, and the names of one."""
 
 import argparse
-import json
 from collections.abc import Mapping
 
 from inference_operator.api.model_gateway import MODEL_GATEWAY_API, ModelGatewaySpec, ModelGatewayStatus
 from inference_operator.api.reasons import ConditionType
 from inference_operator.api.resource import Resource
 from inference_operator.cli.cluster_command import ClusterCommand
-from inference_operator.cli.output import table
+from inference_operator.cli.output import manifest_text, table
 from inference_operator.cli.parser import EXIT_REFUSED, harmless
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.gateway.names import listed
@@ -28,15 +27,16 @@ def list_gateways(options: argparse.Namespace, _: EngineRegistry) -> int:
         return [MODEL_GATEWAY_API.parse(live) async for live in cluster.each(MODEL_GATEWAY, namespace=namespace)]
 
     found = sorted(ClusterCommand(options).run(read), key=lambda one: (one.key.namespace, one.key.name))
-    if options.output == "json":
-        print(json.dumps([_fields(one) for one in found], indent=2))
+    if options.output != "table":
+        print(manifest_text({"items": [_fields(one) for one in found]}, options.output))
     elif found:
         names = [f"{one.key.namespace}/{one.key.name}" if options.all_namespaces else one.key.name for one in found]
-        rows = [("NAME", "READY", "MODELS", "PODS", "NAMES")]
+        rows = [("NAME", "READY", "REASON", "MODELS", "PODS", "NAMES")]
         rows += [
             (
                 name,
-                _readiness(one),
+                str(_is_ready(one)),
+                one.status.reason or "-",
                 one.status.models_ready or "-",
                 str(one.status.ready_replicas),
                 str(one.status.names),
@@ -58,11 +58,11 @@ def show(options: argparse.Namespace, _: EngineRegistry) -> int:
 
     found, values = ClusterCommand(options).run_for(options.name, read, MODEL_GATEWAY)
     names = {name: answerers(value) for name, value in values.items()}
-    if options.output == "json":
-        print(json.dumps({**_fields(found), "answeredBy": names}, indent=2))
+    if options.output != "table":
+        print(manifest_text({**_fields(found), "answeredBy": names}, options.output))
     else:
         rows = [("MODEL", "ANSWERED BY"), *names.items()]
-        head = [f"{found.key.name}: {_readiness(found)}. {found.status.message or ''}".rstrip()]
+        head = [f"{found.key.name}: {found.status.reason or 'Unknown'}. {found.status.message or ''}".rstrip()]
         urls = [one for one in (found.status.url, *found.status.external_urls) if one]
         print(harmless("\n".join([*head, *urls, "", *table(rows)])))
     return 0 if _is_ready(found) else EXIT_REFUSED
@@ -99,8 +99,3 @@ def _is_ready(one: Gateway) -> bool:
 def _is_well(one: Gateway) -> bool:
     ready = one.current_condition(ConditionType.READY)
     return _is_ready(one) and ready is not None and one.status.reason == ready.reason
-
-
-def _readiness(one: Gateway) -> str:
-    reason = "" if _is_well(one) else f", {one.status.reason or 'Unknown'}"
-    return f"{'yes' if _is_ready(one) else 'no'}{reason}"
