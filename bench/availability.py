@@ -23,7 +23,8 @@ from e2e.load import Fault, Load
 from e2e.localkube.network import IpFamily
 from inference_operator.cli.drill import DRILLED
 from inference_operator.cli.drill.promises import NO_LIMITS, PROMISES
-from inference_operator.cli.drill.report import FaultRecord, Report, report_of, verdict
+from inference_operator.cli.drill.report import DrillReport as Report
+from inference_operator.cli.drill.report import FaultRecord, report_of, verdict
 
 NAME, ENGINES, ROUTERS = "available", 3, 2
 RATES = (2, 10, 40)

@@ -22,7 +22,8 @@ from e2e.load import GENTLE_PAUSE_SECONDS, Load
 from e2e.localkube.handle import LocalCluster
 from e2e.localkube.waiting import eventually
 from e2e.runs.printed_figures import Say
-from inference_operator.cli.drill.load import PROMPT, Phase
+from inference_operator.cli.drill.load import PROMPT
+from inference_operator.cli.drill.load import LoadPhase as Phase
 from inference_operator.models.adapter import WEIGHTS
 from inference_operator.objects.names import ENGINE
 

@@ -8,7 +8,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from inference_operator.cli.drill.answer import Answer, Loss
+from inference_operator.cli.drill.answer import CheckedAnswer as Answer
+from inference_operator.cli.drill.answer import Loss
 from inference_operator.cli.drill.completion import Question, ask, chunk_times
 from tests.load.conftest import Handler, abort, completion, echo, plain, serving, stream
 

@@ -29,7 +29,7 @@ class LoadError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CheckedAnswer:
     """One request and its outcome; times in seconds of the monotonic clock."""
 
     started: float
@@ -62,7 +62,7 @@ class Answer:
         """Duration in seconds."""
         return self.ended - self.started
 
-    def since(self, origin: float) -> "Answer":
+    def since(self, origin: float) -> "CheckedAnswer":
         """The same with times since an origin."""
         return replace(self, started=self.started - origin, ended=self.ended - origin)
 

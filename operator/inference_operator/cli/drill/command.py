@@ -23,13 +23,13 @@ from inference_operator.cli.chat.client import served_model, service_key, target
 from inference_operator.cli.chat.command import cannot_answer
 from inference_operator.cli.cluster_command import ClusterCommand, is_agreed, operators
 from inference_operator.cli.drill import RATE
-from inference_operator.cli.drill.answer import Answer
+from inference_operator.cli.drill.answer import CheckedAnswer
 from inference_operator.cli.drill.faults import DrilledService, NotHealedError, Pods, obstacle
-from inference_operator.cli.drill.load import Connectors, Load, Phase, tcp
+from inference_operator.cli.drill.load import Connectors, LoadPhase, NumberedLoad, tcp
 from inference_operator.cli.drill.promises import PROMISES, Fault, Limits
 from inference_operator.cli.drill.report import (
+    DrillReport,
     FaultRecord,
-    Report,
     Skipped,
     is_proven,
     page,
@@ -174,7 +174,7 @@ async def _drill(api: Api, cluster: KubeCluster, live: Manifest, options: argpar
     return _told(report, options.output)
 
 
-def _told(report: Report, form: str) -> int:
+def _told(report: DrillReport, form: str) -> int:
     judged = verdict(report)
     if form != "table":
         print(dumped(document(report) | {"verdict": verdict_words(report, judged)}, form))
@@ -233,13 +233,13 @@ class _Drill:
     """Answers whose IDs were looked for."""
     logs: str = ""
 
-    async def report(self) -> Report:
+    async def report(self) -> DrillReport:
         intent, found = self.intent, self.intent.found
         assert isinstance(found.spec, Spec), "a service with ready engines"  # noqa: S101 - for the type
         limits, began = limits_of(found.spec), datetime.now(UTC)
         async with self._load(limits) as load:
             origin = time.monotonic()
-            phase = Phase(found.key.name, 0, float("inf"), sys.maxsize, rate=intent.rate)
+            phase = LoadPhase(found.key.name, 0, float("inf"), sys.maxsize, rate=intent.rate)
             sending = asyncio.create_task(load.send(phase))
             looking = asyncio.create_task(self._look(phase))
             try:
@@ -254,7 +254,7 @@ class _Drill:
             await self._look_once(phase)
         done = {record.fault for record in self.records}
         late = [Skipped(fault, "the time was over.") for fault in intent.faults if fault not in done]
-        return Report(
+        return DrillReport(
             namespace=found.key.namespace,
             name=found.key.name,
             seed=intent.seed,
@@ -289,12 +289,12 @@ class _Drill:
                 return
 
     @asynccontextmanager
-    async def _load(self, limits: Limits) -> AsyncIterator[Load]:
+    async def _load(self, limits: Limits) -> AsyncIterator[NumberedLoad]:
         """The load, once the service has answered a question without it."""
         found, options = self.intent.found, self.options
         key = await service_key(self.cluster, found, options.key_from)
         async with self._way() as (url, connectors):
-            load = Load(
+            load = NumberedLoad(
                 url,
                 options.model or served_model(found),
                 request_seconds=limits.hold + limits.drain + PATIENCE_SECONDS,
@@ -329,12 +329,12 @@ class _Drill:
 
             yield f"http://{found.key.name}", connectors
 
-    async def _look(self, phase: Phase) -> None:
+    async def _look(self, phase: LoadPhase) -> None:
         while True:
             await asyncio.sleep(1)
             await self._look_once(phase)
 
-    async def _look_once(self, phase: Phase) -> None:
+    async def _look_once(self, phase: LoadPhase) -> None:
         """Look for the IDs of errors in the routers' logs."""
         new, self.seen = phase.answers[self.seen :], len(phase.answers)
         self.unlogged |= {one.request_id for one in new if one.request_id and _is_error(one)}
@@ -353,5 +353,5 @@ class _Drill:
             return  # the next look will do
 
 
-def _is_error(answer: Answer) -> bool:
+def _is_error(answer: CheckedAnswer) -> bool:
     return answer.status is not None and answer.status >= 400  # noqa: PLR2004 - errors of HTTP

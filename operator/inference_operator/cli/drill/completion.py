@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import aiohttp
 
-from inference_operator.cli.drill.answer import Answer, Loss
+from inference_operator.cli.drill.answer import CheckedAnswer, Loss
 from inference_operator.views.raw import mapping, objects
 
 TOKENS = 16
@@ -72,15 +72,17 @@ class _BrokenError(Exception):
     """The answer is incomplete or no completion."""
 
 
-async def ask(session: aiohttp.ClientSession, question: Question, expected: str | None, *, kept: bool) -> Answer:
+async def ask(session: aiohttp.ClientSession, question: Question, expected: str | None, *, kept: bool) -> CheckedAnswer:
     """Send a request; returns its outcome, also for errors. `expected` is None where the model is not known."""
     started = time.monotonic()
-    answer = Answer(started, started, question.streamed, kept, number=question.number)
+    answer = CheckedAnswer(started, started, question.streamed, kept, number=question.number)
     answer = await _tried(session, question, expected, answer)
     return replace(answer, ended=time.monotonic(), detail=answer.detail[:_DETAIL_CHARACTERS])
 
 
-async def _tried(session: aiohttp.ClientSession, question: Question, expected: str | None, answer: Answer) -> Answer:
+async def _tried(
+    session: aiohttp.ClientSession, question: Question, expected: str | None, answer: CheckedAnswer
+) -> CheckedAnswer:
     status = None
     try:
         async with _post(session, question) as response:
@@ -104,7 +106,7 @@ async def _tried(session: aiohttp.ClientSession, question: Question, expected: s
     return _compared(answer, question, text, expected)
 
 
-def _compared(answer: Answer, question: Question, text: str, expected: str | None) -> Answer:
+def _compared(answer: CheckedAnswer, question: Question, text: str, expected: str | None) -> CheckedAnswer:
     if question.traits.echoes:
         if not text.startswith(question.prompt):
             return replace(answer, loss=Loss.MIXED_UP, detail=f"{text!r} does not begin with {question.prompt!r}")

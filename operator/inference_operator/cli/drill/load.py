@@ -14,7 +14,7 @@ from itertools import count
 
 import aiohttp
 
-from inference_operator.cli.drill.answer import Answer, LoadError
+from inference_operator.cli.drill.answer import CheckedAnswer, LoadError
 from inference_operator.cli.drill.completion import TOKENS, EngineTraits, Question, answer_text, ask, engine_traits
 from inference_operator.cli.drill.result import Result
 
@@ -39,14 +39,14 @@ PROMPT = PROMPTS[0]
 
 
 @dataclass(slots=True)
-class Phase:
+class LoadPhase:
     """A running phase: the test waits for numbers of answers, and marks the time of its fault."""
 
     name: str
     in_flight: int
     deadline: float
     at_most: int
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[CheckedAnswer] = field(default_factory=list)
     fault: float | None = None
     stopped: bool = False
     """Set by the test's thread to end the phase."""
@@ -104,7 +104,7 @@ def tcp(kept: bool) -> aiohttp.BaseConnector:  # noqa: FBT001 - a `Connectors`
     return aiohttp.TCPConnector(limit=0) if kept else aiohttp.TCPConnector(limit=0, force_close=True)
 
 
-class Load:
+class NumberedLoad:
     """Completions of one model at one URL.
 
     Args:
@@ -155,21 +155,21 @@ class Load:
         """The first words of the learned answer to `PROMPT`."""
         return "".join(f" {word}" for word in self._expected[PROMPT].split()[:words])
 
-    def expect(self, other: "Load") -> None:
+    def expect(self, other: "NumberedLoad") -> None:
         """Take the answers that another load has learned, of another server, for the correct ones."""
         self._expected = other._expected  # noqa: SLF001 - the same class
 
     @contextmanager
     def phase(
         self, name: str, *, at_least: int, seconds: float, at_most: int = AT_MOST, pause: float = 0.0
-    ) -> Iterator[Phase]:
+    ) -> Iterator[LoadPhase]:
         """Send load during the block, and then until `at_least` requests were answered.
 
         A phase that reaches its limit of time or requests before raises LoadError: it did not cover the block.
         """
         if not self._expected:
             raise LoadError("there are no correct answers to compare with: call `learn` first")
-        phase = Phase(name, self._workers, time.monotonic() + seconds, at_most, pause=pause)
+        phase = LoadPhase(name, self._workers, time.monotonic() + seconds, at_most, pause=pause)
         thread = threading.Thread(target=lambda: asyncio.run(self.send(phase)), name=f"load: {name}")
         thread.start()
         try:
@@ -182,7 +182,7 @@ class Load:
         if not covered:
             raise LoadError(f"phase {name!r} ended before its test did: {phase.result}")
 
-    async def send(self, phase: Phase) -> None:
+    async def send(self, phase: LoadPhase) -> None:
         """Send the requests of a phase until it is over, and wait for their answers."""
         async with self._client(kept=True) as keeping, self._client(kept=False) as renewing:
             sessions = ((keeping, True), (renewing, False))
@@ -210,7 +210,7 @@ class Load:
             f"{self._run_name}-{number}" if self._run_name else "",
         )
 
-    async def _work(self, phase: Phase, session: aiohttp.ClientSession, kept: bool, worker: int) -> None:  # noqa: FBT001
+    async def _work(self, phase: LoadPhase, session: aiohttp.ClientSession, kept: bool, worker: int) -> None:  # noqa: FBT001
         for turn in count(worker // 2):
             number = await phase.next_number()
             if number is None:

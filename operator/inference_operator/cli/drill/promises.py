@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from inference_operator.cli.drill.answer import Answer, Loss
+from inference_operator.cli.drill.answer import CheckedAnswer, Loss
 
 SERVICE_UNAVAILABLE = 503
 
@@ -44,7 +44,7 @@ class Allowance:
     """Requests that may be lost."""
 
     words: str
-    allows: Callable[[Answer, float, Limits], bool]
+    allows: Callable[[CheckedAnswer, float, Limits], bool]
     """Whether a lost request, with the begin of the fault, is one of them."""
 
 
@@ -101,7 +101,9 @@ PROMISES: Mapping[Fault, Promise] = {
 }
 
 
-def beyond(fault: Fault | None, lost: Collection[Answer], begin: float | None, limits: Limits) -> tuple[Answer, ...]:
+def beyond(
+    fault: Fault | None, lost: Collection[CheckedAnswer], begin: float | None, limits: Limits
+) -> tuple[CheckedAnswer, ...]:
     """The lost requests that the promise about a fault does not allow. Without a fault, none may be lost."""
     allowed = PROMISES[fault].allowed if fault else ()
     since = float("-inf") if begin is None else begin

@@ -9,7 +9,7 @@ from math import ceil
 from typing import Any, TypeVar
 
 from inference_operator.api.status import json_name
-from inference_operator.cli.drill.answer import Answer, Loss
+from inference_operator.cli.drill.answer import CheckedAnswer, Loss
 from inference_operator.cli.drill.promises import Fault, Limits, beyond
 from inference_operator.cli.output import document, table
 from inference_operator.cli.parser import UsageError, harmless
@@ -42,7 +42,7 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class DrillReport:
     """Everything that a verdict needs."""
 
     namespace: str
@@ -54,7 +54,7 @@ class Report:
     limits: Limits
     sent: int
     """Requests, with the numbers below it."""
-    answers: Sequence[Answer]
+    answers: Sequence[CheckedAnswer]
     """Times in seconds since the drill began."""
     faults: Sequence[FaultRecord] = ()
     skipped: Sequence[Skipped] = ()
@@ -69,18 +69,20 @@ class Report:
         return json.dumps(document(self))
 
 
-def report_of(text: str) -> Report:
+def report_of(text: str) -> DrillReport:
     """The report of its text; raises `UsageError` for another text."""
     try:
         raw = json.loads(text)
         if raw["form"] != FORM:
             raise UsageError(f"--judge: this report has the form {raw['form']}, and this release judges {FORM}.")
         raw["limits"] = _value(Limits, raw["limits"])
-        raw["answers"] = [_value(Answer, {**one, "loss": one["loss"] and Loss(one["loss"])}) for one in raw["answers"]]
+        raw["answers"] = [
+            _value(CheckedAnswer, {**one, "loss": one["loss"] and Loss(one["loss"])}) for one in raw["answers"]
+        ]
         raw["faults"] = [_value(FaultRecord, {**one, "fault": Fault(one["fault"])}) for one in raw["faults"]]
         raw["skipped"] = [_value(Skipped, {**one, "fault": Fault(one["fault"])}) for one in raw["skipped"]]
         raw.pop("verdict", None)
-        return _value(Report, raw)
+        return _value(DrillReport, raw)
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"--judge: this is no report of `infd drill -o json`: {error!r}") from error
 
@@ -94,7 +96,7 @@ def _value(kind: type[_T], raw: dict[str, Any]) -> _T:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LostRequest:
     """A request that is lost."""
 
     at: float
@@ -125,18 +127,18 @@ class Verdict:
 
     requests: int
     rejected: int
-    findings: Sequence[Finding] = field(default_factory=tuple)
+    findings: Sequence[LostRequest] = field(default_factory=tuple)
     gap: float = 0.0
     """The longest time without a right answer."""
     spans: Sequence[Span] = ()
 
     @property
-    def beyond(self) -> Sequence[Finding]:
+    def beyond(self) -> Sequence[LostRequest]:
         """What was lost and not allowed to be."""
         return [one for one in self.findings if not one.allowed]
 
 
-def verdict(report: Report) -> Verdict:
+def verdict(report: DrillReport) -> Verdict:
     """Judge a report: each request ends in exactly one whole answer, or in an error that the router's log has."""
     answers = sorted(report.answers, key=lambda one: one.ended)
     ends = [one.ended for one in answers if one.ok]
@@ -149,37 +151,37 @@ def verdict(report: Report) -> Verdict:
     )
 
 
-def _findings(report: Report, answers: Sequence[Answer]) -> Iterator[Finding]:
+def _findings(report: DrillReport, answers: Sequence[CheckedAnswer]) -> Iterator[LostRequest]:
     for one in answers:
         during = _during(report, one)
         fault, begin = (during.fault, during.begin) if during else (None, None)
         is_told = bool(one.request_id) and one.request_id not in report.unlogged
         if one.loss:
             allowed = not beyond(fault, [one], begin, report.limits) and (one.loss is not Loss.STATUS or is_told)
-            yield Finding(one.ended, one.number, fault or NO_FAULT, _cause(one, report), allowed)
+            yield LostRequest(one.ended, one.number, fault or NO_FAULT, _cause(one, report), allowed)
         elif one.rejected and not is_told:
             cause = "429 with an ID that no router's log has" if one.request_id else "429 without an ID"
-            yield Finding(one.ended, one.number, fault or NO_FAULT, cause, allowed=False)
+            yield LostRequest(one.ended, one.number, fault or NO_FAULT, cause, allowed=False)
     count, last = Counter(one.number for one in answers), max((one.ended for one in answers), default=0.0)
     for number in range(report.sent):
         if count[number] != 1:
             cause = f"{count[number]} answers" if count[number] else "no answer"
-            yield Finding(last, number, NO_FAULT, cause, allowed=False)
+            yield LostRequest(last, number, NO_FAULT, cause, allowed=False)
 
 
-def _cause(answer: Answer, report: Report) -> str:
+def _cause(answer: CheckedAnswer, report: DrillReport) -> str:
     unlogged = " (in no router's log)" if answer.request_id in report.unlogged else ""
     status = f" {answer.status}" if answer.loss is Loss.STATUS else ""
     return f"{answer.loss}{status}{unlogged} {answer.request_id} {' '.join(answer.detail.split())}".strip()
 
 
-def _during(report: Report, answer: Answer) -> FaultRecord | None:
+def _during(report: DrillReport, answer: CheckedAnswer) -> FaultRecord | None:
     """The latest fault that went on during a request."""
     found = [one for one in report.faults if one.begin <= answer.ended and answer.started <= one.end]
     return found[-1] if found else None
 
 
-def _spans(report: Report, answers: Sequence[Answer]) -> Iterator[Span]:
+def _spans(report: DrillReport, answers: Sequence[CheckedAnswer]) -> Iterator[Span]:
     """Before the faults, during each, and after the last one."""
     last = max((one.ended for one in answers), default=0.0)
     first = min((one.begin for one in report.faults), default=last)
@@ -192,7 +194,7 @@ def _spans(report: Report, answers: Sequence[Answer]) -> Iterator[Span]:
         yield _span("after", healed, max(last, healed), [one for one in answers if one.started > healed])
 
 
-def _span(name: str, begin: float, end: float, answers: Sequence[Answer]) -> Span:
+def _span(name: str, begin: float, end: float, answers: Sequence[CheckedAnswer]) -> Span:
     times = sorted(one.seconds for one in answers if one.ok)
     lost = sum(one.loss is not None for one in answers)
     return Span(name, begin, end - begin, len(answers), lost, _quantile(times, MEDIAN), _quantile(times, TAIL))
@@ -202,7 +204,7 @@ def _quantile(times: Sequence[float], part: float) -> float | None:
     return times[max(0, ceil(part * len(times)) - 1)] if times else None
 
 
-def is_proven(report: Report, judged: Verdict) -> bool:
+def is_proven(report: DrillReport, judged: Verdict) -> bool:
     """Whether nothing was lost beyond the promises, and each fault healed; a drill without a fault proves nothing."""
     return bool(report.faults) and not judged.beyond and not any(one.problem for one in report.faults)
 
@@ -211,12 +213,12 @@ SHOWN = 20
 """Lost requests on the page; the JSON has all."""
 
 
-def page(report: Report, judged: Verdict, columns: int) -> Iterator[str]:
+def page(report: DrillReport, judged: Verdict, columns: int) -> Iterator[str]:
     """The lines of the page, each cut at the width of a terminal."""
     yield from (harmless(line)[:columns].rstrip() for line in _lines(report, judged))
 
 
-def _lines(report: Report, judged: Verdict) -> Iterator[str]:
+def _lines(report: DrillReport, judged: Verdict) -> Iterator[str]:
     lost = len(judged.findings)
     yield f"Drill of {report.namespace}/{report.name}: {report.began}, seed {report.seed}, {report.rate:g} requests/s"
     yield (
@@ -241,7 +243,7 @@ def _lines(report: Report, judged: Verdict) -> Iterator[str]:
     yield verdict_words(report, judged)
 
 
-def verdict_words(report: Report, judged: Verdict) -> str:
+def verdict_words(report: DrillReport, judged: Verdict) -> str:
     """The last line."""
     if not report.faults:
         return "Nothing is proven: there was no fault."

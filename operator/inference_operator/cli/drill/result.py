@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
-from inference_operator.cli.drill.answer import Answer, Loss
+from inference_operator.cli.drill.answer import CheckedAnswer, Loss
 from inference_operator.cli.drill.promises import NO_LIMITS, Fault, Limits, beyond
 
 _SHOWN_CHARACTERS = 80
@@ -16,7 +16,7 @@ class Result:
 
     name: str
     in_flight: int
-    answers: tuple[Answer, ...]
+    answers: tuple[CheckedAnswer, ...]
     fault: float | None = None
 
     @property
@@ -35,18 +35,18 @@ class Result:
         return sum(answer.rejected for answer in self.answers)
 
     @property
-    def lost(self) -> tuple[Answer, ...]:
+    def lost(self) -> tuple[CheckedAnswer, ...]:
         """The lost requests."""
         return tuple(answer for answer in self.answers if answer.loss is not None)
 
     @property
-    def lost_later(self) -> tuple[Answer, ...]:
+    def lost_later(self) -> tuple[CheckedAnswer, ...]:
         """The lost requests that were sent after the fault."""
         if self.fault is None:
             raise ValueError(f"phase {self.name!r} marked no fault")
         return tuple(answer for answer in self.lost if answer.started > self.fault)
 
-    def beyond(self, fault: Fault, limits: Limits = NO_LIMITS) -> tuple[Answer, ...]:
+    def beyond(self, fault: Fault, limits: Limits = NO_LIMITS) -> tuple[CheckedAnswer, ...]:
         """The lost requests that no promise about the fault allows."""
         return beyond(fault, self.lost, self.fault, limits)
 
