@@ -5,6 +5,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 import aiohttp
@@ -291,17 +292,27 @@ async def test_one_model_cannot_take_all_places(gateway: Gateway) -> None:
     gateway.loopback.spec = RouterSpec.model_validate({"resources": {"limits": {"memory": "8Mi"}}})
     await gateway.loopback.start_router()
 
-    async def flood() -> int:
-        body = json.dumps({"model": "a", "stream": True})
-        async with gateway.loopback.session.post(f"{gateway.loopback.url}{COMPLETIONS}", data=body) as answer:
+    body, url = json.dumps({"model": "a", "stream": True}), f"{gateway.loopback.url}{COMPLETIONS}"
+
+    async def flood(session: aiohttp.ClientSession) -> int:
+        async with session.post(url, data=body) as answer:
             await answer.read()
             return answer.status
 
-    held = [asyncio.create_task(flood()) for _ in range(60)]
-    done, waiting = await asyncio.wait(held, timeout=3)
-    assert {task.result() for task in done if not task.exception()} <= {429}
-    assert waiting
-    status, found, _ = await gateway.post({"model": "b"})
-    assert (status, found.get("from")) == (200, "b")
-    gateway.targets["a"].go_on.set()
-    await asyncio.gather(*held, return_exceptions=True)
+    async with AsyncExitStack() as stack:
+
+        async def client(address: str) -> aiohttp.ClientSession:
+            connector = aiohttp.TCPConnector(limit=0, local_addr=(address, 0))
+            return await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
+
+        clients = [await client(f"127.0.70.{number}") for number in range(1, 21)]
+        held = [asyncio.create_task(flood(one)) for one in clients for _ in range(8)]
+        done, waiting = await asyncio.wait(held, timeout=3)
+        refused = [task.result() for task in done if not task.exception()]
+        assert set(refused) == {429}, "the model has reached its share before all places are taken"
+        assert waiting
+        other = await client("127.0.71.1")
+        async with other.post(url, data=json.dumps({"model": "b"})) as answer:
+            assert (answer.status, (await answer.json())["from"]) == (200, "b")
+        gateway.targets["a"].go_on.set()
+        await asyncio.gather(*held, return_exceptions=True)
