@@ -222,7 +222,7 @@ async def test_bodies_reach_the_model_that_an_engine_reads_in_them(gateway: Gate
     bodies = list(odd_bodies(7, BODIES))
     for first in range(0, BODIES, 100):
         await asyncio.gather(*map(check, bodies[first : first + 100]))
-    assert counted["answered"] > BODIES / 20
+    assert counted["answered"] > BODIES / 50
     assert counted["refused"] > BODIES / 20
 
 
