@@ -18,11 +18,9 @@ from inference_operator.api.router import RouterSpec
 from inference_operator.objects.gateway_key import (
     GATEWAY_ATTEMPTS_HEADER,
     GATEWAY_HEADERS,
-    GATEWAY_KEY_ENTRY,
     GATEWAY_KEY_HEADER,
 )
 from inference_operator.objects.names import GATEWAY
-from inference_operator.router.engine_key import ENGINE_KEY_FOLDER
 from inference_operator.router.gateway import TARGET_HEADER
 from tests.testing.named_models import engines_model, odd_bodies
 
@@ -115,9 +113,7 @@ async def gateway(loopback: Loopback) -> AsyncIterator[Gateway]:
     }
     for target in targets.values():
         await target.start()
-    folder = loopback.root / ENGINE_KEY_FOLDER.lstrip("/")
-    folder.mkdir(exist_ok=True)
-    (folder / GATEWAY_KEY_ENTRY).write_text(KEY)
+    loopback.engine_key = KEY
     loopback.component, loopback.has_adapters, loopback.model_names = GATEWAY, True, ()
     made = Gateway(loopback, targets)
     loopback.write_adapters("".join(f"{line}\n" for line in (*made.lines(), f"org/a {targets['a'].route}")))
