@@ -10,6 +10,7 @@ from inference_operator import __version__
 from inference_operator.admission.operator_policy import OperatorAccount, operator_policies
 from inference_operator.admission.writer_policy import writer_policies
 from inference_operator.api.crd import crd
+from inference_operator.api.model_gateway import MODEL_GATEWAY_API
 from inference_operator.api.prometheus import PrometheusSettings
 from inference_operator.cli.commands import run_command
 from inference_operator.cli.parser import UsageError
@@ -192,10 +193,10 @@ def test_an_invalid_setting_is_named_in_the_error(infd: Infd, monkeypatch: pytes
     assert complaints.count("\n") == 1
 
 
-def test_the_crd_command_prints_the_crd(infd: Infd) -> None:
+def test_the_crd_command_prints_the_crd_of_each_kind(infd: Infd) -> None:
     status, output, _ = infd("crd")
     assert status == 0
-    assert yaml.safe_load(output) == crd()
+    assert list(yaml.safe_load_all(output)) == [crd(), crd(MODEL_GATEWAY_API)]
 
 
 def test_the_policy_command_prints_the_admission_policy(infd: Infd) -> None:
