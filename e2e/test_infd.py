@@ -71,7 +71,7 @@ def test_a_question_is_answered_through_the_api_server_and_a_router(cluster: Loc
     assert (status, bool(said.strip())) == (0, True), complaints
     assert "first token after " in complaints.splitlines()[-1]
     status, _, complaints = infd(cluster, "chat", served.name, "Hi", namespace, "--key-from=nowhere")
-    assert (status, "there is no Secret `nowhere`" in complaints) == (2, True)
+    assert (status, "there is no Secret `nowhere`" in complaints) == (3, True)
 
 
 def test_the_traffic_of_all_services_is_shown_in_numbers(cluster: LocalCluster, served: Served) -> None:

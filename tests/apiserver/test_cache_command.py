@@ -103,7 +103,7 @@ def test_a_claim_that_does_not_exist_is_said_before_any_job(workspace: Workspace
     for arguments in (["prefetch", SOURCE], ["prune"]):
         status, _, complaints = started(workspace, *arguments, "--claim=nosuch").ended()
         assert (status, complaints) == (
-            2,
+            3,
             f"There is no PersistentVolumeClaim `nosuch` in the namespace `{workspace.namespace}`.\n",
         )
     assert not workspace.all("jobs", DOWNLOAD)

@@ -125,5 +125,5 @@ def test_a_pause_and_a_restart_survive_the_next_apply_from_git_that_names_neithe
 def test_what_is_not_there_is_named(workspace: Workspace) -> None:
     for command in ("pause", "resume", "restart"):
         status, said, complaints = run(workspace, command, "otter")
-        assert (status, said) == (2, "")
+        assert (status, said) == (3, "")
         assert complaints.startswith("There is no InferenceDeployment `otter`")
