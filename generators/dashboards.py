@@ -215,6 +215,28 @@ SERVICE = Dashboard(
             maximum=1,
         ),
         Panel(
+            "Hits in the host's memory",
+            "Share of prompt tokens beyond the prefix cache that `engine.kvOffload` had",
+            "percentunit",
+            {
+                "hits": f"sum(rate(vllm:external_prefix_cache_hits_total{ONE}{R}))"
+                f" / sum(rate(vllm:external_prefix_cache_queries_total{ONE}{R}))"
+            },
+            maximum=1,
+            nothing="Off",
+        ),
+        Panel(
+            "Guessed tokens that are accepted",
+            "Share of the tokens that `engine.speculative` guessed",
+            "percentunit",
+            {
+                "accepted": f"sum(rate(vllm:spec_decode_num_accepted_tokens_total{ONE}{R}))"
+                f" / sum(rate(vllm:spec_decode_num_draft_tokens_total{ONE}{R}))"
+            },
+            maximum=1,
+            nothing="Off",
+        ),
+        Panel(
             "Start of the last engine",
             "Seconds of each phase of the engine that became ready last",
             "s",

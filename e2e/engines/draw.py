@@ -15,7 +15,9 @@ from typing import TypeAlias
 
 from e2e.engines import vllm_options
 from e2e.test_derived_sizes import LEADER, MODELS, arguments_of, asked, decision, entry_of
+from inference_operator.api.engine import SpeculativeSpec
 from inference_operator.api.reasons import Reason
+from inference_operator.engines.vllm.speculation import drafting_of, speculation_arguments
 from inference_operator.hardware.kinds import GpuKind, kind_named
 from inference_operator.manifest import Manifest
 from inference_operator.models import catalogue
@@ -45,7 +47,7 @@ OPTIONS: tuple[Options, ...] = (
     *(({"maxModelLen": 2_000_000}, ()), ({"maxModelLen": 1024}, ())),
     *(({}, (one,)) for one in ("--runner=pooling", "--block-size=48", "--block-size=8")),
     *(({}, ("--enable-expert-parallel",)),) * 2,
-    *(({}, ("--spec-method=mtp", "--spec-tokens=1")),) * 2,
+    *(({"speculative": {"method": "MTP", "tokens": 1}}, ()),) * 2,
 )
 """Fields of `spec.engine`, and arguments that whoever writes the resource may give."""
 GENERATE: Options = ({}, ("--runner=generate",))
@@ -54,8 +56,7 @@ POOLING_SHARE = 0.08
 models."""
 DRAFT_SHARE, FITTING_SHARE = 0.06, 0.7
 """Share of pairs with a draft model, and of those with one that has the model's vocabulary."""
-TOKENS = ("--spec-tokens=1", "--spec-tokens=3", "--spec-tokens=4")
-DRAFT = "--spec-model="
+TOKENS = (1, 3, 4)
 FLAGS = {
     "kvCacheDtype": "--kv-cache-dtype",
     "dtype": "--dtype",
@@ -150,7 +151,8 @@ def _with_draft(draw: random.Random, entry: Entry) -> Options:
     """The options for a draft model, mostly for one with the model's vocabulary."""
     fitting = [name for name, (_, vocabulary) in _drafts().items() if vocabulary == _facts(entry).vocabulary]
     names = fitting if fitting and draw.random() < FITTING_SHARE else [*_drafts()]
-    return {}, (f"{DRAFT}{draw.choice(names)}", draw.choice(TOKENS))
+    draft = f"hf://{draw.choice(names)}"
+    return {"speculative": {"method": "DraftModel", "model": draft, "tokens": draw.choice(TOKENS)}}, ()
 
 
 def _pair(model: Manifest, entry: Entry, kind: GpuKind, sizes: tuple[int, int, int], options: Options) -> Pair:
@@ -162,8 +164,10 @@ def _pair(model: Manifest, entry: Entry, kind: GpuKind, sizes: tuple[int, int, i
     wishes = [f"--tensor-parallel-size={tensor}"]
     wishes += [f"--pipeline-parallel-size={stages}"] if stages > 1 else []
     wishes += [f"--nnodes={nodes}"] if nodes > 1 else []
-    wishes += [*(f"{FLAGS[name]}={value}" for name, value in fields.items()), *arguments]
-    names = [one.removeprefix(DRAFT) for one in arguments if one.startswith(DRAFT)]
+    wishes += [*(f"{FLAGS[name]}={value}" for name, value in fields.items() if name in FLAGS), *arguments]
+    speculative = SpeculativeSpec.model_validate(fields.get("speculative", {}))
+    wishes += speculation_arguments(drafting_of(speculative))
+    names = [speculative.repository] if speculative.model else []
     given = {**asked(model, kind), "start": True, "drafts": {name: _drafts()[name][0] for name in names}}
     if isinstance(found, Planned):
         memory = found.plan.plan.per_gpu

@@ -37,7 +37,6 @@ PARALLEL = (
     *("node_rank_within_dp", "local_world_size"),
 )
 """What vLLM derives about the ranks of one pod."""
-DRAFT = "--spec-model="
 COLLECTED_CASES = 40
 """Cases after which garbage is collected."""
 PARSER = FlexibleArgumentParser()
@@ -87,11 +86,12 @@ def _written(files: dict[str, Any], folder: Path) -> str:
 
 def _case(case: dict[str, Any], root: Path) -> dict[str, Any]:
     folder = _written(case["files"], root / case["model"])
-    drafts = {f"{DRAFT}{name}": _written(files, root / name) for name, files in case.get("drafts", {}).items()}
+    drafts = {name: _written(files, root / name) for name, files in case.get("drafts", {}).items()}
     stand_ins.on_gpu(case["gpu"])
     # A parser of reasoning is made with the model's tokenizer, which the folder does not have.
     arguments = [one for one in case["arguments"][1:] if not one.startswith("--reasoning-parser=")]
-    arguments = [f"{DRAFT}{drafts[one]}" if one in drafts else one for one in arguments]
+    for name, written in drafts.items():
+        arguments = [one.replace(f'"model":"{name}"', f'"model":"{written}"') for one in arguments]
     try:
         config = configured([folder, *arguments])
         found = derived(config)

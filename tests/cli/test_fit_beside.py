@@ -1,21 +1,27 @@
 """`infd fit` with further engine arguments: its memory figures equal those of the operator."""
 
-import shlex
-
 import pytest
 
+from inference_operator.manifest import Manifest
 from tests.cli.conftest import Infd, only
 from tests.testing.builders import inference_deployment, planned
 
-DRAFT = '--speculative-config={"model":"Qwen/Qwen3-0.6B","num_speculative_tokens":4}'
-UNKNOWN = '--speculative-config={"method":"eagle3","model":"org/head","num_speculative_tokens":4}'
+HEAD = {"method": "EAGLE3", "model": "hf://org/head", "tokens": 4}
 
 
-@pytest.mark.parametrize("args", [[DRAFT], [UNKNOWN], ["--enable-lora", "--max-loras=4"], ["--kv-offloading-size=64"]])
-def test_fit_gives_the_same_memory_as_a_plan_of_the_operator(infd: Infd, args: list[str]) -> None:
-    _, output, _ = infd("fit", "Qwen/Qwen3-8B", "--gpu", "H100:1", "-o", "json", f"--engine-args={shlex.join(args)}")
+@pytest.mark.parametrize(
+    ("options", "engine"),
+    [
+        (["--speculative=Auto"], {"speculative": {"method": "Auto"}}),
+        (["--speculative=EAGLE3", "--draft=hf://org/head", "--draft-tokens=4"], {"speculative": HEAD}),
+        (["--engine-args=--enable-lora --max-loras=4"], {"args": ["--enable-lora", "--max-loras=4"]}),
+        (["--kv-offload=64Gi"], {"kvOffload": {"memory": "64Gi"}}),
+    ],
+)
+def test_fit_gives_the_same_memory_as_a_plan_of_the_operator(infd: Infd, options: list[str], engine: Manifest) -> None:
+    _, output, _ = infd("fit", "Qwen/Qwen3-8B", "--gpu", "H100:1", "-o", "json", *options)
     found = only(output)
-    plan = planned(inference_deployment(engine={"args": args})).plan.plan
+    plan = planned(inference_deployment(engine=engine)).plan.plan
     assert plan.per_gpu is not None
     assert found["weightsGiB"] == pytest.approx(plan.per_gpu.weights_gib, abs=0.01)
     assert found["kvCacheTokens"] == plan.per_gpu.kv_cache_tokens

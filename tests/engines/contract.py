@@ -81,6 +81,8 @@ class EngineContract:
             "generation": {"temperature": 0.5},
             "multimodal": {"video": True},
             "ropeScaling": {"factor": 2},
+            "kvOffload": {"memory": "8Gi"},
+            "speculative": {"method": "Ngram"},
         }
         for name in subject.engine.unsupported_fields:
             refusal = subject.engine.check_fields(EngineSpec.model_validate({name: values[name]}))

@@ -5,10 +5,9 @@ import pytest
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.vllm.memory_flags import MAX_CACHE_BYTES, with_arguments
-from inference_operator.engines.vllm.speculation import speculation_of
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.settings import Settings
-from inference_operator.sizing.shape import Adapters, Shape, Speculation
+from inference_operator.sizing.shape import Adapters, Shape
 
 IMAGE = "docker.io/vllm/vllm-openai:v0.32.0"
 
@@ -34,53 +33,6 @@ IMAGE = "docker.io/vllm/vllm-openai:v0.32.0"
 )
 def test_lora_adapters_are_read_from_the_arguments(args: list[str], expected: Adapters | None) -> None:
     assert with_arguments(Shape(), args).adapters == expected
-
-
-@pytest.mark.parametrize(
-    ("args", "expected"),
-    [
-        (["--seed=1"], None),
-        (['--speculative-config={"method":"ngram","num_speculative_tokens":5,"prompt_lookup_max":4}'], Speculation(5)),
-        (['--speculative-config={"model":"[ngram]","num_speculative_tokens":5}'], Speculation(5)),
-        (["--spec-method=suffix", "--spec-tokens=8"], Speculation(8)),
-        (["-sc", '{"method":"deepseek_mtp","num-speculative-tokens":2}'], Speculation(2, own_layer=True)),
-        (["--spec-model", "org/draft", "--spec-tokens", "3"], Speculation(3, draft="org/draft")),
-        (
-            ['--speculative_config={"method":"eagle3","model":"org/head","revision":"v1","num_speculative_tokens":3}'],
-            Speculation(3, draft="org/head", draft_revision="v1"),
-        ),
-        (["-sc.model=org/draft", "-sc.num-speculative-tokens", "3"], Speculation(3, draft="org/draft")),
-        (['--speculative-config={"model":"org/draft"}'], Speculation(1, draft="org/draft")),
-        (["--spec-method=ngram_gpu"], Speculation(1, unknown="the speculative decoding method `ngram_gpu`")),
-        (
-            ['--speculative-config={"method":"custom_class","model":"mine.Proposer"}'],
-            Speculation(1, unknown="the speculative decoding method `custom_class`"),
-        ),
-        (["--speculative-config={not json"], None),
-        (["--speculative-config=[]"], None),
-        (["--speculative-config=" + "[" * 60_000], None),
-        (["--speculative-config"], None),
-        (['--speculative-config={"num_speculative_tokens":5}'], None),
-        (['--speculative-config={"model":5,"method":{}}'], None),
-        (['--speculative-config={"model":"a\\u0000b"}'], None),
-    ],
-)
-def test_speculative_decoding_is_read_from_the_arguments(args: list[str], expected: Speculation | None) -> None:
-    assert speculation_of(args) == expected
-
-
-@pytest.mark.parametrize(
-    ("args", "gib"),
-    [
-        ([], 0.0),
-        (["--kv-offloading-size=12.5"], 12.5),
-        (["--kv-offloading-size=64", "--kv-offloading-backend=lmcache"], 0.0),
-        (["--kv-offloading-size=nan"], 0.0),
-        (["--kv-offloading-size=99999999999"], 0.0),
-    ],
-)
-def test_the_size_of_the_kv_cache_in_host_memory_is_read_from_the_arguments(args: list[str], gib: float) -> None:
-    assert with_arguments(Shape(), args).kv_offload_gib == gib
 
 
 def test_a_kv_cache_larger_than_any_gpu_memory_is_refused() -> None:

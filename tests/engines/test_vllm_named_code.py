@@ -28,17 +28,11 @@ NAMING = (
     ('--compilation-config={"inductor_passes": {"post_grad": "mine.run"}}',),
     ("--structured-outputs-config.reasoning_parser_plugin=/models/parser.py",),
     ('--structured-outputs-config={"reasoning_parser_plugin": "/models/parser.py"}',),
-    ("--speculative-config.model=mine.Proposer",),
-    ('-sc={"model": "mine.Proposer", "num_speculative_tokens": 2}',),
-    ("--speculative-config.method=custom_class",),
-    ("--spec-model", "mine.Proposer"),
-    ("--spec-method=custom_class",),
 )
 HARMLESS = (
     ("--distributed-executor-backend=mp", "--distributed-executor-backend", "uni"),
     ("-cc.backend=inductor", '--compilation-config={"backend": "eager", "mode": 3}', "-cc.debug_dump_path=/tmp/a.b"),
     ("--structured-outputs-config.backend=xgrammar", '--structured-outputs-config={"reasoning_parser_plugin": ""}'),
-    ("--speculative-config.model=org/draft-0.6B", "--spec-model=/models/draft.v2", "--spec-method=ngram"),
     ("--compilation-config", "--compilation-config={", "-cc=3", '-cc=["mine.compile"]', "-cc=" + "[" * 100_000),
 )
 

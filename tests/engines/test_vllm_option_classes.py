@@ -35,14 +35,13 @@ REACH = (
     *("--additional-config", "--ec-manager-config", "--ec-transfer-config", "--hf-overrides", "--kv-transfer-config"),
     *("--generation-config", "--hf-config-path", "--io-processor-plugin", "--log-config-file", "--logits-processors"),
     *("--lora-modules", "--middleware", "--profiler-config", "--reasoning-parser-plugin", "--scheduler-cls"),
-    *("--spec-model", "--tokenizer", "--tool-parser-plugin", "--tool-server", "--worker-cls", "--worker-extension-cls"),
+    *("--tokenizer", "--tool-parser-plugin", "--tool-server", "--worker-cls", "--worker-extension-cls"),
     *("--enable-sleep-mode", "--enable-log-requests", "--uvicorn-log-level", "--load-format", "--allowed-origins"),
 )
 """Options that load code, read files, reach hosts, or show what users send."""
 UNSAFE_KEYS = (
     *("--logging-config.pylogging_config_file", "--compilation-config.backend", "--compilation-config.inductor_passes"),
     *("-cc.backend", "-cc.inductor_passes.x", "-cc.debug_dump_path", "-cc.cache_dir", "-cc.inductor_compile_config.x"),
-    *("--speculative-config.model", "-sc.model", "--speculative-config.draft_load_config.load_format"),
     *("--structured-outputs-config.reasoning_parser_plugin", "--model-loader-extra-config.tensorizer_uri"),
     *("--kv-events-config.endpoint", "--mm-processor-kwargs.trust_remote_code", "--media-io-kwargs.video.backend"),
     *("--default-chat-template-kwargs.chat_template", "--model-class-overrides.x", "--seed.x", "-O.backend"),
@@ -58,7 +57,7 @@ SAFE = (
         "-cc.mode",
         "-cc.pass_config.fuse_norm_quant",
     ),
-    *("--speculative-config.num_speculative_tokens", "-sc.method", "--limit-mm-per-prompt.image", "-ac.backend"),
+    *("--limit-mm-per-prompt.image", "-ac.backend"),
     "--default-chat-template-kwargs.enable_thinking",
     *("-O0", "-O1", "-O2", "-O3"),
 )

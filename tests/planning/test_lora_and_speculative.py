@@ -13,12 +13,12 @@ from inference_operator.status.report import report
 from tests.testing.builders import ENGINES, inference_deployment, inputs
 from tests.testing.inspected import failing
 
-DRAFT = '--speculative-config={"model":"Qwen/Qwen3-0.6B","num_speculative_tokens":4}'
-UNKNOWN = '--speculative-config={"method":"eagle3","model":"org/head","num_speculative_tokens":4}'
+DRAFT: Manifest = {"speculative": {"method": "DraftModel", "model": "hf://Qwen/Qwen3-0.6B", "tokens": 4}}
+UNKNOWN: Manifest = {"speculative": {"method": "EAGLE3", "model": "hf://org/head", "tokens": 4}}
 
 
-def asking(*args: str, device: str = "GPU") -> Manifest:
-    return inference_deployment(engine={"args": list(args)}, hardware={"device": device})
+def asking(*args: str, device: str = "GPU", **engine: object) -> Manifest:
+    return inference_deployment(engine={"args": list(args), **engine}, hardware={"device": device})
 
 
 def pinned(raw: Manifest) -> PinnedPlan:
@@ -42,77 +42,74 @@ def sized(raw: Manifest) -> tuple[str, str, str]:
 
 def test_a_draft_model_and_adapters_reduce_the_kv_cache() -> None:
     plain = arithmetic(asking())
-    for args in ([DRAFT], ["--enable-lora", "--max-loras=4", "--max-lora-rank=64"]):
-        found = arithmetic(asking(*args))
+    adapters = asking("--enable-lora", "--max-loras=4", "--max-lora-rank=64")
+    for raw in (asking(**DRAFT), adapters):
+        found = arithmetic(raw)
         assert found.weights_gib > plain.weights_gib + 1
         assert found.kv_cache_gib < plain.kv_cache_gib - 1
-    assert "GiB for speculative decoding" in arithmetic(asking(DRAFT)).origins["weights"]
-    assert sized(asking(DRAFT))[:2] == ("True", "Fits")
+    assert "GiB for speculative decoding" in arithmetic(asking(**DRAFT)).origins["weights"]
+    assert sized(asking(**DRAFT))[:2] == ("True", "Fits")
 
 
 def test_a_draft_model_is_downloaded_to_the_nodes_disk_for_any_source_of_the_main_model() -> None:
     for device in ("GPU", "CPU"):
-        plain, drafted = (pinned(asking(*args, device=device)).plan for args in ((), (DRAFT,)))
+        plain, drafted = (pinned(asking(device=device, **engine)).plan for engine in ({}, DRAFT))
         assert (plain.ephemeral_storage, drafted.ephemeral_storage) == ("18Gi", "19Gi")
-    mounted = inference_deployment(
-        source="oci://ghcr.io/org/qwen:1", engine={"args": [DRAFT]}, hardware={"device": "CPU"}
-    )
+    mounted = inference_deployment(source="oci://ghcr.io/org/qwen:1", engine=DRAFT, hardware={"device": "CPU"})
     assert pinned(mounted).plan.ephemeral_storage == "4Gi"
 
 
 def test_an_unknown_draft_model_is_reported_as_not_counted_in_message_and_status() -> None:
-    state, reason, message = sized(asking(UNKNOWN))
+    state, reason, message = sized(asking(**UNKNOWN))
     assert (state, reason) == ("Unknown", "PartlyEstimated")
     assert message.startswith(
         "Not counted: the draft model `org/head`, which is not in the catalogue. Its memory reduces the KV cache."
         " Tensor parallel 1 on H100-80GB:"
     )
-    on_cpus = sized(asking(UNKNOWN, device="CPU"))
+    on_cpus = sized(asking(device="CPU", **UNKNOWN))
     assert on_cpus[:2] == ("Unknown", "PartlyEstimated")
     assert "Not counted: the draft model `org/head`" in on_cpus[2]
-    assert pinned(asking(UNKNOWN)).plan.unaccounted == ("the draft model `org/head`, which is not in the catalogue",)
+    assert pinned(asking(**UNKNOWN)).plan.unaccounted == ("the draft model `org/head`, which is not in the catalogue",)
 
 
 def test_a_draft_model_with_another_revision_is_not_counted_as_the_known_model() -> None:
-    args = ["--spec-model=Qwen/Qwen3-0.6B", "--spec-tokens=4", "--speculative-config.revision=v2"]
-    assert pinned(asking(*args)).plan.unaccounted
-    assert not pinned(asking(*args[:2])).plan.unaccounted
+    assert pinned(asking(speculative={**DRAFT["speculative"], "revision": "v2"})).plan.unaccounted
+    assert not pinned(asking(**DRAFT)).plan.unaccounted
 
 
 @pytest.mark.parametrize(
-    "args",
+    "engine",
     [
-        (DRAFT,),
-        (UNKNOWN,),
-        ("--spec-method=ngram",),
-        ("--enable-lora",),
-        ("--enable-lora", "--max-loras=2"),
-        ("--kv-offloading-size=8",),
+        DRAFT,
+        UNKNOWN,
+        {"speculative": {"method": "Ngram"}},
+        {"args": ["--enable-lora"]},
+        {"args": ["--enable-lora", "--max-loras=2"]},
+        {"kvOffload": {"memory": "8Gi"}},
     ],
 )
-def test_only_arguments_that_take_memory_are_pinned_with_the_plan(args: tuple[str, ...]) -> None:
-    assert pinned(asking(*args)).spec_hash != pinned(asking()).spec_hash
-    assert pinned(asking(*args, "--seed=1")).spec_hash == pinned(asking(*args)).spec_hash
-    assert (
-        pinned(asking("--max-loras=4", "--speculative-config={broken", "--seed=1")).spec_hash
-        == pinned(asking()).spec_hash
-    )
+def test_only_what_takes_memory_is_pinned_with_the_plan(engine: Manifest) -> None:
+    seeded = {**engine, "args": [*engine.get("args", ()), "--seed=1"]}
+    found, plain = (pinned(inference_deployment(engine=one)).spec_hash for one in (engine, {}))
+    assert found != plain
+    assert pinned(inference_deployment(engine=seeded)).spec_hash == found
+    assert pinned(asking("--max-loras=4", "--seed=1")).spec_hash == plain
 
 
 def test_a_kv_cache_in_host_memory_is_part_of_the_memory_request_and_of_dev_shm() -> None:
-    def requests(*args: str) -> tuple[str, str]:
-        found = outcome(inputs(asking(*args)))
+    def requests(**engine: object) -> tuple[str, str]:
+        found = outcome(inputs(inference_deployment(engine=engine)))
         assert isinstance(found, Planned)
         pod = found.desired[ENGINES]["spec"]["template"]["spec"]
         (shared,) = (one for one in pod["volumes"] if one.get("emptyDir", {}).get("medium") == "Memory")
         return pod["containers"][0]["resources"]["requests"]["memory"], shared["emptyDir"]["sizeLimit"]
 
     assert requests() == ("16Gi", "2Gi")
-    assert requests("--kv-offloading-size=64") == ("80Gi", "66Gi")
+    assert requests(kvOffload={"memory": "64Gi"}) == ("80Gi", "66Gi")
 
 
 def test_an_unchecked_plan_requests_host_memory_for_offloaded_weights_and_kv_cache() -> None:
-    engine = {"args": ["--kv-offloading-size=64"], "cpuOffloadGiB": 8}
+    engine = {"kvOffload": {"memory": "64Gi"}, "cpuOffloadGiB": 8}
     found = outcome(failing(Cause.GATED, parallelism={"tensor": 2}, engine=engine))
     assert isinstance(found, Planned)
     assert (found.plan.plan.memory, found.plan.plan.shared_memory) == ("96Gi", "72Gi")

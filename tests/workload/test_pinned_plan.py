@@ -67,18 +67,16 @@ SPECIFICATIONS: dict[str, tuple[Manifest, str]] = {
         "9b76392c4bcfdf2a",
     ),
     "a draft model": (
-        inference_deployment(
-            engine={"args": ['--speculative-config={"model": "org/draft", "num_speculative_tokens": 4}']}
-        ),
-        "9753fc17a8c87e76",
+        inference_deployment(engine={"speculative": {"method": "DraftModel", "model": "hf://org/draft", "tokens": 4}}),
+        "7a7a25c14cfd4bd6",
     ),
     "adapters": (
         inference_deployment(engine={"args": ["--enable-lora", "--max-loras=4", "--max-lora-rank=64"]}),
         "d6d5fe38ffa58598",
     ),
     "cache in the host's memory": (
-        inference_deployment(engine={"args": ["--kv-offloading-size=64"]}),
-        "7ad016994fd860d3",
+        inference_deployment(engine={"kvOffload": {"memory": "64Gi"}}),
+        "5211db7aa2e65614",
     ),
 }
 """Specifications, and the hash of the fields that their plans depend on."""

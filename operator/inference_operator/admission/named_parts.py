@@ -16,6 +16,7 @@ from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.pod_template import PodTemplateSpec
 from inference_operator.api.spec import Spec
+from inference_operator.api.speculative_method import WITH_DRAFT, SpeculativeMethod
 
 Named = tuple[str, str]
 """A field, as a path below `spec`, and what it names."""
@@ -28,6 +29,9 @@ _ENDPOINT_VARIABLE = "AWS_(.*ENDPOINT.*|PROXY_URL|CONTAINER_CREDENTIALS_FULL_URI
 _HUB_VARIABLES = ("HF_ENDPOINT", "HUGGINGFACE_CO_STAGING", "VLLM_USE_MODELSCOPE", "SGLANG_USE_MODELSCOPE")
 """Variables that choose the hub: its URL, and two that choose another one (huggingface_hub 2.4.0, `constants.py`; vLLM
 0.32.0, `envs.py`), so that their values are no URL."""
+_DRAFT = "engine.speculative.model"
+"""Counts as empty text where a method that loads a second model leaves the choice of it to the operator."""
+_WITH_DRAFT = (SpeculativeMethod.AUTO, *WITH_DRAFT)
 _DOCKER_HUB, _OFFICIAL = "docker.io/", "library/"
 _IN_REGISTRY = re.compile("([^/]*[.:A-Z][^/]*|localhost)/")
 """Begins references whose first part is a registry (distribution/reference v0.6.0, normalize.go, splitDockerDomain)."""
@@ -36,6 +40,8 @@ _IN_REGISTRY = re.compile("([^/]*[.:A-Z][^/]*|localhost)/")
 def sources(spec: Spec) -> Iterator[Named]:
     yield "model.source", spec.model.source
     yield from ((f"model.adapters[{adapter.name}].source", adapter.source) for adapter in spec.model.adapters)
+    if spec.engine.speculative.method in _WITH_DRAFT:
+        yield _DRAFT, spec.engine.speculative.model or ""
 
 
 def sources_cel(root: str) -> str:
@@ -43,6 +49,8 @@ def sources_cel(root: str) -> str:
         f"{value_of(root, 'model.source')}.optMap(one, ['model.source ' + one]).orValue([])"
         f" + {value_of(root, 'model.adapters')}.orValue([])"
         ".map(one, 'model.adapters[' + one.name + '].source ' + one.source)"
+        f" + ({value_of(root, 'engine.speculative.method')}.orValue('Off') in {list(map(str, _WITH_DRAFT))}"
+        f" ? ['{_DRAFT} ' + {value_of(root, _DRAFT)}.orValue('')] : [])"
     )
 
 

@@ -59,7 +59,7 @@ class OwnerRule(SpecModel):
 
 
 class AllowedSources(OwnerRule):
-    """Sources of models and adapters."""
+    """Sources of models, adapters and drafts."""
 
     allowed: _Entries[Source] = ()
     """Beginnings. One that ends in `/` allows all below it; another one also what follows it after `/`, `:` or `@`."""

@@ -1,10 +1,11 @@
 """`spec.engine` of an InferenceDeployment: the kind of engine, its limits, inputs and container."""
 
 from enum import StrEnum
-from typing import Annotated, Literal, TypeAlias, get_args
+from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Field, StringConstraints
 
+from inference_operator.api.adapters import REVISION
 from inference_operator.api.container import (
     BY_NAME,
     Argument,
@@ -17,11 +18,16 @@ from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.api.generation import GenerationSpec
 from inference_operator.api.hardware import RESIZES
 from inference_operator.api.router_exposure import HOST_LABEL
-from inference_operator.api.validation import SpecModel
+from inference_operator.api.speculative_method import WITH_DRAFT, SpeculativeMethod
+from inference_operator.api.validation import CelRules, Rule, SpecModel, matches
 
 MAX_TOKENS = 16_777_216
 """Tokens of a sequence or scheduler iteration; the longest context of a public model is 10,485,760 (Llama 4 Scout)."""
 
+HUB_SOURCE = matches(
+    "hf://[A-Za-z0-9][-A-Za-z0-9._]*/[A-Za-z0-9][-A-Za-z0-9._]*",
+    "must be a repository of the hub: `hf://org/name`",
+)
 _WORD = "^[a-z0-9][-_a-z0-9]*$"
 
 
@@ -97,6 +103,67 @@ class RopeScalingSpec(SpecModel):
         le=1e12,
         description=f"Base of the rotary positions. Default: `rope_theta` of the model's config. {RESIZES}",
     )
+
+
+class KvOffloadSpec(SpecModel):
+    """KV cache in the host's memory, behind that of the GPUs."""
+
+    memory: Annotated[str, StringConstraints(max_length=8, pattern="^[1-9][0-9]{0,4}Gi$")] = Field(
+        description="Host memory of an engine for it, over all of its ranks, for example `64Gi`. The pod requests it in"
+        f" addition to the rest. Required. {RESIZES}",
+    )
+
+    @property
+    def gib(self) -> int:
+        return int(self.memory.removesuffix("Gi"))
+
+
+MAX_SPECULATIVE_TOKENS = 16
+"""No published setting is longer (vLLM 0.32.0, `docs/features/speculative_decoding`; vllm-project/recipes)."""
+
+
+class SpeculativeSpec(SpecModel):
+    """Speculative decoding: several tokens are guessed, and the model verifies them in one step."""
+
+    method: SpeculativeMethod = Field(
+        SpeculativeMethod.OFF,
+        description="What guesses: layers of the model itself (`MTP`), a trained head (`EAGLE3`), a smaller model"
+        " (`DraftModel`), the text so far (`Ngram`), or the first of `MTP`, `EAGLE3` and `DraftModel` that is known for"
+        f" the model (`Auto`). Answers stay those of the model. Default: `Off`. {RESIZES}",
+    )
+    model: Annotated[str, StringConstraints(min_length=8, max_length=200), CelRules(HUB_SOURCE)] | None = Field(
+        None,
+        description="Repository of the head or smaller model, of `EAGLE3` and `DraftModel`. It is read as `model` is:"
+        " with its token, and through `cache`. Default: the one that the operator knows for the model."
+        f" {RESIZES}",
+    )
+    revision: Annotated[str, StringConstraints(min_length=1, max_length=253), CelRules(REVISION)] | None = Field(
+        None, description=f"Branch, tag or commit of that repository. Default: `main`. {RESIZES}"
+    )
+    tokens: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_SPECULATIVE_TOKENS,
+        description=f"Tokens that are guessed for each step. Default: what the method's publisher uses. {RESIZES}",
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.model) || self.method in ['EAGLE3', 'DraftModel']",
+            lambda self: self.model is None or self.method in WITH_DRAFT,
+            "`model` needs the method `EAGLE3` or `DraftModel`",
+        ),
+        Rule(
+            "!has(self.revision) || has(self.model)",
+            lambda self: self.revision is None or self.model is not None,
+            "`revision` needs a `model`",
+        ),
+    )
+
+    @property
+    def repository(self) -> str:
+        """The repository of `model`; empty if none is named."""
+        return (self.model or "").removeprefix("hf://")
 
 
 _Rank: TypeAlias = Literal[1, 8, 16, 32, 64, 128, 256, 320, 512]
@@ -190,6 +257,15 @@ class EngineSpec(SpecModel):
     )
     kv_cache_dtype: KvCacheDType = Field(
         KvCacheDType.AUTO, description=f"Data type of the KV cache. Default: `auto`. {RESIZES}"
+    )
+    kv_offload: KvOffloadSpec | None = Field(
+        None,
+        description="Keeps what the KV cache of the GPUs drops in the host's memory, where later requests with the same"
+        f" beginning find it. On GPUs only. Default: none. {RESIZES}",
+    )
+    speculative: SpeculativeSpec = Field(
+        default_factory=SpeculativeSpec,
+        description="Speculative decoding: shorter times per token while few requests run.",
     )
     tool_call_parser: Parser = Field(
         "Auto",

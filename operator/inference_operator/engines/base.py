@@ -32,7 +32,7 @@ from inference_operator.settings import Settings
 from inference_operator.sizing.budget import EngineOnGpus
 from inference_operator.sizing.cpu import CpuNeeds
 from inference_operator.sizing.learned import Shortage
-from inference_operator.sizing.plan import Plan
+from inference_operator.sizing.plan import Drafting, Plan
 from inference_operator.sizing.shape import Shape
 from inference_operator.views.samples import EngineSample
 
@@ -150,6 +150,19 @@ class Engine(ABC):
     def as_served(self, facts: ModelFacts, spec: EngineSpec, /) -> ModelFacts:
         """The facts as the engine serves the model with this request."""
         return facts
+
+    def resolved(self, spec: EngineSpec, facts: ModelFacts | None, model: str, /) -> EngineSpec | Refusal:
+        """The request with what the model decides about speculative decoding, or why nothing fits it.
+
+        Args:
+            facts: the facts of the model; None if they are not known.
+            model: its repository or path.
+        """
+        return spec
+
+    def drafting(self, spec: EngineSpec, /) -> Drafting | None:
+        """The speculative decoding of a resolved request; None without one."""
+        return None
 
     def config_overrides(self, facts: ModelFacts, spec: EngineSpec, /) -> str:
         """The fields of the model's config that the engine must read in another way, as a JSON object; empty for none.

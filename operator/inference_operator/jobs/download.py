@@ -44,6 +44,9 @@ class Download:
     commit: str
     """The commit that engines load; empty if the hub could not be asked when the engines were sized."""
     claim: WritableClaim
+    draft: str = ""
+    """Repository of a second model that engines load; empty if there is none."""
+    draft_revision: str = ""
     kernels: Sequence[str] = ("",)
     """Folders of the compiled kernels on it; one that is empty stands for none."""
     empties_kernels: bool = False
@@ -73,6 +76,8 @@ def download_task(inputs: Download) -> JobTask[Downloaded]:
     model, access, settings = inputs.shared.effective.model, inputs.shared.access, inputs.shared.settings
     revision = [f"--revision={inputs.revision}"] if inputs.revision else []
     pickle = ["--allow-pickle"] if model.allow_pickle else []
+    draft = [f"--draft=hf://{inputs.draft}"] if inputs.draft else []
+    draft += [f"--draft-revision={inputs.draft_revision}"] if inputs.draft_revision else []
     empties = ["--empty-kernels"] if inputs.empties_kernels else []
     paths = [f"--cache={ROOT}", *(f"--kernels={key}" for key in inputs.kernels), f"--to={TERMINATION_MESSAGE}"]
     return JobTask(
@@ -83,7 +88,7 @@ def download_task(inputs: Download) -> JobTask[Downloaded]:
         image=settings.operator_image,
         process=process_fields(
             command=[*job_command(settings), "download", model.source],
-            args=[*revision, *pickle, *empties, *paths],
+            args=[*revision, *draft, *pickle, *empties, *paths],
             env=[*environment(access.env), *secret_variables(access.keys)],
         ),
         resources=RESOURCES,
@@ -100,8 +105,9 @@ def download_task(inputs: Download) -> JobTask[Downloaded]:
 
 def _record(inputs: Download) -> Record[Downloaded]:
     model, claim = inputs.shared.effective.model.source, inputs.claim.name
-    asked = content_hash([model, inputs.revision, claim, *inputs.kernels])
-    data = partial(record_data, claim=claim, model=model)
+    draft = [f"{inputs.draft}@{inputs.draft_revision}"] if inputs.draft else []
+    asked = content_hash([model, inputs.revision, claim, *inputs.kernels, *draft])
+    data = partial(record_data, claim=claim, model=model, draft=inputs.draft)
     return Record(inputs.shared.owner, DOWNLOAD, asked, data, recorded_download)
 
 

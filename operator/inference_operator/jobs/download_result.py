@@ -7,8 +7,8 @@ from inference_operator.jobs.result import Failure, is_commit, line, parsed
 from inference_operator.manifest import Manifest
 from inference_operator.views.raw import mapping
 
-RESULT_FILE, CLAIM_KEY, MODEL_KEY = "download.json", "claim", "model"
-"""Keys of the ConfigMap: the result, the claim's name, and the model's source."""
+RESULT_FILE, CLAIM_KEY, MODEL_KEY, DRAFT_KEY = "download.json", "claim", "model", "draft"
+"""Keys of the ConfigMap: the result, the claim's name, the model's source, and the repository of its draft if any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,9 @@ def parsed_download(text: str) -> Downloaded | Failure | None:
     return parsed(text, _downloaded)
 
 
-def record_data(result: Downloaded, *, claim: str, model: str) -> dict[str, str]:
-    return {RESULT_FILE: downloaded_text(result), CLAIM_KEY: claim, MODEL_KEY: model}
+def record_data(result: Downloaded, *, claim: str, model: str, draft: str = "") -> dict[str, str]:
+    data = {RESULT_FILE: downloaded_text(result), CLAIM_KEY: claim, MODEL_KEY: model}
+    return {**data, DRAFT_KEY: draft} if draft else data
 
 
 def recorded_download(data: Manifest) -> Downloaded | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from inference_operator.api.refusal import Refusal
-from inference_operator.jobs.download_result import CLAIM_KEY, MODEL_KEY, RESULT_FILE
+from inference_operator.jobs.download_result import CLAIM_KEY, DRAFT_KEY, MODEL_KEY, RESULT_FILE
 from inference_operator.jobs.placement import mounted_claims
 from inference_operator.manifest import INFERENCE_DEPLOYMENT, Manifest
 from inference_operator.models.checkpoint import GGUF
@@ -144,6 +144,10 @@ def parsed_use(text: str) -> Use:
 def _of_resource(resource: Manifest, claim: str, records: Sequence[Manifest]) -> Iterator[Use]:
     name, model = resource["metadata"]["name"], mapping(mapping(resource, "spec"), "model")
     repository, by = repository_of(model.get("source")), f"{INFERENCE_DEPLOYMENT.name} {name}"
+    own = [record for record in records if _is_of(record, name, claim)]
+    drafts = {repository_of(mapping(mapping(mapping(resource, "spec"), "engine"), "speculative").get("model"))}
+    drafts |= {str(mapping(record, "data").get(DRAFT_KEY) or "") for record in own}
+    yield from (Use(draft, "", by) for draft in sorted(drafts) if draft)
     if not repository:
         if not str(model.get("source")).startswith(_OTHER_SCHEMES):
             yield Use(ANY, "", by)  # an invalid source, or one of a later release
@@ -152,17 +156,17 @@ def _of_resource(resource: Manifest, claim: str, records: Sequence[Manifest]) ->
     if COMMIT.fullmatch(revision):
         yield Use(repository, revision, by)
         return
-    commits = {
-        record_commit(record)
-        for record in records
-        if mapping(record["metadata"], "labels").get(NAME_LABEL) == name
-        and mapping(record["metadata"], "labels").get(MANAGED_BY_LABEL) == MANAGER
-        and (record_model(record), record_claim(record)) == (repository, claim)
-    }
+    commits = {record_commit(record) for record in own if record_model(record) == repository}
     if revision or not commits or "" in commits:
         yield Use(repository, "", by)  # a branch may have moved since
     else:
         yield from (Use(repository, commit, by) for commit in commits)
+
+
+def _is_of(record: Manifest, name: str, claim: str) -> bool:
+    """Whether a record is the operator's, of a resource of this name and of the claim."""
+    labels = mapping(record["metadata"], "labels")
+    return (labels.get(NAME_LABEL), labels.get(MANAGED_BY_LABEL), record_claim(record)) == (name, MANAGER, claim)
 
 
 def _adapters_of(resource: Manifest) -> Iterator[Use]:

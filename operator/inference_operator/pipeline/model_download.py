@@ -22,10 +22,13 @@ def download(inputs: Inputs, planned: Planned, cache: CacheSpec) -> ModelStep:
     """The objects of the download; until it has ended, new engines wait."""
     if not inputs.jobs:
         return ModelStep(Part(feature=Feature.DOWNLOAD))
+    drafting = planned.plan.plan.drafting
     request = Download(
         planned.shared,
         planned.plan.commit,
         writable_claim(inputs, planned, cache),
+        drafting.draft if drafting else "",
+        drafting.draft_revision if drafting else "",
         _kernels(inputs, planned),
         empties_kernels=any(_broken_kernels(inputs, role) for role in planned.roles),
     )

@@ -71,6 +71,9 @@ def _of_adapters(engine: Engine, stated: Spec) -> Refusal | None:
 
 def _of_device(engine: Engine, stated: Spec) -> Refusal | None:
     device = stated.hardware.device
+    if stated.engine.kv_offload and device is Device.CPU:
+        problem = "On CPUs the KV cache is in the host's memory already."
+        return Refusal(Reason.INVALID_SPEC, "spec.engine.kvOffload", problem, "Remove it.")
     if device in engine.devices:
         return None
     field, cure = "spec.hardware.device", "Remove it, or set `spec.engine.kind` to an engine that does, such as `VLLM`."

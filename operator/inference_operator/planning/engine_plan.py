@@ -16,7 +16,7 @@ from inference_operator.manifest import Manifest
 from inference_operator.models.checkpoint import WeightFormat, format_of
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.facts import ModelFacts
-from inference_operator.models.source import BucketModel, HubModel, ImageModel, ModelSource
+from inference_operator.models.source import BucketModel, HubModel, ImageModel, ModelSource, model_source
 from inference_operator.non_defaults import non_defaults
 from inference_operator.objects.volumes import model_argument
 from inference_operator.planning.gpu_offers import GpuOffers
@@ -74,12 +74,17 @@ class PlanInputs:
 
 
 def engine_plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
-    itself, inputs = inputs.model.facts, _as_served(inputs, engine)
+    itself, stated, inputs = inputs.model.facts, inputs.spec.engine, _as_served(inputs, engine)
+    facts = inputs.model.facts
+    resolved = engine.resolved(stated, facts if isinstance(facts, ModelFacts) else None, _name(inputs.source))
+    if isinstance(resolved, Refusal):
+        return resolved
+    inputs = replace(inputs, spec=inputs.spec.model_copy(update={"engine": resolved}))
     plan = _plan(inputs, engine)
     if isinstance(plan, Refusal):
         return plan
-    choice, facts = inputs.choice, inputs.model.facts
-    served = engine.remark(facts, inputs.spec.engine, _name(inputs.source)) if isinstance(facts, ModelFacts) else ""
+    choice = inputs.choice
+    served = engine.remark(facts, stated, _name(inputs.source)) if isinstance(facts, ModelFacts) else ""
     return replace(
         plan,
         learned=inputs.learned,
@@ -87,6 +92,7 @@ def engine_plan(inputs: PlanInputs, engine: Engine) -> Plan | Refusal:
         model_file=_model_file(facts),
         config_overrides=engine.config_overrides(itself, inputs.spec.engine) if isinstance(itself, ModelFacts) else "",
         engine_choice=sentences(choice.why, served),
+        drafting=engine.drafting(resolved),
     )
 
 
@@ -183,8 +189,12 @@ def doubt_of(plan: Plan, spec: Spec, facts: ModelFacts, engine: Engine, image: s
 
     It looks at no node: whatever serves is decided all the time.
     """
-    facts, shape = engine.as_served(facts, spec.engine), with_draft(engine.shape(spec.engine))
-    refused = engine.check_request(spec.engine, facts, shape, image=image)
+    facts, source = engine.as_served(facts, spec.engine), model_source(spec.model.source)
+    resolved = engine.resolved(spec.engine, facts, "" if isinstance(source, Refusal) else _name(source))
+    stated = spec.engine if isinstance(resolved, Refusal) else resolved
+    shape = with_draft(engine.shape(stated))
+    failed = resolved if isinstance(resolved, Refusal) else None
+    refused = failed or engine.check_request(stated, facts, shape, image=image)
     why, offer = f"{refused.field}: {refused.problem}" if refused else "", offer_named(plan.gpu) if plan.gpu else None
     if not why and offer and plan.per_gpu:
         why = engine.on_gpus(image, offer).unable(facts, shape) or ""

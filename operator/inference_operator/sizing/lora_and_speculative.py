@@ -41,9 +41,10 @@ def kept_adapters_gib(facts: ModelFacts, shape: Shape) -> float:
 def draft_gib(facts: ModelFacts, shape: Shape) -> float:
     """Weights for speculative decoding on one GPU of the last pipeline stage, in GiB.
 
-    A draft model has the tensor parallel size of the model. A multi-token prediction layer is counted as a mean layer
-    of the model with a projection of hidden state and embedding (vLLM 0.32.0,
-    `model_executor/models/deepseek_mtp.py`, `eh_proj`). If the checkpoint contains it, one layer is counted twice.
+    A draft model has the tensor parallel size of the model. A trained head is counted whole on each rank. A
+    multi-token prediction layer is counted as a mean layer of the model with a projection of hidden state and
+    embedding (vLLM 0.32.0, `model_executor/models/deepseek_mtp.py`, `eh_proj`). If the checkpoint contains it, one
+    layer is counted twice.
     """
     speculation = shape.speculation
     if speculation is None:
@@ -51,6 +52,8 @@ def draft_gib(facts: ModelFacts, shape: Shape) -> float:
     if speculation.own_layer:
         element = shape.element_bytes or facts.element_bytes
         return (layer_bytes(facts, shape) + 2 * facts.hidden_size**2 * element) / GIB
+    if speculation.head_bytes:
+        return speculation.head_bytes / GIB
     if speculation.draft_facts:
         (weights,) = rank_weights(speculation.draft_facts, _draft_shape(shape))
         return weights.bytes / GIB
@@ -60,7 +63,9 @@ def draft_gib(facts: ModelFacts, shape: Shape) -> float:
 def draft_files_gib(shape: Shape) -> float:
     """Size of a draft model's files, which the engine downloads to its node's disk, in GiB."""
     speculation = shape.speculation
-    return speculation.draft_facts.weight_bytes / GIB if speculation and speculation.draft_facts else 0.0
+    if speculation is None:
+        return 0.0
+    return (speculation.head_bytes or (speculation.draft_facts.weight_bytes if speculation.draft_facts else 0)) / GIB
 
 
 def drafting_layers(facts: ModelFacts, shape: Shape) -> Sequence[LayerGroup]:
@@ -68,7 +73,7 @@ def drafting_layers(facts: ModelFacts, shape: Shape) -> Sequence[LayerGroup]:
     speculation = shape.speculation
     if speculation is None:
         return ()
-    if speculation.own_layer:
+    if speculation.own_layer or speculation.head_bytes:
         cached = [group for group in facts.groups if group.attention is not Attention.STATE]
         full = [group for group in cached if group.attention in (Attention.FULL, Attention.LATENT)] or cached[:1]
         return [replace(group, layers=1) for group in full]
@@ -82,7 +87,7 @@ def unaccounted(facts: ModelFacts, shape: Shape) -> tuple[str, ...]:
 
 def _unaccounted(facts: ModelFacts, shape: Shape) -> Iterator[str]:
     speculation = shape.speculation
-    if speculation and speculation.draft and speculation.draft_facts is None:
+    if speculation and speculation.draft and not (speculation.draft_facts or speculation.head_bytes):
         named = f"the draft model `{speculation.draft}`" if _MODEL.fullmatch(speculation.draft) else "the draft model"
         yield f"{named}, which is not in the catalogue"
     if speculation and speculation.unknown:

@@ -52,6 +52,18 @@ class PerGpu:
 
 
 @dataclass(frozen=True, slots=True)
+class Drafting:
+    """Speculative decoding as the engine does it."""
+
+    method: str
+    """By the engine's own name."""
+    tokens: int
+    draft: str = ""
+    """Repository of the second model; empty if there is none."""
+    draft_revision: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The decision of sizing. Quantities are of one pod, in Kubernetes' canonical form. None: the engine's own."""
 
@@ -98,6 +110,8 @@ class Plan:
     """The engine's parser for the tool calls of this model; empty if none is known."""
     reasoning_parser: str = ""
     """The engine's parser for the reasoning of this model; empty if none is known."""
+    drafting: Drafting | None = None
+    """None without speculative decoding."""
     adapter_slots: int = 0
     """Adapters that an engine can use in one batch; 0 if `spec.model.adapters` and its fields ask for none."""
     adapter_rank: int = 0

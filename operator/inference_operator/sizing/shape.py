@@ -69,6 +69,8 @@ class Speculation:
     """Draft tokens of one iteration."""
     own_layer: bool = False
     """Whether a layer of the model itself predicts them (multi-token prediction)."""
+    head_bytes: int = 0
+    """Weights of a trained head that predicts them, which has a layer like one of the model; 0 if unknown or none."""
     draft: str = ""
     """Repository or path of a draft model; empty if there is none."""
     draft_revision: str | None = None

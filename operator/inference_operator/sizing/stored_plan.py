@@ -31,6 +31,7 @@ _ONLY_IF_SET = frozenset(
         "video_refused",
         "tool_call_parser",
         "reasoning_parser",
+        "drafting",
         "adapter_slots",
         "adapter_rank",
         "adapter_slot_gib",
@@ -100,6 +101,8 @@ def stored_pod_sizes(plan: Plan) -> Manifest:
     """
     fields = {name: value for name, value in non_defaults(plan).items() if name not in _EXPLAINING}
     del fields["parallel"]
+    if plan.drafting:
+        fields["drafting"] = non_defaults(plan.drafting)
     return _renamed({**fields, **_flat(non_defaults(plan.parallel))}, _STORED_KEYS)
 
 

@@ -7,6 +7,7 @@ import shlex
 from inference_operator.api.duration import duration
 from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.engine_profile import EngineProfile
+from inference_operator.api.speculative_method import SpeculativeMethod
 from inference_operator.cli.options import FORMATS, add_gpus
 
 
@@ -39,6 +40,11 @@ def add_arguments(fit: argparse.ArgumentParser) -> None:
     fit.add_argument(_flag("kv_cache_dtype"), default="auto", help="data type of the KV cache: auto, fp8, bfloat16 …")
     fit.add_argument("--dtype", default="auto", help="data type of weights: auto, bfloat16, float16, float32")
     fit.add_argument("--cpu-offload-gib", type=_amount, default=0.0, help="GiB of each GPU's weights in host memory")
+    methods = [str(method) for method in SpeculativeMethod]
+    fit.add_argument("--speculative", choices=methods, default=methods[0], help="as in spec.engine.speculative.method")
+    fit.add_argument("--draft", metavar="SOURCE", help="as in spec.engine.speculative.model: hf://org/name")
+    fit.add_argument("--draft-tokens", type=_positive, help="as in spec.engine.speculative.tokens")
+    fit.add_argument("--kv-offload", metavar="MEMORY", help="as in spec.engine.kvOffload.memory: 64Gi")
     fit.add_argument("--engine-version", type=_version, help="version of the engine; default: the operator's release")
     fit.add_argument(
         "--engine-args",

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from inference_operator.api.engine import DType, EngineSpec, KvCacheDType
 from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.api.hardware import Device
+from inference_operator.api.refusal import Refusal
 from inference_operator.cli.arguments import hub_model, named_gpus
 from inference_operator.cli.fit.answer import Answer, answer_of_infeasible, answer_of_plan, answer_of_shape, report
 from inference_operator.cli.fit.rate import Asked, asked_rate, prices
@@ -70,8 +71,8 @@ def run(options: argparse.Namespace, engines: EngineRegistry) -> int:
 
 
 def _for_rate(options: argparse.Namespace, asked: Asked, engine: Engine) -> int:
-    on_gpus, shape = _on_gpus(options, engine), _shape(options, engine)
-    facts = _served_model(options, engine, shape)
+    on_gpus = _on_gpus(options, engine)
+    facts, shape = _served_model(options, engine)
     longer = asked.longest > aimed_context(facts, SizingInputs(shape=shape))
     if longer and shape.context is None:
         shape = replace(shape, context=-(-asked.longest // CONTEXT_STEP) * CONTEXT_STEP)
@@ -103,8 +104,8 @@ def _offers(options: argparse.Namespace) -> Iterator[GpuOffer]:
 
 
 def _answers(options: argparse.Namespace, engine: Engine) -> Iterator[Answer]:
-    shape, on_gpus = _shape(options, engine), _on_gpus(options, engine)
-    facts = _served_model(options, engine, shape)
+    facts, shape = _served_model(options, engine)
+    on_gpus = _on_gpus(options, engine)
     wishes = _requested(options, shape)
     if options.gpu_memory_gib is not None:
         offer = _exact_offer(options)
@@ -125,15 +126,18 @@ def _on_gpus(options: argparse.Namespace, engine: Engine) -> OnGpus:
     return lambda offer: engine.on_gpus(f"engine:{options.engine_version}" if options.engine_version else "", offer)
 
 
-def _shape(options: argparse.Namespace, engine: Engine) -> Shape:
+def _check_types(options: argparse.Namespace) -> None:
     if options.kv_cache_dtype != "auto" and options.kv_cache_dtype not in KV_BYTES:
         raise UsageError(
             f"--kv-cache-dtype: `{options.kv_cache_dtype}` is not allowed. Use auto, {', '.join(KV_BYTES)}."
         )
     if options.dtype != "auto" and options.dtype not in ELEMENT_BYTES:
         raise UsageError(f"--dtype: `{options.dtype}` is not allowed. Use auto, {', '.join(ELEMENT_BYTES)}.")
+
+
+def _shape(options: argparse.Namespace, engine: Engine, spec: EngineSpec) -> Shape:
     shape = replace(
-        engine.shape(_arguments_spec(options.engine_args, engine)),
+        engine.shape(spec),
         context=options.context,
         utilization=options.gpu_memory_utilization,
         max_num_seqs=options.max_num_seqs,
@@ -148,13 +152,21 @@ def _shape(options: argparse.Namespace, engine: Engine) -> Shape:
     return with_draft(shape)
 
 
-def _arguments_spec(args: list[str], engine: Engine) -> EngineSpec:
-    """`spec.engine` with only these arguments; raises `UsageError` if the operator would reject them."""
+def _engine_spec(options: argparse.Namespace, engine: Engine) -> EngineSpec:
+    """`spec.engine` with only these options; raises `UsageError` if the operator would reject them."""
+    speculative = {"method": options.speculative, "model": options.draft, "tokens": options.draft_tokens}
+    offload = {"memory": options.kv_offload} if options.kv_offload else None
     try:
-        spec = EngineSpec(args=tuple(args))
+        spec = EngineSpec.model_validate(
+            {"args": options.engine_args, "speculative": speculative, "kvOffload": offload}
+        )
     except ValidationError as error:
-        raise UsageError("--engine-args: has an empty, too long or too many arguments.") from error
-    if refusal := engine.check(spec, image="", settings=Settings()):
+        field, why = error.errors()[0]["loc"][0], error.errors()[0]["msg"]
+        option = {"speculative": "--speculative, --draft, --draft-tokens", "kvOffload": "--kv-offload"}.get(str(field))
+        raise UsageError(
+            f"{option}: {why}." if option else "--engine-args: has an empty, too long or too many arguments."
+        ) from error
+    if refusal := engine.check_fields(spec) or engine.check(spec, image="", settings=Settings()):
         raise UsageError(f"--engine-args: {refusal.problem} {refusal.cure}")
     return spec
 
@@ -205,19 +217,24 @@ def asked_model(options: argparse.Namespace) -> ModelFacts:
     return facts
 
 
-def _served_model(options: argparse.Namespace, engine: Engine, shape: Shape) -> ModelFacts:
-    """The model as the engine serves it; raises `UsageError` if the engine refuses it with these options."""
+def _served_model(options: argparse.Namespace, engine: Engine) -> tuple[ModelFacts, Shape]:
+    """The model as the engine serves it, and what is asked; raises `UsageError` if the engine refuses these options."""
     given: dict[str, object] = {}  # its quantization is that of the stored weights, and not a request
     if options.dtype in set(DType):
         given["dtype"] = DType(options.dtype)
     if options.kv_cache_dtype in set(KvCacheDType):
         given["kv_cache_dtype"] = KvCacheDType(options.kv_cache_dtype)
-    spec = _arguments_spec(options.engine_args, engine).model_copy(update=given)
+    spec = _engine_spec(options, engine).model_copy(update=given)
+    _check_types(options)
     facts = engine.as_served(asked_model(options), spec)
+    resolved = engine.resolved(spec, facts, (options.model or "").removeprefix("hf://"))
+    if isinstance(resolved, Refusal):
+        raise UsageError(resolved.message)
+    shape = _shape(options, engine, resolved)
     image = f"engine:v{options.engine_version}" if options.engine_version else engine.image(Device.GPU, Settings())
-    if refusal := engine.check_facts(facts) or engine.check_request(spec, facts, shape, image=image):
+    if refusal := engine.check_facts(facts) or engine.check_request(resolved, facts, shape, image=image):
         raise UsageError(refusal.message)
-    return facts
+    return facts, shape
 
 
 def _not_sized(name: str) -> str:

@@ -145,7 +145,7 @@ LEFT = {
     "router": "routers of the operator replace it: `spec.router` has `ingress`, `httpRoute` and `affinity`.",
     "tracing": "the operator's setting `tracesEndpoint` switches it on.",
     "storageInitializer": OPERATOR_SETS,
-    "kvCacheOffloading": "`--kv-offloading-size` in `spec.engine.args` is near it.",
+    "kvCacheOffloading": "`spec.engine.kvOffload` is near it.",
     "rolloutStrategy": "`spec.rollout.strategy` chooses the order.",
     "labels": "write them into `spec.podTemplate.labels` by hand, if something needs them.",
     "annotations": "write them into `spec.podTemplate.annotations` by hand, if something needs them.",

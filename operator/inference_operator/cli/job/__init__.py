@@ -54,6 +54,8 @@ def add_download(download: argparse.ArgumentParser) -> None:
         "--folder", type=Path, metavar="DIR", help="where the files of a pvc:// or oci:// adapter are"
     )
     download.add_argument("--revision", help="branch, tag, commit or digest of a listing; default: the newest")
+    download.add_argument("--draft", metavar="SOURCE", help="hf://org/name of a second model that the engine loads")
+    download.add_argument("--draft-revision", metavar="REVISION", help="branch, tag or commit of it")
     download.add_argument("--allow-pickle", action="store_true", help="accept pickle files as weights")
     download.add_argument("--cache", type=Path, required=True, metavar="DIR", help="mount path of the claim")
     download.add_argument(

@@ -45,7 +45,18 @@ def _model(options: argparse.Namespace) -> tuple[Downloaded | Failure, str]:
         allow_pickle=options.allow_pickle,
         only=gguf_parts(source.file),
     )
+    if options.draft and not isinstance(result, Failure):
+        second = _draft(options)
+        result = second if isinstance(second, Failure) else result
     return result, result_text(result) if isinstance(result, Failure) else downloaded_text(result)
+
+
+def _draft(options: argparse.Namespace) -> Downloaded | Failure:
+    """Download the second model beside the first. It never has pickle files: engines read none of a draft."""
+    source = model_source(options.draft)
+    if not isinstance(source, HubModel) or source.file:
+        raise UsageError(f"{options.draft}: a draft is a repository of the hub: `hf://org/name`.")
+    return download(_origin(source, allow_pickle=False), options.draft_revision, options.cache, say=_say)
 
 
 def _adapter(options: argparse.Namespace) -> tuple[StoredAdapter | Failure, str]:

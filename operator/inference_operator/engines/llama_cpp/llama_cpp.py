@@ -80,7 +80,8 @@ UNSUPPORTED = frozenset(
             "gpuMemoryUtilization",
             "ropeScaling",
         ),
-        *("kvCacheDtype", "multimodal", "quantization", "reasoningParser", "toolCallParser"),
+        *("kvCacheDtype", "kvOffload", "multimodal", "quantization"),
+        *("reasoningParser", "speculative", "toolCallParser"),
     }
 )
 PRE_STOP = files(__package__).joinpath("pre_stop.sh").read_text(encoding="utf-8")

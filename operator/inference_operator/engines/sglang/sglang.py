@@ -121,7 +121,9 @@ API_PATHS = (
 """Inference routes (0.5.23, `srt/entrypoints/http_server.py`). The others need no key there: they load weights and
 adapters, profile, pause and empty the engine, or show its state. `/generate` takes names of files."""
 
-UNSUPPORTED = frozenset({"adapterSlots", "maxAdapterRank", "generation", "multimodal", "ropeScaling"})
+UNSUPPORTED = frozenset(
+    {"adapterSlots", "maxAdapterRank", "generation", "kvOffload", "multimodal", "ropeScaling", "speculative"}
+)
 FRACTION_DIGITS = 1000
 """`--mem-fraction-static` has three digits, rounded down."""
 

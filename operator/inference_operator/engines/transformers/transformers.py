@@ -130,9 +130,10 @@ UNSUPPORTED = frozenset(
             "generation",
             "gpuMemoryUtilization",
             "kvCacheDtype",
+            "kvOffload",
             "ropeScaling",
         ),
-        *("multimodal", "quantization", "reasoningParser", "toolCallParser"),
+        *("multimodal", "quantization", "reasoningParser", "speculative", "toolCallParser"),
     }
 )
 

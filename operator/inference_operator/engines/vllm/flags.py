@@ -13,6 +13,8 @@ _ONE_GROUP = "Use `spec.parallelism.tensor`, `.pipeline` and `.nodes`; they divi
 _DATA = "Use `spec.parallelism.data`; the operator divides the ranks over the pods of an engine."
 _NODES = "Use `spec.parallelism.nodes`; the operator connects the pods of an engine."
 
+_SPECULATIVE = "Use `spec.engine.speculative`, for example `{method: Ngram, tokens: 4}`."
+
 MANAGED_FLAGS: dict[str, str] = {
     "--model": "Use `spec.model.source`.",
     "--served-model-name": "Use `spec.model.servedName`.",
@@ -28,6 +30,8 @@ MANAGED_FLAGS: dict[str, str] = {
     "--quantization": "Use `spec.engine.quantization`.",
     "--kv-cache-dtype": "Use `spec.engine.kvCacheDtype`.",
     "--cpu-offload-gb": "Use `spec.engine.cpuOffloadGiB`.",
+    **dict.fromkeys(("--speculative-config", "--spec-method", "--spec-model", "--spec-tokens"), _SPECULATIVE),
+    **dict.fromkeys(("--kv-offloading-size", "--kv-offloading-backend"), "Use `spec.engine.kvOffload`."),
     "--performance-mode": "Use `spec.engine.profile`.",
     "--override-generation-config": "Use `spec.engine.generation`.",
     "--allowed-media-domains": "Use `spec.engine.multimodal.allowedDomains`.",
@@ -123,11 +127,10 @@ DANGEROUS_FLAGS: dict[str, str] = {
 """Flags that need permission by a setting of the operator, with what each one does."""
 
 REMOVED_FLAGS: dict[str, str] = {
-    "--swap-space": "Remove it; vLLM has not swapped since 0.18. `--kv-offloading-size` keeps cache in host memory.",
+    "--swap-space": "Remove it; vLLM has not swapped since 0.18. `spec.engine.kvOffload` keeps cache in host memory.",
     **dict.fromkeys(
         ("--speculative-model", "--num-speculative-tokens", "--ngram-prompt-lookup-max"),
-        'Use `--speculative-config`, for example `--speculative-config={"model": "org/draft",'
-        ' "num_speculative_tokens": 4}`.',
+        _SPECULATIVE,
     ),
     "--guided-decoding-backend": 'Use `--structured-outputs-config={"backend": "..."}`.',
     "--enable-reasoning": "Remove it; `--reasoning-parser` alone is enough.",

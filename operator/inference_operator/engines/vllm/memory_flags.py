@@ -32,7 +32,7 @@ QUANTIZATION = "--quantization"
 KV_CACHE_DTYPE = "--kv-cache-dtype"
 KV_CACHE_BYTES = "--kv-cache-memory-bytes"
 LIMITS = "--limit-mm-per-prompt"
-KV_OFFLOADING = "--kv-offloading-size"
+KV_OFFLOADING, TRANSFER = "--kv-offloading-size", "--kv-transfer-config"
 EXPERT_PARALLEL = "--enable-expert-parallel"
 ENABLE_EPLB, ONE_CACHE_KIND = "--enable-eplb", "--disable-hybrid-kv-cache-manager"
 MOST_COPIES, MOST_RANKS = 4096, 1024
@@ -42,7 +42,7 @@ _WITH_DEFAULT_EXPERTS = ("nemotron_h",)
 """Types of models whose configuration names experts also where a model has none."""
 UNCOUNTED = frozenset(
     {
-        *("--additional-config", "--ec-transfer-config", "--hf-overrides", "--kv-transfer-config"),
+        *("--additional-config", "--ec-transfer-config", "--hf-overrides", TRANSFER),
         *(option.name for option in OPTION_CLASSES if option.memory is Memory.UNCOUNTED),
     }
 )
@@ -71,8 +71,6 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M
 """Units of amounts (0.32.0, `utils/argparse_utils.py`, `human_readable_int`). No machine needs more digits."""
 MAX_CACHE_BYTES = 2**50
 """A larger cache is a mistake and is refused. Its size would not fit into the status."""
-_GIBIBYTES = re.compile(r"\d{1,6}(?:\.\d{1,6})?", re.ASCII)
-"""A size in GiB, without a unit."""
 
 
 def shape_of(engine: EngineSpec) -> Shape:
@@ -92,6 +90,8 @@ def shape_of(engine: EngineSpec) -> Shape:
         quantization=quantization,
         cpu_offload_gib=float(engine.cpu_offload_gib),
         video=engine.multimodal.video or given_limits(engine.args),
+        kv_offload_gib=float(engine.kv_offload.gib) if engine.kv_offload else 0.0,
+        speculation=speculation_of(engine.speculative),
         doubled_batches=performance_mode(engine) == THROUGHPUT_MODE,
     )
     adjusted = with_arguments(shape, engine.args)
@@ -112,9 +112,7 @@ def with_arguments(shape: Shape, args: Sequence[str]) -> Shape:
         shape,
         expert_parallel=is_on(args, EXPERT_PARALLEL),
         kv_cache_bytes=given_cache_bytes(args),
-        kv_offload_gib=_offloaded_gib(args),
         adapters=_adapters(args),
-        speculation=speculation_of(args),
         whole_graphs=not (is_on(args, ENFORCE_EAGER) or any(value_of(args, flag) for flag in GRAPH_FLAGS)),
         whole_encoder=whole_encoder(args),
         redundant_experts=_redundant_experts(args),
@@ -233,13 +231,6 @@ def _captured_counts(active: int) -> int:
     return len({most, *(2**power for power in range(most.bit_length()) if 2**power <= most)})
 
 
-def _offloaded_gib(args: Sequence[str]) -> float:
-    """KV cache in host memory, in GiB. LMCache keeps it in a separate process (0.32.0, `config/vllm.py`)."""
-    size = _GIBIBYTES.fullmatch(value_of(args, KV_OFFLOADING) or "")
-    separate = value_of(args, "--kv-offloading-backend") == "lmcache"
-    return float(size[0]) if size and not separate else 0.0
-
-
 def given_cache_bytes(args: Sequence[str]) -> int | None:
     """The size of the KV cache in the arguments, in bytes; None if there is none or vLLM refuses it.
 
@@ -268,6 +259,17 @@ def refusal_of_cache_bytes(args: Sequence[str]) -> Refusal | None:
         return None
     given = list(given_options(args, KV_CACHE_BYTES))
     return Refusal(Reason.INVALID_SPEC, f"spec.engine.args[{given[-1].index}]", problem, cure)
+
+
+def refusal_of_offload(engine: EngineSpec) -> Refusal | None:
+    """The refusal of a KV cache in host memory beside another connector, which vLLM would replace; or None.
+
+    (0.32.0, `config/vllm.py`, `_post_init_kv_transfer_config`.)
+    """
+    if engine.kv_offload is None or value_of(engine.args, TRANSFER) is None:
+        return None
+    problem = f"It would replace the connector of `{TRANSFER}` in `spec.engine.args`."
+    return Refusal(Reason.INVALID_SPEC, "spec.engine.kvOffload", problem, "Remove one of the two.")
 
 
 def refusal_of_slots(engine: EngineSpec) -> Refusal | None:
@@ -331,6 +333,8 @@ def memory_arguments(engine: EngineSpec, plan: Plan) -> Iterator[str]:
         yield f"{MAX_CPU_LORAS}={slots.kept}"
     if plan.video_refused:
         yield f'{LIMITS}={{"video":0}}'
+    if engine.kv_offload:
+        yield f"{KV_OFFLOADING}={engine.kv_offload.gib}"
     if engine.cpu_offload_gib:
         yield f"--cpu-offload-gb={engine.cpu_offload_gib}"
 

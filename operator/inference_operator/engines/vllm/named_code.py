@@ -15,9 +15,6 @@ from inference_operator.engines.vllm.cli_args import GivenOption, given_options
 _MODULE = re.compile(r"[^/]*\.[^/]*")
 """A name in a module. A module that vLLM imports has a dot in its name, and a path in a hub a slash."""
 _FILE = re.compile(r".+", re.DOTALL)
-_CUSTOM = re.compile("custom_class")
-"""The method of speculative decoding that imports its model."""
-
 _QUOTED = re.compile(r'("(?:[^"\\]|\\.)*")')
 _SHORT_NUMBER = re.compile(r"\b\d+(?:\.\d+)?[kKmMgGtT]\b")
 """A number such as `80m`, which vLLM reads in JSON (0.32.0, engine/arg_utils.py)."""
@@ -47,10 +44,6 @@ CODE_VALUES = (
     CodeValue("--compilation-config", "inductor_passes", _MODULE),
     # v1/structured_output/__init__.py
     CodeValue("--structured-outputs-config", "reasoning_parser_plugin", _FILE, "a file of Python"),
-    CodeValue("--speculative-config", "model", _MODULE),  # config/speculative.py
-    CodeValue("--speculative-config", "method", _CUSTOM, "`custom_class`"),
-    CodeValue("--spec-model", "", _MODULE),
-    CodeValue("--spec-method", "", _CUSTOM, "`custom_class`"),
 )
 """Values that vLLM 0.32.0 imports."""
 

@@ -1,92 +1,176 @@
-"""Speculative decoding, from arguments of `vllm serve` (0.32.0, `config/speculative.py`)."""
+"""Speculative decoding of `vllm serve` (0.32.0, `config/speculative.py`): from field to sizing and to its argument."""
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
+from inference_operator.api.engine import EngineSpec, SpeculativeSpec
+from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.engines.vllm.cli_args import MAX_DIGITS, configuration, value_of
+from inference_operator.api.speculative_method import WITH_DRAFT, SpeculativeMethod
+from inference_operator.engines.vllm.cli_args import is_on
+from inference_operator.engines.vllm.flags import REMOTE_CODE
 from inference_operator.engines.vllm.traits import only_pools, predicts
+from inference_operator.models.drafts import Draft, known_draft, named_draft
 from inference_operator.models.facts import ModelFacts
+from inference_operator.sizing.plan import Drafting
 from inference_operator.sizing.shape import Speculation
 
 CONFIG = "--speculative-config"
-KEY_OPTIONS = {"method": "--spec-method", "model": "--spec-model", "num_speculative_tokens": "--spec-tokens"}
-"""Options that set one key of the configuration each."""
-TEXT_METHODS = ("ngram", "[ngram]", "suffix")
-"""Methods that search the text on the CPU. They take no GPU memory."""
-OWN_LAYER_SUFFIX = "mtp"
-"""Suffix of the methods that use a layer of the model itself. vLLM treats `deepseek_mtp` and the like as `mtp`."""
-_OTHER_DRAFTS = re.compile("eagle|medusa|dflash|dspark|mlp.speculator|-mtp")
-"""Names by which vLLM takes a draft for another method than that of a whole model."""
+NAMES: Mapping[SpeculativeMethod, str] = {
+    SpeculativeMethod.MTP: "mtp",
+    SpeculativeMethod.EAGLE3: "eagle3",
+    SpeculativeMethod.DRAFT_MODEL: "draft_model",
+    SpeculativeMethod.NGRAM: "ngram",
+}
+"""VLLM's names of the methods."""
+FIELD = "spec.engine.speculative"
+USUAL_TOKENS = 3
+"""Of a head that is not in the table, and of texts: vLLM's own examples (`docs/features/speculative_decoding`)."""
+COMMIT, HUB_SCHEME = re.compile("[0-9a-f]{40}"), "hf://"
 _STATING = ("nemotron_h",)
 """Types of models that predict several tokens only if their config says so."""
-_METHOD = re.compile(r"[a-z][a-z0-9_]{0,39}")
-"""The form of methods' names, which messages repeat."""
 
 
-def speculation_of(args: Sequence[str]) -> Speculation | None:
-    """The speculative decoding that arguments enable; None if they enable none or vLLM refuses them."""
-    config = _configuration(args)
-    method, model = _text(config, "method"), _text(config, "model")
-    method = method or ("ngram" if model in TEXT_METHODS else "draft_model" if model else "")
-    tokens = _tokens(config.get("num_speculative_tokens"))
-    if not method:
+def resolved(spec: SpeculativeSpec, facts: ModelFacts | None, model: str) -> SpeculativeSpec | Refusal:
+    """The method with its draft and number of tokens, `Off` where `Auto` knows none; or that a named method needs one.
+
+    Args:
+        model: the model's repository or path.
+    """
+    layers = facts.predicting_layers if facts and predicts(facts) else None
+    draft, method = _draft(spec, model), spec.method
+    if method is SpeculativeMethod.AUTO:
+        if not layers and draft is None:
+            return SpeculativeSpec()
+        method = SpeculativeMethod.MTP if layers or draft is None else _method_of(draft)
+    if method in WITH_DRAFT and not (spec.model or draft):
+        return _refusal(f"No draft for the method `{method}` is known for this model.", f"Name one in `{FIELD}.model`.")
+    usual = (layers or 1) if method is SpeculativeMethod.MTP else draft.tokens if draft else USUAL_TOKENS
+    source = spec.model or (f"hf://{draft.repository}" if draft and method in WITH_DRAFT else None)
+    return spec.model_copy(update={"method": method, "tokens": spec.tokens or usual, "model": source})
+
+
+def speculation_of(spec: SpeculativeSpec) -> Speculation | None:
+    """The request in the types of sizing; None without one, and while `Auto` is not resolved."""
+    drafting = drafting_of(spec)
+    if drafting is None:
         return None
-    if method in TEXT_METHODS:
-        return Speculation(tokens)
-    if method.endswith(OWN_LAYER_SUFFIX):
-        return Speculation(tokens, own_layer=True)
-    if model and method != "custom_class":
-        return Speculation(tokens, draft=model, draft_revision=_text(config, "revision") or None)
-    shown = f"method `{method}`" if _METHOD.fullmatch(method) else "method of the arguments"
-    return Speculation(tokens, unknown=f"the speculative decoding {shown}")
+    known = named_draft(drafting.draft)
+    return Speculation(
+        drafting.tokens,
+        own_layer=spec.method is SpeculativeMethod.MTP,
+        head_bytes=known.head_bytes if known and spec.method is SpeculativeMethod.EAGLE3 else 0,
+        draft=drafting.draft,
+        draft_revision=drafting.draft_revision or None,
+    )
 
 
-def refusal_of_speculation(facts: ModelFacts, args: Sequence[str], draft: ModelFacts | None) -> Refusal | None:
-    """Why vLLM does not start with this speculative decoding (0.32.0, `config/speculative.py`); None if it does.
+def drafting_of(spec: SpeculativeSpec) -> Drafting | None:
+    """What a plan keeps of a resolved request; None without one."""
+    name = NAMES.get(spec.method)
+    return Drafting(name, spec.tokens or USUAL_TOKENS, spec.repository, spec.revision or "") if name else None
+
+
+def speculation_arguments(drafting: Drafting | None) -> Iterator[str]:
+    """The argument. A draft is read from safetensors only: nobody has looked for pickle files in it.
+
+    Examples:
+        >>> list(speculation_arguments(Drafting("ngram", 4)))
+        ['--speculative-config={"method":"ngram","num_speculative_tokens":4}']
+    """
+    if drafting is None:
+        return
+    config: dict[str, object] = {"method": drafting.method, "num_speculative_tokens": drafting.tokens}
+    if drafting.draft:
+        config |= {"model": drafting.draft, "draft_load_config": {"load_format": "safetensors"}}
+    if drafting.draft_revision:
+        config["revision"] = drafting.draft_revision
+    yield f"{CONFIG}={json.dumps(config, separators=(',', ':'))}"
+
+
+def remark_of_speculation(spec: SpeculativeSpec, facts: ModelFacts, model: str) -> str:
+    """That `Auto` found nothing; empty if it did, or was not asked."""
+    if spec.method is not SpeculativeMethod.AUTO or resolved(spec, facts, model) != SpeculativeSpec():
+        return ""
+    return f"No draft is known for this model, so `{FIELD}` guesses no tokens; name a `method`, and a `model` for it."
+
+
+def refusal_of_speculation(engine: EngineSpec, facts: ModelFacts, draft: ModelFacts | None) -> Refusal | None:
+    """Why vLLM does not start with this resolved request; None if it does.
 
     Args:
         draft: the facts of the draft model; None if they are not known, or if there is none.
     """
-    config = _configuration(args)
-    method, model = _text(config, "method"), _text(config, "model")
-    if method.endswith(OWN_LAYER_SUFFIX) and not model:
-        return _without_layers(facts, config)
-    drafts = bool(model) and method in ("", "draft_model") and model not in TEXT_METHODS
-    if not drafts or _OTHER_DRAFTS.search(model.lower()):
+    spec = engine.speculative
+    if spec.method is SpeculativeMethod.OFF:
         return None
-    if config.get("num_speculative_tokens") is None:
-        return _refusal("A draft model is named without a number of tokens.", "Add `--spec-tokens=4`, for example.")
-    if draft is not None and only_pools(draft):
-        return _refusal("The draft model does not generate text.", "Use one that does, or the method `ngram`.")
-    if draft is not None and predicts(draft) and draft.hidden_size != facts.hidden_size:
+    if facts.is_pooling:
+        return _refusal("The model generates no text, so there is nothing to guess.", "Remove it.")
+    if spec.method is SpeculativeMethod.MTP:
+        return _without_layers(spec, facts)
+    return _of_draft(facts, draft) if draft and spec.method is SpeculativeMethod.DRAFT_MODEL else None
+
+
+def refusal_of_draft(engine: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:
+    """The refusal of a draft that brings code which can change, or that no Job downloads to the claim; or None."""
+    spec = engine.speculative
+    if spec.method not in WITH_DRAFT:
+        return None
+    if is_on(engine.args, REMOTE_CODE) and not COMMIT.fullmatch(spec.revision or ""):
+        problem = f"`{REMOTE_CODE}` runs code of the draft too, and without a commit it can change."
+        return _refusal(problem, f"Set `{FIELD}.model`, and `revision` to a commit with 40 hexadecimal digits.")
+    if cached and not model.source.startswith(HUB_SCHEME):
+        problem = "An engine with `spec.cache` asks no hub, and a draft is downloaded with a model of the hub only."
+        return _refusal(problem, "Remove `spec.cache`, or use the method `MTP` or `Ngram`.")
+    return None
+
+
+def _of_draft(facts: ModelFacts, draft: ModelFacts) -> Refusal | None:
+    if only_pools(draft):
+        return _refusal("The draft model does not generate text.", "Use one that does, or the method `Ngram`.")
+    if predicts(draft) and draft.hidden_size != facts.hidden_size:
         problem = (
             "vLLM takes layers that predict several tokens from this draft model, and they are"
             f" {draft.hidden_size:,} wide, not {facts.hidden_size:,} as the model."
         )
-        return _refusal(problem, "Use a draft model without such layers, or `--spec-method=mtp` without one.")
-    if draft is None or config.get("use_heterogeneous_vocab") or draft.vocabulary == facts.vocabulary:
-        return None
-    if _is_assumed(draft) or _is_assumed(facts):
+        return _refusal(problem, "Use a draft model without such layers, or the method `MTP`.")
+    if draft.vocabulary == facts.vocabulary or _is_assumed(draft) or _is_assumed(facts):
         return None
     problem = f"The draft model's vocabulary of {draft.vocabulary:,} is not the model's of {facts.vocabulary:,}."
-    return _refusal(problem, f"Use a draft model with the same one, or `{CONFIG}.use_heterogeneous_vocab=true`.")
+    return _refusal(problem, "Use a draft model with the same one, or the method `Ngram`.")
 
 
-def _without_layers(facts: ModelFacts, config: Mapping[str, object]) -> Refusal | None:
+def _without_layers(spec: SpeculativeSpec, facts: ModelFacts) -> Refusal | None:
     """The refusal of multi-token prediction by a model that has no layers for it, or of a number of tokens."""
-    layers, tokens = facts.predicting_layers, _tokens(config.get("num_speculative_tokens"))
+    layers, tokens = facts.predicting_layers, spec.tokens or 1
     whole = bool(facts.commit) and facts.model_type in _STATING  # entries of the catalogue lack the field
     absent = layers == 0 or (layers is None and whole)
     if (facts.architecture and not predicts(facts)) or absent:
-        return _refusal(
-            "The model has no layers that predict several tokens.", "Use a draft model, or the method `ngram`."
-        )
+        problem = "The model has no layers that predict several tokens."
+        return _refusal(problem, "Use the method `DraftModel` or `Ngram`.")
     if layers and tokens > layers and tokens % layers:
         problem = f"{tokens} speculative tokens are not divisible by the {layers} layers that predict them."
         return _refusal(problem, f"Use a multiple of {layers}.")
     return None
+
+
+def _draft(spec: SpeculativeSpec, model: str) -> Draft | None:
+    """The row of the draft that is named, or the first one that the method takes."""
+    if spec.model:
+        return named_draft(spec.repository)
+    kinds = {
+        SpeculativeMethod.AUTO: (True, False),
+        SpeculativeMethod.EAGLE3: (True,),
+        SpeculativeMethod.DRAFT_MODEL: (False,),
+    }
+    found = (known_draft(model, head=head) for head in kinds.get(spec.method, ()))
+    return next((draft for draft in found if draft), None)
+
+
+def _method_of(draft: Draft) -> SpeculativeMethod:
+    return SpeculativeMethod.EAGLE3 if draft.is_head else SpeculativeMethod.DRAFT_MODEL
 
 
 def _is_assumed(facts: ModelFacts) -> bool:
@@ -94,21 +178,4 @@ def _is_assumed(facts: ModelFacts) -> bool:
 
 
 def _refusal(problem: str, cure: str) -> Refusal:
-    return Refusal(Reason.INVALID_SPEC, "spec.engine.args", problem, cure)
-
-
-def _configuration(args: Sequence[str]) -> Mapping[str, object]:
-    """The configuration, from a JSON object and from options for single keys."""
-    by_option = {key: value for key, option in KEY_OPTIONS.items() if (value := value_of(args, option)) is not None}
-    return {**configuration(args, CONFIG), **by_option}
-
-
-def _text(config: Mapping[str, object], key: str) -> str:
-    value = config.get(key)
-    return value if isinstance(value, str) and value.isprintable() else ""
-
-
-def _tokens(value: object) -> int:
-    """Speculative tokens. 1 if the draft model's config decides; known configs state one to three."""
-    text = str(value)
-    return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else 1
+    return Refusal(Reason.INVALID_SPEC, FIELD, problem, cure)

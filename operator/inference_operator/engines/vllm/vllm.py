@@ -60,6 +60,7 @@ from inference_operator.engines.vllm.memory_flags import (
     refusal_of_batches,
     refusal_of_cache_bytes,
     refusal_of_cache_options,
+    refusal_of_offload,
     refusal_of_slots,
     shape_of,
 )
@@ -78,7 +79,14 @@ from inference_operator.engines.vllm.parsers import parser_arguments, parsers_of
 from inference_operator.engines.vllm.precision import refusal_of_precision
 from inference_operator.engines.vllm.request_limits import ENVIRONMENT as MEDIA_ENVIRONMENT
 from inference_operator.engines.vllm.request_limits import MAX_N, generation_arguments, media_arguments
-from inference_operator.engines.vllm.speculation import refusal_of_speculation
+from inference_operator.engines.vllm.speculation import (
+    drafting_of,
+    refusal_of_draft,
+    refusal_of_speculation,
+    remark_of_speculation,
+    resolved,
+    speculation_arguments,
+)
 from inference_operator.engines.vllm.start_log import HINTS, LOADED, phase, shortage
 from inference_operator.engines.vllm.tracing import refusal_of_traces, traces_arguments
 from inference_operator.engines.vllm.traits import refusal_of_runner, remark_of_ranking, served_facts
@@ -95,12 +103,13 @@ from inference_operator.hardware.needs import GpuNeeds
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.models.checkpoint import WeightFormat
 from inference_operator.models.facts import ModelFacts
+from inference_operator.sentences import sentences
 from inference_operator.settings import Settings
 from inference_operator.sizing.budget import Gpu
 from inference_operator.sizing.cpu import CpuNeeds, cpu_needs
 from inference_operator.sizing.learned import Shortage
 from inference_operator.sizing.paged import PagedEngine
-from inference_operator.sizing.plan import Plan
+from inference_operator.sizing.plan import Drafting, Plan
 from inference_operator.sizing.shape import Shape
 from inference_operator.views.samples import EngineSample
 
@@ -220,6 +229,7 @@ class Vllm(Engine):
             or refusal_of_cache_bytes(spec.args)
             or refusal_of_batches(spec)
             or refusal_of_slots(spec)
+            or refusal_of_offload(spec)
             or refusal_of_parsers(spec, image=image)
             or refusal_of_traces(spec.args)
             or refusal_of_env(spec.env, allowed=settings.allowed_environment)
@@ -229,13 +239,24 @@ class Vllm(Engine):
         """The facts with the kind of runner, and with whether states are missing."""
         return extended_facts(served_facts(facts, spec.args), spec.rope_scaling)
 
+    def resolved(self, spec: EngineSpec, facts: ModelFacts | None, model: str) -> EngineSpec | Refusal:
+        """The request with the method, the draft and the number of tokens of speculative decoding."""
+        found = resolved(spec.speculative, facts, model)
+        return found if isinstance(found, Refusal) else spec.model_copy(update={"speculative": found})
+
+    def drafting(self, spec: EngineSpec) -> Drafting | None:
+        """The speculative decoding of a resolved request."""
+        return drafting_of(spec.speculative)
+
     def config_overrides(self, facts: ModelFacts, spec: EngineSpec) -> str:
         """Those of a longer context."""
         return config_overrides(facts, spec.rope_scaling)
 
     def remark(self, facts: ModelFacts, spec: EngineSpec, model: str) -> str:
-        """What a model that ranks documents cannot do as it is."""
-        return remark_of_ranking(facts, spec.args, model)
+        """What a model that ranks documents cannot do as it is, and that no draft is known."""
+        return sentences(
+            remark_of_ranking(facts, spec.args, model), remark_of_speculation(spec.speculative, facts, model)
+        )
 
     def check_request(self, spec: EngineSpec, facts: ModelFacts, shape: Shape, *, image: str) -> Refusal | None:
         """Why vLLM refuses the request at its start; None if it does not."""
@@ -245,7 +266,7 @@ class Vllm(Engine):
             or refusal_of_scaling(spec, facts)
             or refusal_of_runner(facts, spec.args)
             or refusal_of_cache_options(facts, spec.args)
-            or refusal_of_speculation(facts, spec.args, draft)
+            or refusal_of_speculation(spec, facts, draft)
         )
 
     def check_member(self, spec: EngineSpec) -> Refusal | None:
@@ -340,6 +361,7 @@ class Vllm(Engine):
         yield f"--tensor-parallel-size={plan.parallel.tensor}"
         yield from data_arguments(plan.parallel)
         yield from memory_arguments(spec, plan)
+        yield from speculation_arguments(plan.drafting)
         yield from encoder_arguments(spec.args, plan)
         yield from parser_arguments(spec, Parsers(plan.tool_call_parser, plan.reasoning_parser))
         yield from generation_arguments(spec.generation)
@@ -369,6 +391,7 @@ class Vllm(Engine):
         return (
             refusal_of_remote_code(spec.args, model)
             or refusal_of_pickle(spec.args, model)
+            or refusal_of_draft(spec, model, cached=cached)
             or (refusal_of_cached(spec) if cached else None)
         )
 

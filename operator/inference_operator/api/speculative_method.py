@@ -1,0 +1,18 @@
+"""`spec.engine.speculative.method`: the kinds of speculative decoding. It imports no pydantic."""
+
+from enum import StrEnum
+
+
+class SpeculativeMethod(StrEnum):
+    """What guesses the tokens that the model then verifies in one step."""
+
+    OFF = "Off"
+    AUTO = "Auto"
+    MTP = "MTP"
+    EAGLE3 = "EAGLE3"
+    DRAFT_MODEL = "DraftModel"
+    NGRAM = "Ngram"
+
+
+WITH_DRAFT = (SpeculativeMethod.EAGLE3, SpeculativeMethod.DRAFT_MODEL)
+"""Methods that load a second model."""
