@@ -55,6 +55,23 @@ def test_a_source_below_an_entry_is_allowed(source: str, allowed: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("speculative", "refused"),
+    [
+        ({"method": "Ngram"}, False),
+        ({"method": "DraftModel", "model": "hf://Qwen/Qwen3-0.6B"}, False),
+        ({"method": "DraftModel", "model": "hf://org/draft"}, True),
+        ({"method": "EAGLE3"}, True),
+        ({"method": "Auto"}, True),
+    ],
+)
+def test_a_draft_is_a_source_and_one_that_nobody_names_is_below_no_entry(
+    speculative: Manifest, refused: object
+) -> None:
+    asked = spec(engine={"speculative": speculative})
+    assert fields(asked, modelSources={"allowed": ["hf://Qwen/"]}) == ["spec.engine.speculative.model"] * bool(refused)
+
+
+@pytest.mark.parametrize(
     ("source", "allowed"),
     [
         ("hf://Qwen-evil/a", "hf://Qwen"),

@@ -44,6 +44,19 @@ def test_a_download_job_is_valid_restricted_and_mounts_the_whole_claim(more: Man
     assert "nvidia.com/gpu" not in str(container["resources"])
 
 
+def test_the_job_downloads_the_draft_that_engines_load_and_its_record_is_another() -> None:
+    known = {"method": "Auto", "tokens": 2}
+    named = {"method": "DraftModel", "model": "hf://Qwen/Qwen3-0.6B", "revision": "v2"}
+    plain = job_of(decided())["metadata"]["name"]
+    for asked, revision in ((known, []), (named, ["--draft-revision=v2"])):
+        raw = inference_deployment(cache={"claimName": "models"}, engine={"speculative": asked})
+        planned = decided(raw)
+        (container,) = job_of(planned)["spec"]["template"]["spec"]["containers"]
+        words = [word for word in container["args"] if word.startswith("--draft")]
+        assert words == ["--draft=hf://Qwen/Qwen3-0.6B", *revision]
+        assert job_of(planned)["metadata"]["name"] != plain
+
+
 def test_the_progress_of_a_download_comes_from_the_log_of_its_pod() -> None:
     job = job_of(decided())
     name = f"{job['metadata']['name']}-x"

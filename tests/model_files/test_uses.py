@@ -52,6 +52,15 @@ def test_a_resource_uses_the_commit_that_its_record_names_and_every_commit_while
     assert claim_uses("models", [resource()], [], [record("other")]).models == (Use("org/name", "", by),)
 
 
+def test_a_draft_is_in_use_with_all_its_commits_whether_the_user_or_the_operator_names_it() -> None:
+    stated = resource(engine={"speculative": {"method": "DraftModel", "model": "hf://org/draft", "revision": B}})
+    chosen = record()
+    chosen["data"]["draft"] = "org/head"
+    by = "InferenceDeployment qwen"
+    assert claim_uses("models", [stated], [], []).models == (Use("org/draft", "", by), Use("org/name", "", by))
+    assert claim_uses("models", [resource()], [], [chosen]).models == (Use("org/head", "", by), Use("org/name", A, by))
+
+
 def test_a_resource_with_a_branch_uses_every_commit_and_one_with_a_commit_that_one() -> None:
     branch = resource(model={"source": "hf://org/name", "revision": "v2"})
     pinned = resource(model={"source": "hf://org/name", "revision": B})
