@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-SECONDS = 300
+SECONDS = 600
 NOISE = 0.01
 """Standard deviation of what is added to the weights of the draft, so that it guesses right often, and not always."""
 IN_THIS_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
