@@ -31,7 +31,7 @@ from inference_operator.fleet.rollout_slots import TurnInputs
 from inference_operator.manifest import Key, Owner
 from inference_operator.objects.adapter_list import ADVERTISED
 from inference_operator.objects.gateway_key import GATEWAY_KEY_ENTRY, GATEWAY_KEY_SECRET
-from inference_operator.objects.names import ENGINE, GATEWAY, ROUTER
+from inference_operator.objects.names import ENGINE, GATEWAY, ROUTER, headless_service_name, service_host
 from inference_operator.router.adapters import ADAPTERS_FOLDER
 from inference_operator.router.deployment import haproxy_command, stop_hook
 from inference_operator.router.engine_key import ENGINE_KEY_FOLDER
@@ -219,6 +219,8 @@ class Loopback:
             folder = self.root / ENGINE_KEY_FOLDER.lstrip("/")
             folder.mkdir(exist_ok=True)
             (folder / KEY_ENTRY).write_text(self.engine_key)
+        host = headless_service_name(inputs.name, ROUTER)
+        self.names.others.setdefault(service_host(host, "default", cluster_domain=self.settings.cluster_domain), [])
         config = config_files(inputs)
         text = config[CONFIG_FILE].replace(f":{PORT}", f":{self.port}")
         text = self.change(text.replace(f":{TLS_PORT}", f":{self.tls_port}"))

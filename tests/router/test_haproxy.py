@@ -12,6 +12,8 @@ from inference_operator.manifest import Owner
 from inference_operator.router.adapters import ADAPTERS_MAP, ADAPTERS_SCRIPT
 from inference_operator.router.affinity import AFFINITY_FILE
 from inference_operator.router.deployment import haproxy_command
+from inference_operator.router.entry import ENTRY_SCRIPT, PEERS_SCRIPT
+from inference_operator.router.fairness import FAIRNESS_MAP
 from inference_operator.router.gateway_key import GATEWAY_KEY_MAP, GATEWAY_KEY_SCRIPT
 from inference_operator.router.haproxy import CHECK_SECONDS, CONNECT_SECONDS, config_files, haproxy_cfg
 from inference_operator.router.inputs import MIN_SLOTS, RouterInputs, Upstream, slots
@@ -76,7 +78,16 @@ def test_the_haproxy_configuration_with_adapters_equals_the_golden_file(golden: 
 
 
 def test_a_script_is_a_file_of_the_configuration_only_where_it_is_used() -> None:
-    always = {CONFIG_FILE, METRICS_FILE, HOLD_SCRIPT, GATEWAY_KEY_SCRIPT, GATEWAY_KEY_MAP}
+    always = {
+        CONFIG_FILE,
+        METRICS_FILE,
+        ENTRY_SCRIPT,
+        PEERS_SCRIPT,
+        FAIRNESS_MAP,
+        HOLD_SCRIPT,
+        GATEWAY_KEY_SCRIPT,
+        GATEWAY_KEY_MAP,
+    }
     assert set(config_files(REQUEST)) == always
     assert set(config_files(PREFIX_AFFINITY)) == {*always, AFFINITY_FILE}
     assert set(config_files(USAGE)) == {*always, USAGE_FILE}
@@ -199,7 +210,7 @@ def lines(config: str, word: str) -> list[str]:
 
 
 def test_each_upstream_has_its_servers_with_its_own_address_weight_and_limit() -> None:
-    ours = [line.split(" resolvers ")[0] for line in lines(haproxy_cfg(BOTH), "server-template")]
+    *ours, _ = (line.split(" resolvers ")[0] for line in lines(haproxy_cfg(BOTH), "server-template"))
     assert ours == [
         "server-template engine_ 32 qwen-engines.default.svc.cluster.local:8000 weight 21 maxconn 256",
         "server-template helper_ 32 qwen-helpers.default.svc.cluster.local:9000 weight 64 maxconn 16",

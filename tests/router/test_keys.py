@@ -38,7 +38,7 @@ def marked(text: str | bytes) -> tuple[dict[str, tuple[str, str]], int, list[int
     raw = text.encode() if isinstance(text, str) else text
     users, count, skipped = PARSED(raw)
     found = {key.decode(): entry.decode().split(":") for key, entry in users.items()}
-    return {key: (user, mark(first, user)) for key, (first, user) in found.items()}, count, list(skipped.values())
+    return {key: (user, mark(first, user)) for key, (first, user, _) in found.items()}, count, list(skipped.values())
 
 
 def parsed(text: str | bytes) -> tuple[dict[str, str], int, list[int]]:
@@ -53,7 +53,7 @@ def mark(first: str, user: str) -> str:
 
 
 def test_infd_tells_the_users_behind_marks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    text = f"# people\nbroken\n-x: {HASH}\n bob : {OTHER.upper()}\r\nalice: {HASH}\nbob: {HASH}\n"
+    text = f"# people\nbroken\n-x: {HASH}\n bob : {OTHER.upper()}\r\nalice: {HASH} priority=Low\nbob: {HASH}\n"
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
     with pytest.raises(SystemExit) as ended:
         main(["key", "marks"])
@@ -68,6 +68,25 @@ def test_a_mark_stays_through_a_rotation_and_cannot_be_computed_from_the_name_al
     rotated = hashlib.sha256(b"sk-3").hexdigest()
     assert marked(f"bob: {OTHER}\nalice: {rotated}")[0][rotated] == before[HASH]
     assert marked(f"alice: {HASH}\nbob: {OTHER}")[0][HASH][1] == mark(HASH, "alice") != before[HASH][1]
+
+
+@pytest.mark.parametrize(
+    ("text", "classes"),
+    [
+        (f"alice: {HASH}\nbob: {OTHER}", (0, 0)),
+        (f"alice: {HASH} priority=High\nbob: {OTHER} priority=Low\r\n", (-1, 1)),
+        (f"alice: {HASH}\nalice: {OTHER} priority=Low\nbob: {OTHER}", (1, 1)),
+        (f"alice: {HASH} priority=High\nalice: {OTHER} priority=Low", (1, 1)),
+    ],
+)
+def test_all_keys_of_a_user_have_the_last_priority_that_is_stated(text: str, classes: tuple[int, int]) -> None:
+    users = PARSED(text.encode())[0]
+    assert tuple(int(users[key.encode()].rpartition(b":")[2]) for key in (HASH, OTHER)) == classes
+
+
+@pytest.mark.parametrize("priority", ["priority=", "priority=high", "priority=1", "High", "priority=High Low"])
+def test_a_line_with_another_word_is_skipped(priority: str) -> None:
+    assert parsed(f"bob: {OTHER}\nalice: {HASH} {priority}") == ({OTHER: "bob"}, 1, [2])
 
 
 @pytest.mark.parametrize(

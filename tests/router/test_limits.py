@@ -34,7 +34,10 @@ class Fleet:
 
     def __post_init__(self) -> None:
         self.random = Random(1)  # noqa: S311 - a simulation
-        self.script = self.lua.execute(files("inference_operator.router").joinpath("limits.lua").read_text("utf-8"))
+        self.script, self.peers = (
+            self.lua.execute(files("inference_operator.router").joinpath(name).read_text("utf-8"))
+            for name in ("limits.lua", "peers.lua")
+        )
         self.limiters: list[Any] = []
         self.running: list[int] = []
         for _ in range(self.size):
@@ -58,11 +61,11 @@ class Fleet:
     def exchange(self) -> None:
         told = []
         for limiter, running in zip(self.limiters, self.running, strict=True):
-            text = limiter.report(limiter, "p", lambda _, running=running: running)
-            told.append(self.script.parsed(HEAD + text)[1])
+            lines = limiter.report(limiter, lambda _, running=running: running)
+            told.append(self.peers.parsed(HEAD + self.peers.report("p", self.lua.table_from([lines])))[1])
         for place, limiter in enumerate(self.limiters):
             others = [] if self.apart else [users for other, users in enumerate(told) if other != place]
-            others += [self.script.parsed(text)[1] for text in self.strangers]
+            others += [self.peers.parsed(text)[1] for text in self.strangers]
             running = self.running[place]
             limiter.learn(limiter, self.lua.table_from(others), lambda _, running=running: running, self.now)
 
@@ -163,7 +166,7 @@ def test_a_user_without_more_requests_is_forgotten() -> None:
     fleet.rates(1, [1, 0])
     fleet.rates(120, [1, 0], per_tick=0)
     limiter = fleet.limiters[0]
-    assert limiter.report(limiter, "p", lambda _: 0) == "process p\nend"
+    assert len(limiter.report(limiter, lambda _: 0)) == 0
 
 
 PIECES = (
@@ -195,7 +198,7 @@ def hostile(random: Random) -> str:
 @pytest.mark.parametrize("cases", [10_000, pytest.param(100_000, marks=pytest.mark.full)])
 def test_a_hostile_answer_is_dropped_or_has_sane_numbers_and_the_limit_holds(cases: int) -> None:
     fleet, random = Fleet(1, per_minute=60, concurrent=10), Random(2)  # noqa: S311 - a simulation
-    limiter, parsed = fleet.limiters[0], fleet.script.parsed
+    limiter, parsed = fleet.limiters[0], fleet.peers.parsed
     taken = 0
     for case in range(cases):
         answer = parsed(hostile(random))
@@ -216,7 +219,7 @@ def test_a_hostile_answer_is_dropped_or_has_sane_numbers_and_the_limit_holds(cas
 
 @pytest.mark.parametrize("cut", range(1, 4))
 def test_an_answer_without_its_end_is_dropped(cut: int) -> None:
-    assert Fleet(1).script.parsed(f"{HEAD}process p\nalice 1.5 30\nend"[:-cut]) is None
+    assert Fleet(1).peers.parsed(f"{HEAD}process p\nalice 1.5 30\nend"[:-cut]) is None
 
 
 @pytest.mark.parametrize(
@@ -232,7 +235,7 @@ def test_an_answer_without_its_end_is_dropped(cut: int) -> None:
     ids=["one word", "spaces", "short lines", "many beginnings", "many words", "empty lines"],
 )
 def test_the_largest_answer_takes_a_number_of_steps_that_follows_its_length(body: str) -> None:
-    script = Fleet(1).script
+    script = Fleet(1).peers
     assert len(body) >= script.MAX_BYTES
     assert script.parsed(f"{HEAD}process p\n{body}\nend")[0] == "p"
     assert script.parsed(body) is None

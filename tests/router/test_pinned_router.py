@@ -258,7 +258,7 @@ def test_the_annotation_fits_beside_others_with_every_script_and_is_left_out_whe
     assert isinstance(built, Planned)
     pinned = ROUTER_PIN.read(built.desired[ROUTERS])
     assert pinned
-    assert len(ROUTER_PIN.write(pinned)) < MAX_BYTES / 2
+    assert len(ROUTER_PIN.write(pinned)) < 0.6 * MAX_BYTES
     large = replace(pinned.content, files={"haproxy.cfg": "x" * MAX_BYTES})
     assert ROUTER_PIN.entry(replace(pinned, stored="", content=large)) == {}
 

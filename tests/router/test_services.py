@@ -39,8 +39,8 @@ def test_every_service_reads_its_request_before_it_waits_or_sends(name: str) -> 
 def test_the_rule_sees_the_services_of_the_scripts() -> None:
     assert {name: len(services(text)) for name, text in SCRIPTS.items() if services(text)} == {
         "adapters.lua": 1,
-        "limits.lua": 1,
         "metrics.lua": 1,
+        "peers.lua": 1,
     }
 
 

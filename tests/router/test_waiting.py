@@ -9,7 +9,7 @@ from inference_operator.manifest import Manifest
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Refused
 from inference_operator.router.resources import CONNECTION_BYTES, PROCESSES, connections
-from inference_operator.router.waiting import model, models, most_waiting, queue_size, refusal_of_queue
+from inference_operator.router.waiting import QUEUE_SIZE, model, models, most_waiting, queue_size, refusal_of_queue
 from tests.testing.builders import CONFIG, ENGINES, inference_deployment, inputs, planned
 
 STRATEGIES = ("LeastOutstanding", "PrefixAffinity")
@@ -34,7 +34,7 @@ def test_the_processes_of_a_router_pod_together_hold_at_most_max_size_requests(s
 def test_the_default_number_of_waiting_requests_fits_any_memory(strategy: str, memory: str) -> None:
     spec = _spec(None, strategy=strategy, memory=memory)
     assert refusal_of_queue(spec) is None
-    assert 1 <= queue_size(spec) <= 256
+    assert 1 <= queue_size(spec) <= QUEUE_SIZE // 2
     assert queue_size(spec) <= max(1, connections(spec.resources) // 2)
 
 

@@ -42,7 +42,7 @@ class QueueSpec(SpecModel):
         description=(
             "Maximum number of waiting requests per router pod, for a busy engine or for the start of one; more get"
             " 429."
-            " Each of the pod's two HAProxy processes takes half, rounded down. Default: 512, or fewer where half of"
+            " Each of the pod's two HAProxy processes takes half, rounded down. Default: 1024, or fewer where half of"
             " the"
             " router's memory holds fewer. Change: rolling restart of the routers."
         ),

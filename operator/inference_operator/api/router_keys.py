@@ -28,8 +28,9 @@ class KeysSpec(SpecModel):
     """API keys that routers or gateways require."""
 
     secret_ref: KeysSecretRef = Field(
-        description="Secret that holds a line `USER: SHA256` for each API key, as `infd key create`"
-        " prints it. Changes of its content take effect within two minutes. Change: rolling restart of the routers."
+        description="Secret that holds a line `USER: SHA256` for each API key, as `infd key create` prints it. A"
+        " line may end with `priority=High` or `priority=Low`: requests of this user leave the queue before, or after,"
+        " those of others. Changes of its content take effect within two minutes. Change: rolling restart of routers."
     )
     requests_per_minute: int | None = Field(
         None,

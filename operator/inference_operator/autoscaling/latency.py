@@ -4,7 +4,7 @@ Histograms of engines only grow, until an engine starts again. So the requests o
 between two samples. The first sample of an engine only says where it stands.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import inf
 
@@ -108,15 +108,8 @@ class LatencyWindow:
 
         Each change may change the number of engines, and is written into the status.
         """
-        counts = self.tokens
-        if counts.requests < STEP_REQUESTS or counts.prompt <= 0:
+        if (load := measured_lengths([self.tokens])) is None:
             return before
-        cached = counts.cached / counts.looked_up if counts.looked_up > 0 else 0.0
-        load = Load(
-            prompt=max(1.0, float(round(counts.prompt / counts.requests))),
-            answer=max(1.0, float(round(counts.answer / counts.requests))),
-            cached=round(min(max(cached, 0.0), 1.0), CACHED_DIGITS),
-        )
         longer = max(_ratio(load.prompt, before.prompt), _ratio(load.answer, before.answer))
         return load if longer >= LENGTH_STEP or abs(load.cached - before.cached) >= CACHED_STEP else before
 
@@ -124,6 +117,20 @@ class LatencyWindow:
 LENGTH_STEP, CACHED_STEP, CACHED_DIGITS = 1.25, 0.1, 2
 """A measured length replaces the former one from this factor on, and a measured part of cached tokens from this
 difference on."""
+
+
+def measured_lengths(engines: Sequence[TokenCounts | None]) -> Load | None:
+    """The mean lengths of the requests that engines have finished; None of too few."""
+    known = [counts for counts in engines if counts]
+    total = TokenCounts(*(sum(getattr(counts, field.name) for counts in known) for field in fields(TokenCounts)))
+    if total.requests < STEP_REQUESTS or total.prompt <= 0:
+        return None
+    cached = total.cached / total.looked_up if total.looked_up > 0 else 0.0
+    return Load(
+        prompt=max(1.0, float(round(total.prompt / total.requests))),
+        answer=max(1.0, float(round(total.answer / total.requests))),
+        cached=round(min(max(cached, 0.0), 1.0), CACHED_DIGITS),
+    )
 
 
 def target_correction(

@@ -102,6 +102,19 @@ def target_concurrency(
     return replace(target, concurrency=max(1.0, target.computed * factor), bound=bound, factor=factor)
 
 
+def room(plan: Plan, load: Load) -> float | None:
+    """Whole requests of a load that an engine's KV cache holds; None where it is unknown, or none stays in it.
+
+    Of the longer requests more run at a time than come, so that a running one has its whole answer in the mean where
+    lengths are exponentially distributed. What the prefix cache has of prompts is there once.
+    """
+    if plan.per_gpu is None or load.answer <= 1:
+        return None
+    typical = min(TYPICAL_TOKENS, plan.max_model_len or TYPICAL_TOKENS)
+    held = plan.parallel.data * plan.per_gpu.max_concurrency_at_2048_tokens * typical
+    return held / (load.new_prompt + load.answer)
+
+
 _WALLS = frozenset({TargetBound.SEQUENCES, TargetBound.KV_CACHE})
 _BOUND_OF = {Limit.TPOT: TargetBound.TOKEN_TIME, Limit.TTFT: TargetBound.FIRST_TOKEN}
 

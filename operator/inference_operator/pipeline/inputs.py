@@ -106,9 +106,12 @@ class Inputs(Generic[ResourceT]):
     @property
     def router_slots(self) -> int:
         """HAProxy server slots of the pinned router, else of the live configuration; 0 where there is none."""
+        return live_slots(self.router_deployment, self.router_config)
+
+    @property
+    def router_config(self) -> Manifest | None:
         key = self.resource.key
-        config = self.child(Ref(CONFIG_MAP, key.namespace, router_name(key.name)))
-        return live_slots(self.router_deployment, config)
+        return self.child(Ref(CONFIG_MAP, key.namespace, router_name(key.name)))
 
     @property
     def router_deployment(self) -> Manifest | None:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from inference_operator.api.effective_spec import EffectiveSpec
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
+from inference_operator.autoscaling.inputs import measured_load
+from inference_operator.autoscaling.latency import measured_lengths
+from inference_operator.autoscaling.target import room
 from inference_operator.objects.names import ROUTER, headless_service_name, service_host
 from inference_operator.pipeline.engine_key import engines_ask, is_wanted, key_to_send
 from inference_operator.pipeline.inputs import Inputs
@@ -14,7 +17,8 @@ from inference_operator.pipeline.turn_inputs import turn_inputs
 from inference_operator.router.children import RouterObjects
 from inference_operator.router.children import children as router_children
 from inference_operator.router.inputs import RouterInputs, Upstream, slots
-from inference_operator.router.pinned_router import has_live_affinity, live_cold_start_seconds
+from inference_operator.router.pinned_router import has_live_affinity, live_cold_start_seconds, live_room
+from inference_operator.sizing.serving import TYPICAL_LOAD
 from inference_operator.workload.children import engines_selector
 from inference_operator.workload.deployment import progress_deadline_seconds
 from inference_operator.workload.eviction.drain import Move
@@ -65,6 +69,7 @@ def router_objects(
         stated=spec.stated.router,
         measured_start_seconds=max(filter(None, starts), default=0.0),
         live_cold_start_seconds=live_cold_start_seconds(inputs.router_deployment),
+        live_room=live_room(inputs.router_config),
         drain_seconds=int(spec.stated.drain_timeout.total_seconds()),
         progress_deadline_seconds=max(
             progress_deadline_seconds(role.context.spec.stated, role.process) for role in roles
@@ -102,4 +107,14 @@ def _upstream(inputs: Inputs, role: Role) -> Upstream:
         has_adapters=role.process.adapter_loader is not None,
         lists_models=role.process.lists_models,
         weight=role.context.spec.weight,
+        room=_room(inputs, role),
     )
+
+
+def _room(inputs: Inputs, role: Role) -> int | None:
+    """Requests of the measured length that one engine has room for; None while no lengths are measured."""
+    load = measured_load(role.scaling.recorded, role.scaling.result)
+    samples = (inputs.samples.engines.get(engine.uid) for engine in role.context.live.engines)
+    measured = load if load != TYPICAL_LOAD else measured_lengths([one.sample.tokens for one in samples if one])
+    held = room(role.plan.plan, measured) if measured else None
+    return None if held is None else max(1, min(role.process.max_concurrency, int(held)))

@@ -12,9 +12,10 @@ from inference_operator.objects.names import selector_labels
 from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
 from inference_operator.objects.pinned import Pinned, PinUse
 from inference_operator.router.deployment import router_deployment, router_template
+from inference_operator.router.entry import ENTRY_SCRIPT, PEERS_SCRIPT, ROOM_FILE, room_text
 from inference_operator.router.haproxy import config_files
 from inference_operator.router.inputs import RouterInputs
-from inference_operator.router.limits import limits_keys
+from inference_operator.router.limits import LIMITS_FILE
 from inference_operator.router.pinned_router import (
     ROUTER_PIN,
     SLOTS_ANNOTATION,
@@ -71,19 +72,26 @@ def _built(inputs: RouterInputs) -> PinnedRouter:
 def _router(inputs: RouterInputs, used: PinnedRouter, turn: Turn | None) -> Iterator[Manifest]:
     yield _config(used.content, inputs)
     yield router_deployment(inputs, used, turn)
-    if limits_keys(inputs.spec):
+    if asks := _ask_each_other(used.content):
         yield peers_service(inputs)
     if inputs.settings.network_policies:
-        yield _network_policy(inputs)
+        yield _network_policy(inputs, ask_each_other=asks)
+
+
+def _ask_each_other(content: RouterContent) -> bool:
+    """Whether routers of this content do. Those of an earlier release did where users had limits."""
+    return not {PEERS_SCRIPT, LIMITS_FILE}.isdisjoint(content.files)
 
 
 def _config(content: RouterContent, inputs: RouterInputs) -> Manifest:
+    """Only routers that read the rooms of engines get them."""
+    room = room_text(inputs, inputs.live_room) if ENTRY_SCRIPT in content.files else ""
     return child(
         CONFIG_MAP,
         inputs.workload_name,
         owner=inputs.owner,
         component=inputs.component,
-        content={"data": dict(content.files)},
+        content={"data": {**content.files, **({ROOM_FILE: room} if room else {})}},
         annotations={SLOTS_ANNOTATION: str(content.slots)},
     )
 
@@ -97,10 +105,10 @@ def _exposure(inputs: RouterInputs) -> Iterator[Manifest]:
         yield inference_pool(inputs.spec.inference_pool, inputs)
 
 
-def _network_policy(inputs: RouterInputs) -> Manifest:
+def _network_policy(inputs: RouterInputs, *, ask_each_other: bool) -> Manifest:
     """Routers accept everybody on the ports of the API, and the readers of metrics on the metrics ports."""
     routers: Manifest = {"podSelector": {"matchLabels": selector_labels(inputs.name, inputs.component)}}
-    peers = [routers] if limits_keys(inputs.spec) else []
+    peers = [routers] if ask_each_other else []
     ports = (PORT, TLS_PORT) if inputs.spec.tls else (PORT,)
     rules = [rule([], *ports), rule([*metrics_readers(inputs.settings), *peers], *METRICS_PORTS)]
     return network_policy(inputs.workload_name, inputs.component, rules, owner=inputs.owner)

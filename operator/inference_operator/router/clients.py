@@ -93,7 +93,7 @@ def frontend_connections(spec: RouterSpec) -> Mapping[str, int]:
 
     Examples:
         >>> frontend_connections(RouterSpec())
-        {'api': 3276, 'gate': 512, 'again': 3276}
+        {'api': 3276, 'gate': 1024, 'again': 3276}
     """
     clients = client_connections(spec)
     return {"api": clients, "gate": GATES * queue_size(spec), "again": clients}
@@ -104,7 +104,7 @@ def process_connections(spec: RouterSpec) -> int:
 
     Examples:
         >>> process_connections(RouterSpec())
-        7336
+        7848
     """
     return sum((*frontend_connections(spec).values(), READERS, HOOKS))
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from inference_operator.objects.gateway_key import (
     GATEWAY_ATTEMPTS_HEADER,
     GATEWAY_KEY_HEADER,
+    GATEWAY_PRIORITY_HEADER,
     GATEWAY_USER_HEADER,
 )
 from inference_operator.router.adapters import ADAPTERS_MAP
@@ -58,6 +59,7 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
         "host": f"{owner.namespace}.svc.{inputs.settings.cluster_domain}",
         "key_header": GATEWAY_KEY_HEADER,
         "user_header": GATEWAY_USER_HEADER,
+        "priority_header": GATEWAY_PRIORITY_HEADER,
         "attempts_header": GATEWAY_ATTEMPTS_HEADER,
         "attempts_before": ENGINES - 1,
         "next_header": _NEXT_HEADER,

@@ -14,6 +14,8 @@ from inference_operator.router import (
     cors,
     dns,
     engine_key,
+    entry,
+    fairness,
     first_byte,
     gateway,
     gateway_key,
@@ -76,6 +78,8 @@ def config_files(inputs: RouterInputs) -> dict[str, str]:
         affinity.AFFINITY_FILE: parts["affinity"],
         engine_key.ENGINE_KEY_SCRIPT: parts["engine_key"],
         engine_key.ENGINE_KEY_MAP: parts["engine_key"],
+        entry.ENTRY_SCRIPT: not inputs.is_gateway,
+        entry.PEERS_SCRIPT: not inputs.is_gateway or parts["limits"],
         gateway.GATEWAY_SCRIPT: inputs.is_gateway,
         gateway_key.GATEWAY_KEY_SCRIPT: parts["gateway_key"],
         gateway_key.GATEWAY_KEY_MAP: parts["gateway_key"],
@@ -83,6 +87,7 @@ def config_files(inputs: RouterInputs) -> dict[str, str]:
         keys.KEYS_MAP: parts["keys"],
         limits.LIMITS_FILE: parts["limits"],
         tls.TLS_FILE: parts["tls"],
+        fairness.FAIRNESS_MAP: not inputs.is_gateway,
         waiting.HOLD_SCRIPT: not inputs.is_gateway,
     }
     texts = {name: script(name) for name, is_used in copied.items() if is_used}
@@ -104,6 +109,7 @@ def _parts(inputs: RouterInputs) -> Mapping[str, Mapping[str, object] | None]:
         "cors": cors.values(inputs),
         "dns": dns.values(inputs),
         "engine_key": engine_key.values(inputs),
+        "entry": entry.values(inputs),
         "first_byte": first_byte.values(inputs, observe.ROUTER_METRICS_PATH),
         "gateway": gateway.values(inputs),
         "gateway_key": gateway_key.values(inputs),
@@ -116,6 +122,7 @@ def _parts(inputs: RouterInputs) -> Mapping[str, Mapping[str, object] | None]:
         "retries": retries.values(inputs),
         "servers": servers.values(inputs),
         "tls": tls.values(inputs),
+        "fairness": fairness.values(inputs),
         "waiting": waiting.values(inputs),
     }
 

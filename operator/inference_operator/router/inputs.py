@@ -45,6 +45,8 @@ class Upstream:
     """Whether its engines load adapters, which routers then advertise. Otherwise routers pass on any name."""
     lists_models: bool = True
     """Whether its engines answer which models they have. Otherwise routers always do."""
+    room: int | None = None
+    """Requests of the measured length that one engine has room for, of all processes together; None if unknown."""
     weight: int = 1
     """Weight of each of its engines, relative to the engines of the other upstreams."""
 
@@ -76,6 +78,8 @@ class RouterInputs:
     """Whether live routers are pinned with `PrefixAffinity`."""
     live_cold_start_seconds: int = 0
     """How long live routers hold a request while no engine is up; 0 without any."""
+    live_room: str = ""
+    """What enters engines, as live routers read it."""
     engines_selector: Mapping[str, str] = field(default_factory=dict)
     """Labels of the engines that take requests."""
     bypasses_routers: bool = False

@@ -1,11 +1,12 @@
 -- API keys: which user a key belongs to, from a file that a Secret is mounted as.
 --
--- The file has a line `USER: SHA256` for each key. Blank lines and lines that start with `#` are skipped.
+-- The file has a line `USER: SHA256` for each key. Blank lines and lines that start with `#` are skipped. A line may end
+-- with `priority=High` or `priority=Low`: the requests of this user leave the queue before, or after, those of others.
 --
 -- The keys are in MAP, in which HAProxy looks up the hash of a request's key by itself. All threads share it, so this
 -- script is loaded once, and no request runs it.
 --
--- What it finds is `FIRST:USER`, with the first hash of the file, which is of a random key, and a secret. The start of its
+-- What it finds is `FIRST:USER:CLASS`, with the class of the user's priority, and with the first hash of the file, which is of a random key, and a secret. The start of its
 -- SHA-256 is the mark of the user where others read. Who guesses names cannot compute it, and all routers compute the same.
 --
 -- Rules:
@@ -13,32 +14,39 @@
 -- 2. A line that is not `USER: SHA256` is skipped and named in the log by its number, never by its content. So is a
 --    hash that an earlier line has given to another user.
 -- 3. While the file cannot be read, the former content stays. Before it was read once, no key is valid.
--- 4. A user may have several keys, so that an old one and a new one are valid during a rotation.
+-- 4. All keys of a user have the last priority that one of its lines states.
+-- 5. A user may have several keys, so that an old one and a new one are valid during a rotation.
 --
 -- The script sees hashes of keys, never keys.
 
 local PERIOD = 5000 -- milliseconds
 local MAX_BYTES = 1048576 -- a Secret has at most 1 MiB
 local MAX_USER_BYTES = 63
+local CLASSES = { High = -1, Low = 1 } -- the queue takes smaller ones first; 0 without a priority
 
--- `FIRST:USER` by hash, the number of users, and the numbers of the lines that were skipped.
+-- `FIRST:USER:CLASS` by hash, the number of users, and the numbers of the lines that were skipped.
 local function parsed(text)
-  local users, named, count, skipped, number, first = {}, {}, 0, {}, 0, nil
+  local users, classes, named, count, skipped, number, first = {}, {}, {}, 0, {}, 0, nil
   for line in (text .. "\n"):gmatch("(.-)\r?\n") do
     number = number + 1
     if line:find("%S") and not line:find("^%s*#") then
-      local user, hash = line:match("^%s*(%w[%w._@-]*)%s*:%s*(%x+)%s*$")
+      local user, hash, priority = line:match("^%s*(%w[%w._@-]*)%s*:%s*(%x+)%s*(%S*)%s*$")
+      local class = CLASSES[(priority or ""):match("^priority=(%a+)$")]
       hash = hash and hash:lower()
-      if hash and #hash == 64 and #user <= MAX_USER_BYTES and not (users[hash] and users[hash] ~= named[user]) then
+      local is_valid = hash and #hash == 64 and #user <= MAX_USER_BYTES and (priority == "" or class)
+      if is_valid and not (users[hash] and users[hash] ~= user) then
         first = first or hash
         if not named[user] then
-          named[user], count = first .. ":" .. user, count + 1
+          named[user], count = true, count + 1
         end
-        users[hash] = named[user]
+        users[hash], classes[user] = user, class or classes[user]
       else
         skipped[#skipped + 1] = number
       end
     end
+  end
+  for hash, user in pairs(users) do
+    users[hash] = string.format("%s:%s:%d", first, user, classes[user] or 0)
   end
   return users, count, skipped
 end

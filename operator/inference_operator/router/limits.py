@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 
 from inference_operator.api.router import RouterSpec
-from inference_operator.objects.names import service_host
-from inference_operator.router.dns import DNS_UDP_SLOTS
 from inference_operator.router.error_response import RATE, ErrorResponse
 from inference_operator.router.inputs import RouterInputs
-from inference_operator.router.process import CONFIG_FOLDER, METRICS_PORTS
+from inference_operator.router.process import CONFIG_FOLDER
 
 LIMITS_FILE = "limits.lua"
 
@@ -22,17 +20,12 @@ def limits_keys(spec: RouterSpec) -> bool:
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object] | None:
-    keys, owner = inputs.spec.keys, inputs.owner.key
+    keys = inputs.spec.keys
     if keys is None or not limits_keys(inputs.spec):
         return None
-    domain = inputs.settings.cluster_domain
     return {
         "lua": f"{CONFIG_FOLDER}/{LIMITS_FILE}",
         "requests_per_minute": keys.requests_per_minute or 0,
         "max_concurrent": keys.max_concurrent or 0,
-        "peer_ports": ",".join(map(str, METRICS_PORTS)),
-        "first_peer_port": METRICS_PORTS[0],
-        "peer_slots": DNS_UDP_SLOTS,
-        "peers_host": service_host(inputs.peers_name, owner.namespace, cluster_domain=domain),
         "over_limit": _OVER_LIMIT,
     }

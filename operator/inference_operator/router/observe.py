@@ -160,7 +160,9 @@ METRICS = (
         " the wait in the router: the time to the first token that clients see",
     ),
     _metric("key_users", meaning="Users that have an API key, with `router.keys`"),
-    _metric("key_lines_skipped", meaning="Lines of the keys file that are not `USER: SHA256`"),
+    _metric(
+        "key_lines_skipped", meaning="Lines of the keys file that are not `USER: SHA256`, with a priority or without"
+    ),
     _metric(
         "certificate_expiry_timestamp_seconds",
         meaning="End of the certificate that the router serves with `router.tls`, or of one of its chain that ends"

@@ -14,9 +14,10 @@ from inference_operator.api.router import RouterSpec, RouterStrategy
 from inference_operator.manifest import Manifest
 from inference_operator.objects.pinned import PinAnnotation, Pinned
 from inference_operator.router.affinity import AFFINITY_FILE
+from inference_operator.router.entry import ROOM_FILE
 from inference_operator.router.inputs import RouterInputs, Upstream
 from inference_operator.router.waiting import COLD_START_STEPS, cold_start_seconds
-from inference_operator.views.raw import annotations
+from inference_operator.views.raw import annotations, mapping
 
 _OTHER_OBJECTS = {"replicas", "service", "ingress", "http_route"}
 """Fields of `spec.router` that change neither the pod template nor the configuration."""
@@ -67,6 +68,11 @@ def live_slots(deployment: Manifest | None, config: Manifest | None) -> int:
         return pinned.content.slots
     text = annotations(config).get(SLOTS_ANNOTATION, "")
     return int(text) if _COUNT.fullmatch(text) else 0
+
+
+def live_room(config: Manifest | None) -> str:
+    """What enters engines, as live routers read it."""
+    return str(mapping(config or {}, "data").get(ROOM_FILE, ""))
 
 
 def has_live_affinity(deployment: Manifest | None) -> bool:
@@ -136,4 +142,4 @@ def _section(inputs: RouterInputs, spec: RouterSpec) -> Manifest:
 def _facts(upstream: Upstream) -> Manifest:
     usual = {"has_adapters": False, "lists_models": True}
     fields = asdict(upstream).items()
-    return {name: value for name, value in fields if name != "api_paths" and usual.get(name) is not value}
+    return {name: value for name, value in fields if name not in ("api_paths", "room") and usual.get(name) is not value}

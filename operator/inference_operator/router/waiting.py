@@ -29,8 +29,8 @@ HOOK_ADDRESS = "127.0.0.2"
 HELD_PATH = "/held"
 """Path for the preStop hook that answers 409 while requests wait and no engine is up, else 200."""
 
-QUEUE_SIZE = 512
-"""Default of the requests that wait in a router pod."""
+QUEUE_SIZE = 1024
+"""Default of the requests that wait in a router pod: also those that an engine could compute and has no room for."""
 
 COLD_START_STEPS = (300, 600, 1200, 1800)
 """Seconds for which requests may be held by default. The least is half of the 10 minutes that the `openai` package
@@ -73,7 +73,7 @@ def queue_size(spec: RouterSpec) -> int:
     Examples:
         >>> small = {"resources": {"limits": {"memory": "32Mi"}}}
         >>> queue_size(RouterSpec()), queue_size(RouterSpec.model_validate(small))
-        (256, 128)
+        (512, 128)
         >>> queue_size(RouterSpec.model_validate({"queue": {"maxSize": 101}}))
         50
     """

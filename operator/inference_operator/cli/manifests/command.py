@@ -78,7 +78,10 @@ def key_line(user: str, key: str) -> str:
 
 def print_marks(_options: argparse.Namespace, _engines: EngineRegistry) -> int:
     """Print the mark of each user of a keys file, as routers compute it."""
-    lines = (re.fullmatch(rf"\s*({_USER.pattern})\s*:\s*([0-9A-Fa-f]{{64}})\s*", line) for line in sys.stdin)
+    lines = (
+        re.fullmatch(rf"\s*({_USER.pattern})\s*:\s*([0-9A-Fa-f]{{64}})(\s*priority=(High|Low))?\s*", line)
+        for line in sys.stdin
+    )
     keys = [(line[1], line[2].lower()) for line in lines if line]
     for user in dict(keys):
         print(hashlib.sha256(f"{keys[0][1]}:{user}".encode()).hexdigest()[:MARK_LETTERS], user)
