@@ -26,6 +26,7 @@ QUESTIONS = {
     ConditionType.SCALING_ACTIVE: "does the number of engines follow the requests?",
     ConditionType.ADAPTERS_AVAILABLE: "have all ready engines loaded each adapter?",
     ConditionType.RENEWED: "has a change of the operator's settings reached the pods?",
+    ConditionType.NAMES_ACCEPTED: "does each name of a ModelGateway belong to one model or alias?",
 }
 """The question that a condition answers. A reason is listed at the condition where users see it first."""
 

@@ -145,15 +145,17 @@ def test_the_crd_file_of_the_chart_equals_the_generated_crd() -> None:
 
 
 def test_the_rendered_crd_is_complete_and_kept_on_uninstall(helm: Helm) -> None:
-    expected = yaml.safe_load((CHART / "files" / "crd.yaml").read_text())
-    assert "annotations" not in expected["metadata"]
-    expected["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
-    assert helm.one("CustomResourceDefinition") == expected
+    expected = list(yaml.safe_load_all((CHART / "files" / "crd.yaml").read_text()))
+    for one in expected:
+        assert "annotations" not in one["metadata"]
+        one["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
+    assert [one for one in helm.objects() if one["kind"] == "CustomResourceDefinition"] == expected
 
 
 def test_the_crd_can_be_deleted_with_the_release(helm: Helm) -> None:
-    expected = yaml.safe_load((CHART / "files" / "crd.yaml").read_text())
-    assert helm.one("CustomResourceDefinition", "crds.keep=false") == expected
+    expected = list(yaml.safe_load_all((CHART / "files" / "crd.yaml").read_text()))
+    found = [one for one in helm.objects("crds.keep=false") if one["kind"] == "CustomResourceDefinition"]
+    assert found == expected
 
 
 def test_the_chart_can_leave_out_the_crd(helm: Helm) -> None:
