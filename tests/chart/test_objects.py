@@ -144,18 +144,21 @@ def test_the_crd_file_of_the_chart_equals_the_generated_crd() -> None:
     assert (CHART / "files" / "crd.yaml").read_bytes() == generated.read_bytes()
 
 
+def _definitions(helm: Helm, *sets: str) -> list[Manifest]:
+    return [one for one in helm.objects(*sets) if one["kind"] == "CustomResourceDefinition"]
+
+
 def test_the_rendered_crd_is_complete_and_kept_on_uninstall(helm: Helm) -> None:
     expected = list(yaml.safe_load_all((CHART / "files" / "crd.yaml").read_text()))
     for one in expected:
         assert "annotations" not in one["metadata"]
         one["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
-    assert [one for one in helm.objects() if one["kind"] == "CustomResourceDefinition"] == expected
+    assert _definitions(helm) == expected
 
 
 def test_the_crd_can_be_deleted_with_the_release(helm: Helm) -> None:
     expected = list(yaml.safe_load_all((CHART / "files" / "crd.yaml").read_text()))
-    found = [one for one in helm.objects("crds.keep=false") if one["kind"] == "CustomResourceDefinition"]
-    assert found == expected
+    assert _definitions(helm, "crds.keep=false") == expected
 
 
 def test_the_chart_can_leave_out_the_crd(helm: Helm) -> None:
@@ -555,8 +558,8 @@ def test_the_chart_of_the_crd_contains_the_same_crd_as_the_chart_of_the_operator
         assert done.returncode == 0, done.stderr
         return [document for document in yaml.safe_load_all(done.stdout) if document]
 
-    assert rendered() == [helm.one("CustomResourceDefinition")]
-    assert rendered("--set=keep=false") == [helm.one("CustomResourceDefinition", "crds.keep=false")]
+    assert rendered() == _definitions(helm)
+    assert rendered("--set=keep=false") == _definitions(helm, "crds.keep=false")
     both = [yaml.safe_load((chart / "Chart.yaml").read_text()) for chart in (CHART, CRDS_CHART)]
     assert len({(one["version"], one["appVersion"], one["kubeVersion"]) for one in both}) == 1
 
