@@ -39,12 +39,7 @@ def add_arguments(fit: argparse.ArgumentParser) -> None:
     fit.add_argument(_flag("quantization"), default="", help="quantization method: fp8, awq, gptq, bitsandbytes …")
     fit.add_argument(_flag("kv_cache_dtype"), default="auto", help="data type of the KV cache: auto, fp8, bfloat16 …")
     fit.add_argument("--dtype", default="auto", help="data type of weights: auto, bfloat16, float16, float32")
-    fit.add_argument("--cpu-offload-gib", type=_amount, default=0.0, help="GiB of each GPU's weights in host memory")
-    methods = [str(method) for method in SpeculativeMethod]
-    fit.add_argument("--speculative", choices=methods, default=methods[0], help="as in spec.engine.speculative.method")
-    fit.add_argument("--draft", metavar="SOURCE", help="as in spec.engine.speculative.model: hf://org/name")
-    fit.add_argument("--draft-tokens", type=_positive, help="as in spec.engine.speculative.tokens")
-    fit.add_argument("--kv-offload", metavar="MEMORY", help="as in spec.engine.kvOffload.memory: 64Gi")
+    _add_speculation_and_offload(fit)
     fit.add_argument("--engine-version", type=_version, help="version of the engine; default: the operator's release")
     fit.add_argument(
         "--engine-args",
@@ -57,6 +52,15 @@ def add_arguments(fit: argparse.ArgumentParser) -> None:
     add_rate(fit)
     fit.add_argument("-v", "--verbose", action="store_true", help="show the memory of one GPU, with sources")
     fit.set_defaults(run="fit.command:run")
+
+
+def _add_speculation_and_offload(fit: argparse.ArgumentParser) -> None:
+    fit.add_argument("--cpu-offload-gib", type=_amount, default=0.0, help="GiB of each GPU's weights in host memory")
+    methods = [str(method) for method in SpeculativeMethod]
+    fit.add_argument("--speculative", choices=methods, default=methods[0], help="as in spec.engine.speculative.method")
+    fit.add_argument("--draft", metavar="SOURCE", help="as in spec.engine.speculative.model: hf://org/name")
+    fit.add_argument("--draft-tokens", type=_positive, help="as in spec.engine.speculative.tokens")
+    fit.add_argument("--kv-offload", metavar="MEMORY", help="as in spec.engine.kvOffload.memory: 64Gi")
 
 
 def _flag(field: str) -> str:
