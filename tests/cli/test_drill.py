@@ -14,7 +14,7 @@ from inference_operator.admission.rights import Right
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
 from inference_operator.cli.drill import DRILLED
-from inference_operator.cli.drill.command import limits_of, rate_of
+from inference_operator.cli.drill.command import INDENT, limits_of, rate_of
 from inference_operator.cli.drill.faults import RIGHTS
 from inference_operator.cli.drill.promises import Fault
 from inference_operator.cli.options import SYSTEM_NAMESPACE
@@ -56,7 +56,7 @@ def test_only_faults_that_the_caller_may_cause_are_caused(infd: Infd, behind: Be
         "not end-operator: you have no right to list pods in the namespace `inference-operator-system`.",
         "not to-zero: requests wait until an engine has started. --yes-interrupt causes it.",
     ):
-        assert part in said
+        assert part in said.replace(f"\n{INDENT}", " ")
     assert behind.requests == []
 
 
@@ -65,7 +65,7 @@ def test_a_service_of_one_engine_and_one_router_is_not_interrupted(infd: Infd, b
     others = ",".join(fault for fault in DRILLED if fault is not Fault.END_OPERATOR)
     status, said, _ = infd("drill", "qwen", "--yes", f"--faults={others}")
     assert status == 1
-    why = dict(line.strip().removeprefix("not ").split(": ", 1) for line in said.splitlines() if "  not " in line)
+    why = dict(line.strip().removeprefix("not ").split(": ", 1) for line in said.replace(f"\n{INDENT}", " ").splitlines() if "  not " in line)
     one_engine = "it interrupts a service of one engine. --yes-interrupt causes it."
     one_router = "it interrupts a service of one router. --yes-interrupt causes it."
     assert why == {

@@ -18,6 +18,7 @@ from inference_operator.views.samples import EngineActivity, EngineSample, Histo
 from tests.controller.world import USER, World
 from tests.testing.builders import (
     BUDGET_OF_ENGINES,
+    CONFIG,
     ENGINES,
     KEY,
     NOW,
@@ -373,7 +374,8 @@ async def test_the_target_follows_the_lengths_that_engines_count_and_keeps_them_
     assert recorded.load.cached == pytest.approx(0.25, abs=0.01)
     assert recorded.target_concurrency is not None
     assert recorded.target_concurrency < computed / 2, "long prompts delay the tokens of others"
-    assert {one.verb for one in writes} == {"status"}
+    others = [one for one in writes if one.verb != "status"]
+    assert others == [Request("apply", CONFIG)], "once, what an engine has room for"
     sized = next(one.message for one in world.status().conditions if one.type == "Sized")
     assert "requests/s of 6,000 prompt and 100 answer tokens" in sized
     await world.restart()

@@ -13,7 +13,7 @@ from inference_operator.manifest import CONFIG_MAP, DEPLOYMENT, DISRUPTION_BUDGE
 @pytest.mark.parametrize("routers", [1, 2])
 def test_the_bare_client_applies_all_children_of_a_resource_and_not_only_the_job_of_an_inspection(routers: int) -> None:
     kinds = Resources(count=1, routers=routers).kinds
-    assert kinds == Counter({CONFIG_MAP: 1, SERVICE: 2, DEPLOYMENT: 2, DISRUPTION_BUDGET: 2})
+    assert kinds == Counter({CONFIG_MAP: 1, SERVICE: 3, DEPLOYMENT: 2, DISRUPTION_BUDGET: 2})
 
 
 def test_what_the_bare_client_applies_has_no_owner_and_stays_in_its_own_namespace() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 from inference_operator.controller.cluster import ClusterError
 from inference_operator.manifest import INGRESS, Manifest, Ref
 from inference_operator.status.report import Requeue
-from tests.controller.world import RESOURCE, World
+from tests.controller.world import RESOURCE, SERVICE_OF_PEERS, World
 from tests.testing.builders import CONFIG, ROUTERS, SERVICE_OF_ROUTERS, deployment_status
 from tests.testing.memory_cluster import Request
 
@@ -79,7 +79,9 @@ async def test_to_external_the_routers_are_deleted_once_the_service_selects_the_
     assert written(world, before) == [Request("apply", SERVICE_OF_ROUTERS)]
     before = len(world.cluster.writes)
     await world.settle()
-    assert {request.ref for request in written(world, before) if request.verb == "delete"} >= {ROUTERS, CONFIG}
+    assert {request.ref for request in written(world, before) if request.verb == "delete"} >= {
+        *(ROUTERS, CONFIG, SERVICE_OF_PEERS)
+    }
     assert world.conditions()["Ready"] == ("True", "Serving")
     assert world.conditions()["RouterAvailable"] == ("True", "ExternalRouting")
 
@@ -93,10 +95,10 @@ async def test_to_external_the_routers_stay_while_the_service_cannot_be_written(
     world.cluster.fail_next(ClusterError("HTTP 500: etcd is slow"))
     assert await world.reconcile() == Requeue(0.0, backoff=True)
     assert not [request for request in world.cluster.writes[before:] if request.verb == "delete"]
-    assert {ROUTERS, CONFIG} <= world.cache_children().keys()
+    assert {ROUTERS, CONFIG, SERVICE_OF_PEERS} <= world.cache_children().keys()
     await world.settle()
     await world.settle()
-    assert not {ROUTERS, CONFIG} & world.cache_children().keys()
+    assert not {ROUTERS, CONFIG, SERVICE_OF_PEERS} & world.cache_children().keys()
 
 
 def written(world: World, before: int) -> list[Request]:

@@ -172,7 +172,7 @@ def holds(found: Lived, kind: str = PODS) -> None:
     assert found.routers == wanted.routers
 
 
-REQUESTS = {PODS: 22, GROUPS: 30}
+REQUESTS = {PODS: 23, GROUPS: 31}
 """The number of requests of the run without faults; a test compares it."""
 KINDS = pytest.mark.parametrize("kind", WORLDS)
 NUMBERS = pytest.mark.parametrize(

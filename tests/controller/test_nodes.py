@@ -2,7 +2,7 @@
 
 from inference_operator.controller.cluster import ClusterError, ForbiddenError, Listing
 from inference_operator.controller.node_store import NodeStore
-from inference_operator.manifest import OPTIONAL_KINDS, Key, Manifest
+from inference_operator.manifest import MODEL_GATEWAY, OPTIONAL_KINDS, Key, Manifest
 from tests.controller.guarded import Scene
 from tests.testing.builders import pod
 from tests.testing.listings import pages
@@ -60,7 +60,7 @@ async def test_without_the_right_to_list_nodes_everything_else_is_listed() -> No
     scene.cluster.nodes_error = ForbiddenError("nodes is forbidden")
     assert await scene.lister.list_all()
     assert scene.cache.nodes.nodes is None
-    assert scene.lister.watchable == (*scene.lister.kinds, *OPTIONAL_KINDS)
+    assert scene.lister.watchable == (*scene.lister.kinds, MODEL_GATEWAY, *OPTIONAL_KINDS)
 
 
 async def test_an_operator_of_some_namespaces_does_not_list_nodes() -> None:

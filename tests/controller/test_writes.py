@@ -9,7 +9,7 @@ from inference_operator.controller.cluster import FIELD_MANAGER
 from inference_operator.manifest import CONFIG_MAP, Manifest, Owner, Ref
 from inference_operator.objects.child import DESIRED_HASH_ANNOTATION, child
 from inference_operator.objects.names import ENGINE, NAME_LABEL
-from tests.controller.world import RESOURCE, World
+from tests.controller.world import RESOURCE, SERVICE_OF_PEERS, World
 from tests.testing.builders import (
     BUDGET_OF_ENGINES,
     BUDGET_OF_ROUTERS,
@@ -24,7 +24,7 @@ from tests.testing.builders import (
 from tests.testing.memory_cluster import Request
 
 CHILDREN = [
-    *(CONFIG, SERVICE_OF_ENGINES, SERVICE_OF_ROUTERS, ENGINES, ROUTERS),
+    *(CONFIG, SERVICE_OF_ENGINES, SERVICE_OF_PEERS, SERVICE_OF_ROUTERS, ENGINES, ROUTERS),
     *(BUDGET_OF_ENGINES, BUDGET_OF_ROUTERS),
 ]
 MOUNTED_BY: Mapping[Ref, Sequence[Ref]] = {CONFIG: [ROUTERS]}
@@ -115,6 +115,7 @@ EDITS = [
     *((ref, edit) for ref in CHILDREN for edit in (_set_label, _drop_label, _drop_stamp)),
     (CONFIG, _set_data),
     (SERVICE_OF_ENGINES, _set_port),
+    (SERVICE_OF_PEERS, _set_port),
     (SERVICE_OF_ROUTERS, _set_port),
     (ENGINES, _set_replicas),
     (ENGINES, _set_image),

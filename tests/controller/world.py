@@ -9,13 +9,15 @@ from inference_operator.api.status import Status
 from inference_operator.controller.cache import Cache
 from inference_operator.controller.lister import watched_kinds
 from inference_operator.controller.reconciler import Reconciler
-from inference_operator.manifest import CHILD_KINDS, INFERENCE_DEPLOYMENT, NETWORK_POLICY, Key, Manifest, Ref
+from inference_operator.manifest import CHILD_KINDS, INFERENCE_DEPLOYMENT, NETWORK_POLICY, SERVICE, Key, Manifest, Ref
 from inference_operator.objects.names import MANAGED_SELECTOR
 from inference_operator.status.report import Requeue
 from tests.testing.builders import ENGINES, H100, KEY, NOW, ROUTERS, SETTINGS, deployment_status, inference_deployment
 from tests.testing.memory_cluster import SYSTEM_METADATA, MemoryCluster, Request
 
 RESOURCE = Ref(INFERENCE_DEPLOYMENT, KEY.namespace, KEY.name)
+SERVICE_OF_PEERS = Ref(SERVICE, KEY.namespace, f"{KEY.name}-routers")
+"""By which routers ask each other."""
 USER = "kubectl"
 MOST_ROUNDS = 5
 """A world that has not settled after so many reconciles never will."""

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from inference_operator.api.engine import EngineSpec
+from inference_operator.api.engine import EngineSpec, SpeculativeSpec
+from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
+from inference_operator.engines.vllm.arguments import refusal_of_args
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.models.facts import ModelFacts
 from inference_operator.models.model import model_facts
@@ -30,60 +32,86 @@ CHATGLM: dict[str, Any] = {
 }
 
 
-def refusal(facts: ModelFacts, *args: str) -> Refusal | None:
-    spec = EngineSpec(args=args)
+def refusal(facts: ModelFacts, *args: str, name: str = QWEN3, **speculative: object) -> Refusal | None:
+    """Of a request with these arguments and these fields of `spec.engine.speculative`, as planning resolves it."""
+    asked = SpeculativeSpec.model_validate(speculative)
+    spec = ENGINE.resolved(EngineSpec(args=args, speculative=asked), facts, name)
+    if isinstance(spec, Refusal):
+        return spec
     return ENGINE.check_request(spec, ENGINE.as_served(facts, spec), with_draft(ENGINE.shape(spec)), image=IMAGE)
 
 
+def drafted(model_: str, tokens: int | None = None) -> dict[str, object]:
+    return {"method": "DraftModel", "model": f"hf://{model_}", "tokens": tokens}
+
+
 @pytest.mark.parametrize(
-    ("name", "args", "words"),
+    ("name", "speculative", "words"),
     [
-        (LARGE, (f"--spec-model={SMALL}", "--spec-tokens=5"), "vocabulary of 151,936 is not the model's of 152,064"),
-        (LARGE, (f"--spec-model={SMALL}", "--spec-method=draft_model", "--spec-tokens=5"), "use_heterogeneous_vocab"),
-        (LARGE, (f"--spec-model={LARGE}",), "without a number of tokens"),
-        (QWEN3, ("--spec-model=BAAI/bge-m3", "--spec-tokens=2"), "The draft model does not generate text."),
-        ("Qwen/Qwen3.5-27B", ("--spec-model=Qwen/Qwen3.5-35B-A3B", "--spec-tokens=2"), "are 2,048 wide, not 5,120"),
-        (QWEN3, ("--spec-method=mtp", "--spec-tokens=2"), "no layers that predict several tokens"),
-        (QWEN3, ("--spec-method=deepseek_mtp", "--spec-tokens=2"), "no layers that predict several tokens"),
+        (LARGE, drafted(SMALL, 5), "vocabulary of 151,936 is not the model's of 152,064"),
+        (QWEN3, drafted("BAAI/bge-m3", 2), "The draft model does not generate text."),
+        ("Qwen/Qwen3.5-27B", drafted("Qwen/Qwen3.5-35B-A3B", 2), "are 2,048 wide, not 5,120"),
+        (QWEN3, {"method": "MTP", "tokens": 2}, "no layers that predict several tokens"),
+        (LARGE, {"method": "DraftModel", "tokens": 5}, "No draft for the method `DraftModel` is known"),
     ],
 )
-def test_speculation_that_does_not_go_with_the_model_is_refused(name: str, args: tuple[str, ...], words: str) -> None:
-    found = refusal(model(name), *args)
+def test_speculation_that_does_not_go_with_the_model_is_refused(
+    name: str, speculative: dict[str, object], words: str
+) -> None:
+    found = refusal(model(name), name=name, **speculative)
     assert found
-    assert found.field == "spec.engine.args"
+    assert found.field == "spec.engine.speculative"
     assert words in found.message
 
 
 @pytest.mark.parametrize(
-    ("name", "args"),
+    ("name", "speculative"),
     [
-        (QWEN3, ("--spec-model=Qwen/Qwen3-0.6B", "--spec-tokens=5")),
-        (LARGE, (f"--spec-model={SMALL}", "--spec-tokens=5", "--speculative-config.use_heterogeneous_vocab=true")),
-        (LARGE, ("--spec-model=org/eagle-head", "--spec-tokens=5")),
-        (LARGE, ("--spec-model=org/unknown", "--spec-tokens=5")),
-        (QWEN3, ("--spec-method=mtp", "--spec-model=org/assistant", "--spec-tokens=2")),
-        (QWEN3, ("--spec-method=ngram", "--spec-tokens=2")),
-        ("deepseek-ai/DeepSeek-V3", ("--spec-method=mtp", "--spec-tokens=2")),
-        ("Qwen/Qwen3.5-27B", ("--spec-method=mtp",)),
+        (QWEN3, drafted("Qwen/Qwen3-0.6B", 5)),
+        (LARGE, {"method": "EAGLE3", "model": "hf://org/eagle-head", "tokens": 5}),
+        (LARGE, drafted("org/unknown", 5)),
+        (QWEN3, {"method": "Ngram", "tokens": 2}),
+        ("deepseek-ai/DeepSeek-V3", {"method": "MTP", "tokens": 2}),
+        ("Qwen/Qwen3.5-27B", {"method": "MTP"}),
     ],
 )
-def test_speculation_that_vllm_takes_is_not_refused(name: str, args: tuple[str, ...]) -> None:
-    assert refusal(model(name), *args) is None
+def test_speculation_that_vllm_takes_is_not_refused(name: str, speculative: dict[str, object]) -> None:
+    assert refusal(model(name), name=name, **speculative) is None
+
+
+def test_a_draft_without_a_number_of_tokens_which_vllm_refuses_gets_one() -> None:
+    asked = SpeculativeSpec.model_validate(drafted(LARGE))
+    spec = ENGINE.resolved(EngineSpec(speculative=asked), model(LARGE), LARGE)
+    assert isinstance(spec, EngineSpec)
+    drafting = ENGINE.drafting(spec)
+    assert drafting
+    assert (drafting.draft, drafting.tokens) == (LARGE, 3)
+    assert refusal(model(LARGE), name=LARGE, **drafted(LARGE)) is None
+
+
+@pytest.mark.parametrize(
+    "argument", ["--spec-method=mtp", "--spec-model=org/draft", "--spec-tokens=2", "--speculative-config={}"]
+)
+def test_raw_arguments_of_speculation_name_the_field(argument: str) -> None:
+    found = refusal_of_args((argument,), image=IMAGE)
+    assert found
+    assert found.reason is Reason.MANAGED_ARGUMENT
+    assert "spec.engine.speculative" in found.message
 
 
 def test_layers_that_are_not_in_the_checkpoint_predict_nothing() -> None:
     facts = model("deepseek-ai/DeepSeek-V3")
-    assert refusal(replace(facts, predicting_layers=0), "--spec-method=mtp")
-    assert refusal(replace(facts, predicting_layers=2), "--spec-method=mtp", "--spec-tokens=3")
-    assert refusal(replace(facts, predicting_layers=2), "--spec-method=mtp", "--spec-tokens=4") is None
-    assert refusal(replace(facts, predicting_layers=3), "--spec-method=mtp", "--spec-tokens=2") is None
+    assert refusal(replace(facts, predicting_layers=0), method="MTP")
+    assert refusal(replace(facts, predicting_layers=2), method="MTP", tokens=3)
+    assert refusal(replace(facts, predicting_layers=2), method="MTP", tokens=4) is None
+    assert refusal(replace(facts, predicting_layers=3), method="MTP", tokens=2) is None
 
 
 def test_a_type_that_states_its_layers_has_none_without_them() -> None:
     facts = model("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16")
-    assert refusal(replace(facts, commit="0" * 40), "--spec-method=mtp")
-    assert refusal(replace(facts, commit="0" * 40, predicting_layers=1), "--spec-method=mtp") is None
-    assert refusal(facts, "--spec-method=mtp") is None, "the catalogue does not tell"
+    assert refusal(replace(facts, commit="0" * 40), method="MTP")
+    assert refusal(replace(facts, commit="0" * 40, predicting_layers=1), method="MTP") is None
+    assert refusal(facts, method="MTP") is None, "the catalogue does not tell"
 
 
 def served(config: dict[str, Any], *args: str, side: SideFiles | None = None) -> ModelFacts:

@@ -50,26 +50,24 @@ def test_engines_accept_only_their_own_routers_and_the_operator() -> None:
     assert admitted(policies()[ENGINES]) == {8000: [OWN_ROUTERS, OPERATOR]}
 
 
-def test_routers_accept_all_clients_but_metrics_ports_accept_only_the_operator() -> None:
+def test_routers_accept_all_clients_but_metrics_ports_accept_only_the_operator_and_each_other() -> None:
     found = admitted(policies()[ROUTERS])
     assert found.pop(8080) == []
-    assert found == {9100: [OPERATOR], 9101: [OPERATOR]}
+    assert found == {9100: [OPERATOR, OWN_ROUTERS], 9101: [OPERATOR, OWN_ROUTERS]}
 
 
-@pytest.mark.parametrize("limit", ["requestsPerMinute", "maxConcurrent"])
-def test_routers_with_limits_of_users_read_each_other(limit: str) -> None:
-    limited = policies(router={"keys": {"secretRef": {"name": "users"}, limit: 60}})
-    found = admitted(limited[ROUTERS])
-    assert {found[port][-1] == OWN_ROUTERS for port in (9100, 9101)} == {True}
-    without = policies(router={"keys": {"secretRef": {"name": "users"}}})
-    assert {OWN_ROUTERS in admitted(without[ROUTERS])[port] for port in (9100, 9101)} == {False}
+@pytest.mark.parametrize("limits", [{}, {"requestsPerMinute": 60}, {"maxConcurrent": 60}], ids=str)
+def test_routers_read_each_other_with_and_without_limits_of_users(limits: Manifest) -> None:
+    found = admitted(policies(router={"keys": {"secretRef": {"name": "users"}, **limits}})[ROUTERS])
+    assert [found[port] for port in (9100, 9101)] == [[OPERATOR, OWN_ROUTERS]] * 2
 
 
 def test_pods_in_namespaces_of_the_metrics_from_setting_may_read_metrics() -> None:
     labels = ("kubernetes.io/metadata.name=monitoring", "team=sre")
     found = policies(*labels)
     assert admitted(found[ENGINES])[8000] == [OWN_ROUTERS, OPERATOR, MONITORING]
-    assert {admitted(found[ROUTERS])[port] == [OPERATOR, MONITORING] for port in (9100, 9101)} == {True}
+    readers = [OPERATOR, MONITORING, OWN_ROUTERS]
+    assert {admitted(found[ROUTERS])[port] == readers for port in (9100, 9101)} == {True}
 
 
 @pytest.mark.parametrize("ref", [ENGINES, ROUTERS], ids=str)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from inference_operator.api.resource import RESERVED_NAME
 from inference_operator.api.spec import MAX_NAME_LENGTH
 from inference_operator.jobs.result import Cause
-from inference_operator.manifest import CHILD_KINDS, NETWORK_POLICY, Kind, Manifest, Owner
+from inference_operator.manifest import CHILD_KINDS, NETWORK_POLICY, SERVICE, Kind, Manifest, Owner, Ref
 from inference_operator.objects.child import DESIRED_HASH_ANNOTATION, content_hash
 from inference_operator.objects.names import MANAGED_SELECTOR, selector_text
 from inference_operator.pipeline.decide import outcome
@@ -241,7 +241,8 @@ def test_ports_of_containers_probes_services_and_router_agree(raw: Manifest) -> 
 )
 def test_disruption_budgets_exist_for_engines_and_routers(replicas: int, routers: int, budgets: set[object]) -> None:
     desired = planned(inference_deployment(replicas=replicas, router={"replicas": routers})).desired
-    assert set(desired) - {CONFIG, SERVICE_OF_ENGINES, SERVICE_OF_ROUTERS, ENGINES, ROUTERS} == budgets
+    services = {SERVICE_OF_ENGINES, SERVICE_OF_ROUTERS, Ref(SERVICE, "default", "qwen-routers")}
+    assert set(desired) - {CONFIG, *services, ENGINES, ROUTERS} == budgets
     assert desired[ENGINES]["spec"]["replicas"] == replicas
     assert desired[ROUTERS]["spec"]["replicas"] == routers
 
@@ -282,7 +283,7 @@ NAMES = st.from_regex(DNS_LABEL, fullmatch=True).filter(
 def test_every_valid_resource_name_gives_valid_child_names(name: str) -> None:
     raw = inference_deployment(name=name, replicas=2)
     desired = planned(raw).desired
-    assert len(desired) == 7
+    assert len(desired) == 8
     for ref, manifest in desired.items():
         assert DNS_LABEL.fullmatch(ref.name), ref
         assert all(len(value) <= 63 for value in manifest["metadata"]["labels"].values())

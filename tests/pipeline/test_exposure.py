@@ -10,7 +10,17 @@ from inference_operator.api.reasons import ConditionType
 from inference_operator.api.refusal import Refusal
 from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
-from inference_operator.manifest import HTTP_ROUTE, INFERENCE_POOL, INGRESS, NETWORK_POLICY, Kind, Manifest, Ref
+from inference_operator.manifest import (
+    HTTP_ROUTE,
+    INFERENCE_POOL,
+    INGRESS,
+    NETWORK_POLICY,
+    SERVICE,
+    Kind,
+    Manifest,
+    Ref,
+)
+from inference_operator.objects.gateway_key import GATEWAY_KEY_SECRET
 from inference_operator.pipeline.decide import outcome
 from inference_operator.pipeline.outcomes import Planned, Refused
 from inference_operator.settings import Settings
@@ -32,8 +42,9 @@ from tests.testing.builders import (
 INGRESS_OF_ROUTERS, ROUTE = Ref(INGRESS, "default", "qwen"), Ref(HTTP_ROUTE, "default", "qwen")
 POOL = Ref(INFERENCE_POOL, "default", "qwen")
 POOLED = {"strategy": "External", "inferencePool": {"endpointPickerRef": {"name": "epp"}}}
-OF_ROUTERS = {ROUTERS, CONFIG, BUDGET_OF_ROUTERS}
-"""Objects without which no router serves, and the budget of the two routers."""
+SERVICE_OF_PEERS = Ref(SERVICE, "default", "qwen-routers")
+OF_ROUTERS = {ROUTERS, CONFIG, SERVICE_OF_PEERS, BUDGET_OF_ROUTERS}
+"""Objects without which no router serves, or asks the others, and the budget of the two routers."""
 EXTERNAL = inference_deployment(router={"strategy": "External"})
 LOAD_BALANCER = {"service": {"type": "LoadBalancer"}}
 HTTP_ROUTED = {"httpRoute": {"parentRefs": [{"name": "gw", "sectionName": "https"}], "hostnames": ["llm.example.com"]}}
@@ -70,7 +81,7 @@ def test_a_router_inside_the_cluster_has_no_condition_exposed_and_no_external_ur
 
 def test_external_has_no_object_of_a_router_and_its_service_selects_the_engines() -> None:
     desired = planned(EXTERNAL).desired
-    assert not {ROUTERS, CONFIG, BUDGET_OF_ROUTERS} & desired.keys()
+    assert not OF_ROUTERS & desired.keys()
     service, engines = desired[SERVICE_OF_ROUTERS]["spec"], desired[SERVICE_OF_ENGINES]["spec"]
     assert service["selector"] == engines["selector"]
     assert [(port["port"], port["targetPort"]) for port in service["ports"]] == [(80, 8000)]
@@ -201,11 +212,15 @@ def test_tls_adds_port_443_and_mounts_the_secret_in_both_processes() -> None:
     ports = desired[SERVICE_OF_ROUTERS]["spec"]["ports"]
     assert [(port["port"], port["targetPort"]) for port in ports] == [(80, 8080), (443, 8443)]
     pod = desired[ROUTERS]["spec"]["template"]["spec"]
-    (volume,) = [volume for volume in pod["volumes"] if "secret" in volume]
-    assert volume["secret"]["secretName"] == "llm-tls"
+    secrets = {volume["secret"]["secretName"]: volume for volume in pod["volumes"] if "secret" in volume}
+    assert secrets.keys() == {"llm-tls", GATEWAY_KEY_SECRET}
+    volume = secrets["llm-tls"]
     for container in pod["containers"]:
         assert volume["name"] in {mount["name"] for mount in container["volumeMounts"]}
-    assert set(desired[CONFIG]["data"]) == {"haproxy.cfg", "metrics.lua", "hold.lua", "tls.lua"}
+    assert set(desired[CONFIG]["data"]) == {
+        *("haproxy.cfg", "metrics.lua", "hold.lua", "entry.lua", "peers.lua"),
+        *("gateway_key.lua", "gateway_key.map", "fairness.map", "tls.lua"),
+    }
 
 
 def test_the_annotations_of_a_user_replace_those_that_the_operator_sets_on_an_ingress() -> None:

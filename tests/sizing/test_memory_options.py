@@ -3,7 +3,7 @@
 import pytest
 
 from inference_operator.api.engine import EngineSpec
-from inference_operator.engines.classified import Memory
+from inference_operator.engines.classified import Class, Memory
 from inference_operator.engines.vllm.option_classes import OPTION_CLASSES
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.models.facts import ModelFacts
@@ -22,6 +22,12 @@ GEMMA, EXPERTS, KIMI, HYBRID = (
         "Qwen/Qwen3.5-27B",
     )
 )
+
+BY_FIELD = {
+    *("--kv-offloading-backend", "--kv-offloading-size"),
+    *("--spec-method", "--spec-model", "--spec-tokens", "--speculative-config"),
+}
+"""Options that change memory and are counted by the fields of `spec.engine` that set them."""
 
 
 def budget(facts: ModelFacts, gpus: str, *args: str, tensor: int = 1, context: int | None = None) -> Budget:
@@ -126,7 +132,10 @@ def test_every_option_has_one_effect_on_memory() -> None:
     assert effects["--decode-context-parallel-size"] is Memory.COUNTED
     assert effects["--num-gpu-blocks-override"] is Memory.UNCOUNTED
     assert effects["--seed"] is Memory.NONE
-    assert len([name for name, effect in effects.items() if effect is Memory.COUNTED]) > 25
+    counted = {name for name, effect in effects.items() if effect is Memory.COUNTED}
+    managed = {option.name for option in OPTION_CLASSES if option.kind is Class.MANAGED}
+    assert managed >= BY_FIELD
+    assert len(counted | BY_FIELD) > 25
 
 
 def test_sizes_of_a_shape_are_those_of_its_arguments() -> None:

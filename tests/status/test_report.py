@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from inference_operator.api.reasons import ConditionType
+from inference_operator.api.resource import INFERENCE_DEPLOYMENT_API
 from inference_operator.api.rollouts import RolloutSettings
 from inference_operator.api.status import Status
 from inference_operator.manifest import Manifest
@@ -263,7 +264,7 @@ def test_a_transition_time_changes_only_with_the_status_of_its_condition() -> No
     ).status
     times = {
         kind: [c.last_transition_time for status in (first, second, third) for c in status.conditions if c.type == kind]
-        for kind in ConditionType
+        for kind in INFERENCE_DEPLOYMENT_API.conditions
     }
     start, minute, two = "2026-01-02T03:04:05Z", "2026-01-02T03:05:05Z", "2026-01-02T03:06:05Z"
     assert times == {

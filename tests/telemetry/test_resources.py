@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 from prometheus_client.samples import Sample
 
-from inference_operator.api.reasons import ConditionType
+from inference_operator.api.resource import INFERENCE_DEPLOYMENT_API
 from inference_operator.autoscaling.decision import Bound, Decision, Terms
 from inference_operator.autoscaling.inputs import ScalingResult
 from inference_operator.controller.cache import Cache
@@ -338,7 +338,7 @@ def test_an_engine_that_was_ready_before_the_first_scrape_or_was_restarted_tells
 def test_the_series_of_a_thousand_resources_are_bounded_and_end_with_their_resource() -> None:
     world = World("H100:8@2.5")
     world.metrics.scaling = lambda _: ScalingResult(decision(Bound.DEMAND))
-    conditions = [condition(kind, "True", "Reason") for kind in ConditionType]
+    conditions = [condition(kind, "True", "Reason") for kind in INFERENCE_DEPLOYMENT_API.conditions]
     status: Manifest = {"conditions": conditions, "plan": SIZED, "startup": {"step": "PullingImages"}}
     for number in range(MANY):
         name = f"m{number}"

@@ -19,9 +19,10 @@ _QUANTITIES = ("1", "500m", "0.5", "2Gi", "1536Mi", "4G", 3)
 _DURATIONS = ("90s", "10m", "1h", "45m")
 _BY_RULE: Mapping[str, tuple[object, ...]] = {
     "spec.model.source": (
-        *("hf://Qwen/Qwen3-8B",) * 7,
+        *("hf://Qwen/Qwen3-8B",) * 11,
         *("pvc://models/a/b", "oci://example.com/model:1", "hf://nobody"),
     ),
+    "spec.paused": (False, False, False, True),  # nothing is planned while it is true
     "spec.model.adapters[].name": ("sql", "org/chat", "summary"),
     "spec.model.adapters[].source": ("hf://org/sql", "pvc://adapters/a", "oci://example.com/adapter:1"),
     "spec.model.servedName": ("chat", "Qwen/Qwen3-8B:latest"),

@@ -110,6 +110,7 @@ ROSTER_API = ResourceApi(
     "A list of the models of a namespace.",
     ("ros",),
     (column("Models", "integer", ".status.models", "Number of models"),),
+    (ConditionType.READY, ConditionType.STALLED),
 )
 ROSTERS = ResourceKind(ROSTER_API, decide, report, events, frozenset({INFERENCE_DEPLOYMENT}))
 BOTH = (*KINDS, ROSTERS)

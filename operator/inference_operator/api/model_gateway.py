@@ -8,6 +8,7 @@ from pydantic import Field, StringConstraints
 from inference_operator.api.adapters import SERVED_NAME
 from inference_operator.api.container import BY_NAME
 from inference_operator.api.duration import Within
+from inference_operator.api.reasons import ConditionType
 from inference_operator.api.resource import ResourceApi, column
 from inference_operator.api.router import ProxySpec
 from inference_operator.api.router_exposure import HEADER_NAME
@@ -139,5 +140,12 @@ MODEL_GATEWAY_API = ResourceApi(
         column("Age", "date", ".metadata.creationTimestamp", "Time since creation"),
         column("URL", "string", ".status.url", "URL of the OpenAI API inside the cluster", is_wide=True),
         column("Message", "string", ".status.message", "The cause, and what helps", is_wide=True),
+    ),
+    (
+        ConditionType.READY,
+        ConditionType.RECONCILING,
+        ConditionType.STALLED,
+        ConditionType.EXPOSED,
+        ConditionType.NAMES_ACCEPTED,
     ),
 )

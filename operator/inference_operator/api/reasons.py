@@ -1,10 +1,10 @@
-"""Condition types and reasons of an InferenceDeployment; `explanations.txt` has cause and cure of each reason."""
+"""Condition types and reasons of all kinds of resources; `explanations.txt` has cause and cure of each reason."""
 
 from enum import StrEnum
 
 
 class ConditionType(StrEnum):
-    """The conditions of an InferenceDeployment, in the order in which status lists them."""
+    """The conditions of all kinds of resources, in the order in which status lists them."""
 
     READY = "Ready"
     RECONCILING = "Reconciling"

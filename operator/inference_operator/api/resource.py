@@ -68,6 +68,8 @@ class ResourceApi(Generic[SpecT, StatusT]):
     description: str
     short_names: tuple[str, ...]
     columns: tuple[Manifest, ...]
+    conditions: tuple[ConditionType, ...]
+    """Those that its status can have, in their order."""
     scales: bool = False
     """Whether it has the subresource `/scale`, with `spec.replicas` and `status.replicas`."""
 
@@ -102,7 +104,7 @@ class ResourceApi(Generic[SpecT, StatusT]):
             status = self.status.model_validate(_mapping(stored))
         except ValidationError:
             return self.status()
-        ours = tuple(c for c in status.conditions if c.type in set(ConditionType))
+        ours = tuple(c for c in status.conditions if c.type in self.conditions)
         return status.model_copy(update={"conditions": ours})
 
 
@@ -127,6 +129,7 @@ INFERENCE_DEPLOYMENT_API = ResourceApi(
         column("Adapters", "string", ".status.adaptersReady", "Ready adapters, and all adapters", is_wide=True),
         column("Message", "string", ".status.message", "The cause, and what helps", is_wide=True),
     ),
+    tuple(kind for kind in ConditionType if kind is not ConditionType.NAMES_ACCEPTED),
     scales=True,
 )
 

@@ -131,7 +131,7 @@ def refusal_of(spec: ModelGatewaySpec, inputs: GatewayInputs) -> Refusal | None:
     """Why a gateway cannot run as specified, or None."""
     stated = router_spec(spec)
     effective = effective_router(stated, inputs.settings.router_defaults)
-    refusal = refusal_of_router_resources(effective.resources, "spec.resources") or refusal_of_exposure(stated)
+    refusal = refusal_of_router_resources(effective.resources, "spec.router.resources") or refusal_of_exposure(stated)
     return replace(refusal, field=refusal.field.replace("spec.router.", "spec.")) if refusal else None
 
 

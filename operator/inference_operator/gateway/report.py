@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from inference_operator.api.conditions import MAX_MESSAGE_LENGTH
-from inference_operator.api.model_gateway import ModelGatewayStatus
+from inference_operator.api.model_gateway import MODEL_GATEWAY_API, ModelGatewayStatus
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.status import MAX_EXTERNAL_URLS
 from inference_operator.diagnosis.pending_causes import rejection_reason
@@ -46,7 +46,9 @@ def report(
     former = inputs.resource.status
     status = ModelGatewayStatus(
         observed_generation=inputs.resource.generation,
-        conditions=tuple(condition_of(kind, verdicts[kind], inputs) for kind in ConditionType if kind in verdicts),
+        conditions=tuple(
+            condition_of(kind, verdicts[kind], inputs) for kind in MODEL_GATEWAY_API.conditions if kind in verdicts
+        ),
         reason=overall.reason,
         message=overall.message[:MAX_MESSAGE_LENGTH],
         url=url(inputs.resource.owner, cluster_domain=inputs.settings.cluster_domain),

@@ -176,7 +176,7 @@ class KubeCluster:
         query = paging | {name: text for name, text in selectors.items() if text}
         async for page in self._page_bodies(kind, namespace, query):
             for item in page["items"]:
-                yield item
+                yield {**item, "apiVersion": kind.api_version, "kind": kind.name}  # lists omit them
 
     async def _page_bodies(
         self, kind: Kind, namespace: str | None, query: Mapping[str, str]

@@ -9,8 +9,8 @@ _CARDS = "card of the repository on the hub, November 2026"
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """A published draft."""
+class Drafter:
+    """A published head or smaller model."""
 
     repository: str
     models: tuple[str, ...]
@@ -36,10 +36,10 @@ class Draft:
         return round(BYTES * self.head_parameters)
 
 
-DRAFTS: Sequence[Draft] = (
-    Draft("nebius/EAGLE3-gpt-oss-20b", ("openai/gpt-oss-20b",), "CC BY 4.0", _CARDS, 6, 0.4e9, 3.49, 7),
-    Draft("nebius/EAGLE3-gpt-oss-120b", ("openai/gpt-oss-120b",), "CC BY 4.0", _CARDS, 6, 0.4e9, 2.81, 7),
-    Draft(
+DRAFTS: Sequence[Drafter] = (
+    Drafter("nebius/EAGLE3-gpt-oss-20b", ("openai/gpt-oss-20b",), "CC BY 4.0", _CARDS, 6, 0.4e9, 3.49, 7),
+    Drafter("nebius/EAGLE3-gpt-oss-120b", ("openai/gpt-oss-120b",), "CC BY 4.0", _CARDS, 6, 0.4e9, 2.81, 7),
+    Drafter(
         "nebius/EAGLE3-Qwen3-235B-A22B-Instruct-2507",
         ("Qwen/Qwen3-235B-A22B-Instruct-2507", "Qwen/Qwen3-235B-A22B-Instruct-2507-FP8"),
         "CC BY 4.0",
@@ -49,7 +49,7 @@ DRAFTS: Sequence[Draft] = (
         4.32,
         7,
     ),
-    Draft(
+    Drafter(
         "Qwen/Qwen3-0.6B",
         ("Qwen/Qwen3-8B", "Qwen/Qwen3-14B", "Qwen/Qwen3-32B", "Qwen/Qwen3-8B-FP8", "Qwen/Qwen3-32B-FP8"),
         "Apache-2.0",
@@ -60,7 +60,7 @@ DRAFTS: Sequence[Draft] = (
 """Known drafts. Those of the same model come in the order in which they are tried."""
 
 
-def known_draft(model: str, *, head: bool) -> Draft | None:
+def known_draft(model: str, *, head: bool) -> Drafter | None:
     """The first head, or smaller model, that is known for a model.
 
     Examples:
@@ -70,5 +70,5 @@ def known_draft(model: str, *, head: bool) -> Draft | None:
     return next((draft for draft in DRAFTS if model in draft.models and draft.is_head is head), None)
 
 
-def named_draft(repository: str) -> Draft | None:
+def named_draft(repository: str) -> Drafter | None:
     return next((draft for draft in DRAFTS if draft.repository == repository), None)

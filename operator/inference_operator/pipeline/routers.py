@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from inference_operator.api.router import RouterStrategy
 from inference_operator.manifest import HTTP_ROUTE, INFERENCE_POOL, Manifest, Ref
-from inference_operator.objects.names import router_name
+from inference_operator.objects.names import ROUTER, headless_service_name, router_name
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import Planned
 from inference_operator.pipeline.part import Feature, Part
@@ -34,12 +34,14 @@ def _switch_recheck(inputs: Inputs, planned: Planned) -> datetime | None:
 def kept_routers(inputs: Inputs, planned: Planned) -> Mapping[Ref, Manifest]:
     """The live objects that stay, so that traffic goes on.
 
-    - All of the router until the live Service selects the engines: that write may fail.
+    - All of the router until the live Service selects the engines: that write may fail. Until then routers ask each
+      other too, by their own Service.
     - HTTPRoute and InferencePool while their kind cannot be listed: one refused listing must not end the traffic.
     """
     router = planned.shared.stated.router
     if router.strategy is RouterStrategy.EXTERNAL and not planned.routing.live:
-        names = (router_name(inputs.resource.key.name), inputs.main_service.name)
+        name = inputs.resource.key.name
+        names = (router_name(name), headless_service_name(name, ROUTER), inputs.main_service.name)
         return {ref: live for ref, live in inputs.children.items() if ref.name in names}
     wanted = {HTTP_ROUTE: router.http_route, INFERENCE_POOL: router.inference_pool}
     kinds = {kind for kind, field in wanted.items() if field and kind in inputs.unavailable_kinds}

@@ -12,7 +12,7 @@ from itertools import pairwise
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from inference_operator.api.reasons import ConditionType
+from inference_operator.api.resource import INFERENCE_DEPLOYMENT_API
 from inference_operator.autoscaling.decision import Bound, Decision
 from inference_operator.autoscaling.inputs import ScalingResult
 from inference_operator.diagnosis.restart_cause import RestartCause
@@ -47,7 +47,7 @@ ROUTER_STATES = ("ready", "unready")
 DEMAND_PARTS = ("steady", "headroom", "backlog")
 
 MAX_SERIES = (
-    len(ConditionType)
+    len(INFERENCE_DEPLOYMENT_API.conditions)
     + len(REPLICA_STATES)
     + len(GPU_STATES)
     + len(PHASES)

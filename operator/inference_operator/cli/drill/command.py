@@ -165,7 +165,11 @@ async def _drill(api: Api, cluster: KubeCluster, live: Manifest, options: argpar
     said = sys.stdout if options.output == "table" else sys.stderr
     columns = shutil.get_terminal_size((WIDTH, 0)).columns
     for line in map(harmless, intent.words()):
-        print(fill(line, columns, subsequent_indent=INDENT, break_long_words=False), file=said, flush=True)
+        print(
+            fill(line, columns, subsequent_indent=INDENT, break_long_words=False, break_on_hyphens=False),
+            file=said,
+            flush=True,
+        )
     if not faults:
         raise RefusedError("There is no fault that may be caused.")
     if not options.yes and not await is_agreed("Go on?"):

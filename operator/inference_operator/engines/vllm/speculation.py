@@ -12,7 +12,7 @@ from inference_operator.api.speculative_method import WITH_DRAFT, SpeculativeMet
 from inference_operator.engines.vllm.cli_args import is_on
 from inference_operator.engines.vllm.flags import REMOTE_CODE
 from inference_operator.engines.vllm.traits import only_pools, predicts
-from inference_operator.models.drafts import Draft, known_draft, named_draft
+from inference_operator.models.drafts import Drafter, known_draft, named_draft
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.plan import Drafting
 from inference_operator.sizing.shape import Speculation
@@ -156,7 +156,7 @@ def _without_layers(spec: SpeculativeSpec, facts: ModelFacts) -> Refusal | None:
     return None
 
 
-def _draft(spec: SpeculativeSpec, model: str) -> Draft | None:
+def _draft(spec: SpeculativeSpec, model: str) -> Drafter | None:
     """The row of the draft that is named, or the first one that the method takes."""
     if spec.model:
         return named_draft(spec.repository)
@@ -169,7 +169,7 @@ def _draft(spec: SpeculativeSpec, model: str) -> Draft | None:
     return next((draft for draft in found if draft), None)
 
 
-def _method_of(draft: Draft) -> SpeculativeMethod:
+def _method_of(draft: Drafter) -> SpeculativeMethod:
     return SpeculativeMethod.EAGLE3 if draft.is_head else SpeculativeMethod.DRAFT_MODEL
 
 
