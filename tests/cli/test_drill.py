@@ -65,7 +65,8 @@ def test_a_service_of_one_engine_and_one_router_is_not_interrupted(infd: Infd, b
     others = ",".join(fault for fault in DRILLED if fault is not Fault.END_OPERATOR)
     status, said, _ = infd("drill", "qwen", "--yes", f"--faults={others}")
     assert status == 1
-    why = dict(line.strip().removeprefix("not ").split(": ", 1) for line in said.replace(f"\n{INDENT}", " ").splitlines() if "  not " in line)
+    lines = said.replace(f"\n{INDENT}", " ").splitlines()
+    why = dict(line.strip().removeprefix("not ").split(": ", 1) for line in lines if "  not " in line)
     one_engine = "it interrupts a service of one engine. --yes-interrupt causes it."
     one_router = "it interrupts a service of one router. --yes-interrupt causes it."
     assert why == {
