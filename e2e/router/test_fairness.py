@@ -12,10 +12,15 @@ from e2e.router.loopback import Loopback
 from e2e.router.places import Places
 from inference_operator.api.router import RouterSpec
 from inference_operator.api.router_keys import KeysSecretRef, RouterKeysSpec
+from inference_operator.router.fairness import LONGEST_TURN_MS
 
 PLACES, HELD, USERS = 4, 500, 10
 TURNS = 2
 """Places that become free until a user with one request has one."""
+LEAVE_SECONDS = 0.2
+"""After which a request leaves the queue."""
+LOOK_SECONDS = 1
+"""Between two computations of the turn."""
 LONG = 400 * 1024
 """Bytes of a body that no router keeps."""
 
@@ -134,3 +139,31 @@ async def test_what_was_held_without_an_engine_keeps_its_order(loopback: Loopbac
         await loopback.until_queued(63 - PLACES)
         first = [*places.started, *[await places.next() for _ in range(3)]]
         assert {"u0", "u1", "u2"} < set(first), places.started
+
+
+async def _turn(loopback: Loopback) -> int:
+    """Milliseconds, as entry.lua has computed them."""
+    reader, writer = await asyncio.open_unix_connection(str(loopback.root / "run/haproxy/admin.sock"))
+    writer.write(b"show map /etc/haproxy/fairness.map\n")
+    found = (await reader.read()).split()
+    writer.close()
+    return int(found[found.index(b"turn") + 1])
+
+
+async def test_requests_that_leave_the_queue_make_no_turn_shorter(loopback: Loopback, places: Places) -> None:
+    await _start(loopback, keys=False)
+    await places.listen(loopback)
+    await loopback.until_served(1)
+    async with AsyncExitStack() as stack:
+        clients = Clients(loopback, stack, keys=False)
+        await clients.ask("heavy", PLACES)
+        await places.until_started(PLACES)
+        for _ in range(10):
+            left = len(clients.asked)
+            await clients.ask("leaves", 30)
+            await asyncio.wait(clients.asked[left:], timeout=LEAVE_SECONDS)
+            for task in clients.asked[left:]:
+                task.cancel()
+        await loopback.until_queued(0)
+        await asyncio.sleep(2 * LOOK_SECONDS)
+        assert await _turn(loopback) == LONGEST_TURN_MS

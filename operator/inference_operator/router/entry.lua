@@ -85,11 +85,12 @@ local function prefix_of(name)
   return most[prefix] and prefix
 end
 
--- Requests in engines and in the queue, and how often a second one of them ends.
+-- Requests in engines and in the queue, and how often a second an engine has answered one. What is refused, or leaves the
+-- queue, frees no place: else who sends and leaves would make turns short. Without requests there is nothing to measure.
 local function requests()
   local stats = core.backends[BACKEND]:get_stats()
-  local now = stats.stot - stats.scur
-  if ended then
+  local now = stats.hrsp_2xx
+  if ended and (stats.scur > 0 or now > ended) then
     rate = rate * MEMORY + math.max(0, now - ended) * (1 - MEMORY)
   end
   ended = now
