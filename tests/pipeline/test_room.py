@@ -53,13 +53,17 @@ def test_the_room_is_what_the_cache_holds_of_requests_of_the_measured_length() -
 
 @pytest.mark.parametrize(
     "tokens",
-    [None, TokenCounts(199, 20_000_000, 1_000_000), TokenCounts(1000, 0, 0), TokenCounts(1000, 20_000_000, 0)],
-    ids=["not counted", "too few", "no prompts", "no answers"],
+    [None, TokenCounts(199, 20_000_000, 1_000_000), TokenCounts(1000, 0, 0)],
+    ids=["not counted", "too few", "no prompts"],
 )
 def test_without_measured_answers_there_is_no_number_and_a_former_one_stays(tokens: TokenCounts | None) -> None:
     assert text(decided(tokens)) == ""
     live = decided(LONG).desired[CONFIG]
     assert text(decided(tokens, [live])) == live["data"][ROOM_FILE]
+
+
+def test_a_model_that_keeps_nothing_in_the_cache_has_not_the_number_of_the_one_before() -> None:
+    assert text(decided(TokenCounts(1000, 20_000_000, 0), [decided(LONG).desired[CONFIG]])) == ""
 
 
 @pytest.mark.parametrize(("answer", "cached", "longer"), [(1_100_000, 0, False), (9_000_000, 0, True)])

@@ -129,7 +129,7 @@ def test_a_turn_gives_each_user_one_place_and_has_bounds(users: int, rate: float
     assert SCRIPT.turn(users, rate) == milliseconds
 
 
-def _with_room(room: int | None, live: str = "") -> RouterInputs:
+def _with_room(room: float | None, live: str = "") -> RouterInputs:
     return replace(REQUEST, upstreams=tuple(replace(one, room=room) for one in REQUEST.upstreams), live_room=live)
 
 
@@ -139,6 +139,11 @@ def _with_room(room: int | None, live: str = "") -> RouterInputs:
         (None, "", ""),
         (300, "", "e 300\n"),
         (None, "e 300\n", "e 300\n"),
+        (0, "e 300\n", ""),
+        (1.9, "e 2\n", "e 2\n"),
+        (1.6, "e 2\n", "e 1\n"),
+        (1.9, "e 1\n", "e 1\n"),
+        (4.1, "e 5\n", "e 5\n"),
         (374, "e 300\n", "e 300\n"),
         (375, "e 300\n", "e 375\n"),
         (241, "e 300\n", "e 300\n"),
@@ -148,7 +153,7 @@ def _with_room(room: int | None, live: str = "") -> RouterInputs:
     ],
 )
 def test_a_number_stays_while_the_new_one_differs_by_less_than_a_quarter_or_is_unknown(
-    room: int | None, live: str, text: str
+    room: float | None, live: str, text: str
 ) -> None:
     assert room_text(_with_room(room), live) == text
 

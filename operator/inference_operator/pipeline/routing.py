@@ -111,10 +111,12 @@ def _upstream(inputs: Inputs, role: Role) -> Upstream:
     )
 
 
-def _room(inputs: Inputs, role: Role) -> int | None:
-    """Requests of the measured length that one engine has room for; None while no lengths are measured."""
+def _room(inputs: Inputs, role: Role) -> float | None:
+    """Requests of the measured length that one engine has room for; 0: no cache limits them; None until measured."""
     load = measured_load(role.scaling.recorded, role.scaling.result)
     samples = (inputs.samples.engines.get(engine.uid) for engine in role.context.live.engines)
     measured = load if load != TYPICAL_LOAD else measured_lengths([one.sample.tokens for one in samples if one])
-    held = room(role.plan.plan, measured) if measured else None
-    return None if held is None else max(1, min(role.process.max_concurrency, int(held)))
+    held = room(role.plan.plan, measured or TYPICAL_LOAD)
+    if held is None:
+        return 0.0
+    return max(1.0, min(float(role.process.max_concurrency), held)) if measured else None

@@ -53,10 +53,11 @@ def room_text(inputs: RouterInputs, live: str) -> str:
     return "".join(f"{prefix} {room}\n" for prefix, room in rooms.items() if room)
 
 
-def _kept(before: int | None, now: int | None) -> int | None:
-    if not before or not now:
-        return now or before
-    return before if max(before, now) < ROOM_STEP * min(before, now) else now
+def _kept(before: int | None, now: float | None) -> int | None:
+    """The new number is compared before it is rounded: else one near 2 would be written as 1 and as 2 in turn."""
+    if now is None or (before and now and max(before, now) < ROOM_STEP * min(before, now)):
+        return before
+    return int(now)
 
 
 def _prefixes(inputs: RouterInputs) -> list[str]:

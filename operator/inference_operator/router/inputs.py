@@ -45,8 +45,9 @@ class Upstream:
     """Whether its engines load adapters, which routers then advertise. Otherwise routers pass on any name."""
     lists_models: bool = True
     """Whether its engines answer which models they have. Otherwise routers always do."""
-    room: int | None = None
-    """Requests of the measured length that one engine has room for, of all processes together; None if unknown."""
+    room: float | None = None
+    """Requests of the measured length that one engine has room for, of all processes together; None until it is
+    measured, and 0 if no cache limits them."""
     weight: int = 1
     """Weight of each of its engines, relative to the engines of the other upstreams."""
 
