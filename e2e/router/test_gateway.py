@@ -22,6 +22,7 @@ from inference_operator.objects.gateway_key import (
 )
 from inference_operator.objects.names import GATEWAY
 from inference_operator.router.gateway import TARGET_HEADER
+from inference_operator.settings import Settings
 from tests.testing.named_models import engines_model, odd_bodies
 
 KEY = "0123456789abcdef"
@@ -114,6 +115,7 @@ async def gateway(loopback: Loopback) -> AsyncIterator[Gateway]:
     for target in targets.values():
         await target.start()
     loopback.engine_key = KEY
+    loopback.settings = Settings(forwarded_headers=("x-*",))
     loopback.component, loopback.has_adapters, loopback.model_names = GATEWAY, True, ()
     made = Gateway(loopback, targets)
     loopback.write_adapters("".join(f"{line}\n" for line in (*made.lines(), f"org/a {targets['a'].route}")))
