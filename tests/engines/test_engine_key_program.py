@@ -311,7 +311,7 @@ def counting(app: Application, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         requests, totals = [stats.RequestStateStats(), stats.RequestStateStats()], step()
         for request in requests:  # two answers of 3 tokens each, to a prompt of 5
             totals.update_from_output((5, 1), 0.0, True, request)  # noqa: FBT003 - as vLLM does
-            totals.update_from_output((5, 2), 1.0, False, request)  # noqa: FBT003 - as above
+            totals.update_from_output((5, 2), 1.0, is_prefilling=False, _=request)
         await app(scope, receive, send)
 
     program.count_tokens.cache_clear()
@@ -366,10 +366,17 @@ async def test_further_users_are_counted_together(counting: EngineKey, monkeypat
     assert [tokens(counting, user) for user in ("a", "b", "c", "other")] == [(20, 12), (10, 6), (None, None), (20, 12)]
 
 
-@pytest.mark.parametrize("missing", ["IterationStats", "num_prompt_tokens"])
+class NamedStep(Step):
+    """One that has to be told more."""
+
+    def __init__(self, _engine: int) -> None:
+        super().__init__()
+
+
+@pytest.mark.parametrize("missing", ["IterationStats", "num_prompt_tokens", "arguments"])
 def test_a_vllm_that_counts_otherwise_is_left_as_it_is(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stats = ModuleType("vllm.v1.metrics.stats")
-    step = type("Step", (), {"update_from_output": Step.update_from_output})
+    step = NamedStep if missing == "arguments" else type("Step", (), {"update_from_output": Step.update_from_output})
     stats.__dict__.update(RequestStateStats=State, **({} if missing == "IterationStats" else {"IterationStats": step}))
     monkeypatch.setitem(sys.modules, stats.__name__, stats)
     for name in ("vllm", "vllm.v1", "vllm.v1.metrics"):

@@ -178,7 +178,7 @@ def count_tokens() -> None:
 
         begin, update = RequestStateStats.__init__, IterationStats.update_from_output
         RequestStateStats().tokens, _ = (), totals(IterationStats())
-    except (ImportError, AttributeError):
+    except (ImportError, AttributeError, TypeError):  # they are not there, or take other arguments
         return
     counter, users = Counter(TOKENS, "Tokens of each user", ("user", "type")), set[str]()
 
@@ -193,7 +193,8 @@ def count_tokens() -> None:
     def updated(step: Any, *args: Any, **named: Any) -> None:  # noqa: ANN401 - as above
         before = totals(step)
         update(step, *args, **named)
-        counts = next((one.tokens for one in args if isinstance(one, RequestStateStats)), ())
+        given = (*args, *named.values())
+        counts = next((getattr(one, "tokens", ()) for one in given if isinstance(one, RequestStateStats)), ())
         for count, old, new in zip(counts, before, totals(step), strict=False):
             if new > old:
                 count.inc(new - old)
