@@ -45,7 +45,7 @@ def dumped(shown: object, form: str) -> str:
     r"""What a command found, for programs: an object, or a list of them in `items`, however many there are.
 
     Examples:
-        >>> dumped([{"name": "qwen", "engines_ready": "1/1"}], "yaml")
+        >>> dumped([{"name": "qwen", "enginesReady": "1/1"}], "yaml")
         'items:\n- name: qwen\n  enginesReady: 1/1'
         >>> dumped([{"name": "qwen"}], "name")
         'inferencedeployment.inference-operator.dev/qwen'
@@ -64,11 +64,16 @@ def manifest_text(shown: object, form: str) -> str:
 
 
 def document(value: object) -> Any:  # noqa: ANN401 - what JSON can have
-    """A report as JSON has it: keys in camelCase."""
+    """A report as JSON has it: fields in camelCase, keys of mappings as they are, which may be a user's.
+
+    Examples:
+        >>> document({"my_model": 1})
+        {'my_model': 1}
+    """
     if is_dataclass(value) and not isinstance(value, type):
         return {json_name(field.name): document(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {json_name(name) if "_" in name else name: document(one) for name, one in value.items()}
+        return {name: document(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [document(one) for one in value]
     return value if value is None or isinstance(value, bool | int | float) else str(value)

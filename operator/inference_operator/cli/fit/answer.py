@@ -52,13 +52,13 @@ class Answer:
         """The answer as an object; memory in GiB of one GPU."""
         found = self.budget
         numbers: Manifest = {
-            "weights_gib": found and round(found.weights, DIGITS),
-            "activation_gib": found and round(found.activation, DIGITS),
-            "non_torch_gib": found and round(found.context_memory, DIGITS),
-            "cuda_graph_gib": found and round(found.graphs, DIGITS),
-            "kv_cache_gib": found and round(found.kv_cache, DIGITS),
-            "kv_cache_tokens": found and found.kv_tokens,
-            "max_concurrency": found and round(found.concurrency, DIGITS),
+            "weightsGiB": found and round(found.weights, DIGITS),
+            "activationGiB": found and round(found.activation, DIGITS),
+            "nonTorchGiB": found and round(found.context_memory, DIGITS),
+            "cudaGraphGiB": found and round(found.graphs, DIGITS),
+            "kvCacheGiB": found and round(found.kv_cache, DIGITS),
+            "kvCacheTokens": found and found.kv_tokens,
+            "maxConcurrency": found and round(found.concurrency, DIGITS),
         }
         missing = {"unaccounted": list(self.unaccounted)} if self.unaccounted else {}
         return {"fits": self.fits, "reason": self.reason, **missing, **numbers, **self._chosen()}
@@ -73,18 +73,18 @@ class Answer:
             "pipeline": shape.parallel.pipeline,
             "data": shape.parallel.data,
             "nodes": shape.parallel.nodes,
-            "gpus_per_replica": self.plan.gpus_per_replica,
-            "replicas_per_node": self.plan.replicas_per_node,
-            "max_model_len": shape.context,
-            "max_num_seqs": shape.max_num_seqs,
-            "max_num_batched_tokens": shape.max_num_batched_tokens,
-            "gpu_memory_utilization": shape.utilization,
-            "runner_up": self.plan.runner_up,
+            "gpusPerReplica": self.plan.gpus_per_replica,
+            "replicasPerNode": self.plan.replicas_per_node,
+            "maxModelLen": shape.context,
+            "maxNumSeqs": shape.max_num_seqs,
+            "maxNumBatchedTokens": shape.max_num_batched_tokens,
+            "gpuMemoryUtilization": shape.utilization,
+            "runnerUp": self.plan.runner_up,
             "host": {
                 "cpu": host.cpu,
-                "memory_gib": host.memory_gib,
-                "ephemeral_storage_gib": host.ephemeral_storage_gib,
-                "shared_memory_gib": host.shared_memory_gib,
+                "memoryGiB": host.memory_gib,
+                "ephemeralStorageGiB": host.ephemeral_storage_gib,
+                "sharedMemoryGiB": host.shared_memory_gib,
             },
         }
 
