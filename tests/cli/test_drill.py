@@ -6,6 +6,7 @@
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,11 +16,13 @@ from inference_operator.api.resource import resource
 from inference_operator.api.spec import Spec
 from inference_operator.cli.drill import DRILLED
 from inference_operator.cli.drill.command import INDENT, limits_of, rate_of
-from inference_operator.cli.drill.faults import RIGHTS
+from inference_operator.cli.drill.faults import RIGHTS, DrilledService, ObstacleError, Pods
 from inference_operator.cli.drill.promises import Fault
 from inference_operator.cli.options import SYSTEM_NAMESPACE
 from inference_operator.cli.parser import RefusedError
-from inference_operator.manifest import DEPLOYMENT, STATEFUL_SET
+from inference_operator.manifest import DEPLOYMENT, POD, STATEFUL_SET, Manifest, Ref
+from inference_operator.views.engine import engines_of
+from inference_operator.views.pod import pod_view
 from tests.cli.conftest import Infd
 from tests.cli.forwarding import Behind, behind_api_server
 from tests.cli.test_chat import live, router
@@ -35,6 +38,7 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 def behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Behind]:
     with behind_api_server(tmp_path, monkeypatch) as found:
         found.objects[REVIEWS] = {"status": {"allowed": True}}
+        monkeypatch.setenv("COLUMNS", "120")  # lines are cut at the width of a terminal, which workers of xdist have
         for path in (DEPLOYMENT.path(None), DEPLOYMENT.path("default"), STATEFUL_SET.path("default")):
             found.objects[path] = {"metadata": {"resourceVersion": "1"}, "items": []}
         yield found
@@ -102,6 +106,26 @@ def test_the_load_is_below_what_one_engine_carries() -> None:
     assert rate_of(3.0, 3.5) == 3.0
     with pytest.raises(RefusedError, match="would overload one engine"):
         rate_of(3.0, 2.5)
+
+
+async def test_a_fault_that_would_interrupt_when_its_turn_comes_is_not_caused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Autoscaling may have removed engines since the drill began."""
+    one_engine = Pods(engines_of([pod_view(engine("a"), component="engine")]), [])
+
+    async def pods(_: DrilledService) -> Pods:
+        return one_engine
+
+    async def live_now(*_: object) -> Manifest:
+        return live()
+
+    monkeypatch.setattr(DrilledService, "pods", pods)
+    monkeypatch.setattr("inference_operator.cli.drill.faults.live_of", live_now)
+    nothing: Any = None
+    service = DrilledService(nothing, nothing, Ref(POD, "default", "qwen"), nothing, limit_seconds=1.0)
+    assert one_engine.serving
+    for fault in (Fault.DELETE_ENGINE, Fault.SCALE_DOWN, Fault.ROLL_ENGINES, Fault.TO_ZERO):
+        with pytest.raises(ObstacleError):
+            await service.cause(fault)
 
 
 def test_a_report_is_judged_again(infd: Infd, tmp_path: Path) -> None:

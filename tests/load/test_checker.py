@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientError, web
 
 from inference_operator.cli.drill.answer import CheckedAnswer as Answer
 from inference_operator.cli.drill.answer import Loss
@@ -124,6 +124,39 @@ async def test_a_stream_that_is_not_that_of_one_whole_answer_is_lost(broken: Bre
     report = await answers_of(engine(lambda n, events: events if n == 0 else broken(n, events), echoes=True))
     assert losses(report) == {loss}
     assert len(verdict(report).beyond) == sum(one.streamed for one in report.answers)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(b"data: " + b"x" * 2**20, id="without an end"),
+        pytest.param(b'data: {"id": [], "choices": [{"text": "a"}]}\n\n', id="an ID that is none"),
+        pytest.param(b"data: " + b"[" * 50_000 + b"\n\n", id="deep"),
+        pytest.param(b"data: \xff\n\n", id="no UTF-8"),
+    ],
+)
+async def test_whatever_an_answer_contains_is_an_outcome_of_its_request_alone(line: bytes) -> None:
+    report = await answers_of(engine(lambda n, events: [line, *events] if n else events))
+    assert losses(report) == {Loss.BROKEN}
+    assert {one.streamed for one in report.answers if one.ok} == {False}
+    assert sorted(one.number for one in report.answers) == list(range(report.sent))
+
+
+async def test_an_error_that_is_no_text_and_an_engine_that_answers_with_none_are_told() -> None:
+    async def fails(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=500, body=b"\xff\xfe", content_type="text/plain", charset="utf-8")
+
+    async with serving(fails) as address:
+        found = await report_from(address, requests=2, traits=EngineTraits())
+    assert losses(found) == {Loss.STATUS}
+
+    async def no_json(request: web.Request) -> web.StreamResponse:
+        asked = await request.json()
+        return web.Response(status=422 if "echo" in asked or "ignore_eos" in asked else 200, text="data: x\n\n")
+
+    async with serving(no_json) as address:
+        with pytest.raises(ClientError, match="no completion"):
+            await Load(f"http://{address}", "m", tokens=TOKENS).meet()
 
 
 @asynccontextmanager
@@ -249,10 +282,19 @@ def test_the_drill_is_judged_by_the_table(case: str) -> None:
     judged = verdict(found)
     assert (len(judged.findings), len(judged.beyond)) == (lost, more)
     assert verdict(report_of(found.text)) == judged
-    assert is_proven(found, judged) == (more == 0)
+    assert is_proven(found, judged) == (more == 0 and case != "a documented 429")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"form": 2}', '{"form": 1, "limits": {}}'])
+def test_a_fault_during_which_no_request_was_answered_proves_nothing() -> None:
+    for found in (report(), report(answered(0, 1.0, 2.0)), report(answered(0, 11.0, 11.1, None, 429))):
+        judged = verdict(found)
+        assert (judged.beyond, is_proven(found, judged)) == ([], False)
+        assert list(page(found, judged, 200))[-1] == "Not proven: no request was answered during roll-engines."
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"form": 2}', '{"form": 1, "limits": {}}', '{"form": 1, "limits": ""}', "[" * 100_000]
+)
 def test_a_text_that_is_no_report_is_an_error(text: str) -> None:
     with pytest.raises(UsageError, match="--judge"):
         report_of(text)

@@ -24,7 +24,7 @@ from inference_operator.cli.chat.command import cannot_answer
 from inference_operator.cli.cluster_command import ClusterCommand, is_agreed, operators
 from inference_operator.cli.drill import RATE
 from inference_operator.cli.drill.answer import CheckedAnswer
-from inference_operator.cli.drill.faults import DrilledService, NotHealedError, Pods, obstacle
+from inference_operator.cli.drill.faults import DrilledService, NotHealedError, ObstacleError, Pods, obstacle
 from inference_operator.cli.drill.load import Connectors, LoadPhase, NumberedLoad, tcp
 from inference_operator.cli.drill.promises import PROMISES, Fault, Limits
 from inference_operator.cli.drill.report import (
@@ -150,6 +150,7 @@ async def _drill(api: Api, cluster: KubeCluster, live: Manifest, options: argpar
         random,
         system=system["metadata"]["namespace"] if system else "",
         limit_seconds=options.heal_timeout,
+        interrupts=options.yes_interrupt,
     )
     pods = await service.pods()
     if not pods.serving:
@@ -231,6 +232,8 @@ class _Drill:
     intent: Intent
     options: argparse.Namespace
     records: list[FaultRecord] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    """Faults that met an obstacle when their turn came."""
     unlogged: set[str] = field(default_factory=set)
     """IDs of errors that no router's log has."""
     seen: int = 0
@@ -256,7 +259,7 @@ class _Drill:
                 await asyncio.gather(sending, looking, return_exceptions=True)
                 await self.service.tidy()
             await self._look_once(phase)
-        done = {record.fault for record in self.records}
+        done = {*(one.fault for one in self.records), *(one.fault for one in self.skipped)}
         late = [Skipped(fault, "the time was over.") for fault in intent.faults if fault not in done]
         return DrillReport(
             namespace=found.key.namespace,
@@ -268,7 +271,7 @@ class _Drill:
             sent=phase.sent,
             answers=[one.since(origin) for one in phase.answers],
             faults=self.records,
-            skipped=[*intent.skipped, *late],
+            skipped=[*intent.skipped, *self.skipped, *late],
             unlogged=sorted(self.unlogged),
             logs=self.logs,
         )
@@ -282,6 +285,10 @@ class _Drill:
                 return
             try:
                 record = FaultRecord(fault, begin, begin, await self.service.cause(fault))
+            except ObstacleError as error:
+                self.skipped.append(Skipped(fault, str(error)))
+                print(harmless(f"not {fault}: {error}"), file=sys.stderr, flush=True)
+                continue
             except NotHealedError as error:
                 record = FaultRecord(fault, begin, begin, "not as it should be", str(error))
             record = replace(record, end=time.monotonic() - origin)

@@ -68,7 +68,7 @@ class Question:
         return body
 
 
-class _BrokenError(Exception):
+class _BrokenError(aiohttp.ClientPayloadError):
     """The answer is incomplete or no completion."""
 
 
@@ -93,7 +93,7 @@ async def _tried(
                 return replace(answer, loss=Loss.MIXED_UP, detail=f"{REQUEST_ID}: {said_id}")
             if status // 100 != OK_CLASS:
                 loss = None if status == TOO_MANY_REQUESTS else Loss.STATUS
-                return replace(answer, loss=loss, detail=await response.text())
+                return replace(answer, loss=loss, detail=await response.text(errors="replace"))
             text = (await _read(response, question)).text
     except TimeoutError as error:
         return replace(answer, loss=Loss.LATE, detail=repr(error))
@@ -101,7 +101,7 @@ async def _tried(
         # A slow client can find a new connection already closed. It was established, so it was not refused.
         loss = Loss.RESET if error.errno == errno.ECONNRESET else Loss.REFUSED
         return replace(answer, loss=loss, detail=repr(error))
-    except (aiohttp.ClientError, aiohttp.http.HttpProcessingError, OSError, _BrokenError) as error:
+    except (aiohttp.ClientError, aiohttp.http.HttpProcessingError, OSError) as error:
         return replace(answer, loss=Loss.RESET if status is None else Loss.BROKEN, detail=repr(error))
     return _compared(answer, question, text, expected)
 
@@ -133,10 +133,7 @@ async def engine_traits(session: aiohttp.ClientSession, question: Question) -> E
             if response.status in {BAD_REQUEST, UNPROCESSABLE}:
                 continue
             response.raise_for_status()
-            try:
-                read = await _read(response, replace(tried, traits=EngineTraits()))
-            except _BrokenError as error:
-                raise aiohttp.ClientPayloadError(str(error)) from error
+            read = await _read(response, replace(tried, traits=EngineTraits()))
         counts = asked.counts and read.counted == question.tokens
         return EngineTraits(asked.echoes and read.text.startswith(question.prompt), counts)
     await answer_text(session, question)
@@ -184,7 +181,8 @@ class _Reading:
             choices = list(objects(found, "choices"))
             usage = mapping(found, "usage").get("completion_tokens")
             parts = [choice["text"] for choice in choices]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self.ids.add(found.get("id"))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise _BrokenError(f"no completion: {data.decode(errors='replace')}") from error
         if not all(isinstance(part, str) for part in parts) or not (parts or usage is not None):
             raise _BrokenError(f"no text: {data.decode(errors='replace')}")
@@ -192,7 +190,6 @@ class _Reading:
             raise _BrokenError(f"it goes on after its end: {data.decode(errors='replace')}")
         self.parts += parts
         self.ends += [choice["finish_reason"] for choice in choices if "finish_reason" in choice]
-        self.ids.add(found.get("id"))
         self.counted = usage if isinstance(usage, int) else self.counted
 
     def check(self, question: Question) -> None:
@@ -210,7 +207,10 @@ class _Reading:
 
 async def _read(response: aiohttp.ClientResponse, question: Question) -> _Reading:
     reading = _Reading()
-    await (_streamed(response, reading.add) if question.streamed else _plain(response, reading.add))
+    try:
+        await (_streamed(response, reading.add) if question.streamed else _plain(response, reading.add))
+    except ValueError as error:  # aiohttp's, of a line without an end
+        raise _BrokenError(str(error)) from error
     reading.check(question)
     return reading
 

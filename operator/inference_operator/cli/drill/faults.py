@@ -112,6 +112,10 @@ class NotHealedError(Exception):
     """A fault was not caused, or has not healed; the message is for the user."""
 
 
+class ObstacleError(Exception):
+    """A fault is not caused, since the service is no longer what it was when the drill began; the message says why."""
+
+
 class DrilledService:
     """A service in a cluster, whose faults are caused one after the other.
 
@@ -122,12 +126,22 @@ class DrilledService:
         system: the namespace of its operator.
         random: what it chooses pods and nodes by.
         limit_seconds: how long a fault may take to heal.
+        interrupts: whether a fault may interrupt the service.
     """
 
     def __init__(
-        self, api: Api, cluster: KubeCluster, ref: Ref, random: Random, *, system: str = "", limit_seconds: float
+        self,
+        api: Api,
+        cluster: KubeCluster,
+        ref: Ref,
+        random: Random,
+        *,
+        system: str = "",
+        limit_seconds: float,
+        interrupts: bool = False,
     ) -> None:
         self._api, self._cluster, self._ref, self._random = api, cluster, ref, random
+        self._interrupts = interrupts
         self._system = system or SYSTEM_NAMESPACE
         self._limit = limit_seconds
         self._causes: Mapping[Fault, Callable[[Pods], Awaitable[str]]] = {
@@ -161,9 +175,12 @@ class DrilledService:
 
         Raises:
             NotHealedError: it was not caused, or has not healed in time.
+            ObstacleError: it may not be caused now; autoscaling may have removed engines since the drill began.
         """
         try:
             before, live = await self.pods(), await live_of(self._cluster, self._ref.namespace, self._ref.name)
+            if why := obstacle(fault, live, before, interrupts=self._interrupts):
+                raise ObstacleError(why)
             what = await self._causes[fault](before)
             await self._await_as_before(before, resource(live).spec)
         except (ClusterError, RefusedError) as error:

@@ -83,7 +83,7 @@ def report_of(text: str) -> DrillReport:
         raw["skipped"] = [_value(Skipped, {**one, "fault": Fault(one["fault"])}) for one in raw["skipped"]]
         raw.pop("verdict", None)
         return _value(DrillReport, raw)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"--judge: this is no report of `infd drill -o json`: {error!r}") from error
 
 
@@ -204,9 +204,20 @@ def _quantile(times: Sequence[float], part: float) -> float | None:
     return times[max(0, ceil(part * len(times)) - 1)] if times else None
 
 
+def unseen(report: DrillReport) -> Sequence[Fault]:
+    """The faults during which no request was answered or lost: they prove nothing. A 429 has reached no engine."""
+    seen = [one for one in report.answers if not one.rejected]
+    return [
+        fault.fault
+        for fault in report.faults
+        if not any(fault.begin <= one.ended and one.started <= fault.end for one in seen)
+    ]
+
+
 def is_proven(report: DrillReport, judged: Verdict) -> bool:
-    """Whether nothing was lost beyond the promises, and each fault healed; a drill without a fault proves nothing."""
-    return bool(report.faults) and not judged.beyond and not any(one.problem for one in report.faults)
+    """Whether requests went on during each fault, none was lost beyond the promises, and each fault healed."""
+    healed = report.faults and not any(one.problem for one in report.faults)
+    return bool(healed) and not judged.beyond and not unseen(report)
 
 
 SHOWN = 20
@@ -249,6 +260,8 @@ def verdict_words(report: DrillReport, judged: Verdict) -> str:
         return "Nothing is proven: there was no fault."
     if is_proven(report, judged):
         return "As promised: no request was lost beyond docs/explanation/scope.md, and each fault healed."
+    if (without := unseen(report)) and not judged.beyond:
+        return f"Not proven: no request was answered during {', '.join(without)}."
     return "Not as promised."
 
 
