@@ -40,16 +40,6 @@ DRAFTS: Sequence[Drafter] = (
     Drafter("nebius/EAGLE3-gpt-oss-20b", ("openai/gpt-oss-20b",), "CC BY 4.0", _CARDS, 6, 0.4e9, 3.49, 7),
     Drafter("nebius/EAGLE3-gpt-oss-120b", ("openai/gpt-oss-120b",), "CC BY 4.0", _CARDS, 6, 0.4e9, 2.81, 7),
     Drafter(
-        "nebius/EAGLE3-Qwen3-235B-A22B-Instruct-2507",
-        ("Qwen/Qwen3-235B-A22B-Instruct-2507", "Qwen/Qwen3-235B-A22B-Instruct-2507-FP8"),
-        "CC BY 4.0",
-        _CARDS,
-        6,
-        0.6e9,
-        4.32,
-        7,
-    ),
-    Drafter(
         "Qwen/Qwen3-0.6B",
         ("Qwen/Qwen3-8B", "Qwen/Qwen3-14B", "Qwen/Qwen3-32B", "Qwen/Qwen3-8B-FP8", "Qwen/Qwen3-32B-FP8"),
         "Apache-2.0",
