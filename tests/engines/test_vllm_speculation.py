@@ -125,6 +125,20 @@ def test_a_draft_brings_no_code_that_can_change_and_is_where_an_engine_looks(
     assert found is None or said in found.message
 
 
+@pytest.mark.parametrize(
+    ("args", "model", "refused"),
+    [
+        (("--trust-remote-code",), "openai/gpt-oss-20b", True),
+        (("--trust-remote-code",), "deepseek-ai/DeepSeek-V3", False),
+        ((), "openai/gpt-oss-20b", False),
+    ],
+)
+def test_a_draft_that_auto_finds_brings_no_code_either(args: tuple[str, ...], model: str, *, refused: bool) -> None:
+    spec = EngineSpec(args=args, speculative=asked(method="Auto"))
+    found = refusal_of_draft(spec, ModelSpec(source=f"hf://{model}"), cached=True)
+    assert (found is not None) == refused
+
+
 @for_each([draft for draft in DRAFTS if not draft.is_head])
 def test_a_known_draft_model_has_the_vocabulary_of_its_models(draft: object) -> None:
     assert isinstance(draft, type(DRAFTS[0]))

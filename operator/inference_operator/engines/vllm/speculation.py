@@ -116,11 +116,13 @@ def refusal_of_speculation(engine: EngineSpec, facts: ModelFacts, draft: ModelFa
 def refusal_of_draft(engine: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:
     """The refusal of a draft that brings code which can change, or that no Job downloads to the claim; or None."""
     spec = engine.speculative
-    if spec.method not in WITH_DRAFT:
+    found = spec.method is SpeculativeMethod.AUTO and _draft(spec, model.source.removeprefix(HUB_SCHEME))
+    if spec.method not in WITH_DRAFT and not found:
         return None
     if is_on(engine.args, REMOTE_CODE) and not COMMIT.fullmatch(spec.revision or ""):
         problem = f"`{REMOTE_CODE}` runs code of the draft too, and without a commit it can change."
-        return _refusal(problem, f"Set `{FIELD}.model`, and `revision` to a commit with 40 hexadecimal digits.")
+        cure = f"Set `{FIELD}.model` with its `method`, and `revision` to a commit with 40 hexadecimal digits."
+        return _refusal(problem, cure)
     if cached and not model.source.startswith(HUB_SCHEME):
         problem = "An engine with `spec.cache` asks no hub, and a draft is downloaded with a model of the hub only."
         return _refusal(problem, "Remove `spec.cache`, or use the method `MTP` or `Ngram`.")
