@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,7 @@ from inference_operator.engines.vllm.speculation import (
 )
 from inference_operator.manifest import Manifest
 from inference_operator.models.catalogue import entry
-from inference_operator.models.drafts import DRAFTS
+from inference_operator.models.drafts import DRAFTS, Drafter
 from inference_operator.models.entry import entry_facts
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.shape import Speculation
@@ -37,6 +38,7 @@ def asked(**fields: object) -> SpeculativeSpec:
 
 
 HEAD = "nebius/EAGLE3-gpt-oss-20b"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "faster-answers.md"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +141,15 @@ def test_a_draft_that_auto_finds_brings_no_code_either(args: tuple[str, ...], mo
     assert (found is not None) == refused
 
 
+@for_each(DRAFTS)
+def test_the_page_about_drafts_says_what_the_table_has(draft: Drafter) -> None:
+    published = f"{draft.accepted:g}, {draft.accepted_of} guessed" if draft.accepted else "not published"
+    ending = f" | {draft.repository} | {draft.licence} | {published} |"
+    rows = [line for line in PAGE.read_text().splitlines() if line.endswith(ending)]
+    assert len(rows) == 1
+    assert draft.models[0].partition("/")[2] in rows[0]
+
+
 @for_each([draft for draft in DRAFTS if not draft.is_head])
-def test_a_known_draft_model_has_the_vocabulary_of_its_models(draft: object) -> None:
-    assert isinstance(draft, type(DRAFTS[0]))
+def test_a_known_draft_model_has_the_vocabulary_of_its_models(draft: Drafter) -> None:
     assert {facts_of(model).vocabulary for model in draft.models} == {facts_of(draft.repository).vocabulary}
