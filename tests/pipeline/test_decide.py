@@ -289,3 +289,20 @@ def test_a_stored_resource_with_unknown_fields_is_refused_and_its_engines_serve_
     assert result.desired == serving
     for field in ("cache.pvc", "router.maxWait", "router.keys.secretName", "router.keys.secretRef"):
         assert f" spec.{field}: is " in result.refusal.message
+
+
+@pytest.mark.parametrize(
+    ("argument", "field"),
+    [
+        ('--speculative-config={"method":"ngram","num_speculative_tokens":4}', "spec.engine.speculative"),
+        ("--spec-method=ngram", "spec.engine.speculative"),
+        ("-sc.method=ngram", "spec.engine.speculative"),
+        ("--kv-offloading-size=64", "spec.engine.kvOffload"),
+    ],
+)
+def test_an_argument_that_became_a_field_is_refused_with_it_and_the_engines_serve_on(argument: str, field: str) -> None:
+    serving = planned(inference_deployment()).desired
+    result = outcome(inputs(inference_deployment(engine={"args": [argument]}), children=serving.values()))
+    assert isinstance(result, Refused)
+    assert result.desired == serving
+    assert f"Use `{field}`" in result.refusal.message
