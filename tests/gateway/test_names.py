@@ -1,12 +1,13 @@
 """Whose each name of a gateway is, and where its requests go."""
 
 import hashlib
+from dataclasses import replace
 
 import pytest
 
 from inference_operator.api.model_gateway import AliasSpec
 from inference_operator.gateway.models import Model
-from inference_operator.gateway.names import Names, listed, names
+from inference_operator.gateway.names import MAX_BYTES, MAX_NAMES, Names, listed, names
 from tests.testing.lua_scripts import script
 
 A = Model("a", ("a", "org/a"), "10.0.0.1")
@@ -43,6 +44,48 @@ def test_a_name_stays_at_the_model_that_has_it(former: dict[str, str], owner: st
     assert result.values["chat"].endswith(f"|{owner}")
     (refused,) = result.refused
     assert f"is taken by {owner}" in refused
+
+
+def test_who_asks_for_a_name_has_it_before_who_has_only_its_repository() -> None:
+    hub = Model("a", ("x", "org/a"), "10.0.0.1", hub_name="org/a")
+    asks = Model("b", ("org/a",), "10.0.0.2")
+    result = found(hub, asks)
+    assert (result.values["org/a"], result.refused) == (asks.route, [])
+    assert found(hub, asks, former=result.values).values["org/a"] == asks.route
+    (refused,) = found(hub, asks, former={"org/a": hub.route}).refused
+    assert "`org/a` of the InferenceDeployment b is taken by a" in refused
+
+
+@pytest.mark.parametrize("former", [f"*1|{CHATS.route}", "-|Stalled|"])
+def test_no_model_that_comes_takes_the_name_of_an_alias(former: str) -> None:
+    asked = alias("chat", {"name": "c"})
+    result = found(CHATS, replace(MORE, name="0"), aliases=(asked,), former={"chat": former})
+    assert result.values["chat"] == f"*1|{CHATS.route}"
+    (refused,) = result.refused
+    assert "`chat` of the InferenceDeployment 0 is taken by an alias" in refused
+
+
+def test_a_model_whose_specification_cannot_be_read_keeps_its_names() -> None:
+    unread = Model("c", ("c",), "10.0.0.3", takes_any_name=True, keeps_names=True)
+    former = found(CHATS, aliases=(alias("new", NINE),)).values
+    assert found(unread, MORE, former=former).values["chat"] == CHATS.route
+    named = {"new": f"*9|{CHATS.route}"}
+    assert found(unread, aliases=(alias("new", NINE),), former=named).values["new"] == named["new"]
+
+
+def test_a_list_has_room_for_a_thousand_models_and_as_many_of_their_adapters_as_fit() -> None:
+    models = [Model(f"m{n}", (f"m{n}", *(f"{'x' * 100}-{n}-{k}" for k in range(64))), "10.0.0.1") for n in range(1_000)]
+    result = found(*models, aliases=(alias("z", {"name": "m1"}),))
+    assert len(result.text) <= MAX_BYTES
+    assert {f"m{n}" for n in range(1_000)} < result.values.keys()
+    assert "names are left out, of adapters first" in result.refused[0]
+    late = max(result.values.keys() - {f"m{n}" for n in range(1_000)})
+    more = Model("n", ("n", "a-new-adapter"), "10.0.0.2")
+    assert late in found(*models, more, former={late: models[0].route}).values
+    short = [Model(f"m{n}", (f"m{n}", *(f"{n}-{k}" for k in range(20))), "fd00::1") for n in range(1_000)]
+    assert len(found(*short).values) == MAX_NAMES
+    read = script("adapters.lua")[b"values"](found(*short).text.encode())
+    assert len(list(read.items())) == MAX_NAMES
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ class Model:
     """Why it can neither answer nor be woken: a reason of its status; empty if it can."""
     takes_any_name: bool = False
     """Whether its engines check no names."""
+    keeps_names: bool = False
+    """Whether its specification cannot be read: its engines go on, and it has the names that it had."""
 
     @property
     def route(self) -> str:
@@ -47,24 +49,27 @@ def model(resource: Resource, service: Manifest | None) -> Model:
 
     Args:
         resource: the InferenceDeployment.
-        service: its main Service.
+        service: the Service with the name of its main one. Of another owner, even of the gateway itself, it is none.
     """
     spec, key = resource.spec, resource.key
-    address = str(mapping(service or {}, "spec").get("clusterIP") or "")
+    own = service if service and resource.owner.owns(service) else {}
+    address = str(mapping(own, "spec").get("clusterIP") or "")
     address = "" if address == "None" else address
     if isinstance(spec, Refusal):
-        return Model(key.name, (key.name,), address, reason=_reason(resource, address))
+        reason = _reason(resource, address)
+        return Model(key.name, (key.name,), address, reason=reason, takes_any_name=True, keeps_names=True)
     source = model_source(spec.model.source, "spec.model.source")
     hub = "" if isinstance(source, Refusal) else repository_of(source)
     adapters = (one.name for one in resource.status.adapters if one.phase is AdapterPhase.READY)
-    names = dict.fromkeys(filter(None, (spec.model.served_name or key.name, hub, *adapters)))
+    served = spec.model.served_name or key.name
+    names = dict.fromkeys(filter(None, (served, hub, *adapters)))
     unchecked = any(variable.name == ANY_NAME_VARIABLE and variable.value == "1" for variable in spec.engine.env)
     kind = resource.status.engine.kind if resource.status.engine else ""
     return Model(
         key.name,
         tuple(names),
         address,
-        hub,
+        "" if hub == served else hub,
         _reason(resource, address),
         takes_any_name=kind == EngineKind.LLAMA_CPP or (unchecked and not spec.model.adapters),
     )
@@ -84,9 +89,11 @@ def _reason(resource: Resource, address: str) -> str:
 
 
 def models_by_name(models: Mapping[str, Model]) -> Mapping[str, list[str]]:
-    """The InferenceDeployments that claim each name, in the order of their own names."""
+    """The InferenceDeployments that claim each name: those that ask for it first, in the order of their own names."""
     claims: dict[str, list[str]] = {}
     for one in sorted(models):
         for name in models[one].names:
             claims.setdefault(name, []).append(one)
+    for name, claimants in claims.items():
+        claimants.sort(key=lambda one: models[one].hub_name == name)
     return claims

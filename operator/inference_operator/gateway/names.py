@@ -5,15 +5,22 @@ Rules:
 1. A name that two models claim stays at the one that has it; of a new one, at the first by the name of its
    InferenceDeployment. It never moves while the one that has it claims it. The status says who lost a name, but not of
    the name of a repository, which nobody asked for.
-2. An alias has a name that only its own targets claim, or nobody.
+2. An alias gets a name that only its own targets claim, or nobody, and keeps it: no model that comes takes it.
 3. A target serves the name of its alias. Others are left out, and the status says so.
+4. A list has room for so many names. Adapters and names of repositories are left out first, and new ones before those
+   that are in use.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from inference_operator.api.model_gateway import AliasSpec, TargetSpec
 from inference_operator.gateway.models import Model, models_by_name
+
+MAX_NAMES = 16_384
+"""Names that gateways read (`adapters.lua`)."""
+MAX_BYTES = 1_000_000
+"""Of a list: a ConfigMap has 1 MiB for all its data (Kubernetes 1.36, `MaxSecretSize` in pkg/apis/core/types.go)."""
 
 _FALLBACK = "f"
 
@@ -30,7 +37,7 @@ class Names:
     @property
     def text(self) -> str:
         """The list that gateways read: a name and its value on each line."""
-        return "".join(f"{name} {value}\n" for name, value in sorted(self.values.items()))
+        return "".join(_line(name, value) for name, value in sorted(self.values.items()))
 
 
 NO_NAMES = Names({}, ())
@@ -44,27 +51,30 @@ def names(models: Mapping[str, Model], aliases: Sequence[AliasSpec], former: Map
         aliases: the aliases as asked for.
         former: the values that are in use.
     """
+    models = {one: _with_former(model, former) for one, model in models.items()}
     claims, values, refused = models_by_name(models), dict[str, str](), list[str]()
     for name, claimants in claims.items():
         holder = _holder(former.get(name, ""))
         owner = holder if holder in claimants else claimants[0]
         values[name] = _value(models[owner])
-        refused += [
-            _taken(name, other, owner) for other in claimants if other != owner and name != models[other].hub_name
-        ]
+        lost = [other for other in claimants if other != owner and name != models[other].hub_name]
+        refused += [_taken(name, other, owner) for other in lost]
     for alias in aliases:
         own, problems = _targets(alias, models)
         others = [claimant for claimant in claims.get(alias.name, ()) if all(one.name != claimant for one, _ in own)]
         refused += problems
-        if others:
+        keeps = own and is_alias(former.get(alias.name, ""))
+        if others and not keeps:
             refused.append(
                 f"The alias `{alias.name}` is left out: it is a name of the InferenceDeployment {others[0]}. Rename one"
                 " of them."
             )
         elif own:
             refused = [text for text in refused if not text.startswith(f"The name `{alias.name}` ")]
+            refused += [_taken(alias.name, other, "an alias") for other in others]
             values[alias.name] = _alias_value(own)
-    return Names(values, refused)
+    firsts = {alias.name for alias in aliases} | {model.names[0] for model in models.values()}
+    return _fitting(Names(values, refused), firsts, former)
 
 
 def listed(text: str) -> Mapping[str, str]:
@@ -73,9 +83,41 @@ def listed(text: str) -> Mapping[str, str]:
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}  # noqa: PLR2004 - a name and its value
 
 
+def is_alias(value: str) -> bool:
+    """Whether a value is that of an alias, which may have no target that can answer."""
+    return value.startswith("*") or (value.startswith("-") and value.endswith("|"))
+
+
 def _holder(value: str) -> str:
     """The InferenceDeployment that has a name; empty for an alias."""
-    return "" if value.startswith("*") else value.rpartition("|")[2]
+    return "" if is_alias(value) else value.rpartition("|")[2]
+
+
+def _with_former(model: Model, former: Mapping[str, str]) -> Model:
+    """A model whose names are not known has those that it had."""
+    if not model.keeps_names:
+        return model
+    held = [name for name, value in former.items() if _holder(value) == model.name]
+    return replace(model, names=tuple(dict.fromkeys((*model.names, *held))))
+
+
+def _fitting(every: Names, firsts: Container[str], former: Mapping[str, str]) -> Names:
+    """The names that a list has room for."""
+    values, room = dict[str, str](), MAX_BYTES
+    for name in sorted(every.values, key=lambda name: (name not in firsts, name not in former, name)):
+        room -= len(_line(name, every.values[name]))
+        if room < 0 or len(values) == MAX_NAMES:
+            break
+        values[name] = every.values[name]
+    left = len(every.values) - len(values)
+    if not left:
+        return every
+    text = f"{left} names are left out, of adapters first: a list has room for {MAX_NAMES} names and {MAX_BYTES} bytes."
+    return Names(values, [f"{text} Spread the models over several namespaces.", *every.refused])
+
+
+def _line(name: str, value: str) -> str:
+    return f"{name} {value}\n"
 
 
 def _value(model: Model) -> str:
