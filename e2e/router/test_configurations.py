@@ -1,4 +1,7 @@
-"""HAProxy reads configurations of random resources: all fields of a router at once, each valid, without a warning."""
+"""HAProxy reads configurations of random resources without a warning: all fields of a router at once, each valid.
+
+It reads each as that of a router and as that of a gateway.
+"""
 
 import asyncio
 
@@ -18,10 +21,11 @@ async def check(loopback: Loopback, seeds: range) -> None:
     loopback.write_keys(line("alice", ALICE))
     loopback.renew_certificate()
     for seed in seeds:
-        for name, text in config_files(Routers(seed).request()).items():
-            await asyncio.to_thread((loopback.root / CONFIG_FOLDER.lstrip("/") / name).write_text, text)
-        checked = await loopback.checked_configuration()
-        assert checked == ("", ""), (seed, checked)
+        for request in (Routers(seed).request(), Routers(seed).gateway()):
+            for name, text in config_files(request).items():
+                await asyncio.to_thread((loopback.root / CONFIG_FOLDER.lstrip("/") / name).write_text, text)
+            checked = await loopback.checked_configuration()
+            assert checked == ("", ""), (seed, request.component, checked)
 
 
 async def test_haproxy_accepts_configurations_of_random_resources_without_a_warning(loopback: Loopback) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -14,15 +15,18 @@ from aiohttp import web
 
 from e2e.helpers.free_ports import free_ports
 from e2e.router.loopback import START_SECONDS, Loopback
+from e2e.router.test_keys import ALICE, BOB, bearer, line
 from inference_operator.api.router import RouterSpec
 from inference_operator.objects.gateway_key import (
     GATEWAY_ATTEMPTS_HEADER,
     GATEWAY_HEADERS,
     GATEWAY_KEY_HEADER,
+    GATEWAY_USER_HEADER,
 )
 from inference_operator.objects.names import GATEWAY
 from inference_operator.router.gateway import TARGET_HEADER
 from inference_operator.settings import Settings
+from inference_operator.router.observe import ROUTER_METRICS_PATH
 from tests.testing.named_models import engines_model, odd_bodies
 
 KEY = "0123456789abcdef"
@@ -106,8 +110,24 @@ class Gateway:
         return [f"{target.name} {target.route}" for target in self.targets.values()]
 
 
+ALL = {
+    "keys": {"secretRef": {"name": "keys"}, "maxConcurrent": 1, "requestsPerMinute": 6_000},
+    "tls": {"secretRef": {"name": "certificate"}},
+    "cors": {"allowedOrigins": ["https://example.com"]},
+    "usage": "Enabled",
+    "metrics": {"users": True},
+    "maxBodySize": "1Mi",
+    "sessionHeader": GATEWAY_USER_HEADER,
+}
+"""Everything that a gateway shares with routers, at once."""
+
+
 @pytest.fixture
-async def gateway(loopback: Loopback) -> AsyncIterator[Gateway]:
+async def gateway(loopback: Loopback, request: pytest.FixtureRequest) -> AsyncIterator[Gateway]:
+    if spec := getattr(request, "param", None):
+        loopback.spec = RouterSpec.model_validate(spec)
+        loopback.write_keys(line("alice", ALICE) + line("bob", BOB))
+        loopback.renew_certificate()
     ports = free_ports(3)
     targets = {
         name: Target(name, f"127.0.54.{n}", port) for n, (name, port) in enumerate(zip("abc", ports, strict=True), 1)
@@ -130,6 +150,34 @@ async def gateway(loopback: Loopback) -> AsyncIterator[Gateway]:
 
 async def test_haproxy_takes_the_configuration_without_a_warning(gateway: Gateway) -> None:
     assert await gateway.loopback.checked_configuration() == ("", "")
+
+
+@pytest.mark.parametrize("gateway", [ALL], indirect=True)
+async def test_a_gateway_with_everything_counts_and_limits_its_users(gateway: Gateway) -> None:
+    loopback, targets = gateway.loopback, gateway.targets
+    assert await loopback.checked_configuration() == ("", "")
+    assert (await gateway.post({"model": "a"}))[0] == 401
+    forged = {**dict.fromkeys(GATEWAY_HEADERS, "root"), **bearer(ALICE)}
+    assert (await gateway.post({"model": "a"}, **forged))[0] == 200
+    seen = targets["a"].requests[-1].headers
+    assert [seen.getall(name) for name in (GATEWAY_KEY_HEADER, GATEWAY_USER_HEADER)] == [[KEY], ["alice"]]
+    assert "Authorization" not in seen
+    body = json.dumps({"model": "a", "stream": True}).encode()
+    async with loopback.session.post(f"{loopback.url}{COMPLETIONS}", data=body, headers=bearer(ALICE)) as stream:
+        assert await stream.content.readline()
+        assert (await gateway.post({"model": "b"}, **bearer(ALICE)))[0] == 429
+        assert (await gateway.post({"model": "b"}, **bearer(BOB)))[0] == 200
+        targets["a"].go_on.set()
+        await stream.read()
+    page = await loopback.metrics(ROUTER_METRICS_PATH)
+    assert re.search(r'limited_requests_total\{user="alice",reason="concurrency"\} 1\n', page)
+    assert 'router_requests_total{user="alice",code="2xx"} 2\n' in page
+
+
+@pytest.mark.parametrize("gateway", [{"sessionHeader": GATEWAY_USER_HEADER}], indirect=True)
+async def test_no_client_is_a_user_by_the_header_of_sessions(gateway: Gateway) -> None:
+    assert (await gateway.post({"model": "a"}, **{GATEWAY_USER_HEADER: "root"}))[0] == 200
+    assert GATEWAY_USER_HEADER not in gateway.targets["a"].requests[-1].headers
 
 
 async def test_the_model_chooses_and_its_router_learns_who_asks(gateway: Gateway) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_operator.router.haproxy import config_files, haproxy_cfg
+from inference_operator.router.inputs import RouterInputs
 from inference_operator.router.process import CONFIG_FILE
 from tests.testing.random_routers import Routers, words
 
@@ -16,9 +17,8 @@ SECTIONS = frozenset({"global", "resolvers", "defaults", "frontend", "backend"})
 RENDERINGS = 100_000
 
 
-def check_rendering(seed: int) -> None:
+def check_rendering(request: RouterInputs) -> None:
     """One configuration is whole: each line begins a section or is inside one, and nothing is left open."""
-    request = Routers(seed).request()
     config = config_files(request)[CONFIG_FILE]
     assert haproxy_cfg(request) == config
     assert not {"{{", "{%", "None", "Undefined"} & set(config.replace("%{+json}o", "").split())
@@ -44,7 +44,8 @@ def check_injection(seed: int) -> bool:
 
 @given(SEEDS)
 def test_every_valid_resource_renders_to_a_whole_configuration(seed: int) -> None:
-    check_rendering(seed)
+    check_rendering(Routers(seed).request())
+    check_rendering(Routers(seed).gateway())
 
 
 @given(SEEDS)
@@ -56,6 +57,6 @@ def test_no_text_of_a_resource_adds_a_word_or_an_expression_to_the_configuration
 def test_a_hundred_thousand_configurations_hold_no_injected_text() -> None:
     accepted = 0
     for seed in range(RENDERINGS // 2):
-        check_rendering(seed)
+        check_rendering(Routers(seed).request())
         accepted += check_injection(seed)
     assert 0 < accepted < RENDERINGS // 2, "some texts are accepted, such as those of annotations, and most are refused"

@@ -11,13 +11,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from inference_operator.api.model import ModelSpec
-from inference_operator.api.router import RouterSpec
+from inference_operator.api.router import ProxySpec, RouterSpec
 from inference_operator.engines.vllm.vllm import API_PATHS
 from inference_operator.fleet.rollout_slots import TurnInputs
 from inference_operator.manifest import Key, Manifest, Owner
 from inference_operator.models.source import HubModel, model_source
-from inference_operator.objects.names import ENGINE
+from inference_operator.objects.gateway_key import GATEWAY_KEY_SECRET
+from inference_operator.objects.names import ENGINE, GATEWAY
 from inference_operator.router.inputs import RouterInputs, Upstream
+from inference_operator.router.process import HEALTH_PATH
 from inference_operator.settings import Settings
 from tests.testing.builders import NOW
 from tests.testing.random_specs import Specs, places
@@ -60,6 +62,15 @@ class Routers:
         for amounts in section.get("resources", {}).values():
             amounts.update({"cpu": self._random.choice(CPUS)} if "cpu" in amounts else {})
         return built(section, self._names(), self._random)
+
+    def gateway(self) -> RouterInputs:
+        """The same of a gateway, with a key of the second hop or without."""
+        key = self._random.choice(("", GATEWAY_KEY_SECRET))
+        models = Upstream(GATEWAY, "", 0, HEALTH_PATH, 1, (), API_PATHS, has_adapters=True)
+        made = self.request()
+        own = made.spec.model_dump(by_alias=True, exclude_unset=True, include=set(ProxySpec.model_fields))
+        spec = RouterSpec.model_validate(own)
+        return replace(made, component=GATEWAY, upstreams=(models,), engine_key=key, spec=spec, stated=spec)
 
     def injected(self) -> tuple[RouterInputs, RouterInputs | None, str]:
         """A request; the same with something dangerous in one text, None if that is refused; the text."""

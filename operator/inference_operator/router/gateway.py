@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from inference_operator.objects.gateway_key import (
     GATEWAY_ATTEMPTS_HEADER,
+    GATEWAY_HEADERS,
     GATEWAY_KEY_HEADER,
     GATEWAY_PRIORITY_HEADER,
     GATEWAY_USER_HEADER,
@@ -57,6 +58,7 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
         "too_many": _TOO_MANY.log_format(name=_NAME),
         "retry_after": _TOO_MANY.retry_after,
         "host": f"{owner.namespace}.svc.{inputs.settings.cluster_domain}",
+        "headers": (*GATEWAY_HEADERS, _NEXT_HEADER),
         "key_header": GATEWAY_KEY_HEADER,
         "user_header": GATEWAY_USER_HEADER,
         "priority_header": GATEWAY_PRIORITY_HEADER,
