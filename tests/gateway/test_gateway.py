@@ -11,12 +11,14 @@ from inference_operator.manifest import (
     CONFIG_MAP,
     DEPLOYMENT,
     DISRUPTION_BUDGET,
+    INFERENCE_DEPLOYMENT,
     MODEL_GATEWAY,
     POD,
     SECRET,
     SERVICE,
     Key,
     Manifest,
+    Owner,
     Ref,
 )
 from inference_operator.objects.adapter_list import ADVERTISED, text_hash
@@ -59,7 +61,10 @@ class Gateways(World):
 
     def serving(self, name: str, address: str) -> None:
         """The Service of a model gets an address."""
+        uid = self.live(Ref(INFERENCE_DEPLOYMENT, KEY.namespace, name))["metadata"]["uid"]
+        owner = Owner(Key(KEY.namespace, name), uid)
         own = {"name": name, "namespace": KEY.namespace, "labels": labels(name, "router")}
+        own |= {"ownerReferences": [owner.reference]}
         service = {"apiVersion": "v1", "kind": "Service", "metadata": own, "spec": {"clusterIP": address}}
         self.cluster.apply_as("operator", service)
 
@@ -146,6 +151,44 @@ async def test_a_model_that_comes_goes_or_moves_changes_the_list_and_no_pod_temp
     world.cluster.remove(Ref(MODEL_GATEWAY, KEY.namespace, NAME))
     assert world.live(Ref(SERVICE, KEY.namespace, KEY.name))
     assert world.live(PODS)["spec"]["template"] == template
+
+
+async def test_a_gateway_does_not_lead_to_itself_for_a_model_of_its_name(world: Gateways) -> None:
+    world.ask_for_gateway()
+    await world.rest()
+    world.model(NAME)
+    own = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": NAME, "namespace": KEY.namespace}}
+    world.cluster.apply_as("kubernetes", {**own, "spec": {"clusterIP": "10.0.0.9"}})
+    await world.rest(only=OURS)
+    assert f"{NAME} -|Starting|{NAME}\n" in world.listed()
+    assert "10.0.0.9" not in world.listed()
+
+
+@pytest.mark.parametrize("mistake", [{"replicas": 0}, {"resources": {"limits": {"nvidia.com/gpu": "1"}}}])
+async def test_models_come_and_go_also_after_a_mistake(world: Gateways, mistake: Manifest) -> None:
+    world.model("m")
+    world.serving("m", "10.0.0.1")
+    aliases = [{"name": "m", "targets": [{"name": "m"}]}]
+    world.ask_for_gateway(aliases=aliases)
+    await world.rest(only=OURS)
+    assert "m *1|10.0.0.1|80|m\n" in world.listed()
+    world.ask_for_gateway(aliases=aliases, **mistake)
+    world.model("n")
+    world.serving("n", "10.0.0.2")
+    before = world.live(PODS)
+    await world.rest(only=OURS)
+    assert "m *1|10.0.0.1|80|m\nn 10.0.0.2|80|n\n" in world.listed()
+    assert world.live(PODS) == before
+    assert world.status_of_gateway()["reason"] == "InvalidSpec"
+
+
+async def test_without_keys_of_engines_pods_mount_no_secret(world: Gateways) -> None:
+    world.settings = world.settings.model_copy(update={"engine_keys": False})
+    await world.restart()
+    world.ask_for_gateway()
+    writes = await world.rest()
+    assert not any(request.ref.kind == SECRET for request in writes)
+    assert "secret" not in str(world.live(PODS)["spec"]["template"]["spec"]["volumes"]).lower()
 
 
 async def test_a_thousand_models_are_a_few_writes(world: Gateways) -> None:

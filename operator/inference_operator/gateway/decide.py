@@ -15,7 +15,7 @@ from inference_operator.api.router import ProxySpec, RouterSpec
 from inference_operator.engines.registry import API_PATHS
 from inference_operator.fleet.rollout_slots import TurnInputs
 from inference_operator.gateway.models import Model, model
-from inference_operator.gateway.names import NO_NAMES, Names, listed, names
+from inference_operator.gateway.names import NO_NAMES, Names, is_alias, listed, names
 from inference_operator.manifest import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -86,28 +86,30 @@ def decide(inputs: GatewayInputs) -> GatewayDecision:
     """The objects of a gateway. After a mistake in its specification, those that there are, with a list of now."""
     spec, models = inputs.resource.spec, _models(inputs)
     refusal = spec if isinstance(spec, Refusal) else refusal_of(spec, inputs)
-    if isinstance(spec, Refusal) or refusal:
-        return GatewayDecision(desired=inputs.children, refusal=refusal, models=models)
     live = inputs.child(Ref(CONFIG_MAP, inputs.owner.key.namespace, model_list_name(inputs.owner.key.name)))
     text = str(mapping(live or {}, "data").get(ADVERTISED, ""))
-    found = names(models, spec.aliases, listed(text))
+    former = listed(text)
+    found = names(models, () if isinstance(spec, Refusal) else spec.aliases, former)
+    if isinstance(spec, Refusal):
+        kept = {name: value for name, value in former.items() if is_alias(value)}
+        found = replace(found, values={**found.values, **kept})
     wanted, due = _list(inputs, live, found.text)
-    built = router_objects(inputs, spec)
-    budget = [_budget(inputs.owner)] if spec.replicas >= _FEWEST_REPLICAS else []
-    objects = {Ref.of(manifest): manifest for manifest in (wanted, *built.objects.values(), *budget)}
     pods: tuple[PodPatch, ...] = ()
     if live is not None and live.get("data") == wanted["data"]:
         pods = tuple(_told(inputs, text_hash(text)))
     elif due is None:
         due = inputs.now + _TELL_AFTER
-    return GatewayDecision(
-        desired=objects,
-        pods=pods,
+    decision = GatewayDecision(desired={Ref.of(wanted): wanted}, pods=pods, models=models, names=found, due=due)
+    if isinstance(spec, Refusal) or refusal:
+        return replace(decision, desired={**inputs.children, **decision.desired}, refusal=refusal)
+    built = router_objects(inputs, spec)
+    budget = [_budget(inputs.owner)] if spec.replicas >= _FEWEST_REPLICAS else []
+    objects = {Ref.of(manifest): manifest for manifest in (*built.objects.values(), *budget)}
+    return replace(
+        decision,
+        desired={**decision.desired, **objects},
         engine_key=_key_secret(inputs.owner) if inputs.settings.engine_keys else None,
-        models=models,
-        names=found,
         router=router_spec(spec),
-        due=due,
     )
 
 
@@ -148,7 +150,7 @@ def router_objects(inputs: GatewayInputs, spec: ModelGatewaySpec) -> RouterObjec
         owner=inputs.owner,
         settings=settings,
         turn=TurnInputs(inputs.now),
-        engine_key=GATEWAY_KEY_SECRET,
+        engine_key=GATEWAY_KEY_SECRET if settings.engine_keys else "",
         unavailable_kinds=frozenset(inputs.unavailable_kinds),
         component=GATEWAY,
     )

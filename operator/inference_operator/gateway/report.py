@@ -43,7 +43,6 @@ def report(
     overall = _summary(verdicts)
     models = decided.models.values()
     served = sum(not model.reason for model in models)
-    former = inputs.resource.status
     status = ModelGatewayStatus(
         observed_generation=inputs.resource.generation,
         conditions=tuple(
@@ -56,7 +55,7 @@ def report(
         models=len(models),
         models_served=served,
         models_ready=f"{served}/{len(models)}",
-        names=former.names if decided.refusal else len(decided.names.values),
+        names=len(decided.names.values),
         ready_replicas=view.ready,
     )
     return Report(status, _requeue(inputs, decided, results))
