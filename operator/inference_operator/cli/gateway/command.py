@@ -74,11 +74,13 @@ def answerers(value: str) -> str:
     Examples:
         >>> answerers("10.0.0.7|80|qwen"), answerers("-|Paused|qwen"), answerers("-|Stalled|")
         ('qwen', 'nobody: qwen says Paused', 'nobody: Stalled')
+        >>> answerers("-|edited"), answerers("-|by|hand|too")
+        ('nobody: edited', 'nobody: hand|too says by')
         >>> answerers("*9|10.0.0.7|80|qwen;1|10.0.0.8|80|next;f|10.0.0.9|80|small")
         'qwen (9), next (1), else small'
     """
     if value.startswith("-|"):
-        _, reason, name = value.split("|")
+        reason, _, name = value.removeprefix("-|").partition("|")
         return f"nobody: {name} says {reason}" if name else f"nobody: {reason}"
     if not value.startswith("*"):
         return value.rpartition("|")[2]
