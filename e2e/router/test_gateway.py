@@ -237,6 +237,14 @@ async def test_a_form_names_its_model_in_a_field(gateway: Gateway) -> None:
         assert (await answer.json())["from"] == "b"
 
 
+async def test_a_file_that_is_called_model_names_none(gateway: Gateway) -> None:
+    form = aiohttp.FormData(quote_fields=False)
+    form.add_field("file", "a\r\nRIFF", filename="model")
+    form.add_field("model", "b")
+    async with gateway.loopback.session.post(f"{gateway.loopback.url}/v1/audio/transcriptions", data=form) as answer:
+        assert (await answer.json())["from"] == "b"
+
+
 async def test_a_model_that_cannot_answer_says_why_and_is_not_listed(gateway: Gateway) -> None:
     await gateway.write(*gateway.lines()[:2], "c -|InsufficientGpuMemory|c")
     assert "c" not in await gateway.names()
