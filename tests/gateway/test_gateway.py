@@ -63,8 +63,8 @@ class Gateways(World):
         """The Service of a model gets an address."""
         uid = self.live(Ref(INFERENCE_DEPLOYMENT, KEY.namespace, name))["metadata"]["uid"]
         owner = Owner(Key(KEY.namespace, name), uid)
-        own = {"name": name, "namespace": KEY.namespace, "labels": labels(name, "router")}
-        own |= {"ownerReferences": [owner.reference]}
+        own: Manifest = {"name": name, "namespace": KEY.namespace, "labels": labels(name, "router")}
+        own["ownerReferences"] = [owner.reference]
         service = {"apiVersion": "v1", "kind": "Service", "metadata": own, "spec": {"clusterIP": address}}
         self.cluster.apply_as("operator", service)
 

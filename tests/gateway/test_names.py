@@ -1,6 +1,7 @@
 """Whose each name of a gateway is, and where its requests go."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -24,7 +25,7 @@ def alias(name: str, *targets: dict[str, object]) -> AliasSpec:
     return AliasSpec.model_validate({"name": name, "targets": list(targets)})
 
 
-def found(*models: Model, aliases: tuple[AliasSpec, ...] = (), former: dict[str, str] | None = None) -> Names:
+def found(*models: Model, aliases: tuple[AliasSpec, ...] = (), former: Mapping[str, str] | None = None) -> Names:
     return names({model.name: model for model in models}, aliases, former or {})
 
 
