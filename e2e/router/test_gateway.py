@@ -25,8 +25,8 @@ from inference_operator.objects.gateway_key import (
 )
 from inference_operator.objects.names import GATEWAY
 from inference_operator.router.gateway import TARGET_HEADER
-from inference_operator.settings import Settings
 from inference_operator.router.observe import ROUTER_METRICS_PATH
+from inference_operator.settings import Settings
 from tests.testing.named_models import engines_model, odd_bodies
 
 KEY = "0123456789abcdef"
