@@ -76,7 +76,7 @@ def test_the_built_in_roles_cover_the_resource_and_leave_status_to_the_operator(
     assert {f"{aggregate}edit", f"{aggregate}admin"} <= edit["metadata"]["labels"].keys()
     assert all(set(rule["verbs"]) <= {"get", "list", "watch"} for rule in view["rules"])
     granted = {resource for rule in edit["rules"] for resource in rule["resources"]}
-    assert granted == {"inferencedeployments", "inferencedeployments/scale"}
+    assert granted == {"inferencedeployments", "inferencedeployments/scale", "modelgateways"}
 
 
 def test_the_chart_can_leave_out_the_roles_of_users(helm: Helm) -> None:
