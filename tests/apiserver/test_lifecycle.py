@@ -22,6 +22,7 @@ CHILDREN = {
     "poddisruptionbudget.policy/qwen-router",
     "service/qwen",
     "service/qwen-engines",
+    "service/qwen-routers",
 }
 
 

@@ -12,6 +12,7 @@ from e2e.go_modules import coscheduling_definition
 from e2e.localkube.audit_log import AuditLog
 from e2e.localkube.handle import LocalCluster
 from e2e.localkube.waiting import eventually
+from inference_operator.manifest import API_VERSION
 from tests.apiserver.hung_engine import let_an_engine_stand_still, let_an_engine_stand_still_for_a_while
 from tests.apiserver.inspection import MINE, MODEL, let_it_say
 from tests.testing.gateway_api import http_route_crd, inference_pool_crd
@@ -64,6 +65,7 @@ def test_the_operator_uses_every_right_of_its_role_and_no_other(workspace: Works
     _find_names_taken(workspace, "left-mine", MINE, "job")
     _divide_an_engine_over_nodes(workspace)
     _keep_a_model(workspace)
+    _serve_all_models_at_one_address(workspace)
     let_an_engine_stand_still(workspace, "qwen", within=6 * STALL_SECONDS)
     _let_an_engine_fail(workspace)
     _let_an_engine_be_killed(workspace)
@@ -180,6 +182,13 @@ def _need_fewer_groups(workspace: Workspace, scheduler: str, version: str) -> No
         for what in (kind, "statefulset"):
             eventually(partial(_has, workspace, what, of_groups, replicas), seconds=30, what=f"{replicas} {what}")
     workspace.kubectl("delete", "infd", scheduler)
+
+
+def _serve_all_models_at_one_address(workspace: Workspace) -> None:
+    gateway = {"apiVersion": API_VERSION, "kind": "ModelGateway", "metadata": {"name": "all"}, "spec": {}}
+    workspace.kubectl("create", "--filename=-", input=json.dumps(gateway))
+    eventually(lambda: "qwen" in workspace.get("mgw", "all").get("status", {}), seconds=20, what="a status")
+    workspace.kubectl("delete", "mgw", "all")
 
 
 def _keep_a_model(workspace: Workspace) -> None:

@@ -18,6 +18,7 @@ from syrupy.assertion import SnapshotAssertion
 from inference_operator import __version__
 from inference_operator.admission.rights import Right
 from inference_operator.api.crd import crd
+from inference_operator.api.model_gateway import MODEL_GATEWAY_API
 from inference_operator.cli.doctor import probe_program
 from inference_operator.cli.doctor.command import findings, screen
 from inference_operator.cli.doctor.facts import (
@@ -91,7 +92,7 @@ def operator(**settings: str) -> Manifest:
 def facts(changed: dict[Kind, Any] | None = None, **parts: object) -> ClusterFacts:
     """A cluster in which everything is right, with these changes."""
     lists: dict[Kind, Any] = {
-        DEFINITION: [crd()],
+        DEFINITION: [crd(), crd(MODEL_GATEWAY_API)],
         DEPLOYMENT: [operator()],
         LEASE: [named("inference-operator", "inference-operator-system", spec={"holderIdentity": "a"})],
         NODE: [node("gpu-1", NEW_DRIVER), node("cpu-1", {}, gpus="")],
@@ -227,7 +228,7 @@ def test_what_is_wrong_is_bad_and_has_a_cure(situation: str) -> None:
 
 
 NOTED: dict[str, tuple[str, ClusterFacts, str]] = {
-    "newer CRD": ("CRD", facts({DEFINITION: [crd()]}), "good"),
+    "no CRD of gateways": ("CRD", facts({DEFINITION: [crd()]}), "note"),
     "no default StorageClass": ("Storage", facts({STORAGE_CLASS: []}), "note"),
     "no Prometheus": ("Prometheus", facts(groups=GROUPS - {"monitoring.coreos.com"}), "note"),
     "own rights": ("Your rights", facts(own_rights={Right("get", "pods/log"): False}), "note"),

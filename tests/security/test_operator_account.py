@@ -513,7 +513,7 @@ def test_the_operator_may_write_no_child_in_a_namespace_of_kubernetes_itself(
     assert namespace in kubernetes.kubectl("get", "namespaces", "--output=name")
     answer = thief.post(dry(DEPLOYMENT, namespace), workload(DEPLOYMENT, pod()))
     assert refused_by("children") in answer.message
-    assert "Create the InferenceDeployment in another namespace." in answer.message
+    assert "Create the InferenceDeployment or ModelGateway in another namespace." in answer.message
 
 
 def test_the_service_account_of_a_resource_is_refused_with_its_cure_until_the_namespace_names_it(
@@ -557,7 +557,7 @@ def test_users_see_why_an_inference_deployment_in_a_namespace_of_kubernetes_itse
     assert operator.is_running()
     public = Workspace(kubernetes, "kube-public")
     public.create("misplaced", QWEN)
-    words = "Create the InferenceDeployment in another namespace."
+    words = "Create the InferenceDeployment or ModelGateway in another namespace."
     public.settled("misplaced", "Stalled", "True", "ChildRejected", saying=words)
     assert public.children("misplaced") == set()
     public.kubectl("delete", "infd", "misplaced")

@@ -1,10 +1,13 @@
 """Findings about the API server, the CRD, the operator, and what older releases left."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from inference_operator import __version__
 from inference_operator.api.crd import crd
+from inference_operator.api.model_gateway import MODEL_GATEWAY_API
+from inference_operator.api.resource import INFERENCE_DEPLOYMENT_API, ResourceApi
 from inference_operator.cli.doctor.facts import (
     DEFINITION,
     LEASE,
@@ -21,7 +24,7 @@ from inference_operator.cli.doctor.facts import (
 )
 from inference_operator.cli.operator_settings import VERSION_LABEL, operators_of
 from inference_operator.cli.output import first_of
-from inference_operator.manifest import DEPLOYMENT, GROUP, INFERENCE_DEPLOYMENT, PLURAL, VERSION, Manifest
+from inference_operator.manifest import DEPLOYMENT, GROUP, INFERENCE_DEPLOYMENT, VERSION, Manifest
 from inference_operator.objects.names import MANAGER
 from inference_operator.views.raw import mapping, objects
 
@@ -31,6 +34,7 @@ IMAGE_VOLUMES_MINOR = 36
 """Kubernetes 1.36 mounts images as volumes, which `oci://` models need."""
 MOST_FIELDS = 4
 """Fields that a message names."""
+APIS: Sequence[ResourceApi[Any, Any]] = (INFERENCE_DEPLOYMENT_API, MODEL_GATEWAY_API)
 UPGRADE = "Apply `infd crd` of the operator's release; the chart does not update a CRD by itself."
 INSTALL = "Install it: docs/how-to/install.md."
 
@@ -55,26 +59,29 @@ def definition(facts: ClusterFacts) -> Iterator[Finding]:
         else:
             yield Finding("CRD", Health.UNKNOWN, f"It is served. Its fields were not compared: {found.right}.")
         return
-    live = next((one for one in found if name_of(one) == f"{PLURAL}.{GROUP}"), None)
+    problems = [finding for api in APIS for finding in _definition(api, found)]
+    yield from problems or [Finding("CRD", Health.GOOD, f"It has the fields of this infd ({__version__}).")]
+
+
+def _definition(api: ResourceApi[Any, Any], found: Sequence[Manifest]) -> Iterator[Finding]:
+    """What is wrong with the definition of a kind."""
+    name = f"{api.kind.plural}.{GROUP}"
+    live = next((one for one in found if name_of(one) == name), None)
     if live is None:
-        yield Finding("CRD", Health.BAD, f"The CustomResourceDefinition {PLURAL}.{GROUP} is missing.", INSTALL)
+        is_first = api is INFERENCE_DEPLOYMENT_API
+        health, cure = (Health.BAD, INSTALL) if is_first else (Health.NOTE, UPGRADE)
+        yield Finding("CRD", health, f"The CustomResourceDefinition {name} is missing.", cure)
         return
-    ours, theirs = set(_fields(_schema(crd()), "")), set(_fields(_schema(live), ""))
+    ours, theirs = set(_fields(_schema(crd(api)), "")), set(_fields(_schema(live), ""))
     lacks, has_more = sorted(ours - theirs), sorted(theirs - ours)
     if not theirs:
-        yield Finding("CRD", Health.BAD, f"It does not serve {VERSION}.", UPGRADE)
+        yield Finding("CRD", Health.BAD, f"{name} does not serve {VERSION}.", UPGRADE)
     elif lacks:
-        yield Finding(
-            "CRD",
-            Health.BAD,
-            f"It is older than this infd ({__version__}) and lacks {first_of(lacks, MOST_FIELDS)}.",
-            UPGRADE,
-        )
+        message = f"{name} is older than this infd ({__version__}) and lacks {first_of(lacks, MOST_FIELDS)}."
+        yield Finding("CRD", Health.BAD, message, UPGRADE)
     elif has_more:
-        message = f"It is newer than this infd ({__version__}), and also has {first_of(has_more, MOST_FIELDS)}."
+        message = f"{name} is newer than this infd ({__version__}), and also has {first_of(has_more, MOST_FIELDS)}."
         yield Finding("CRD", Health.NOTE, message, "Use the infd of the operator's release.")
-    else:
-        yield Finding("CRD", Health.GOOD, f"It has the fields of this infd ({__version__}).")
 
 
 def operator(facts: ClusterFacts) -> Iterator[Finding]:
@@ -123,10 +130,11 @@ def leftovers(facts: ClusterFacts) -> Iterator[Finding]:
         for one in found
         if not mapping(one, "metadata").get("ownerReferences")
     ]
+    used = {f"{api.kind.plural}.{GROUP}" for api in APIS}
     old = [
         f"CustomResourceDefinition {name_of(one)}"
         for one in facts.seen(DEFINITION)
-        if mapping(one, "spec").get("group") == GROUP and name_of(one) != f"{PLURAL}.{GROUP}"
+        if mapping(one, "spec").get("group") == GROUP and name_of(one) not in used
     ]
     hooks = [
         f"{kind.name} {name_of(one)}"
