@@ -6,10 +6,13 @@ from e2e.localkube.handle import LocalCluster
 from e2e.localkube.waiting import eventually
 from e2e.test_causes import apply
 
-CRD = "customresourcedefinition.apiextensions.k8s.io/inferencedeployments.inference-operator.dev"
+DEFINITIONS = {
+    f"customresourcedefinition.apiextensions.k8s.io/{plural}.inference-operator.dev"
+    for plural in ("inferencedeployments", "modelgateways")
+}
 API = "apiservice.apiregistration.k8s.io/v1alpha1.inference-operator.dev"
-KEPT = {CRD, API, f"namespace/{stack.SYSTEM}"}
-"""The API server creates an APIService for the CRD; Helm creates the namespace on request, and never deletes one."""
+KEPT = {*DEFINITIONS, API, f"namespace/{stack.SYSTEM}"}
+"""The API server creates an APIService for the CRDs; Helm creates the namespace on request, and never deletes one."""
 TRANSIENT = ("events", "endpointslices", "leases", "pods", "replicasets")
 """Kinds that Kubernetes creates by itself and removes by itself, some of them hours later."""
 TAKEOVER_SECONDS = 90

@@ -108,6 +108,6 @@ def test_images_that_are_pulled_on_nodes_before_are_those_of_the_pushed_chart(he
     assert images_of_pods([found]) == {DEFAULTS.gpu_engine_image, router}
 
 
-def test_the_documented_chart_of_the_crd_is_the_crd_alone(helm: Helm, host: str) -> None:
+def test_the_documented_chart_of_the_definitions_has_both_alone(helm: Helm, host: str) -> None:
     (words,) = (words for _, words in COMMANDS if OPERATOR_CHART not in words)
-    assert [found["kind"] for found in rendered(helm, words, host)] == ["CustomResourceDefinition"]
+    assert [found["kind"] for found in rendered(helm, words, host)] == ["CustomResourceDefinition"] * 2

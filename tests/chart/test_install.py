@@ -30,6 +30,7 @@ SAMPLES = MANIFESTS / "samples"
 CI = sorted((CHART / "ci").glob("*-values.yaml"))
 POLICY = "validatingadmissionpolicies,validatingadmissionpolicybindings"
 RESOURCE = "inferencedeployments.inference-operator.dev"
+DEFINITIONS = (RESOURCE, "modelgateways.inference-operator.dev")
 OBJECTS = "customresourcedefinitions,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,deployments"
 OURS = f"--selector=app.kubernetes.io/name={RELEASE}"
 NOTED_COMMAND = re.compile(r"^ *(kubectl .*<<EOF\n(?s:.*?)\nEOF|kubectl .*)$", re.MULTILINE)
@@ -56,7 +57,7 @@ def release(helm: Helm, cluster: LocalCluster) -> Iterator["Release"]:
     found = Release(helm, cluster)
     yield found
     found.run("uninstall", RELEASE, "--ignore-not-found", "--wait")
-    cluster.kubectl("delete", "customresourcedefinition", RESOURCE, "--ignore-not-found")
+    cluster.kubectl("delete", "customresourcedefinition", *DEFINITIONS, "--ignore-not-found")
 
 
 class Release:
@@ -152,7 +153,7 @@ def test_helm_3_installs_upgrades_and_removes_the_release(cluster: LocalCluster,
             done = release.run("upgrade", RELEASE, str(CHART), "--wait", f"--values={values}")
             assert done.returncode == 0, done.stderr
     release.uninstall()
-    cluster.kubectl("delete", "customresourcedefinition", RESOURCE)
+    cluster.kubectl("delete", "customresourcedefinition", *DEFINITIONS)
 
 
 def test_helm_can_upgrade_the_release_and_roll_it_back(release: Release, cluster: LocalCluster) -> None:
@@ -270,7 +271,7 @@ def test_install_yaml_installs_the_operator_with_a_plain_kubectl_apply(cluster: 
 def delete_objects(cluster: LocalCluster, path: str) -> None:
     """Delete what was applied, but not the namespace of all tests."""
     cluster.kubectl("delete", path, f"--selector=app.kubernetes.io/name={RELEASE}", "--ignore-not-found")
-    cluster.kubectl("delete", "customresourcedefinition", RESOURCE, "--ignore-not-found")
+    cluster.kubectl("delete", "customresourcedefinition", *DEFINITIONS, "--ignore-not-found")
     cluster.kubectl("delete", POLICY, "--all")
 
 
