@@ -10,6 +10,7 @@ from rich.text import Text
 
 from inference_operator.api.reasons import ConditionType, Reason
 from inference_operator.api.resource import resource
+from inference_operator.api.status import json_name
 from inference_operator.cli.cluster_command import ClusterCommand, resources
 from inference_operator.cli.live_resource import LiveResource
 from inference_operator.cli.output import dumped, table
@@ -117,7 +118,7 @@ def _fields(one: StatusReport) -> Manifest:
         *("namespace", "name", "model", "source", "ready", "reason", "message", "engines_ready", "gpus", "url"),
         *("kind", "context", "seconds"),
     )
-    return {name: getattr(one, name) for name in names}
+    return {json_name(name): getattr(one, name) for name in names}
 
 
 def listed(reports: Sequence[StatusReport], found: Sequence[Manifest], options: argparse.Namespace) -> Iterator[str]:
