@@ -21,6 +21,9 @@ TOKENS = 48
 NGRAM, DRAFT = Drafting("ngram", 3), Drafting("draft_model", 3, draft="/data/draft")
 
 
+pytestmark = pytest.mark.full  # three starts of vLLM: minutes on a busy machine
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> list[Mapping[str, Any]]:
     """Answers without speculation, with n-grams, and with a draft model."""
