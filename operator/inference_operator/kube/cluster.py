@@ -60,7 +60,7 @@ class KubeCluster:
     ) -> AsyncIterator[Listing]:
         query = {"limit": str(LIST_CHUNK)} | ({"labelSelector": selector} if selector else {})
         async for page in self._page_bodies(kind, namespace, query):
-            items = [_with_type(item, kind) for item in page["items"]]
+            items = [_with_type(_without_managers(item), kind) for item in page["items"]]
             yield Listing(items, int(page["metadata"]["resourceVersion"]), namespace)
 
     async def get(self, ref: Ref) -> Manifest | None:
@@ -176,7 +176,7 @@ class KubeCluster:
         query = paging | {name: text for name, text in selectors.items() if text}
         async for page in self._page_bodies(kind, namespace, query):
             for item in page["items"]:
-                yield {**item, "apiVersion": kind.api_version, "kind": kind.name}  # lists omit them
+                yield _with_type(item, kind)
 
     async def _page_bodies(
         self, kind: Kind, namespace: str | None, query: Mapping[str, str]
@@ -215,9 +215,14 @@ def _groups(account: str) -> list[str]:
     return [*own, "system:authenticated"]
 
 
-def _with_type(item: Manifest, kind: Kind) -> Manifest:
-    """An item of a list with apiVersion and kind, which lists omit; without managedFields, half of an object."""
+def _without_managers(item: Manifest) -> Manifest:
+    """Without managedFields, half of an object."""
     item["metadata"].pop("managedFields", None)
+    return item
+
+
+def _with_type(item: Manifest, kind: Kind) -> Manifest:
+    """An item of a list with apiVersion and kind, which lists omit."""
     return {**item, "apiVersion": kind.api_version, "kind": kind.name}
 
 

@@ -156,9 +156,7 @@ async def workloads(cluster: KubeCluster, namespace: str) -> list[Manifest]:
 
 
 async def listed(cluster: KubeCluster, kind: Kind, namespace: str | None, labels: str | None = None) -> list[Manifest]:
-    """All objects of a kind, with their kind, which lists omit."""
-    head = {"apiVersion": kind.api_version, "kind": kind.name}
-    return [{**one, **head} async for one in cluster.each(kind, namespace=namespace, labels=labels)]
+    return [one async for one in cluster.each(kind, namespace=namespace, labels=labels)]
 
 
 async def last_step(api: Api, cluster: KubeCluster, job: Manifest) -> str:
