@@ -205,14 +205,21 @@ class DrilledService:
 
         await self._await(healed, f"{engines} engines and {len(before.ready_routers)} routers are ready again")
 
-    async def _await(self, is_so: Callable[[Pods], bool], what: str) -> Pods:
+    async def _await(self, is_so: Callable[[Pods], bool], what: str) -> None:
+        async def look() -> bool:
+            return is_so(await self.pods())
+
+        await self._until(look, f"not within {self._limit:g} s: {what}")
+
+    async def _until(self, look: Callable[[], Awaitable[bool]], failure: str) -> None:
+        """Look again and again; an API server that does not answer for a while ends no wait."""
         deadline = time.monotonic() + self._limit
         while True:
-            with suppress(ClusterError):  # of an API server that does not answer for a while
-                if is_so(pods := await self.pods()):
-                    return pods
+            with suppress(ClusterError):
+                if await look():
+                    return
             if time.monotonic() > deadline:
-                raise NotHealedError(f"not within {self._limit:g} s: {what}")
+                raise NotHealedError(failure)
             await asyncio.sleep(POLL_SECONDS)
 
     async def _await_gone(self, gone: Collection[PodView]) -> None:
@@ -243,15 +250,14 @@ class DrilledService:
         for uid, pod in old.items():
             with suppress(NotFoundError):
                 await self._cluster.delete(Ref(POD, self._system, pod["metadata"]["name"]), uid=uid)
-        deadline = time.monotonic() + self._limit
-        while time.monotonic() < deadline:
-            with suppress(ClusterError):  # as in `_await`
-                new = await operators()
-                ready = [pod for pod in new.values() if pod_view(pod, component="").ready]
-                if not old.keys() & new.keys() and len(ready) >= len(old):
-                    return f"ended {len(old)} pods of the operator"
-            await asyncio.sleep(POLL_SECONDS)
-        raise NotHealedError(f"the operator is not back after {self._limit:g} s")
+
+        async def is_back() -> bool:
+            new = await operators()
+            ready = [pod for pod in new.values() if pod_view(pod, component="").ready]
+            return not old.keys() & new.keys() and len(ready) >= len(old)
+
+        await self._until(is_back, f"the operator is not back after {self._limit:g} s")
+        return f"ended {len(old)} pods of the operator"
 
     async def _drain(self, pods: Pods) -> str:
         """Evict the pods of a node, as `kubectl drain` does, again and again until their budgets allow it."""
