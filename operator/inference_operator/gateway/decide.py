@@ -19,7 +19,6 @@ from inference_operator.gateway.names import NO_NAMES, Names, is_alias, listed, 
 from inference_operator.manifest import (
     CONFIG_MAP,
     DEPLOYMENT,
-    DISRUPTION_BUDGET,
     INFERENCE_DEPLOYMENT,
     SECRET,
     SERVICE,
@@ -34,11 +33,11 @@ from inference_operator.objects.gateway_key import GATEWAY_KEY_SECRET, GATEWAY_K
 from inference_operator.objects.names import (
     GATEWAY,
     model_list_name,
-    selector_labels,
     service_name,
     workload_name,
 )
 from inference_operator.objects.pod_patch import PodPatch
+from inference_operator.pipeline.budgets import FEWEST_REPLICAS, disruption_budget
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.part import ResourceDecision
 from inference_operator.router.children import RouterObjects, children
@@ -59,8 +58,6 @@ LEAST_INTERVAL = timedelta(seconds=1)
 """Between two writes of the list: changes of many models come together."""
 _TELL_AFTER = timedelta(milliseconds=300)
 """From the write of a list until pods are told: the kubelet's watch of the list has it by then."""
-_FEWEST_REPLICAS = 2
-"""With one pod, a disruption budget could only hold a drain for ever."""
 _PROGRESS_DEADLINE_SECONDS = 600
 """The default of Kubernetes (1.36, API reference)."""
 _SLOTS = 2
@@ -84,8 +81,29 @@ class GatewayDecision(ResourceDecision):
 
 def decide(inputs: GatewayInputs) -> GatewayDecision:
     """The objects of a gateway. After a mistake in its specification, those that there are, with a list of now."""
+    spec, decision = inputs.resource.spec, _with_list(inputs)
+    kept = {**inputs.children, **decision.desired}
+    if isinstance(spec, Refusal):
+        return replace(decision, desired=kept, refusal=spec)
+    stated = router_spec(spec)
+    effective = effective_router(stated, inputs.settings.router_defaults)
+    if refusal := refusal_of(stated, effective):
+        return replace(decision, desired=kept, refusal=refusal)
+    routers = router_objects(inputs, spec, stated, effective)
+    name = workload_name(inputs.owner.key.name, GATEWAY)
+    budget = [disruption_budget(name, GATEWAY, owner=inputs.owner)] if spec.replicas >= FEWEST_REPLICAS else []
+    objects = {Ref.of(manifest): manifest for manifest in (*routers.objects.values(), *budget)}
+    return replace(
+        decision,
+        desired={**decision.desired, **objects},
+        engine_key=_key_secret(inputs.owner) if inputs.settings.engine_keys else None,
+        router=stated,
+    )
+
+
+def _with_list(inputs: GatewayInputs) -> GatewayDecision:
+    """The list of models, and the pods that are to read it again."""
     spec, models = inputs.resource.spec, _models(inputs)
-    refusal = spec if isinstance(spec, Refusal) else refusal_of(spec, inputs)
     live = inputs.child(Ref(CONFIG_MAP, inputs.owner.key.namespace, model_list_name(inputs.owner.key.name)))
     text = str(mapping(live or {}, "data").get(ADVERTISED, ""))
     former = listed(text)
@@ -99,18 +117,7 @@ def decide(inputs: GatewayInputs) -> GatewayDecision:
         pods = tuple(_told(inputs, text_hash(text)))
     elif due is None:
         due = inputs.now + _TELL_AFTER
-    decision = GatewayDecision(desired={Ref.of(wanted): wanted}, pods=pods, models=models, names=found, due=due)
-    if isinstance(spec, Refusal) or refusal:
-        return replace(decision, desired={**inputs.children, **decision.desired}, refusal=refusal)
-    built = router_objects(inputs, spec)
-    budget = [_budget(inputs.owner)] if spec.replicas >= _FEWEST_REPLICAS else []
-    objects = {Ref.of(manifest): manifest for manifest in (*built.objects.values(), *budget)}
-    return replace(
-        decision,
-        desired={**decision.desired, **objects},
-        engine_key=_key_secret(inputs.owner) if inputs.settings.engine_keys else None,
-        router=router_spec(spec),
-    )
+    return GatewayDecision(desired={Ref.of(wanted): wanted}, pods=pods, models=models, names=found, due=due)
 
 
 def deployment(inputs: GatewayInputs) -> Manifest | None:
@@ -129,21 +136,21 @@ def router_spec(spec: ModelGatewaySpec) -> RouterSpec:
     return RouterSpec.model_validate(shared)
 
 
-def refusal_of(spec: ModelGatewaySpec, inputs: GatewayInputs) -> Refusal | None:
+def refusal_of(stated: RouterSpec, effective: RouterSpec) -> Refusal | None:
     """Why a gateway cannot run as specified, or None."""
-    stated = router_spec(spec)
-    effective = effective_router(stated, inputs.settings.router_defaults)
     refusal = refusal_of_router_resources(effective.resources, "spec.router.resources") or refusal_of_exposure(stated)
     return replace(refusal, field=refusal.field.replace("spec.router.", "spec.")) if refusal else None
 
 
-def router_objects(inputs: GatewayInputs, spec: ModelGatewaySpec) -> RouterObjects:
-    stated, settings = router_spec(spec), inputs.settings
+def router_objects(
+    inputs: GatewayInputs, spec: ModelGatewaySpec, stated: RouterSpec, effective: RouterSpec
+) -> RouterObjects:
+    settings = inputs.settings
     models = Upstream(GATEWAY, "", 0, HEALTH_PATH, 1, (), API_PATHS, has_adapters=True)
     made = RouterInputs(
         upstreams=(models,),
         slots=_SLOTS,
-        spec=effective_router(stated, settings.router_defaults),
+        spec=effective,
         stated=stated,
         drain_seconds=int(spec.drain_timeout.total_seconds()),
         progress_deadline_seconds=_PROGRESS_DEADLINE_SECONDS,
@@ -195,15 +202,3 @@ def _told(inputs: GatewayInputs, wanted: str) -> Iterator[PodPatch]:
 def _key_secret(owner: Owner) -> Manifest:
     """The Secret with the key of the second hop, without its key. Of several gateways, the first one has made it."""
     return child(SECRET, GATEWAY_KEY_SECRET, owner=owner, component=GATEWAY, content={"type": GATEWAY_KEY_TYPE})
-
-
-def _budget(owner: Owner) -> Manifest:
-    name = owner.key.name
-    spec = {
-        "maxUnavailable": 1,
-        "selector": {"matchLabels": selector_labels(name, GATEWAY)},
-        "unhealthyPodEvictionPolicy": "AlwaysAllow",
-    }
-    return child(
-        DISRUPTION_BUDGET, workload_name(name, GATEWAY), owner=owner, component=GATEWAY, content={"spec": spec}
-    )

@@ -13,6 +13,7 @@ Rules:
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from inference_operator.api.model_gateway import AliasSpec, TargetSpec
 from inference_operator.gateway.models import Model, models_by_name
@@ -52,13 +53,15 @@ def names(models: Mapping[str, Model], aliases: Sequence[AliasSpec], former: Map
         former: the values that are in use.
     """
     models = {one: _with_former(model, former) for one, model in models.items()}
-    claims, values, refused = models_by_name(models), dict[str, str](), list[str]()
+    claims, values = models_by_name(models), dict[str, str]()
+    taken: dict[str, list[str]] = {}
+    refused: list[str] = []
     for name, claimants in claims.items():
         holder = _holder(former.get(name, ""))
         owner = holder if holder in claimants else claimants[0]
         values[name] = _value(models[owner])
         lost = [other for other in claimants if other != owner and name != models[other].hub_name]
-        refused += [_taken(name, other, owner) for other in lost]
+        taken[name] = [_taken(name, other, owner) for other in lost]
     for alias in aliases:
         own, problems = _targets(alias, models)
         others = [claimant for claimant in claims.get(alias.name, ()) if all(one.name != claimant for one, _ in own)]
@@ -70,11 +73,11 @@ def names(models: Mapping[str, Model], aliases: Sequence[AliasSpec], former: Map
                 " of them."
             )
         elif own:
-            refused = [text for text in refused if not text.startswith(f"The name `{alias.name}` ")]
+            taken[alias.name] = []  # nobody but the alias has it
             refused += [_taken(alias.name, other, "an alias") for other in others]
             values[alias.name] = _alias_value(own)
     firsts = {alias.name for alias in aliases} | {model.names[0] for model in models.values()}
-    return _fitting(Names(values, refused), firsts, former)
+    return _fitting(Names(values, [*chain.from_iterable(taken.values()), *refused]), firsts, former)
 
 
 def listed(text: str) -> Mapping[str, str]:

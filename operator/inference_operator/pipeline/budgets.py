@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from inference_operator.api.router import RouterStrategy
 from inference_operator.api.spec import Spec
-from inference_operator.manifest import DISRUPTION_BUDGET, STATEFUL_SET, Manifest, Ref
+from inference_operator.manifest import DISRUPTION_BUDGET, STATEFUL_SET, Manifest, Owner, Ref
 from inference_operator.objects.child import child
 from inference_operator.objects.names import ROUTER, router_name, selector_labels, workload_name
 from inference_operator.pipeline.inputs import Inputs
@@ -17,7 +17,7 @@ from inference_operator.views.engine import EngineView, engines_of
 from inference_operator.views.raw import mapping
 from inference_operator.workload.eviction.budget import Disruption
 
-_FEWEST_REPLICAS = 2
+FEWEST_REPLICAS = 2
 """With one replica a budget could only hold a drain for ever, unless the operator may open it."""
 
 
@@ -34,13 +34,13 @@ def _decided(inputs: Inputs, planned: Planned) -> Mapping[Ref, Manifest]:
     for role in planned.roles:
         most = role.context.spec.stated.most_replicas
         has_groups = any(manifest["kind"] == STATEFUL_SET.name for manifest in role.workload.objects)
-        if most >= _FEWEST_REPLICAS or has_groups or (most and role.change.move.may_refuse):
+        if most >= FEWEST_REPLICAS or has_groups or (most and role.change.move.may_refuse):
             serving = _serving(role.context.live.engines)
             disruption = role.change.move.disruption(serving, planned_pods=role.plan.plan.parallel.nodes)
             budgets.update(_budget(inputs, role.name, disruption))
     router, move = planned.shared.stated.router, planned.router_move
     routes = router.strategy is not RouterStrategy.EXTERNAL
-    if routes and (router.replicas >= _FEWEST_REPLICAS or move.may_refuse):
+    if routes and (router.replicas >= FEWEST_REPLICAS or move.may_refuse):
         budgets.update(_budget(inputs, ROUTER, move.disruption(_serving(_routers(inputs)))))
     return budgets
 
@@ -117,14 +117,18 @@ def _budget(inputs: Inputs, component: str, disruption: Disruption) -> Mapping[R
     `maxUnavailable` counts all pods that the workloads ask for, also those that are there only for a time (Kubernetes
     1.36, pkg/controller/disruption/disruption.go, `getExpectedPodCount`).
     """
-    ref, keeps = _ref(inputs, component), disruption.keeps
+    ref = _ref(inputs, component)
+    return {ref: disruption_budget(ref.name, component, keeps=disruption.keeps, owner=inputs.owner)}
+
+
+def disruption_budget(name: str, component: str, *, keeps: int | None = None, owner: Owner) -> Manifest:
+    """Of a component's pods `keeps` stay, or (None) all but one."""
     spec = {
         **({"maxUnavailable": 1} if keeps is None else {"minAvailable": keeps}),
-        "selector": {"matchLabels": selector_labels(inputs.owner.key.name, component)},
+        "selector": {"matchLabels": selector_labels(owner.key.name, component)},
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     }
-    budget = child(DISRUPTION_BUDGET, ref.name, owner=inputs.owner, component=component, content={"spec": spec})
-    return {ref: budget}
+    return child(DISRUPTION_BUDGET, name, owner=owner, component=component, content={"spec": spec})
 
 
 def _kept_now(budget: Manifest | None) -> int | None:
