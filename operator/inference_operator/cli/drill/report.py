@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
-from math import ceil
 from typing import Any, TypeVar
 
 from inference_operator.api.status import json_name
+from inference_operator.cli.bench.levels import quantile
 from inference_operator.cli.drill.answer import CheckedAnswer, Loss
 from inference_operator.cli.drill.promises import Fault, Limits, beyond
 from inference_operator.cli.output import document, table
@@ -195,13 +195,9 @@ def _spans(report: DrillReport, answers: Sequence[CheckedAnswer]) -> Iterator[Sp
 
 
 def _span(name: str, begin: float, end: float, answers: Sequence[CheckedAnswer]) -> Span:
-    times = sorted(one.seconds for one in answers if one.ok)
+    times = [one.seconds for one in answers if one.ok]
     lost = sum(one.loss is not None for one in answers)
-    return Span(name, begin, end - begin, len(answers), lost, _quantile(times, MEDIAN), _quantile(times, TAIL))
-
-
-def _quantile(times: Sequence[float], part: float) -> float | None:
-    return times[max(0, ceil(part * len(times)) - 1)] if times else None
+    return Span(name, begin, end - begin, len(answers), lost, quantile(times, MEDIAN), quantile(times, TAIL))
 
 
 def unseen(report: DrillReport) -> Sequence[Fault]:
