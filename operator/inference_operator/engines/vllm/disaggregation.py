@@ -1,0 +1,133 @@
+"""Prefill and decode apart: what vLLM's process of each role gets so that KV blocks go from one to the other.
+
+vLLM's NIXL connector reads the blocks (0.32.0, `distributed/kv_transfer/kv_connector/v1/nixl`, pull). Who makes the two
+steps is a middleware of the decode engine (`disaggregation_program.py`).
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from importlib.resources import files
+from math import ceil
+
+from inference_operator.engines.programs import program_command
+
+TRANSFER_PROGRAM = "disaggregation"
+_SOURCE = files(__package__).joinpath("disaggregation_program.py").read_text(encoding="utf-8")
+_MIDDLEWARE = "inference_operator_disaggregation.Disaggregation"
+"""The middleware's class, as the started command can import it."""
+
+SIDE_CHANNEL_PORT = 5600
+"""Of handshakes; each data parallel rank has the next one (0.32.0, vllm/envs.py, `VLLM_NIXL_SIDE_CHANNEL_PORT`)."""
+TRANSFER_PORTS = (20000, 20063)
+"""First and last port of the connections that carry blocks: all processes of a pod together take from them."""
+POD_IP = "POD_IP"
+"""Variable with the address of the pod, from its status. Pods of both roles need it."""
+
+TIMES_OF_OBJECTIVE = 21
+"""Times the TTFT objective that prefill keeps blocks: six times what the middleware allows from the start of the first
+step to the end of the read (1.5 + 2 times the objective)."""
+LEAST_LEASE = 30
+"""Seconds: vLLM's own default (0.32.0, `nixl/base_scheduler.py`, `kv_lease_duration`)."""
+
+
+class TransferRole(Enum):
+    """What an engine does with the blocks of a prompt."""
+
+    PREFILL = "kv_producer"
+    DECODE = "kv_consumer"
+
+
+@dataclass(frozen=True, slots=True)
+class KVTransfer:
+    """How the engine of one role works with those of the other."""
+
+    role: TransferRole
+    revision: str
+    """Of what both sides must have equal: image, model revision, and the arguments of tokens and of the KV cache."""
+    prefill_url: str = ""
+    """`http://HOST:PORT` of the routers' frontend for engines; only decode engines have it."""
+    min_prompt_tokens: int = 0
+    """Shorter prompts are computed where they are decoded; only decode engines have it."""
+    objective: float = 2.0
+    """Seconds: the objective of the time to first token, which bounds every wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransferStart:
+    """The parts of vLLM's process of one role; all are empty without a transfer."""
+
+    command: Sequence[str] = ()
+    """Before the command of vLLM, which can import the middleware then."""
+    options: Sequence[str] = ()
+    """After the arguments of vLLM, and before those of the guard that asks for the engine's key."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """For vLLM's environment. `VLLM_NIXL_SIDE_CHANNEL_HOST` comes from `POD_IP` by the command."""
+    programs: Mapping[str, str] = field(default_factory=dict)
+
+
+NO_TRANSFER = TransferStart()
+
+
+def lease_seconds(objective: float) -> int:
+    """How long prefill keeps the blocks of a prompt for a decode engine that has not asked for them.
+
+    Examples:
+        >>> lease_seconds(1.0), lease_seconds(2.0), lease_seconds(10.0)
+        (30, 42, 210)
+    """
+    return max(LEAST_LEASE, ceil(TIMES_OF_OBJECTIVE * objective))
+
+
+def transfer_start(transfer: KVTransfer | None, *, sequences: int = 0) -> TransferStart:
+    """The parts for this role; `sequences` is how many the engine computes at once.
+
+    Examples:
+        >>> transfer_start(None) == NO_TRANSFER
+        True
+        >>> start = transfer_start(KVTransfer(TransferRole.PREFILL, "5f2c"))
+        >>> start.options[0]
+        '--kv-transfer-config={"kv_connector": "NixlConnector", "kv_role": "kv_producer", \
+"kv_load_failure_policy": "recompute", "kv_connector_extra_config": {"kv_lease_duration": 42}}'
+        >>> start.variables["UCX_TCP_PORT_RANGE"]
+        '20000-20063'
+    """
+    if transfer is None:
+        return NO_TRANSFER
+    lease = lease_seconds(transfer.objective)
+    given = {
+        "role": transfer.role.name.lower(),
+        "revision": transfer.revision,
+        "url": transfer.prefill_url,
+        "tokens": transfer.min_prompt_tokens,
+        "objective": transfer.objective,
+        "lease": lease,
+        "sequences": sequences,
+        "port": SIDE_CHANNEL_PORT,
+    }
+    arguments = tuple(f"{name}={value}" for name, value in given.items())
+    config = {
+        "kv_connector": "NixlConnector",
+        "kv_role": transfer.role.value,
+        "kv_load_failure_policy": "recompute",
+        "kv_connector_extra_config": {"kv_lease_duration": lease},
+    }
+    return TransferStart(
+        command=(*program_command(TRANSFER_PROGRAM, starts_another=True), *arguments, "--"),
+        options=(f"--kv-transfer-config={json.dumps(config)}", f"--middleware={_MIDDLEWARE}"),
+        variables=_VARIABLES,
+        programs={TRANSFER_PROGRAM: _SOURCE},
+    )
+
+
+_VARIABLES = {
+    "VLLM_NIXL_SIDE_CHANNEL_PORT": str(SIDE_CHANNEL_PORT),
+    "VLLM_USE_RUST_FRONTEND": "0",  # it takes no middleware
+    "UCX_TCP_PORT_RANGE": "-".join(map(str, TRANSFER_PORTS)),
+    # A peer that is gone without a word is found within about 10 s (ucx/src/uct/tcp/tcp_iface.c).
+    "UCX_TCP_KEEPIDLE": "4s",
+    "UCX_TCP_KEEPINTVL": "2s",
+    "UCX_TCP_KEEPCNT": "3",
+    "PYTHONHASHSEED": "0",
+}

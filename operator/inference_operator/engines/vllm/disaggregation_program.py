@@ -1,0 +1,1 @@
+"""Prefill and decode apart: ASGI middleware of both roles."""
