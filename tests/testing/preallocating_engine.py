@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, replace
 
 from inference_operator.api.engine import EngineSpec
+from inference_operator.engines.kv_transfer import KVTransfer
 from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.engines.telemetry import EngineSeries
@@ -119,6 +120,7 @@ class Preallocating(Echo):
         host: str,
         traces: str = "",
         asks_for_key: bool = False,  # noqa: ARG002 - protocol
+        transfer: KVTransfer | None = None,  # noqa: ARG002 - protocol
     ) -> EngineProcess:
         made = Echo().process(spec, plan, served, timeouts, host=host, traces=traces)
         return replace(

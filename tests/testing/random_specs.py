@@ -45,6 +45,15 @@ _BY_RULE: Mapping[str, tuple[object, ...]] = {
     "spec.hardware.gpu.products[]": ("H100-80GB", "NVIDIA-L4", "abacus"),
     "spec.hardware.gpu.memory": ("1Gi", "40Gi"),
     "spec.hardware.gpu.resourceName": ("nvidia.com/gpu",),
+    "spec.disaggregation.prefill.hardware.gpu.products[]": ("H100-80GB", "NVIDIA-L4"),
+    "spec.disaggregation.prefill.hardware.gpu.memory": ("1Gi", "40Gi"),
+    "spec.disaggregation.prefill.hardware.gpu.resourceName": ("nvidia.com/gpu",),
+    "spec.disaggregation.prefill.engine.args[]": ("--enforce-eager", "--block-size=16"),
+    "spec.disaggregation.prefill.engine.maxNumSeqs": (8, 32),
+    "spec.disaggregation.prefill.engine.maxNumBatchedTokens": (2048, 8192),
+    "spec.disaggregation.prefill.parallelism.tensor": (1, 2),
+    "spec.disaggregation.prefill.parallelism.pipeline": (1, 2),
+    "spec.disaggregation.network.resource": ("rdma/ib", "kubernetes.io/zone"),
     "spec.hardware.network.resource": ("rdma/ib", "vpc.amazonaws.com/efa", "kubernetes.io/zone"),
     "spec.parallelism.tensor": (1, 2, 3, 4, 64),
     "spec.parallelism.pipeline": (1, 2),
@@ -88,6 +97,8 @@ FEW = 3
 """Most items of a list or map, and letters of a free text: more of the same finds nothing new."""
 _CHANCE = 0.35
 """Of each field that may be left out."""
+_RARE: Mapping[str, float] = {"spec.disaggregation": 0.05}
+"""The same of fields that most other fields do not go with."""
 _TRIES = 300
 """Draws of one part until its rules hold."""
 
@@ -187,7 +198,7 @@ class Specs:
         return {
             name: self._value(inner, f"{path}.{name}", fields[name])
             for name, inner in node["properties"].items()
-            if name in node.get("required", ()) or self._random.random() < _CHANCE
+            if name in node.get("required", ()) or self._random.random() < _RARE.get(f"{path}.{name}", _CHANCE)
         }
 
 

@@ -115,7 +115,7 @@ def checks(options: Mapping[str, OptionClasses]) -> Sequence[Check]:
         _OWN_CLAIM,
         _ROUTED_NAMES,
         *(_other_namespaces(section, kind) for section in _AFFINITIES for kind in ("podAffinity", "podAntiAffinity")),
-        _GPU_RESOURCE,
+        *map(_gpu_resource, _GPU_FIELDS),
         _arguments(options),
         _variables(options),
     )
@@ -165,6 +165,8 @@ NEEDS_PODS: tuple[str, ...] = (
     "podTemplate",
     "hardware.network.resource",
     "hardware.network.ipcLock",
+    "disaggregation.network.resource",
+    "disaggregation.network.ipcLock",
     "scheduling.tolerations",
     "scheduling.priorityClassName",
     "scheduling.runtimeClassName",
@@ -204,7 +206,7 @@ AMOUNTS: tuple[str, ...] = ("engine.resources.requests", "engine.resources.limit
 _WAIT_FIELD = "scheduling.evictionWait"
 _MORE = f"more than {FREE_EVICTION_WAIT}"
 KIND_FIELD = "engine.kind"
-_GPU_FIELD = "hardware.gpu.resourceName"
+_GPU_FIELDS = ("hardware.gpu.resourceName", "disaggregation.prefill.hardware.gpu.resourceName")
 
 SHOWN = r"^(--[A-Za-z0-9._-]{1,64}|-[A-Za-z])$"
 """Names of options that a message may quote. The rest of an argument may be a secret, also directly after `-n`."""
@@ -258,12 +260,13 @@ def _amounts(field: str) -> Check:
     )
 
 
-_GPU_RESOURCE = Check(
-    _GPU_FIELD,
-    f"!{value_of('object', _GPU_FIELD)}.orValue('{VENDOR}').startsWith('{VENDOR}')",
-    lambda spec: [] if (part(spec, _GPU_FIELD) or VENDOR).startswith(VENDOR) else [""],
-    subject=f"'a resource outside {VENDOR} '",
-)
+def _gpu_resource(field: str) -> Check:
+    return Check(
+        field,
+        f"!{value_of('object', field)}.orValue('{VENDOR}').startsWith('{VENDOR}')",
+        lambda spec: [] if (part(spec, field) or VENDOR).startswith(VENDOR) else [""],
+        subject=f"'a resource outside {VENDOR} '",
+    )
 
 
 def _holds_drains(spec: Manifest) -> list[str]:

@@ -12,6 +12,7 @@ from pydantic import Field
 from inference_operator.api.autoscaling import AutoscalingSpec
 from inference_operator.api.autoscaling_schedule import MAX_REPLICAS
 from inference_operator.api.cache import CacheSpec
+from inference_operator.api.disaggregation import DisaggregationSpec
 from inference_operator.api.duration import Within
 from inference_operator.api.engine import EngineSpec
 from inference_operator.api.hardware import HardwareSpec, ParallelismSpec
@@ -66,6 +67,11 @@ class Spec(SpecModel):
     hardware: HardwareSpec = Field(default_factory=HardwareSpec, description="Hardware that engines run on.")
     parallelism: ParallelismSpec = Field(
         default_factory=ParallelismSpec, description="Parallelism of one engine over its GPUs."
+    )
+    disaggregation: DisaggregationSpec | None = Field(
+        None,
+        description="Computes long prompts on engines of their own, for vLLM on one node. Default: none, each engine"
+        " computes its prompts.",
     )
     replicas: int = Field(
         1,

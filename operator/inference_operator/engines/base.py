@@ -18,6 +18,7 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.engines.classified import OptionRule
 from inference_operator.engines.known_error import KnownError, diagnosis_of
+from inference_operator.engines.kv_transfer import KVTransfer
 from inference_operator.engines.model_access import HubAccess, Support
 from inference_operator.engines.options import ImportedArguments, OptionClasses
 from inference_operator.engines.process import EngineProcess, Parsers, ProbeRequest, ServedModel, Timeouts
@@ -83,6 +84,10 @@ class Engine(ABC):
 
     def check_member(self, spec: EngineSpec, /) -> Refusal | None:
         """Why an engine over several nodes cannot run what one on a single node can; None if it can."""
+        return None
+
+    def check_transfer(self, spec: EngineSpec, /, *, image: str) -> Refusal | None:
+        """Why an engine of this specification gets or gives no KV caches of prompts; None if it can."""
         return None
 
     def check_data_parallel(self, spec: EngineSpec, /) -> Refusal | None:
@@ -190,6 +195,8 @@ class Engine(ABC):
 
     # The process
 
+    can_transfer: bool = False
+    """Whether an engine can get the KV cache of a prompt from another one."""
     can_ask_for_key: bool = False
     """Whether it can ask for a key on every path but its health and its metrics."""
 
@@ -225,11 +232,13 @@ class Engine(ABC):
         host: str,
         traces: str = "",
         asks_for_key: bool = False,
+        transfer: KVTransfer | None = None,
     ) -> EngineProcess:
         """The process of one engine of this plan. The image in `spec` is the one that runs.
 
         It listens on the address `host`; `::` means IPv6 and IPv4. It sends spans to the URL `traces`, if not empty,
         unless `spec` names another. With `asks_for_key` it takes only requests with the key in `KEY_FILE`.
+        With `transfer` it is one of two roles that compute prompts and answers apart.
         """
 
     def probe_request(self, model: str) -> ProbeRequest | None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inference_operator.api.container import EnvironmentVariable, SecretKeySelector
+from inference_operator.engines.kv_transfer import KVTransfer
 from inference_operator.manifest import Manifest
 
 
@@ -119,6 +120,8 @@ class EngineProcess:
     """The part of each pod in an engine over several nodes; None for an engine in one pod."""
     prefix_cure: str = ""
     """How to keep users of one engine from sharing its cache of prefixes, in a sentence; empty if they share none."""
+    transfer: KVTransfer | None = None
+    """How it gets or gives the KV cache of prompts; None for an engine that does all itself."""
     pre_stop_seconds: int = 0
     """How long a preStop hook without a command waits (`Timeouts.before_sigterm`)."""
 

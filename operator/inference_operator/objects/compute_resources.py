@@ -58,7 +58,7 @@ def requirements(
         limit_ratio: a limit divided by its request, for resources to which the user gives no limit.
     """
     sized = {"cpu": plan.cpu, "memory": plan.memory, "ephemeral-storage": plan.ephemeral_storage}
-    devices = {**_gpus(plan), **(_network_devices(network) if plan.parallel.nodes > 1 else {})}
+    devices = {**_gpus(plan), **_network_devices(network)}
     replaced = stated(requested)
     requests = {**sized, **replaced.get("requests", {}), **devices}
     limits = {

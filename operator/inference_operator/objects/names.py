@@ -13,6 +13,8 @@ KIND_LABEL = "inference-operator.dev/kind"
 COMPONENT_LABEL = "app.kubernetes.io/component"
 ENGINE = "engine"
 """The role that every resource has."""
+PREFILL = "prefill"
+"""The role of the engines that compute prompts for the others, with `spec.disaggregation`."""
 ROUTER = "router"
 GATEWAY = "gateway"
 """The pods of a ModelGateway: routers whose engines are the routers of models."""
@@ -72,11 +74,11 @@ def members_service_name(name: str, role: str) -> str:
 
 def headless_service_name(name: str, role: str) -> str:
     """Name of a role's headless Service; with the role `engine` the longest name of all children."""
-    return f"{name}-{role}s"
+    return workload_name(name, role) if role == PREFILL else f"{name}-{role}s"
 
 
 def router_name(name: str) -> str:
-    """Name of the router Deployment, its configuration and its disruption budget."""
+    """Name of the router Deployment, its configuration, its disruption budget, and its Service for engines."""
     return f"{name}-router"
 
 

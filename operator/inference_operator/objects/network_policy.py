@@ -25,10 +25,11 @@ def network_policy(name: str, component: str, rules: Sequence[Manifest], *, owne
     return child(NETWORK_POLICY, name, owner=owner, component=component, content=content)
 
 
-def rule(sources: Sequence[Manifest], *ports: int) -> Manifest:
-    """An ingress rule for TCP ports; without sources everybody may connect."""
+def rule(sources: Sequence[Manifest], *ports: int, last: int | None = None) -> Manifest:
+    """An ingress rule for TCP ports, the last one up to `last`; without sources everybody may connect."""
     admitted: Manifest = {"from": list(sources)} if sources else {}
-    return {**admitted, "ports": [{"protocol": "TCP", "port": port} for port in ports]}
+    *others, final = ({"protocol": "TCP", "port": port} for port in ports)
+    return {**admitted, "ports": [*others, {**final, **({"endPort": last} if last else {})}]}
 
 
 def metrics_readers(settings: Settings) -> list[Manifest]:

@@ -1,6 +1,7 @@
 """The key that engines ask of their routers: which engines ask for it, and which routers send it.
 
-1. With `spec.router.keys` a new pod template of engines asks for it, if all routers of now send it.
+1. With `spec.router.keys` or `spec.disaggregation` a new pod template of engines asks for it, if all routers of now
+   send it. Engines of which some compute prompts work together only with the key: their answers hold what others read.
 2. A template in use stays as it is: neither an upgrade nor `spec.router.keys` restarts an engine.
 3. Routers send the key as long as an engine asks for it, also without `spec.router.keys`.
 4. With `External` clients would need it too. So engines are replaced first, and the Service selects them after that.
@@ -24,7 +25,9 @@ from inference_operator.workload.pinned_template import ENGINE_PIN, PinnedTempla
 
 def is_wanted(spec: Spec, engine: Engine, settings: Settings) -> bool:
     """Whether engines of this specification should ask for the key."""
-    has_keys = spec.router.keys is not None and spec.router.strategy is not RouterStrategy.EXTERNAL
+    has_keys = (
+        spec.router.keys or spec.disaggregation
+    ) is not None and spec.router.strategy is not RouterStrategy.EXTERNAL
     return has_keys and settings.engine_keys and engine.can_ask_for_key
 
 

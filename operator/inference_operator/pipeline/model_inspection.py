@@ -41,10 +41,12 @@ def inspected_model_of(inputs: Inputs, shared: SharedContext, states: Sequence[P
 def _inspection(inputs: Inputs, shared: SharedContext, states: Sequence[PlanState]) -> JobState[Entry]:
     """The state of the inspection; empty where nothing needs it.
 
-    That is on CPUs, for a model that has no commit, and engines that read the model's files themselves.
+    That is on CPUs, for a model that has no commit, and engines that read the model's files themselves. Engines that
+    send each other KV caches need the commit in any case: it must be one.
     """
     source = shared.source
-    is_catalogue_first = inputs.settings.model_inspection is ModelInspection.WHEN_UNKNOWN
+    sends_caches = any(state.context.spec.transfer for state in states)
+    is_catalogue_first = inputs.settings.model_inspection is ModelInspection.WHEN_UNKNOWN and not sends_caches
     catalogued = known_model(source, shared.access.revision) if is_catalogue_first else None
     on_cpus = all(_reads_on_cpus(state.context) for state in states) and not file_of(source)
     if (on_cpus and not isinstance(source, DOWNLOADED)) or (catalogued and isinstance(catalogued.facts, ModelFacts)):
@@ -54,7 +56,8 @@ def _inspection(inputs: Inputs, shared: SharedContext, states: Sequence[PlanStat
 
 
 def _reads_on_cpus(context: RoleContext) -> bool:
-    return context.spec.stated.hardware.device is Device.CPU and not context.engine.needs_inspection
+    reads = not context.engine.needs_inspection and context.spec.transfer is None
+    return context.spec.stated.hardware.device is Device.CPU and reads
 
 
 def _known_model(source: ModelSource, revision: str | None, inspection: JobState[Entry]) -> KnownModel | None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from inference_operator.admission.administrator_refusals import refusal_of_gpus
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
+from inference_operator.pipeline.disaggregation import of_prefill, refusal_of_transfer
 from inference_operator.pipeline.groups import refusal_of_groups
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.model_inspection import InspectedModel
@@ -46,11 +47,13 @@ def _role(inputs: Inputs, state: PlanState, model: ModelFindings, path: Routing)
     """One role with its plan; refused if it has none, or if the policy, an engine or the nodes do not allow it."""
     plan = role_plan(state, model)
     if isinstance(plan, Refusal):
-        return plan
+        return of_prefill(state.context, plan)
     stated, sizes = state.context.spec.stated, plan.pinned.plan
     if refusal := refusal_of_gpus(stated, inputs.settings.policy, per_engine=sizes.gpus_per_replica):
         return refusal
     if refusal := refusal_of_groups(inputs, state.context.engine, stated, sizes):
+        return refusal
+    if refusal := refusal_of_transfer(state.context, plan, model.facts):
         return refusal
     decided = role(inputs, state.context, plan, open_to_all=path.open_to_all)
     if not plan.is_kept and decided.network_refusal:

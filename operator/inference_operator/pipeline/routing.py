@@ -9,7 +9,7 @@ from inference_operator.api.spec import Spec
 from inference_operator.autoscaling.inputs import measured_load
 from inference_operator.autoscaling.latency import measured_lengths
 from inference_operator.autoscaling.target import room
-from inference_operator.objects.names import ROUTER, headless_service_name, service_host
+from inference_operator.objects.names import PREFILL, ROUTER, headless_service_name, service_host
 from inference_operator.pipeline.engine_key import engines_ask, is_wanted, key_to_send
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.role import Role
@@ -55,14 +55,16 @@ def router_objects(
         move: how the only router moves away from a node that is leaving.
     """
     owner, settings = inputs.owner, inputs.settings
-    starts = (role.scaling.recorded.start_seconds for role in roles if role.scaling.recorded)
     served = [role for role in roles if role.context.spec.weight]
+    starts = (role.scaling.recorded.start_seconds for role in served if role.scaling.recorded)
+    prefill = next((_upstream(inputs, role) for role in roles if role.name == PREFILL), None)
     engines = [role.context.engine for role in roles]
     key = key_to_send(inputs, spec.stated, [role.template for role in roles], engines)
     most_engines = max(role.context.spec.stated.most_replicas for role in served)
     router_inputs = RouterInputs(
         upstreams=tuple(_upstream(inputs, role) for role in served),
-        slots=slots(most_engines, inputs.router_slots),
+        prefill=prefill if key else None,
+        slots=slots(max(role.context.spec.stated.most_replicas for role in roles), inputs.router_slots),
         most_engines=most_engines,
         has_live_affinity=has_live_affinity(inputs.router_deployment),
         spec=spec.router,

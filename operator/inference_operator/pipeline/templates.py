@@ -12,11 +12,14 @@ from inference_operator.api.effective_spec import EffectiveSpec
 from inference_operator.api.hardware import Device
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.environment import with_defaults
-from inference_operator.engines.group.network import INTERFACE_VARIABLES, network_variables
+from inference_operator.engines.group.network import INTERFACE_VARIABLES, UCX_DEVICES, network_variables
+from inference_operator.engines.kv_transfer import KVTransfer, TransferRole
 from inference_operator.engines.process import EngineProcess, ServedModel
 from inference_operator.fleet.rollout_slots import recorded_turn
 from inference_operator.models.source import HubModel, stored_name
 from inference_operator.objects.cache_volume import HUB_CACHE, snapshot_path
+from inference_operator.objects.child import content_hash
+from inference_operator.objects.names import router_name, service_host
 from inference_operator.objects.pinned import Pinned, PinUse
 from inference_operator.objects.volumes import model_argument
 from inference_operator.pipeline.engine_key import key_to_ask_for, must_stop_asking
@@ -28,6 +31,7 @@ from inference_operator.planning.engine_plan import older_image
 from inference_operator.planning.timeouts import timeouts
 from inference_operator.roles.context import RoleContext
 from inference_operator.roles.pinned_plan import PinnedPlan
+from inference_operator.router.process import PREFILL_PORT
 from inference_operator.sentences import sentences
 from inference_operator.sizing.plan import Plan
 from inference_operator.workload.pinned_template import (
@@ -111,10 +115,16 @@ def _renewed(inputs: Inputs, used: RoleTemplates, *, open_to_all: bool) -> RoleT
 
 
 def _templates(inputs: Inputs, context: RoleContext, plan: PinnedPlan, *, open_to_all: bool) -> RoleTemplates:
-    """The templates of a plan: what serves keeps the one that it has."""
-    live, inputs_hash = context.live, template_inputs_hash(context.spec.stated, plan)
+    """The templates of a plan: what serves keeps the one that it has.
+
+    Prompts and answers are computed apart only once routers send the key: until then engines do both.
+    """
+    live, stated, transfer = context.live, context.spec.stated, context.spec.transfer
+    inputs_hash = template_inputs_hash(stated, plan, transfer)
     key = key_to_ask_for(inputs, context, inputs_hash, open_to_all=open_to_all)
-    process = _process(context, plan, asks_for_key=bool(key))
+    if transfer and not key:
+        transfer, inputs_hash = None, template_inputs_hash(stated, plan)
+    process = _process(context, plan, transfer and _of_plan(context, transfer, plan), asks_for_key=bool(key))
     workload_inputs = WorkloadInputs(context, plan, process, cache_volume(inputs, context.spec.stated, plan), key)
     built = Pinned(inputs_hash, EngineContent(engine_template(workload_inputs)))
     serving = [] if must_stop_asking(context) else [engine.template for engine in live.engines if engine.has_answered]
@@ -122,7 +132,21 @@ def _templates(inputs: Inputs, context: RoleContext, plan: PinnedPlan, *, open_t
     return RoleTemplates(workload_inputs, built, template, use)
 
 
-def _process(context: RoleContext, plan: PinnedPlan, *, asks_for_key: bool) -> EngineProcess:
+def _of_plan(context: RoleContext, transfer: KVTransfer, plan: PinnedPlan) -> KVTransfer:
+    """The transfer between engines of this plan and others of the same image and commit."""
+    key, domain = context.owner.key, context.settings.cluster_domain
+    host = service_host(router_name(key.name), key.namespace, cluster_domain=domain)
+    decodes = transfer.role is TransferRole.DECODE
+    return replace(
+        transfer,
+        revision=content_hash([transfer.revision, plan.image, plan.commit]),
+        prefill_url=f"http://{host}:{PREFILL_PORT}" if decodes else "",
+    )
+
+
+def _process(
+    context: RoleContext, plan: PinnedPlan, transfer: KVTransfer | None, *, asks_for_key: bool
+) -> EngineProcess:
     spec, settings = context.spec.effective, context.settings
     model, name = spec.model, spec.model.served_name or context.owner.key.name
     hub_cache = HUB_CACHE if spec.stated.cache else ""
@@ -136,7 +160,14 @@ def _process(context: RoleContext, plan: PinnedPlan, *, asks_for_key: bool) -> E
     running = spec.running_engine(plan.image, _with_network(spec, plan.plan))
     listen, traces = settings.listen_address, settings.traces_endpoint
     return context.engine.process(
-        running, plan.plan, served, limits, host=listen, traces=traces, asks_for_key=asks_for_key
+        running,
+        plan.plan,
+        served,
+        limits,
+        host=listen,
+        traces=traces,
+        asks_for_key=asks_for_key,
+        transfer=transfer,
     )
 
 
@@ -145,12 +176,13 @@ def _with_network(spec: EffectiveSpec, plan: Plan) -> Environment:
 
     A variable of the user stays, and one of the administrator unless the user names the interface.
     """
+    network, apart = spec.network, spec.stated.disaggregation
     if plan.parallel.nodes == 1:
-        return spec.engine.env
+        interface = apart.network.interface if apart and not apart.network.resource else None
+        return with_defaults(spec.engine.env, {UCX_DEVICES: interface} if interface else {})
     replaced = INTERFACE_VARIABLES if spec.stated.hardware.network.interface else ()
     env = [variable for variable in spec.engine.env if variable.name not in replaced]
-    network, on_gpus = spec.network, plan.device is Device.GPU
-    has_devices = network.resource is not None
+    on_gpus, has_devices = plan.device is Device.GPU, network.resource is not None
     return with_defaults(env, network_variables(network.interface, on_gpus=on_gpus, has_devices=has_devices))
 
 

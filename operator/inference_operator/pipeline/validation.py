@@ -14,6 +14,7 @@ from inference_operator.objects.compute_resources import refusal_of_network_devi
 from inference_operator.objects.engine_key import key_mount
 from inference_operator.objects.pod_additions import ReservedPodParts, refusal_of_additions
 from inference_operator.objects.volumes import engine_mounts
+from inference_operator.pipeline.disaggregation import refusal_of_disaggregation
 from inference_operator.planning.network import group_fields
 from inference_operator.planning.role_plan import PlanState
 from inference_operator.roles.engine_choice import EngineChoice
@@ -42,6 +43,7 @@ def refusal_of_role(state: PlanState) -> Refusal | None:
         or _of_parallelism(engine, stated)
         or _of_groups(engine, stated)
         or _of_interface(stated)
+        or refusal_of_disaggregation(engine, stated, context.settings, image=state.image)
         or engine.check_fields(stated.engine)
         or engine.check(stated.engine, image=state.image, settings=context.settings)
         or engine.check_model(stated.engine, stated.model, cached=stated.cache is not None)

@@ -7,8 +7,10 @@ from typing import TypeAlias
 from inference_operator.api.effective_spec import EffectiveSpec, effective_spec
 from inference_operator.api.engine_kind import EngineKind
 from inference_operator.api.spec import Spec
+from inference_operator.engines.kv_transfer import KVTransfer, TransferRole
 from inference_operator.engines.registry import EngineRegistry
-from inference_operator.objects.names import ENGINE
+from inference_operator.objects.names import ENGINE, PREFILL
+from inference_operator.roles.disaggregation import prefill_spec, transfer_of
 from inference_operator.settings import Settings
 
 
@@ -28,6 +30,9 @@ class RoleSpec:
     has_scale: bool = False
     """Whether it is the role that `/scale` is about: its `replicas` are those of the InferenceDeployment, its decisions
     stand in the status itself, and Jobs read the model with its engine's identity. One role of several says so."""
+    transfer: KVTransfer | None = None
+    """How it works with the other role, if one computes prompts and one the answers; its revision is that of what is
+    requested. None for engines that do both."""
 
     @property
     def stated(self) -> Spec:
@@ -48,7 +53,16 @@ def role_spec(
 
 
 def requested_roles(stated: Spec, settings: Settings, engines: EngineRegistry) -> tuple[RoleSpec, ...]:
-    """The roles of an InferenceDeployment: one, which has the whole specification."""
-    kind = stated.engine.kind
+    """The roles of an InferenceDeployment: one with the whole specification, and with `disaggregation` one for prompts.
+
+    Prompts and answers apart need vLLM: `Auto` is nothing else then.
+    """
+    kind, apart = stated.engine.kind, stated.disaggregation
     role = role_spec(ENGINE, engines.of_kind(kind), stated, settings, has_scale=True)
-    return (replace(role, is_automatic=kind is EngineKind.AUTO),)
+    if apart is None:
+        return (replace(role, is_automatic=kind is EngineKind.AUTO),)
+    prefill = role_spec(PREFILL, role.engine, prefill_spec(stated, apart), settings, weight=0)
+    return (
+        replace(role, transfer=transfer_of(stated, TransferRole.DECODE)),
+        replace(prefill, transfer=transfer_of(stated, TransferRole.PREFILL)),
+    )

@@ -8,7 +8,7 @@ from inference_operator.fleet.rollout_slots import Turn, next_turn
 from inference_operator.manifest import CONFIG_MAP, HTTP_ROUTE, INFERENCE_POOL, Manifest, Ref
 from inference_operator.objects.child import child, content_hash
 from inference_operator.objects.engine_key import asked_key
-from inference_operator.objects.names import selector_labels
+from inference_operator.objects.names import ENGINE, selector_labels
 from inference_operator.objects.network_policy import metrics_readers, network_policy, rule
 from inference_operator.objects.pinned import Pinned, PinUse
 from inference_operator.router.deployment import router_deployment, router_template
@@ -24,8 +24,15 @@ from inference_operator.router.pinned_router import (
     own_inputs,
     router_inputs,
 )
-from inference_operator.router.process import METRICS_PORTS, PORT, TLS_PORT
-from inference_operator.router.service import http_route, inference_pool, ingress, main_service, peers_service
+from inference_operator.router.process import METRICS_PORTS, PORT, PREFILL_PORT, TLS_PORT
+from inference_operator.router.service import (
+    http_route,
+    inference_pool,
+    ingress,
+    main_service,
+    peers_service,
+    prompts_service,
+)
 from inference_operator.router.waiting import cold_start_seconds
 from inference_operator.views.pod import PodView, has_answered
 
@@ -74,7 +81,9 @@ def _router(inputs: RouterInputs, used: PinnedRouter, turn: Turn | None) -> Iter
     yield router_deployment(inputs, used, turn)
     if asks := _ask_each_other(used.content):
         yield peers_service(inputs)
-    if inputs.settings.network_policies:
+    if inputs.prefill:
+        yield prompts_service(inputs)
+    if inputs.settings.network_policies or (inputs.prefill and inputs.settings.uses_network_policies):
         yield _network_policy(inputs, ask_each_other=asks)
 
 
@@ -106,9 +115,15 @@ def _exposure(inputs: RouterInputs) -> Iterator[Manifest]:
 
 
 def _network_policy(inputs: RouterInputs, *, ask_each_other: bool) -> Manifest:
-    """Routers accept everybody on the ports of the API, and the readers of metrics on the metrics ports."""
+    """Routers accept everybody on the ports of the API, and the readers of metrics on the metrics ports.
+
+    Only engines of the service send prompts on. For that alone there is a policy that leaves metrics open to everybody.
+    """
     routers: Manifest = {"podSelector": {"matchLabels": selector_labels(inputs.name, inputs.component)}}
-    peers = [routers] if ask_each_other else []
+    peers = [*metrics_readers(inputs.settings), *([routers] if ask_each_other else [])]
     ports = (PORT, TLS_PORT) if inputs.spec.tls else (PORT,)
-    rules = [rule([], *ports), rule([*metrics_readers(inputs.settings), *peers], *METRICS_PORTS)]
+    rules = [rule([], *ports), rule(peers if inputs.settings.network_policies else [], *METRICS_PORTS)]
+    if inputs.prefill:
+        engines: Manifest = {"podSelector": {"matchLabels": selector_labels(inputs.name, ENGINE)}}
+        rules.append(rule([engines], PREFILL_PORT))
     return network_policy(inputs.workload_name, inputs.component, rules, owner=inputs.owner)

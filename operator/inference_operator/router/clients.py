@@ -99,19 +99,30 @@ def frontend_connections(spec: RouterSpec) -> Mapping[str, int]:
     return {"api": clients, "gate": GATES * queue_size(spec), "again": clients}
 
 
-def process_connections(spec: RouterSpec) -> int:
+def prefill_connections(spec: RouterSpec) -> int:
+    """Connections of engines that send prompts: only long ones come, and none waits for long.
+
+    Examples:
+        >>> prefill_connections(RouterSpec())
+        409
+    """
+    return max(1, client_connections(spec) // 8)
+
+
+def process_connections(spec: RouterSpec, *, has_prefill: bool = False) -> int:
     """Connections of one HAProxy process: the sum of what its frontends may have, so that none takes another's.
 
     Examples:
-        >>> process_connections(RouterSpec())
-        7848
+        >>> process_connections(RouterSpec()), process_connections(RouterSpec(), has_prefill=True)
+        (7848, 8257)
     """
-    return sum((*frontend_connections(spec).values(), READERS, HOOKS))
+    prompts = prefill_connections(spec) if has_prefill else 0
+    return sum((*frontend_connections(spec).values(), READERS, HOOKS, prompts))
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object]:
     return {
-        "process_connections": process_connections(inputs.spec),
+        "process_connections": process_connections(inputs.spec, has_prefill=inputs.prefill is not None),
         "connections": client_connections(inputs.spec),
         "frontends": frontend_connections(inputs.spec),
         "bodies": unfinished_bodies(inputs.spec),

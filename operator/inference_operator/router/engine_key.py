@@ -12,8 +12,8 @@ ENGINE_KEY_SCRIPT, ENGINE_KEY_MAP = "engine_key.lua", "engine_key.map"
 ENGINE_KEY_FOLDER = "/etc/haproxy-engine-key"
 """Where the Secret with the key is mounted in routers' pods."""
 
-_ENTRY = "engine"
-"""Entry of the map."""
+KEY_MAP_FILE = f"{CONFIG_FOLDER}/{ENGINE_KEY_MAP}"
+KEY_ENTRY_OF_MAP = "engine"
 
 
 def values(inputs: RouterInputs) -> Mapping[str, object] | None:
@@ -22,7 +22,7 @@ def values(inputs: RouterInputs) -> Mapping[str, object] | None:
     return {
         "lua": f"{CONFIG_FOLDER}/{ENGINE_KEY_SCRIPT}",
         "file": f"{ENGINE_KEY_FOLDER}/{KEY_ENTRY}",
-        "map": f"{CONFIG_FOLDER}/{ENGINE_KEY_MAP}",
-        "entry": _ENTRY,
+        "map": KEY_MAP_FILE,
+        "entry": KEY_ENTRY_OF_MAP,
         "user_header": USER_HEADER.decode(),
     }

@@ -71,6 +71,8 @@ class RouterInputs:
     settings: Settings
     turn: TurnInputs
     """Whether a change of the administrator's settings may begin or has ended."""
+    prefill: Upstream | None = None
+    """Where engines send prompts, to get their KV cache; None where each engine computes its own."""
     measured_start_seconds: float = 0.0
     """An engine's start as measured; 0 before."""
     most_engines: int = 1

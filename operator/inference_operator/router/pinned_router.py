@@ -110,6 +110,7 @@ def _own(inputs: RouterInputs, replaced: Manifest) -> Manifest:
     """Facts about engines and the time that requests wait; some facts of the upstreams are replaced."""
     facts: Manifest = {
         **_engines(inputs.upstreams, replaced),
+        "prefill": {**_facts(inputs.prefill), **replaced} if inputs.prefill else {},
         "model_names": list(inputs.model_names),
         "has_adapters": inputs.has_adapters,
         "router_lists_models": not inputs.lists_models,

@@ -11,6 +11,9 @@ PORT = 8080
 TLS_PORT = 8443
 """Port on which they accept TLS, if `router.tls` is set."""
 
+PREFILL_PORT = 8081
+"""Port on which they accept prompts from engines, for those that compute prompts only (`spec.disaggregation`)."""
+
 METRICS_PORTS = tuple(range(9100, 9100 + PROCESSES))
 """One port for each HAProxy process of a router pod, for its metrics and probes. There are two processes: if one dies,
 the other still accepts connections. With one, connections would be refused for the second that kube-proxy needs."""

@@ -15,12 +15,13 @@ from inference_operator.api.router_exposure import (
 from inference_operator.manifest import HTTP_ROUTE, INFERENCE_POOL, INGRESS, SERVICE, Manifest, Owner
 from inference_operator.objects.child import child
 from inference_operator.objects.names import (
+    router_name,
     selector_labels,
     service_host,
     service_name,
 )
 from inference_operator.router.inputs import RouterInputs
-from inference_operator.router.process import METRICS_PORTS, PORT, TLS_PORT
+from inference_operator.router.process import METRICS_PORTS, PORT, PREFILL_PORT, TLS_PORT
 
 SERVICE_PORT = 80
 TLS_SERVICE_PORT = 443
@@ -85,6 +86,19 @@ def peers_service(inputs: RouterInputs) -> Manifest:
         }
     }
     return child(SERVICE, inputs.peers_name, owner=inputs.owner, component=inputs.component, content=content)
+
+
+def prompts_service(inputs: RouterInputs) -> Manifest:
+    """The Service by which engines send prompts through the routers. Nothing outside the cluster reaches it."""
+    content = {
+        "spec": {
+            "type": "ClusterIP",
+            "selector": selector_labels(inputs.name, inputs.component),
+            "ports": [_port("prompts", PREFILL_PORT, PREFILL_PORT)],
+        }
+    }
+    name = router_name(inputs.name)
+    return child(SERVICE, name, owner=inputs.owner, component=inputs.component, content=content)
 
 
 def ingress(wanted: IngressSpec, inputs: RouterInputs) -> Manifest:

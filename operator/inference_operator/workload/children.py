@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
+from inference_operator.engines.kv_transfer import SIDE_CHANNEL_PORT, TRANSFER_PORTS, KVTransfer, TransferRole
 from inference_operator.manifest import SERVICE, STATEFUL_SET, Manifest, Owner, Ref
 from inference_operator.objects.child import child
 from inference_operator.objects.names import (
+    ENGINE,
+    PREFILL,
     ROUTER,
     headless_service_name,
     members_service_name,
@@ -81,10 +84,20 @@ def _network_policy(inputs: WorkloadInputs, *, open_to_all: bool, has_groups: bo
     have a policy also where their API is open to everybody, unless the settings switch it off.
     """
     routers: Manifest = {"podSelector": {"matchLabels": selector_labels(inputs.name, ROUTER)}}
-    sources = [] if open_to_all else [routers, *metrics_readers(inputs.settings)]
+    sources = [] if open_to_all and inputs.role != PREFILL else [routers, *metrics_readers(inputs.settings)]
     rules = [rule(sources, inputs.process.port)]
     if loader := inputs.process.adapter_loader:
         rules.append(rule(metrics_readers(inputs.settings), loader.port))
+    if transfer := inputs.context.spec.transfer:
+        rules.append(_of_transfer(inputs, transfer))
     if has_groups:
         rules.append({"from": [{"podSelector": {"matchLabels": selector_labels(inputs.name, inputs.role)}}]})
     return network_policy(workload_name(inputs.name, inputs.role), inputs.role, rules, owner=inputs.owner)
+
+
+def _of_transfer(inputs: WorkloadInputs, transfer: KVTransfer) -> Manifest:
+    """The ports by which an engine of the other role reads KV caches; handshakes are with prefill engines alone."""
+    gives = transfer.role is TransferRole.PREFILL
+    other: Manifest = {"podSelector": {"matchLabels": selector_labels(inputs.name, ENGINE if gives else PREFILL)}}
+    first, last = TRANSFER_PORTS
+    return rule([other], *([SIDE_CHANNEL_PORT] if gives else []), first, last=last)

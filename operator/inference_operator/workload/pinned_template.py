@@ -6,6 +6,7 @@ from typing import TypeAlias
 from pydantic import TypeAdapter
 
 from inference_operator.api.spec import Spec
+from inference_operator.engines.kv_transfer import KVTransfer
 from inference_operator.manifest import Manifest
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.pinned import PinAnnotation, Pinned
@@ -13,7 +14,7 @@ from inference_operator.roles.pinned_plan import PinnedPlan
 from inference_operator.sizing.stored_plan import stored_pod_sizes
 
 _NOT_OF_ENGINES: dict[str, bool | set[str]] = {
-    **dict.fromkeys(("replicas", "autoscaling", "rollout", "router", "paused"), True),
+    **dict.fromkeys(("replicas", "autoscaling", "rollout", "router", "paused", "disaggregation"), True),
     "model": {"adapters"},
     "cache": {"size", "storage_class_name", "access_mode", "when_deleted"},
     "scheduling": {"gang"},
@@ -41,7 +42,7 @@ PinnedTemplate: TypeAlias = Pinned[EngineContent]
 ENGINE_PIN = PinAnnotation("inference-operator.dev/engine-template", TypeAdapter(EngineContent))
 
 
-def template_inputs_hash(spec: Spec, pinned: PinnedPlan) -> str:
+def template_inputs_hash(spec: Spec, pinned: PinnedPlan, transfer: KVTransfer | None = None) -> str:
     """Hash of everything that a template is built from, settings and release aside.
 
     Fields with their default value are left out. So a field of a later release, or another default, changes nothing
@@ -50,7 +51,11 @@ def template_inputs_hash(spec: Spec, pinned: PinnedPlan) -> str:
     scheduling = spec.scheduling.model_copy(update={"eviction_wait": None})  # a section with nothing else is a default
     stated = spec.model_copy(update={"scheduling": scheduling})
     requested = stated.model_dump(mode="json", exclude=_NOT_OF_ENGINES, exclude_defaults=True)
-    return content_hash([requested, pinned.spec_hash, pinned.image, stored_pod_sizes(pinned.plan)])
+    apart = []
+    if transfer and spec.disaggregation:
+        network = spec.disaggregation.network.model_dump(mode="json", exclude_defaults=True)
+        apart = [transfer.role.name, transfer.revision, transfer.min_prompt_tokens, network]
+    return content_hash([requested, pinned.spec_hash, pinned.image, stored_pod_sizes(pinned.plan), *apart])
 
 
 def older_template(used: PinnedTemplate, built: PinnedTemplate) -> str:

@@ -4,19 +4,21 @@ import math
 from dataclasses import dataclass
 
 from inference_operator.api.effective_spec import EffectiveSpec
+from inference_operator.api.network import NetworkSpec
 from inference_operator.engines.group.launch import (
     ADDRESS_VARIABLE,
     NAME_VARIABLE,
     RANK_VARIABLE,
     SERVICE_VARIABLE,
 )
+from inference_operator.engines.kv_transfer import POD_IP
 from inference_operator.engines.process import EngineProcess
 from inference_operator.engines.programs import PROGRAMS_ANNOTATION, programs_text, programs_variable
 from inference_operator.engines.registry import VLLM
 from inference_operator.manifest import Manifest, Owner
 from inference_operator.objects.adapter_list import LIST_FOLDER, LOADED, list_mount, list_volume
 from inference_operator.objects.cache_volume import CacheVolume
-from inference_operator.objects.compute_resources import requirements
+from inference_operator.objects.compute_resources import NO_NETWORK, requirements
 from inference_operator.objects.container import environment, pre_stop, pre_stop_wait, process_fields
 from inference_operator.objects.engine_key import key_annotation, key_mount, key_volume
 from inference_operator.objects.names import (
@@ -99,9 +101,17 @@ class WorkloadInputs:
         return self.context.settings
 
     @property
+    def network(self) -> NetworkSpec:
+        """The network between pods: of an engine over several nodes, or of engines that send each other KV caches."""
+        if self.plan.plan.parallel.nodes > 1:
+            return self.spec.network
+        apart = self.spec.stated.disaggregation
+        return apart.network if apart and self.process.transfer else NO_NETWORK
+
+    @property
     def has_network_policy(self) -> bool:
         """Whether a NetworkPolicy admits only who has to reach the engines: with API keys by default."""
-        has_keys = self.spec.stated.router.keys is not None
+        has_keys = (self.spec.stated.router.keys or self.spec.stated.disaggregation) is not None
         return self.settings.network_policies or (has_keys and self.settings.network_policies_with_keys)
 
 
@@ -212,11 +222,13 @@ def _member_variables(inputs: WorkloadInputs) -> list[Manifest]:
     host = service_host(service, inputs.owner.key.namespace, cluster_domain=domain)
     return [
         {"name": SERVICE_VARIABLE, "value": host},
-        *(
-            {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
-            for name, path in fields.items()
-        ),
+        *(_field(name, path) for name, path in fields.items()),
     ]
+
+
+def _field(name: str, path: str) -> Manifest:
+    """The variable with a field of the pod."""
+    return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
 
 
 def _adapter_loader(inputs: WorkloadInputs) -> list[Manifest]:
@@ -244,7 +256,8 @@ def _key_mounts(inputs: WorkloadInputs) -> list[Manifest]:
 
 def _container(inputs: WorkloadInputs) -> Manifest:
     spec, process = inputs.spec, inputs.process
-    locks = inputs.plan.plan.parallel.nodes > 1 and spec.network.ipc_lock
+    network = inputs.network
+    locks = network.ipc_lock
     return {
         "name": inputs.role,
         "image": inputs.plan.image,
@@ -256,6 +269,7 @@ def _container(inputs: WorkloadInputs) -> Manifest:
                 *environment(process.env),
                 *([programs_variable()] if process.programs else []),
                 *(_member_variables(inputs) if process.member else []),
+                *([_field(POD_IP, "status.podIP")] if process.transfer else []),
             ],
         ),
         **env_from(spec.pod_template.env_from),
@@ -264,7 +278,7 @@ def _container(inputs: WorkloadInputs) -> Manifest:
             spec.engine.resources,
             inputs.plan.plan,
             inputs.settings.engine_defaults.limit_request_ratio,
-            spec.network,
+            network,
         ),
         **_probes(process),
         **(pre_stop(process.pre_stop) if process.pre_stop else pre_stop_wait(process.pre_stop_seconds)),

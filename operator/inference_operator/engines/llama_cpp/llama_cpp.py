@@ -18,6 +18,7 @@ from inference_operator.engines.environment import refusal_of_variables, with_de
 from inference_operator.engines.hub_access import hub_access
 from inference_operator.engines.known_error import known_errors
 from inference_operator.engines.known_images import LLAMA_CPP_IMAGES, refusal_of_foreign_image
+from inference_operator.engines.kv_transfer import KVTransfer
 from inference_operator.engines.llama_cpp import memory
 from inference_operator.engines.llama_cpp.image import GROUP, IMAGES, TEMPORARY, USER, WRITABLE, support
 from inference_operator.engines.llama_cpp.options import (
@@ -145,6 +146,7 @@ class LlamaCpp(Engine):
         host: str,
         traces: str = "",  # noqa: ARG002 - protocol
         asks_for_key: bool = False,  # noqa: ARG002 - protocol
+        transfer: KVTransfer | None = None,  # noqa: ARG002 - protocol
     ) -> EngineProcess:
         """The process of one engine of this plan. Its command is the entry point of the image."""
         defaults = {"HOME": TEMPORARY, PRE_STOP_VARIABLE: PRE_STOP}

@@ -33,6 +33,7 @@ from inference_operator.engines.hub_access import (
 )
 from inference_operator.engines.known_error import known_errors
 from inference_operator.engines.known_images import SGLANG_IMAGES, refusal_of_foreign_image
+from inference_operator.engines.kv_transfer import KVTransfer
 from inference_operator.engines.model_access import HubAccess, Support
 from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
@@ -197,6 +198,7 @@ class SGLang(Engine):
         host: str,
         traces: str = "",  # noqa: ARG002 - protocol
         asks_for_key: bool = False,  # noqa: ARG002 - protocol
+        transfer: KVTransfer | None = None,  # noqa: ARG002 - protocol
     ) -> EngineProcess:
         defaults = {**ENVIRONMENT, **offline_variables(served.hub_cache)}
         options = (*_options(spec, plan, served), f"--host={_bound(host)}", f"--port={self.port}", *spec.args)

@@ -23,6 +23,7 @@ from inference_operator.engines.hub_access import (
 )
 from inference_operator.engines.known_error import known_errors
 from inference_operator.engines.known_images import VLLM_IMAGES, refusal_of_foreign_image
+from inference_operator.engines.kv_transfer import KVTransfer
 from inference_operator.engines.model_access import HubAccess, Support
 from inference_operator.engines.process import EngineProcess, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
@@ -195,6 +196,7 @@ class Transformers(Engine):
         host: str,
         traces: str = "",  # noqa: ARG002 - protocol
         asks_for_key: bool = False,
+        transfer: KVTransfer | None = None,  # noqa: ARG002 - protocol
     ) -> EngineProcess:
         defaults = {**ENVIRONMENT, **offline_variables(served.hub_cache)}
         options = (*_options(spec, plan), f"--host={host}", f"--port={self.port}", *spec.args)

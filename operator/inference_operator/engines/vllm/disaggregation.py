@@ -7,10 +7,10 @@ steps is a middleware of the decode engine (`disaggregation_program.py`).
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from importlib.resources import files
 from math import ceil
 
+from inference_operator.engines.kv_transfer import SIDE_CHANNEL_PORT, TRANSFER_PORTS, KVTransfer
 from inference_operator.engines.programs import program_command
 
 TRANSFER_PROGRAM = "disaggregation"
@@ -18,40 +18,11 @@ _SOURCE = files(__package__).joinpath("disaggregation_program.py").read_text(enc
 _MIDDLEWARE = "inference_operator_disaggregation.Disaggregation"
 """The middleware's class, as the started command can import it."""
 
-SIDE_CHANNEL_PORT = 5600
-"""Of handshakes; each data parallel rank has the next one (0.32.0, vllm/envs.py, `VLLM_NIXL_SIDE_CHANNEL_PORT`)."""
-TRANSFER_PORTS = (20000, 20063)
-"""First and last port of the connections that carry blocks: all processes of a pod together take from them."""
-POD_IP = "POD_IP"
-"""Variable with the address of the pod, from its status. Pods of both roles need it."""
-
 TIMES_OF_OBJECTIVE = 21
 """Times the TTFT objective that prefill keeps blocks: six times what the middleware allows from the start of the first
 step to the end of the read (1.5 + 2 times the objective)."""
 LEAST_LEASE = 30
 """Seconds: vLLM's own default (0.32.0, `nixl/base_scheduler.py`, `kv_lease_duration`)."""
-
-
-class TransferRole(Enum):
-    """What an engine does with the blocks of a prompt."""
-
-    PREFILL = "kv_producer"
-    DECODE = "kv_consumer"
-
-
-@dataclass(frozen=True, slots=True)
-class KVTransfer:
-    """How the engine of one role works with those of the other."""
-
-    role: TransferRole
-    revision: str
-    """Of what both sides must have equal: image, model revision, and the arguments of tokens and of the KV cache."""
-    prefill_url: str = ""
-    """`http://HOST:PORT` of the routers' frontend for engines; only decode engines have it."""
-    min_prompt_tokens: int = 0
-    """Shorter prompts are computed where they are decoded; only decode engines have it."""
-    objective: float = 2.0
-    """Seconds: the objective of the time to first token, which bounds every wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +57,7 @@ def transfer_start(transfer: KVTransfer | None, *, sequences: int = 0) -> Transf
     Examples:
         >>> transfer_start(None) == NO_TRANSFER
         True
+        >>> from inference_operator.engines.kv_transfer import TransferRole
         >>> start = transfer_start(KVTransfer(TransferRole.PREFILL, "5f2c"))
         >>> start.options[0]
         '--kv-transfer-config={"kv_connector": "NixlConnector", "kv_role": "kv_producer", \

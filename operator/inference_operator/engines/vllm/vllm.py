@@ -15,6 +15,7 @@ from inference_operator.engines.environment import with_defaults
 from inference_operator.engines.group.launch import group_drain, group_member, stop_limit
 from inference_operator.engines.hub_access import hub_access, offline_variables, with_token
 from inference_operator.engines.known_images import VLLM_IMAGES, refusal_of_foreign_image
+from inference_operator.engines.kv_transfer import KVTransfer
 from inference_operator.engines.model_access import HubAccess, Support
 from inference_operator.engines.options import ImportedArguments
 from inference_operator.engines.process import EngineProcess, Parsers, ProbeRequest, ServedModel, Timeouts
@@ -31,6 +32,7 @@ from inference_operator.engines.vllm.arguments import (
     refusal_of_remote_code,
 )
 from inference_operator.engines.vllm.cli_args import is_on, value_of
+from inference_operator.engines.vllm.disaggregation import transfer_start
 from inference_operator.engines.vllm.encoders import ENCODERS, encoder_arguments
 from inference_operator.engines.vllm.errors import ERRORS
 from inference_operator.engines.vllm.groups import (
@@ -62,6 +64,7 @@ from inference_operator.engines.vllm.memory_flags import (
     refusal_of_cache_options,
     refusal_of_offload,
     refusal_of_slots,
+    refusal_of_transfer,
     shape_of,
 )
 from inference_operator.engines.vllm.metrics import (
@@ -211,6 +214,7 @@ class Vllm(Engine):
     """Pickle files with consent. For GGUF vLLM needs a plugin that its images lack."""
     needs_inspection = False
     """VLLM reads the files itself."""
+    can_transfer = True
     can_ask_for_key = True
     """Its server takes middleware. Its own `--api-key` leaves many paths open."""
     code_paths = ("-packages/vllm/",)
@@ -272,6 +276,9 @@ class Vllm(Engine):
     def check_member(self, spec: EngineSpec) -> Refusal | None:
         return refusal_of_member(spec)
 
+    def check_transfer(self, spec: EngineSpec, *, image: str) -> Refusal | None:
+        return refusal_of_transfer(spec, image=image)
+
     def check_data_parallel(self, spec: EngineSpec) -> Refusal | None:
         return refusal_of_own_batches(spec.args)
 
@@ -324,16 +331,18 @@ class Vllm(Engine):
         host: str,
         traces: str = "",
         asks_for_key: bool = False,
+        transfer: KVTransfer | None = None,
     ) -> EngineProcess:
         sequences = plan.parallel.data * (plan.max_num_seqs or default_sequences(plan))
         member = group_member(plan.parallel.nodes)
-        defaults = {**ENVIRONMENT, **_computed(spec, served, timeouts)}
+        apart = transfer_start(transfer, sequences=sequences)
+        defaults = {**ENVIRONMENT, **_computed(spec, served, timeouts), **apart.variables}
         managed = self._managed(spec, plan, served, host=host, traces=traces, sequences=sequences)
         commit = commit_arguments(spec.args, served.commit or served.revision or "")
         guard = guard_of(served.name) if asks_for_key else NO_GUARD
         return EngineProcess(
-            command=self._command(plan, timeouts, (*guard.command, *SERVE)),
-            args=(served.model, *managed, *spec.args, *commit, *guard.options),
+            command=self._command(plan, timeouts, (*guard.command, *apart.command, *SERVE)),
+            args=(served.model, *managed, *spec.args, *commit, *apart.options, *guard.options),
             env=with_token(with_defaults(spec.env, defaults), served.token),
             user=USER,
             group=GROUP,
@@ -344,13 +353,14 @@ class Vllm(Engine):
             api_paths=API_PATHS,
             writable=WRITABLE,
             startup_seconds=timeouts.startup,
-            programs={**PROGRAMS, **adapter_programs(spec), **group_programs(plan), **guard.programs},
+            programs={**PROGRAMS, **adapter_programs(spec), **group_programs(plan), **apart.programs, **guard.programs},
             adapter_loader=adapter_loader(spec, self.port, member, key_file=guard.file),
             member=member,
             pre_stop=group_drain(timeouts) if member else _pre_stop(timeouts, self.port),
             stop_seconds=stop_limit(timeouts, SHUTDOWN_SECONDS, member),
             compiled=COMPILED,
             prefix_cure=_prefix_cure(spec.args),
+            transfer=transfer,
         )
 
     def _managed(

@@ -1,0 +1,33 @@
+"""How an engine that computes prompts and one that answers work together: what their processes and pods agree on."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+SIDE_CHANNEL_PORT = 5600
+"""Of handshakes; each data parallel rank has the next one (vLLM 0.32.0, envs.py, `VLLM_NIXL_SIDE_CHANNEL_PORT`)."""
+TRANSFER_PORTS = (20000, 20063)
+"""First and last port of the connections that carry blocks: all processes of a pod together take from them."""
+POD_IP = "POD_IP"
+"""Variable with the address of the pod, from its status. Pods of both roles need it."""
+
+
+class TransferRole(Enum):
+    """What an engine does with the blocks of a prompt."""
+
+    PREFILL = "kv_producer"
+    DECODE = "kv_consumer"
+
+
+@dataclass(frozen=True, slots=True)
+class KVTransfer:
+    """How the engine of one role works with those of the other."""
+
+    role: TransferRole
+    revision: str
+    """Of what both sides must have equal: image, model revision, and the arguments of tokens and of the KV cache."""
+    prefill_url: str = ""
+    """`http://HOST:PORT` of the routers' frontend for engines; only decode engines have it."""
+    min_prompt_tokens: int = 0
+    """Shorter prompts are computed where they are decoded; only decode engines have it."""
+    objective: float = 2.0
+    """Seconds: the objective of the time to first token, which bounds every wait."""

@@ -1,0 +1,107 @@
+"""Why prompts and answers of a specification cannot be computed apart."""
+
+from dataclasses import replace
+
+from inference_operator.api.reasons import Reason
+from inference_operator.api.refusal import Refusal
+from inference_operator.api.router import RouterStrategy
+from inference_operator.api.spec import Spec
+from inference_operator.api.speculative_method import SpeculativeMethod
+from inference_operator.engines.base import Engine
+from inference_operator.engines.rights import unsafe_arguments
+from inference_operator.models.config import NotUnderstood
+from inference_operator.models.facts import Attention, ModelFacts
+from inference_operator.models.source import HubModel
+from inference_operator.objects.names import PREFILL
+from inference_operator.planning.role_plan import RolePlan
+from inference_operator.roles.context import RoleContext
+from inference_operator.sentences import sentences
+from inference_operator.settings import Settings
+
+FIELD = "spec.disaggregation"
+_REMOVE = f"Remove it, or remove `{FIELD}`."
+
+
+def refusal_of_disaggregation(engine: Engine, stated: Spec, settings: Settings, *, image: str) -> Refusal | None:
+    """Why engines of a specification cannot divide their work into prompts and answers; None if they can."""
+    if stated.disaggregation is None:
+        return None
+    if not engine.can_transfer:
+        return _refused("spec.engine.kind", "Only vLLM computes prompts and answers apart.")
+    asked, parallelism = stated.engine, stated.parallelism
+    combined = {
+        "spec.router.strategy": (stated.router.strategy is RouterStrategy.EXTERNAL, "Prompts go through the routers."),
+        "spec.model.adapters": (bool(stated.model.adapters), _OTHERS.format("Prompts of LoRA adapters")),
+        "spec.engine.adapterSlots": (bool(asked.adapter_slots), _OTHERS.format("Prompts of LoRA adapters")),
+        "spec.engine.kvOffload": (asked.kv_offload is not None, "vLLM moves KV caches to the host or to engines."),
+        "spec.engine.speculative": (
+            asked.speculative.method is not SpeculativeMethod.OFF,
+            _OTHERS.format("KV caches of drafts"),
+        ),
+        "spec.parallelism.nodes": ((parallelism.nodes or 1) > 1, _ON_ONE_NODE),
+        "spec.parallelism.data": ((parallelism.data or 1) > 1, _OTHERS.format("KV caches of data parallel ranks")),
+    }
+    field = next((field for field, (is_set, _) in combined.items() if is_set), "")
+    if field:
+        return _refused(field, combined[field][1])
+    if not settings.engine_keys:
+        cure = "Ask the administrator to set `engineKeys`."
+        return Refusal(Reason.INVALID_SPEC, FIELD, "Engines need a key to ask each other.", cure)
+    return _of_arguments(engine, stated) or engine.check_transfer(asked, image=image)
+
+
+_OTHERS = "{} are not sent from engine to engine."
+_ON_ONE_NODE = "Prompts and answers are computed apart on engines on one node."
+
+
+def _of_arguments(engine: Engine, stated: Spec) -> Refusal | None:
+    """Arguments of prefill engines that need a right: the admission policy looks at those of `spec.engine` alone."""
+    own = stated.disaggregation.prefill.engine.args if stated.disaggregation else ()
+    unsafe = unsafe_arguments(own, engine.option_classes)
+    if not unsafe:
+        return None
+    field = f"{FIELD}.prefill.engine.args[{own.index(unsafe[0])}]"
+    problem = "Only arguments that everybody may set can differ from those of `spec.engine.args`."
+    return Refusal(Reason.INVALID_SPEC, field, problem, "Remove it, or move it there, for all engines.")
+
+
+def refusal_of_transfer(
+    context: RoleContext, plan: RolePlan, facts: ModelFacts | NotUnderstood | None
+) -> Refusal | None:
+    """Why the KV cache of a model, as it was planned, cannot be sent; None if it can, or is not to be."""
+    if context.spec.transfer is None:
+        return None
+    if plan.pinned.plan.parallel.nodes > 1:
+        return _refused(FIELD, f"{_ON_ONE_NODE} This model needs several.")
+    if not isinstance(facts, ModelFacts):
+        return None if plan.is_kept else _refused(FIELD, "The model's files are not known, and so not its KV cache.")
+    if problem := _of_cache(context.engine.as_served(facts, context.spec.stated.engine)):
+        return _refused(FIELD, f"{problem} are not sent from engine to engine.")
+    if isinstance(context.source, HubModel) and not plan.pinned.commit and not plan.is_kept:
+        problem = "The model's commit is not known: engines that start at another time could load another one."
+        return Refusal(Reason.INVALID_SPEC, "spec.model.revision", problem, "Wait until the hub answers.")
+    return None
+
+
+def _of_cache(facts: ModelFacts) -> str:
+    kinds = {group.attention for group in facts.groups}
+    if facts.is_pooling or facts.is_encoder:
+        return "Prompts that get no answer of text"
+    if facts.tower is not None:
+        return "KV caches of images, video and sound"
+    if len(kinds) > 1 or not kinds <= {Attention.FULL, Attention.LATENT} or facts.has_unknown_states:
+        return "KV caches of which layers keep different things (hybrid models, sliding windows, states)"
+    return "KV caches with an index" if facts.uses_sparse_mla else ""
+
+
+def _refused(field: str, problem: str) -> Refusal:
+    cure = f"Remove `{FIELD}`." if field == FIELD else _REMOVE
+    return Refusal(Reason.INVALID_SPEC, field, problem, cure)
+
+
+def of_prefill(context: RoleContext, refusal: Refusal) -> Refusal:
+    """A refusal of the sizes of prefill engines, which names their own fields."""
+    own = context.spec
+    if own.name != PREFILL:
+        return refusal
+    return replace(refusal, problem=sentences("Of the engines that compute prompts:", refusal.problem))

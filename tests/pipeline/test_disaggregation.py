@@ -1,0 +1,232 @@
+"""Prompts and answers computed apart: two roles, their way through the routers, and what is refused."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from inference_operator.api.reasons import Reason
+from inference_operator.manifest import DEPLOYMENT, NETWORK_POLICY, SERVICE, Manifest, Ref
+from inference_operator.objects.engine_key import asked_key
+from inference_operator.objects.names import ENGINE, PREFILL, ROUTER
+from inference_operator.pipeline.decide import outcome
+from inference_operator.pipeline.inputs import Inputs
+from inference_operator.pipeline.outcomes import Planned, Refused
+from inference_operator.views.pod import pod_view
+from tests.testing.builders import CONFIG, ENGINES, KEY, inference_deployment, inputs, model_known, pod, ready_pod
+
+PREFILLS = Ref(DEPLOYMENT, KEY.namespace, "qwen-prefill")
+APART: Manifest = {"prefill": {"replicas": 2}}
+COMMIT = "0" * 40
+
+
+def asked(apart: Manifest | None = None, **spec: Any) -> Manifest:  # noqa: ANN401 - fields of the specification
+    return inference_deployment(disaggregation=APART if apart is None else apart, **spec)
+
+
+def given(raw: Manifest, *children: Manifest, **more: Any) -> Inputs:  # noqa: ANN401 - fields of the inputs
+    return replace(inputs(raw, children=(model_known(raw, commit=COMMIT), *children)), **more)
+
+
+def planned(found: Inputs) -> Planned:
+    result = outcome(found)
+    assert isinstance(result, Planned), result
+    return result
+
+
+def refusal(raw: Manifest, **more: Any) -> str:  # noqa: ANN401 - fields of the inputs
+    result = outcome(given(raw, **more))
+    assert isinstance(result, Refused), result
+    return result.refusal.message
+
+
+def arguments(result: Planned, ref: Ref) -> Any:  # noqa: ANN401 - JSON
+    container = result.desired[ref]["spec"]["template"]["spec"]["containers"][0]
+    return [*container["command"], *container["args"]]
+
+
+def told(result: Planned, ref: Ref) -> dict[str, str]:
+    """What the middleware of a role is told."""
+    pairs = (argument.partition("=") for argument in arguments(result, ref))
+    return {name: value for name, _, value in pairs if name in {"role", "revision", "url", "tokens", "objective"}}
+
+
+def peers(result: Planned, name: str, port: int) -> list[Any]:
+    """Who may connect to a port, by the NetworkPolicy of this name: components, and other peers as they are."""
+    rules = result.desired[Ref(NETWORK_POLICY, KEY.namespace, name)]["spec"]["ingress"]
+    of_port = [
+        rule for rule in rules if any(one["port"] <= port <= one.get("endPort", one["port"]) for one in rule["ports"])
+    ]
+    found = [peer for rule in of_port for peer in rule.get("from", ["everybody"])]
+    return [
+        peer["podSelector"]["matchLabels"].get("app.kubernetes.io/component", "operator")
+        if peer != "everybody"
+        else peer
+        for peer in found
+    ]
+
+
+def test_prefill_engines_have_a_plan_a_workload_and_a_number_of_their_own() -> None:
+    result = planned(given(asked({"prefill": {"replicas": 2, "parallelism": {"tensor": 2}}}, replicas=3)))
+    assert [(role.name, role.change.replicas, role.context.spec.has_scale) for role in result.roles] == [
+        (ENGINE, 3, True),
+        (PREFILL, 2, False),
+    ]
+    sizes = [role.plan.plan for role in result.roles]
+    assert [(plan.parallel.tensor, plan.max_num_seqs) for plan in sizes] == [(1, sizes[0].max_num_seqs), (2, 32)]
+    assert "--max-num-batched-tokens=8192" in arguments(result, PREFILLS)
+    service = result.desired[Ref(SERVICE, KEY.namespace, "qwen-prefill")]["spec"]
+    assert (service["clusterIP"], service["selector"]["app.kubernetes.io/component"]) == ("None", PREFILL)
+
+
+def test_both_roles_agree_on_the_revision_and_only_one_knows_the_way() -> None:
+    result = planned(given(asked({"minPromptTokens": 2048})))
+    decode, prefill = (told(result, ref) for ref in (ENGINES, PREFILLS))
+    assert (decode["role"], decode["url"], decode["tokens"]) == (
+        "decode",
+        "http://qwen-router.default.svc.cluster.local:8081",
+        "2048",
+    )
+    assert (prefill["role"], prefill["url"], prefill["tokens"]) == ("prefill", "", "0")
+    assert decode["revision"] == prefill["revision"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"engine": {"kvCacheDtype": "fp8"}},
+        {"engine": {"args": ["--block-size=32"]}},
+        {"engine": {"image": "docker.io/vllm/vllm-openai:v0.32.1"}},
+        {"model": {"source": "hf://Qwen/Qwen3-8B", "revision": "1" * 40}},
+        {"autoscaling": {"maxReplicas": 2, "objective": {"ttft": "9s"}}},
+    ],
+    ids=str,
+)
+def test_what_both_sides_must_have_equal_changes_the_revision_of_both(changed: Manifest) -> None:
+    before, after = planned(given(asked())), planned(given(asked(**changed)))
+    assert told(before, ENGINES)["revision"] != told(after, ENGINES)["revision"]
+    assert told(after, ENGINES)["revision"] == told(after, PREFILLS)["revision"]
+
+
+def test_engines_ask_for_the_key_which_routers_send_and_check() -> None:
+    result = planned(given(asked()))
+    config = result.desired[CONFIG]["data"]["haproxy.cfg"]
+    for ref in (ENGINES, PREFILLS):
+        assert asked_key(result.desired[ref]["spec"]["template"])
+    assert result.engine_key is not None
+    assert "server-template p 32 qwen-prefill.default.svc.cluster.local:8000" in config
+    assert "server-template e 32 qwen-engines.default.svc.cluster.local:8000" in config
+    assert config.count("secure_memcmp(txn.engine_key)") == 1
+
+
+def test_engines_that_serve_wait_for_routers_that_send_the_key() -> None:
+    """Without it the middleware could ask nobody, and requests of the former routers would be refused."""
+    before = planned(given(inference_deployment()))
+    live = [{**manifest, "metadata": {**manifest["metadata"], "uid": "u"}} for manifest in before.desired.values()]
+    router = pod_view(pod(name="r", component=ROUTER, status=ready_pod()), component=ROUTER)
+    during = planned(given(asked(), *live, pods=(router,)))
+    assert during.desired[ENGINES]["spec"]["template"] == before.desired[ENGINES]["spec"]["template"]
+    assert "backend prefill" in during.desired[CONFIG]["data"]["haproxy.cfg"]
+    after = planned(given(asked(), *live, pods=(replace(router, engine_key="qwen-engine-key"),)))
+    assert told(after, ENGINES)["role"] == "decode"
+
+
+def test_only_the_own_engines_and_routers_reach_the_ports() -> None:
+    result = planned(given(asked()))
+    for name, port, expected in (
+        ("qwen-prefill", 8000, [ROUTER, "operator"]),
+        ("qwen-prefill", 5600, [ENGINE]),
+        ("qwen-prefill", 20000, [ENGINE]),
+        ("qwen-prefill", 20063, [ENGINE]),
+        ("qwen-prefill", 20064, []),
+        ("qwen-engine", 8000, [ROUTER, "operator"]),
+        ("qwen-engine", 5600, []),
+        ("qwen-engine", 20063, [PREFILL]),
+        ("qwen-router", 8081, [ENGINE]),
+        ("qwen-router", 8080, ["everybody"]),
+        ("qwen-router", 9100, ["everybody"]),
+    ):
+        assert peers(result, name, port) == expected, (name, port)
+
+
+def test_the_number_of_prefill_engines_restarts_nothing() -> None:
+    before, after = (planned(given(asked({"prefill": {"replicas": number}}))) for number in (2, 16))
+    for ref in (ENGINES, PREFILLS, Ref(DEPLOYMENT, KEY.namespace, "qwen-router")):
+        assert before.desired[ref]["spec"]["template"] == after.desired[ref]["spec"]["template"]
+    assert (before.desired[PREFILLS]["spec"]["replicas"], after.desired[PREFILLS]["spec"]["replicas"]) == (2, 16)
+
+
+def test_fields_of_prefill_engines_move_no_other_engine() -> None:
+    own = {
+        "prefill": {"engine": {"args": ["--enforce-eager"], "maxNumSeqs": 8}, "hardware": {"gpu": {"memory": "40Gi"}}}
+    }
+    before, after = planned(given(asked())), planned(given(asked(own)))
+    assert before.desired[ENGINES]["spec"]["template"] == after.desired[ENGINES]["spec"]["template"]
+    assert {"--enforce-eager", "--max-num-seqs=8"} <= {*arguments(after, PREFILLS)}
+    assert told(after, ENGINES)["revision"] == told(after, PREFILLS)["revision"]
+
+
+def test_the_network_gives_both_roles_their_devices() -> None:
+    found = planned(given(asked({"network": {"resource": "rdma/ib", "count": 2, "ipcLock": True}})))
+    for ref in (ENGINES, PREFILLS):
+        container = found.desired[ref]["spec"]["template"]["spec"]["containers"][0]
+        assert container["resources"]["limits"]["rdma/ib"] == "2"
+        assert "IPC_LOCK" in json.dumps(container["securityContext"])
+    over_tcp = planned(given(asked({"network": {"interface": "net1"}})))
+    for ref in (ENGINES, PREFILLS):
+        env = over_tcp.desired[ref]["spec"]["template"]["spec"]["containers"][0]["env"]
+        assert {"name": "UCX_NET_DEVICES", "value": "net1"} in env
+
+
+def test_without_the_field_nothing_is_apart() -> None:
+    result = planned(given(inference_deployment()))
+    assert [role.name for role in result.roles] == [ENGINE]
+    assert "8081" not in json.dumps([*result.desired.values()])
+
+
+COMBINED: tuple[tuple[str, Manifest], ...] = (
+    ("spec.engine.kind", {"engine": {"kind": "Transformers"}}),
+    ("spec.router.strategy", {"router": {"strategy": "External"}}),
+    ("spec.engine.adapterSlots", {"engine": {"adapterSlots": 2}, "cache": {}}),
+    ("spec.engine.kvOffload", {"engine": {"kvOffload": {"memory": "8Gi"}}}),
+    ("spec.engine.speculative", {"engine": {"speculative": {"method": "Ngram"}}}),
+    ("spec.parallelism.nodes", {"parallelism": {"nodes": 2}}),
+    ("spec.parallelism.data", {"parallelism": {"data": 2}}),
+    ("spec.engine.args", {"engine": {"args": ["--api-server-count=2"]}}),
+    ("spec.engine.args", {"engine": {"args": ['--kv-transfer-config={"kv_connector": "Other"}']}}),
+    ("spec.engine.image", {"engine": {"image": "docker.io/vllm/vllm-openai:v0.11.0"}}),
+)
+
+
+@pytest.mark.parametrize(("field", "spec"), COMBINED, ids=lambda value: value if isinstance(value, str) else "")
+def test_what_does_not_go_together_is_refused_by_its_field(field: str, spec: Manifest) -> None:
+    start = inputs(inference_deployment()).settings
+    settings = start.model_copy(update={"allowed_arguments": ("--kv-transfer-config", "--api-server-count")})
+    assert refusal(asked(**spec), settings=settings).startswith(f"{field}: ")
+
+
+def test_arguments_of_prefill_engines_need_no_right_that_nobody_checks() -> None:
+    message = refusal(asked({"prefill": {"engine": {"args": ["--seed=1", "--middleware=os.system"]}}}))
+    assert message.startswith("spec.disaggregation.prefill.engine.args[1]: Only arguments that everybody may set")
+
+
+def test_without_keys_of_engines_it_is_refused() -> None:
+    settings = inputs(inference_deployment()).settings.model_copy(update={"engine_keys": False})
+    assert "`engineKeys`" in refusal(asked(), settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("hf://openai/gpt-oss-20b", "which layers keep different things"),
+        ("hf://BAAI/bge-m3", "get no answer of text"),
+        ("hf://Qwen/Qwen2.5-VL-7B-Instruct", "images, video and sound"),
+        ("hf://ibm-granite/granite-4.0-h-small", "which layers keep different things"),
+    ],
+)
+def test_models_whose_cache_cannot_be_sent_are_refused(source: str, why: str) -> None:
+    result = outcome(given(asked(model={"source": source})))
+    assert isinstance(result, Refused)
+    assert why in result.refusal.message
+    assert result.refusal.reason is Reason.INVALID_SPEC
