@@ -34,7 +34,7 @@ class TransferStart:
     options: Sequence[str] = ()
     """After the arguments of vLLM, and before those of the guard that asks for the engine's key."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """For vLLM's environment. `VLLM_NIXL_SIDE_CHANNEL_HOST` comes from `POD_IP` by the command."""
+    """For vLLM's environment. The command adds the pod's address."""
     programs: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -51,8 +51,8 @@ def lease_seconds(objective: float) -> int:
     return max(LEAST_LEASE, ceil(TIMES_OF_OBJECTIVE * objective))
 
 
-def transfer_start(transfer: KVTransfer | None, *, sequences: int = 0) -> TransferStart:
-    """The parts for this role; `sequences` is how many the engine computes at once.
+def transfer_start(transfer: KVTransfer | None, *, sequences: int = 0, ranks: int = 1) -> TransferStart:
+    """The parts for this role. The engine computes `sequences` at once, by `ranks` data parallel ranks in this pod.
 
     Examples:
         >>> transfer_start(None) == NO_TRANSFER
@@ -77,6 +77,7 @@ def transfer_start(transfer: KVTransfer | None, *, sequences: int = 0) -> Transf
         "lease": lease,
         "sequences": sequences,
         "port": SIDE_CHANNEL_PORT,
+        "ranks": ranks,
     }
     arguments = tuple(f"{name}={value}" for name, value in given.items())
     config = {
