@@ -277,7 +277,9 @@ class Decode:
     """The middleware of a decode engine."""
 
     def __init__(self, app: App, given: SimpleNamespace) -> None:
-        self.app, self.given = app, given
+        import aiohttp  # noqa: PLC0415 - vLLM's image has it, and an import takes longer than a leg
+
+        self.aiohttp, self.app, self.given = aiohttp, app, given
         self.gate, self.recent, self.counts = Gate(given.sequences), Recent(), counts()
         self.sees_tokens = watch_first_tokens()
         self.session: Any = None
@@ -324,10 +326,10 @@ class Decode:
             return "path"
         salt, prompt = asked.get("cache_salt"), asked.get("prompt")
         known = self.recent.note(body, salt if isinstance(salt, str) else "")
-        tokens = len(prompt) if isinstance(prompt, list) else len(body) // BYTES_PER_TOKEN
+        tokens = len(prompt) if isinstance(prompt, list) and is_one(prompt) else len(body) // BYTES_PER_TOKEN
         if tokens < self.given.tokens:
             return "short"
-        if any(name not in PLAIN and value not in (None, False) for name, value in asked.items()):
+        if any(name not in PLAIN and value is not None and value is not False for name, value in asked.items()):
             return "field"
         if asked.get("n") not in (None, 1) or not (
             are_texts(asked.get("messages")) if path == CHAT else is_one(prompt)
@@ -360,8 +362,7 @@ class Decode:
 
     async def leg(self, path: str, body: bytes) -> tuple[list[int], dict[str, Any]]:
         """The tokens of the prompt and the parameters with which vLLM reads their blocks, from a prefill engine."""
-        import aiohttp  # noqa: PLC0415 - vLLM's image has it
-
+        aiohttp = self.aiohttp
         if self.session is None:
             limit = LEG_OBJECTIVES * self.given.objective
             # A connection that is kept may be dead: a new one costs less than to find that out.
