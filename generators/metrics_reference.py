@@ -8,6 +8,7 @@ import yaml
 from generators.dashboards import DASHBOARDS
 from generators.engine_rules import RULES
 from inference_operator.engines.engine_key_program import TOKENS
+from inference_operator.engines.vllm.disaggregation_program import PREFILL
 from inference_operator.router.observe import (
     MAX_ADAPTER_SERIES,
     MAX_COMMON_SERIES,
@@ -68,6 +69,12 @@ OF_PROGRAMS = {
         "user type",
         "Tokens of each user, `prompt` or `completion`, with `router.keys`: their sum is vLLM's own count",
     ),
+    f"{PREFILL}s_total": (
+        "place cause",
+        "Prompts that came to a decode engine: `remote`, or `local` with the cause, or `none` where the client left",
+    ),
+    f"{PREFILL}_leg_seconds": ("", "Time until a prefill engine had computed a prompt, as its decode engine saw it"),
+    f"{PREFILL}_age_seconds": ("", "From the request to the prefill engine to the first token at the decode engine"),
 }
 """Metrics that programs of ours add to an engine's page, with their labels."""
 

@@ -396,7 +396,7 @@ async def test_forms_and_deep_json_are_refused() -> None:
 
 async def through(count: int, seed: int) -> None:
     """Random bodies that are computed here: the engine gets the same bytes, unless they have transfer parameters."""
-    rng, app = random.Random(seed), Vllm()
+    rng, app = random.Random(seed), Vllm()  # noqa: S311 - test data
     made = decode(app, tokens=10**9)
     for _ in range(count):
         raw, path = random_body(rng), rng.choice((COMPLETIONS, CHAT, "/v1/embeddings", "/v1/messages"))

@@ -87,6 +87,13 @@ class TestEngineRequirements:
             name, version = line.split("==")
             assert self.pinned()[name] == version
 
+    def test_nixl_is_installed_only_with_its_hash(self) -> None:
+        lines = [line for line in (self.folder / "nixl.txt").read_text().splitlines() if not line.startswith("#")]
+        assert [re.sub(r"[0-9a-f]{64}", "X", line) for line in lines] == [
+            "nixl==1.5.0 --hash=sha256:X",
+            "nixl-cu13==1.5.0 --hash=sha256:X",
+        ]
+
     def test_pinned_engine_requirements_contain_nothing_that_overrides_exclude(self) -> None:
         overrides = (self.folder / "overrides.txt").read_text()
         left_out = re.findall(r'^(\S+); sys_platform == "never"', overrides, re.MULTILINE)

@@ -58,6 +58,8 @@ CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 PROBE = {"prompt": "1", "max_tokens": 1}
 """The operator's probe request, but for the model."""
 
+PREFILL = "inference_operator_engine_prefill"
+"""How its metrics begin."""
 LEG_OBJECTIVES, READ_OBJECTIVES = 1.5, 2.0
 """Times the objective that the first step, and then the first token, may take."""
 CONNECT_SECONDS, USER_TIMEOUT_MS = 2.0, 5000
@@ -263,10 +265,9 @@ class Counts:
     def __init__(self) -> None:
         from prometheus_client import Counter, Histogram  # noqa: PLC0415 - vLLM's image has it
 
-        name = "inference_operator_engine_prefill"
-        self.prefills = Counter(f"{name}s", "Prompts by where they were computed, and why there", ("place", "cause"))
-        self.leg = Histogram(f"{name}_leg_seconds", "Time of the first step at a prefill engine")
-        self.age = Histogram(f"{name}_age_seconds", "Time from the start of the first step to the first token")
+        self.prefills = Counter(f"{PREFILL}s", "Prompts by where they were computed, and why there", ("place", "cause"))
+        self.leg = Histogram(f"{PREFILL}_leg_seconds", "Time of the first step at a prefill engine")
+        self.age = Histogram(f"{PREFILL}_age_seconds", "Time from the start of the first step to the first token")
         self.prefills.labels("remote", "")
 
 

@@ -1,0 +1,19 @@
+"""Prefill and decode apart, with two real vLLM over TCP: after no fault is an answer another one than one engine's."""
+
+import pytest
+
+from e2e.engines.disaggregation import wrong_answers
+
+SHORT = ("equality", "hostile", "dead_in_the_step")
+"""Cases of each run; no engine starts again in them."""
+
+
+def test_answers_of_two_engines_are_those_of_one() -> None:
+    assert wrong_answers(SHORT, prompts=40) == dict.fromkeys(SHORT, "")
+
+
+@pytest.mark.full  # seven starts of vLLM, and leases that end: a quarter of an hour
+def test_answers_of_two_engines_are_those_of_one_after_every_fault() -> None:
+    wrong = wrong_answers(prompts=1000)
+    assert len(wrong) == 13
+    assert wrong == dict.fromkeys(wrong, "")
