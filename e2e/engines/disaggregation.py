@@ -10,8 +10,9 @@ from e2e import images
 from e2e.images.detect import found_builder
 from e2e.images.process import log_path
 from e2e.model.tiny_llama import model_folder
+from inference_operator.engines.kv_transfer import KVTransfer, TransferRole
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
-from inference_operator.engines.vllm.disaggregation import KVTransfer, TransferRole, lease_seconds, transfer_start
+from inference_operator.engines.vllm.disaggregation import lease_seconds, transfer_start
 
 SCRIPT = Path(__file__).parents[1] / "model" / "run_disaggregation.py"
 OBJECTIVE = 5.0

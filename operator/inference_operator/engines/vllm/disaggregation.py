@@ -77,7 +77,7 @@ def transfer_start(transfer: KVTransfer | None, *, sequences: int = 0, ranks: in
         "lease": lease,
         "sequences": sequences,
         "port": SIDE_CHANNEL_PORT,
-        "ranks": ranks,
+        "ranks": max(1, ranks),
     }
     arguments = tuple(f"{name}={value}" for name, value in given.items())
     config = {

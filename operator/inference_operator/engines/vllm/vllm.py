@@ -335,13 +335,13 @@ class Vllm(Engine):
     ) -> EngineProcess:
         sequences = plan.parallel.data * (plan.max_num_seqs or default_sequences(plan))
         member = group_member(plan.parallel.nodes)
-        apart = transfer_start(transfer, sequences=sequences)
+        apart = transfer_start(transfer, sequences=sequences, ranks=plan.parallel.data // plan.parallel.nodes)
         defaults = {**ENVIRONMENT, **_computed(spec, served, timeouts), **apart.variables}
         managed = self._managed(spec, plan, served, host=host, traces=traces, sequences=sequences)
         commit = commit_arguments(spec.args, served.commit or served.revision or "")
         guard = guard_of(served.name) if asks_for_key else NO_GUARD
         return EngineProcess(
-            command=self._command(plan, timeouts, (*guard.command, *apart.command, *SERVE)),
+            command=self._command(plan, timeouts, (*apart.command, *guard.command, *SERVE)),
             args=(served.model, *managed, *spec.args, *commit, *apart.options, *guard.options),
             env=with_token(with_defaults(spec.env, defaults), served.token),
             user=USER,
