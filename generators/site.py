@@ -16,6 +16,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
+from inference_operator import __version__
+
 REPOSITORY = Path(__file__).parents[1]
 ZENSICAL = "zensical==0.0.73"
 INDEX = Path("docs/README.md")
@@ -28,7 +30,10 @@ docs_dir = "pages"
 site_dir = "site"
 use_directory_urls = false
 {url}nav = {nav}
+extra_css = ["site.css"]
+copyright = "Version {version}"
 [project.theme]
+font = false
 features = ["content.code.copy", "navigation.indexes", "navigation.sections", "navigation.top", "search.highlight"]
 [[project.theme.palette]]
 media = "(prefers-color-scheme: light)"
@@ -46,6 +51,27 @@ toc.permalink = true
 object = "pymdownx.slugs.slugify"
 kwds = {{ case = "lower" }}
 """
+STYLE = """\
+.md-grid { max-width: 76rem }
+@media (min-width: 60em) { .md-main__inner { padding: 0 .6rem } }
+.md-typeset table:not([class]) :is(td, th) { min-width: 0; padding: .6em .9em }
+.md-typeset table:not([class]) :is(td, td code) { overflow-wrap: break-word; word-break: normal }
+.md-typeset table:not([class]) td:nth-child(3):not(:last-child) { min-width: 13rem }
+.md-typeset table:not([class]) thead:not(:has(th:not(:empty))) { display: none }
+@media (max-width: 44em) {
+  .md-typeset p > img[src$=".svg"] { width: 44rem; max-width: none }
+  .md-typeset p:has(> img[src$=".svg"]) { overflow-x: auto }
+  .md-typeset table:not([class]):has(th:nth-child(3)):not(:has(th:nth-child(7))) {
+    thead { display: none }
+    tr, td { display: block }
+    tr { padding: .5em 0; border-top: .05rem solid var(--md-typeset-table-color) }
+    td { border: 0; padding: .2em .9em }
+    td:first-child { font-weight: 700 }
+    td:empty { display: none }
+  }
+}
+"""
+"""Words of a table stay whole, a table without a head shows none. On a phone each row is a card."""
 
 
 def stage(folder: Path) -> None:
@@ -66,10 +92,52 @@ def stage(folder: Path) -> None:
             todo += [page / name for name in entries]
         elif page.suffix == ".md":
             text = (REPOSITORY / page).read_text(encoding="utf-8")
-            target.write_text(LINK.sub(partial(_of_folder, page=page), text), encoding="utf-8")
+            target.write_text(python_markdown(LINK.sub(partial(_of_folder, page=page), text)), encoding="utf-8")
             todo += _linked(page, text)
         else:
             shutil.copyfile(REPOSITORY / page, target)
+
+
+_FIELD = re.compile(r"^\| `([\w.\[\]*/-]+)` \|")
+_ITEM = re.compile(r"( *)((?:[-*]|\d+\.) +)")
+
+
+def python_markdown(text: str) -> str:
+    r"""A page of GitHub's Markdown as Python-Markdown reads it: an empty line before a block, and lists in by four.
+
+    Examples:
+        >>> print(python_markdown("Two:\n- one\n  - part\n  ```sh\n  - x\n  ```\nEnd\n| a |\n|---|"))
+        Two:
+        <BLANKLINE>
+        - one
+            - part
+            ```sh
+            - x
+            ```
+        End
+        <BLANKLINE>
+        | a |
+        |---|
+    """
+    lines, columns, fence = list[str](), list[int](), ""
+    for line in text.split("\n"):
+        indent, item = len(line) - len(line.lstrip(" ")), None if fence else _ITEM.match(line)
+        if line.strip() and not fence:
+            is_lazy = bool(lines and lines[-1].strip()) and not item and not line.lstrip().startswith(("|", "```"))
+            columns = columns if is_lazy and indent else [one for one in columns if one <= indent]
+            starts = (item and not columns) or line.startswith(("|", ">"))
+            before = lines[-1] if lines else ""
+            if starts and before.strip() and not before.startswith(line[0]) and not (item and _ITEM.match(before)):
+                lines.append("")
+        inside = max((one for one in columns if one <= indent), default=0)
+        if not fence and line.startswith("| `"):
+            line = _FIELD.sub(lambda found: f"| <code>{found[1].replace('.', '.<wbr>')}</code> |", line)  # noqa: PLW2901
+        lines.append(" " * (4 * len([one for one in columns if one <= indent]) + indent - inside) + line[indent:])
+        if item:
+            columns.append(item.end())
+        if line.strip().startswith("```"):
+            fence = "" if fence else "```"
+    return "\n".join(line.rstrip() if not line.strip() else line for line in lines)
 
 
 def _target(page: Path, link: str) -> Path:
@@ -96,20 +164,36 @@ def navigation() -> str:
     for part in (REPOSITORY / INDEX).read_text(encoding="utf-8").split("\n## ")[1:]:
         title, _, text = part.partition("\n")
         named = {str(_target(INDEX, link)): words for words, link, _ in LINK.findall(text)}
-        pages = (f'{{ "{words[:1].upper()}{words[1:]}" = "{path}" }}' for path, words in named.items() if ".md" in path)
+        pages = (f'{{ "{_title(words)}" = "{path}" }}' for path, words in named.items() if ".md" in path)
         groups.append(f'{{ "{title}" = [{", ".join(pages)}] }}')
     return f'[{{ "Start" = "README.md" }}, {{ "Tutorial" = "docs/tutorial/first-model.md" }}, {", ".join(groups)}]'
 
 
+def _title(words: str) -> str:
+    """A link's words as a title; a command keeps its small letter."""
+    return words.strip("`") if words.startswith("`") else words[:1].upper() + words[1:]
+
+
+_CODE = frozenset({"pre", "code", "script", "style"})
+_MARKDOWN = re.compile(r"^(?:- |\||```|#+ |> ).*", re.MULTILINE)
+
+
 class _Page(HTMLParser):
-    """The links and the anchors of a page."""
+    """The links and the anchors of a page, and Markdown that stayed a text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.links, self.anchors = list[str](), {""}
+        self.links, self.anchors, self.raw, self._in_code = list[str](), {""}, list[str](), False
         self.feed(text)
 
+    def handle_data(self, data: str) -> None:
+        self.raw += [] if self._in_code else _MARKDOWN.findall(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_code = self._in_code and tag not in _CODE
+
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        self._in_code = self._in_code or tag in _CODE
         for name, value in attrs:
             if name == "id" and value:
                 self.anchors.add(value)
@@ -118,9 +202,10 @@ class _Page(HTMLParser):
 
 
 def broken(site: Path) -> Iterator[str]:
-    """The links of a built site that lead nowhere."""
+    """The links of a built site that lead nowhere, and the Markdown that stayed a text."""
     pages = {path: _Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
     for path, page in pages.items():
+        yield from (f"{path.relative_to(site)}: not rendered: {line}" for line in page.raw)
         for link in dict.fromkeys(page.links):
             relative, anchor = urldefrag(link)
             target = (path.parent / unquote(relative)).resolve() if relative else path
@@ -133,8 +218,11 @@ def broken(site: Path) -> Iterator[str]:
 def build(out: Path, url: str = "") -> None:
     shutil.rmtree(out, ignore_errors=True)
     stage(out / "pages")
+    (out / "pages" / "site.css").write_text(STYLE, encoding="utf-8")
     site_url = f'site_url = "{url}"\n' if url else ""
-    (out / "zensical.toml").write_text(HEAD.format(nav=navigation(), url=site_url), encoding="utf-8")
+    (out / "zensical.toml").write_text(
+        HEAD.format(nav=navigation(), url=site_url, version=__version__), encoding="utf-8"
+    )
     command = ["uv", "tool", "run", "--quiet", "--from", ZENSICAL, "zensical", "build"]
     subprocess.run(command, cwd=out, check=True)  # noqa: S603 - of constants
 
@@ -146,5 +234,5 @@ if __name__ == "__main__":
     given = options.parse_args()
     build(given.out, given.url)
     if wrong := list(broken(given.out / "site")):
-        raise SystemExit("\n".join(["These links lead nowhere:", *wrong]))
+        raise SystemExit("\n".join(["These links lead nowhere, or lines are not rendered:", *wrong]))
     sys.stdout.write(f"{given.out / 'site' / 'index.html'}\n")

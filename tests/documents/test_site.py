@@ -22,6 +22,11 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
     assert list(broken(tmp_path)) == ["a.html: b.html#there", "b.html: c.html"]
 
 
+def test_markdown_that_stayed_a_text_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text("<p>Two:\n- one\n| a |</p><pre>- code</pre>")
+    assert list(broken(tmp_path)) == ["a.html: not rendered: - one", "a.html: not rendered: | a |"]
+
+
 @pytest.mark.full
 def test_the_site_is_built_without_a_broken_link(tmp_path: Path) -> None:
     build(tmp_path)
