@@ -161,6 +161,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "list": [(), ("-A",), ("-o", "json"), ("--traffic",), ("--traffic", "qwen")],
     "status": [("qwen",), ("qwen", "--why"), ("qwen", "-o", "json")],
     "chat": [("qwen", "Hi", "--timeout=0")],
+    "ui": [("qwen", "--port=65536")],
     "gateway": [("list",), ("list", "-A"), ("status", "models"), ("chat", "models", "qwen", "Hi", "--timeout=0")],
     "bench": [("qwen", "--yes")],
     "drill": [("qwen", "--yes", "--faults=delete-engine", "--for=1s", "--heal-timeout=1s")],

@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "list": ("status:add_list", "list InferenceDeployments and what is wrong with them, or their traffic in numbers"),
     "status": ("status:add_status", "show an InferenceDeployment on one screen, once or live, or explain it"),
     "chat": ("chat:add_arguments", "ask the model of an InferenceDeployment, and print its answer as it comes"),
+    "ui": ("chat:add_ui", "ask the model of an InferenceDeployment on a page in your browser"),
     "gateway": ("gateway:add_arguments", "show ModelGateways, and ask models through them"),
     "bench": ("bench:add_arguments", "load one service step by step until its latency objective is broken"),
     "drill": ("drill:add_arguments", "cause faults under load, and prove that no request is lost"),

@@ -1,4 +1,4 @@
-"""The options of `infd chat`."""
+"""The options of `infd chat` and `infd ui`."""
 
 import argparse
 
@@ -28,9 +28,27 @@ def add_arguments(chat: argparse.ArgumentParser) -> None:
     chat.set_defaults(run="chat.command:run")
 
 
+def add_ui(page: argparse.ArgumentParser) -> None:
+    page.description = (
+        "Ask the model of an InferenceDeployment on a page in your browser, until Ctrl-C. The page comes from this"
+        " command and loads nothing from elsewhere; what a model says is shown as text. Only this machine reaches it"
+        " (127.0.0.1), and only who knows its whole address. Requests go as with `infd chat`, and need the same rights."
+    )
+    page.epilog = examples("infd ui qwen", "infd ui qwen --port 8000 --key-from my-key/key")
+    page.add_argument("name", help="name of the InferenceDeployment")
+    page.add_argument("--port", type=int, default=0, metavar="N", help="port on 127.0.0.1; default: a free one")
+    _add_question(page)
+    page.add_argument("--model", default="", metavar="NAME", help="an adapter; default: the model itself")
+    page.set_defaults(run="chat.page:run")
+
+
 def add_conversation(chat: argparse.ArgumentParser) -> None:
     """Add what a question at a model and one at a gateway have alike."""
     chat.add_argument("prompt", nargs="?", metavar="PROMPT", help="the question; default: standard input")
+    _add_question(chat)
+
+
+def _add_question(chat: argparse.ArgumentParser) -> None:
     add_connection(chat)
     chat.add_argument("--system", default="", metavar="TEXT", help="instruction for the whole conversation")
     chat.add_argument("--max-tokens", type=int, metavar="N", help="longest answer; default: the engine's")

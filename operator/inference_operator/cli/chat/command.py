@@ -7,6 +7,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 from prompt_toolkit import PromptSession
 
@@ -119,8 +120,44 @@ class ChatWaits:
     """Before it connects again."""
 
 
+class Screen(Protocol):
+    """Where the pieces of an answer go, and what is said about it."""
+
+    stop: str
+    """What gives a question up."""
+
+    async def show(self, delta: AnswerDelta) -> None: ...
+
+    async def say(self, text: str) -> None: ...
+
+
+class Terminal:
+    """Standard output has the answer, standard error what is said about it."""
+
+    stop = "Ctrl-C gives up"
+
+    def __init__(self) -> None:
+        self._has_text = self._thinks = False
+
+    async def show(self, delta: AnswerDelta) -> None:
+        """Print a piece. What a model thinks is no answer: it goes to a terminal only, in another colour."""
+        coloured = sys.stdout.isatty()
+        if delta.reasoning and coloured:
+            print(f"{DIM}{harmless(delta.reasoning)}{PLAIN}", end="", flush=True)
+            self._thinks = True
+        if delta.text:
+            print("\n\n" * self._thinks + harmless(delta.text), end="", flush=True)
+            self._has_text, self._thinks = True, False
+
+    async def say(self, text: str) -> None:
+        if self._has_text or self._thinks:
+            print(flush=True)
+        self._has_text = self._thinks = False
+        _say(text)
+
+
 class ChatSession:
-    """Questions of a terminal or a pipe, and the answers of a service."""
+    """Questions, and the answers of a service on a screen."""
 
     def __init__(
         self,
@@ -131,7 +168,9 @@ class ChatSession:
         timeout_seconds: float,
         *,
         waits: ChatWaits,
+        screen: Screen | None = None,
     ) -> None:
+        self._screen = screen or Terminal()
         self._client = client
         self._cluster = cluster
         self._found = found
@@ -139,7 +178,6 @@ class ChatSession:
         self._timeout = timeout_seconds
         self._seconds = waits
         self._answer = ""
-        self._thinks = False
         self._had_engine = False
         """Whether an engine was ready when the question was last refused."""
 
@@ -153,30 +191,28 @@ class ChatSession:
             except AnswerRefusedError as error:
                 if error.lacks_template and self._conversation.has_template:
                     self._conversation.has_template = False
-                    _say("The model has no chat template, so it continues the text instead of answering.")
+                    await self._screen.say(
+                        "The model has no chat template, so it continues the text instead of answering."
+                    )
                     continue
                 if await self._waits(error, end):
                     connections = 0
                     continue
-                self._newline()
-                _say(refusal_words(error, self._found, self._conversation.model))
+                await self._screen.say(refusal_words(error, self._found, self._conversation.model))
                 return EXIT_REFUSED
             except AnswerBrokenError as error:
                 if self._answer or connections >= MAX_CONNECTIONS:
-                    self._newline()
-                    _say(self._broken(error))
+                    await self._screen.say(self._broken(error))
                     return EXIT_REFUSED
                 await asyncio.sleep(self._seconds.connect)
                 continue
-            self._newline()
-            _say(times.words)
+            await self._screen.say(times.words)
             self._conversation.turns.append((question, self._answer))
             return 0
 
-    def stopped(self, question: str) -> None:
+    async def stopped(self, question: str) -> None:
         """Keep a question whose answer was stopped, as far as it came."""
-        self._newline()
-        _say("Stopped.")
+        await self._screen.say("Stopped.")
         if self._answer:
             self._conversation.turns.append((question, self._answer))
 
@@ -195,27 +231,12 @@ class ChatSession:
                 times.add(delta, time.monotonic())
                 if times.pieces:
                     news.cancel()
-                self._print(delta)
+                self._answer += delta.text
+                await self._screen.show(delta)
         finally:
             news.cancel()
             await asyncio.gather(news, return_exceptions=True)
         return times
-
-    def _print(self, delta: AnswerDelta) -> None:
-        """Print a piece. What a model thinks is no answer: it goes to a terminal only, in another colour."""
-        coloured = sys.stdout.isatty()
-        if delta.reasoning and coloured:
-            print(f"{DIM}{harmless(delta.reasoning)}{PLAIN}", end="", flush=True)
-            self._thinks = True
-        if delta.text:
-            print("\n\n" * self._thinks + harmless(delta.text), end="", flush=True)
-            self._thinks = False
-        self._answer += delta.text
-
-    def _newline(self) -> None:
-        if self._answer or self._thinks:
-            print(flush=True)
-        self._thinks = False
 
     async def _waits(self, error: AnswerRefusedError, end: float) -> bool:
         """Whether to ask again, after a while: the router held the question for an engine as long as it may."""
@@ -239,9 +260,11 @@ class ChatSession:
             if found is None or found.status.ready_replicas:
                 continue
             if not said:
-                _say(f"No engine of {found.key.name} is ready. The question waits for one; Ctrl-C gives up.")
+                await self._screen.say(
+                    f"No engine of {found.key.name} is ready. The question waits for one; {self._screen.stop}."
+                )
             if said != (said := found.status.message or "-"):
-                _say(said)
+                await self._screen.say(said)
 
     async def _look(self) -> AnyResource | None:
         key = self._found.key
@@ -275,7 +298,7 @@ async def _ask_until_stopped(session: ChatSession, question: str) -> int:
     try:
         return await asked
     except asyncio.CancelledError:
-        session.stopped(question)
+        await session.stopped(question)
         return EXIT_INTERRUPTED
     except UsageError as error:
         _say(str(error))
