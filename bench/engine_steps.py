@@ -32,6 +32,8 @@ class Constants(NamedTuple):
     router_limit: int
     queue_size: int
     queue_seconds: float
+    experts_seconds: float
+    expert_share: float
 
 
 class Arrays(NamedTuple):
@@ -135,6 +137,7 @@ def _run(engine: int, until: float, constants: Constants, arrays: Arrays) -> Non
         arrays.used[engine], decoding = _admit(engine, constants, arrays)
         tokens = _prefill(engine, constants.max_batched_tokens - decoding, arrays)
         seconds = constants.token_seconds + constants.sequence_seconds * decoding
+        seconds += constants.experts_seconds * (1 - (1 - constants.expert_share) ** (decoding + tokens))
         arrays.clock[engine] += seconds + tokens / constants.prefill_tokens_per_second
         _finish(engine, arrays.clock[engine], arrays)
     if arrays.counts[engine, ALL] == 0:

@@ -5,7 +5,8 @@ An engine works in steps, one after the other, each with a duration of its own. 
 1. It takes waiting requests, oldest first, while it has a free sequence (`max_num_seqs`) and room in its KV cache.
 2. Each sequence that decodes has one token in the step. Prompts fill the step up to `max_batched_tokens`, oldest first
    (chunked prefill).
-3. The step takes `token_seconds + sequence_seconds x decoding sequences + prompt tokens / prefill_tokens_per_second`.
+3. The step takes `token_seconds + sequence_seconds x decoding sequences + prompt tokens / prefill_tokens_per_second`,
+   and the time to read the experts that its tokens touch.
    At its end each decoding sequence has one more token, and each prompt that is complete has its first one.
 
 `bench/engine_model.py` compares this with real vLLM. The router looks each 0.1 s (`tick_seconds`).
@@ -56,6 +57,10 @@ class EngineModel:
     max_num_seqs: int = 256
     max_batched_tokens: int = 2048
     """Tokens of a step; vLLM 0.32 has this default on GPUs with less than 70 GiB (EngineArgs.get_batch_defaults)."""
+    experts_seconds: float = 0.0
+    """Time to read all routed experts."""
+    expert_share: float = 0.0
+    """Part of the experts that one token uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +228,8 @@ class _Simulation:
             fleet.router_limit,
             fleet.queue_size,
             fleet.queue_seconds,
+            engine.experts_seconds,
+            engine.expert_share,
         )
 
     def observed(self, now: float) -> Observed:

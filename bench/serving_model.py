@@ -25,8 +25,13 @@ LOADS = {
     "long prompts": Load(6000, 300),
 }
 """The first two have the means of Azure's traces of 2023."""
-SIMULATED = {"slow": EngineModel(), "fast": EngineModel(0.006, 0.00003, 64_000.0, 2e6, 1024, 8192)}
-"""The second has about the constants of a small model on an H100, and its batches."""
+SIMULATED = {
+    "slow": EngineModel(),
+    "fast": EngineModel(0.006, 0.00003, 64_000.0, 2e6, 1024, 8192),
+    "experts": EngineModel(0.004, 0.00002, 60_000.0, 2e6, 1024, 8192, experts_seconds=0.03, expert_share=1 / 32),
+}
+"""The second has about the constants of a small model on an H100, and its batches; the third those of 235B on four, of
+which a token uses 8 of 128 experts."""
 CAPACITIES = [Load(prompt, answer) for prompt in (500.0, 1732.0) for answer in (10.0, 20.0, 50.0, 316.0)]
 CAPACITY_SECONDS, CAPACITY_SEEDS, HALVINGS = 300, 2, 8
 ENGINES = 4
@@ -46,6 +51,8 @@ def costs_of(engine: EngineModel) -> StepCosts:
         fixed=engine.token_seconds,
         exchange=prompt_token,
         sequence=engine.sequence_seconds - prompt_token,
+        experts=engine.experts_seconds,
+        expert_share=engine.expert_share,
     )
 
 

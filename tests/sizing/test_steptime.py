@@ -9,14 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.serving_model import CAPACITIES, SIMULATED, keeps, serving_of
+from bench.serving_model import CAPACITIES, CAPACITY_AIM, SIMULATED, keeps, serving_of
 from bench.throughput_model import PAGE, errors, figures, held_out, implied, ordered, page_with, shares, stored
 from bench.throughput_points import Point, points
 from inference_operator.models.facts import Kernel, Quantization
 from inference_operator.sizing import efficiency
 from inference_operator.sizing.efficiency import cell, measured_share
 from inference_operator.sizing.ranking import WITHOUT_OBJECTIVE
-from inference_operator.sizing.serving import LEAST_SLACK, TYPICAL_LOAD, Limit, Load, Serving, serving
+from inference_operator.sizing.serving import (
+    HALVED_UNTIL,
+    LEAST_SLACK,
+    TYPICAL_LOAD,
+    Limit,
+    Load,
+    Served,
+    Serving,
+    serving,
+)
 from inference_operator.sizing.shape import Objective, ParallelSizes, Shape, SizingInputs
 from inference_operator.sizing.steptime import StepCosts
 from tests.sizing.pools import model, on_gpus, pool, slowed
@@ -181,21 +190,40 @@ def test_more_requests_at_once_are_never_served_slower_in_sum(load: Load, concur
     assert more.tpot >= less.tpot * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("load", CAPACITIES[1::3], ids=str)
-def test_a_simulated_engine_carries_about_the_capacity_that_the_model_computes(load: Load) -> None:
-    engine = SIMULATED["fast"]
+@pytest.mark.parametrize("load", CAPACITIES, ids=str)
+@pytest.mark.parametrize("name", SIMULATED)
+def test_a_simulated_engine_carries_about_the_capacity_that_the_model_computes(name: str, load: Load) -> None:
+    engine = SIMULATED[name]
     model = serving_of(engine)
     aim = model.attainable(load, Objective())
-    served, limit, _ = model.best(load, aim)
-    assert limit is not Limit.TTFT or served.room_used >= 0.5
-    assert keeps(engine, load, served.requests / 1.17, aim)
-    assert not keeps(engine, load, served.requests * 1.17, aim)
+    served, *_ = model.best(load, aim)
+    assert keeps(engine, load, served.requests / (1 + CAPACITY_AIM.bound), aim)
+    assert not keeps(engine, load, served.requests / (1 - CAPACITY_AIM.bound), aim)
+
+
+def full(engine: Serving, load: Load) -> Served:
+    """The engine whose steps are all full."""
+    return engine.at(engine.ranks * engine.max_num_batched_tokens / (1 + load.new_prompt / load.answer), load)
 
 
 @given(LOADS, st.floats(1, 256))
 def test_a_shorter_answer_at_the_same_rate_of_tokens_ends_no_room_for_prompts(load: Load, concurrency: float) -> None:
-    found = ENGINE.at(concurrency, load)
-    assert isfinite(found.ttft_of(95)) == (found.room_used < 1)
+    assert isfinite(ENGINE.at(concurrency, load).ttft_of(95)) == (concurrency < full(ENGINE, load).concurrency)
+
+
+def check_room(engine: Serving, load: Load) -> bool:
+    """The time to the first token is no limit before half of the rate of full batches; whether it is the limit."""
+    served, limit, _ = engine.best(load, engine.attainable(load, Objective()))
+    too_many = engine.at(served.concurrency + HALVED_UNTIL, load)
+    assert limit is not Limit.TTFT or too_many.requests >= full(engine, load).requests / 2
+    return limit is Limit.TTFT
+
+
+@given(LOADS, st.floats(1, 30))
+def test_the_first_token_is_no_limit_while_less_than_half_of_the_room_of_batches_is_used(
+    load: Load, slow: float
+) -> None:
+    check_room(replace(ENGINE, costs=slowed(ENGINE.costs, slow)), load)
 
 
 def test_cached_prompts_leave_more_requests_per_second() -> None:

@@ -2,8 +2,8 @@
 
 - Requests have a mean prompt, of which the prefix cache has a part, and a mean answer. With b sequences that decode, a
   step of t seconds ends b / answer requests, and as many prompts must be computed in it.
-- Prompts are computed in some of the steps only: as many tokens as a prompt has, or as one step must take if that is
-  more, but no more than `max_num_batched_tokens` leaves. The mean step is of both kinds (chunked prefill).
+- Prompts are computed in some of the steps only: in those before which one or more arrived (Poisson), but no more
+  tokens than `max_num_batched_tokens` leaves. The mean step is of both kinds (chunked prefill).
 - If prompts need more than every step has room for, fewer sequences decode.
 - The mean step is the mean TPOT. That of a single request differs: the number of sequences beside it varies (Poisson),
   and so does the number of prompts that are computed during its answer, each of them with exponentially distributed
@@ -12,8 +12,8 @@
 - TTFT is the rest of the present step, the prompts that came before, and the steps of the own prompt. Lengths of
   prompts vary as much as they are long (Azure's traces of 2023), so prompts pass as through a queue with random
   arrivals and exponential service (M/M/1), whose times in the queue are exponentially distributed. Its utilization is
-  the part of the time in which prompts are computed. Several prompts may share a step, so the queue grows without end
-  only where they need more than the room of all batches.
+  the part of the time that prompts add, or would add if each step were full, if that is less: prompts that wait share
+  steps, and so the weights that a step reads. The queue grows without end only where they need the room of all batches.
 - No request is asked to be faster than `LEAST_SLACK` times a lone one. An engine that is slow for its objective would
   else get ever fewer requests, and cost ever more for latencies that it nearly or always misses.
 - Sequences in the KV cache have their prompt and half of their answer in the mean.
@@ -24,6 +24,7 @@
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from statistics import NormalDist
 
 from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget
@@ -37,7 +38,7 @@ conversations of 2023, whose means are 1,155 and 211 (Azure/AzurePublicDataset, 
 LEAST_SLACK = 2.0
 """Of an objective, over the latencies of a lone request. Beyond twice the time of a lone token, more requests at once
 add little throughput: the weights are then read for as long as everything else takes."""
-BUSY = 1.5
+BUSY = 1.75
 """The power of a step's lengthening by prompts with which the variance of TPOT grows, as in a busy period of a queue.
 Fitted to four simulated engines behind a router (`python -m bench.serving_model`); 3 for an engine that gets all."""
 LEAST_PLAIN = 1e-6
@@ -86,9 +87,7 @@ class Served:
     prompt: float = 0.0
     """In which the steps of a prompt are computed, in the mean."""
     prompts_share: float = 0.0
-    """Part of the time in which prompts are computed; 1 if they arrive faster than batches have room for them."""
-    room_used: float = 0.0
-    """Part of the room of batches that prompts take."""
+    """Part of the time that prompts add; 1 if they arrive faster than batches have room for them."""
 
     def tpot_of(self, percentile: float) -> float:
         """The TPOT that this percentage of the requests keep."""
@@ -149,26 +148,25 @@ class Serving:
         work = load.new_prompt / load.answer
         sequences = min(concurrency, self.max_num_batched_tokens / (1 + work))
         needed, room = sequences * work, max(1.0, self.max_num_batched_tokens - sequences)
-        chunk = min(room, max(load.new_prompt, needed))
-        part = min(1.0, needed / chunk)
+        begun = -math.expm1(-sequences / load.answer)
+        with_prompts = max(begun, needed / room)
         context, before = load.resident, load.prompt - load.new_prompt / 2
-        mixed = self.costs.seconds(sequences, prompt=chunk, context=context, before=before)
-        plain = self.costs.seconds(sequences, context=context)
-        step = part * mixed + (1 - part) * plain
-        own = max(1.0, load.new_prompt / chunk) * mixed
-        share = 1 - max(plain / step, LEAST_PLAIN)
+        seconds = partial(self.costs.seconds, sequences, context=context, before=before)
+        plain, full, chunk = seconds(), seconds(prompt=room), min(room, max(load.new_prompt, needed))
+        step = with_prompts * seconds(prompt=needed / with_prompts) + (1 - with_prompts) * plain
+        own = max(1.0, load.new_prompt / chunk) * seconds(prompt=chunk)
+        share = min(1 - max(plain / step, LEAST_PLAIN), needed / room * (full - plain) / step)
         slowdown = (step - self.costs.seconds(1, context=context)) / max(concurrency, 1.0)
-        prompts = 2 * sequences / load.answer * (own - plain) ** 2 / load.answer / (1 - share) ** BUSY
+        computed = begun * (2 - begun) * (own - plain) ** 2 / load.answer / (1 - share) ** BUSY
         stretched = concurrency / sequences
         return Served(
             concurrency,
             requests=sequences / (load.answer * step),
             tpot=step * stretched,
-            tpot_deviation=math.sqrt(concurrency * slowdown**2 + prompts) * stretched,
+            tpot_deviation=math.sqrt(concurrency * slowdown**2 + computed) * stretched,
             begin=step / 2,
             prompt=own,
             prompts_share=share if needed < room else 1.0,
-            room_used=needed / room,
         )
 
     def lone_ttft(self, prompt: float, load: Load) -> float:
