@@ -25,6 +25,7 @@ QUESTIONS = {
     ConditionType.EXPOSED: "can clients outside the cluster reach the model?",
     ConditionType.SCALING_ACTIVE: "does the number of engines follow the requests?",
     ConditionType.ADAPTERS_AVAILABLE: "have all ready engines loaded each adapter?",
+    ConditionType.PREFILL_UNUSED: "do engines compute all prompts, although prefill engines are asked for?",
     ConditionType.RENEWED: "has a change of the operator's settings reached the pods?",
     ConditionType.NAMES_ACCEPTED: "does each name of a ModelGateway belong to one model or alias?",
 }

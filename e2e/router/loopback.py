@@ -48,6 +48,7 @@ from inference_operator.router.process import (
     METRICS_PORTS,
     POD_IPS_VARIABLE,
     PORT,
+    PREFILL_PORT,
     TLS_PORT,
 )
 from inference_operator.router.tls import TLS_CERTIFICATE_FILE, TLS_FOLDER, TLS_KEY_FILE
@@ -146,6 +147,9 @@ class Loopback:
     spec: RouterSpec = field(default_factory=RouterSpec)
     other_upstreams: tuple[Upstream, ...] = ()
     """Where the router sends requests beside `engines`."""
+    prefill: Upstream | None = None
+    """Where it sends prompts of engines."""
+    prefill_port: int = 0
     model_names: tuple[str, ...] = ("chat",)
     """The served names."""
     component: str = ROUTER
@@ -200,10 +204,11 @@ class Loopback:
 
     def write_configuration(self) -> None:
         """Render the configuration with the current constants, for ports that are free."""
-        self.port, self.tls_port, self.metrics_port, engine_port = free_ports(4)
+        self.port, self.tls_port, self.metrics_port, engine_port, self.prefill_port = free_ports(5)
         self.engine_port = self.engine_port or engine_port
         inputs = RouterInputs(
             upstreams=self.upstreams,
+            prefill=self.prefill,
             slots=self.slots,
             spec=self.spec,
             stated=self.spec,
@@ -223,6 +228,7 @@ class Loopback:
         self.names.others.setdefault(service_host(host, "default", cluster_domain=self.settings.cluster_domain), [])
         config = config_files(inputs)
         text = config[CONFIG_FILE].replace(f":{PORT}", f":{self.port}")
+        text = text.replace(f"bind :{PREFILL_PORT}", f"bind :{self.prefill_port}")
         text = self.change(text.replace(f":{TLS_PORT}", f":{self.tls_port}"))
         for name, content in {**config, **self.files, CONFIG_FILE: text}.items():
             (self.root / "etc/haproxy" / name).write_text(content)
@@ -345,6 +351,10 @@ class Loopback:
     async def until_served(self, servers: int) -> None:
         """Wait until the router counts this many engines."""
         await self._until_backend("active_servers", servers)
+
+    async def until_prefills(self, servers: int) -> None:
+        """Wait until the router counts this many prefill engines."""
+        await self._until(f'haproxy_backend_active_servers{{proxy="prefill"}} {servers}\n')
 
     async def until_twin_served(self, servers: int) -> None:
         """Wait until the twin counts this many engines."""

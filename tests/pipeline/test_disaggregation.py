@@ -217,16 +217,16 @@ def test_without_keys_of_engines_it_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "why"),
+    ("source", "args", "why"),
     [
-        ("hf://openai/gpt-oss-20b", "which layers keep different things"),
-        ("hf://BAAI/bge-m3", "get no answer of text"),
-        ("hf://Qwen/Qwen2.5-VL-7B-Instruct", "images, video and sound"),
-        ("hf://ibm-granite/granite-4.0-h-small", "which layers keep different things"),
+        ("hf://openai/gpt-oss-20b", (), "which layers keep different things"),
+        ("hf://Qwen/Qwen3-8B", ("--runner=pooling",), "get no answer of text"),
+        ("hf://Qwen/Qwen2.5-VL-7B-Instruct", (), "images, video and sound"),
+        ("hf://nvidia/Nemotron-H-56B-Base-8K", (), "which layers keep different things"),
     ],
 )
-def test_models_whose_cache_cannot_be_sent_are_refused(source: str, why: str) -> None:
-    result = outcome(given(asked(model={"source": source})))
+def test_models_whose_cache_cannot_be_sent_are_refused(source: str, args: tuple[str, ...], why: str) -> None:
+    result = outcome(given(asked(model={"source": source}, engine={"args": args})))
     assert isinstance(result, Refused)
     assert why in result.refusal.message
     assert result.refusal.reason is Reason.INVALID_SPEC

@@ -278,6 +278,7 @@ def test_a_transition_time_changes_only_with_the_status_of_its_condition() -> No
         ConditionType.EXPOSED: [],
         ConditionType.SCALING_ACTIVE: [],
         ConditionType.ADAPTERS_AVAILABLE: [],
+        ConditionType.PREFILL_UNUSED: [],
         ConditionType.RENEWED: [],
     }
 

@@ -293,6 +293,7 @@ SOMETIMES = {
     ConditionType.EXPOSED,
     ConditionType.SCALING_ACTIVE,
     ConditionType.ADAPTERS_AVAILABLE,
+    ConditionType.PREFILL_UNUSED,
     ConditionType.RENEWED,
 }
 """Conditions that only some resources have."""

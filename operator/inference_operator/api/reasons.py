@@ -16,6 +16,7 @@ class ConditionType(StrEnum):
     EXPOSED = "Exposed"
     SCALING_ACTIVE = "ScalingActive"
     ADAPTERS_AVAILABLE = "AdaptersAvailable"
+    PREFILL_UNUSED = "PrefillUnused"
     RENEWED = "Renewed"
     NAMES_ACCEPTED = "NamesAccepted"
 
@@ -42,6 +43,10 @@ class Reason(StrEnum):
     ADAPTER_PENDING = "AdapterPending"
     ADAPTER_REFUSED = "AdapterRefused"
     ADAPTER_NOT_LOADED = "AdapterNotLoaded"
+    PREFILL_READY = "PrefillReady"
+    NO_PREFILL_ENGINE = "NoPrefillEngine"
+    PREFILL_WAITS_FOR_KEY = "PrefillWaitsForKey"
+    REVISIONS_DIFFER = "RevisionsDiffer"
     ENGINES_OUTDATED = "EnginesOutdated"
     ENGINES_VULNERABLE = "EnginesVulnerable"
     NETWORK_DEVICES_UNUSED = "NetworkDevicesUnused"

@@ -21,7 +21,7 @@ from inference_operator.diagnosis.pod_diagnosis import PodDiagnosis
 from inference_operator.diagnosis.startup_progress import sentence
 from inference_operator.engines.base import Engine
 from inference_operator.manifest import CONFIG_MAP, SERVICE, Key, Ref
-from inference_operator.objects.names import ROUTER, headless_service_name, router_name
+from inference_operator.objects.names import PREFILL, ROUTER, headless_service_name, router_name
 from inference_operator.pipeline.contexts import live_roles, observed_again, role_specs
 from inference_operator.pipeline.inputs import Inputs
 from inference_operator.pipeline.outcomes import NeedsInspection, Outcome, Paused, Planned, Refused
@@ -207,6 +207,15 @@ class Observation:
         if self.engines.exists or self.spec is None:
             return self.engines.desired
         return sum(role.stated.replicas for role in self.roles if role.stated)
+
+    def wanted_of(self, role: str) -> int:
+        """Engines of a role that should run, as decided; 0 while nothing is."""
+        return sum(each.change.wanted for each in self.decided_roles if each.name == role)
+
+    @cached_property
+    def answering(self) -> WorkloadView:
+        """The workloads of the roles whose engines answer: those for prompts alone answer no client."""
+        return combined([role.component.workload for role in self.roles if role.name != PREFILL])
 
     @cached_property
     def router_component(self) -> Component:
@@ -400,7 +409,7 @@ class Observation:
     @property
     def serving(self) -> bool:
         """Whether a request would be answered now."""
-        return self.connected and self.engines.ready > 0 and self.routable
+        return self.connected and self.answering.ready > 0 and self.routable
 
     @property
     def routable(self) -> bool:
@@ -410,7 +419,8 @@ class Observation:
     @property
     def at_zero(self) -> bool:
         """Whether no engine should run, by a specification that is valid."""
-        return self.desired == 0 and (self.refusal is None or self.engines.exists)
+        wanted = self.desired - self.wanted_of(PREFILL)
+        return wanted == 0 and (self.refusal is None or self.engines.exists)
 
     @property
     def rejected_workload(self) -> WorkloadView | None:

@@ -24,6 +24,7 @@ from inference_operator.status.engines_available import engines_available
 from inference_operator.status.kv_cache import kv_cache
 from inference_operator.status.model_resolved import model_resolved
 from inference_operator.status.observation import ConditionVerdict, Observation, RoleObservation
+from inference_operator.status.prefill import prefill_unused
 from inference_operator.status.ready import ready
 from inference_operator.status.reconciling import reconciling
 from inference_operator.status.routing import exposed, router_available
@@ -67,6 +68,7 @@ RULES: dict[ConditionType, Callable[[Observation], ConditionVerdict | None]] = {
     ConditionType.EXPOSED: exposed,
     ConditionType.SCALING_ACTIVE: scaling_active,
     ConditionType.ADAPTERS_AVAILABLE: adapters_available,
+    ConditionType.PREFILL_UNUSED: prefill_unused,
     ConditionType.RENEWED: renewed,
 }
 """The rule of each condition. One that returns None says that the condition is not reported."""

@@ -21,6 +21,7 @@ from inference_operator.objects.cache_volume import CacheVolume
 from inference_operator.objects.compute_resources import NO_NETWORK, requirements
 from inference_operator.objects.container import environment, pre_stop, pre_stop_wait, process_fields
 from inference_operator.objects.engine_key import key_annotation, key_mount, key_volume
+from inference_operator.objects.kv_revision import revision_annotation
 from inference_operator.objects.names import (
     adapter_list_name,
     labels,
@@ -123,6 +124,7 @@ def engine_template(inputs: WorkloadInputs) -> Manifest:
             **evictable(_own_volumes(inputs)),
             **_programs(inputs.process),
             **key_annotation(inputs.engine_key),
+            **revision_annotation(inputs.process.transfer.revision if inputs.process.transfer else ""),
             **inputs.spec.pod_template.annotations,
         },
         added_labels={**inputs.owner.child_labels, **inputs.spec.pod_template.labels, **_own_labels(inputs.plan)},

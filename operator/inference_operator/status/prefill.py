@@ -1,0 +1,39 @@
+"""Condition PrefillUnused: whether engines compute all prompts themselves, although others are asked for."""
+
+from inference_operator.api.reasons import Reason
+from inference_operator.objects.kv_revision import kv_revision
+from inference_operator.objects.names import PREFILL
+from inference_operator.sentences import sentences
+from inference_operator.status.observation import ConditionVerdict, Observation, RoleObservation
+from inference_operator.status.shared_rules import ready_of
+
+_LOCAL = "Engines compute all prompts themselves."
+
+
+def prefill_unused(observation: Observation) -> ConditionVerdict | None:
+    """Reported while a role for prompts is decided. What single requests did is in metrics alone."""
+    roles = {role.name: role for role in observation.roles if role.decided}
+    if PREFILL not in roles:
+        return None
+    prefill, wanted = roles.pop(PREFILL), observation.wanted_of(PREFILL)
+    ready = prefill.component.workload.ready
+    counted = ready_of(ready, wanted, "prefill engine")
+    if not wanted:
+        message = "No prefill engine is wanted: `spec.disaggregation.prefill.replicas` is 0."
+        return ConditionVerdict("True", Reason.NO_PREFILL_ENGINE, sentences(message, _LOCAL))
+    if not ready:
+        return ConditionVerdict("True", Reason.NO_PREFILL_ENGINE, sentences(counted, _LOCAL))
+    revisions = {_revision(role) for role in (prefill, *roles.values())}
+    if "" in revisions:
+        message = "Engines work apart once all routers send their key: a rollout of routers comes first."
+        return ConditionVerdict("True", Reason.PREFILL_WAITS_FOR_KEY, sentences(message, _LOCAL))
+    if len(revisions) > 1:
+        message = (
+            "The two roles have different revisions: images, models or arguments differ until both are rolled out."
+        )
+        return ConditionVerdict("True", Reason.REVISIONS_DIFFER, sentences(message, _LOCAL))
+    return ConditionVerdict("False", Reason.PREFILL_READY, counted)
+
+
+def _revision(role: RoleObservation) -> str:
+    return kv_revision(role.decided.template.content.template) if role.decided else ""
