@@ -61,6 +61,7 @@ def job(prompts: int) -> dict[str, Any]:
             "USER": "vllm",
             "HF_HUB_OFFLINE": "1",
         },
+        "alone": {"command": (), "options": (), "env": {}},
         **{role.name.lower(): _role(role) for role in TransferRole},
     }
 

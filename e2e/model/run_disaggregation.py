@@ -35,6 +35,15 @@ HERE: dict[str, Any] = {"mm_processor_kwargs": {}}
 COUNTED = re.compile(r'^inference_operator_engine_prefills_total{cause="(\w*)",place="(\w+)"} (\S+)$', re.MULTILINE)
 BEGIN_OF_WORD, LETTERS = "\u0120", 3
 """How a token that is a word begins, and the letters of more than a part of one."""
+FOREIGN = {
+    "do_remote_prefill": True,
+    "remote_block_ids": [[1, 2, 3]],
+    "remote_engine_id": "x",
+    "remote_request_id": "y",
+    "remote_host": HOST,
+    "remote_port": 9,
+    "tp_size": 1,
+}
 Answer = tuple[int, bytes]
 Hook = Callable[[int, bytes], Awaitable[Answer]]
 
@@ -46,8 +55,8 @@ class Engine:
         self.job, self.folder, self.role, self.port = job, folder, role, port
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, model: str = "") -> None:
-        given = self.job[self.role]
+    def start(self, model: str = "", role: str = "") -> None:
+        given = self.job[role or self.role]
         home = self.folder / f"{self.role}-home"
         home.mkdir(exist_ok=True)
         environment = {**os.environ, **self.job["env"], **given["env"], "HOME": str(home), "TMPDIR": str(home)}
@@ -76,6 +85,10 @@ class Engine:
         assert self.process
         for pid in self.core() if core else [self.process.pid]:
             os.kill(pid, number)
+
+    def resume(self) -> None:
+        for pid in [*self.core_or_none(), *([self.process.pid] if self.process else [])]:
+            os.kill(pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """End it with all that it started."""
@@ -147,12 +160,14 @@ class Run:
     def prompt(self, words: int = 60, prefix: str = "") -> str:
         return prefix + "Tell me about " + " ".join(self.random.choices(self.words, k=words))
 
-    async def ask(self, prompt: str, *, path: str = "/v1/completions", **fields: object) -> tuple[int, str]:
-        """Status and text of the decode engine's answer."""
+    async def ask(
+        self, prompt: str, *, path: str = "/v1/completions", port: int = DECODE, **fields: object
+    ) -> tuple[int, str]:
+        """Status and text of an answer, of the decode engine unless another port is named."""
         what = {"messages": [{"role": "user", "content": prompt}]} if "chat" in path else {"prompt": prompt}
         body = {"model": "tiny", "temperature": 0, "max_tokens": 16, **what, **fields}
         limit = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
-        async with self.session.post(f"http://{HOST}:{DECODE}{path}", json=body, timeout=limit) as answer:
+        async with self.session.post(f"http://{HOST}:{port}{path}", json=body, timeout=limit) as answer:
             return answer.status, text_of(await answer.read(), streams=bool(fields.get("stream")))
 
     async def alone(self, prompt: str, **fields: Any) -> tuple[int, str]:  # noqa: ANN401 - of a request
@@ -218,13 +233,7 @@ async def hostile(run: Run) -> None:
     connected = list[object]()
     listener = await asyncio.start_server(lambda *ends: connected.append(ends), HOST, 0)
     port = listener.sockets[0].getsockname()[1]
-    foreign = {
-        "do_remote_prefill": True,
-        "remote_block_ids": [[1, 2, 3]],
-        "remote_engine_id": "x",
-        "remote_request_id": "y",
-    }
-    foreign |= {"remote_host": HOST, "remote_port": port, "tp_size": 1}
+    foreign = FOREIGN | {"remote_port": port}
     for fields in (
         {"kv_transfer_params": foreign},
         {"vllm_xargs": {"kv_transfer_params": 0}},
@@ -422,14 +431,25 @@ async def reused(run: Run) -> None:
     assert text != expected[1], "the limit of docs/explanation/scope.md is gone: remove it there"
 
 
+async def off(run: Run) -> None:
+    """An engine without a connector, and so without the middleware: parameters of clients change nothing."""
+    run.prefill.kill()
+    run.prefill.start(role="alone")
+    await run.ready(run.prefill)
+    for fields in ({"kv_transfer_params": FOREIGN}, {"vllm_xargs": {"kv_transfer_params": 0}}, {}):
+        for path in ("/v1/completions", "/v1/chat/completions"):
+            prompt = run.prompt()
+            assert await run.ask(prompt, path=path, port=PREFILL, **fields) == await run.alone(prompt, path=path)
+
+
 CASES: dict[str, Callable[[Run], Awaitable[None]]] = {
     case.__name__: case
     for case in (
         *(equality, hostile, revision, silent, silent_read, gone, late, paused, reused),
-        *(dead_in_the_step, dead_before_the_read, other_version, garbage),
+        *(dead_in_the_step, dead_before_the_read, other_version, garbage, off),
     )
 }
-"""The last four end the prefill engine."""
+"""The last five end the prefill engine."""
 
 
 @asynccontextmanager
@@ -466,6 +486,9 @@ async def results(job: dict[str, Any], folder: Path, names: list[str]) -> dict[s
                 wrong[name] = ""
             except (AssertionError, aiohttp.ClientError, OSError, TimeoutError) as error:
                 wrong[name] = repr(error)
+                run.after = None
+                for engine in (run.prefill, run.decode):
+                    engine.resume()
             print(f"{name}: {wrong[name] or 'as one engine'} ({time.monotonic() - begin:.0f} s)", flush=True)
     return wrong
 
