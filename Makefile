@@ -46,7 +46,7 @@ push: $(UV) ## Push the operator's and the router's image, for amd64 and arm64, 
 release: $(UV) ## Push to REGISTRY with bills of materials and signatures of KEY
 	@$(RUN) python -m e2e.deploy.release $(or $(REGISTRY),$(error name the registry: make release REGISTRY=registry.example KEY=cosign.key)) \
 	  --key $(or $(KEY),$(error name the key: make release REGISTRY=registry.example KEY=cosign.key)) \
-	  $(if $(BASES),--bases=$(BASES)) $(if $(TAG),--tag=$(TAG)) $(if $(OUT),--out=$(OUT))
+	  $(if $(BASES),--bases=$(BASES)) $(if $(TAG),--tag=$(TAG)) $(if $(OUT),--out=$(OUT)) $(if $(URL),--url=$(URL))
 
 # Tests of these folders need commands that are built or fetched: an API server, Helm, an environment for the wheel.
 BUILT := apiserver chart cluster security wheel
@@ -104,18 +104,9 @@ crd: $(UV) ## Generate the CRD, the admission policy, the reference pages and th
 	@$(RUN) python -m tests.gitops.recorded
 	@$(RUN) python -m e2e.deploy.manifests
 
-# The libraries have native parts, so the file is for this platform and this minor version of Python alone.
-PEX_VERSION := 2.105.2
-.PHONY: pex
-pex: $(UV) ## One file, OUT/infd.pex: infd with its libraries, for this platform and this version of Python
-	@rm -rf $(or $(OUT),dist)/pex && mkdir -p $(or $(OUT),dist)/pex
-	@$(UV) export --quiet --frozen --no-dev --no-emit-project --output-file $(or $(OUT),dist)/pex/locked.txt
-	@$(UV) pip install --quiet --target $(or $(OUT),dist)/pex/lib --requirement $(or $(OUT),dist)/pex/locked.txt
-	@$(UV) pip install --quiet --target $(or $(OUT),dist)/pex/lib --no-deps .
-	@$(UV) tool run --quiet --from pex==$(PEX_VERSION) --python .venv/bin/python pex \
-	  --sources-directory $(or $(OUT),dist)/pex/lib --entry-point inference_operator.cli.main:main --venv prepend \
-	  --interpreter-constraint "==$$(.venv/bin/python -c 'import sys; print(*sys.version_info[:2], sep=".")').*" \
-	  --python-shebang '/usr/bin/env python3' --output-file $(or $(OUT),dist)/infd.pex
+.PHONY: archives
+archives: $(UV) ## Archives of infd with its libraries, for Linux and macOS, in OUT (dist); PLATFORM=linux-amd64 for one
+	@$(RUN) python -m e2e.deploy.archives --out=$(or $(OUT),dist) $(if $(PLATFORM),--platform=$(PLATFORM))
 
 .PHONY: site
 site: $(UV) ## The site of the documentation, in OUT/docs/site; a link that leads nowhere is an error

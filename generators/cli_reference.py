@@ -18,8 +18,8 @@ that records its result; `infd restart` and `infd renew` an annotation in the sp
 and `infd resume` the field `spec.paused`; `infd drill` the same as `infd restart` and an annotation that it removes;
 `infd doctor --cluster` a pod that it deletes. In a clone of the repository, `uv run infd` runs it, and `uv tool
 install .` puts `infd` and `kubectl infd` on the PATH, with the program by which kubectl completes it. It requires
-Python 3.11 or newer. `make pex` builds one file to copy, `dist/infd.pex`, for the platform and the minor version of
-Python that build it.
+Python 3.11 or newer. `make archives` builds archives for machines [without this
+repository](../how-to/release.md#infd-without-this-repository), which krew installs too.
 
 Options stand in any order; `-n`, `--context` and `--kubeconfig` also before the command. After `--` there are names
 only. `infd help COMMAND` shows the help of a command.

@@ -5,8 +5,8 @@
 - The chart names the images of this registry.
 - Images, indexes and the chart are signed with the key.
 - With `--out`, a folder gets the files of the release: one manifest that installs the operator from this registry, the
-  CRD and its JSON Schema, the wheel with `infd`, the bills of materials, the names of all images and charts with their
-  digests, and a list of hashes.
+  CRD and its JSON Schema, the wheel with `infd`, its archives with krew's manifest, the bills of materials, the names
+  of all images and charts with their digests, and a list of hashes.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from pathlib import Path
 
 from e2e import images
 from e2e.deploy import manifests, push
+from e2e.deploy.archives import krew_manifest, write_archives
 from e2e.deploy.sbom import PACKAGE_FILES, bill_of_materials
 from e2e.deploy.signing import Signer
 from e2e.images.assembly import DOCKER_HUB, Assembled, build_wheel, environment, extracted, pinned
@@ -52,11 +53,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--key", type=Path, required=True, help="private key of cosign; password in COSIGN_PASSWORD")
     parser.add_argument("--tag", default="", help="refuse unless it is the version with a `v` before it")
     parser.add_argument("--out", type=Path, help="folder for the files of the release")
+    parser.add_argument("--url", default="", help="where these files will be, for krew's manifest")
     push.add_bases(parser)
     options = parser.parse_args(arguments)
     try:
         _check_version(options.tag)
-        for one in release(options.registry, Signer(options.key), options.bases, options.out):
+        for one in release(options.registry, Signer(options.key), options.bases, options.out, options.url):
             print(f"{one.name}@{one.digest}")
     except (images.ImageError, ClusterError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -72,7 +74,9 @@ def _check_version(tag: str) -> None:
         )
 
 
-def release(registry: str, signer: Signer, bases: str = DOCKER_HUB, out: Path | None = None) -> list[Released]:
+def release(
+    registry: str, signer: Signer, bases: str = DOCKER_HUB, out: Path | None = None, url: str = ""
+) -> list[Released]:
     """Push and sign everything; returns the indexes of the images, the chart, and the chart of the CRD.
 
     Args:
@@ -80,6 +84,7 @@ def release(registry: str, signer: Signer, bases: str = DOCKER_HUB, out: Path | 
         signer: signs with the key of the release.
         bases: the registry that has the base images.
         out: the folder for the files of the release, if they are wanted.
+        url: where these files will be; without it, krew gets no manifest.
     """
     signer.check()
     pushed = push.push_images(registry, bases)
@@ -89,12 +94,16 @@ def release(registry: str, signer: Signer, bases: str = DOCKER_HUB, out: Path | 
     for chart in charts:
         signer.sign(chart.pinned)
     if out is not None:
-        _write_files(out, pushed, bills, [*released, *charts])
+        _write_files(out, pushed, bills, [*released, *charts], url)
     return [*released, *charts]
 
 
 def _write_files(
-    out: Path, pushed: Mapping[str, Assembled], bills: Mapping[str, Mapping[str, str]], released: Sequence[Released]
+    out: Path,
+    pushed: Mapping[str, Assembled],
+    bills: Mapping[str, Mapping[str, str]],
+    released: Sequence[Released],
+    url: str,
 ) -> None:
     """Write the files of a release into an empty folder."""
     out.mkdir(parents=True, exist_ok=True)
@@ -105,6 +114,9 @@ def _write_files(
     for path in (manifests.CRD, manifests.CRD.with_name("inferencedeployment.schema.json")):
         shutil.copyfile(path, out / path.name)
     build_wheel(out)
+    archives = write_archives(out)
+    if url:
+        (out / "infd.yaml").write_text(krew_manifest(url, push.chart()["appVersion"], archives))
     for name, of_architectures in bills.items():
         for architecture, bill in of_architectures.items():
             (out / f"{name}-{architecture}.cdx.json").write_text(bill)
