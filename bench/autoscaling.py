@@ -21,6 +21,8 @@ from math import ceil, isfinite, nan
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
+
 from bench.figures import Figure, at_most, json_of, parser_of, shown
 from bench.fleet_simulation import Fleet, Replay, Scaler, Workload, replay
 from bench.scaling_curves import Curve, Point, best_at, front, highest, hours_at, mean_point, paired_ratio, plotted
@@ -114,7 +116,8 @@ def initial_replicas(scenario: Scenario, work: Workload) -> int:
 
 def computed_target(work: Workload, fleet: Fleet) -> float:
     """The target that the operator computes for an engine with these constants and the mean lengths of the requests."""
-    load = Load(float(work.prompts.mean()), float(work.outputs.mean()))
+    prompt = float(work.prompts.mean())
+    load = Load(prompt, float(work.outputs.mean()), float(np.mean(work.cached)) / prompt)
     return round(serving_of(fleet.engine).best(load, Objective())[0].concurrency, 1)
 
 

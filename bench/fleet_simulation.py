@@ -61,6 +61,8 @@ class EngineModel:
     """Time to read all routed experts."""
     expert_share: float = 0.0
     """Part of the experts that one token uses."""
+    decodes: bool = True
+    """False: a pooling model, whose answers are one vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class Workload:
     outputs: Floats
     """Tokens, at least one."""
     seconds: float
+    cached: Floats | float = 0.0
+    """Tokens of the prompts that the prefix cache has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,8 @@ class Observed:
     """Times of their further tokens in seconds."""
     prompts: Floats
     """Tokens of their prompts."""
+    cached: Floats
+    """Those of them that the prefix cache had."""
     answers: Floats
     """Tokens of their answers."""
 
@@ -198,7 +204,7 @@ class _Simulation:
             arrivals=workload.arrivals,
             prompts=workload.prompts,
             outputs=workload.outputs,
-            left_prompt=workload.prompts.copy(),
+            left_prompt=workload.prompts - workload.cached,
             decoded=np.zeros(requests),
             sent=np.zeros(requests),
             first=np.full(requests, np.inf),
@@ -216,6 +222,7 @@ class _Simulation:
         )
         self._arrays.state[:initial] = READY
         self._seen = 0
+        self._cached = workload.cached + np.zeros(requests)
         engine = fleet.engine
         self._constants = Constants(
             engine.token_seconds,
@@ -252,6 +259,7 @@ class _Simulation:
             first_token=first - self._arrays.sent[finished],
             token=(self._arrays.finished[finished] - first) / tokens,
             prompts=self._arrays.prompts[finished],
+            cached=self._cached[finished],
             answers=self._arrays.outputs[finished],
         )
 

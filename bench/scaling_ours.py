@@ -19,7 +19,7 @@ from inference_operator.autoscaling.decision import (
     target_decides,
 )
 from inference_operator.autoscaling.latency import LatencyWindow, target_correction
-from inference_operator.autoscaling.target import Target, target_concurrency
+from inference_operator.autoscaling.target import Target, TargetBound, target_concurrency
 from inference_operator.sizing.budget import TYPICAL_TOKENS
 from inference_operator.sizing.plan import PerGpu, Plan
 from inference_operator.sizing.serving import TYPICAL_LOAD, Load
@@ -31,8 +31,8 @@ OBJECTIVE = Objective()
 FIRST_TOKEN_BOUNDS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0)
 TOKEN_BOUNDS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0)
 """Bounds of the buckets of vLLM's histograms in seconds (0.32.0, vllm/v1/metrics/loggers.py)."""
-PROMPT_BOUNDS = tuple(float(digit * 10**power) for power in range(6) for digit in (1, 2, 5))
-"""Bounds of its buckets for tokens of prompts (`build_1_2_5_buckets` in the same file)."""
+LENGTH_BOUNDS = tuple(float(digit * 10**power) for power in range(6) for digit in (1, 2, 5))
+"""Bounds of its buckets for tokens (`build_1_2_5_buckets` in the same file)."""
 NO_SIZES = PerGpu(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {})
 """A plan's sizes of a GPU, which decide no target, but for its sequences."""
 CONTEXT = 1_000_000
@@ -41,7 +41,8 @@ CONTEXT = 1_000_000
 
 def ours(concurrency: float, fleet: Fleet) -> Scaler:
     """The shipped decision with a fixed target."""
-    return _decided(lambda _sample, _seen, _settings, _desired: concurrency, fleet)
+    target = Target(concurrency, TargetBound.REQUESTED, {})
+    return _decided(lambda _sample, _seen, _settings, _desired: target, fleet)
 
 
 def shipped(fleet: Fleet, *, load: Load = TYPICAL_LOAD, wrong: float = 1.0) -> Scaler:
@@ -55,7 +56,7 @@ def shipped(fleet: Fleet, *, load: Load = TYPICAL_LOAD, wrong: float = 1.0) -> S
     return _decided(_Shipped(plan_of(fleet.engine), wrong, load).target, fleet)
 
 
-def _decided(target: Callable[[ScalingSample, Observed, ScalingSettings, int], float], fleet: Fleet) -> Scaler:
+def _decided(target: Callable[[ScalingSample, Observed, ScalingSettings, int], Target], fleet: Fleet) -> Scaler:
     state = [ScalingState()]
 
     def scale(seen: Observed, desired: int) -> int:
@@ -69,7 +70,8 @@ def _decided(target: Callable[[ScalingSample, Observed, ScalingSettings, int], f
             starting=seen.starting,
         )
         settings = ScalingSettings(1, fleet.max_replicas, 1.0, fleet.start_seconds, NEVER_IDLE)
-        settings = replace(settings, target_concurrency=target(sample, seen, settings, desired))
+        found = target(sample, seen, settings, desired)
+        settings = replace(settings, target_concurrency=found.concurrency, least_seconds=found.least_seconds)
         decision, state[0] = decide(sample, settings, state[0], replicas=desired)
         return decision.replicas
 
@@ -103,7 +105,7 @@ class _Shipped:
     _window: LatencyWindow = LatencyWindow()  # noqa: RUF009 - it never changes
     _sample: EngineSample = EngineSample("m", 0, 0, ())  # noqa: RUF009 - as above
 
-    def target(self, sample: ScalingSample, seen: Observed, settings: ScalingSettings, desired: int) -> float:
+    def target(self, sample: ScalingSample, seen: Observed, settings: ScalingSettings, desired: int) -> Target:
         """The target after what is seen now."""
         self._sample = _after(self._sample, seen)
         target = self._target()
@@ -112,7 +114,7 @@ class _Shipped:
         self._window = self._window.after({"engine": self._sample}, at=seen.at, counts=counts)
         decides = target_decides(sample, settings, desired)
         self.factor, self.load, self._window = target_correction(self._window, target, settings, decides=decides)
-        return self._target().concurrency
+        return self._target()
 
     def _target(self) -> Target:
         sequences = self.plan.max_num_seqs
@@ -130,12 +132,15 @@ def _after(before: EngineSample, seen: Observed) -> EngineSample:
         counts.requests + len(seen.prompts),
         counts.prompt + float(seen.prompts.sum()),
         counts.answer + float(seen.answers.sum()),
+        counts.looked_up + float(seen.prompts.sum()),
+        counts.cached + float(seen.cached.sum()),
     )
     return replace(
         before,
         ttft=_added(before.ttft, seen.first_token, FIRST_TOKEN_BOUNDS),
         tpot=_added(before.tpot, seen.token, TOKEN_BOUNDS),
-        prompts=_added(before.prompts, seen.prompts, PROMPT_BOUNDS),
+        prompts=_added(before.prompts, seen.prompts - seen.cached, LENGTH_BOUNDS),
+        answers=_added(before.answers, seen.answers, LENGTH_BOUNDS),
         tokens=tokens,
     )
 

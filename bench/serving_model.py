@@ -53,6 +53,7 @@ def costs_of(engine: EngineModel) -> StepCosts:
         sequence=engine.sequence_seconds - prompt_token,
         experts=engine.experts_seconds,
         expert_share=engine.expert_share,
+        decodes=engine.decodes,
     )
 
 

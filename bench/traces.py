@@ -6,7 +6,8 @@ Formats of files (`--format`):
 - `servegen`: CSV with t_s, rate_rps, active_clients, rate_weighted_cv: one line for each 10 minutes (sums of
   alibaba/ServeGen); lengths come from the file of quantiles with the same prefix. Arrivals inside the 10 minutes are
   drawn from a Gamma distribution with a coefficient of variation of 2.
-- `mooncake`: JSON lines with timestamp in ms, input_length, output_length (kvcache-ai/Mooncake).
+- `mooncake`: JSON lines with timestamp in ms, input_length, output_length, and hash_ids: one for each 512 tokens
+  (kvcache-ai/Mooncake). What an earlier request of the file began with is in the prefix cache, which is without end.
 """
 
 import csv
@@ -14,6 +15,7 @@ import json
 from collections.abc import Iterator
 from datetime import datetime
 from enum import StrEnum
+from itertools import takewhile
 from math import isfinite
 from pathlib import Path
 
@@ -25,6 +27,8 @@ from bench.fleet_simulation import Workload
 ARRIVAL_CV = 2.0
 """Coefficient of variation of the time between two arrivals within a line of rates."""
 BURST_CV = 1.5
+BLOCK = 512
+"""Tokens of a block in Mooncake's traces."""
 
 
 class TraceError(Exception):
@@ -73,7 +77,7 @@ def _read(path: Path, form: Format, *, seed: int, divide: float, start: float, s
     random = np.random.default_rng([seed, 1])
     if form is Format.SERVEGEN:
         return _servegen(path, random, divide, start, seconds)
-    table = np.array(list(_azure(path) if form is Format.AZURE else _mooncake(path))).reshape(-1, 3)
+    table = np.array(list(_azure(path) if form is Format.AZURE else _mooncake(path))).reshape(-1, 4)
     table = table[(table[:, 0] >= start) & (table[:, 0] < start + seconds)]
     table[:, 0] -= start
     if divide > 1:
@@ -81,13 +85,14 @@ def _read(path: Path, form: Format, *, seed: int, divide: float, start: float, s
     copies = round(1 / divide) - 1 if divide < 1 else 0
     table = np.concatenate([table, *(_moved(table, random) for _ in range(copies))])
     table = table[np.argsort(table[:, 0], kind="stable")]
-    tokens = np.maximum(table[:, 1:], 1)
+    tokens = np.maximum(table[:, 1:3], 1)
     return Workload(
         path.stem,
         table[:, 0].copy(),
         tokens[:, 0].copy(),
         tokens[:, 1].copy(),
         float(table[-1, 0]) + 1 if len(table) else 0.0,
+        np.minimum(table[:, 3], tokens[:, 0] - 1),
     )
 
 
@@ -130,6 +135,18 @@ def long_tail(seed: int, *, seconds: float = 10_800.0) -> Workload:
     return Workload("long tail", times, prompts, outputs, seconds)
 
 
+def embeddings(seed: int, *, seconds: float = 7200.0) -> Workload:
+    """Documents of a pooling model, from 20 to 120 a second and back: a median of 245 tokens, 1 % beyond 2,500."""
+    random = np.random.default_rng([seed, 5])
+    width = 600.0
+    middles = np.arange(width / 2, seconds, width)
+    rates = (70 - 50 * np.cos(2 * np.pi * middles / seconds)) * random.lognormal(0, 0.15, len(middles))
+    arrivals = [n * width + _gamma(float(rate), width, ARRIVAL_CV, random) for n, rate in enumerate(rates)]
+    times = np.concatenate(arrivals)
+    prompts = np.clip(random.lognormal(5.5, 1.0, len(times)), 1, 8000).round()
+    return Workload("embeddings", times, prompts, np.ones(len(times)), seconds)
+
+
 def _lengths(count: int, random: np.random.Generator) -> tuple[Floats, Floats]:
     """Prompts and answers of a chat in tokens: medians 665 and 200."""
     prompts = np.clip(random.lognormal(6.5, 1.0, count), 1, 8000).round()
@@ -168,7 +185,7 @@ def _azure(path: Path) -> Iterator[tuple[float, ...]]:
     first = None
     for at, *tokens in _rows(path, "TIMESTAMP", "ContextTokens", "GeneratedTokens"):
         first = at if first is None else first
-        yield at - first, *tokens
+        yield at - first, *tokens, 0.0
 
 
 def _rows(path: Path, *columns: str) -> Iterator[tuple[float, ...]]:
@@ -192,12 +209,16 @@ def _number(column: str, text: str) -> float:
     return found
 
 
-def _mooncake(path: Path) -> Iterator[tuple[float, float, float]]:
+def _mooncake(path: Path) -> Iterator[tuple[float, ...]]:
+    known: set[int] = set()
     with path.open() as file:
         for number, line in enumerate(file, start=1):
             try:
                 row = json.loads(line)
-                yield float(row["timestamp"]) / 1000, float(row["input_length"]), float(row["output_length"])
+                blocks = row.get("hash_ids", [])
+                cached = BLOCK * len(list(takewhile(known.__contains__, blocks)))
+                known.update(blocks)
+                yield float(row["timestamp"]) / 1000, float(row["input_length"]), float(row["output_length"]), cached
             except (KeyError, TypeError, ValueError) as error:
                 said = f"has no {error}" if isinstance(error, KeyError) else str(error)
                 raise TraceError(f"{path}, line {number}: {said}") from error

@@ -184,6 +184,38 @@ def _asked_again(own: ScalingSettings, *, lasts: int) -> list[int]:
     return numbers
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_two_services_that_lack_gpus_ask_for_one_number_each_until_they_get_them(seed: int) -> None:
+    """Both need 8 engines, of 12 that exist. Clients wait in a queue that is full, and leave it at random."""
+    chance, gpus = Random(seed), 12
+    services = [Fleet(replicas=4, starts=False) for _ in range(2)]
+    asked: list[list[int]] = [[], []]
+    for _ in range(720):
+        for service, numbers in zip(services, asked, strict=True):
+            free = gpus - sum(one.ready for one in services)
+            service.ready = min(service.replicas, service.ready + free)
+            numbers.append(service.step(26 + 6 * chance.random()).replicas)
+            service.outstanding = min(service.outstanding, C * service.ready + chance.uniform(100, 300))
+    assert sum(one.ready for one in services) == gpus
+    for numbers in asked:
+        later = numbers[240:]
+        assert 8 <= max(later)
+        assert sum(a != b for a, b in pairwise(later)) <= 4, "in 40 minutes"
+
+
+def test_prompts_that_bind_need_engines_by_arrivals_long_before_requests_pile_up() -> None:
+    """An engine serves 30 prompts a second, each in 0.05 s while it has time to spare: two are there in the mean."""
+    prompts = replace(SETTINGS, target_concurrency=9.0, least_seconds=0.3)
+    samples = [ScalingSample(5.0 * n, 3, 60 * 5.0 * n, 60 * 5.0 * n, 3, 2, 0) for n in range(80)]
+    found = []
+    for limits in (prompts, replace(prompts, least_seconds=0.0)):
+        state = ScalingState()
+        for sample in samples:
+            decision, state = decide(sample, limits, state, replicas=2)
+        found.append(decision.terms)
+    assert (found[0].steady, round(found[1].steady)) == (pytest.approx(18.0), 3)
+
+
 def test_a_start_that_takes_forever_compounds_nothing() -> None:
     fleet = Fleet(starts=False)
     numbers = fleet.run(rate=8, seconds=600)

@@ -3,12 +3,14 @@
 from dataclasses import replace
 from math import inf
 
+import pytest
+
 from inference_operator.api.status import AutoscalingStatus, LoadStatus
 from inference_operator.autoscaling.decision import ScalingSettings
 from inference_operator.autoscaling.inputs import measured_load
 from inference_operator.autoscaling.latency import LENGTH_STEP, LatencyWindow, target_correction
 from inference_operator.autoscaling.target import Target, TargetBound
-from inference_operator.sizing.serving import TYPICAL_LOAD, Load
+from inference_operator.sizing.serving import MOST_SPREAD, TYPICAL_LOAD, Load
 from inference_operator.views.samples import EngineSample, Histogram, TokenCounts
 
 BOUNDS = (0.01, 0.05, 2.0, inf)
@@ -60,12 +62,25 @@ def test_an_engine_that_started_again_counts_from_zero_and_one_without_counts_sa
     assert corrected(window(*silent))[1] == TYPICAL_LOAD
 
 
+def test_the_spread_of_lengths_is_learnt_and_what_was_known_counts_as_1000_requests() -> None:
+    def counted(requests: float) -> EngineSample:
+        lengths = Histogram((100.0, 1000.0, 10_000.0, inf), (0.9 * requests, 0.9 * requests, requests, requests), 0.0)
+        even = Histogram((1700.0, 1750.0, inf), (0.0, requests, requests), 0.0)
+        return replace(sample(requests, prompt=1732, answer=316), prompts=even, answers=lengths)
+
+    few, many = (corrected(window(counted(0), counted(number)))[1] for number in (250, 100_000))
+    spread = 0.1 * (111 / 3 * 1e6) / (0.1 * 5500 + 0.9 * 50) ** 2 - 1
+    assert many.answer_spread == pytest.approx(spread, rel=0.05)
+    assert few.answer_spread == pytest.approx(spread / 5, rel=0.05)
+    assert (round(few.prompt_spread, 1), many.prompt_spread) == (0.8, 0.0)
+
+
 def test_a_target_of_the_user_measures_nothing() -> None:
     found = window(sample(0, prompt=1, answer=1), sample(300, prompt=900, answer=50))
     assert corrected(found, replace(TARGET, bound=TargetBound.REQUESTED)) == (1.0, TYPICAL_LOAD)
 
 
 def test_impossible_lengths_in_an_edited_status_become_possible_ones() -> None:
-    load = LoadStatus(prompt_tokens=-5, answer_tokens=0, cached=7.0)
+    load = LoadStatus(prompt_tokens=-5, answer_tokens=0, cached=7.0, prompt_spread=-1.0, answer_spread=1e9)
     recorded = AutoscalingStatus(desired_replicas=1, load=load)
-    assert measured_load(recorded, None) == Load(1.0, 1.0, 1.0)
+    assert measured_load(recorded, None) == Load(1.0, 1.0, 1.0, 0.0, MOST_SPREAD)

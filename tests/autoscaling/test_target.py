@@ -69,7 +69,7 @@ def test_on_a_known_gpu_the_latencies_decide() -> None:
     engine = serving_of_plan(PLAN)
     assert engine is not None
     served = engine.at(found.concurrency, Load())
-    assert served.tpot_of(95) == pytest.approx(Objective().tpot, rel=0.02)
+    assert served.tpot_of(99.5) == pytest.approx(Objective().tpot, rel=0.02), "a tenth of the 5 % that may miss it"
 
 
 def test_few_sequences_decide_if_the_engine_computes_no_more() -> None:
@@ -126,7 +126,7 @@ def test_a_gpu_too_slow_for_the_objective_says_so_and_keeps_a_useful_target() ->
     assert "too slow" in found.reason
     engine = serving_of_plan(slow)
     assert engine is not None
-    lone, all_ = engine.at(1, Load()).tpot_of(95), engine.at(found.concurrency, Load()).tpot_of(95)
+    lone, all_ = engine.at(1, Load()).tpot_of(95), engine.at(found.concurrency, Load()).tpot_of(99.5)
     assert found.objective.tpot == LEAST_SLACK * lone == pytest.approx(all_, rel=0.02)
 
 
@@ -154,7 +154,25 @@ def test_a_pooling_model_is_scaled_by_tokens_in_flight() -> None:
         target_concurrency(pooling, max_num_seqs=1024, load=Load(prompt=tokens, answer=1)) for tokens in (256, 2048)
     )
     assert (short.bound, long.bound) == (TargetBound.FIRST_TOKEN, TargetBound.FIRST_TOKEN)
-    assert short.concurrency * 256 == pytest.approx(long.concurrency * 2048, rel=0.3)
+    assert short.concurrency * 256 == pytest.approx(long.concurrency * 2048, rel=0.4)
+    for tokens, found in ((256, short), (2048, long)):
+        full = 8192 / STEP.seconds(0, prompt=8192, before=tokens / 2)
+        used = tokens * found.concurrency / found.least_seconds / full
+        assert 0.5 < used < 1, "an engine at its target has room in its batches, and not much"
+
+
+@pytest.mark.parametrize("decodes", [True, False])
+@given(st.floats(0, 8), st.floats(0, 8), st.floats(1, 4))
+def test_prompts_and_answers_of_more_unequal_lengths_never_have_a_larger_target(
+    decodes: bool,  # noqa: FBT001 - a parameter of pytest
+    prompt: float,
+    answer: float,
+    more: float,
+) -> None:
+    plan = replace(PLAN, step=replace(STEP, decodes=decodes))
+    loads = [Load(3000, 200, 0.0, times * prompt, times * answer) for times in (1.0, more)]
+    equal, unequal = (target_concurrency(plan, max_num_seqs=1024, load=load) for load in loads)
+    assert unequal.concurrency <= equal.concurrency + 0.5, "the search for it ends within half a request"
 
 
 def test_a_requested_target_replaces_the_computed_one() -> None:

@@ -170,11 +170,15 @@ class AdapterStatus(_StatusModel):
 
 
 class LoadStatus(_StatusModel):
-    """Mean lengths of the requests, as engines measure them."""
+    """Lengths of the requests, as engines measure them."""
 
-    prompt_tokens: int = Field(description="Tokens of a prompt.")
-    answer_tokens: int = Field(description="Tokens of an answer.")
+    prompt_tokens: int = Field(description="Mean tokens of a prompt.")
+    answer_tokens: int = Field(description="Mean tokens of an answer.")
     cached: float = Field(0.0, description="Part of the prompts' tokens that the prefix cache has, 0 to 1.")
+    prompt_spread: float = Field(
+        1.0, description="Variance of a prompt's computed tokens, divided by the square of their mean."
+    )
+    answer_spread: float = Field(0.0, description="The same of the tokens of an answer.")
 
 
 class AutoscalingStatus(_StatusModel):

@@ -18,7 +18,9 @@ The rules:
    Arrivals are those of the whole history, unless the last ones clearly differ; if they clearly grow, those expected
    after half of L count. Engines with more than C are slow, so S is measured
    while they have at most C, and the last value is used while they have more. That value is discarded when completions
-   prove it too long: it came from a few slow requests, for example an engine's first.
+   prove it too long: it came from a few slow requests, for example an engine's first. Where prompts bind the target, S
+   is at least that at the target: R / C is then arrivals divided by those that an engine serves at its target. Prompts
+   in an engine are few until they need nearly all of its time, and then grow without bound.
 4. If engines have more requests than R and its headroom, these count instead, up to C x n: full engines are kept.
    Requests beyond C x n show the length of the queue, not the arrival rate.
 5. The headroom is 2 sqrt(R z): the probability that a request waits then does not depend on the size (Halfin and
@@ -33,8 +35,8 @@ The rules:
    clients that retry at once keep a backlog that no engine works off, and few arrivals then say nothing about the
    demand.
 8. More replicas: at once. Fewer: the largest number of the last window, which is at least as long as L. Replicas for a
-   backlog count over a short window only: a backlog is worked off once. While engines start and all ready ones are
-   full, as many stay as the outstanding requests need: the starting engines were added for them.
+   backlog count over a short window only: a backlog is worked off once. While all ready engines are full and others
+   start, lack a GPU or are not allowed, none goes: a backlog that no GPU can serve is not asked for again and again.
 9. Zero only after `idle_seconds` without a request; from zero at the first outstanding one.
 10. With incomplete samples, replicas never fall, and never to zero.
 11. After a gap in the samples, or a clock that jumps, the window of rule 8 starts again.
@@ -127,6 +129,8 @@ class ScalingSettings:
     idle_seconds: float
     """Time without a request until zero replicas, if `min_replicas` is zero."""
     scale_down_seconds: float = DOWN_SECONDS
+    least_seconds: float = 0.0
+    """The least S: that at the target where the queue of prompts binds, which engines show only when it is too late."""
 
     @property
     def down_seconds(self) -> float:
@@ -240,6 +244,7 @@ def _terms(sample: ScalingSample, settings: ScalingSettings, state: ScalingState
     if service is None:  # nothing has been finished yet: all that is outstanding is steady demand
         steady = sample.outstanding
         return Terms(steady, HEADROOM_FACTOR * sqrt(steady), 0.0)
+    service = max(service, settings.least_seconds)
     dispersion = _dispersion(state.samples)
     rate, growth = _arrival_rate(state.samples, dispersion)
     steady = (rate + growth * start / 2) * service
@@ -279,7 +284,7 @@ def _limited(
     if sample.missing:
         return replicas, Bound.MISSING_METRICS
     whole = state.since is not None and sample.at - state.since >= settings.down_seconds
-    floor = max(_floor(sample, state), _started_for(sample, settings)) if whole else replicas
+    floor = _floor(sample, state) if whole and not is_short(sample, settings, replicas) else replicas
     if min(replicas, floor) > number:
         return min(max(min(replicas, floor), low), settings.max_replicas), Bound.SCALE_DOWN_DELAY
     return number, bound
@@ -304,12 +309,6 @@ def target_decides(sample: ScalingSample, settings: ScalingSettings, replicas: i
     """Whether a larger target would mean fewer engines, or engines have enough requests to tell of it."""
     is_loaded = sample.outstanding >= LEAST_LOAD * settings.target_concurrency * sample.ready > 0
     return is_loaded or replicas > max(1, settings.min_replicas)
-
-
-def _started_for(sample: ScalingSample, settings: ScalingSettings) -> int:
-    """The replicas that the outstanding requests need while some start and all ready ones are full; else zero."""
-    needed = ceil(sample.outstanding / settings.target_concurrency - EPSILON)
-    return needed if sample.starting > 0 and needed > sample.ready else 0
 
 
 def _is_idle(sample: ScalingSample, settings: ScalingSettings, state: ScalingState) -> bool:

@@ -12,7 +12,7 @@ from inference_operator.autoscaling.decision import Decision, ScalingSettings
 from inference_operator.autoscaling.external_state import ExternalState, followed_replicas
 from inference_operator.autoscaling.target import Target
 from inference_operator.autoscaling.target_correction import LatencySample
-from inference_operator.sizing.serving import TYPICAL_LOAD, Load
+from inference_operator.sizing.serving import MOST_SPREAD, TYPICAL_LOAD, Load
 from inference_operator.views.engine import EngineView
 
 
@@ -122,6 +122,7 @@ def scaling_inputs(
         start_seconds=start_seconds(recorded, engines) or UNKNOWN_START_SECONDS,
         idle_seconds=autoscaling.idle_timeout.total_seconds(),
         scale_down_seconds=autoscaling.scale_down_delay.total_seconds(),
+        least_seconds=target.least_seconds,
     )
     bypasses_routers = spec.router.strategy is RouterStrategy.EXTERNAL or not share
     return ScalingInputs(settings, replicas, bypasses_routers, target, role, plan, share, has_scale)
@@ -139,7 +140,7 @@ def target_factor(
 
 
 def measured_load(recorded: AutoscalingStatus | None, result: ScalingResult | None) -> Load:
-    """The mean lengths of the requests: as measured last, else as recorded, else those of typical requests.
+    """The lengths of the requests: as measured last, else as recorded, else those of typical requests.
 
     Whoever may write the status may record impossible lengths; the nearest possible ones stand for them.
     """
@@ -147,8 +148,14 @@ def measured_load(recorded: AutoscalingStatus | None, result: ScalingResult | No
         return result.load
     if recorded is None or recorded.load is None:
         return TYPICAL_LOAD
-    prompt, answer = max(1, recorded.load.prompt_tokens), max(1, recorded.load.answer_tokens)
-    return Load(float(prompt), float(answer), min(max(recorded.load.cached, 0.0), 1.0))
+    load = recorded.load
+    return Load(
+        float(max(1, load.prompt_tokens)),
+        float(max(1, load.answer_tokens)),
+        min(max(load.cached, 0.0), 1.0),
+        min(max(load.prompt_spread, 0.0), MOST_SPREAD),
+        min(max(load.answer_spread, 0.0), MOST_SPREAD),
+    )
 
 
 def autoscaled_replicas(

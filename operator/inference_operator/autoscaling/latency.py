@@ -18,7 +18,7 @@ from inference_operator.autoscaling.target_correction import (
     is_old,
     next_factor,
 )
-from inference_operator.sizing.serving import Load
+from inference_operator.sizing.serving import MOST_SPREAD, Load
 from inference_operator.sizing.shape import Objective
 from inference_operator.views.samples import EngineSample, Histogram, TokenCounts
 
@@ -38,7 +38,8 @@ class LatencyWindow:
     tpot: Histogram | None = None
     """Times of each output token of the requests that finished in it."""
     prompts: Histogram | None = None
-    """Tokens of their prompts."""
+    """Computed tokens of their prompts."""
+    answers: Histogram | None = None
     tokens: TokenCounts = NO_TOKENS
     """Tokens of the requests that finished in it."""
     last: Mapping[str, EngineSample] = field(default_factory=dict)
@@ -67,6 +68,7 @@ class LatencyWindow:
             ttft=_grown(self.ttft, ((a.ttft, b.ttft) for a, b in pairs)),
             tpot=_grown(self.tpot, ((a.tpot, b.tpot) for a, b in pairs)),
             prompts=_grown(self.prompts, ((a.prompts, b.prompts) for a, b in pairs)),
+            answers=_grown(self.answers, ((a.answers, b.answers) for a, b in pairs)),
             tokens=_counted(self.tokens, ((a.tokens, b.tokens) for a, b in pairs)),
             last={**self.last, **engines},
             fell=self.fell,
@@ -104,16 +106,38 @@ class LatencyWindow:
         )
 
     def load(self, before: Load) -> Load:
-        """The mean lengths of the requests in the window; the former ones unless they differ clearly.
+        """The lengths of the requests in the window; the former ones unless they differ clearly.
 
         Each change may change the number of engines, and is written into the status.
         """
         if (load := measured_lengths([self.tokens])) is None:
             return before
-        longer = max(_ratio(load.prompt, before.prompt), _ratio(load.answer, before.answer))
-        return load if longer >= LENGTH_STEP or abs(load.cached - before.cached) >= CACHED_STEP else before
+        load = replace(
+            load,
+            prompt_spread=_spread(self.prompts, before.prompt_spread),
+            answer_spread=_spread(self.answers, before.answer_spread),
+        )
+        pairs = (
+            (load.prompt, before.prompt),
+            (load.answer, before.answer),
+            (1 + load.prompt_spread, 1 + before.prompt_spread),
+            (1 + load.answer_spread, 1 + before.answer_spread),
+        )
+        differs = any(max(pair) >= LENGTH_STEP * min(pair) for pair in pairs)
+        return load if differs or abs(load.cached - before.cached) >= CACHED_STEP else before
 
 
+def _spread(lengths: Histogram | None, before: float) -> float:
+    """The spread of lengths, to which the former one counts as that of `SPREAD_REQUESTS`."""
+    if lengths is None:
+        return before
+    count = lengths.counts[-1]
+    found = (count * min(lengths.spread, MOST_SPREAD) + SPREAD_REQUESTS * before) / (count + SPREAD_REQUESTS)
+    return round(found, SPREAD_DIGITS)
+
+
+SPREAD_DIGITS, SPREAD_REQUESTS = 1, 1000
+"""The variance of a long tail shows only in many requests: in 1,000 with a spread of 1 within a tenth of its mean."""
 LENGTH_STEP, CACHED_STEP, CACHED_DIGITS = 1.25, 0.1, 2
 """A measured length replaces the former one from this factor on, and a measured part of cached tokens from this
 difference on."""
@@ -160,10 +184,6 @@ def target_correction(
     if factor > target.factor:
         return factor, load, window.restarted(measured, wait=settings.down_seconds)
     return factor, load, window.restarted(measured, wait=settings.start_seconds, fell_from=target.factor)
-
-
-def _ratio(value: float, other: float) -> float:
-    return max(value, other) / min(value, other)
 
 
 def _counted(total: TokenCounts, pairs: Iterable[tuple[TokenCounts | None, TokenCounts | None]]) -> TokenCounts:

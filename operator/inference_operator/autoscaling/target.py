@@ -1,8 +1,9 @@
 """The target concurrency C: how many requests one engine serves well at a time, computed from its pinned plan.
 
-C is the most requests at once of which the objective's percentile keeps it, by the model of a step's time
-(`sizing/serving.py`), for requests as long as the service's own. It is never more than `max_num_seqs`, or than the KV
-cache holds of them. On a GPU that is slow for the objective, twice the latencies of a lone request are the objective.
+C is the most requests at once that keep the objective but for `MARGIN` of the misses that its percentile permits, by
+the model of a step's time (`sizing/serving.py`), for requests as long, and as unequal, as the service's own. It is
+never more than `max_num_seqs`, or than the KV cache holds of them. On a GPU that is slow for the objective, twice the
+latencies of a lone request are the objective.
 
 Where the speed of the engine is unknown, `UNKNOWN_TARGET` stands for the bound of time. `target_correction.py` corrects
 C by what engines measure.
@@ -18,6 +19,9 @@ from inference_operator.sizing.plan import Plan
 from inference_operator.sizing.serving import FULL, TYPICAL_LOAD, Limit, Load, Serving, serving_of_plan
 from inference_operator.sizing.shape import Objective
 
+MARGIN = 0.1
+"""Part of the misses that the objective's percentile permits for which C is computed and corrected. The rest is for
+what no target avoids: requests that come while engines start, and the time in which C is learnt."""
 UNKNOWN_TARGET = 32.0
 """C on GPUs whose speed is unknown, and on CPUs."""
 
@@ -48,8 +52,11 @@ class Target:
     load: Load = TYPICAL_LOAD
     objective: Objective = field(default_factory=Objective)
     """The objective that it was computed for: the requested one, or what a slow engine attains."""
+    least_seconds: float = 0.0
+    """Time of a request in an engine at the computed target, where prompts bind it: their queue is short until it is
+    long, so that the requests of an engine with less to do tell nothing."""
     longest_prompt: float = inf
-    """Tokens of the longest prompt for which the objective is its `ttft`: a longer one may or must take longer."""
+    """Computed tokens of the longest prompt for which the objective is its `ttft`: a longer one takes longer."""
 
     @property
     def computed(self) -> float:
@@ -91,12 +98,14 @@ def target_concurrency(
     known = serving_of_plan(plan)
     engine = replace(known, max_num_seqs=max_num_seqs) if known else None
     aim = engine.attainable(load, objective) if engine else objective
-    bounds = {TargetBound.SEQUENCES: float(max_num_seqs), **_bounds(plan, engine, load, objective, aim)}
+    found, seconds = _bounds(plan, engine, load, objective, aim)
+    bounds = {TargetBound.SEQUENCES: float(max_num_seqs), **found}
     if requested is not None:
         return Target(requested, TargetBound.REQUESTED, bounds, load=load, objective=aim)
     bound = min(bounds, key=lambda name: bounds[name])
     longest = engine.longest_prompt(load, aim) if engine else inf
-    target = Target(max(1.0, bounds[bound]), bound, bounds, load=load, objective=aim, longest_prompt=longest)
+    concurrency = max(1.0, bounds[bound])
+    target = Target(concurrency, bound, bounds, load=load, objective=aim, least_seconds=seconds, longest_prompt=longest)
     if factor >= target.most_factor and factor > 1:
         bound, factor = min(_WALLS & set(bounds), key=lambda name: bounds[name]), target.most_factor
     return replace(target, concurrency=max(1.0, target.computed * factor), bound=bound, factor=factor)
@@ -121,16 +130,18 @@ _BOUND_OF = {Limit.TPOT: TargetBound.TOKEN_TIME, Limit.TTFT: TargetBound.FIRST_T
 
 def _bounds(
     plan: Plan, engine: Serving | None, load: Load, objective: Objective, aim: Objective
-) -> dict[TargetBound, float]:
+) -> tuple[dict[TargetBound, float], float]:
+    """The bounds, and the time of a request where prompts are the bound."""
     if engine is None:
         unknown = {TargetBound.UNKNOWN_SPEED: UNKNOWN_TARGET}
         if plan.per_gpu is None:
-            return unknown
+            return unknown, 0.0
         held = plan.parallel.data * plan.per_gpu.max_concurrency_at_2048_tokens * TYPICAL_TOKENS
-        return {TargetBound.KV_CACHE: FULL * held / load.resident, **unknown}
+        return {TargetBound.KV_CACHE: FULL * held / load.resident, **unknown}, 0.0
     held_by_cache = {TargetBound.KV_CACHE: engine.room(load)} if engine.costs.decodes else {}
-    served, limit, _ = engine.best(load, aim)
+    served, limit, _ = engine.best(load, replace(aim, percentile=100 - MARGIN * (100 - aim.percentile)))
     if limit in (Limit.SEQUENCES, Limit.KV_CACHE):
-        return held_by_cache
+        return held_by_cache, 0.0
     relaxed = aim.tpot > objective.tpot if limit is Limit.TPOT else aim.ttft > objective.ttft
-    return {**held_by_cache, TargetBound.TOO_SLOW if relaxed else _BOUND_OF[limit]: served.concurrency}
+    seconds = served.concurrency / served.requests if limit is Limit.TTFT else 0.0
+    return {**held_by_cache, TargetBound.TOO_SLOW if relaxed else _BOUND_OF[limit]: served.concurrency}, seconds

@@ -21,6 +21,8 @@ plan.
 from dataclasses import dataclass
 from math import exp, inf, log
 
+from inference_operator.autoscaling.target import MARGIN
+
 STEP_REQUESTS = 200
 STEP_SECONDS = 60.0
 LEAST_STEP, MOST_STEP = 1.1, 1.5
@@ -33,9 +35,6 @@ ELASTICITY = 3.0
 too large makes steps smaller."""
 EVIDENCE = 10.0
 """Misses with which a window has half of its weight: their number has a deviation of a third then."""
-MARGIN = 0.1
-"""Part of the misses that the objective's percentile permits to which the correction leads. The percentile holds at C,
-and engines mostly have fewer requests."""
 WINDOW_SECONDS = 1800.0
 """A window that warrants no step in this time is forgotten: the load may have changed."""
 

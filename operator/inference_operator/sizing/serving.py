@@ -6,26 +6,28 @@
   tokens than `max_num_batched_tokens` leaves. The mean step is of both kinds (chunked prefill).
 - If prompts need more than every step has room for, fewer sequences decode.
 - The mean step is the mean TPOT. That of a single request differs: the number of sequences beside it varies (Poisson),
-  and so does the number of prompts that are computed during its answer, each of them with exponentially distributed
-  tokens. While they are computed more of them arrive, as in the busy period of a queue. The percentile of the objective
-  is that of a normal distribution.
-- TTFT is the rest of the present step, the prompts that came before, and the steps of the own prompt. Lengths of
-  prompts vary as much as they are long (Azure's traces of 2023), so prompts pass as through a queue with random
-  arrivals and exponential service (M/M/1), whose times in the queue are exponentially distributed. Its utilization is
-  the part of the time that prompts add, or would add if each step were full, if that is less: prompts that wait share
-  steps, and so the weights that a step reads. The queue grows without end only where they need the room of all batches.
+  and so does the number of steps with prompts during its answer: a compound Poisson process, whose variance grows with
+  the mean square of a prompt. While prompts are computed more of them arrive, as in the busy period of a queue. A
+  shorter answer has fewer steps to spread them over, so its variance is larger by as much. The percentile of the
+  objective is that of a normal distribution for each length of answers, which are lognormally distributed.
+- TTFT is the rest of the present step, the prompts that came before, and the steps of the own prompt. Prompts pass as
+  through a queue with random arrivals (M/G/1): its mean wait is that of exponential service times (1 + spread) / 2
+  (Pollaczek and Khinchine), and times in the queue are about exponentially distributed. Its utilization is the part of
+  the time that prompts add, or would add if each step were full, if that is less: prompts that wait share steps, and so
+  the weights that a step reads. The queue grows without end only where they need the room of all batches.
 - No request is asked to be faster than `LEAST_SLACK` times a lone one. An engine that is slow for its objective would
   else get ever fewer requests, and cost ever more for latencies that it nearly or always misses.
 - Sequences in the KV cache have their prompt and half of their answer in the mean.
-- Pooling models read prompts and answer with one vector: all requests at once share full batches, and the objective of
-  the first token is that of the whole answer.
+- Pooling models read prompts and answer with one vector: the objective of the first token is that of the whole answer.
+  Full batches have so many prompts a second, of which the queue is used by a part; the same queue (M/G/1) tells how
+  many requests are there in the mean. They are few until the part is nearly whole.
 """
 
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
-from statistics import NormalDist
+from functools import cache, partial
+from statistics import NormalDist, fmean
 
 from inference_operator.sizing.budget import TYPICAL_TOKENS, Budget
 from inference_operator.sizing.plan import PerGpu, Plan
@@ -55,6 +57,16 @@ class Load:
     answer: float = TYPICAL_ANSWER
     cached: float = 0.0
     """Part of the prompts' tokens that the prefix cache has: 0 to 1."""
+    prompt_spread: float = 1.0
+    """Variance of the computed tokens of a prompt, divided by the square of their mean. Azure's two traces of 2023 have
+    0.92 and 0.93."""
+    answer_spread: float = 0.0
+    """The same of the tokens of an answer; where none is measured, all answers have the mean length."""
+
+    @property
+    def answers(self) -> tuple[float, ...]:
+        """Lengths of answers, divided by their mean, each of an equal part of the requests."""
+        return _lognormal(self.answer_spread)
 
     @property
     def new_prompt(self) -> float:
@@ -68,6 +80,17 @@ class Load:
 
 
 TYPICAL_LOAD = Load()
+MOST_SPREAD = 100.0
+"""More is a mistake: it would be one prompt of 100,000 tokens beside 100 of ten."""
+PARTS = 8
+"""Parts of the answers, of which the middle stands for all."""
+
+
+@cache
+def _lognormal(spread: float) -> tuple[float, ...]:
+    sigma = math.sqrt(math.log1p(spread))
+    found = [math.exp(sigma * NormalDist().inv_cdf((part + 0.5) / PARTS)) for part in range(PARTS if spread else 1)]
+    return tuple(value * len(found) / sum(found) for value in found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +103,13 @@ class Served:
     """Requests that it ends in a second."""
     tpot: float = 0.0
     """Mean."""
-    tpot_deviation: float = 0.0
-    """Standard deviation of the mean TPOT of a request."""
+    beside: float = 0.0
+    """Variance of a request's mean TPOT by the number of sequences beside it."""
+    between: float = 0.0
+    """The same by the prompts that are computed during an answer of the mean length."""
+    load: Load = TYPICAL_LOAD
     begin: float = 0.0
-    """Before the steps of a prompt, in the mean; with a pooling model, the time of the whole answer."""
+    """Before the steps of a prompt, in the mean."""
     prompt: float = 0.0
     """In which the steps of a prompt are computed, in the mean."""
     prompts_share: float = 0.0
@@ -91,11 +117,20 @@ class Served:
 
     def tpot_of(self, percentile: float) -> float:
         """The TPOT that this percentage of the requests keep."""
-        return self.tpot + NormalDist().inv_cdf(percentile / 100) * self.tpot_deviation
+        deviations = [math.sqrt(self.beside + self.between / answer) for answer in self.load.answers]
+        low, high = (NormalDist().inv_cdf(percentile / 100) * end for end in (min(deviations), max(deviations)))
+        while high - low > TPOT_ERROR * self.tpot:
+            middle = (low + high) / 2
+            kept = fmean(NormalDist().cdf(middle / deviation) for deviation in deviations)
+            low, high = (middle, high) if kept < percentile / 100 else (low, middle)
+        return self.tpot + high
 
     def ttft_of(self, percentile: float) -> float:
         """The TTFT that this percentage of the requests keep; infinite if prompts arrive faster than they pass."""
-        return math.inf if self.prompts_share >= 1 else self.begin + self._late(percentile) / (1 - self.prompts_share)
+        if self.prompts_share >= 1:
+            return math.inf
+        waits = self.prompts_share / (1 - self.prompts_share) * (1 + self.load.prompt_spread) / 2
+        return self.begin + self._late(percentile) * (1 + waits)
 
     def own_ttft_of(self, percentile: float) -> float:
         """The same if no prompt waited for another one."""
@@ -157,26 +192,28 @@ class Serving:
         own = max(1.0, load.new_prompt / chunk) * seconds(prompt=chunk)
         share = min(1 - max(plain / step, LEAST_PLAIN), needed / room * (full - plain) / step)
         slowdown = (step - self.costs.seconds(1, context=context)) / max(concurrency, 1.0)
-        computed = begun * (2 - begun) * (own - plain) ** 2 / load.answer / (1 - share) ** BUSY
+        spread = 1 + load.prompt_spread - begun
+        computed = begun * spread * (own - plain) ** 2 / load.answer / (1 - share) ** BUSY
         stretched = concurrency / sequences
         return Served(
             concurrency,
             requests=sequences / (load.answer * step),
             tpot=step * stretched,
-            tpot_deviation=math.sqrt(concurrency * slowdown**2 + computed) * stretched,
+            beside=concurrency * (slowdown * stretched) ** 2,
+            between=computed * stretched**2,
+            load=load,
             begin=step / 2,
             prompt=own,
             prompts_share=share if needed < room else 1.0,
         )
 
     def lone_ttft(self, prompt: float, load: Load) -> float:
-        """Seconds to the first token of a prompt of so many tokens, of which the load's part is cached, alone."""
-        new = max(1.0, prompt * (1 - load.cached))
-        chunk = min(new, float(self.max_num_batched_tokens))
-        return new / chunk * self.costs.seconds(0, prompt=chunk, before=prompt - new / 2)
+        """Seconds to the first token of a prompt, alone, of which so many tokens are computed after the cached ones."""
+        chunk = min(prompt, float(self.max_num_batched_tokens))
+        return prompt / chunk * self.costs.seconds(0, prompt=chunk, before=load.prompt * load.cached + prompt / 2)
 
     def longest_prompt(self, load: Load, objective: Objective) -> float:
-        """Tokens of the longest prompt for which the objective is its `ttft`: a longer one may or must take longer."""
+        """The longest prompt for which the objective is its `ttft`, in computed tokens: a longer one takes longer."""
         low, high = 0.0, 1000 * objective.ttft / objective.ttft_per_1000 if objective.ttft_per_1000 else LONGEST
         while high - low > max(1.0, LONGEST_ERROR * high):
             middle = (low + high) / 2
@@ -184,18 +221,25 @@ class Serving:
         return high
 
     def _pooling(self, concurrency: float, load: Load) -> Served:
-        """The engine that reads this many prompts at once, in steps of full batches."""
-        tokens = concurrency * load.new_prompt
-        chunk = min(tokens, float(self.max_num_batched_tokens))
-        seconds = tokens / chunk * self.costs.seconds(0, prompt=chunk, before=load.prompt - load.new_prompt / 2)
-        return Served(concurrency, concurrency / seconds, begin=seconds)
+        """The engine that has this many prompts at once in the mean, and reads them in steps of full batches.
+
+        With a part u of its batches used, u / work prompts come in a second, and each stays for its own time and a wait
+        of u / (1 - u) x work x (1 + spread) / 2. By Little's law that is a number of requests, which is solved for u.
+        """
+        own, full = self.lone_ttft(load.new_prompt, load), float(self.max_num_batched_tokens)
+        work = load.new_prompt / full * self.costs.seconds(0, prompt=full, before=load.prompt - load.new_prompt / 2)
+        alone, waiting = own / work, (1 + load.prompt_spread) / 2
+        root = math.sqrt((alone - concurrency) ** 2 + 4 * waiting * concurrency)
+        used = 2 * concurrency / (alone + concurrency + root)
+        return Served(concurrency, used / work, prompt=own, prompts_share=used, room_used=used, load=load)
 
     def attainable(self, load: Load, objective: Objective) -> Objective:
         """The objective, but not below `LEAST_SLACK` times the latencies of a lone request, for the same percentile.
 
-        So a slower engine never gets more requests at once: it loses at least as much as its objective gains.
+        So a slower engine never gets more requests at once: it loses at least as much as its objective gains. The
+        spread of requests makes none slow for its objective.
         """
-        alone, percentile = self.at(1.0, load), objective.percentile
+        alone, percentile = self.at(1.0, Load(load.prompt, load.answer, load.cached)), objective.percentile
         return replace(
             objective,
             ttft=max(objective.ttft, LEAST_SLACK * alone.own_ttft_of(percentile)),
@@ -226,6 +270,8 @@ class Serving:
         return self.at(low, load), _missed(self.at(high, load), objective), True
 
 
+TPOT_ERROR = 1e-6
+"""The part by which the TPOT of a percentile may be wrong."""
 LONGEST, LONGEST_ERROR = 1e7, 0.01
 """Tokens of a prompt that no context holds, and the part by which the longest prompt in time may be wrong."""
 HALVED_UNTIL = 0.5

@@ -17,7 +17,7 @@ class Objective:
     """To the first token."""
     tpot: float = TIME_PER_OUTPUT_TOKEN.total_seconds()
     """Mean of each further token of a request."""
-    percentile: int = PERCENTILE
+    percentile: float = PERCENTILE
     """The percentage of the requests that shall have each of them."""
     ttft_per_1000: float = 0.0
     """TTFT for each 1,000 tokens of a prompt, where that is more; 0: what a lone request takes."""

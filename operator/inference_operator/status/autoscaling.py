@@ -129,7 +129,13 @@ def _kept(result: ScalingResult | None) -> dict[str, object]:
 
 
 def _load(load: Load) -> LoadStatus:
-    return LoadStatus(prompt_tokens=round(load.prompt), answer_tokens=round(load.answer), cached=load.cached)
+    return LoadStatus(
+        prompt_tokens=round(load.prompt),
+        answer_tokens=round(load.answer),
+        cached=load.cached,
+        prompt_spread=load.prompt_spread,
+        answer_spread=load.answer_spread,
+    )
 
 
 def _reason(scaling: ObservedScaling, limits: AutoscalingSpec, replicas: int) -> str:

@@ -43,6 +43,22 @@ class Histogram:
             below, count = bound, counted
         return 1.0
 
+    @property
+    def spread(self) -> float:
+        """The variance divided by the square of the mean; observations are evenly spread in a bucket, as above.
+
+        Examples:
+            >>> Histogram((1.0, 3.0, float("inf")), (0, 100, 100), 190.0).spread
+            0.08333333333333333
+        """
+        below, count, total, squares = 0.0, 0.0, 0.0, 0.0
+        for bound, counted in zip(self.bounds, self.counts, strict=True):
+            end = bound if bound < inf else below
+            total += (counted - count) * (below + end) / 2
+            squares += (counted - count) * (below**2 + below * end + end**2) / 3
+            below, count = end, counted
+        return max(0.0, squares * count / total**2 - 1) if total > 0 else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class TokenCounts:
@@ -81,7 +97,9 @@ class EngineSample:
     tokens: TokenCounts | None = None
     """None if the engine does not count them."""
     prompts: Histogram | None = None
-    """Tokens of the prompts of the requests that it has finished since its start."""
+    """Computed tokens of the prompts of the requests that it has finished since its start."""
+    answers: Histogram | None = None
+    """Tokens of their answers."""
 
     @property
     def unfinished(self) -> int:

@@ -49,6 +49,8 @@ ITL = "vllm:inter_token_latency_seconds"
 
 _PROMPT, _ANSWER = "vllm:request_prompt_tokens", "vllm:request_generation_tokens"
 """Histograms of the tokens of finished requests."""
+_COMPUTED = "vllm:request_prefill_kv_computed_tokens"
+"""Histogram of the tokens of their prompts that the prefix cache did not have."""
 _LOOKED_UP, _CACHED = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
 _TOKENS = (f"{_PROMPT}_count", f"{_PROMPT}_sum", f"{_ANSWER}_sum", _LOOKED_UP, _CACHED)
 
@@ -79,7 +81,8 @@ def engine_sample(text: str) -> EngineSample | None:
         for item in series(text, (*_PROGRESS, _ANSWERED, *_TOKENS)):
             sums[item.name] += item.value
             model = model or item.labels.get("model_name", "")
-        ttft, tpot, prompts = (histogram(text, name) for name in (TTFT, TPOT, _PROMPT))
+        ttft, tpot, answers = (histogram(text, name) for name in (TTFT, TPOT, _ANSWER))
+        prompts = histogram(text, _COMPUTED) or histogram(text, _PROMPT)
     except ValueError:
         return None
     if REQUESTS_RUNNING not in sums or REQUESTS_WAITING not in sums or not _are_counts(sums):
@@ -95,6 +98,7 @@ def engine_sample(text: str) -> EngineSample | None:
         tpot=tpot,
         tokens=_tokens(sums),
         prompts=prompts,
+        answers=answers,
     )
 
 
