@@ -231,7 +231,7 @@ class Serving:
         alone, waiting = own / work, (1 + load.prompt_spread) / 2
         root = math.sqrt((alone - concurrency) ** 2 + 4 * waiting * concurrency)
         used = 2 * concurrency / (alone + concurrency + root)
-        return Served(concurrency, used / work, prompt=own, prompts_share=used, room_used=used, load=load)
+        return Served(concurrency, used / work, prompt=own, prompts_share=used, load=load)
 
     def attainable(self, load: Load, objective: Objective) -> Objective:
         """The objective, but not below `LEAST_SLACK` times the latencies of a lone request, for the same percentile.
