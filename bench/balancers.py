@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 
 from bench.rendered import CONFIG, rendered
-from bench.rivals import KEY, RIVALS, Endpoint, running
+from bench.rivals import BODY_RIVALS, KEY, RIVALS, Endpoint, running
 from e2e.router.loopback import NAME_SERVER, Loopback
 from e2e.router.names import Names
 from inference_operator.router.process import PORT, TLS_PORT
@@ -37,7 +37,7 @@ PROXY_CORE, OTHER_CORE = "0", "1"
 ENGINES = tuple(f"127.0.54.{number}" for number in range(1, 5))
 DIRECT, ROUTER, BEFORE, WITH_AFFINITY = "direct", "router", "router before", "router affinity"
 WITH_TLS = "router TLS"
-_ENGINE_PORT, _RIVAL_PORT = 8054, 8056
+ENGINE_PORT, _RIVAL_PORT = 8054, 8056
 _PEERS = re.compile(r"server-template r \d+ ([^:]+):")
 """The name of all routers of a service. DNS names none here: the measured one is alone."""
 _FRAME = '{"id":"chatcmpl-1","object":"chat.completion","choices":[{"index":0,"message":{"content":"%s"}}]}'
@@ -95,17 +95,17 @@ class Balancers:
     @asynccontextmanager
     async def started(self, name: str) -> AsyncIterator[Endpoint]:
         """Start one on its core; the engines run already."""
-        engines = [f"http://{address}:{_ENGINE_PORT}" for address in ENGINES]
+        engines = [f"http://{address}:{ENGINE_PORT}" for address in ENGINES]
         if name == DIRECT:
             yield Endpoint(engines[0], 0)
             return
-        for rival in RIVALS:
+        for rival in (*RIVALS, *BODY_RIVALS):
             if rival.name == name:
                 with tempfile.TemporaryDirectory() as folder:
                     async with running(rival, engines, _RIVAL_PORT, PROXY_CORE, Path(folder)) as endpoint:
                         yield endpoint
                 return
-        async with self._router(self._files(name), with_tls=name == WITH_TLS) as endpoint:
+        async with named() as names, self.router(self._files(name), names, with_tls=name == WITH_TLS) as endpoint:
             yield endpoint
 
     def _files(self, name: str) -> dict[str, str]:
@@ -115,38 +115,43 @@ class Balancers:
         return {**files, CONFIG: VARIANTS.get(name, str)(files[CONFIG])}
 
     @asynccontextmanager
-    async def _router(self, files: Mapping[str, str], *, with_tls: bool) -> AsyncIterator[Endpoint]:
+    async def router(
+        self, files: Mapping[str, str], names: Names, *, with_tls: bool = False
+    ) -> AsyncIterator[Endpoint]:
         """HAProxy in the router's image with these files, a key and a certificate."""
         for name, content in files.items():
             (self.root / "etc/haproxy" / name).write_text(content)
-        loop = asyncio.get_running_loop()
-        _, names = await loop.create_datagram_endpoint(Names, local_addr=(NAME_SERVER, 53))
-        names.addresses.extend(ENGINES)
         names.others.update({host: [] for host in _PEERS.findall(files[CONFIG])})
-        async with aiohttp.ClientSession() as session:
-            pinned = ["taskset", "--cpu-list", PROXY_CORE, *self.command]
-            loopback = Loopback(self.root, pinned, names=names, session=session)
-            loopback.engine_port = _ENGINE_PORT
+        async with self.haproxy(names) as loopback:
+            loopback.engine_port = ENGINE_PORT
             loopback.files = files
-            ported = files[CONFIG].replace(":8000 ", f":{_ENGINE_PORT} ")
+            ported = files[CONFIG].replace(":8000 ", f":{ENGINE_PORT} ")
             loopback.change = lambda _text: ported.replace(f":{PORT}", f":{loopback.port}").replace(
                 f":{TLS_PORT}", f":{loopback.tls_port}"
             )
-            loopback.write_keys(f"bench: {hashlib.sha256(KEY.encode()).hexdigest()}\n")
             loopback.renew_certificate()
+            await loopback.start_router()
+            await loopback.until_served(len(ENGINES))
+            assert loopback.router is not None  # noqa: S101 - it has just been started
+            url = f"https://127.0.0.1:{loopback.tls_port}" if with_tls else loopback.url
+            yield Endpoint(url, loopback.router.pid)
+
+    @asynccontextmanager
+    async def haproxy(self, names: Names, **options: Any) -> AsyncIterator[Loopback]:  # noqa: ANN401 - as Loopback's
+        """A HAProxy on its core that knows the key of a user, and is not started yet."""
+        async with aiohttp.ClientSession() as session:
+            pinned = ["taskset", "--cpu-list", PROXY_CORE, *self.command]
+            loopback = Loopback(self.root, pinned, names=names, session=session, **options)
+            loopback.write_keys(f"bench: {hashlib.sha256(KEY.encode()).hexdigest()}\n")
             try:
-                await loopback.start_router()
-                await loopback.until_served(len(ENGINES))
-                assert loopback.router is not None  # noqa: S101 - it has just been started
-                url = f"https://127.0.0.1:{loopback.tls_port}" if with_tls else loopback.url
-                yield Endpoint(url, loopback.router.pid)
+                yield loopback
             finally:
                 await loopback.close()
 
     @asynccontextmanager
     async def answering(self) -> AsyncIterator[None]:
         """Engines that answer at once."""
-        binds = "\n".join(f"    bind {address}:{_ENGINE_PORT}" for address in ENGINES)
+        binds = "\n".join(f"    bind {address}:{ENGINE_PORT}" for address in ENGINES)
         (self.root / "etc/haproxy/origin.cfg").write_text(_ORIGIN.replace("BINDS", binds))
         haproxy_command = ("haproxy", "-db", "-f", "/etc/haproxy/origin.cfg")
         async with _engines("chroot", "--userspec=99:99", str(self.root), *haproxy_command):
@@ -155,8 +160,19 @@ class Balancers:
     @asynccontextmanager
     async def streaming(self) -> AsyncIterator[None]:
         """Engines that answer with streams."""
-        async with _engines(sys.executable, "-m", "bench.streams", str(_ENGINE_PORT), *ENGINES):
+        async with _engines(sys.executable, "-m", "bench.streams", str(ENGINE_PORT), *ENGINES):
             yield
+
+
+@asynccontextmanager
+async def named() -> AsyncIterator[Names]:
+    """A DNS server that names the engines."""
+    _, names = await asyncio.get_running_loop().create_datagram_endpoint(Names, local_addr=(NAME_SERVER, 53))
+    names.addresses.extend(ENGINES)
+    try:
+        yield names
+    finally:
+        await names.close()
 
 
 @asynccontextmanager
@@ -164,7 +180,7 @@ async def _engines(*command: str) -> AsyncIterator[None]:
     process: Process = await create_subprocess_exec("taskset", "--cpu-list", OTHER_CORE, *command)
     try:
         async with asyncio.timeout(60):
-            while not await _accepts(ENGINES[-1], _ENGINE_PORT):  # noqa: ASYNC110 - another process
+            while not await _accepts(ENGINES[-1], ENGINE_PORT):  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.05)
         yield
     finally:

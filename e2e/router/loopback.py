@@ -200,7 +200,7 @@ class Loopback:
     async def start_router(self) -> None:
         """Render the configuration with the current constants, and start HAProxy."""
         self.write_configuration()
-        self.router = await self._start_haproxy(self.metrics_port, self.log)
+        self.router = await self.start_haproxy(self.metrics_port, self.log)
 
     def write_configuration(self) -> None:
         """Render the configuration with the current constants, for ports that are free."""
@@ -295,9 +295,10 @@ class Loopback:
     async def start_twin(self) -> None:
         """Start a second HAProxy beside the router, on the same port, as its pod does."""
         self.twin_metrics_port = self.twin_metrics_port or free_ports(1)[0]
-        self.twin = await self._start_haproxy(self.twin_metrics_port, self.twin_log)
+        self.twin = await self.start_haproxy(self.twin_metrics_port, self.twin_log)
 
-    async def _start_haproxy(self, metrics_port: int, log: Path) -> Process:
+    async def start_haproxy(self, metrics_port: int, log: Path) -> Process:
+        """Start a process with the configuration that is there."""
         with log.open("wb") as file:
             process = await create_subprocess_exec(
                 *self.chrooted(*self.command, metrics_port=metrics_port),
