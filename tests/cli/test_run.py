@@ -54,6 +54,19 @@ def test_each_option_is_a_field_of_the_manifest(capsys: pytest.CaptureFixture[st
     assert json.loads(dry_run(capsys, "qwen", "hf://Qwen/Qwen3-8B", *EVERYTHING, "-o", "json")[1]) == made
 
 
+def test_a_gateway_stands_beside_the_model(capsys: pytest.CaptureFixture[str]) -> None:
+    for output in ("yaml", "json"):
+        said = dry_run(capsys, "qwen", "Qwen/Qwen3-8B", "--gateway=models", "--namespace=a", "-o", output)[1]
+        model, gateway = yaml.safe_load(said)["items"]
+        assert (model["kind"], model["metadata"]["name"]) == ("InferenceDeployment", "qwen")
+        assert gateway == {
+            "apiVersion": "inference-operator.dev/v1alpha1",
+            "kind": "ModelGateway",
+            "metadata": {"name": "models", "namespace": "a"},
+            "spec": {},
+        }
+
+
 def test_engines_on_cpus_with_a_fixed_number(capsys: pytest.CaptureFixture[str]) -> None:
     made = yaml.safe_load(dry_run(capsys, "qwen", "pvc://models/a", "--cpu", "--replicas=2")[1])
     assert made["spec"] == {"model": {"source": "pvc://models/a"}, "hardware": {"device": "CPU"}, "replicas": 2}
@@ -113,6 +126,18 @@ def cluster(server: dict[str, bytes]) -> dict[str, bytes]:
     """An API server that creates the resource."""
     ApiServer.changeable.add(RESOURCE)
     return server
+
+
+GATEWAY = "/apis/inference-operator.dev/v1alpha1/namespaces/default/modelgateways/models"
+
+
+def test_the_gateway_is_created_too(infd: Infd, cluster: dict[str, bytes]) -> None:
+    ApiServer.changeable.add(GATEWAY)
+    cluster[RESOURCE] = stored(SERVING)
+    status, output, _ = infd(*RUN, "--gateway=models")
+    assert status == 0
+    assert "default/models (ModelGateway): created." in output
+    assert "Behind the gateway: infd gateway status --namespace default models" in output
 
 
 def test_waiting_ends_when_the_engine_has_ended_again_for_a_cause_that_stays(

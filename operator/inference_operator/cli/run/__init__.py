@@ -27,6 +27,7 @@ def add_arguments(run: argparse.ArgumentParser) -> None:
     engines.add_argument("--replicas", type=int, metavar="N", help="number of engines; default 1")
     engines.add_argument("--autoscale", default="", metavar="MIN..MAX", help="engines by the requests, such as 0..4")
     run.add_argument("--token-secret", default="", metavar="NAME", help="Secret with a token of the hub, in `token`")
+    run.add_argument("--gateway", default="", metavar="NAME", help="also create this ModelGateway if there is none")
     run.add_argument("--dry-run", action="store_true", help="print the manifest and create nothing")
     run.add_argument("--no-wait", action="store_true", help="do not wait until it serves")
     add_timeout(run, TIMEOUT_SECONDS, "give up waiting")

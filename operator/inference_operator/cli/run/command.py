@@ -19,7 +19,7 @@ from inference_operator.diagnosis.pod_diagnosis import LOG_IS_READ
 from inference_operator.engines.registry import EngineRegistry
 from inference_operator.kube.client import Api
 from inference_operator.kube.cluster import NO_OBJECTS_VERSION, KubeCluster
-from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, POD, Manifest, Ref
+from inference_operator.manifest import API_VERSION, INFERENCE_DEPLOYMENT, KIND, MODEL_GATEWAY, POD, Manifest, Ref
 from inference_operator.models.source import model_source
 from inference_operator.objects.names import NAME_LABEL, ROUTER, component_of, is_role
 from inference_operator.views.pod import PodView, pod_view
@@ -49,9 +49,10 @@ next time."""
 
 def run(options: argparse.Namespace, _: EngineRegistry) -> int:
     """Create the resource and wait; returns 1 if it will not serve."""
-    manifest = smallest_manifest(options)
+    manifest, gateway = smallest_manifest(options), gateway_manifest(options)
     if options.dry_run:
-        print(manifest_text(manifest, options.output))
+        shown = {"apiVersion": "v1", "kind": "List", "items": [manifest, gateway]} if gateway else manifest
+        print(manifest_text(shown, options.output))
         return 0
     ref = Ref(INFERENCE_DEPLOYMENT, options.namespace, options.name)
 
@@ -62,7 +63,9 @@ def run(options: argparse.Namespace, _: EngineRegistry) -> int:
         watch = f"kubectl get infd --namespace {ref.namespace} {ref.name} --watch"
         command.interrupted = f"Interrupted. It goes on starting: {watch}"
         print(f"{ref.namespace}/{ref.name}: created.", flush=True)
-        return 0 if options.no_wait else await _follow(cluster, ref, options.timeout)
+        if gateway:
+            await _create_gateway(api, Ref.of(gateway), gateway)
+        return 0 if options.no_wait else await _follow(cluster, ref, options.timeout, options.gateway)
 
     return command.run(work)
 
@@ -83,7 +86,17 @@ async def _create(api: Api, ref: Ref, manifest: Manifest) -> None:
         raise UsageError(f"The API server refuses it: {error.cause}", exit_status(error)) from error
 
 
-async def _follow(cluster: KubeCluster, ref: Ref, timeout_seconds: int) -> int:
+async def _create_gateway(api: Api, ref: Ref, manifest: Manifest) -> None:
+    """Create the gateway; one that exists serves the new model too."""
+    try:
+        await _create(api, ref, manifest)
+        said = "created"
+    except RefusedError:
+        said = "exists, and takes the model as it is"
+    print(f"{ref.namespace}/{ref.name} (ModelGateway): {said}.", flush=True)
+
+
+async def _follow(cluster: KubeCluster, ref: Ref, timeout_seconds: int, gateway: str) -> int:
     """Print each new message of the status until the resource serves (0), or cannot (1)."""
     begin = time.monotonic()
 
@@ -106,7 +119,7 @@ async def _follow(cluster: KubeCluster, ref: Ref, timeout_seconds: int) -> int:
     except RefusedError as error:  # as text also with --output, which is that of --dry-run
         print(harmless(str(error)), file=sys.stderr)
         return error.status
-    print(harmless(_next_commands(ref, str(mapping(live, "status").get("url") or ""))))
+    print(harmless(_next_commands(ref, str(mapping(live, "status").get("url") or ""), gateway)))
     return 0
 
 
@@ -164,7 +177,14 @@ def _is(found: Resource, kind: ConditionType) -> bool:
     return condition is not None and condition.status == "True"
 
 
-def _next_commands(ref: Ref, url: str) -> str:
+def _next_commands(ref: Ref, url: str, gateway: str) -> str:
+    """How to ask it.
+
+    Args:
+        ref: the resource.
+        url: the address of its status.
+        gateway: name of a ModelGateway; empty without one.
+    """
     request = shlex.quote(f'{{"model": "{ref.name}", "prompt": "Hello", "max_tokens": 16}}')
     return (
         f"It serves at {url or 'its Service'} inside the cluster. From here:\n"
@@ -172,6 +192,7 @@ def _next_commands(ref: Ref, url: str) -> str:
         "or, as any client of the OpenAI API:\n"
         f"  kubectl port-forward --namespace {ref.namespace} service/{ref.name} 8080:80 &\n"
         f"  curl localhost:8080/v1/completions --header 'Content-Type: application/json' --data {request}"
+        + (f"\nBehind the gateway: infd gateway status --namespace {ref.namespace} {gateway}" if gateway else "")
     )
 
 
@@ -220,6 +241,16 @@ def smallest_manifest(options: argparse.Namespace) -> Manifest:
         if isinstance(checked, Refusal):
             raise UsageError(checked.message)
     return made
+
+
+def gateway_manifest(options: argparse.Namespace) -> Manifest | None:
+    """A ModelGateway for all models of the namespace, if one is asked for."""
+    metadata = {"name": options.gateway, "namespace": options.namespace}
+    return (
+        {"apiVersion": API_VERSION, "kind": MODEL_GATEWAY.name, "metadata": metadata, "spec": {}}
+        if options.gateway
+        else None
+    )
 
 
 def _scaling(text: str) -> Manifest:
