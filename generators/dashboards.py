@@ -274,6 +274,51 @@ SERVICE = Dashboard(
     ROLLOUT,
 )
 
+NO_GATEWAY = "No ModelGateway has answered a request"
+_OF_GATEWAYS = "by (cluster, resource_namespace, name, model, target)"
+_ANSWERS = "inference_operator_router_model_requests_total"
+_TO_MODELS = '{proxy=~"engines|fallible"}'
+GATEWAYS = (
+    Panel(
+        "Gateways: requests",
+        "Answers per second by the name that was asked for, a model's or an alias, and the InferenceDeployment",
+        "reqps",
+        {f"{RESOURCE} {{{{model}}}} at {{{{target}}}}": f"sum {_OF_GATEWAYS} (rate({_ANSWERS}{R}))"},
+        nothing=NO_GATEWAY,
+    ),
+    Panel(
+        "Gateways: refused requests and errors",
+        "Answers per second with status 4xx and 5xx",
+        "reqps",
+        {
+            f"{RESOURCE} {{{{model}}}} at {{{{target}}}} {{{{code}}}}": "sum by (cluster, resource_namespace, name,"
+            f' model, target, code) (rate({_ANSWERS}{{code=~"4xx|5xx"}}{R}))'
+        },
+        nothing=NO_GATEWAY,
+    ),
+    Panel(
+        "Gateways: fallbacks",
+        "Requests per second that another target of an alias got, by the one that could not take them",
+        "reqps",
+        {
+            f"{RESOURCE} {{{{model}}}} not at {{{{target}}}}": f"sum {_OF_GATEWAYS}"
+            f" (rate(inference_operator_router_fallbacks_total{R}))"
+        },
+        nothing=NONE,
+    ),
+    Panel(
+        "Gateways: waits",
+        "Mean of the last 1,024 requests: until a model's router has accepted a connection, and until its answer began",
+        "s",
+        {
+            f"{RESOURCE} {legend}": f"max {BY} (haproxy_backend_{name}_time_average_seconds{_TO_MODELS}"
+            f" and on (cluster, resource_namespace, name) {_ANSWERS})"
+            for legend, name in (("connection", "connect"), ("answer", "response"))
+        },
+        nothing=NO_GATEWAY,
+    ),
+)
+
 FLEET = Dashboard(
     "inference-fleet",
     "Inference / Fleet",
@@ -409,6 +454,7 @@ FLEET = Dashboard(
             {"{{cause}}": "sum by (cause) (increase(infd_engine_restarts_total[1h]))"},
             nothing=NONE,
         ),
+        *GATEWAYS,
     ],
 )
 

@@ -24,6 +24,8 @@ EXPORTED = {
     "haproxy_frontend_http_responses_total": "Answers by class of status; `api` has the router's own too",
     "haproxy_backend_http_requests_total": "Requests; `engines` has none that were refused before",
     "haproxy_backend_queue_time_average_seconds": "Time in the queue, of the last 1,024 requests",
+    "haproxy_backend_connect_time_average_seconds": "Time until a connection was accepted, of the last 1,024 requests",
+    "haproxy_backend_response_time_average_seconds": "Time until an answer began, of the last 1,024 requests",
     "haproxy_backend_client_aborts_total": "Clients that left before the end of their answer",
     "haproxy_backend_server_aborts_total": "Answers that engines cut",
     "haproxy_backend_retry_warnings_total": "Requests sent again after a failed connection or an engine's death",
@@ -128,7 +130,8 @@ queries.
 ROUTER_CARDINALITY = f"""
 One process has at most {MAX_COMMON_SERIES} series, {MAX_ROLE_SERIES} for each role of engines (`role`), one more for
 each engine (`engine`), {MAX_ADAPTER_SERIES} for each adapter (`adapter`), and at most {MAX_USER_SERIES} more for each
-user of an API key (`user`): with 100 users and 8 engines about 1,000.
+user of an API key (`user`): with 100 users and 8 engines about 1,000. A process of a gateway has at most four more for
+each name that it answers to and each target of the name, and one for fallbacks; names beyond the 256th share theirs.
 """
 
 EXPORTER_PART = """

@@ -90,6 +90,16 @@ def resource(name: str, **changes: str) -> Series:
     return {one: over_time(values[key]) for one, key in every.items() if values[key]}
 
 
+def gateway(name: str, *, fallbacks: str) -> Series:
+    """The series of a gateway with an alias."""
+    of = f'resource_namespace="a",name="{name}",model="chat"'
+    prefix = "inference_operator_router_"
+    return {
+        f'{prefix}model_requests_total{{{of},target="t",code="2xx"}}': over_time("0+100"),
+        f'{prefix}fallbacks_total{{{of},target="t"}}': over_time(fallbacks),
+    }
+
+
 def over_time(value: str) -> str:
     """A value as promtool has it: constant, growing each minute, or already over time."""
     if "x" in value:
@@ -131,6 +141,7 @@ FAULTS = (
     Fault("InferenceFirstTokenBudgetBurn", 240, resource("ill", in_time="0+60", tokens="0+100")),
     Fault("InferenceFirstTokenBudgetBurn", 60, resource("ill", in_time="", tokens="", in_time_at_engines="0+20")),
     Fault("InferenceErrorBudgetBurn", 60, resource("ill", good="0", bad="0+1"), "critical"),
+    Fault("InferenceGatewayFallsBack", 40, gateway("ill", fallbacks="0+20"), labels={"model": "chat"}),
     Fault("InferenceErrorBudgetBurn", 130, resource("ill", desired=f"0x60 2x{MINUTES}", bad="0+10"), "critical"),
     Fault("InferenceNoEngine", 70, resource("ill", ready="2x60 0x540", **ENGINES_GONE), "critical"),
     Fault(

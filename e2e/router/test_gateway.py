@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from itertools import islice
 
 import aiohttp
 import pytest
@@ -16,6 +17,7 @@ from aiohttp import web
 from e2e.helpers.free_ports import free_ports
 from e2e.router.loopback import START_SECONDS, Loopback
 from e2e.router.test_keys import ALICE, BOB, bearer, line
+from e2e.runs.printed_figures import Say
 from inference_operator.api.router import RouterSpec
 from inference_operator.objects.gateway_key import (
     GATEWAY_ATTEMPTS_HEADER,
@@ -31,7 +33,7 @@ from tests.testing.named_models import engines_model, odd_bodies
 
 KEY = "0123456789abcdef"
 COMPLETIONS = "/v1/completions"
-BODIES = 3_000
+BODIES, ALL_BODIES = 3_000, 120_000
 STREAMS = 16
 
 
@@ -251,9 +253,14 @@ async def test_a_model_that_cannot_answer_says_why_and_is_not_listed(gateway: Ga
     status, found, _ = await gateway.post({"model": "c"})
     assert status == 503
     assert "InsufficientGpuMemory" in found["error"]["message"]  # type: ignore[index]
+    page = await gateway.loopback.metrics(ROUTER_METRICS_PATH)
+    assert 'router_model_requests_total{model="c",target="c",code="5xx"} 1\n' in page
 
 
-async def test_bodies_reach_the_model_that_an_engine_reads_in_them(gateway: Gateway) -> None:
+@pytest.mark.parametrize(("seed", "count"), [(7, BODIES), pytest.param(60, ALL_BODIES, marks=pytest.mark.full)])
+async def test_bodies_reach_the_model_that_an_engine_reads_in_them(
+    gateway: Gateway, seed: int, count: int, say: Say
+) -> None:
     """As `json.loads` reads them, or no target at all."""
     a, b = gateway.targets["a"].route, gateway.targets["b"].route
     await gateway.write(f"chat {a}", f"sql {b}", f"org/sql {b}", f"model {b}")
@@ -273,11 +280,12 @@ async def test_bodies_reach_the_model_that_an_engine_reads_in_them(gateway: Gate
         counted["answered"] += 1
         assert owner[str(named)] == found["from"], body
 
-    bodies = list(odd_bodies(7, BODIES))
-    for first in range(0, BODIES, 100):
-        await asyncio.gather(*map(check, bodies[first : first + 100]))
-    assert counted["answered"] > BODIES / 50
-    assert counted["refused"] > BODIES / 20
+    bodies = odd_bodies(seed, count)
+    while some := [*islice(bodies, 100)]:
+        await asyncio.gather(*map(check, some))
+    say(str(counted))
+    assert counted["answered"] > count / 50
+    assert counted["refused"] > count / 20
 
 
 async def test_a_model_comes_and_goes_under_streams(gateway: Gateway) -> None:
@@ -334,6 +342,11 @@ async def test_a_fallback_takes_what_a_target_could_not(gateway: Gateway, fault:
         status, found, answer = await gateway.post({"model": "chat", "prompt": "x"})
         assert (status, found["from"], answer.headers[TARGET_HEADER]) == (200, "b", "b")
         assert targets["b"].requests[-1].headers.getall(GATEWAY_ATTEMPTS_HEADER) == ["2"]
+    page = await gateway.loopback.metrics(ROUTER_METRICS_PATH)
+    assert 'router_fallbacks_total{model="chat",target="a"} 3\n' in page
+    assert 'router_model_requests_total{model="chat",target="b",code="2xx"} 3\n' in page
+    logged = [json.loads(line) for line in gateway.loopback.log.read_text().splitlines() if line.startswith("{")]
+    assert [(one["target"], one["fallback"]) for one in logged if one["model"] == "chat"] == [("b", "a")] * 3
     before = len(targets["b"].requests)
     status, *_ = await gateway.post({"model": "a", "prompt": "x"})
     assert status == (fault if isinstance(fault, int) else 503), "without a fallback it is the client's to know"

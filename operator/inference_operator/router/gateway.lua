@@ -3,7 +3,7 @@
 --     lua-load-per-thread gateway.lua
 --
 -- The value of an alias is `*` and its targets: `WEIGHT|ADDRESS|PORT|MODEL;...`, and with `f` in place of a weight those that
--- only take what another could not. An address has no `|`, and a model neither. No other request runs this script.
+-- only take what another could not. An address has no `|`, and a model neither. No other request runs it.
 --
 -- A user, or else a session, stays at one target: that of the highest score, by weighted rendezvous hashing. A changed
 -- weight moves only those whose target it concerns (Schindelhauer and Schomaker, "Weighted distributed hash tables", 2005).
@@ -55,5 +55,24 @@ core.register_action("choose_target", { "http-req" }, function(txn)
   txn:set_var("txn.named", first or "-|Stalled")
   if second then
     txn:set_var("txn.next", second)
+  end
+end, 0)
+
+-- Names with counters of their own, of each thread. Others share one: a list may have thousands of adapters.
+local MAX_MODELS, OTHER = 256, "other"
+local models, model_count = {}, 0
+
+core.register_action("count_target", { "http-after-res" }, function(txn)
+  local metrics = router_metrics
+  local name = metrics.label(txn:get_var("txn.model"))
+  if not models[name] and model_count < MAX_MODELS then
+    models[name], model_count = name, model_count + 1
+  end
+  local model, target = models[name] or OTHER, metrics.label(txn:get_var("txn.target"))
+  local class = (txn.f:status() or 0) // 100
+  metrics.count(txn, ('model_requests_total{model="%s",target="%s",code="%dxx"}'):format(model, target, class), 1)
+  local first = txn:get_var("txn.fallback")
+  if first then
+    metrics.count(txn, ('fallbacks_total{model="%s",target="%s"}'):format(model, metrics.label(first)), 1)
   end
 end, 0)

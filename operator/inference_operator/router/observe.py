@@ -66,8 +66,9 @@ LOG_FIELDS = {
 GATEWAY_LOG_FIELDS = {
     **{name: sample for name, sample in LOG_FIELDS.items() if name != "engine"},
     "target": "[var(txn.target)]",
+    "fallback": "[var(txn.fallback)]",
 }
-"""The same of a gateway: in place of the engine, the InferenceDeployment."""
+"""The same of a gateway: in place of the engine, the InferenceDeployment, and which one could not take it before."""
 
 
 METRIC_PREFIX = "inference_operator_router_"
@@ -133,6 +134,21 @@ METRICS = (
         "adapter",
         "code",
         meaning="Answers to requests that name an adapter of `model.adapters`, by class of status such as `2xx`",
+    ),
+    _metric(
+        "model_requests_total",
+        "model",
+        "target",
+        "code",
+        meaning="Of a ModelGateway: answers to requests that name a model or alias, by the InferenceDeployment that"
+        " gave them and by class of status; of a thread's names beyond the 256th, `model` is `other`",
+    ),
+    _metric(
+        "fallbacks_total",
+        "model",
+        "target",
+        meaning="Of a ModelGateway: requests that another target of the alias got, by the one that could not take them:"
+        " it answered 429 or 503, accepted no connection, or ended before it answered",
     ),
     _metric(
         "tokens_total",
