@@ -5,7 +5,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import islice
@@ -14,6 +14,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from e2e.clients.calls import RETRIEVE, WEATHER, Answered, Call, Outcome, Refused, chat, completion
+from e2e.clients.packages import with_javascript, with_python
 from e2e.helpers.free_ports import free_ports
 from e2e.router.loopback import START_SECONDS, Loopback
 from e2e.router.test_keys import ALICE, BOB, bearer, line
@@ -229,6 +231,29 @@ async def test_the_path_form_takes_every_request(gateway: Gateway) -> None:
             found = await answer.json()
             assert (answer.status, found["from"]) == (200, target), found
             assert found["path"] == path[path.index("/v1") :]
+
+
+FROM_B = Answered(lambda answer: answer["from"] == "b")
+BY_PATH = "/models/b/v1"
+CALLS = (
+    chat("a question", FROM_B),
+    chat("tools", FROM_B, tools=[WEATHER]),
+    completion("a prompt", FROM_B),
+    Call("embeddings", "embeddings.create", FROM_B, {"model": "{name}", "input": "otters", "encoding_format": "float"}),
+    Call("a response", "responses.create", FROM_B, {"model": "{name}", "input": "otters"}),
+    Call("a stored response", "responses.retrieve", FROM_B, place="7", base=BY_PATH),
+    Call("a model's own page", RETRIEVE, FROM_B, place="b", base=BY_PATH),
+    Call("a stored response without a model", "responses.retrieve", Refused(400, "/models/NAME/"), place="7"),
+)
+
+
+@pytest.mark.parametrize("package", [with_python, with_javascript])
+async def test_calls_of_the_openai_packages_reach_their_model(
+    gateway: Gateway, package: Callable[[str, str, Sequence[Call]], list[Outcome]]
+) -> None:
+    outcomes = await asyncio.to_thread(package, f"127.0.0.1:{gateway.loopback.port}", "b", CALLS)
+    pairs = zip(CALLS, outcomes, strict=True)
+    assert {call.title: fault for call, got in pairs if (fault := call.expected.fault(got))} == {}
 
 
 async def test_a_form_names_its_model_in_a_field(gateway: Gateway) -> None:

@@ -12,7 +12,7 @@ from inference_operator.gateway.decide import GatewayDecision, GatewayInputs, wo
 from inference_operator.router.exposure import Exposure, exposures
 from inference_operator.router.service import url
 from inference_operator.sentences import sentences
-from inference_operator.status.events import MAX_NOTE_BYTES, Event
+from inference_operator.status.events import Event, event_of
 from inference_operator.status.observation import ConditionVerdict
 from inference_operator.status.report import RECHECK, Report, Requeue, condition_of
 from inference_operator.status.write_results import Conflict, Failed, Rejected, Waiting, WriteResult
@@ -68,8 +68,7 @@ def events(before: ModelGatewayStatus, after: ModelGatewayStatus) -> Sequence[Ev
         was, now = before.condition(kind), after.condition(kind)
         former = was.status if was else "False" if kind is ConditionType.READY else good
         if now is not None and now.status != former:
-            note = now.message.encode()[:MAX_NOTE_BYTES].decode(errors="ignore")
-            found.append(Event("Normal" if now.status == good else "Warning", now.reason, note))
+            found.append(event_of("Normal" if now.status == good else "Warning", now))
     return found
 
 

@@ -64,7 +64,7 @@ def _ready(before: Status, after: Status) -> Iterator[Event]:
     was, now = before.condition(ConditionType.READY), after.condition(ConditionType.READY)
     if now is None or (was.status if was else "False") == now.status:
         return
-    yield _event("Normal" if now.status == "True" else "Warning", now)
+    yield event_of("Normal" if now.status == "True" else "Warning", now)
 
 
 def _created(before: Status, after: Status) -> Iterator[Event]:
@@ -72,7 +72,7 @@ def _created(before: Status, after: Status) -> Iterator[Event]:
     was, now = before.condition(ConditionType.RECONCILING), after.condition(ConditionType.RECONCILING)
     if now is not None and now.reason == Reason.STARTING and (was is None or was.reason in _WAITS_FOR_MODEL):
         message = f"Engines and routers are created. {now.message}"
-        yield _event("Normal", now.model_copy(update={"message": message}))
+        yield event_of("Normal", now.model_copy(update={"message": message}))
 
 
 def _reconciling(before: Status, after: Status) -> Iterator[Event]:
@@ -81,7 +81,7 @@ def _reconciling(before: Status, after: Status) -> Iterator[Event]:
         return  # the Event of a rollout names its strategy and that of an end its cause, so it comes once that is known
     if was and was.reason == now.reason and not _is_undecided(was):
         return
-    yield _event("Normal" if now.reason in _NORMAL else "Warning", now)
+    yield event_of("Normal" if now.reason in _NORMAL else "Warning", now)
 
 
 def _is_undecided(condition: Condition) -> bool:
@@ -92,14 +92,14 @@ def _stalled(before: Status, after: Status) -> Iterator[Event]:
     was, now = before.condition(ConditionType.STALLED), after.condition(ConditionType.STALLED)
     if now is None or now.status != "True" or (was and (was.status, was.reason) == (now.status, now.reason)):
         return
-    yield _event("Warning", now)
+    yield event_of("Warning", now)
 
 
 def _engine_stalled(before: Status, after: Status) -> Iterator[Event]:
     """One Event for each stalled engine. The message names it, and stays until its replacement is ready."""
     was, now = before.condition(ConditionType.ENGINES_AVAILABLE), after.condition(ConditionType.ENGINES_AVAILABLE)
     if now is not None and now.reason == Reason.ENGINE_STALLED and (was is None or was.message != now.message):
-        yield _event("Warning", now)
+        yield event_of("Warning", now)
 
 
 def _traffic(before: Status, after: Status) -> Iterator[Event]:
@@ -108,10 +108,10 @@ def _traffic(before: Status, after: Status) -> Iterator[Event]:
     if now is None or (was is not None and (was.reason, was.message) == (now.reason, now.message)):
         return
     if now.reason == Reason.ENGINE_NOT_PROGRESSING:
-        yield _event("Warning", now)
+        yield event_of("Warning", now)
     elif was is not None and was.reason == Reason.ENGINE_NOT_PROGRESSING and now.status == "True":
         message = f"Every engine gets new requests again. {now.message}"
-        yield _event("Normal", now.model_copy(update={"message": message}))
+        yield event_of("Normal", now.model_copy(update={"message": message}))
 
 
 def _scaled(before: Status, after: Status) -> Iterator[Event]:
@@ -129,9 +129,9 @@ def _scaling_active(before: Status, after: Status) -> Iterator[Event]:
     others = (Reason.AUTOSCALER_MISSING, Reason.AUTOSCALER_FAILED, Reason.AUTOSCALER_CONFLICT)
     warned = (Reason.METRICS_MISSING, Reason.CAPACITY_LIMITED, *others)
     if now is not None and now.reason in warned and (was is None or was.reason != now.reason):
-        yield _event("Warning", now)
+        yield event_of("Warning", now)
 
 
-def _event(kind: Literal["Normal", "Warning"], condition: Condition) -> Event:
+def event_of(kind: Literal["Normal", "Warning"], condition: Condition) -> Event:
     note = condition.message.encode()[:MAX_NOTE_BYTES].decode(errors="ignore")
     return Event(kind, condition.reason, note)
