@@ -127,14 +127,10 @@ local base = { table.unpack(arguments, 3) }
 local adapters, values, content = {}, {}, nil
 
 local function load()
-  local file = io.open(path, "r")
-  if not file then
-    return
-  end
+  local file <close> = io.open(path, "r")
   -- An empty file is read as nil.
-  local text = file:read(MAX_BYTES) or ""
-  file:close()
-  if text == content then
+  local text = file and (file:read(MAX_BYTES) or "")
+  if not text or text == content then
     return
   end
   local former = values

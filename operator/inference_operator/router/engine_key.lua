@@ -35,11 +35,8 @@ end
 local path, MAP, ENTRY = ...
 
 local function load(now)
-  local file = io.open(path, "r")
+  local file <close> = io.open(path, "r")
   local text = file and file:read(MAX_BYTES)
-  if file then
-    file:close()
-  end
   local new = changed(text, now)
   if new then
     core.set_map(MAP, ENTRY, new)

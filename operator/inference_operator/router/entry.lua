@@ -136,11 +136,8 @@ peers.learn(function(answers)
 end)
 
 local function read()
-  local file = io.open(path, "r")
+  local file <close> = io.open(path, "r")
   local text = file and file:read(MAX_BYTES)
-  if file then
-    file:close()
-  end
   room = parsed(text or "")
 end
 

@@ -57,11 +57,8 @@ local function put(entry, key)
 end
 
 local function load(now)
-  local file = io.open(path, "r")
+  local file <close> = io.open(path, "r")
   local text = file and file:read(MAX_BYTES)
-  if file then
-    file:close()
-  end
   local key, before = valid(text, now)
   put(CURRENT, key)
   put(FORMER_ENTRY, before)

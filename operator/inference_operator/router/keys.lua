@@ -61,14 +61,9 @@ local users, content = {}, nil
 local count_of_users, skipped_lines = 0, 0
 
 local function read()
-  local file = io.open(path, "r")
-  local text = file and file:read(MAX_BYTES)
-  if file then
-    -- An empty file is read as nil.
-    text = text or ""
-    file:close()
-  end
-  return text
+  local file <close> = io.open(path, "r")
+  -- An empty file is read as nil.
+  return file and (file:read(MAX_BYTES) or "")
 end
 
 -- Make the map hold these users, by hash.

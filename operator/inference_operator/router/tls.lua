@@ -135,13 +135,8 @@ end
 local ends = nil
 
 local function content(path)
-  local file = io.open(path, "r")
-  if not file then
-    return nil
-  end
-  local text = file:read("a")
-  file:close()
-  return text
+  local file <close> = io.open(path, "r")
+  return file and file:read("a")
 end
 
 local function load_pair(chain, secret)
