@@ -18,12 +18,10 @@ from e2e.helpers.adapter_files import write_adapter
 from e2e.helpers.faults import kill_container
 from e2e.helpers.served_deployment import Served
 from e2e.helpers.volume_claim import claim_of
-from e2e.load import GENTLE_PAUSE_SECONDS, Load
+from e2e.load import GENTLE_PAUSE_SECONDS, PROMPT, Load, Phase
 from e2e.localkube.handle import LocalCluster
 from e2e.localkube.waiting import eventually
 from e2e.runs.printed_figures import Say
-from inference_operator.cli.drill.load import PROMPT
-from inference_operator.cli.drill.load import LoadPhase as Phase
 from inference_operator.models.adapter import WEIGHTS
 from inference_operator.objects.names import ENGINE
 

@@ -9,8 +9,9 @@ import aiohttp
 import pytest
 
 from e2e.helpers.served_deployment import PROMPT, Served
+from e2e.load import chunk_times
 from e2e.localkube.waiting import eventually
-from inference_operator.cli.drill.completion import Question, chunk_times
+from inference_operator.cli.drill.completion import Question
 
 STREAM_TOKENS = 200
 STREAMS = 5

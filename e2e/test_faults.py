@@ -11,7 +11,7 @@ import pytest
 from e2e.deploy import stack
 from e2e.helpers.faults import kill_container
 from e2e.helpers.served_deployment import Served
-from e2e.load import GENTLE_PAUSE_SECONDS, Fault, Load, Loss, Result
+from e2e.load import GENTLE_PAUSE_SECONDS, Fault, Load, Loss, Result, is_clean_error
 from e2e.runs.printed_figures import Say
 
 FAULTLESS_REQUESTS = 2000
@@ -127,7 +127,7 @@ def test_a_killed_engine_loses_only_the_requests_in_progress(two_engines: Served
     show(result)
     assert result.beyond(Fault.KILL_ENGINE) == ()
     assert len(result.lost) <= result.in_flight, "often none: what has not begun is sent again"
-    unclean = [a for a in result.lost if not (a.clean_error or (a.loss is Loss.BROKEN and a.streamed))]
+    unclean = [a for a in result.lost if not (is_clean_error(a) or (a.loss is Loss.BROKEN and a.streamed))]
     assert unclean == []
 
 

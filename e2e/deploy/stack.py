@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "inference-operator"
 SAMPLE = ROOT / "manifests" / "samples" / "cpu-oci.yaml"
 SAMPLE_NAME = "tiny"
-TESTS = "e2e"
+TESTS, FAULTS = "e2e", "faults"
 RELEASE, SYSTEM = "inference-operator", "inference-operator-system"
 LOCAL_DNS = {"settings.dnsStalenessSeconds": 15}
 """Records of the local cluster's DNS live for 5 s, and engines need not serve for longer than needed when they stop."""
@@ -70,17 +70,17 @@ def bring_up_kind(name: str, built: Sequence[str] = images.STACK) -> KindCluster
 
 
 @contextmanager
-def tests_cluster(ip_family: IpFamily) -> Iterator[LocalCluster]:
+def tests_cluster(ip_family: IpFamily, name: str = TESTS) -> Iterator[LocalCluster]:  # noqa: PT028 - no test
     """The tests' cluster with the operator. A cluster that runs already is used, and keeps running."""
-    started_here = not local.is_running(TESTS)
+    started_here = not local.is_running(name)
     try:
-        cluster = bring_up(TESTS, ip_family=ip_family, owned=True)
+        cluster = bring_up(name, ip_family=ip_family, owned=True)
         set_record_seconds(cluster, RECORD_SECONDS)
         install_operator(cluster)
         yield cluster
     finally:
         if started_here:
-            local.down(TESTS)
+            local.down(name)
 
 
 @contextmanager
@@ -136,7 +136,7 @@ def install_operator(
 
 def local_numbers(cluster: Cluster) -> Mapping[str, int]:
     """Numbers of the chart in a cluster of this machine."""
-    return {**LOCAL, **TESTS_NUMBERS} if cluster.name == TESTS else LOCAL
+    return {**LOCAL, **TESTS_NUMBERS} if cluster.name in {TESTS, FAULTS} else LOCAL
 
 
 def install_on_stock_images(cluster: Cluster, engine: str, environment: Mapping[str, str]) -> None:

@@ -2,8 +2,8 @@
 
 from ipaddress import ip_address, ip_network
 
+from e2e.load.result import LoadError
 from e2e.localkube.network import NODE_SLOTS, IpFamily, Network, Subnets
-from inference_operator.cli.drill.answer import LoadError
 
 _LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1"))
 
@@ -19,7 +19,7 @@ def base_url(address: str) -> str:
         >>> base_url("192.0.2.1:80")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
-        inference_operator.cli.drill.answer.LoadError: 192.0.2.1:80 is no address of this machine's clusters: ...
+        e2e.load.result.LoadError: 192.0.2.1:80 is no address of this machine's clusters: ...
     """
     host, _, port = address.rpartition(":")
     try:

@@ -8,9 +8,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from e2e.load import chunk_times, is_clean_error
 from inference_operator.cli.drill.answer import CheckedAnswer as Answer
 from inference_operator.cli.drill.answer import Loss
-from inference_operator.cli.drill.completion import Question, ask, chunk_times
+from inference_operator.cli.drill.completion import Question, ask
 from tests.load.conftest import Handler, abort, completion, echo, plain, serving, stream
 
 PROMPT = "one two three"
@@ -55,7 +56,7 @@ async def test_an_error_status_counts_as_a_lost_request(body: str, clean: bool) 
         return web.Response(status=502, text=body)
 
     got = await answer(fails, streamed=False)
-    assert (got.loss, got.status, got.clean_error) == (Loss.STATUS, 502, clean)
+    assert (got.loss, got.status, is_clean_error(got)) == (Loss.STATUS, 502, clean)
 
 
 async def test_a_port_without_listener_counts_as_refused() -> None:

@@ -77,7 +77,7 @@ async def report_from(address: str, *, requests: int = REQUESTS, traits: EngineT
         await load.meet()
     else:
         load.traits = traits
-    phase = Phase("p", 2, float("inf"), requests)
+    phase = Phase(at_most=requests)
     await asyncio.wait_for(load.send(phase), 20)
     return Report("default", "qwen", 1, "2026-01-02T03:04:05Z", 1.0, LIMITS, phase.sent, tuple(phase.answers))
 
@@ -201,7 +201,7 @@ async def test_a_router_that_answers_a_request_twice_is_found_by_the_next_reques
     async with router_that_duplicates(0.05) as address:
         load = Load(f"http://{address}", "m", workers=1, run="r", tokens=TOKENS, request_seconds=5)
         load.traits = EngineTraits(echoes=True, counts=True)
-        phase = Phase("p", 1, float("inf"), 6)
+        phase = Phase(at_most=6)
         phase.pause = 0.01  # less than until the second answer, which finds the next request on its way
         await asyncio.wait_for(load.send(phase), 20)
     assert {one.loss for one in phase.answers if one.loss} <= {Loss.MIXED_UP, Loss.BROKEN, Loss.RESET}

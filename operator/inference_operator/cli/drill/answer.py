@@ -1,10 +1,7 @@
-"""The outcome of one request, and the error of the load."""
+"""The outcome of one request."""
 
-import json
 from dataclasses import dataclass, replace
 from enum import StrEnum
-
-BAD_GATEWAY = 502
 
 
 class Loss(StrEnum):
@@ -22,10 +19,6 @@ class Loss(StrEnum):
     MIXED_UP = "answer to another request"
     LATE = "late"
     """No complete answer within the client's timeout."""
-
-
-class LoadError(Exception):
-    """A phase of load that did not do what it is needed for; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +58,3 @@ class CheckedAnswer:
     def since(self, origin: float) -> "CheckedAnswer":
         """The same with times since an origin."""
         return replace(self, started=self.started - origin, ended=self.ended - origin)
-
-    @property
-    def clean_error(self) -> bool:
-        """Whether the client got an error in the OpenAI API's format, with a code."""
-        if self.loss is not Loss.STATUS:
-            return False
-        try:
-            error = json.loads(self.detail)["error"]
-        except (ValueError, KeyError, TypeError):
-            return False
-        return isinstance(error, dict) and bool(error.get("code")) and bool(error.get("message"))

@@ -246,7 +246,7 @@ class _Drill:
         limits, began = limits_of(found.spec), datetime.now(UTC)
         async with self._load(limits) as load:
             origin = time.monotonic()
-            phase = LoadPhase(found.key.name, 0, float("inf"), sys.maxsize, rate=intent.rate)
+            phase = LoadPhase(rate=intent.rate)
             sending = asyncio.create_task(load.send(phase))
             looking = asyncio.create_task(self._look(phase))
             try:

@@ -3,7 +3,6 @@
 An answer is whole, in the order of its stream, and that to its own request, as far as the engine can show it.
 """
 
-import asyncio
 import errno
 import json
 import time
@@ -24,7 +23,7 @@ BAD_REQUEST, UNPROCESSABLE = 400, 422
 REQUEST_ID = "X-Request-Id"
 """Routers keep that of a client, and send it with the answer."""
 _DETAIL_CHARACTERS = 300
-"""Enough for an error in the OpenAI API's format, which `Answer.clean_error` parses."""
+"""Enough for an error in the OpenAI API's format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,18 +144,6 @@ async def answer_text(session: aiohttp.ClientSession, question: Question) -> str
     async with _post(session, question) as response:
         response.raise_for_status()
         return (await _read(response, question)).text
-
-
-async def chunk_times(session: aiohttp.ClientSession, question: Question) -> list[float]:
-    """Arrival of each chunk of a stream in seconds after the request, without the end marker."""
-    started = asyncio.get_running_loop().time()
-    times: list[float] = []
-    async with session.post(question.url, json=question.body, raise_for_status=True) as response:
-        async for line in response.content:
-            data = line.removeprefix(DATA).strip()
-            if line.startswith(DATA) and data != DONE:
-                times.append(asyncio.get_running_loop().time() - started)
-    return times
 
 
 @dataclass(slots=True)

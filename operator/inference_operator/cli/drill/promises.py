@@ -10,7 +10,7 @@ SERVICE_UNAVAILABLE = 503
 
 
 class Fault(StrEnum):
-    """A fault of engines, routers, nodes or the operator."""
+    """A fault of engines, routers, gateways, nodes or the operator."""
 
     ROLL_ENGINES = "roll-engines"
     ROLL_ROUTERS = "roll-routers"
@@ -20,6 +20,17 @@ class Fault(StrEnum):
     DRAIN_NODE = "drain-node"
     SCALE_DOWN = "scale-down"
     TO_ZERO = "to-zero"
+    ROLL_GATEWAY = "roll-gateway"
+    BAD_ROLLOUT = "bad-rollout"
+    UPGRADE_OPERATOR = "upgrade-operator"
+    RENEW_CERTIFICATE = "renew-certificate"
+    CHANGE_KEYS = "change-keys"
+    STOP_KUBELET = "stop-kubelet"
+    STOP_API_SERVER = "stop-api-server"
+    STOP_ETCD = "stop-etcd"
+    STOP_DNS = "stop-dns"
+    SLOW_DISK = "slow-disk"
+    DROP_PACKETS = "drop-packets"
     KILL_ENGINE = "kill-engine"
     KILL_ROUTER_PROCESS = "kill-router-process"
     KILL_ROUTER = "kill-router"
@@ -91,6 +102,17 @@ PROMISES: Mapping[Fault, Promise] = {
     Fault.DRAIN_NODE: Promise("A node is drained", PLANNED),
     Fault.SCALE_DOWN: Promise("There are fewer engines", (LONG_ANSWERS,)),
     Fault.TO_ZERO: Promise("There is no engine, and then one again", PLANNED),
+    Fault.ROLL_GATEWAY: Promise("A gateway is rolled", (LONG_ANSWERS,)),
+    Fault.BAD_ROLLOUT: Promise("An edit starts no engine that serves"),
+    Fault.UPGRADE_OPERATOR: Promise("The operator is upgraded"),
+    Fault.RENEW_CERTIFICATE: Promise("A certificate is renewed"),
+    Fault.CHANGE_KEYS: Promise("Keys of others come and go"),
+    Fault.STOP_KUBELET: Promise("A kubelet stops, for less than until its node is NotReady"),
+    Fault.STOP_API_SERVER: Promise("The API server does not answer"),
+    Fault.STOP_ETCD: Promise("etcd does not answer"),
+    Fault.STOP_DNS: Promise("The cluster's DNS does not answer"),
+    Fault.SLOW_DISK: Promise("The disk of etcd, containerd and the kubelets is slow"),
+    Fault.DROP_PACKETS: Promise("Packets between a router and an engine are dropped for a while"),
     Fault.KILL_ENGINE: Promise("An engine is killed", (BEGUN,), "at once"),
     Fault.KILL_ROUTER_PROCESS: Promise("One of the two HAProxy processes of a router is killed", (BEGUN,), "at once"),
     Fault.KILL_ROUTER: Promise(

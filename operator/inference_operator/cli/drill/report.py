@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -31,6 +31,17 @@ class FaultRecord:
     """What was done."""
     problem: str = ""
     """Why it did not heal; empty if it did."""
+    gone: float | None = None
+    """When the processes that it killed were gone: later requests meet only others. None: it began at once."""
+
+    @property
+    def noticed(self) -> float:
+        return self.begin if self.gone is None else self.gone
+
+    def since(self, origin: float) -> "FaultRecord":
+        """The same with times since an origin."""
+        gone = None if self.gone is None else self.gone - origin
+        return replace(self, begin=self.begin - origin, end=self.end - origin, gone=gone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +165,7 @@ def verdict(report: DrillReport) -> Verdict:
 def _findings(report: DrillReport, answers: Sequence[CheckedAnswer]) -> Iterator[LostRequest]:
     for one in answers:
         during = _during(report, one)
-        fault, begin = (during.fault, during.begin) if during else (None, None)
+        fault, begin = (during.fault, during.noticed) if during else (None, None)
         is_told = bool(one.request_id) and one.request_id not in report.unlogged
         if one.loss:
             allowed = not beyond(fault, [one], begin, report.limits) and (one.loss is not Loss.STATUS or is_told)

@@ -1,5 +1,6 @@
 """The result of a phase of load."""
 
+import json
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
@@ -8,6 +9,21 @@ from inference_operator.cli.drill.answer import CheckedAnswer, Loss
 from inference_operator.cli.drill.promises import NO_LIMITS, Fault, Limits, beyond
 
 _SHOWN_CHARACTERS = 80
+
+
+class LoadError(Exception):
+    """A phase of load that did not do what it is needed for; the message is one line."""
+
+
+def is_clean_error(answer: CheckedAnswer) -> bool:
+    """Whether the client got an error in the OpenAI API's format, with a code."""
+    if answer.loss is not Loss.STATUS:
+        return False
+    try:
+        error = json.loads(answer.detail)["error"]
+    except (ValueError, KeyError, TypeError):
+        return False
+    return isinstance(error, dict) and bool(error.get("code")) and bool(error.get("message"))
 
 
 @dataclass(frozen=True, slots=True)
