@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from random import Random
 
@@ -25,7 +25,7 @@ import aiohttp
 from bench.figures import Figure, at_least, exactly, parser_of, shown
 from e2e.deploy.stack import ROOT
 from e2e.helpers.fault_bed import FaultBed, fault_bed
-from inference_operator.cli.drill.answer import CheckedAnswer
+from inference_operator.cli.drill.answer import CheckedAnswer, longest_gap
 from inference_operator.cli.drill.completion import Question
 from inference_operator.cli.drill.load import LoadPhase, NumberedLoad
 from inference_operator.cli.drill.promises import NO_LIMITS, Fault
@@ -41,7 +41,7 @@ REQUEST_SECONDS = 330.0
 """Routers hold a request for 300 s at most."""
 FOLDER = Path(".reports/availability")
 PAGE = ROOT / "docs" / "explanation" / "testing.md"
-MARK = "<!-- Written by `python -m bench.availability --write` -->\n"
+MARK, END = "<!-- Written by `python -m bench.availability --write` -->\n", "<!-- To here -->\n"
 ASKED_PERCENT = 99.9
 """Of the requests, as the design documents ask."""
 
@@ -60,10 +60,8 @@ def main(arguments: Sequence[str]) -> int:
     for finding in findings(rounds):
         print(finding, file=sys.stderr)
     if args.write:
-        begin, mark, rest = PAGE.read_text().partition(MARK)
-        PAGE.write_text(
-            begin + mark + "".join(f"{line}\n" for line in table(rounds)) + "\n" + rest.partition("\n\n")[2]
-        )
+        (before, _, rest), lines = PAGE.read_text().partition(MARK), "".join(f"{line}\n" for line in table(rounds))
+        PAGE.write_text(f"{before}{MARK}{lines}{END}{rest.partition(END)[2]}")
     print(shown(list(figures(rounds)), args.output))
     return 0
 
@@ -221,18 +219,18 @@ def rows(rounds: Sequence[Round]) -> Iterator[Row]:
             len(lost),
             sum(not one.allowed for one in lost),
             sum(one.fault == fault for one in twice),
-            max(map(gap, spans), default=0.0),
+            max(map(longest_gap, spans), default=0.0),
         )
 
 
-def gap(answers: Sequence[CheckedAnswer]) -> float:
-    """The longest time without a right answer."""
-    ends = sorted(one.ended for one in answers if one.ok)
-    return max((later - earlier for earlier, later in pairwise(ends)), default=0.0)
-
-
 def table(rounds: Sequence[Round]) -> Iterator[str]:
-    """The table of the page."""
+    """The table of the page, with what it is of."""
+    reports = [report for one in rounds for report in one.reports]
+    requests, lost = sum(one.sent for one in reports), sum(len(verdict(one).findings) for one in reports)
+    minutes, first = sum(one.seconds for one in rounds) / 60, reports[0]
+    answered = f"{requests - lost:,} of {requests:,} requests answered"
+    yield f"{first.began[:10]}, seed {first.seed}, {minutes:.0f} minutes: {answered}."
+    yield ""
     yield "| fault | times | requests during it | lost | beyond the table | lost with one retry | longest gap |"
     yield "|---|---|---|---|---|---|---|"
     for row in rows(rounds):

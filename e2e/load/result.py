@@ -3,9 +3,8 @@
 import json
 from collections import Counter
 from dataclasses import dataclass
-from itertools import pairwise
 
-from inference_operator.cli.drill.answer import CheckedAnswer, Loss
+from inference_operator.cli.drill.answer import CheckedAnswer, Loss, longest_gap
 from inference_operator.cli.drill.promises import NO_LIMITS, Fault, Limits, beyond
 
 _SHOWN_CHARACTERS = 80
@@ -74,8 +73,7 @@ class Result:
     @property
     def gap(self) -> float:
         """The longest time in seconds without a correct answer."""
-        ends = sorted(answer.ended for answer in self.answers if answer.ok)
-        return max((later - earlier for earlier, later in pairwise(ends)), default=0.0)
+        return longest_gap(self.answers)
 
     @property
     def seconds(self) -> float:

@@ -2,6 +2,7 @@
 
 import argparse
 
+from inference_operator.api.duration import duration
 from inference_operator.cli.drill.promises import Fault
 from inference_operator.cli.options import add_connection, add_key, add_output
 from inference_operator.cli.parser import examples
@@ -95,16 +96,18 @@ def _add_way(drill: argparse.ArgumentParser) -> None:
     add_output(drill)
 
 
-_UNITS = {"s": 1, "m": 60, "h": 3600}
 MOST_SECONDS = 24 * 3600
 MOST_RATE = 100.0
 
 
 def _seconds(text: str) -> int:
-    number, unit = text[:-1], _UNITS.get(text[-1:])
-    if unit is None or not number.isascii() or not number.isdigit() or not 1 <= int(number[:9]) * unit <= MOST_SECONDS:
+    try:
+        seconds = int(duration(text).total_seconds())
+    except ValueError:
+        seconds = 0
+    if not 1 <= seconds <= MOST_SECONDS:
         raise argparse.ArgumentTypeError("must be a time from 1s to 24h, such as 90s or 10m")
-    return int(number[:9]) * unit
+    return seconds
 
 
 def _rate(text: str) -> float:

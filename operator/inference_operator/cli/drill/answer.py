@@ -1,7 +1,9 @@
 """The outcome of one request."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 
 
 class Loss(StrEnum):
@@ -58,3 +60,9 @@ class CheckedAnswer:
     def since(self, origin: float) -> "CheckedAnswer":
         """The same with times since an origin."""
         return replace(self, started=self.started - origin, ended=self.ended - origin)
+
+
+def longest_gap(answers: Iterable[CheckedAnswer]) -> float:
+    """The longest time in seconds without a right answer."""
+    ends = sorted(one.ended for one in answers if one.ok)
+    return max((later - earlier for earlier, later in pairwise(ends)), default=0.0)

@@ -4,12 +4,11 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import pairwise
 from typing import Any, TypeVar
 
 from inference_operator.api.status import json_name
 from inference_operator.cli.bench.levels import quantile
-from inference_operator.cli.drill.answer import CheckedAnswer, Loss
+from inference_operator.cli.drill.answer import CheckedAnswer, Loss, longest_gap
 from inference_operator.cli.drill.promises import Fault, Limits, beyond
 from inference_operator.cli.output import document, table
 from inference_operator.cli.parser import UsageError, harmless
@@ -152,12 +151,11 @@ class Verdict:
 def verdict(report: DrillReport) -> Verdict:
     """Judge a report: each request ends in exactly one whole answer, or in an error that the router's log has."""
     answers = sorted(report.answers, key=lambda one: one.ended)
-    ends = [one.ended for one in answers if one.ok]
     return Verdict(
         requests=report.sent,
         rejected=sum(one.rejected for one in answers),
         findings=tuple(sorted(_findings(report, answers), key=lambda one: one.at)),
-        gap=max((later - earlier for earlier, later in pairwise(ends)), default=0.0),
+        gap=longest_gap(answers),
         spans=tuple(_spans(report, answers)),
     )
 
