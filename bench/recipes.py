@@ -1,4 +1,4 @@
-"""Write the facts about models that vLLM's recipes state: the models, and their parsers of tool calls and reasoning.
+"""Write the facts about models that vLLM's recipes state: parsers, KV caches and quantized checkpoints.
 
     python -m bench.recipes FOLDER COMMIT > bench/data/recipes.json
 
@@ -15,32 +15,43 @@ from typing import Any
 
 import yaml
 
-TOOL_CALL, REASONING = "--tool-call-parser", "--reasoning-parser"
+TOOL_CALL, REASONING, KV_CACHE = "--tool-call-parser", "--reasoning-parser", "--kv-cache-dtype"
 
 
-def parser(arguments: Sequence[str], flag: str) -> str:
+def value(arguments: Sequence[str], flag: str) -> str:
     """The value of a flag; empty without it.
 
     Examples:
-        >>> parser(["--reasoning-parser", "qwen3"], "--reasoning-parser"), parser(["--x"], "--reasoning-parser")
+        >>> value(["--reasoning-parser", "qwen3"], "--reasoning-parser"), value(["--x"], "--reasoning-parser")
         ('qwen3', '')
     """
     joined = "\0".join(arguments).replace("=", "\0").split("\0")
     return next((value for name, value in pairwise(joined) if name == flag), "")
 
 
-def models(folder: Path) -> Iterator[dict[str, str]]:
-    """Each model and variant of the recipes, with its parsers; empty where a recipe states none."""
+def models(folder: Path) -> Iterator[dict[str, str | int]]:
+    """Each model and variant of the recipes, with its parsers, empty where a recipe states none.
+
+    A variant also has the type of its KV cache where the recipe sets one for GPUs of every kind, its model, its
+    precision, and the GB of GPU memory that it needs at least.
+    """
     seen = set()
     for file in sorted(folder.glob("models/*/*.yaml")):
         recipe = yaml.safe_load(file.read_text(encoding="utf-8"))
         arguments = [str(argument) for argument in _arguments(recipe)]
-        parsers = {"tool": parser(arguments, TOOL_CALL), "reasoning": parser(arguments, REASONING)}
-        for part in (recipe["model"], *(recipe.get("variants") or {}).values()):
+        parsers = {"tool": value(arguments, TOOL_CALL), "reasoning": value(arguments, REASONING)}
+        variants = recipe.get("variants") or {}
+        own, always = variants.get("default") or {}, recipe["model"].get("base_args") or ()
+        itself = {**recipe["model"], "extra_args": () if "model_id" in own else own.get("extra_args")}
+        for part in (itself, *variants.values()):
             name = part.get("model_id")
             if name and name not in seen:
                 seen.add(name)
-                yield {"model": name, **parsers}
+                stated = [str(argument) for argument in (*(part.get("extra_args") or ()), *always)]
+                kept = value(stated, KV_CACHE)
+                sizes = {"precision": part["precision"], "gb": part["vram_minimum_gb"]} if "precision" in part else {}
+                base = {"of": recipe["model"]["model_id"]} if name != recipe["model"]["model_id"] else {}
+                yield {"model": name, **parsers, **({"kv": kept} if kept not in ("", "auto") else {}), **base, **sizes}
 
 
 def _arguments(recipe: Any) -> Iterator[Any]:  # noqa: ANN401 - a YAML document

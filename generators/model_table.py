@@ -87,7 +87,7 @@ def _plans(profile: EngineProfile) -> dict[str, tuple[ModelFacts | NotUnderstood
     for name, facts in models():
         own = {}
         if isinstance(facts, ModelFacts):
-            served = engine.as_served(facts, EngineSpec())
+            served = engine.as_served(facts, EngineSpec(), name)
             own = {
                 k: choose(
                     served,

@@ -256,7 +256,10 @@ class EngineSpec(SpecModel):
         f" in the checkpoint. {RESIZES}",
     )
     kv_cache_dtype: KvCacheDType = Field(
-        KvCacheDType.AUTO, description=f"Data type of the KV cache. Default: `auto`. {RESIZES}"
+        KvCacheDType.AUTO,
+        description="Data type of the KV cache. `auto` is FP8 where the checkpoint has scales for it, and where vLLM's"
+        " recipe for the repository sets it and the GPUs have a kernel for it; else that of the model, as `bfloat16`."
+        f" Default: `auto`. {RESIZES}",
     )
     kv_offload: KvOffloadSpec | None = Field(
         None,

@@ -152,8 +152,8 @@ class Engine(ABC):
         """Why the engine cannot run a model of an architecture that it supports; None if it can."""
         return None
 
-    def as_served(self, facts: ModelFacts, spec: EngineSpec, /) -> ModelFacts:
-        """The facts as the engine serves the model with this request."""
+    def as_served(self, facts: ModelFacts, spec: EngineSpec, model: str = "", /) -> ModelFacts:
+        """The facts as the engine serves the model of this repository or path with this request."""
         return facts
 
     def resolved(self, spec: EngineSpec, facts: ModelFacts | None, model: str, /) -> EngineSpec | Refusal:

@@ -38,6 +38,34 @@ def similar_model(name: str) -> str | None:
     return similar[0] if similar else None
 
 
+def siblings(repository: str) -> list[str]:
+    """The quantized checkpoints of a model in the catalogue, by their names; those of the same organisation first.
+
+    Examples:
+        >>> siblings("Qwen/Qwen3-32B"), siblings("zai-org/GLM-5"), siblings("Qwen/Qwen3-32B-FP8")
+        (['Qwen/Qwen3-32B-FP8', 'Qwen/Qwen3-32B-AWQ'], ['zai-org/GLM-5-FP8', 'nvidia/GLM-5-NVFP4'], [])
+    """
+    organisation, _, name = repository.lower().rpartition("/")
+    found = [other for other in names() if _plain(other) == _plain(name) and PRECISION.search(other)]
+    order = {suffix: number for number, suffix in enumerate(PRECISIONS)}
+
+    def preferred(other: str) -> tuple[bool, int]:
+        suffix = PRECISION.search(other)
+        return not other.lower().startswith(f"{organisation}/"), order[suffix[1].lower()] if suffix else 0
+
+    return [] if PRECISION.search(name) else sorted(found, key=preferred)
+
+
+PRECISIONS = ("fp8", "nvfp4", "awq")
+"""The precisions of siblings; what keeps most of the answers comes first."""
+PRECISION = re.compile(rf"(?i)-({'|'.join(PRECISIONS)})(?:-dynamic|-int4)?$")
+
+
+def _plain(name: str) -> str:
+    """The name of a model without organisation and precision."""
+    return PRECISION.sub("", name.lower().rpartition("/")[2]).removesuffix("-bf16").removeprefix("meta-")
+
+
 LEAST_SIMILAR = 0.4
 """Similarity of two names of one family, 0 to 1 (Python, `difflib`)."""
 

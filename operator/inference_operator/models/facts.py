@@ -209,6 +209,8 @@ class ModelFacts:
     """Further entries of the config's `architectures`, which some engines read too."""
     download_bytes: int = 0
     """Of the files that a download to a claim takes; 0 if that is not known."""
+    recipe_cache: str = ""
+    """The type of the KV cache that the engine's recipe for the model sets; empty if it sets none."""
 
     @property
     def most_stages(self) -> int:

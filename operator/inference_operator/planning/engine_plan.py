@@ -100,7 +100,7 @@ def _as_served(inputs: PlanInputs, engine: Engine) -> PlanInputs:
     known = inputs.model.known
     if known is None or not isinstance(known.facts, ModelFacts):
         return inputs
-    served = replace(known, facts=engine.as_served(known.facts, inputs.spec.engine))
+    served = replace(known, facts=engine.as_served(known.facts, inputs.spec.engine, _name(inputs.source)))
     return replace(inputs, model=replace(inputs.model, known=served))
 
 

@@ -31,6 +31,7 @@ from inference_operator.manifest import Manifest
 from inference_operator.models.facts import ModelFacts
 from inference_operator.objects.child import content_hash
 from inference_operator.objects.scheduling import scheduling
+from inference_operator.planning.advice import advice
 from inference_operator.planning.engine_plan import (
     ModelFindings,
     PlanInputs,
@@ -193,11 +194,12 @@ def _sized(state: PlanState, inputs: PlanInputs) -> PinnedPlan | Refusal:
         return latest or sizes
     facts = inputs.model.facts
     commit = facts.commit if isinstance(facts, ModelFacts) else ""
+    sizes = replace(sizes, advice=advice(inputs, sizes, context.engine))
     plan = PinnedPlan(state.spec_hash, inputs.image, sizes, engine=context.spec.engine, commit=commit)
     if latest is None:
         return plan
     before = latest.plan
-    alike = replace(sizes, revision=before.revision, step=before.step, runner_up=before.runner_up)
+    alike = replace(sizes, revision=before.revision, step=before.step, runner_up=before.runner_up, advice=before.advice)
     unchanged = replace(plan, plan=alike, rules=latest.rules) == latest
     return latest if unchanged else replace(plan, plan=replace(sizes, revision=latest.plan.revision + 1))
 

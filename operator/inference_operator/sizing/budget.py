@@ -119,6 +119,8 @@ class Budget:
     """KV cache of one block of states, if the engine starts only with one for each sequence of a batch; otherwise 0."""
     whole_encoder: bool = False
     """Whether each tensor rank must have the whole encoder of images, since its layers cannot be divided."""
+    recipe_cache: str = ""
+    """The type of the KV cache, where it is that of the model's recipe; otherwise empty."""
     spare: float = SPARE
     """Fraction of the memory that stays free where sizing chooses a size."""
     pinned: float = 0.0

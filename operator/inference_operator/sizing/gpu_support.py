@@ -27,6 +27,8 @@ TYPES = {"half": FLOAT16, "float": FLOAT32}
 ONLINE = "online"
 """The method of all that quantize while they load."""
 AUTO, FP8, FP8_STORED = "auto", "fp8", "fp8_e4m3"
+OWN_CACHE = "DeepseekV4"
+"""Beginning of the architectures that take FP8 of their own for `auto` (`models/deepseek_v4/attention.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class GpuSupport:
     """Beginnings of architectures, and of types of models with images, that have the kernels of `SINKS`."""
 
     def as_run(self, facts: ModelFacts, shape: Shape, capability: tuple[int, int]) -> Shape:
-        """The shape with the data type that the engine takes by itself.
+        """The shape with the data types that the engine takes by itself, and of the KV cache that a recipe sets.
 
         A checkpoint in float32 is computed in 16 bits. Float32 is taken where no 16-bit type is possible (vLLM 0.32.0,
         `config/model.py`, `_resolve_auto_dtype`).
@@ -85,6 +87,8 @@ class GpuSupport:
             >>> [support.as_run(model, Shape(), (7, 5)).element_bytes for model in (facts, gemma)]
             [None, 4]
         """
+        if kept := self._recipe_cache(facts, shape, capability):
+            shape = replace(shape, kv_cache_dtype=kept)
         if shape.element_bytes is not None:
             return shape
         taken = FLOAT32_BYTES if self._type(facts, shape, capability) == FLOAT32 else SHORT_BYTES
@@ -134,6 +138,18 @@ class GpuSupport:
         cure = f" {asks}" if stated else " It is possible without `spec.engine.kvCacheDtype`."
         return f"An FP8 KV cache (`{kept}`) {needs}; this GPU has {_dotted(capability)}.{cure}"
 
+    def _recipe_cache(self, facts: ModelFacts, shape: Shape, capability: tuple[int, int]) -> str:
+        """The type of the KV cache that the model's recipe sets, or plain FP8 in its place; empty without a kernel.
+
+        A recipe names `fp8_e4m3` for GLM-5.2, and `fp8` on Hopper, whose sparse attention has no other.
+        """
+        own = facts.architecture.startswith(OWN_CACHE) or _stored_cache(facts)
+        if shape.kv_cache_dtype != AUTO or not facts.recipe_cache or own:
+            return ""
+        kind = self._kind(facts, self._type(facts, shape, capability))
+        able = (kept for kept in (facts.recipe_cache, FP8) if capability in self.attention.get((kind, kept), ()))
+        return next(able, "")
+
     def _kind(self, facts: ModelFacts, used: str) -> AttentionKind:
         if facts.uses_mla:
             return AttentionKind.SPARSE_MLA if facts.uses_sparse_mla else AttentionKind.MLA
@@ -161,7 +177,7 @@ def _stored_cache(facts: ModelFacts) -> str:
     vLLM 0.32.0, `utils/torch_utils.py` (`get_kv_cache_quant_algo_string`) and `layers/attention/attention.py`.
     """
     stored = facts.quantization
-    if not stored.kv_cache_fp8 or facts.architecture.startswith("DeepseekV4"):
+    if not stored.kv_cache_fp8 or facts.architecture.startswith(OWN_CACHE):
         return ""
     if stored.method.startswith("modelopt"):
         return FP8_STORED

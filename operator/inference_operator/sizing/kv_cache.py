@@ -95,7 +95,9 @@ def allocated_cache(
     return AllocatedCache(blocks, blocks // max(1, layout.groups) * layout.block_tokens, concurrency)
 
 
-def kv_element_bytes(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> int:
+def kv_element_bytes(facts: ModelFacts, engine: EngineMemory, shape: Shape) -> float:
+    if shape.kv_cache_dtype == "fp8" and facts.uses_sparse_mla and engine.latent_cache:
+        return SPARSE_FP8_BYTES
     if shape.kv_cache_dtype in KV_BYTES:
         return KV_BYTES[shape.kv_cache_dtype]
     if engine.checkpoint_kv_dtype and facts.quantization.kv_cache_fp8:
@@ -197,6 +199,9 @@ def _as_cached(
     )
 
 
+SPARSE_FP8_BYTES = 656 / 576
+"""Of each element of a latent vector that sparse attention keeps as `fp8`: its scales, and its positions in 16 bits,
+are in the same row (0.32.0, `v1/attention/backends/mla/flashmla_sparse.py`)."""
 UNCOMPRESSED_ELEMENTS = 2 * 256
 """Keys of 192 elements a head and values of 128, padded to the next size of its kernels (DeepSeek V2 in vLLM 0.5)."""
 
@@ -205,7 +210,7 @@ def _of_stage(group: LayerGroup, shape: Shape) -> LayerGroup:
     return replace(group, layers=math.ceil(group.layers / shape.parallel.pipeline))
 
 
-def _token_bytes(group: LayerGroup, tensor: int, element: int) -> float:
+def _token_bytes(group: LayerGroup, tensor: int, element: float) -> float:
     """Bytes of one token in one layer. With more ranks than KV heads, several ranks hold the same head."""
     if group.token_bytes is not None:
         return group.token_bytes

@@ -95,7 +95,9 @@ class PagedEngine:
         return tuple(size for size in sizes if self.encoders.broken_rule(facts, shape.with_tensor(size)) is None)
 
     def budget(self, facts: ModelFacts, shape: Shape) -> Budget:
-        return paged_budget(facts, self.gpu, self.engine, self._as_run(facts, shape))
+        as_run = self._as_run(facts, shape)
+        kept = as_run.kv_cache_dtype if as_run.kv_cache_dtype != shape.kv_cache_dtype else ""
+        return replace(paged_budget(facts, self.gpu, self.engine, as_run), recipe_cache=kept)
 
     def step_costs(self, facts: ModelFacts, shape: Shape) -> StepCosts | None:
         as_run = self._as_run(facts, shape)

@@ -94,6 +94,8 @@ class Plan:
     gpu_memory_utilization: float | None = None
     kv_cache_bytes: int | None = None
     """Size of the KV cache of each rank, on CPUs."""
+    kv_cache_dtype: str = ""
+    """The type of the KV cache by the model's recipe; empty: what `spec.engine` says."""
     implementation: str = ""
     """The implementation of the model that the engine must use, by the engine's own name; empty: its own choice."""
     model_file: str = ""
@@ -142,6 +144,8 @@ class Plan:
     """The seconds of the parts of a step; None if the speed of the GPUs is unknown."""
     runner_up: str = ""
     """The best other choice of GPUs and parallel sizes, and why it lost; empty if there is none."""
+    advice: tuple[str, ...] = ()
+    """What needs fewer GPUs or carries more, and is never chosen by itself; in sentences."""
 
     @property
     def gpus_per_pod(self) -> int:
@@ -209,6 +213,7 @@ def checked_plan(chosen: GpuPlan, facts: ModelFacts, *, downloads: bool, avoided
         context_reduced=chosen.context_reduced,
         model_context=chosen.model_context,
         left_to_engine=chosen.left_to_engine,
+        kv_cache_dtype=chosen.budget.recipe_cache,
         per_gpu=_per_gpu(chosen.budget),
         step=chosen.step.rounded if chosen.step else None,
         runner_up=chosen.runner_up,

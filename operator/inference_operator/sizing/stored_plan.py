@@ -22,6 +22,7 @@ _ONLY_IF_SET = frozenset(
         "labels_of_kind",
         "learned",
         "left_to_engine",
+        "kv_cache_dtype",
         "implementation",
         "model_file",
         "config_overrides",
@@ -37,6 +38,7 @@ _ONLY_IF_SET = frozenset(
         "adapter_slot_gib",
         "step",
         "runner_up",
+        "advice",
         "data_parallel_size",
         "nodes",
     }
@@ -72,6 +74,7 @@ _EXPLAINING = frozenset(
         "adapter_slot_gib",
         "step",
         "runner_up",
+        "advice",
     }
 )
 """Fields that explain a plan and do not change an engine's pod."""

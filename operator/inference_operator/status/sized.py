@@ -108,6 +108,7 @@ class _Sized:
             *_capacity(self.observation, self.role, self.plan),
             correction(self.plan),
             remark(kv_cache(self.observation, self.role)),
+            *self.plan.advice,
             f"{shortfall} {DISK_CURE}" if shortfall else "",
         )
 

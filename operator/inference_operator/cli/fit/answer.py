@@ -1,7 +1,7 @@
 """The output of `infd fit`: a table, or an object with the memory of one GPU."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from inference_operator.cli.output import table
 from inference_operator.hardware.offers import GpuOffer
@@ -47,6 +47,8 @@ class Answer:
     assumptions: tuple[str, ...] = ()
     unaccounted: tuple[str, ...] = ()
     """Parts that need memory of unknown size."""
+    siblings: Mapping[str, int] = field(default_factory=dict)
+    """The GPUs of one engine that quantized checkpoints of the same model need, by their names."""
 
     def document(self) -> Manifest:
         """The answer as an object; memory in GiB of one GPU."""
@@ -61,7 +63,8 @@ class Answer:
             "maxConcurrency": found and round(found.concurrency, DIGITS),
         }
         missing = {"unaccounted": list(self.unaccounted)} if self.unaccounted else {}
-        return {"fits": self.fits, "reason": self.reason, **missing, **numbers, **self._chosen()}
+        others = {"siblings": dict(self.siblings)} if self.siblings else {}
+        return {"fits": self.fits, "reason": self.reason, **missing, **numbers, **self._chosen(), **others}
 
     def _chosen(self) -> Manifest:
         if self.plan is None:
@@ -145,9 +148,23 @@ def report(answers: Sequence[Answer], *, verbose: bool) -> Iterator[str]:
             yield f"{one.gpu}: {one.reason}"
         if one.plan and one.plan.runner_up and (len(answers) == 1 or verbose):
             yield f"{one.gpu}: runner-up: {one.plan.runner_up}"
+    yield from _sibling_lines(answers)
     if verbose:
         for one in answers:
             yield from _memory_lines(one)
+
+
+def _sibling_lines(answers: Sequence[Answer]) -> Iterator[str]:
+    """One line for each checkpoint that needs fewer GPUs of some kind."""
+    for name in dict.fromkeys(name for one in answers for name in one.siblings):
+        needs = (
+            f"{one.siblings[name]} x {one.gpu}" + (f" in place of {own}" if own else "")
+            for one in answers
+            if name in one.siblings
+            and (not (own := one.plan.gpus_per_replica if one.plan else 0) or one.siblings[name] < own)
+        )
+        if found := ", ".join(needs):
+            yield f"{name} needs {found}."
 
 
 def _row(one: Answer) -> Sequence[str]:

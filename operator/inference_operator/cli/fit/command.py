@@ -25,7 +25,7 @@ from inference_operator.engines.registry import EngineRegistry
 from inference_operator.hardware.offers import GpuOffer
 from inference_operator.jobs.inspection_result import parsed_result
 from inference_operator.jobs.result import Failure
-from inference_operator.models.catalogue import entry, similar_model
+from inference_operator.models.catalogue import entry, siblings, similar_model
 from inference_operator.models.checkpoint import Weights
 from inference_operator.models.config import NotUnderstood
 from inference_operator.models.entry import Entry
@@ -112,9 +112,21 @@ def _answers(options: argparse.Namespace, engine: Engine) -> Iterator[Answer]:
         yield answer_of_shape(facts, offer.kind, on_gpus(offer), wishes)
         return
     wishes = replace(wishes, concurrency=options.concurrency, profile=EngineProfile(options.profile))
+    others = dict(_siblings(options, engine))
     for offer in _offers(options):
         plan = choose(facts, [offer], on_gpus, wishes)
-        yield answer_of_infeasible(offer, plan) if isinstance(plan, Infeasible) else answer_of_plan(plan)
+        answer = answer_of_infeasible(offer, plan) if isinstance(plan, Infeasible) else answer_of_plan(plan)
+        fits = {name: choose(other, [offer], on_gpus, wishes) for name, other in others.items()}
+        sizes = {name: fit.gpus_per_replica for name, fit in fits.items() if not isinstance(fit, Infeasible)}
+        yield replace(answer, siblings=sizes)
+
+
+def _siblings(options: argparse.Namespace, engine: Engine) -> Iterator[tuple[str, ModelFacts]]:
+    """The quantized checkpoints of the model that the catalogue knows, as the engine serves them."""
+    for name in siblings(options.model.removeprefix("hf://")) if options.model else ():
+        known, spec = known_model(HubModel(name)), _engine_spec(options, engine)
+        if known and isinstance(known.facts, ModelFacts):
+            yield name, engine.as_served(known.facts, spec, name)
 
 
 def _requested(options: argparse.Namespace, shape: Shape) -> SizingInputs:
@@ -226,8 +238,9 @@ def _served_model(options: argparse.Namespace, engine: Engine) -> tuple[ModelFac
         given["kv_cache_dtype"] = KvCacheDType(options.kv_cache_dtype)
     spec = _engine_spec(options, engine).model_copy(update=given)
     _check_types(options)
-    facts = engine.as_served(asked_model(options), spec)
-    resolved = engine.resolved(spec, facts, (options.model or "").removeprefix("hf://"))
+    model = (options.model or "").removeprefix("hf://")
+    facts = engine.as_served(asked_model(options), spec, model)
+    resolved = engine.resolved(spec, facts, model)
     if isinstance(resolved, Refusal):
         raise UsageError(resolved.message)
     shape = _shape(options, engine, resolved)

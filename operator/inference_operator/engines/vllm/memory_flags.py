@@ -350,7 +350,7 @@ def memory_arguments(engine: EngineSpec, plan: Plan) -> Iterator[str]:
         yield f"{UTILIZATION}={plan.gpu_memory_utilization:g}"
     if plan.kv_cache_bytes and given_cache_bytes(engine.args) is None:
         yield f"{KV_CACHE_BYTES}={plan.kv_cache_bytes}"
-    yield from _type_arguments(engine)
+    yield from _type_arguments(engine, plan)
     if mode := performance_mode(engine):
         yield f"{PERFORMANCE_MODE}={mode}"
     if engine.adapter_slots:
@@ -365,10 +365,11 @@ def memory_arguments(engine: EngineSpec, plan: Plan) -> Iterator[str]:
         yield f"--cpu-offload-gb={engine.cpu_offload_gib}"
 
 
-def _type_arguments(engine: EngineSpec) -> Iterator[str]:
+def _type_arguments(engine: EngineSpec, plan: Plan) -> Iterator[str]:
     if engine.dtype is not DType.AUTO:
         yield f"--dtype={engine.dtype}"
     if engine.quantization:
         yield f"{QUANTIZATION}={engine.quantization}"
-    if engine.kv_cache_dtype is not KvCacheDType.AUTO:
-        yield f"{KV_CACHE_DTYPE}={engine.kv_cache_dtype}"
+    kept = plan.kv_cache_dtype if engine.kv_cache_dtype is KvCacheDType.AUTO else engine.kv_cache_dtype
+    if kept:
+        yield f"{KV_CACHE_DTYPE}={kept}"

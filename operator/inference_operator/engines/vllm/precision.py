@@ -6,7 +6,8 @@ that quantize while they load), `layers/attention/attention.py` and `v1/attentio
 some GPUs lack is in `sizing/gpu_support.py`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
 from itertools import chain
 
 from inference_operator.api.engine import DType, EngineSpec, KvCacheDType
@@ -34,6 +35,11 @@ FP8_KEPT = ("fp8", "modelopt", "modelopt_fp4", "modelopt_mxfp8", "quark")
 """The methods with scales for the KV cache, which refuse `fp8_e5m2`; of `compressed-tensors` only
 checkpoints that state such scales."""
 _UNSTATED = ("", "none", "auto")
+RECIPE_CACHES: Mapping[str, str] = dict(
+    line.split() for line in files(__package__).joinpath("recipe-caches.txt").read_text(encoding="utf-8").splitlines()
+)
+"""The type of the KV cache that vLLM's recipe for a repository sets on GPUs of every kind (vllm-project/recipes at the
+commit in `bench/data/recipes.json`, `base_args` and `extra_args` of variants)."""
 
 
 def refusal_of_precision(spec: EngineSpec, facts: ModelFacts, *, image: str) -> Refusal | None:

@@ -1,7 +1,7 @@
 """vLLM as an engine: command line, environment, probes and stop of its process."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 
 from inference_operator.api.engine import EngineSpec
@@ -79,7 +79,7 @@ from inference_operator.engines.vllm.option_classes import CLASSES
 from inference_operator.engines.vllm.option_rules import RULES
 from inference_operator.engines.vllm.options import VERSION
 from inference_operator.engines.vllm.parsers import parser_arguments, parsers_of, refusal_of_parsers
-from inference_operator.engines.vllm.precision import refusal_of_precision
+from inference_operator.engines.vllm.precision import RECIPE_CACHES, refusal_of_precision
 from inference_operator.engines.vllm.request_limits import ENVIRONMENT as MEDIA_ENVIRONMENT
 from inference_operator.engines.vllm.request_limits import MAX_N, generation_arguments, media_arguments
 from inference_operator.engines.vllm.speculation import (
@@ -239,9 +239,10 @@ class Vllm(Engine):
             or refusal_of_env(spec.env, allowed=settings.allowed_environment)
         )
 
-    def as_served(self, facts: ModelFacts, spec: EngineSpec) -> ModelFacts:
-        """The facts with the kind of runner, and with whether states are missing."""
-        return extended_facts(served_facts(facts, spec.args), spec.rope_scaling)
+    def as_served(self, facts: ModelFacts, spec: EngineSpec, model: str = "") -> ModelFacts:
+        """The facts with the kind of runner, whether states are missing, and the KV cache that a recipe sets."""
+        served = extended_facts(served_facts(facts, spec.args), spec.rope_scaling)
+        return replace(served, recipe_cache=RECIPE_CACHES.get(model, ""))
 
     def resolved(self, spec: EngineSpec, facts: ModelFacts | None, model: str) -> EngineSpec | Refusal:
         """The request with the method, the draft and the number of tokens of speculative decoding."""
