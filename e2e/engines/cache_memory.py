@@ -104,7 +104,7 @@ def _job(name: str, number: int) -> Mapping[str, Any]:
     model, port = f"/tmp/kind-{number}", free_port()  # noqa: S108 - in a container of its own
     timeouts = Timeouts(startup=600, dns_staleness=0, drain=0)
     served = ServedModel(model, _SERVED)
-    process = Vllm(port=port).process(ASKED, planned(_facts(name)), served, timeouts, host="::")
+    process = Vllm(port=port).process(ASKED, planned(_facts(name)), served, timeouts)
     return {
         "name": name,
         "config": KINDS[name],

@@ -81,7 +81,7 @@ def _job(ways: Sequence[Way]) -> Mapping[str, Any]:
     facts = model_facts({**config, "dtype": "bfloat16"})
     plan = planned(facts if isinstance(facts, ModelFacts) else None)
     timeouts = Timeouts(startup=600, dns_staleness=0, drain=0)
-    process = Vllm(port=port).process(ASKED, plan, ServedModel(model, _SERVED), timeouts, host="::")
+    process = Vllm(port=port).process(ASKED, plan, ServedModel(model, _SERVED), timeouts)
     return {
         "config": config,
         "model": model,

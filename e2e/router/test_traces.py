@@ -19,7 +19,7 @@ from e2e.router.loopback import Loopback
 from inference_operator.api.container import EnvironmentVariable
 from inference_operator.api.engine import EngineSpec
 from inference_operator.engines.engine_key import KEY_ENTRY, KEY_FILE
-from inference_operator.engines.process import ServedModel, Timeouts
+from inference_operator.engines.process import Front, ServedModel, Timeouts
 from inference_operator.engines.programs import PROGRAMS_VARIABLE, programs_text
 from inference_operator.engines.vllm.vllm import Vllm
 from inference_operator.sizing.plan import unchecked_plan
@@ -40,9 +40,7 @@ def job(engine: EngineSpec, traces: str, *, asks_for_key: bool = False) -> Mappi
     """The command line and the variables of an engine as the operator writes them, with a collector in its settings."""
     timeouts = Timeouts(startup=int(START_SECONDS), dns_staleness=0, drain=0)
     plan, served = unchecked_plan(SizingInputs(1)), ServedModel("/model", MODEL)
-    process = Vllm(port=PORT).process(
-        engine, plan, served, timeouts, host="::", traces=traces, asks_for_key=asks_for_key
-    )
+    process = Vllm(port=PORT).process(engine, plan, served, timeouts, Front(traces=traces, asks_for_key=asks_for_key))
     env = {variable.name: variable.value for variable in process.env if variable.value is not None}
     env[PROGRAMS_VARIABLE] = programs_text(process.programs)
     return {"command": [*process.command, *process.args], "env": env}

@@ -149,7 +149,7 @@ class EngineContract:
             return
         off = EngineSpec(args=tuple(named))
         assert subject.engine.check(off, image=image, settings=Settings()) is None
-        assert not subject.engine.process(off, plan, SERVED, TIMEOUTS, host="::").prefix_cure
+        assert not subject.engine.process(off, plan, SERVED, TIMEOUTS).prefix_cure
 
     def test_the_probe_request_is_one_that_clients_may_send(self, subject: Subject) -> None:
         request = subject.engine.probe_request("qwen")
@@ -220,9 +220,9 @@ class EngineContract:
 
     def test_an_engine_over_nodes_has_a_member_in_each_pod(self, subject: Subject) -> None:
         alone = unchecked_plan(SizingInputs(tensor=1))
-        assert subject.engine.process(EngineSpec(), alone, SERVED, TIMEOUTS, host="::").member is None
+        assert subject.engine.process(EngineSpec(), alone, SERVED, TIMEOUTS).member is None
         spread = replace(alone, parallel=ParallelSizes(tensor=1, pipeline=2, nodes=2), gpus_per_replica=2)
-        member = subject.engine.process(EngineSpec(), spread, SERVED, TIMEOUTS, host="::").member
+        member = subject.engine.process(EngineSpec(), spread, SERVED, TIMEOUTS).member
         assert subject.engine.runs_over_nodes == (member is not None)
 
     def test_memory_that_an_engine_reported_is_missing_afterwards(self, subject: Subject) -> None:
@@ -247,7 +247,7 @@ class EngineContract:
 def made(subject: Subject) -> EngineProcess:
     """The process of an engine on one GPU."""
     plan = unchecked_plan(SizingInputs(tensor=1))
-    return subject.engine.process(EngineSpec(), plan, SERVED, TIMEOUTS, host="::")
+    return subject.engine.process(EngineSpec(), plan, SERVED, TIMEOUTS)
 
 
 def budget(subject: Subject, *, tensor: int = 1, context: int = 2**13, reported_gib: float = 0.0) -> Budget:

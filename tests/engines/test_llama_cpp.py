@@ -45,7 +45,7 @@ def hook(
     """The hook, run beside a server on this port with the environment of an engine."""
     timeouts = Timeouts(startup=1800, dns_staleness=0, drain=drain)
     served = ServedModel("/models", "qwen", folder="/models")
-    process = LlamaCpp(port).process(EngineSpec(), unchecked_plan(SizingInputs(1)), served, timeouts, host="::")
+    process = LlamaCpp(port).process(EngineSpec(), unchecked_plan(SizingInputs(1)), served, timeouts)
     (program,) = [one.value for one in process.env if one.name == PRE_STOP_VARIABLE]
     assert program is not None
     whole = {**os.environ, PRE_STOP_VARIABLE: program, **(env or {})}

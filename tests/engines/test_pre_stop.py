@@ -68,7 +68,7 @@ def wait(port: int, drain: int = DRAIN_SECONDS, *, as_in_a_cluster: bool = False
     timeouts = Timeouts(startup=1800, dns_staleness=0, drain=drain)
     sizes = unchecked_plan(SizingInputs(1))
     served = ServedModel("Qwen/Qwen3-8B", "qwen")
-    process = Vllm(port=port).process(EngineSpec(), sizes, served, timeouts, host="::")
+    process = Vllm(port=port).process(EngineSpec(), sizes, served, timeouts)
     _, *rest = process.pre_stop if as_in_a_cluster else calling(process.pre_stop, f"main({PERIOD_SECONDS})")
     env = {**os.environ, PROGRAMS_VARIABLE: programs_text(process.programs)}
     return subprocess.run([sys.executable, *rest], env=env, capture_output=True, check=False, timeout=60)

@@ -15,7 +15,7 @@ from inference_operator.api.engine import EngineSpec
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.engines.classified import Class
-from inference_operator.engines.process import EngineProcess
+from inference_operator.engines.process import EngineProcess, Front
 from inference_operator.engines.rights import unsafe_arguments
 from inference_operator.engines.sglang import launch, memory
 from inference_operator.engines.sglang.metrics import FIRST_TOKEN_BUCKETS
@@ -48,7 +48,7 @@ TOO_LONG = (
 
 
 def made(spec: EngineSpec, *, host: str = "::") -> EngineProcess:
-    return ENGINE.process(spec, unchecked_plan(SizingInputs(1)), SERVED, TIMEOUTS, host=host)
+    return ENGINE.process(spec, unchecked_plan(SizingInputs(1)), SERVED, TIMEOUTS, Front(host))
 
 
 # Options
@@ -174,7 +174,7 @@ def test_the_engine_gets_the_fraction_that_its_size_was_computed_with() -> None:
     found = choose(FACTS, [H100], lambda offer: ENGINE.on_gpus("", offer), SizingInputs())
     assert isinstance(found, GpuPlan), found
     plan = checked_plan(found, FACTS, downloads=False)
-    args = ENGINE.process(EngineSpec(), plan, SERVED, TIMEOUTS, host="::").args
+    args = ENGINE.process(EngineSpec(), plan, SERVED, TIMEOUTS).args
     (fraction,) = [float(one.partition("=")[2]) for one in args if one.startswith("--mem-fraction-static=")]
     reserve = memory.reserve_gib(FACTS, found.shape, H100_GIB)
     assert fraction == pytest.approx(1 - reserve / H100_GIB, abs=0.002)
@@ -222,7 +222,7 @@ def test_a_large_model_is_divided_over_gpus() -> None:
     found = choose(large, pool("H100:8"), lambda offer: ENGINE.on_gpus("", offer), SizingInputs())
     assert isinstance(found, GpuPlan), found
     assert found.shape.parallel.tensor in (4, 8)
-    sized = ENGINE.process(EngineSpec(), checked_plan(found, large, downloads=False), SERVED, TIMEOUTS, host="::")
+    sized = ENGINE.process(EngineSpec(), checked_plan(found, large, downloads=False), SERVED, TIMEOUTS)
     assert f"--tp-size={found.shape.parallel.tensor}" in sized.args
 
 

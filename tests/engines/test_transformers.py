@@ -46,7 +46,7 @@ def made(spec: EngineSpec | None = None, *, served: ServedModel | None = None, c
     sizes = SizingInputs(tensor=1)
     plan = cpu_plan(sizes, cpu_needs(FACTS, Shape()), FACTS, downloads=False) if cpus else unchecked_plan(sizes)
     asked = served or ServedModel("/models/qwen", "qwen")
-    return ENGINE.process(spec or EngineSpec(), plan, asked, TIMEOUTS, host="::")
+    return ENGINE.process(spec or EngineSpec(), plan, asked, TIMEOUTS)
 
 
 # Options

@@ -44,7 +44,7 @@ LONGEST_VARIABLE = 128 * 1024
 
 
 def made(plan: Plan = PLAN, spec: EngineSpec | None = None) -> EngineProcess:
-    return Vllm().process(spec or EngineSpec(), plan, SERVED, TIMEOUTS, host="::")
+    return Vllm().process(spec or EngineSpec(), plan, SERVED, TIMEOUTS)
 
 
 def options(process: EngineProcess, rank: int) -> Options:

@@ -25,7 +25,7 @@ def asking(*domains: str, **more: object) -> EngineSpec:
 
 def process(asked: EngineSpec) -> EngineProcess:
     timeouts = Timeouts(startup=1800, dns_staleness=15, drain=300)
-    return Vllm().process(asked, unchecked_plan(SizingInputs(1)), ServedModel("a/b", "a"), timeouts, host="::")
+    return Vllm().process(asked, unchecked_plan(SizingInputs(1)), ServedModel("a/b", "a"), timeouts)
 
 
 def allowed(asked: EngineSpec) -> list[str]:

@@ -31,7 +31,7 @@ TIMEOUTS = Timeouts(startup=1800, dns_staleness=15, drain=300)
 
 def process(asked: EngineSpec | None = None, *, tensor: int = 1) -> EngineProcess:
     sizes = unchecked_plan(SizingInputs(tensor))
-    return Vllm().process(asked or EngineSpec(), sizes, ServedModel("Qwen/Qwen3-8B", "qwen"), TIMEOUTS, host="::")
+    return Vllm().process(asked or EngineSpec(), sizes, ServedModel("Qwen/Qwen3-8B", "qwen"), TIMEOUTS)
 
 
 def test_the_model_is_the_first_engine_argument_and_arguments_of_the_spec_are_the_last() -> None:
@@ -60,7 +60,7 @@ def test_every_argument_that_the_operator_sets_is_a_managed_flag_and_a_vllm_opti
 @pytest.mark.parametrize("given", [(), ("--mm-encoder-tp-mode=weights",)])
 def test_the_mode_of_an_encoder_follows_from_the_plan_unless_arguments_set_it(given: tuple[str, ...]) -> None:
     sizes = replace(unchecked_plan(SizingInputs(8)), whole_encoder=True)
-    made = Vllm().process(EngineSpec(args=given), sizes, ServedModel("org/vl", "vl"), TIMEOUTS, host="::")
+    made = Vllm().process(EngineSpec(args=given), sizes, ServedModel("org/vl", "vl"), TIMEOUTS)
     assert [one for one in made.args if one.startswith("--mm-encoder-tp-mode")] == list(
         given or ("--mm-encoder-tp-mode=data",)
     )
@@ -101,7 +101,7 @@ def test_the_requests_sent_to_an_engine_at_a_time_are_the_sequences_of_its_batch
     cpu = replace(unchecked_plan(SizingInputs(1)), device=Device.CPU)
     given = [replace(cpu, max_num_seqs=4), cpu, unchecked_plan(SizingInputs(1))]
     served = ServedModel("Qwen/Qwen3-8B", "qwen")
-    numbers = [Vllm().process(EngineSpec(), plan, served, TIMEOUTS, host="::").max_concurrency for plan in given]
+    numbers = [Vllm().process(EngineSpec(), plan, served, TIMEOUTS).max_concurrency for plan in given]
     assert numbers == [4, CPU_SEQUENCES, LARGE_SEQUENCES]
 
 

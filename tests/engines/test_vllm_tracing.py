@@ -3,7 +3,7 @@
 import pytest
 
 from inference_operator.api.engine import EngineSpec
-from inference_operator.engines.process import ServedModel, Timeouts
+from inference_operator.engines.process import Front, ServedModel, Timeouts
 from inference_operator.engines.vllm.options import SPELLINGS
 from inference_operator.engines.vllm.tracing import TRACES
 from inference_operator.engines.vllm.vllm import Vllm
@@ -18,7 +18,7 @@ TIMEOUTS = Timeouts(startup=1800, dns_staleness=15, drain=300)
 
 def arguments(*asked: str, default: str = DEFAULT) -> list[str]:
     plan, served = unchecked_plan(SizingInputs(1)), ServedModel("Qwen/Qwen3-8B", "qwen")
-    process = Vllm().process(EngineSpec(args=asked), plan, served, TIMEOUTS, host="::", traces=default)
+    process = Vllm().process(EngineSpec(args=asked), plan, served, TIMEOUTS, Front(traces=default))
     return [argument for argument in process.args if "otlp" in argument]
 
 

@@ -7,8 +7,7 @@ import math
 from dataclasses import dataclass, replace
 
 from inference_operator.api.engine import EngineSpec
-from inference_operator.engines.kv_transfer import KVTransfer
-from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
+from inference_operator.engines.process import FRONT, EngineProcess, Front, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.registry import ENGINES, EngineRegistry
 from inference_operator.engines.telemetry import EngineSeries
 from inference_operator.hardware.offers import GpuOffer
@@ -111,18 +110,9 @@ class Preallocating(Echo):
         return CpuNeeds(context, cache, math.ceil((cache + weights) / GIB + BUFFERS_GIB))
 
     def process(
-        self,
-        spec: EngineSpec,
-        plan: Plan,
-        served: ServedModel,
-        timeouts: Timeouts,
-        *,
-        host: str,
-        traces: str = "",
-        asks_for_key: bool = False,  # noqa: ARG002 - protocol
-        transfer: KVTransfer | None = None,  # noqa: ARG002 - protocol
+        self, spec: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, at: Front = FRONT
     ) -> EngineProcess:
-        made = Echo().process(spec, plan, served, timeouts, host=host, traces=traces)
+        made = Echo().process(spec, plan, served, timeouts, at)
         return replace(
             made,
             command=("llama-server",),

@@ -20,10 +20,9 @@ from inference_operator.app import main
 from inference_operator.cli.main import main as infd
 from inference_operator.engines.base import Engine
 from inference_operator.engines.known_error import known_error
-from inference_operator.engines.kv_transfer import KVTransfer
 from inference_operator.engines.model_access import HubAccess
 from inference_operator.engines.options import OptionClasses
-from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
+from inference_operator.engines.process import FRONT, EngineProcess, Front, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.registry import ENGINES, VLLM, EngineRegistry
 from inference_operator.engines.series import series
 from inference_operator.engines.start_log import Phase
@@ -85,11 +84,7 @@ class Echo(Engine):
         plan: Plan,  # noqa: ARG002 - protocol
         served: ServedModel,
         timeouts: Timeouts,
-        *,
-        host: str,  # noqa: ARG002 - protocol
-        traces: str = "",  # noqa: ARG002 - protocol
-        asks_for_key: bool = False,  # noqa: ARG002 - protocol
-        transfer: KVTransfer | None = None,  # noqa: ARG002 - protocol
+        at: Front = FRONT,  # noqa: ARG002 - protocol
     ) -> EngineProcess:
         return EngineProcess(
             user=USER,

@@ -18,10 +18,9 @@ from inference_operator.api.refusal import Refusal
 from inference_operator.api.spec import Spec
 from inference_operator.engines.classified import OptionRule
 from inference_operator.engines.known_error import KnownError, diagnosis_of
-from inference_operator.engines.kv_transfer import KVTransfer
 from inference_operator.engines.model_access import HubAccess, Support
 from inference_operator.engines.options import ImportedArguments, OptionClasses
-from inference_operator.engines.process import EngineProcess, Parsers, ProbeRequest, ServedModel, Timeouts
+from inference_operator.engines.process import FRONT, EngineProcess, Front, Parsers, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.series import series
 from inference_operator.engines.start_log import Diagnosis, LoadProgress, Phase, latest_phase, loaded_part
 from inference_operator.engines.telemetry import EngineLoad, EngineSeries, MetricsPage, engine_load
@@ -222,24 +221,9 @@ class Engine(ABC):
 
     @abstractmethod
     def process(
-        self,
-        spec: EngineSpec,
-        /,
-        plan: Plan,
-        served: ServedModel,
-        timeouts: Timeouts,
-        *,
-        host: str,
-        traces: str = "",
-        asks_for_key: bool = False,
-        transfer: KVTransfer | None = None,
+        self, spec: EngineSpec, /, plan: Plan, served: ServedModel, timeouts: Timeouts, at: Front = FRONT
     ) -> EngineProcess:
-        """The process of one engine of this plan. The image in `spec` is the one that runs.
-
-        It listens on the address `host`; `::` means IPv6 and IPv4. It sends spans to the URL `traces`, if not empty,
-        unless `spec` names another. With `asks_for_key` it takes only requests with the key in `KEY_FILE`.
-        With `transfer` it is one of two roles that compute prompts and answers apart.
-        """
+        """The process of one engine of this plan. The image in `spec` is the one that runs."""
 
     def probe_request(self, model: str) -> ProbeRequest | None:
         """The probe request to an engine that makes no progress, for the model of this name; None: it has none."""

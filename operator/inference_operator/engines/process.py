@@ -9,6 +9,23 @@ from inference_operator.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)
+class Front:
+    """Where an engine takes requests, and what it asks of them."""
+
+    host: str = "::"
+    """The address that it listens on; `::` means IPv6 and IPv4."""
+    traces: str = ""
+    """The URL that it sends spans to, unless its specification names another; empty: it sends none."""
+    asks_for_key: bool = False
+    """Whether it takes only requests with the key in `KEY_FILE`."""
+    transfer: KVTransfer | None = None
+    """How it gets or gives the KV cache of prompts; None for an engine that does all itself."""
+
+
+FRONT = Front()
+
+
+@dataclass(frozen=True, slots=True)
 class ServedModel:
     """The model to serve: a hub repository or a path in the container, and the served model name."""
 

@@ -14,7 +14,7 @@ from inference_operator.api.reasons import Reason
 from inference_operator.engines.environment import with_defaults
 from inference_operator.engines.group.network import INTERFACE_VARIABLES, UCX_DEVICES, network_variables
 from inference_operator.engines.kv_transfer import KVTransfer, TransferRole
-from inference_operator.engines.process import EngineProcess, ServedModel
+from inference_operator.engines.process import EngineProcess, Front, ServedModel
 from inference_operator.fleet.rollout_slots import recorded_turn
 from inference_operator.models.source import HubModel, stored_name
 from inference_operator.objects.cache_volume import HUB_CACHE, snapshot_path
@@ -158,17 +158,8 @@ def _process(
     served = ServedModel(path, name, commit, revision, model.token_secret_ref, folder, hub_cache)
     limits = timeouts(spec.stated, plan.plan, settings)
     running = spec.running_engine(plan.image, _with_network(spec, plan.plan))
-    listen, traces = settings.listen_address, settings.traces_endpoint
-    return context.engine.process(
-        running,
-        plan.plan,
-        served,
-        limits,
-        host=listen,
-        traces=traces,
-        asks_for_key=asks_for_key,
-        transfer=transfer,
-    )
+    front = Front(settings.listen_address, settings.traces_endpoint, asks_for_key, transfer)
+    return context.engine.process(running, plan.plan, served, limits, front)
 
 
 def _with_network(spec: EffectiveSpec, plan: Plan) -> Environment:

@@ -18,7 +18,6 @@ from inference_operator.engines.environment import refusal_of_variables, with_de
 from inference_operator.engines.hub_access import hub_access
 from inference_operator.engines.known_error import known_errors
 from inference_operator.engines.known_images import LLAMA_CPP_IMAGES, refusal_of_foreign_image
-from inference_operator.engines.kv_transfer import KVTransfer
 from inference_operator.engines.llama_cpp import memory
 from inference_operator.engines.llama_cpp.image import GROUP, IMAGES, TEMPORARY, USER, WRITABLE, support
 from inference_operator.engines.llama_cpp.options import (
@@ -31,7 +30,7 @@ from inference_operator.engines.llama_cpp.options import (
     separated,
 )
 from inference_operator.engines.model_access import HubAccess, Support
-from inference_operator.engines.process import EngineProcess, ServedModel, Timeouts
+from inference_operator.engines.process import FRONT, EngineProcess, Front, ServedModel, Timeouts
 from inference_operator.engines.start_log import Phase
 from inference_operator.engines.telemetry import EngineSeries, MetricsPage
 from inference_operator.hardware.offers import GpuOffer
@@ -137,20 +136,11 @@ class LlamaCpp(Engine):
         return settings.engine_image(EngineKind.LLAMA_CPP, device, IMAGES[device])
 
     def process(
-        self,
-        spec: EngineSpec,
-        plan: Plan,
-        served: ServedModel,
-        timeouts: Timeouts,
-        *,
-        host: str,
-        traces: str = "",  # noqa: ARG002 - protocol
-        asks_for_key: bool = False,  # noqa: ARG002 - protocol
-        transfer: KVTransfer | None = None,  # noqa: ARG002 - protocol
+        self, spec: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, at: Front = FRONT
     ) -> EngineProcess:
         """The process of one engine of this plan. Its command is the entry point of the image."""
         defaults = {"HOME": TEMPORARY, PRE_STOP_VARIABLE: PRE_STOP}
-        options = (*_options(spec, plan), f"--host={host}", f"--port={self.port}", *spec.args)
+        options = (*_options(spec, plan), f"--host={at.host}", f"--port={self.port}", *spec.args)
         return EngineProcess(
             command=(),
             args=(*separated((f"--model={served.folder}/{plan.model_file}", f"--alias={served.name}", *options)),),

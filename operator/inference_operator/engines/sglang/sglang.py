@@ -33,9 +33,8 @@ from inference_operator.engines.hub_access import (
 )
 from inference_operator.engines.known_error import known_errors
 from inference_operator.engines.known_images import SGLANG_IMAGES, refusal_of_foreign_image
-from inference_operator.engines.kv_transfer import KVTransfer
 from inference_operator.engines.model_access import HubAccess, Support
-from inference_operator.engines.process import EngineProcess, ProbeRequest, ServedModel, Timeouts
+from inference_operator.engines.process import FRONT, EngineProcess, Front, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
 from inference_operator.engines.sglang import memory
 from inference_operator.engines.sglang.image import COMPILED, GROUP, HOME, IMAGE, USER, VERSION, WRITABLE, gpu_needs
@@ -189,19 +188,10 @@ class SGLang(Engine):
         return settings.engine_image(EngineKind.SGLANG, device, IMAGE)
 
     def process(
-        self,
-        spec: EngineSpec,
-        plan: Plan,
-        served: ServedModel,
-        timeouts: Timeouts,
-        *,
-        host: str,
-        traces: str = "",  # noqa: ARG002 - protocol
-        asks_for_key: bool = False,  # noqa: ARG002 - protocol
-        transfer: KVTransfer | None = None,  # noqa: ARG002 - protocol
+        self, spec: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, at: Front = FRONT
     ) -> EngineProcess:
         defaults = {**ENVIRONMENT, **offline_variables(served.hub_cache)}
-        options = (*_options(spec, plan, served), f"--host={_bound(host)}", f"--port={self.port}", *spec.args)
+        options = (*_options(spec, plan, served), f"--host={_bound(at.host)}", f"--port={self.port}", *spec.args)
         return EngineProcess(
             command=checked_start(program_command(LAUNCH, has_packages=True), plan),
             args=options,

@@ -23,9 +23,8 @@ from inference_operator.engines.hub_access import (
 )
 from inference_operator.engines.known_error import known_errors
 from inference_operator.engines.known_images import VLLM_IMAGES, refusal_of_foreign_image
-from inference_operator.engines.kv_transfer import KVTransfer
 from inference_operator.engines.model_access import HubAccess, Support
-from inference_operator.engines.process import EngineProcess, ServedModel, Timeouts
+from inference_operator.engines.process import FRONT, EngineProcess, Front, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
 from inference_operator.engines.start_log import Phase
 from inference_operator.engines.telemetry import EngineSeries, MetricsPage
@@ -187,25 +186,16 @@ class Transformers(Engine):
         return default_image(device, settings)
 
     def process(
-        self,
-        spec: EngineSpec,
-        plan: Plan,
-        served: ServedModel,
-        timeouts: Timeouts,
-        *,
-        host: str,
-        traces: str = "",  # noqa: ARG002 - protocol
-        asks_for_key: bool = False,
-        transfer: KVTransfer | None = None,  # noqa: ARG002 - protocol
+        self, spec: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, at: Front = FRONT
     ) -> EngineProcess:
         defaults = {**ENVIRONMENT, **offline_variables(served.hub_cache)}
-        options = (*_options(spec, plan), f"--host={host}", f"--port={self.port}", *spec.args)
+        options = (*_options(spec, plan), f"--host={at.host}", f"--port={self.port}", *spec.args)
         return EngineProcess(
-            command=checked_start(program_command(SERVER, has_packages=True, starts_another=asks_for_key), plan),
+            command=checked_start(program_command(SERVER, has_packages=True, starts_another=at.asks_for_key), plan),
             args=(
                 served.model,
                 *_limits(plan, served),
-                *((f"key={KEY_FILE}",) if asks_for_key else ()),
+                *((f"key={KEY_FILE}",) if at.asks_for_key else ()),
                 "--",
                 *options,
             ),
@@ -220,7 +210,7 @@ class Transformers(Engine):
             lists_models=False,
             writable=WRITABLE,
             startup_seconds=timeouts.startup,
-            programs={**PROGRAMS, **({KEY_PROGRAM: KEY_SOURCE} if asks_for_key else {})},
+            programs={**PROGRAMS, **({KEY_PROGRAM: KEY_SOURCE} if at.asks_for_key else {})},
             pre_stop=(),
             pre_stop_seconds=timeouts.before_sigterm(finishes_requests=True),
             stop_seconds=timeouts.dns_staleness + timeouts.drain + END_SECONDS,

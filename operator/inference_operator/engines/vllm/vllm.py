@@ -15,10 +15,9 @@ from inference_operator.engines.environment import with_defaults
 from inference_operator.engines.group.launch import group_drain, group_member, stop_limit
 from inference_operator.engines.hub_access import hub_access, offline_variables, with_token
 from inference_operator.engines.known_images import VLLM_IMAGES, refusal_of_foreign_image
-from inference_operator.engines.kv_transfer import KVTransfer
 from inference_operator.engines.model_access import HubAccess, Support
 from inference_operator.engines.options import ImportedArguments
-from inference_operator.engines.process import EngineProcess, Parsers, ProbeRequest, ServedModel, Timeouts
+from inference_operator.engines.process import FRONT, EngineProcess, Front, Parsers, ProbeRequest, ServedModel, Timeouts
 from inference_operator.engines.programs import program_command
 from inference_operator.engines.start_log import Phase
 from inference_operator.engines.telemetry import MetricsPage
@@ -323,24 +322,15 @@ class Vllm(Engine):
         )
 
     def process(
-        self,
-        spec: EngineSpec,
-        plan: Plan,
-        served: ServedModel,
-        timeouts: Timeouts,
-        *,
-        host: str,
-        traces: str = "",
-        asks_for_key: bool = False,
-        transfer: KVTransfer | None = None,
+        self, spec: EngineSpec, plan: Plan, served: ServedModel, timeouts: Timeouts, at: Front = FRONT
     ) -> EngineProcess:
         sequences = plan.parallel.data * (plan.max_num_seqs or default_sequences(plan))
         member = group_member(plan.parallel.nodes)
-        apart = transfer_start(transfer, sequences=sequences, ranks=plan.parallel.data // plan.parallel.nodes)
+        apart = transfer_start(at.transfer, sequences=sequences, ranks=plan.parallel.data // plan.parallel.nodes)
         defaults = {**ENVIRONMENT, **_computed(spec, served, timeouts), **apart.variables}
-        managed = self._managed(spec, plan, served, host=host, traces=traces, sequences=sequences)
+        managed = self._managed(spec, plan, served, at, sequences)
         commit = commit_arguments(spec.args, served.commit or served.revision or "")
-        guard = guard_of(served.name) if asks_for_key else NO_GUARD
+        guard = guard_of(served.name) if at.asks_for_key else NO_GUARD
         return EngineProcess(
             command=self._command(plan, timeouts, (*apart.command, *guard.command, *SERVE)),
             args=(served.model, *managed, *spec.args, *commit, *apart.options, *guard.options),
@@ -361,14 +351,12 @@ class Vllm(Engine):
             stop_seconds=stop_limit(timeouts, SHUTDOWN_SECONDS, member),
             compiled=COMPILED,
             prefix_cure=_prefix_cure(spec.args),
-            transfer=transfer,
+            transfer=at.transfer,
         )
 
-    def _managed(
-        self, spec: EngineSpec, plan: Plan, served: ServedModel, *, host: str, traces: str, sequences: int
-    ) -> Iterator[str]:
+    def _managed(self, spec: EngineSpec, plan: Plan, served: ServedModel, at: Front, sequences: int) -> Iterator[str]:
         """The arguments before those of the specification."""
-        yield from (*_served_names(served), f"--host={host}", f"--port={self.port}")
+        yield from (*_served_names(served), f"--host={at.host}", f"--port={self.port}")
         yield f"--tensor-parallel-size={plan.parallel.tensor}"
         yield from data_arguments(plan.parallel)
         yield from memory_arguments(spec, plan)
@@ -381,7 +369,7 @@ class Vllm(Engine):
         yield from media_arguments(spec.multimodal.allowed_domains, version_of_image(spec.image or ""))
         yield f"--shutdown-timeout={SHUTDOWN_SECONDS}"
         yield from _queue_arguments(spec, sequences)
-        yield from traces_arguments(spec.args, traces)
+        yield from traces_arguments(spec.args, at.traces)
 
     def _command(self, plan: Plan, timeouts: Timeouts, serve: Sequence[str]) -> tuple[str, ...]:
         """The command of each pod: the GPUs are checked, and in a group the pods start together."""
