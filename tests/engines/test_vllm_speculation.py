@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from inference_operator.api.engine import EngineSpec, SpeculativeSpec
+from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.refusal import Refusal
 from inference_operator.engines.vllm.speculation import (
     drafting_of,
     refusal_of_draft,
     refusal_of_speculation,
+    remark_of_speculation,
     resolved,
     speculation_arguments,
     speculation_of,
@@ -65,7 +67,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "faster-answers.md"
 def test_the_argument_has_the_method_its_draft_and_its_tokens(
     model: str, fields: Manifest, expected: Manifest | None
 ) -> None:
-    found = resolved(asked(**fields), facts_of(model), model)
+    found = resolved(asked(**fields), facts_of(model), model, EngineProfile.LATENCY)
     assert isinstance(found, SpeculativeSpec)
     texts = list(speculation_arguments(drafting_of(found)))
     safe = {"draft_load_config": {"load_format": "safetensors"}} if expected and "model" in expected else {}
@@ -75,10 +77,32 @@ def test_the_argument_has_the_method_its_draft_and_its_tokens(
 
 def test_a_method_with_a_draft_is_refused_where_none_is_known_also_for_an_unknown_model() -> None:
     for method in ("EAGLE3", "DraftModel"):
-        found = resolved(asked(method=method), None, "org/model")
+        found = resolved(asked(method=method), None, "org/model", EngineProfile.BALANCED)
         assert isinstance(found, Refusal)
         assert "Name one in `spec.engine.speculative.model`." in found.message
-    assert resolved(asked(method="Auto"), None, "org/model") == SpeculativeSpec()
+    assert resolved(asked(method="Auto"), None, "org/model", EngineProfile.LATENCY) == SpeculativeSpec()
+
+
+@pytest.mark.parametrize(
+    ("model", "profile", "method", "said"),
+    [
+        ("openai/gpt-oss-20b", "Balanced", "eagle3", ""),
+        ("deepseek-ai/DeepSeek-V3", "Balanced", "mtp", ""),
+        ("Qwen/Qwen3-8B", "Latency", "draft_model", ""),
+        ("Qwen/Qwen3-8B", "Balanced", "", "accepts is not published"),
+        ("zai-org/GLM-4.5-Air", "Smallest", "", "accepts is not published"),
+        ("openai/gpt-oss-20b", "Throughput", "", "with the profile `Throughput`"),
+        ("google/gemma-3-1b-it", "Balanced", "", "No draft is known"),
+    ],
+)
+def test_auto_guesses_by_the_profile_and_by_what_is_published(model: str, profile: str, method: str, said: str) -> None:
+    spec = EngineSpec(profile=EngineProfile(profile), speculative=asked(method="Auto"))
+    found = resolved(spec.speculative, facts_of(model), model, spec.profile)
+    assert isinstance(found, SpeculativeSpec)
+    drafting, remark = drafting_of(found), remark_of_speculation(spec, facts_of(model), model)
+    assert (drafting.method if drafting else "") == method
+    assert said in remark
+    assert bool(said) == bool(remark)
 
 
 def test_a_known_head_is_counted_with_its_weights_and_any_other_is_not() -> None:

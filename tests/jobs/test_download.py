@@ -49,7 +49,7 @@ def test_the_job_downloads_the_draft_that_engines_load_and_its_record_is_another
     named = {"method": "DraftModel", "model": "hf://Qwen/Qwen3-0.6B", "revision": "v2"}
     plain = job_of(decided())["metadata"]["name"]
     for asked, revision in ((known, []), (named, ["--draft-revision=v2"])):
-        raw = inference_deployment(cache={"claimName": "models"}, engine={"speculative": asked})
+        raw = inference_deployment(cache={"claimName": "models"}, engine={"speculative": asked, "profile": "Latency"})
         planned = decided(raw)
         (container,) = job_of(planned)["spec"]["template"]["spec"]["containers"]
         words = [word for word in container["args"] if word.startswith("--draft")]

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from inference_operator.api.engine import EngineSpec, SpeculativeSpec
+from inference_operator.api.engine_profile import EngineProfile
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
@@ -12,7 +13,7 @@ from inference_operator.api.speculative_method import WITH_DRAFT, SpeculativeMet
 from inference_operator.engines.vllm.cli_args import is_on
 from inference_operator.engines.vllm.flags import REMOTE_CODE
 from inference_operator.engines.vllm.traits import only_pools, predicts
-from inference_operator.models.drafts import Drafter, known_draft, named_draft
+from inference_operator.models.drafts import PREDICTING, Drafter, known_draft, named_draft
 from inference_operator.models.facts import ModelFacts
 from inference_operator.sizing.plan import Drafting
 from inference_operator.sizing.shape import Speculation
@@ -33,8 +34,13 @@ _STATING = ("nemotron_h",)
 """Types of models that predict several tokens only if their config says so."""
 
 
-def resolved(spec: SpeculativeSpec, facts: ModelFacts | None, model: str) -> SpeculativeSpec | Refusal:
+def resolved(
+    spec: SpeculativeSpec, facts: ModelFacts | None, model: str, profile: EngineProfile
+) -> SpeculativeSpec | Refusal:
     """The method with its draft and number of tokens, `Off` where `Auto` knows none; or that a named method needs one.
+
+    `Auto` never guesses for the profile `Throughput`: full batches have no time to spare. Only for `Latency` it guesses
+    where nothing is published of how many tokens are accepted.
 
     Args:
         model: the model's repository or path.
@@ -42,7 +48,7 @@ def resolved(spec: SpeculativeSpec, facts: ModelFacts | None, model: str) -> Spe
     layers = facts.predicting_layers if facts and predicts(facts) else None
     draft, method = _draft(spec, model), spec.method
     if method is SpeculativeMethod.AUTO:
-        if not layers and draft is None:
+        if (not layers and draft is None) or not _may_guess(profile, bool(layers), draft, model):
             return SpeculativeSpec()
         method = SpeculativeMethod.MTP if layers or draft is None else _method_of(draft)
     if method in WITH_DRAFT and not (spec.model or draft):
@@ -50,6 +56,11 @@ def resolved(spec: SpeculativeSpec, facts: ModelFacts | None, model: str) -> Spe
     usual = (layers or 1) if method is SpeculativeMethod.MTP else draft.tokens if draft else USUAL_TOKENS
     source = spec.model or (f"hf://{draft.repository}" if draft and method in WITH_DRAFT else None)
     return spec.model_copy(update={"method": method, "tokens": spec.tokens or usual, "model": source})
+
+
+def _may_guess(profile: EngineProfile, layers: bool, draft: Drafter | None, model: str) -> bool:  # noqa: FBT001
+    published = model in PREDICTING if layers else draft is not None and draft.accepted > 0
+    return profile is EngineProfile.LATENCY or (published and profile is not EngineProfile.THROUGHPUT)
 
 
 def speculation_of(spec: SpeculativeSpec) -> Speculation | None:
@@ -90,10 +101,18 @@ def speculation_arguments(drafting: Drafting | None) -> Iterator[str]:
     yield f"{CONFIG}={json.dumps(config, separators=(',', ':'))}"
 
 
-def remark_of_speculation(spec: SpeculativeSpec, facts: ModelFacts, model: str) -> str:
+def remark_of_speculation(engine: EngineSpec, facts: ModelFacts, model: str) -> str:
     """That `Auto` found nothing; empty if it did, or was not asked."""
-    if spec.method is not SpeculativeMethod.AUTO or resolved(spec, facts, model) != SpeculativeSpec():
+    spec = engine.speculative
+    if spec.method is not SpeculativeMethod.AUTO or resolved(spec, facts, model, engine.profile) != SpeculativeSpec():
         return ""
+    if engine.profile is EngineProfile.THROUGHPUT:
+        return f"`{FIELD}` guesses no tokens with the profile `Throughput`; name a `method` if it shall."
+    if resolved(spec, facts, model, EngineProfile.LATENCY) != SpeculativeSpec():
+        return (
+            f"How many guesses this model accepts is not published, so `{FIELD}` guesses no tokens; name a `method`, or"
+            " set `spec.engine.profile: Latency`."
+        )
     return f"No draft is known for this model, so `{FIELD}` guesses no tokens; name a `method`, and a `model` for it."
 
 
@@ -116,8 +135,9 @@ def refusal_of_speculation(engine: EngineSpec, facts: ModelFacts, draft: ModelFa
 def refusal_of_draft(engine: EngineSpec, model: ModelSpec, *, cached: bool) -> Refusal | None:
     """The refusal of a draft that brings code which can change, or that no Job downloads to the claim; or None."""
     spec = engine.speculative
-    found = spec.method is SpeculativeMethod.AUTO and _draft(spec, model.source.removeprefix(HUB_SCHEME))
-    if spec.method not in WITH_DRAFT and not found:
+    name = model.source.removeprefix(HUB_SCHEME)
+    draft = _draft(spec, name) if spec.method is SpeculativeMethod.AUTO else None
+    if spec.method not in WITH_DRAFT and not (draft and _may_guess(engine.profile, False, draft, name)):  # noqa: FBT003
         return None
     if is_on(engine.args, REMOTE_CODE) and not COMMIT.fullmatch(spec.revision or ""):
         problem = f"`{REMOTE_CODE}` runs code of the draft too, and without a commit it can change."

@@ -245,7 +245,7 @@ class Vllm(Engine):
 
     def resolved(self, spec: EngineSpec, facts: ModelFacts | None, model: str) -> EngineSpec | Refusal:
         """The request with the method, the draft and the number of tokens of speculative decoding."""
-        found = resolved(spec.speculative, facts, model)
+        found = resolved(spec.speculative, facts, model, spec.profile)
         return found if isinstance(found, Refusal) else spec.model_copy(update={"speculative": found})
 
     def drafting(self, spec: EngineSpec) -> Drafting | None:
@@ -258,9 +258,7 @@ class Vllm(Engine):
 
     def remark(self, facts: ModelFacts, spec: EngineSpec, model: str) -> str:
         """What a model that ranks documents cannot do as it is, and that no draft is known."""
-        return sentences(
-            remark_of_ranking(facts, spec.args, model), remark_of_speculation(spec.speculative, facts, model)
-        )
+        return sentences(remark_of_ranking(facts, spec.args, model), remark_of_speculation(spec, facts, model))
 
     def check_request(self, spec: EngineSpec, facts: ModelFacts, shape: Shape, *, image: str) -> Refusal | None:
         """Why vLLM refuses the request at its start; None if it does not."""
