@@ -45,6 +45,16 @@ NO_DATA_PARALLEL = Refusal(
 """The refusal by engines that the operator runs with one data parallel rank."""
 
 
+OF_VLLM = frozenset(
+    {"adapterSlots", "generation", "kvOffload", "maxAdapterRank", "multimodal", "ropeScaling", "speculative"}
+)
+"""The fields of `spec.engine` that only vLLM honours."""
+OF_GPU_ENGINES = OF_VLLM | {
+    *("cpuOffloadGiB", "gpuMemoryUtilization", "kvCacheDtype", "quantization", "reasoningParser", "toolCallParser")
+}
+"""Those that only vLLM and SGLang honour."""
+
+
 class Engine(ABC):
     """One kind of engine."""
 

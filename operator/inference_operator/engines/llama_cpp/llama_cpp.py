@@ -12,7 +12,7 @@ from inference_operator.api.hardware import Device
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.engines.base import Engine
+from inference_operator.engines.base import OF_GPU_ENGINES, Engine
 from inference_operator.engines.classified import rules_of
 from inference_operator.engines.environment import refusal_of_variables, with_defaults
 from inference_operator.engines.hub_access import hub_access
@@ -68,22 +68,6 @@ the server's state, or read files."""
 RUNNING, WAITING = "llamacpp:requests_processing", "llamacpp:requests_deferred"
 STEPS = "llamacpp:n_decode_total"
 """Metrics (tools/server/server-context.cpp): requests in slots and before them, and forward passes since the start."""
-
-UNSUPPORTED = frozenset(
-    {
-        *(
-            "adapterSlots",
-            "maxAdapterRank",
-            "cpuOffloadGiB",
-            "dtype",
-            "generation",
-            "gpuMemoryUtilization",
-            "ropeScaling",
-        ),
-        *("kvCacheDtype", "kvOffload", "multimodal", "quantization"),
-        *("reasoningParser", "speculative", "toolCallParser"),
-    }
-)
 PRE_STOP = files(__package__).joinpath("pre_stop.sh").read_text(encoding="utf-8")
 """The program of the preStop hook, for bash."""
 _BASH = "/bin/bash"
@@ -95,7 +79,7 @@ _CUDA = "nvidia.com/"
 class LlamaCpp(Engine):
     """llama.cpp as an engine."""
 
-    unsupported_fields = UNSUPPORTED
+    unsupported_fields = OF_GPU_ENGINES | {"dtype"}
     """Fields that the server has no option for, or that a GGUF file decides itself."""
     divides_models = True
     """By layers."""

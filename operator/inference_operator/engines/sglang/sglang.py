@@ -21,7 +21,7 @@ from inference_operator.api.hardware import Device
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.reasons import Reason
 from inference_operator.api.refusal import Refusal
-from inference_operator.engines.base import Engine
+from inference_operator.engines.base import OF_VLLM, Engine
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
 from inference_operator.engines.classified import rules_of
 from inference_operator.engines.environment import refusal_of_variables, with_defaults
@@ -120,10 +120,6 @@ API_PATHS = (
 )
 """Inference routes (0.5.23, `srt/entrypoints/http_server.py`). The others need no key there: they load weights and
 adapters, profile, pause and empty the engine, or show its state. `/generate` takes names of files."""
-
-UNSUPPORTED = frozenset(
-    {"adapterSlots", "maxAdapterRank", "generation", "kvOffload", "multimodal", "ropeScaling", "speculative"}
-)
 FRACTION_DIGITS = 1000
 """`--mem-fraction-static` has three digits, rounded down."""
 
@@ -134,7 +130,7 @@ class SGLang(Engine):
 
     devices = frozenset({Device.GPU})
     """Its project publishes no image for CPUs."""
-    unsupported_fields = UNSUPPORTED
+    unsupported_fields = OF_VLLM
     divides_models = True
     """By tensor parallelism."""
     option_classes = CLASSES

@@ -9,7 +9,7 @@ from inference_operator.api.engine import EngineSpec
 from inference_operator.api.hardware import Device
 from inference_operator.api.model import ModelSpec
 from inference_operator.api.refusal import Refusal
-from inference_operator.engines.base import Engine
+from inference_operator.engines.base import OF_GPU_ENGINES, Engine
 from inference_operator.engines.checked_start import GPU_CHECK, GPU_CHECK_SOURCE, checked_start
 from inference_operator.engines.classified import REASONS, Class, Classified, from_reasons, rules_of
 from inference_operator.engines.closed_options import ClosedOptions
@@ -121,28 +121,12 @@ API_PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/mo
 RUNNING, BATCHES = "transformers:num_requests_running", "transformers:batches_total"
 """Metrics of `server_program.py`: open requests, and forward passes since the start."""
 
-UNSUPPORTED = frozenset(
-    {
-        *(
-            "adapterSlots",
-            "maxAdapterRank",
-            "cpuOffloadGiB",
-            "generation",
-            "gpuMemoryUtilization",
-            "kvCacheDtype",
-            "kvOffload",
-            "ropeScaling",
-        ),
-        *("multimodal", "quantization", "reasoningParser", "speculative", "toolCallParser"),
-    }
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Transformers(Engine):
     """Transformers as an engine."""
 
-    unsupported_fields = UNSUPPORTED
+    unsupported_fields = OF_GPU_ENGINES
     option_classes = CLASSES
     option_rules = tuple(rules_of(OPTIONS.by_name.values()))
     can_ask_for_key = True
