@@ -9,13 +9,8 @@ import aiohttp
 import pytest
 
 from e2e.helpers.served_deployment import PROMPT, Served
-from e2e.load import chunk_times
 from e2e.localkube.waiting import eventually
-<<<<<<< HEAD
-from inference_operator.cli.drill.completion import Question
-=======
 from inference_operator.cli.drill.completion import DATA, DONE, Question
->>>>>>> 2a799efe (Fields that only vLLM honours stand once; arrival times of chunks are in their only test)
 
 STREAM_TOKENS = 200
 STREAMS = 5
